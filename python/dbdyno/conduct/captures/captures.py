@@ -1,4 +1,4 @@
-"""What fired in a run, and what it captured: tables, and captures as runs of their own."""
+"""The triggers that fired in a run and their captures: tables, and captures as runs of their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Derived = Callable[[Run, Callable[[str], None]], Results]
 
 
 def fired_tables(record: Run, derived: Derived) -> dict[str, pl.DataFrame]:
-    """Tables ``triggers_fired`` and ``captured`` of a run; captures that were not derived yet are now."""
+    """Returns the tables ``triggers_fired`` and ``captured`` of a run; derives captures that are not derived
+    yet."""
     fired = read_fired(record)
     if not fired:
         return {name: empty(name) for name in ("triggers_fired", "captured")}
@@ -54,7 +55,7 @@ def _row(fired: Fired, spans: list[tuple[int, int, str, int]], *, running: bool)
 
 
 def _parts(record: Run, fired: Fired, derived: Derived) -> Iterator[dict[str, Any]]:
-    """The largest parts of what was captured."""
+    """Returns the largest parts of a capture."""
     if fired.capture is None:
         return
     with contextlib.suppress(DbdynoError):
@@ -112,7 +113,7 @@ _KINDS: dict[str, Callable[[Results], _Parts]] = {
 
 
 def capture_of(record: Run, number: int) -> Run:
-    """What the action of this number captured, as a run. Raises :class:`UsageError`."""
+    """Returns the capture of the action with this number as a run. Raises :class:`UsageError`."""
     fired = {f.number: f for f in read_fired(record)}
     if number not in fired:
         there = ", ".join(map(str, fired)) or "none"

@@ -1,4 +1,4 @@
-"""What triggers do: each action as one entry of :data:`ACTIONS`.
+"""The actions of triggers, each an entry of :data:`ACTIONS`
 
 An action is a generator: it yields until when (ns) it lets time go by, is sent whether it has to end before
 its time, and returns what becomes of it. What needs observers opens a second watch beside the one under way,
@@ -57,7 +57,7 @@ Work = Generator[int, bool, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Around:
-    """What an action knows of the run."""
+    """The run, server and clock that an action works with."""
 
     server: Server
     plan: Plan
@@ -68,7 +68,7 @@ class Around:
 
 
 def watched(around: Around, action: Action, fired: Fired) -> Work:
-    """A data source that is off otherwise, for so long."""
+    """Reads a data source that is otherwise off, for the action's duration."""
     key = TIMED[action.name]
     source = next(s for s in SOURCES if s.option and s.option.key == key)
     experiment = around.plan.experiment
@@ -92,7 +92,7 @@ def watched(around: Around, action: Action, fired: Fired) -> Work:
 
 
 def _refused(watch: Watch, name: str) -> str:
-    """Why the source is not read; empty: it is, or that is not known yet."""
+    """Returns why the source is not read; empty if it is, or if that is not known yet."""
     said = watch.source_status()
     asked = name if name in said or name != SYSTEM_CALLS.name else TRACE
     status, detail = said.get(asked, ("ok", ""))
@@ -108,7 +108,7 @@ def _cell(around: Around, window: Window, *, stopped: bool) -> RawCell:
 def _kept(
     around: Around, fired: Fired, cell: RawCell, asked: dict[str, Any], *, stopped: bool
 ) -> dict[str, Any]:
-    """Stored as an observation of its own."""
+    """Stores a capture as an observation of its own."""
     plan = around.plan
     experiment = Experiment(
         name=fired.action.partition(" ")[0],
@@ -137,7 +137,7 @@ def _kept(
 
 
 def replace_window(chosen: Observation | None, cell: RawCell) -> Observation:
-    """The same sessions, as long as the capture."""
+    """Returns the observation of the same sessions with the duration of the capture."""
     length = f"{(cell.meta.t1_ns - cell.meta.t0_ns) // 1_000_000}ms"
     update = {"window": length, "duration": length}
     return (chosen or Observation()).model_copy(update=update)
@@ -148,7 +148,8 @@ def _size(path: Path) -> int:
 
 
 def memory(around: Around, _action: Action, fired: Fired) -> Work:
-    """Where the pages of the server and its machine are; what is measured has its connection for itself."""
+    """Reads the memory of the server and its machine, over a connection of its own: the control connection
+    belongs to the measurement."""
     t0_ns = around.clock.now_ns()
     with open_server(around.plan.experiment.engine, replace(around.target(), beside=True)) as server:
         tables = read_memory(server, "now", MEMORY_NS)
@@ -160,7 +161,7 @@ def memory(around: Around, _action: Action, fired: Fired) -> Work:
 
 
 def snapshot(around: Around, _action: Action, fired: Fired) -> Work:
-    """The server's statistics, among the snapshots that the user took."""
+    """Takes a snapshot of the server's statistics and stores it among those that the user took."""
     from_ns = around.clock.now_ns()
     name = f"{around.record.id} trigger {fired.number}"
     store = SnapshotStore(around.record.path.parent)
@@ -171,7 +172,7 @@ def snapshot(around: Around, _action: Action, fired: Fired) -> Work:
 
 
 def command(around: Around, action: Action, fired: Fired) -> Work:
-    """A command of the user, by ``sh -c``; all that it started ends with it."""
+    """Runs a command of the user by ``sh -c`` and ends all that it started."""
     given, environment = _document(around, fired), _environment(around, action)
     began_ns = around.clock.now_ns()
     with (
@@ -194,7 +195,7 @@ def command(around: Around, action: Action, fired: Fired) -> Work:
 
 
 def _end_words(ended: Ended | None, action: Action) -> str:
-    """Why a command is not well; empty: it is. None: it took too long."""
+    """Returns why a command failed; empty if it did not. ``ended`` is None if it took too long."""
     if ended is None:
         return f"ended after {format_ns(action.ns)}"
     if ended.outcome == "exit":
@@ -205,14 +206,15 @@ def _end_words(ended: Ended | None, action: Action) -> str:
 
 
 def _environment(around: Around, action: Action) -> dict[str, str]:
-    """Ours without what dbdyno connects by, but for what was asked for."""
+    """Returns this process's environment without the secrets that dbdyno connects with, except those that
+    the user asked for."""
     kept = without_secrets(around.plan.experiment.engine, os.environ)
     asked = {name: value for name, value in os.environ.items() if name in action.secrets}
     return {name: value for name, value in kept.items() if name not in _WAY_SECRETS} | asked
 
 
 def _document(around: Around, fired: Fired) -> bytes:
-    """What the command reads: what fired, and where."""
+    """Returns the standard input of a command: the trigger that fired, and the run."""
     known = {"number", "trigger", "condition", "matched", "values", "at_ns", "action"}
     run = {"id": around.record.id, "path": str(around.record.path)}
     told = {"run": run, "time": datetime.now(UTC).isoformat(), **fired.model_dump(include=known)}
@@ -220,7 +222,7 @@ def _document(around: Around, fired: Fired) -> bytes:
 
 
 class _Output:
-    """The last of what a command writes; all of it is read, so that it never waits for us."""
+    """The end of a command's output. All of it is read, so that the command never waits for dbdyno."""
 
     def __init__(self) -> None:
         self._tail = b""
@@ -237,8 +239,8 @@ class _Output:
 
 @contextlib.contextmanager
 def _read_output() -> Iterator[tuple[int, _Output]]:
-    """The end of a pipe for a command, and what comes out of the other. To be left when the command has
-    ended: it may have closed its output long before."""
+    """Yields the write end of a pipe for a command, and its output. Leave it when the command has ended: the
+    command may have closed its output long before."""
     read, write = os.pipe()
     output = _Output()
     reader = threading.Thread(target=output.read, args=(read,), name="dbdyno-exec", daemon=True)

@@ -47,7 +47,7 @@ class _Running:
 
 @dataclass
 class _Seen:
-    """What is looked at: of the window, or of the measurement under way."""
+    """The figures that conditions are evaluated on: of the window or the measurement in progress."""
 
     watch: Watch
     open_watch: OpenWatch
@@ -57,7 +57,8 @@ class _Seen:
 
 
 class Triggers(Companion):
-    """Left by ``with``, actions under way end, and what they captured until then is kept."""
+    """Evaluates triggers and runs their actions. Leaving it by ``with`` ends actions in progress and keeps
+    what they captured."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Triggers(Companion):
         say: Callable[[str], None],
         target: Callable[[], Target],
     ) -> None:
-        """``target``: for connections of actions' own."""
+        """``target`` returns the target for an action's own connections."""
         self._server, self._plan, self._record, self._clock, self._say = server, plan, record, clock, say
         self._target = target
         self._planned = triggers_of(plan.experiment)
@@ -102,7 +103,8 @@ class Triggers(Companion):
 
     # -- called by what measures ------------------------------------------------------------------
     def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None = None) -> None:
-        """Costs next to nothing, but where time is not the machine's."""
+        """Takes the current watch for the thread that evaluates conditions. With a simulated clock the
+        conditions are evaluated here."""
         if not self._planned.all:
             return
         if self._seen is None or self._seen.watch is not watch:
@@ -131,7 +133,7 @@ class Triggers(Companion):
         self._tell()
 
     def _tell(self) -> None:
-        """On the caller's thread: whoever shows it need not care about others."""
+        """Passes lines on in the caller's thread, so that the listener needs no lock."""
         while self._words:
             self._say(self._words.popleft())
 
@@ -168,7 +170,8 @@ class Triggers(Companion):
                     self._fire(firing, seen)
 
     def _say_misnamed(self) -> None:
-        """A wait that no session can be in is a slip of the pen, or of an extension that is not here."""
+        """Reports a condition on a wait that no session can be in: a typing error, or a wait of an extension
+        that is not installed."""
         known = {label.partition("/")[0] for label in self._server.wait_families.root}
         lower = {name.lower() for name in known}
         for wanted in self._wanted:
@@ -178,7 +181,7 @@ class Triggers(Companion):
                 )
 
     def _say_unknown(self, at_ns: int, values: Values) -> None:
-        """A condition that cannot be met must not look like one that is not met."""
+        """Reports a condition whose figures are unknown: it must not look like one that is not met."""
         for wanted in self._wanted:
             if values.get(wanted.key) is not None or FIGURES[wanted.name].driven:
                 self._known_ns[wanted.key] = at_ns
@@ -188,7 +191,7 @@ class Triggers(Companion):
                 )
 
     def _driven(self, seen: _Seen, now_ns: int) -> dict[str, float]:
-        """Figures of the driver over the last second."""
+        """Returns the driver's figures over the last second."""
         wanted = {w.name for w in self._wanted if FIGURES[w.name].driven}
         if seen.load is None or not wanted:
             return {}
@@ -258,13 +261,13 @@ class Triggers(Companion):
                 self._pausing.wait(max(0.0, min(left_s, 0.5)))
 
     def _go_on(self) -> None:
-        """In a time that is not the machine's."""
+        """Continues actions if the clock is simulated."""
         for one in list(self._running):
             if self._clock.now_ns() >= one.until_ns:
                 self._advance(one, stopped=False)
 
     def _advance(self, one: _Running, *, stopped: bool) -> bool:
-        """One step of an action; whether it goes on."""
+        """Runs one step of an action and returns whether it goes on."""
         try:
             one.until_ns = one.work.send(stopped) if one.begun else next(one.work)
             one.begun = True

@@ -1,1 +1,1 @@
-"""From stored raw cells to everything that is shown."""
+"""Derives all that is shown from stored raw cells."""

@@ -44,7 +44,7 @@ Tables = dict[str, pl.DataFrame]
 
 @dataclass(frozen=True)
 class Part:
-    """What cells say by themselves."""
+    """The tables and facts of one cell or a few, without the others."""
 
     tables: Mapping[str, pl.DataFrame]  # of DERIVED, CUT and OF_CELL what is made cell by cell; no samples
     facts: Facts
@@ -55,15 +55,16 @@ class Part:
 def derive(
     info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[RawCell], fired: Tables | None = None
 ) -> Results:
-    """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once.
-    ``fired``: tables of triggers."""
+    """Returns all derived tables and findings of a run or some of its cells. ``cells`` is read once;
+    ``fired`` has the tables of triggers."""
     parts = [part_of(c, plan, environment) for c in batches(cells)]
     made = conclude(info, plan, environment, parts, fired=fired)
     return replace(made, tables=dict(made.tables))
 
 
 def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> Part:
-    """With the answers that the checks will ask for: they are all put to these cells alone."""
+    """Returns the part of these cells, with the answers that the checks will need: only these cells can give
+    them."""
     workloads = {c.meta.workload.name: c.meta.workload for c in cells}
     given = _given(plan, environment) | {"cells": cells}
     tables: Tables = {}
@@ -89,7 +90,8 @@ def conclude(
     load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None,
     fired: Tables | None = None,
 ) -> Results:
-    """What all parts say together. ``load``: the tables of a cell, where a part has only a few of them."""
+    """Returns what follows from all parts together. ``load`` returns the tables of a cell if its part holds
+    only a few of them."""
     tables = Joined([p.tables for p in parts])
     tables.update(fired or {})
     tables["ledger"] = tables["ledger"]  # held: it takes longest to unpack, and is asked for often
@@ -112,7 +114,7 @@ def conclude(
 
 
 def batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:
-    """Those that are derived together; one that may be empty where there are no cells."""
+    """Yields the cells that are derived together; one empty batch if there are no cells."""
     batch: list[RawCell] = []
     samples, full = 0, False
     for cell in cells:
@@ -126,7 +128,8 @@ def batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:
 
 
 def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
-    """Every data source in each of its states, once: as the cells met it, else as the server announced it."""
+    """Returns every data source in each of its states once: as the cells recorded it, else as the server
+    announced it."""
     columns = ("name", "provenance", "status", "detail")
     met = of_cells.select(columns).unique(maintain_order=True)
     told = [s.model_dump() for s in environment.sources if s.name not in set(met["name"])]
@@ -168,7 +171,8 @@ class Making:
     """
 
     def __init__(self, record: Run, parts: Parts | None = None, say: Callable[[str], None] = _silent) -> None:
-        """``parts``: to be written there; else among the run's own. ``say`` is told of each cell."""
+        """``parts`` is the directory for parts, by default the run's own. ``say`` is called with each
+        cell."""
         self.record, self._say = record, say
         self._parts = record.parts if parts is None else parts
         self._packed: list[_Packed] = []
@@ -200,7 +204,8 @@ class Making:
 
     @on_polars_thread
     def conclude(self, fired: Tables) -> Results:
-        """What all cells say together, new ones too; as it is to be stored. ``fired``: tables of triggers."""
+        """Returns the results of all cells, new ones included, as they are to be stored. ``fired`` has the
+        tables of triggers."""
         self.more()
         record = Run(self.record.path)  # as it is by now
         held = [*_unpacked(self._packed), *self._recent.values()]
@@ -226,7 +231,7 @@ class Making:
             self._pack()
 
     def _pack(self) -> None:
-        """What is recent is held, and stored, as one."""
+        """Packs and stores the recent parts as one."""
         recent = list(self._recent.values())
         self._packed.append(_packed(recent))
         if len(recent) > 1:
@@ -234,13 +239,13 @@ class Making:
         self._recent, self._rows = {}, 0
 
     def _load(self, cell_id: str) -> Mapping[str, pl.DataFrame]:
-        """For a cell that has to be asked something new."""
+        """Returns the tables of a cell, for a question that its part has no answer to."""
         cells = list(cells_of(self.record, [], [cell_id]))
         return part_of(cells, self.record.plan, self._environment).tables
 
 
 class _Packed(NamedTuple):
-    """Parts as one, their tables as Parquet."""
+    """Several parts as one, with their tables as Parquet."""
 
     tables: dict[str, bytes]
     rest: Part  # without tables
@@ -252,7 +257,7 @@ def _packed(parts: Sequence[Part]) -> _Packed:
 
 
 def _unpacked(packed: Sequence[_Packed]) -> list[Part]:
-    """All as one part."""
+    """Returns all parts as one."""
     if not packed:
         return []
     return [_merged_parts(Packed([p.tables for p in packed]), [p.rest for p in packed])]
@@ -266,13 +271,14 @@ def keep(record: Run, results: Results) -> None:
 
 
 def with_claims(results: Results, damaged: Sequence[DamagedCell]) -> Results:
-    """With what is damaged, and what an auto ladder found."""
+    """Returns the results with claims on damaged cells and on what an auto ladder found."""
     more = (*map(_damage, damaged), *sought(results.plan, results.tables))
     return replace(results, findings=(*more, *results.findings))
 
 
 def concluded(results: Results) -> Results:
-    """With what its ladders say of scaling, and its variants compared where there are several."""
+    """Returns the results with the scaling of their ladders, and a comparison of their variants if there are
+    several."""
     results = replace(results, scaling=scalings_of(results), answers=observed(results))
     if len(results.plan.variants) < 2 or results.plan.experiment.phases:
         return results
@@ -282,7 +288,7 @@ def concluded(results: Results) -> Results:
 
 
 def cells_of(record: Run, damaged: list[DamagedCell], ids: Sequence[str] | None = None) -> Iterator[RawCell]:
-    """Those that can be read, one after the other."""
+    """Yields the readable cells, one after the other."""
     engine = record.environment.server.engine
     return (labelled(cell, lambda: wait_families(engine)) for cell in record.each_cell(damaged, ids))
 
@@ -296,7 +302,7 @@ def _stored(part: Part) -> Tables:
 
 
 def _held(part: Part) -> Part:
-    """Without rows of single sessions; copies, so that nothing else is kept in memory."""
+    """Returns tables without rows of single sessions, copied so that nothing else stays in memory."""
     small = {name: part.tables[name] for name in held()}
     for name, table in small.items():
         if REGISTERED[name].sessions == "some":

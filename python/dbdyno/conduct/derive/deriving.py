@@ -47,26 +47,27 @@ _SAID_S = 2.0  # how long it takes is said from here on, and how often
 
 class Deriving(Protocol):
     def more(self) -> None:
-        """A cell was saved. Returns at once."""
+        """Announces a saved cell. Returns at once."""
 
     def resting_while_measured(self, on_tick: OnTick) -> OnTick:
-        """``on_tick`` of a cell; nothing is derived in its window."""
+        """Returns a function for a cell's ticks that pauses the derivation within the cell's window."""
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Its threads, as a watch is told of tasks that are ours."""
+        """Returns its threads, in the form in which a watch takes tasks of dbdyno."""
 
     def cpu_s(self) -> float:
-        """CPU time that it has used."""
+        """Returns the CPU time in seconds that it has used."""
 
     def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
-        """Derives what is left and concludes; ``say`` is told how far it is where that takes long. False: it
-        took longer than ``patience_s``, and the rest is derived when the run is shown first."""
+        """Derives what is left and concludes. ``say`` gets the progress if that takes long. Returns False if
+        it took longer than ``patience_s``: the rest is then derived when the run is first shown."""
 
     def close(self) -> None: ...
 
 
 def finish(derived: Deriving, record: Run, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
-    """:meth:`Deriving.finish`, once all is measured. Raises :class:`Interrupted` with the kept run."""
+    """Finishes the derivation (:meth:`Deriving.finish`) after the last measurement. Raises
+    :class:`Interrupted` with the kept run."""
     try:
         return derived.finish(say, patience_s)
     except Interrupted:
@@ -90,7 +91,8 @@ def in_this_process() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deriving(record: Run, server: Server) -> Iterator[Deriving]:
-    """An engine with a world of its own has a clock of its own, too: nothing is disturbed there."""
+    """Yields the derivation that runs beside the measurement. A simulated server cannot be disturbed by
+    it."""
     made = _of(record) if server.world is None else _in_a_world(record)
     try:
         yield made
@@ -99,7 +101,7 @@ def deriving(record: Run, server: Server) -> Iterator[Deriving]:
 
 
 class _Here:
-    """In this process, between the windows."""
+    """Derives in this process, between the windows."""
 
     def __init__(self, record: Run) -> None:
         from dbdyno.conduct.derive.derive import Making  # here: see the module
@@ -129,7 +131,7 @@ class _Here:
 
 
 class _AtTheEnd(_Here):
-    """In this process, once nothing is measured any more: all cells together, which costs less."""
+    """Derives in this process after the last measurement: all cells together, which costs less."""
 
     def more(self) -> None: ...
 
@@ -139,8 +141,8 @@ def _in_a_world(record: Run) -> Deriving:
 
 
 def _of(record: Run) -> Deriving:
-    """At the end where little could be done before it, where this user may start no process, and for sources
-    of data that are registered in this one alone."""
+    """Derives at the end of the run if there are few cells, if this user may start no further process, or if
+    sources of data are registered in this process only."""
     if _alone or _few_cells(record.plan) or tuple(SOURCES) != BUILT_IN:
         return _AtTheEnd(record)
     try:
@@ -150,7 +152,8 @@ def _of(record: Run) -> Deriving:
 
 
 def _few_cells(plan: Plan) -> bool:
-    """That all is soon measured: loading another process would take longer than it can derive meanwhile."""
+    """Returns whether the run will be over soon: loading another process would take longer than what it
+    could derive meanwhile."""
     more = plan.adaptive or plan.experiment.until or plan.experiment.observation
     return not more and len(plan.cells) <= _FEW
 
@@ -160,7 +163,8 @@ LITTLE_MEMORY = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms
 
 
 class _Beside:
-    """In a process of its own: a line says that there may be more, the end of its input that this was all."""
+    """Derives in a process of its own. A line on its input announces more cells; the end of the input
+    announces the end of the run."""
 
     def __init__(self, record: Run) -> None:
         self._record = record
@@ -212,7 +216,7 @@ class _Beside:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
-        """In this process where the other one failed: whoever looks is told why."""
+        """Finishes in this process if the other one failed, and reports why."""
         if not self._record.cells():
             return True
         self._rest(False)
@@ -237,12 +241,12 @@ class _Beside:
         return True
 
     def _how_far(self) -> str:
-        """A part is called by its first cell."""
+        """Returns the progress; a part is named after its first cell."""
         cells, parts = self._record.cells(), self._record.parts.names()
         return f"deriving: {cells.index(parts[-1]) + 1 if parts else 0} of {len(cells)}"
 
     def _hurry(self) -> None:
-        """Nothing is measured any more. Not permitted to those without privileges."""
+        """Raises the priority after the last measurement; not permitted without privileges."""
         with contextlib.suppress(OSError):
             for task in self.tasks():
                 os.setpriority(os.PRIO_PROCESS, task["tid"], 0)
@@ -271,7 +275,7 @@ _TOGETHER, _LITTLE_S = 4, 1.0
 
 
 def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
-    """``derive`` after each line, or after a few where it is soon done."""
+    """Calls ``derive`` after each line, or after a few lines if it is quick."""
     waiting, each_s = 0, math.inf
     for _ in lines:
         waiting += 1
@@ -282,7 +286,8 @@ def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
 
 
 def main(path: str, parent: str) -> int:
-    """The process itself. What is wrong is found again, and told, by whoever started it."""
+    """Runs the process. An error is not reported here: the process that started it meets and reports it
+    again."""
     from dbdyno.conduct.derive.derive import Making  # here: see the module
     from dbdyno.conduct.derive.rebuild import conclude_made
 

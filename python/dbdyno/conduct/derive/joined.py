@@ -19,7 +19,7 @@ _SHORT_ROWS = 10_000
 
 
 def pack(tables: Mapping[str, pl.DataFrame]) -> dict[str, bytes]:
-    """As Parquet; what is no figure of a run is unknown, as where it is stored and read."""
+    """Returns the tables as Parquet. NaN and infinite values become unknown, as in the store."""
     return {table: parquet(finite(frame.lazy()).collect()) for table, frame in tables.items()}
 
 
@@ -27,7 +27,7 @@ class Packed(Mapping[str, pl.DataFrame]):
     """Packed tables, several pieces one after the other; a long one is unpacked each time it is asked for."""
 
     def __init__(self, pieces: Sequence[Mapping[str, bytes]]) -> None:
-        """``pieces``: at least one, all of the same tables."""
+        """``pieces`` has at least one piece; all have the same tables."""
         self._pieces = pieces
         self._short = dict[str, pl.DataFrame]()
 
@@ -48,10 +48,10 @@ class Packed(Mapping[str, pl.DataFrame]):
 
 
 class Joined(MutableMapping[str, pl.DataFrame]):
-    """The tables of parts one after the other, as they are asked for; those that are set are held."""
+    """The tables of several parts, concatenated when they are read; tables that are set are kept."""
 
     def __init__(self, parts: Sequence[Mapping[str, pl.DataFrame]]) -> None:
-        """``parts``: at least one, all of the same tables."""
+        """``parts`` has at least one part; all have the same tables."""
         self._pieces = {t: list(parts) for t in parts[0]}
 
     def __getitem__(self, table: str) -> pl.DataFrame:
@@ -74,11 +74,11 @@ class Joined(MutableMapping[str, pl.DataFrame]):
         return len(self._pieces)
 
     def append(self, table: str, rows: pl.DataFrame) -> None:
-        """After those that it has."""
+        """Appends a part."""
         self._pieces[table].append({table: rows})
 
     def only(self, tables: Iterable[str]) -> Joined:
-        """Those of ``tables`` that are there."""
+        """Returns those of ``tables`` that are present."""
         few = Joined([{}])
         few._pieces = {t: self._pieces[t] for t in tables if t in self._pieces}
         return few

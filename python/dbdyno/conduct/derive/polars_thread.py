@@ -1,4 +1,4 @@
-"""Work that consists of thousands of small queries, on a thread of polars' own.
+"""Runs work that consists of thousands of small queries on a thread of polars
 
 From any other thread each query is handed to those and waited for: two switches each, and wake-ups of another
 CPU, which cost as much as the queries where these are small. On such a thread a query is a call.
@@ -18,7 +18,8 @@ _T = TypeVar("_T")
 
 
 def on_polars_thread(work: Callable[_P, _T]) -> Callable[_P, _T]:
-    """``work``, waited for; what it raises is raised here."""
+    """Returns ``work`` so that a call runs on a polars thread and waits for it; its exceptions are raised in
+    the caller."""
 
     @wraps(work)
     def there(*args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -39,7 +39,7 @@ def _told(words: str) -> None:
 
 
 def rebuild(record: Run, say: Say = _told) -> tuple[Results, Path]:
-    """Windows, ledger, findings and report anew from raw data; the report's path."""
+    """Derives windows, ledger, findings and the report again from raw data, and returns the report's path."""
     results = _anew(record, say)
     return results, reported(record, results)
 
@@ -60,7 +60,7 @@ def reported(record: Run, results: Results) -> Path:
 
 
 def conclude(record: Run, say: Say = _told) -> Results:
-    """From what was derived cell by cell while the run was measured, and what of it is missing."""
+    """Concludes from what was derived cell by cell during the run, and derives what is missing."""
     from dbdyno.conduct.derive.derive import Making  # here: most that is shown is only read
 
     return conclude_made(Making(record, say=_now_and_then(record, say)).resume())
@@ -91,9 +91,8 @@ def keep_screen(path: Path, results: Results) -> Document:
 
 
 def results_of(record: Run, say: Say = _told) -> Results:
-    """All that is shown of a stored run, as it was derived when the run ended. What of it is missing in an
-    older one is derived now, which ``say`` is told (default: standard error), and kept where the store can be
-    written."""
+    """Returns all that is shown of a stored run, as it was derived at its end. What an older run lacks is
+    derived now, reported to ``say`` (default: standard error), and kept if the store is writable."""
     results = _read_derived(record)
     if results is None:
         return _derived_now(record, say)
@@ -109,7 +108,7 @@ def results_of(record: Run, say: Say = _told) -> Results:
 
 
 def derived_of(record: Run, say: Say = _told) -> Results:
-    """What was derived when the run ended, or, where that is not there, derived anew from the raw data."""
+    """Returns what was derived at the end of the run or, if that is missing, derives it from the raw data."""
     return _read_derived(record) or _derived_now(record, say)
 
 
@@ -141,7 +140,7 @@ def _derived_now(record: Run, say: Say) -> Results:
 
 
 def derived_anew(record: Run) -> Results:
-    """Everything derived from the raw data of a stored run, in memory."""
+    """Derives everything from the raw data of a stored run, in memory."""
     from dbdyno.conduct.derive.derive import (
         cells_of,
         concluded,
@@ -156,7 +155,7 @@ def derived_anew(record: Run) -> Results:
 
 
 def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
-    """The raw tables of all readable cells of a run, each row with its cell's id."""
+    """Returns the raw tables of all readable cells of a run, each row with its cell's id."""
     cells, _ = record.read_cells()
     return {
         name: pl.concat([c.tables[name].select(pl.lit(c.id).alias("cell"), pl.all()) for c in cells])
@@ -165,7 +164,7 @@ def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
 
 
 def _anew(record: Run, say: Say) -> Results:
-    """The parts that were there stay until all are made."""
+    """Derives all parts again; the present ones stay until that is done."""
     from dbdyno.conduct.derive.derive import Making, keep  # here: most that is shown is only read
 
     beside = Parts(record.path, ".parts-anew")
@@ -181,7 +180,7 @@ def _anew(record: Run, say: Say) -> Results:
 
 
 def _now_and_then(record: Run, say: Say) -> Say:
-    """How far it is, where it takes long."""
+    """Returns a function that passes on progress, from time to time only."""
     said_s = time.monotonic()
 
     def far(words: str) -> None:

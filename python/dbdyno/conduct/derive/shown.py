@@ -1,5 +1,5 @@
-"""What is shown of a stored run at first sight. What derives and concludes is loaded only where a run has
-nothing that was kept to be shown: most that is shown is only read."""
+"""The first view of a stored run. Most of it is only read, so the rooms that derive and conclude are loaded
+only if nothing was kept."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 def shown(store: Path | None, wanted: str, say: Callable[[str], None]) -> Document:
-    """The answer of a run of a store (``None``: the default one): as it was kept, else made now and kept.
-
-    ``say`` is told where that takes a while. Raises :class:`NoSuchRun`, :class:`StoreError`.
-    """
+    """Returns the first view of a run in a store, None for the default store: the one that was kept, else
+    one that is made now and kept. ``say`` is called if that takes a while. Raises :class:`NoSuchRun`,
+    :class:`StoreError`."""
     path = find_run(default_root() if store is None else store, wanted)
     with contextlib.suppress(ValueError):
         if (kept := read_shown(path)) is not None:

@@ -1,4 +1,4 @@
-"""What stood around a stored run, as today's version would have written it."""
+"""The environment of a stored run, in the form that the present version writes."""
 
 from __future__ import annotations
 

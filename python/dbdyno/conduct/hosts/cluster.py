@@ -1,4 +1,4 @@
-"""The hosts of a cluster for one run: which is the server's, which ones drive, an agent on each."""
+"""The hosts of a cluster for one run: the server's, those that drive, and an agent on each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Host:
-    """A node with an agent on it. ``name``: as :attr:`Hosts.names` has it."""
+    """A node with an agent. ``name`` is its name in :attr:`Hosts.names`."""
 
     node: Node
     name: str
@@ -42,7 +42,7 @@ class Host:
 
 
 class Hosts:
-    """The nodes of a cluster, with an actor on each; agents where they are asked for."""
+    """The nodes of a cluster, with an actor on each, and agents on request."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -61,7 +61,7 @@ class Hosts:
         return [Host(n, a.name, self.facts[n.id], a, HostClock(a.clock)) for n, a in made]
 
     def machine(self, node: Node, opened: Sequence[Host]) -> RemoteMachine:
-        """That node as a host that is observed; its agent is that of ``opened`` if there is one."""
+        """Returns the node as a host to observe; its agent is that of ``opened`` if there is one."""
 
         def agent(again: bool) -> Agent:
             if again:
@@ -72,7 +72,7 @@ class Hosts:
         return RemoteMachine(agent, self.names[node.id], by="Ray")
 
     def again(self, node: Node) -> Node:
-        """The same node with one more actor, for an agent of its own. Raises :class:`HostLost`."""
+        """Returns the same node with one more actor, for an agent of its own. Raises :class:`HostLost`."""
         made = self.cluster.again(node)
         self.names[made.id] = self.names[node.id]
         self.facts[made.id] = self._opened_again(made)
@@ -86,7 +86,7 @@ class Hosts:
         return facts
 
     def named(self, name: str) -> Node:
-        """By address, host name, name in Ray, or id. Raises :class:`UsageError`."""
+        """Returns the node with this address, host name, name in Ray, or id. Raises :class:`UsageError`."""
         nodes = self.nodes
         found = [n for n in nodes if name in (n.address, n.hostname, n.name, n.id)]
         if len(found) != 1:
@@ -96,22 +96,22 @@ class Hosts:
         return found[0]
 
     def owners(self, host: str) -> list[Node]:
-        """The nodes whose own address that is."""
+        """Returns the nodes that have this address."""
         numbers = _numeric(host)
         found = self.cluster.ask(self.nodes, "owns", numbers) if numbers else {}
         return [n for n in self.nodes if found.get(n.id, {}).get("ok")]
 
     def servers(self, spec: ClusterSpec, address: Address | None, *, alone: bool = True) -> list[Node]:
-        """Those on the server's host: the one that was named, those with its address, or, of a server that is
-        ``alone``, with its role."""
+        """Returns the nodes on the server's host: the named one, those with its address or, for a server
+        that is ``alone``, those with its role."""
         if spec.server_node is not None:
             return [self.named(spec.server_node)]
         found = self.owners(address[0]) if address is not None else []
         return found or [n for n in self.nodes if alone and "server" in n.roles]
 
     def drivers(self, spec: ClusterSpec, servers: Sequence[Node]) -> list[Node]:
-        """Those that drive: with the role of a driver, or else all but the server's if others are left.
-        Raises :class:`UsageError` where there are too few."""
+        """Returns the nodes that drive: those with the role of a driver, else all but the server's if others
+        are left. Raises :class:`UsageError` if there are too few."""
         nodes = self.nodes
         able = [n for n in nodes if "driver" in n.roles] or [n for n in nodes if n not in servers] or nodes
         wanted = len(able) if spec.drivers is None else spec.drivers
@@ -133,7 +133,7 @@ def _name(node: Node, nodes: Sequence[Node]) -> str:
 
 
 def _numeric(host: str) -> list[str]:
-    """Its addresses, without those that every host has."""
+    """Returns its addresses, without those that every host has."""
     with suppress(OSError):
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
         return sorted(found - set(_LOOPBACK))
@@ -142,7 +142,8 @@ def _numeric(host: str) -> list[str]:
 
 @contextmanager
 def hosts_of(address: str) -> Iterator[Hosts]:
-    """The cluster at ``address``; its actors, and a cluster of our own, are ended at the end."""
+    """Opens the cluster at ``address``; at the end, ends its actors, and the cluster if it is dbdyno's
+    own."""
     run = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     with _folder(address) as place, closing(Cluster(address, run, place)) as cluster:
         yield Hosts(cluster)
@@ -150,7 +151,8 @@ def hosts_of(address: str) -> Iterator[Hosts]:
 
 @contextmanager
 def _folder(address: str) -> Iterator[Path | None]:
-    """Where a cluster of dbdyno's own has its files, until all of it is ended. The journal knows of it."""
+    """Yields the folder for the files of a cluster of dbdyno's own, which is removed once all of the cluster
+    has ended; the journal has an entry for it."""
     if not is_own(address):
         yield None
         return
@@ -190,7 +192,7 @@ def clean(address: str) -> list[str]:
 
 
 def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
-    """The cluster as dbdyno finds it now; ``dsn``: of the server that its nodes are asked to reach."""
+    """Returns the state of the cluster. The nodes are asked to reach the server of ``dsn``."""
     server = None if dsn is None else network_address(engine, dsn)
     with hosts_of(address) as hosts:
         cluster = hosts.cluster

@@ -1,4 +1,4 @@
-"""The server's host where it is another: reached, checked, and what becomes of a measurement without it."""
+"""The server's host if it is another: reaches it, checks it, and judges a measurement without it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ CLOSE = 0.01
 
 @contextmanager
 def server_machine(where: str | None, command: str | None = None) -> Iterator[Machine]:
-    """The host ``where`` (``[user@]host``) over ssh; ``None``: this one. ``command``: the ssh client.
-
-    Raises :class:`UsageError`, :class:`TargetError`, :class:`NotAvailable`.
-    """
+    """Returns the host ``where`` (``[user@]host``), reached over ssh with the client ``command``; None
+    stands for this host. Raises :class:`UsageError`, :class:`TargetError`, :class:`NotAvailable`."""
     if where is None:
         yield HERE
         return
@@ -38,8 +36,8 @@ def server_machine(where: str | None, command: str | None = None) -> Iterator[Ma
 
 
 def observed_target(engine: str, dsn: str | None, machine: Machine | None = None) -> Target:
-    """The server of ``dsn``; None: the embedded one if it runs, else what the environment names. ``machine``:
-    its host, where that is another."""
+    """Returns the target of ``dsn``; for None the embedded server if it runs, else the one that the
+    environment names. ``machine`` is its host if that is another."""
     if dsn is not None or (machine is not None and machine.reached is not None):
         return Target(dsn=dsn or "", machine=machine)
     try:
@@ -50,7 +48,7 @@ def observed_target(engine: str, dsn: str | None, machine: Machine | None = None
 
 
 def host_of(machine: Machine) -> Host:
-    """What is known of it, in two round trips and some."""
+    """Returns the facts of a host, in a few round trips."""
     if machine.reached is None:
         return observe.host()
     files, folders = observe.read_of_host()
@@ -63,12 +61,12 @@ def _below(root: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 
 def other_client(machine: Machine) -> Host | None:
-    """This host, where it is not the server's."""
+    """Returns this host if it is not the server's; else None."""
     return None if machine.reached is None else observe.host()
 
 
 def check_reached(server: Server, facts: ServerFacts, window_ns: int | None) -> None:
-    """Whether a host that was named is the server's, and its clock is known well enough for windows of that
+    """Checks that the named host is the server's and that its clock is known well enough for windows of that
     length. Raises :class:`TargetError`, :class:`NotAvailable`."""
     reached = server.machine.reached
     if reached is None:
@@ -83,7 +81,7 @@ def check_reached(server: Server, facts: ServerFacts, window_ns: int | None) -> 
 
 
 def unclear_clock(host: str, bound_ns: int, window_ns: int) -> str | None:
-    """Why the clock of a host is not known well enough; None: it is."""
+    """Returns why the clock of a host is not known well enough; None if it is."""
     if bound_ns <= CLOSE * window_ns:
         return None
     bound, most = format_ns(bound_ns), format_ns(round(CLOSE * window_ns))
@@ -91,19 +89,20 @@ def unclear_clock(host: str, bound_ns: int, window_ns: int) -> str | None:
 
 
 def unwatched(watch: Watch, host: str, window_ns: int) -> str | None:
-    """Why what was watched on another host is of no use; None: it is whole, or was watched here."""
+    """Returns why the observations of another host are of no use; None if they are complete, or were made on
+    this host."""
     there = getattr(watch, "there", None)
     return None if there is None else lost_host(watch) or unclear_clock(host, there.bound_ns, window_ns)
 
 
 def lost_host(watch: Watch) -> str | None:
-    """Why the host that is watched is not reached any more; None: it is, or it is this one."""
+    """Returns why the observed host can no longer be reached; None if it can, or if it is this one."""
     there = getattr(watch, "there", None)
     lost: str | None = None if there is None else there.lost
     return lost
 
 
 def lost_in(server: Server, watch: Watch, window_ns: int) -> str | None:
-    """The same for the host of this server."""
+    """Returns the same for the host of this server."""
     reached = server.machine.reached
     return None if reached is None else unwatched(watch, reached.host, window_ns)

@@ -106,7 +106,8 @@ class Load(Protocol):
         """Returns the time of this load's clock, which is virtual for a simulated server."""
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """Returns ``sessions``, ``histogram``, ``errors``, ``counters`` and, if calls are logged, ``calls``."""
+        """Returns ``sessions``, ``histogram``, ``errors``, ``counters`` and, if calls are logged,
+        ``calls``."""
 
 
 class Watch(Protocol):
