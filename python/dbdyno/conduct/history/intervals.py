@@ -1,4 +1,4 @@
-"""Intervals between snapshots, read from the store: two side by side, cut into blocks; a figure over them."""
+"""Intervals between stored snapshots: compares two, cut into blocks; a figure over several."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SEPARATOR = ".."
 
 
 def is_interval(word: str) -> bool:
-    """``SNAP1..SNAP2``."""
+    """Returns whether the text has the form ``SNAP1..SNAP2``."""
     return all(word.partition(SEPARATOR)[::2])
 
 
 def compared(store: SnapshotStore, a: str, b: str) -> IntervalComparison:
-    """The intervals ``SNAP1..SNAP2`` and ``SNAP3..SNAP4``. Raises :class:`UsageError`,
+    """Compares the intervals ``SNAP1..SNAP2`` and ``SNAP3..SNAP4``. Raises :class:`UsageError`,
     :class:`NoSuchSnapshot`."""
     return compare_intervals(*(_side(store, word) for word in (a, b)))
 
@@ -61,7 +61,8 @@ def side_of(
     between: Sequence[Snapshot] = (),
     others: Sequence[SnapshotInfo] = (),
 ) -> IntervalSide:
-    """``between``: snapshots of the same server in between, in the order of time; ``others``: all of them."""
+    """Returns one side of a comparison. ``between`` has the snapshots of the same server within the
+    interval, in order of time; ``others`` has all of them."""
     bare = [_bare(s, _OF_BLOCKS) for s in (first, *between, last)]
     blocks = [_block(a, b) for a, b in pairwise(bare)] if between else []
     told = others or [s.info for s in between]
@@ -74,12 +75,12 @@ def _blocks(store: SnapshotStore, inside: Sequence[SnapshotInfo]) -> list[Snapsh
 
 
 def comparable(one: SnapshotInfo, other: SnapshotInfo) -> bool:
-    """Snapshots of the same server and the same databases."""
+    """Returns the snapshots of the same server and the same databases."""
     return (one.server, set(one.databases)) == (other.server, set(other.databases))
 
 
 def _bare(snapshot: Snapshot, needed: Collection[str]) -> Snapshot:
-    """With these tables only."""
+    """Returns the snapshot with these tables only."""
     tables: Mapping[str, pl.DataFrame] = {
         name: frame if name in needed else frame.clear() for name, frame in snapshot.tables.items()
     }
@@ -87,7 +88,7 @@ def _bare(snapshot: Snapshot, needed: Collection[str]) -> Snapshot:
 
 
 def _block(first: Snapshot, last: Snapshot) -> pl.DataFrame:
-    """Table ``statements`` of its growth, with the transactions of all databases."""
+    """Returns the table ``statements`` of a block's growth, with the transactions of all databases."""
     made = figures(interval(first, last))
     done = made.databases.filter(pl.col("database") == ALL)
     transactions = done["transactions"][0] if done.height else None
@@ -98,14 +99,15 @@ def _block(first: Snapshot, last: Snapshot) -> pl.DataFrame:
 
 
 def time_model_of(record: Run, cells: Collection[str]) -> TimeModel | None:
-    """The time model of these measurements; ``None``: the run was not derived, or has none of them."""
+    """Returns the time model of these measurements; None if the run was not derived or has none of them."""
     read = _read(record)
     return None if read is None else _together([_only(record, read, cells)])
 
 
 def time_model(root: Path, first: SnapshotInfo, last: SnapshotInfo) -> TimeModel | None:
-    """From all runs of the store ``root`` whose snapshots are of the same server: their windows that lie in
-    between, each time once. Observations of chosen sessions are left out. ``None``: there are none."""
+    """Returns the time model from all runs of the store ``root`` on the same server: of their windows within
+    the interval, each instant counted once. Observations of selected sessions are left out. None if there
+    are no windows."""
     found = []
     until = first.taken
     for listed in list_runs(root):

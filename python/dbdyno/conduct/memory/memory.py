@@ -37,12 +37,12 @@ class MemoryReader:
         self._main_pid = server.facts().main_pid if server.caching is None and server.world is None else None
 
     def read(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
-        """The tables of :data:`RAW_MEMORY`, in about ``most_ns``. Raises :class:`TargetError` where the
+        """Reads the tables of :data:`RAW_MEMORY` in about ``most_ns``. Raises :class:`TargetError` if the
         server is lost."""
         return joined(self.machine(phase, most_ns), self.cache(phase, most_ns))
 
     def machine(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
-        """The machine, the server's control group and its processes. Raises as :meth:`read`."""
+        """Reads the machine, the server's control group and its processes. Raises as :meth:`read`."""
         server = self._server
         if server.world is not None:
             return joined()
@@ -56,18 +56,19 @@ class MemoryReader:
         return joined({name: rows(name, [{"phase": phase, **r} for r in of]) for name, of in made.items()})
 
     def cache(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
-        """The server's cache, and the files of its relations in the page cache. Raises as :meth:`read`."""
+        """Reads the server's cache, and the files of its relations in the page cache. Raises as
+        :meth:`read`."""
         caching, share = self._server.caching, 1 - _PROCESSES - _PROGRAMS
         return joined() if caching is None else joined(caching.cached(phase, int(share * most_ns)))
 
 
 def read_memory(server: Server, phase: Phase, most_ns: int = READ_NS) -> Tables:
-    """One read: see :meth:`MemoryReader.read`."""
+    """Reads once: see :meth:`MemoryReader.read`."""
     return MemoryReader(server).read(phase, most_ns)
 
 
 def joined(*parts: Mapping[str, pl.DataFrame]) -> Tables:
-    """All tables of :data:`RAW_MEMORY`, of several reads together."""
+    """Returns all tables of :data:`RAW_MEMORY` of several reads together."""
     return {
         name: pl.concat([empty(name), *(part[name] for part in parts if name in part)]) for name in RAW_MEMORY
     }

@@ -1,4 +1,4 @@
-"""Where the memory is, read beside an observation: by a thread and a connection of its own, when asked."""
+"""Reads memory beside an observation, on request, in a thread with a connection of its own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MemoryBeside:
 
     @classmethod
     def of(cls, engine: str, target: Target) -> MemoryBeside:
-        """The memory of a server that is observed meanwhile."""
+        """Creates the reader of the memory of a server that is being observed."""
         return cls(lambda: _opened(engine, replace(target, beside=True)))
 
     @property
@@ -55,7 +55,7 @@ class MemoryBeside:
             self._thread.start()
 
     def ask_if_due(self) -> None:
-        """The same where the last read is so long ago that reading again costs little."""
+        """Asks for a read if the last one is so long ago that another costs little."""
         took_s = 0.0 if self.latest is None else self.latest.took_s
         if not self._asked_s or time.monotonic() - self._asked_s >= max(LEAST_S, took_s / COST):
             self.ask()

@@ -1,4 +1,4 @@
-"""Where the pages of a running server are, on demand: read, added up, concluded."""
+"""Reads the memory of a running server on demand, adds it up and concludes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MOST_NS = 10 * NS_PER_S
 
 
 def memory_target(engine: str, dsn: str | None) -> Target:
-    """As what is observed; the embedded server that stays as ours, which may be given what it lacks."""
+    """Returns the target as for an observation. An embedded server that stays is dbdyno's own and may get
+    what it lacks."""
     if dsn is None:
         with contextlib.suppress(UsageError):  # the engine has none
             running = embedded(engine).status()
@@ -32,13 +33,15 @@ def memory_target(engine: str, dsn: str | None) -> Target:
 
 
 def memory_of(engine: str, target: Target) -> MemoryNow:
-    """The memory of ``target``'s server. Changes nothing. Raises :class:`dbdyno.model.errors.TargetError`."""
+    """Returns the memory of ``target``'s server and changes nothing. Raises
+    :class:`dbdyno.model.errors.TargetError`."""
     with open_server(engine, target) as server:
         return memory_now(server, MemoryReader(server))
 
 
 def memory_now(server: Server, reader: MemoryReader) -> MemoryNow:
-    """``reader``: of the server. What one read has no time for comes first in the next."""
+    """Returns the memory as ``reader`` reads it now. What one read has no time for comes first in the
+    next."""
     facts = server.facts()
     taken, begun_s = datetime.now(UTC), time.monotonic()
     raw = reader.read(NOW, MOST_NS)

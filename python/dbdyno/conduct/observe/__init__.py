@@ -1,1 +1,1 @@
-"""Observations of somebody else's load, window after window, of one server or several."""
+"""Observes other people's load, window after window, of one server or several."""

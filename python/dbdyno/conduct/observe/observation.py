@@ -1,4 +1,4 @@
-"""The story of an observation: attach to a server under somebody else's load, window after window."""
+"""The story of an observation: attaches to a server under other people's load, then window after window."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONNECTIONS = 3  # control, and the activity of two windows while one follows th
 
 @dataclass(frozen=True)
 class Observed:
-    """A stored observation, and what it cost."""
+    """A stored observation and its cost."""
 
     record: Run
     cost: Cost
@@ -136,7 +136,7 @@ def _companions(
 
 @dataclass(frozen=True)
 class Saved(Companion):
-    """Whoever has to know of a saved window."""
+    """Tells all that must know of a saved window."""
 
     derived: Deriving
     listener: ObservationListener

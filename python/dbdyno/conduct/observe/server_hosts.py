@@ -1,4 +1,4 @@
-"""The hosts of servers that are observed: each by an agent on its node of a cluster, over ssh, or here."""
+"""The hosts of observed servers: reached by an agent on a node of a cluster, over ssh, or this host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from dbdyno.remote.cluster.connect import Node
 
 @dataclass(frozen=True)
 class ServerHosts:
-    """How the hosts of servers are reached. ``nodes``, ``ssh``: one for each server, or none at all."""
+    """The way to the hosts of servers. ``nodes`` and ``ssh`` have one entry for each server, or none at
+    all."""
 
     cluster: str | None = None
     nodes: Sequence[str] = ()
@@ -45,11 +46,8 @@ class ServerHosts:
 def server_machines(
     engine: str, dsns: Sequence[str | None], hosts: ServerHosts, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Sequence[Machine]]:
-    """The host of each of the servers; this one where a server runs here, or is on no node of the cluster:
-    then ``say`` is called with a line for the user.
-
-    Raises :class:`UsageError`, :class:`TargetError`, :class:`NotAvailable`.
-    """
+    """Yields the host of each server; this host if the server runs here, or is on no node of the cluster,
+    which ``say`` then reports. Raises :class:`UsageError`, :class:`TargetError`, :class:`NotAvailable`."""
     hosts.check(len(dsns))
     with ExitStack() as stack:
         if hosts.cluster is None:
@@ -77,7 +75,7 @@ def server_machines(
 def _machine(
     hosts: Hosts, nodes: Sequence[Node], taken: list[Node], stack: ExitStack, *, named: bool
 ) -> Machine:
-    """By an agent of its own, also where another server runs on that node."""
+    """Returns the node as a host, with an agent of its own even if another server runs there."""
     if not nodes or (hosts.facts[nodes[0].id]["boot_id"] == boot_id() and not named):
         return HERE
     node = hosts.again(nodes[0]) if nodes[0] in taken else nodes[0]

@@ -35,7 +35,7 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class ServerAsked:
-    """A server to be observed. ``listener`` is called from the thread that observes it."""
+    """A server to observe. ``listener`` is called from the thread that observes it."""
 
     name: str
     dsn: str | None
@@ -46,7 +46,7 @@ class ServerAsked:
 
 @dataclass(frozen=True)
 class ObservedServers:
-    """``made``: those of which something is stored, ``failed``: the others; by name."""
+    """The result, by name: ``made`` has the servers with stored windows, ``failed`` the others."""
 
     group: str
     made: Mapping[str, Observed]
@@ -97,7 +97,7 @@ def observe_servers(
 
 
 def _raise_of(failed: Mapping[str, Exception], *, none_made: bool) -> None:
-    """A defect of ours; where nothing is stored, the first error with its server's name."""
+    """Raises a defect of dbdyno or, if nothing is stored, the first error with its server's name."""
     for error in failed.values():
         if not isinstance(error, DbdynoError | Interrupted):
             raise error
@@ -111,8 +111,8 @@ def _raise_of(failed: Mapping[str, Exception], *, none_made: bool) -> None:
 
 
 def results_of_group(store: RunStore, wanted: str) -> list[tuple[Run, Results]]:
-    """The runs that were observed together with what was derived of each; none: ``wanted`` is no group.
-    See :func:`dbdyno.store.find_group`."""
+    """Returns the runs that were observed together, with what was derived of each; empty if ``wanted`` is no
+    group. See :func:`dbdyno.store.find_group`."""
     runs = [Run(path) for path in find_group(store.root, wanted)]
     return [(run, results_of(run)) for run in runs]
 

@@ -20,11 +20,11 @@ PATIENCE_NS = 60 * NS_PER_S
 
 
 class GivenUp(TargetError):
-    """Another server could not be observed, before anything was."""
+    """Another server could not be observed before any window began."""
 
 
 class Together:
-    """``members``: how many observations there are. Used by a thread of each."""
+    """Cuts the windows of ``members`` observations at the same instants. Each has a thread that uses it."""
 
     def __init__(self, members: int) -> None:
         self._members = members
@@ -35,17 +35,17 @@ class Together:
 
     @property
     def begun(self) -> bool:
-        """Whether the first window's beginning is set."""
+        """Whether the start of the first window is set."""
         return self._t0_ns is not None
 
     def fail(self) -> None:
-        """One of them cannot be observed: none begins, unless they have already."""
+        """Notes that a server cannot be observed: then none begins, unless they have begun already."""
         with self._lock:
             self._failed = not self.begun
 
     def begin(self, t0_ns: int, clock: Clock, stopping: Callable[[], bool]) -> int:
-        """When the first window begins: as soon as all can (``t0_ns``: as soon as this one can). Once it has
-        begun: ``t0_ns``. Raises :class:`GivenUp`."""
+        """Returns when the first window begins: as soon as all observations can; this one can at ``t0_ns``.
+        After the start, returns ``t0_ns``. Raises :class:`GivenUp`."""
         with self._lock:
             if self.begun:
                 return t0_ns
@@ -64,7 +64,8 @@ class Together:
             clock.sleep(STEP_S)
 
     def cut(self, t0_ns: int, window_ns: int) -> int:
-        """When a window that begins at ``t0_ns`` ends: the next instant of all that is not too soon."""
+        """Returns the end of a window that begins at ``t0_ns``: the next common instant that is not too
+        soon."""
         if self._t0_ns is None:
             return t0_ns + window_ns
         whole = -(-(t0_ns - self._t0_ns + min(LEAST_WINDOW_NS, window_ns)) // window_ns)

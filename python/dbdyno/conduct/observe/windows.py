@@ -51,7 +51,7 @@ PATIENCE_NS = 120 * NS_PER_S  # a server that is away for longer is gone for goo
 
 @dataclass(frozen=True)
 class Setting:
-    """What the windows of an observation have in common."""
+    """The server, plan and clock that all windows of an observation share."""
 
     server: Server
     plan: Plan
@@ -61,7 +61,8 @@ class Setting:
 
 
 class Windows:
-    """Needs no more of the server than the control connection and one for the activity of each watch."""
+    """The windows of an observation. They need the control connection, and a connection for the activity of
+    each watch."""
 
     def __init__(
         self,
@@ -71,8 +72,8 @@ class Windows:
         memory: MemoryBeside | None = None,
         together: Together | None = None,
     ) -> None:
-        """``ours``: tasks of other processes that work for dbdyno, as a watch takes them. ``memory``: for who
-        looks on. ``together``: with observations of other servers."""
+        """``ours`` returns tasks of other processes that work for dbdyno, in the form in which a watch takes
+        them. ``memory`` reads memory for the live view. ``together`` joins observations of other servers."""
         server, plan, clock = setting.server, setting.plan, setting.clock
         self._server, self._plan, self._clock = server, plan, clock
         self._listener, self._interrupt, self._ours = setting.listener, setting.interrupt, ours
@@ -151,7 +152,7 @@ class Windows:
             return None, _lost(e)
 
     def _asked_last(self, end: End | None) -> tuple[Mark, End | None]:
-        """What the server says at the end of a window, and how it ended."""
+        """Reads the server at the end of a window, and returns how the window ended."""
         if end and (end.lost or end.silent):
             return NOTHING, end
         last = self._mark("t1")
@@ -160,7 +161,8 @@ class Windows:
         return last, end or (End(last.lost, lost=True) if last.lost else None)
 
     def _open(self, t0_ns: int | None, before: Window | None) -> Window:
-        """The next window; sessions of the one before keep their numbers. ``t0_ns`` None: soon."""
+        """Opens the next window; sessions of the previous one keep their numbers. It begins at ``t0_ns``,
+        for None soon."""
         known = {} if before is None else self._numbers.alive(self._recent(before.watch))
         asked_ns = self._clock.now_ns()
         how = observe.How.of(self._plan.experiment).until(
@@ -191,7 +193,7 @@ class Windows:
         return t0_ns
 
     def _cut(self, t0_ns: int) -> int:
-        """When a window ends that begins then."""
+        """Returns when a window ends that begins then."""
         if self._together is None:
             return t0_ns + self._window_ns
         return self._together.cut(t0_ns, self._window_ns)
@@ -211,7 +213,8 @@ class Windows:
         return None
 
     def _gone(self, watch: Watch) -> End | None:
-        """An end: samples failed and the server does not answer otherwise, or its host is not reached."""
+        """Returns the end of a window if samples failed and the server does not answer either, or if its
+        host is not reached."""
         self._asked_ns = self._clock.now_ns()
         self._filter.look(watch, self._asked_ns, self._names)
         if (trouble := watch.trouble()) is None:
@@ -257,7 +260,8 @@ class Windows:
     def _close(
         self, window: Window, last: Mark, end: End | None, *, over: bool
     ) -> Iterator[Sequence[RawCell]]:
-        """``over``: no window follows at once, and companions are asked a last time."""
+        """Closes a window. ``over`` means that no window follows at once: companions are asked a last
+        time."""
         window.watch.stop()
         now_ns = self._clock.now_ns()
         away = self._presence.holes(window.t0_ns, window.t1_ns)
@@ -276,7 +280,7 @@ class Windows:
         yield [raw]
 
     def _tell_changes(self, raw: RawCell) -> None:
-        """Rights taken or given since the window before, data sources that broke off or came back."""
+        """Reports rights and data sources that were gained or lost since the previous window."""
         rows = raw.tables["sources"].filter(pl.col("status") != "ok")
         failing = {
             name: f"{status}: {detail}"
@@ -289,7 +293,7 @@ class Windows:
             self._listener.notice(f"{name}: ok again")
 
     def _beside(self, how: observe.How) -> Watch:
-        """A second watch over the same sessions."""
+        """Opens a second watch over the same sessions."""
         return observe.open_observation(self._server, self._chosen, {}, how, self._ours())
 
     def _look(self, watch: Watch) -> None:
@@ -312,8 +316,8 @@ class Windows:
 
     # -- while it is away -------------------------------------------------------------------------
     def _come_back(self, who: str, reason: str) -> bool:
-        """Tries to reach the server and its host again; False: an end was asked for. Raises
-        :class:`ServerLost`."""
+        """Tries to reach the server and its host again. Returns False if the user ends the observation.
+        Raises :class:`ServerLost`."""
         self._listener.notice(f"{who} is away: {reason}")
         since_ns, pause_ns = self._clock.now_ns(), FIRST_PAUSE_NS
         while self._rest(pause_ns):
@@ -347,5 +351,5 @@ class Windows:
 
 
 def _lost(error: DbdynoError) -> End:
-    """By an error that says so."""
+    """Returns the end of a window that the loss of the server or its host causes."""
     return End(error.message, lost=True, who=HOST if isinstance(error, HostLost) else End.who)

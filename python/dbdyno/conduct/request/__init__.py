@@ -1,1 +1,1 @@
-"""From what the user asked to a plan."""
+"""Turns a user's request into a plan."""

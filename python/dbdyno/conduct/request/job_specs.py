@@ -1,4 +1,4 @@
-"""Jobs as recipes and options name them: commands, lists of them, and those that come with the engine."""
+"""Finds the jobs that recipes and options name: commands, lists of them, and the engine's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbdyno.plan import Commands, all_jobs, commands_of, spread, typed
 
 
 def placed(experiment: Experiment, directory: Path) -> Experiment:
-    """With the directories of its jobs below ``directory``, where they are relative."""
+    """Returns the experiment with relative directories of its jobs below ``directory``."""
 
     def under(jobs: tuple[JobSpec, ...]) -> tuple[JobSpec, ...]:
         return tuple(
@@ -56,7 +56,7 @@ def given(base: Experiment, patch: Patch) -> dict[str, Any]:
 
 
 def _listed(file: Path) -> dict[str, Any]:
-    """A job list: a recipe that need not have more than ``[[jobs]]``."""
+    """Reads a job list: a recipe that may consist of ``[[jobs]]`` alone."""
     from dbdyno.plan import parse_recipe
 
     found = placed(parse_recipe(read_text(file, "job list"), file.stem, str(file)), file.parent)
@@ -70,7 +70,7 @@ def _listed(file: Path) -> dict[str, Any]:
 
 
 def _changed(base: Experiment, options: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a job, for all jobs there are."""
+    """Returns the fields in which options of a job are applied to all jobs."""
     found: dict[str, Any] = {}
     if not (options.get("jobs") or options.get("variants") or all_jobs(base)):
         name = next(iter(changed)).replace("_", "-")
@@ -102,7 +102,7 @@ def _merged(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any
 def _with_axes(
     base: Experiment, options: dict[str, Any], given: Mapping[str, tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """A parameter with several values is an axis; one that was an axis and has one is none any more."""
+    """Makes a parameter with several values an axis; an axis that gets one value becomes a parameter."""
     if not given:
         return options
     several = {n: v for n, v in given.items() if len(v) > 1}
@@ -115,7 +115,7 @@ def _with_axes(
 
 
 def parameters(engine: str) -> Mapping[str, Mapping[str, Parameter]]:
-    """Those of the jobs that come with it, by the job's name."""
+    """Returns the parameters of the engine's own jobs, by the job's name."""
     return {name: job.parameters for name, job in engines.jobs(engine).items()}
 
 
@@ -138,7 +138,7 @@ def _cure(name: str, known: Collection[str]) -> str:
 
 
 def commands(experiment: Experiment) -> Mapping[str, Commands]:
-    """What each variant of a spread experiment runs. Raises :class:`UsageError`."""
+    """Returns the jobs of each variant of an expanded experiment. Raises :class:`UsageError`."""
     specs = experiment.variants or {"base": VariantSpec()}
     found = {}
     for name, spec in specs.items():
@@ -169,13 +169,13 @@ def _kind(job: JobSpec) -> str:
 
 
 def _in_runs(spec: JobSpec, here: JobSpec) -> JobSpec:
-    """Without the unit of work that it has of itself: beside jobs of other units its work is one run."""
+    """Returns the job without its own unit of work: beside jobs of other units its work is one run."""
     own = [n for n in _WORK if getattr(spec, n) is None] if spec.command.startswith("@") else []
     return here.model_copy(update=dict.fromkeys(own))
 
 
 def _here(spec: JobSpec, engine: str, values: Mapping[str, Any]) -> JobSpec:
-    """A job that comes with the engine as it is on this machine; what the recipe says besides wins."""
+    """Returns the engine's own job as it is on this machine; what the recipe adds has priority."""
     if not spec.command.startswith("@"):
         return _absolute(spec)
     job = engines.jobs(engine)[spec.command.strip()[1:]]

@@ -1,4 +1,4 @@
-"""From what the user asked to a plan: recipe, options, workload and script, and the CPUs of this machine."""
+"""Turns a request into a plan: recipe, options, workload and script, and the CPUs of this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dbdyno.plan import (
 
 
 def workloads(engine: str = "") -> dict[str, Workload]:
-    """All workloads that come with dbdyno, and those that the engine brings, by name."""
+    """Returns all workloads of dbdyno and of the engine, by name."""
     found = (Workload.model_validate(tomllib.loads(text)) for _, text in _toml("workloads"))
     return {w.name: w for w in found} | engines.workloads(engine)
 
@@ -54,12 +54,12 @@ def workload(name: str, engine: str = "") -> Workload:
 
 
 def recipes() -> dict[str, Experiment]:
-    """All recipes that come with dbdyno, by name."""
+    """Returns all recipes of dbdyno, by name."""
     return {name: parse_recipe(text, name) for name, text in _toml("recipes")}
 
 
 def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
-    """A recipe by its name or its file, and the directory that its paths are relative to."""
+    """Returns a recipe by name or file, and the directory that its paths are relative to."""
     path = Path(name_or_path)
     if path.suffix == ".toml" or "/" in name_or_path:
         if not path.exists() and path.stem in dict(_toml("recipes")):
@@ -75,7 +75,7 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
 
 
 def recipe_text(name: str) -> str:
-    """A recipe that comes with dbdyno, as it is written."""
+    """Returns the text of a recipe of dbdyno."""
     known = dict(_toml("recipes"))
     if name not in known:
         raise RecipeError(f"no recipe {name!r}", did_you_mean(name, known))
@@ -93,7 +93,7 @@ def _toml(folder: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Request:
-    """What to run. ``patch``: what options change of the recipe's experiment."""
+    """A request for a run. ``patch`` has the changes that options make to the recipe's experiment."""
 
     workload: str | None = None  # name, or a recipe's file
     recipe: str | None = None  # name or file
@@ -101,13 +101,13 @@ class Request:
 
 
 def experiment_of(request: Request) -> Experiment:
-    """The experiment asked for, its script's path made absolute. Raises :class:`UsageError`."""
+    """Returns the requested experiment with an absolute path of its script. Raises :class:`UsageError`."""
     _, recipe = _named(request)
     return _overridden(request, *(find_recipe(recipe) if recipe else (Experiment(), Path.cwd())))
 
 
 def server_ssh(request: Request) -> str | None:
-    """The server's host as ssh takes it: an option, else the recipe's."""
+    """Returns the server's host in the form of ssh, from the option or else the recipe."""
     _, recipe = _named(request)
     if (given := request.patch.fields.get("server_ssh")) is not None or recipe is None:
         return given
@@ -115,7 +115,8 @@ def server_ssh(request: Request) -> str | None:
 
 
 def cluster_of(request: Request) -> ClusterSpec | None:
-    """The cluster that it is to be driven from. What is wrong with a recipe is said when it is planned."""
+    """Returns the cluster to drive from; None without one. Errors of a recipe are reported when it is
+    planned."""
     try:
         return experiment_of(request).cluster
     except UsageError:
@@ -123,13 +124,13 @@ def cluster_of(request: Request) -> ClusterSpec | None:
 
 
 def recipe_has_jobs(workload: str | None, recipe: str | None) -> bool:
-    """Whether a recipe runs commands."""
+    """Returns whether a recipe runs commands."""
     _, named = _named(Request(workload=workload, recipe=recipe))
     return named is not None and bool(all_jobs(find_recipe(named)[0]))
 
 
 def _named(request: Request) -> tuple[str | None, str | None]:
-    """Workload and recipe; a workload may be a recipe's file."""
+    """Returns workload and recipe; the name of a workload may be a recipe's file."""
     if request.workload is not None and request.workload.endswith(".toml"):
         return None, request.workload
     return request.workload, request.recipe
@@ -204,7 +205,7 @@ _MOST_TRIED = 100  # keys, with a plan for each
 
 
 def planned(request: Request, host: Host) -> tuple[Plan, Workload]:
-    """:func:`make_plan` of what was asked for. What is wrong in a recipe is said with its file and line."""
+    """Returns :func:`make_plan` of a request. Errors of a recipe have its file and line."""
     try:
         return make_plan(experiment_of(request), host)
     except RecipeError:
@@ -214,7 +215,8 @@ def planned(request: Request, host: Host) -> tuple[Plan, Workload]:
 
 
 def _in_recipe(request: Request, host: Host, error: UsageError | None) -> RecipeError | None:
-    """The error by the keys without which there is none, or another: each is taken out in turn."""
+    """Finds the keys that cause an error: each is taken out in turn, until there is no error or another
+    one."""
     _, recipe = _named(request)
     path = Path(recipe or "")
     if path.suffix != ".toml":
@@ -247,7 +249,7 @@ def _in_recipe(request: Request, host: Host, error: UsageError | None) -> Recipe
 
 
 def _keys(data: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """All keys with values; a table only where it is empty, or a variant."""
+    """Yields all keys with values; a table itself only if it is empty, or a variant."""
     for name, value in data.items():
         path = (*above, name)
         if isinstance(value, dict) and value:
@@ -257,7 +259,8 @@ def _keys(data: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def _without(data: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Any]:
-    """In place of a wrong workload the nearest one, so that what else is wrong shows."""
+    """Returns the recipe with the nearest workload in place of an unknown one, so that further errors
+    show."""
     name, *below = key
     if key == ("workload",) and (near := nearest(str(data[name]), workloads())) is not None:
         return {**data, name: near}
@@ -267,7 +270,7 @@ def _without(data: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Any]:
 
 
 def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
-    """The resolved plan on this host. A script's statements are checked later, by the server."""
+    """Returns the resolved plan on this host. The server checks a script's statements later."""
     scripts = script_texts.read(experiment)
     experiment, commands = _commands(experiment)
     unit = _workload(experiment, [scripts[s] for s in experiment.mix], commands)
@@ -295,7 +298,8 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
 
 
 def _commands(experiment: Experiment) -> tuple[Experiment, Mapping[str, Commands]]:
-    """With the variants of its axes, and what each runs; as it was where it runs no jobs."""
+    """Returns the experiment with the variants of its axes and the commands of each; unchanged if it runs no
+    jobs."""
     if not all_jobs(experiment):
         return experiment, {}
     experiment = job_specs.spread_out(experiment)
@@ -311,7 +315,7 @@ def _workload(
 
 
 def cpus_reason(host: Host) -> str:
-    """Why the CPUs of this machine count as that many."""
+    """Returns why the CPUs of this machine count as this number."""
     limits = host.limits
     if limits.quota_cpus is not None and limits.quota_cpus < len(limits.affinity):
         return f"cgroup quota of {limits.quota_cpus:g} ({limits.quota_where})"

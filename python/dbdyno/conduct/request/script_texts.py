@@ -1,4 +1,4 @@
-"""Scripts by what a recipe or option calls them: files, and those that come with the engine."""
+"""Finds the scripts that recipes and options name: files, and the engine's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STDIN = Path("/dev/stdin")
 
 
 def placed(experiment: Experiment, directory: Path) -> Experiment:
-    """With the paths of its scripts below ``directory``, where they are relative."""
+    """Returns the experiment with relative paths of its scripts below ``directory``."""
 
     def under(specs: tuple[ScriptSpec, ...]) -> tuple[ScriptSpec, ...]:
         return tuple(
@@ -32,7 +32,7 @@ def placed(experiment: Experiment, directory: Path) -> Experiment:
 
 
 def read(experiment: Experiment) -> Mapping[ScriptSpec, PlannedScript]:
-    """Every script of the experiment and its variants. Raises :class:`UsageError`."""
+    """Reads every script of the experiment and its variants. Raises :class:`UsageError`."""
     specs = [*experiment.mix, *(s for v in experiment.variants.values() for s in v.scripts)]
     if specs and not experiment.mix:
         raise UsageError("scripts of variants, and none of the experiment", "add [[scripts]] before them")
@@ -45,7 +45,8 @@ def read(experiment: Experiment) -> Mapping[ScriptSpec, PlannedScript]:
 def sent(
     experiment: Experiment, scripts: Mapping[ScriptSpec, PlannedScript]
 ) -> tuple[Experiment, str | None]:
-    """As simple queries where scripts need them and no protocol was asked for; and why."""
+    """Returns the experiment with the simple protocol if scripts need it and the user chose none, and the
+    reason."""
     if not scripts or experiment.driver.protocol is not None:
         return experiment, None
     given = [*experiment.variables, *(name for v in experiment.variants.values() for name in v.variables)]
@@ -61,7 +62,7 @@ _BLOCK = re.compile(r"/\*|\*/")
 
 
 def _has_statement(text: str) -> bool:
-    """Whether there is more than blanks, semicolons and comments of SQL, whose blocks nest."""
+    """Returns whether a script has more than blanks, semicolons and SQL comments, whose blocks nest."""
     at, depth = 0, 0
     for mark in [*_BLOCK.finditer(text), None]:
         if depth == 0:
@@ -92,17 +93,17 @@ def _read(spec: ScriptSpec, engine: str) -> PlannedScript:
 
 
 def builtin_scripts(engine: str) -> list[str]:
-    """Names of the scripts that come with the engine."""
+    """Returns the names of the engine's own scripts."""
     return sorted(engines.scripts(engines.checked(engine)))
 
 
 def builtin_of(name: str, engine: str, workloads: Container[str]) -> str | None:
-    """The script that comes with the engine under this name, where no workload has it."""
+    """Returns the engine's own script of this name if no workload has the name; else None."""
     return name if name not in workloads and name in engines.scripts(engine) else None
 
 
 def _builtin(name: str, engine: str) -> str:
-    """Its full name. Raises :class:`UsageError`."""
+    """Returns the full name of an engine's own script. Raises :class:`UsageError`."""
     known = engines.scripts(engine)
     found = [name] if name in known else [n for n in known if name and n.startswith(name)]
     if len(found) == 1:
@@ -124,7 +125,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def _near_file(path: Path) -> str:
-    """A file beside it with a name that is like it."""
+    """Returns a file with a similar name in the same directory."""
     with contextlib.suppress(OSError):
         alike = [p.name for p in path.parent.iterdir() if p.suffix == path.suffix and p.name != path.name]
         if (near := nearest(path.name, alike)) is not None:

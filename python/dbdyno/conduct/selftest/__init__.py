@@ -43,7 +43,7 @@ NOT_RUN = "not run"
 
 
 class Planned(NamedTuple):
-    """A case as it will be measured."""
+    """A case with its number of sessions and expected duration."""
 
     case: TruthCase
     sessions: int
@@ -57,7 +57,8 @@ class SelfTestListener(Protocol):
     def planned(self, cases: Sequence[Planned]) -> None: ...
 
     def tick(self, number: int, phase: str, share: float, left_s: float) -> None:
-        """In case ``number`` of the plan (from 0), of which ``share`` is done; time left for all."""
+        """Reports the progress of case ``number`` of the plan (from 0): ``share`` of it is done; ``left_s``
+        is the time left for all."""
 
     def measured(self, planned: Planned, found: Sequence[Truth]) -> None: ...
 
@@ -71,7 +72,7 @@ def selftest(
     interrupt: Interrupt,
     listener: SelfTestListener,
 ) -> None:
-    """All cases, or those of ``names``; each one's figures are handed on as soon as they are there.
+    """Runs all cases, or those in ``names``; the figures of each are passed on as soon as they are known
 
     Raises :class:`UsageError` for a name that is none, :class:`TargetError` where the server fails,
     :class:`Interrupted` after the case that a signal ended early.
@@ -106,7 +107,7 @@ def chosen(cases: Sequence[TruthCase], names: Sequence[str]) -> list[TruthCase]:
 
 
 class _TimeLeft:
-    """What is left, by what was expected, and by how much longer than that the cases took that are over."""
+    """Estimates the remaining time from what was expected, scaled by how much longer completed cases took."""
 
     def __init__(self, expected_ns: Sequence[int], listener: SelfTestListener) -> None:
         self._expected_ns, self._listener = expected_ns, listener
@@ -187,7 +188,7 @@ class _Case:
         )
 
     def _limit(self, stack: contextlib.ExitStack) -> tuple[float | None, Sequence[str]]:
-        """The quota, and the groups of the server's processes alone."""
+        """Sets the quota and returns it with the control groups of the server's processes alone."""
         if not self._case.quota_per_cpu:
             return None, ()
         if self._main_pid is None:
@@ -196,7 +197,8 @@ class _Case:
         return cpus, [str(g) for g in stack.enter_context(quota(self._main_pid, cpus))]
 
     def _measured(self, clock: _TimeLeft) -> tuple[RawCell, float | None]:
-        """The cell, and the server's own timing (ns a call) where the case names a counter."""
+        """Measures the cell, and returns it with the server's own timing in ns a call if the case names a
+        counter."""
         before = self._counter()
         script = PlannedScript(name=f"{self._case.name}.sql", text=self._case.sql)
         workload = needed(self._server.scripts, "run scripts").script([script])
@@ -260,7 +262,7 @@ class _Case:
 
 
 def tiers_of(raw: RawCell) -> Iterator[tuple[str, Mapping[str, pl.DataFrame]]]:
-    """The derived tables by each tier that there is of the cell."""
+    """Yields the derived tables of a cell for each tier of waits that it has."""
     sampled = RawCell(raw.meta, {**raw.tables, **{name: empty(name) for name in TRACED}})
     tiers = [(SAMPLED, sampled)]
     if raw.tables["traced"].filter(pl.col("status") == "ok").height:

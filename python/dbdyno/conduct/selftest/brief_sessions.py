@@ -1,4 +1,4 @@
-"""The load of known truth that is not driven: sessions that connect for one call, observed from outside."""
+"""The load of known truth without a driver: sessions that connect for one call, observed from outside."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ class Sessions:
             raise TargetError(f"{self.case.name}: {self.trouble[0]}", _CURE)
 
     def used(self, t0_ns: int, t1_ns: int, end_ns: float) -> Brief:
-        """What the sessions used whose call was over in that time, each with its end."""
+        """Returns the CPU time of the sessions whose call ended in that time, each with its exit."""
         mine = [used for at, used in self.ended if t0_ns < at <= t1_ns]
         span_ns = t1_ns - t0_ns
         return Brief((sum(mine) + len(mine) * end_ns) / span_ns, NS_PER_S * len(mine) / span_ns, end_ns)
 
 
 def end_of_one(server: Server, case: TruthCase, main_pid: int) -> float:
-    """CPU time (ns) of a session's end, which no reading of it holds: of sessions without a call, all that
-    the server's main process is told of them, less what was read of them before. Raises :class:`TargetError`.
-    """
+    """Returns the CPU time in ns of a session's exit, which no reading contains. Sessions without a call are
+    run: what the main process accounts for them, less what was read of them before their exit. Raises
+    :class:`TargetError`."""
     empty = Sessions(server, case.model_copy(update={"sql": ""}), most=ENDS)
     before_ns = _children_ns(main_pid)
     for thread in empty.start():
@@ -102,7 +102,8 @@ def _settled(main_pid: int) -> int:
 
 
 def _children_ns(main_pid: int) -> int:
-    """CPU time of children that ended and were waited for: proc_pid_stat(5), fields 16 and 17."""
+    """Returns the CPU time in ns of children that ended and were waited for: proc_pid_stat(5), fields 16 and
+    17."""
     try:
         text = Path(f"/proc/{main_pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError as e:
@@ -112,7 +113,8 @@ def _children_ns(main_pid: int) -> int:
 
 
 def lead_ns(case: TruthCase) -> int:
-    """What it takes besides the window: sessions without a call, until all of them have ended."""
+    """Returns the time in ns that the case takes besides the window: for the sessions without a call, until
+    all have ended."""
     return LEAD_NS + NS_PER_S * ENDS // case.rate + 2 * round(REAPED_S * NS_PER_S)
 
 
@@ -124,7 +126,8 @@ def observed_briefly(
     interrupt: Interrupt,
     tick: Callable[[str], None],
 ) -> tuple[RawCell, Facts]:
-    """One window of an observation beside them, and what they used. Raises :class:`TargetError`."""
+    """Observes the sessions for one window and returns the cell and what they used. Raises
+    :class:`TargetError`."""
     experiment = Experiment(name="selftest", observation=Observation())
     plan = Plan(experiment=experiment, cpus=cpus, call_target_ns=None, cells=(), expected_ns=0)
     main_pid = server.facts().main_pid

@@ -22,7 +22,7 @@ _OWN, _CHILDREN = (11, 12), (13, 14)  # of stat after the name (proc_pid_stat(5)
 
 
 class Reading(NamedTuple):
-    """CPU time (ns) since boot, or since the start of what used it."""
+    """CPU time in ns, since boot or since the start of the processes."""
 
     at_ns: int
     busy_ns: int
@@ -51,7 +51,8 @@ class Meter:
                 self._readings.append(read(self._main_pid or 0))
 
     def used(self) -> CpuUse | None:
-        """CPUs in use between both ends; in a window that was cut short until now. ``None``: not known."""
+        """Returns the CPUs in use between both ends, or until now if the window was cut short; None if
+        unknown."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -65,7 +66,7 @@ class Meter:
 
 
 def read(main_pid: int, root: Path = processes.ROOT) -> Reading:
-    """Now, of the CPUs that the server's main process may use. Raises :class:`OSError`."""
+    """Reads the use of the CPUs that the server's main process may run on. Raises :class:`OSError`."""
     busy_ns, steal_ns = cpu_times(
         (root / "proc/stat").read_text(encoding="ascii"), processes.cpus_allowed(main_pid, root)
     )
@@ -95,7 +96,7 @@ def cpu_times(stat: str, cpus: Set[int]) -> tuple[int, int]:
 
 
 def between(first: Reading, last: Reading) -> CpuUse | None:
-    """In CPUs. ``None``: too short."""
+    """Returns the use between two readings in CPUs; None if they lie too close together."""
     span_ns = last.at_ns - first.at_ns
     if span_ns < NS_PER_S // 2:
         return None
@@ -105,7 +106,7 @@ def between(first: Reading, last: Reading) -> CpuUse | None:
 
 
 def _alive(pid: int, root: Path) -> tuple[int, int]:
-    """CPU time and time in the run queue (ns)."""
+    """Returns CPU time and run-queue time of a process in ns."""
     try:
         text = (root / f"proc/{pid}/schedstat").read_text(encoding="ascii")
         return _cpu_ns(pid, root, _OWN), int(text.split()[1])

@@ -17,7 +17,7 @@ _COUNTS = ("cpuacct.usage", "cpu.stat")  # files that hold the CPU time of a gro
 
 
 class QuotaRefused(Exception):
-    """No quota can be set here; the words say why and what would help."""
+    """No quota can be set here; the message has the reason and the cure."""
 
 
 @contextlib.contextmanager
