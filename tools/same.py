@@ -2,13 +2,14 @@
 
 usage: python tools/same.py OLD [NEW] [--keep DIRECTORY]
        python tools/same.py --image DIRECTORY
-       python tools/same.py --golden
+       python tools/same.py --golden [PART]
 
 OLD and NEW (default: the checkout of this file) are checkouts that were built with `make build`. Each derives
 the runs of tests/golden/corpus again and writes all that users see of them: derived tables, JSON, text at 80
-and 160 columns, page, Markdown, workbook, and `--help` of every command. What differs is printed, at most 40
+and 160 columns, page, Markdown, workbook, and the help of every command. What differs is printed, at most 40
 lines for each file; then the exit code is 1. With --image, only this checkout's files are written. With
---golden, the texts at 80 columns become those of tests/golden/screens, by which `make test` judges the tree.
+--golden, the texts at 80 columns become those of tests/golden/screens, by which `make test` judges the tree;
+of PART alone where it is given: help, cases, or the directory of a stored run.
 
 The program runs inside one process, by tests/in_process.py of each checkout: 700 starts of it would take half
 an hour.
@@ -49,9 +50,14 @@ def main() -> int:
     arguments.add_argument("new", type=Path, nargs="?", default=ROOT)
     arguments.add_argument("--keep", type=Path, help="directory for both images")
     arguments.add_argument("--image", type=Path, help="write this checkout's image alone")
-    arguments.add_argument("--golden", action="store_true", help="write tests/golden/screens anew")
+    arguments.add_argument(
+        "--golden", nargs="?", const="", metavar="PART", help="write tests/golden/screens anew"
+    )
     options = arguments.parse_args()
     if options.golden:
+        write_part(options.golden, SCREENS, CORPUS, screens=True)
+        return 0
+    if options.golden is not None:
         shutil.rmtree(SCREENS, ignore_errors=True)
         write_image(SCREENS, CORPUS, screens=True)
         return 0
@@ -207,7 +213,7 @@ class Image:
         text = self._output(*command, "--help")
         name = "-".join(command) or "dbdyno"
         self._save(f"help/{name}.txt", text)
-        if "--help-all" in text:
+        if "  --help-all " in text:
             self._save(f"help/{name}-all.txt", self._output(*command, "--help-all"))
         _, _, commands = text.partition("\nCommands:\n")
         for name in re.findall(r"^  ([a-z-]+)  ", commands, re.MULTILINE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,22 +14,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from tests.fakery import climb, plan_cell
 
 from dbdyno.account import making, window
 from dbdyno.account.window.cells import key
-from dbdyno.cli.flags import Command, fields_given, flag_options
 from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import Entry
 from dbdyno.conclude.run.case import Case
 from dbdyno.conduct.companion import Companions
-from dbdyno.model.plan import flagged, flags
 from dbdyno.model.plan.kinds import kind_of
-from dbdyno.model.plan.plan import Experiment
 from dbdyno.model.schema import table, tables
 
 ROOT = Path(__file__).parents[2]
@@ -183,31 +179,61 @@ def test_the_companion_notes_the_load_average_before_a_cell(tmp_path: Path) -> N
     assert companions.after([]) == []
 
 
-def test_a_declared_option_is_in_help_recipe_schema_and_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    declaration, field = re.findall(
-        r"^```\n(.*?)^```", (PAGES / "option.md").read_text("utf-8"), re.M | re.S
-    )[:2]
-    monkeypatch.setattr(flags, "FLAGS", declared := {**flags.FLAGS})
-    monkeypatch.setattr(flagged, "FLAGS", declared)
-    flags.register(eval(declaration, vars(flags)))
-    names: dict[str, Any] = {"Experiment": Experiment, "flagged": flagged.flagged, "__name__": __name__}
-    exec(f"class Toy(Experiment):\n{field}", names)
-    toy = names["Toy"]
-    assert toy().pause_after == "0s"
-    assert toy.model_validate(tomllib.loads('pause_after = "3s"')).pause_after == "3s"
-    described = toy.model_json_schema()["properties"]["pause_after"]
-    assert (described["description"], described["default"]) == ("Pause after each measurement.", "0s")
+OPTION = """
+import json, os, sys
+from pathlib import Path
+from tests.in_process import dbdyno
 
-    given: list[dict[str, Any]] = []
+def ended(*words):
+    return dbdyno(words, dict(os.environ), Path.cwd())
 
-    @click.command(cls=Command)
-    @flag_options(flags.RUN)
-    def command(**options: Any) -> None:
-        """Examples:"""
-        given.append(fields_given(options))
+def planned(*words):
+    done = ended("run", *words, "--engine", "fake", "--sessions", "1", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["experiment"]["pause_after"]
 
-    shown = CliRunner().invoke(command, ["--help-all"]).output
-    assert re.search(r"--pause-after TIME +Pause after each measurement\.  \[default: none\]", shown)
-    assert "--pause-after" not in CliRunner().invoke(command, ["--help"]).output
-    assert CliRunner().invoke(command, ["--pause-after", "3s"]).exit_code == 0
-    assert given == [{"pause_after": "3s"}]
+Path("paused.toml").write_text('workload = "lio"\\npause_after = "4s"\\n')
+print(json.dumps({
+    "help": ended("run", "--help").stdout,
+    "help-all": ended("run", "--help-all").stdout,
+    "neither": planned("lio"),
+    "flag": planned("lio", "--pause-after", "3s"),
+    "recipe": planned("paused.toml"),
+    "both": planned("paused.toml", "--pause-after", "3s"),
+    "schema": json.loads(ended("recipes", "schema").stdout)["properties"]["pause_after"],
+    "mistyped": ended("run", "lio", "--pause-aftr", "3s").stderr,
+}))
+"""
+
+
+def test_the_option_of_the_page_is_in_help_recipe_schema_and_experiment(tmp_path: Path) -> None:
+    """The package with the page's two blocks in the files that it names, all other files linked."""
+    package = tmp_path / "dbdyno"
+    shutil.copytree(ROOT / "python" / "dbdyno", package, copy_function=os.symlink)
+    flag, field = re.findall(
+        r"^```python\n(.*?)^```", (PAGES / "option.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    for file, before, block in (
+        ("flags.py", "    # -- scripts, as in pgbench --\n", flag),
+        ("plan.py", '    until: str | None = flagged("until")\n', field),
+    ):
+        path = package / "model" / "plan" / file
+        text = path.read_text()
+        assert text.count(before) == 1
+        path.unlink()
+        path.write_text(text.replace(before, block + before))
+    paths = os.pathsep.join(map(str, (tmp_path, ROOT, ROOT / "tests" / "entry_points")))
+    env = os.environ | {"PYTHONPATH": paths, "XDG_DATA_HOME": str(tmp_path / "data")}
+    words = [sys.executable, "-c", OPTION]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert "--pause-after" not in shown["help"]
+    assert re.search(
+        r"--pause-after TIME +Pause after each measurement\.\s+\[default:\s+none\]", shown["help-all"]
+    )
+    given = [shown[which] for which in ("neither", "flag", "recipe", "both")]
+    assert given == ["0s", "3s", "4s", "3s"]
+    assert shown["schema"]["description"] == "Pause after each measurement."
+    assert shown["schema"]["default"] == "0s"
+    assert "did you mean '--pause-after'?" in shown["mistyped"]

@@ -13,6 +13,11 @@ def test_the_schema_document_is_up_to_date() -> None:
     assert tool["PATH"].read_text(encoding="utf-8") == tool["render"](), "run: python tools/schema_doc.py"
 
 
+def test_the_page_of_options_is_up_to_date() -> None:
+    tool = runpy.run_path(str(TOOL.with_name("options_doc.py")))
+    assert tool["PATH"].read_text(encoding="utf-8") == tool["render"](), "run: python tools/options_doc.py"
+
+
 def test_the_sources_of_snapshots_are_up_to_date() -> None:
     tool = runpy.run_path(str(TOOL.with_name("snapshot_sources.py")))
     page = tool["PATH"].read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -19,7 +19,7 @@ from dbdyno import engines, store
 from dbdyno.cli.app import app
 from dbdyno.cli.config import find_config
 from dbdyno.model.text.visible import one_line
-from dbdyno.store.listing import run_ids
+from dbdyno.store.listing import Listed, list_runs
 
 VARIABLE = "_DBDYNO_COMPLETE"
 """Set by the shell's function when it asks: ``bash_complete``."""
@@ -43,8 +43,13 @@ def _from(names: _Names, *, or_files: bool = False) -> _Completer:
 
 
 def _runs(context: click.Context) -> Iterable[str]:
-    """The newest first."""
-    return ["last", *reversed(run_ids(_root(context)))]
+    """Names, and ids, the newest first."""
+    runs = list_runs(_root(context))[::-1]
+    return ["last", *_names(runs), *(run.id for run in runs)]
+
+
+def _names(runs: Sequence[Listed]) -> Iterable[str]:
+    return dict.fromkeys(run.document["name"] for run in runs if run.document.get("name"))
 
 
 def _root(context: click.Context) -> Path:
@@ -77,7 +82,9 @@ def _claims(_context: click.Context) -> Iterable[str]:
 
 RUNS = _from(_runs)
 RUNS_OR_FILES = _from(_runs, or_files=True)
+RUN_NAMES = _from(lambda context: _names(list_runs(_root(context))[::-1]))
 SNAPSHOTS = _from(_snapshots)
+WORKLOADS = _from(_toml("workloads"))
 WORKLOADS_OR_FILES = _from(_toml("workloads"), or_files=True)
 RECIPES = _from(_toml("recipes"))
 RECIPES_OR_FILES = _from(_toml("recipes"), or_files=True)

@@ -66,7 +66,7 @@ class Command(click.Command):
                 expose_value=False,
                 common=True,
                 callback=_help_all,
-                help="Show all options and exit.",
+                help="Show all options and examples, and exit.",
             )
         )
 
@@ -82,26 +82,29 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         everything = bool(ctx.meta.get(_ALL))
-        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
-        count = 0
-        for option in self.get_params(ctx):
-            record = option.get_help_record(ctx)
-            if record is None or not isinstance(option, click.Option):
-                continue
-            count += 1
-            if not isinstance(option, Option):  # --help itself
-                groups[OUTPUT].append(record)
-            elif everything:
-                groups[option.group].append(record)
-            elif option.common:
-                groups[option.group].append((record[0], option.brief or record[1]))
-        for group, records in groups.items():
+        groups = by_group(self, ctx)
+        count = sum(map(len, groups.values()))
+        for group, options in groups.items():
+            records: list[tuple[str, str]] = []
+            for option in options:
+                words, text = option.get_help_record(ctx) or ("", "")
+                if everything or not isinstance(option, Option):  # --help itself
+                    records.append((words, text))
+                elif option.common:
+                    records.append((words, option.brief or text))
             if records:
                 with formatter.section(group):
                     formatter.write_dl(records)
         if not everything:
             formatter.write_paragraph()
             formatter.write_text(f"{ctx.command_path} --help-all shows all {count} options.")
+
+
+def by_group(command: click.Command, context: click.Context) -> dict[str, list[click.Option]]:
+    """Returns the options that a help shows, by group, in the order of the help."""
+    shown = [p for p in command.get_params(context) if isinstance(p, click.Option) and not p.hidden]
+    groups = {g: [p for p in shown if getattr(p, "group", OUTPUT) == g] for g in GROUPS}
+    return {group: options for group, options in groups.items() if options}
 
 
 def _help_all(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
@@ -161,10 +164,9 @@ def _option(flag: Flag) -> Callable[[_F], _F]:
 
 def _range(flag: Flag) -> str:
     """The range in words, as part of a help."""
-    if flag.least is None:
+    if flag.least is None or (flag.most is None and flag.least == 0):
         return ""
-    least, most = (None if end is None else f"{end:,}" for end in (flag.least, flag.most))
-    return f" At least {least}." if most is None else f" From {least} to {most}."
+    return f" At least {flag.least:,}." if flag.most is None else f" From {flag.least:,} to {flag.most:,}."
 
 
 def fields_given(

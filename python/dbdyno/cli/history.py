@@ -52,8 +52,18 @@ _STATUSES = ("running", "complete", "cut short", "broken")
 
 
 @click.command()
-@click.option("--workload", metavar="NAME", help="Only runs of this workload, script, or 'observation'.")
-@click.option("--name", metavar="NAME", help="Only runs of this name; * and ? are wildcards.")
+@click.option(
+    "--workload",
+    metavar="NAME",
+    shell_complete=completion.WORKLOADS,
+    help="Only runs of this workload, script, or 'observation'.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    shell_complete=completion.RUN_NAMES,
+    help="Only runs of this name; * and ? are wildcards.",
+)
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only runs with this tag; repeatable.")
 @click.option(
     "--target", metavar="TEXT", help="Only runs against a target that contains this: embedded, db1."

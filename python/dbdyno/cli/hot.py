@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dbdyno import conduct, present
-from dbdyno.cli import screen
+from dbdyno.cli import completion, screen
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.runs import chosen, measurement_options
 from dbdyno.model.errors import UsageError
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 AGAINST = click.option(
-    "--against", metavar="N|RUN", help="Difference per unit of work to N sessions, or to another run."
+    "--against",
+    metavar="N|RUN",
+    shell_complete=completion.RUNS,
+    help="Difference per unit of work to N sessions, or to another run.",
 )
 
 

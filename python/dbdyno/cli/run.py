@@ -93,6 +93,8 @@ def run(**options: Any) -> None:
     Without --dsn, the embedded PostgreSQL is started, and stopped at the end. With --command no database is
     needed: a session runs the command again and again (docs/command.md).
 
+    Options of pgbench (-b, -c, -j, -M, -S, -T and others) are understood (docs/pgbench.md).
+
     Ctrl-C stops the run after the calls in progress; completed measurements are kept and reported. A second
     Ctrl-C stops at once.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct, present
-from dbdyno.cli import screen
+from dbdyno.cli import completion, screen
 from dbdyno.cli.history import select, since_when
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.model.errors import UsageError
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--workload", metavar="NAME", help="Runs of this workload or script.  [default: of the newest]")
+@click.option(
+    "--workload",
+    metavar="NAME",
+    shell_complete=completion.WORKLOADS,
+    help="Runs of this workload or script.  [default: of the newest]",
+)
 @click.option(
     "--figure",
     metavar="NAME",
@@ -41,7 +46,12 @@ if TYPE_CHECKING:
     help="At N sessions.  [default: at the peak; for figures other than throughput: at the highest N]",
 )
 @click.option("--variant", metavar="NAME", help="The variant.  [default: the first]")
-@click.option("--name", metavar="NAME", help="Only runs of this name; * and ? are wildcards.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    shell_complete=completion.RUN_NAMES,
+    help="Only runs of this name; * and ? are wildcards.",
+)
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only runs with this tag; repeatable.")
 @click.option(
     "--machine", metavar="TEXT", help="Only runs of a machine whose CPUs are named so: EPYC, 8 CPUs."

@@ -15,10 +15,9 @@ from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
 from dbdyno.cli.app import REPLACED, app
+from dbdyno.cli.flags import Command
 from dbdyno.model.errors import UsageError
 
-HELP = Path(__file__).parents[2] / "golden" / "screens" / "help"
-"""The help of each command on a terminal of 100 columns, a file each."""
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
 
 
@@ -51,35 +50,45 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     return invoke  # type: ignore[return-value]
 
 
-def help_of(*words: str, width: int = 98) -> str:
-    result = CliRunner().invoke(app, words, terminal_width=width)
+HELP = Path(__file__).parents[2] / "golden" / "screens" / "help"
+"""A file for each text; `python tools/same.py --golden help` writes them anew."""
+
+
+def text_of_help(*words: str, columns: int = 100) -> str:
+    result = CliRunner().invoke(app, words, terminal_width=columns - 2)  # as click takes of a terminal's
     assert result.exit_code == 0
     return result.output
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_help_of_every_command(path: tuple[str, ...]) -> None:
-    """``python tools/same.py --golden`` writes the files anew."""
-    assert help_of(*path, "--help") == (HELP / f"{'-'.join(path)}.txt").read_text(encoding="utf-8")
+    name = "-".join(path)
+    assert text_of_help(*path, "--help") == (HELP / f"{name}.txt").read_text("utf-8")
+    if isinstance(COMMANDS[path], Command):
+        assert text_of_help(*path, "--help-all") == (HELP / f"{name}-all.txt").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["run", "observe"])
-def test_help_all_shows_every_option_in_groups(name: str) -> None:
-    shown = help_of(name, "--help-all")
-    assert shown == (HELP / f"{name}-all.txt").read_text(encoding="utf-8")
-    options = [p for p in COMMANDS[(name,)].params if isinstance(p, click.Option) and not p.hidden]
-    assert [
-        o.opts[0] for o in options if not re.search(rf"^  .*{re.escape(o.opts[0])}\b", shown, re.MULTILINE)
-    ] == []
-    assert shown.index("Load:" if name == "run" else "What to observe:") < shown.index("Output:")
+def test_the_help_of_run_fits_two_screens_and_help_all_has_every_option() -> None:
+    brief, whole = (text_of_help("run", option, columns=80) for option in ("--help", "--help-all"))
+    assert len(brief.splitlines()) <= 90
+    assert max(map(len, brief.splitlines())) <= 80
+    shown = [set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)) for text in (brief, whole)]
+    assert shown[0] < shown[1]
+    params = [p for p in COMMANDS["run",].params if isinstance(p, click.Option) and not p.hidden]
+    assert {next(o for o in p.opts if o.startswith("--")) for p in params} | {"--help"} == shown[1]
+    headings = ["What to run", "Load", "Measurement", "Server", "What to gather", "Output"]
+    assert re.findall(r"^(\w[\w ]*):$", brief, re.MULTILINE) == headings
 
 
-def test_help_of_run_fits_on_a_few_screens() -> None:
-    """At most 90 lines of 80 columns, and it names the way to all options."""
-    lines = help_of("run", "--help", width=78).splitlines()
-    assert len(lines) <= 90
-    assert max(map(len, lines)) <= 80
-    assert "dbdyno run --help-all shows all" in lines[-1]
+@pytest.mark.parametrize(
+    ("typed", "near"), [("--trigger-secre", "--trigger-secret"), ("--messure", "--measure")]
+)
+def test_a_mistyped_option_names_the_nearest_whether_or_not_help_shows_it(typed: str, near: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dbdyno", "run", typed, "1"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"did you mean {near!r}?" in done.stderr
 
 
 @pytest.mark.parametrize(
