@@ -2,13 +2,12 @@
 //!
 //! What may hold secrets is refused whoever asks, and so is all that is not below `/proc` and `/sys`.
 
-use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::statfs;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -195,12 +194,7 @@ fn stat(path: &Path) -> io::Result<Value> {
 /// (type, bytes, of which users may have so many).
 #[allow(clippy::unnecessary_cast, clippy::cast_lossless, clippy::useless_conversion)] // types differ by C library
 pub fn filesystem(path: &Path) -> io::Result<(i64, u64, u64)> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `path` ends with NUL, `about` is valid for writing.
-    if unsafe { libc::statfs(path.as_ptr(), &raw mut about) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let about = statfs(path)?;
     let block = about.f_bsize as u64;
     Ok((
         about.f_type as i64,

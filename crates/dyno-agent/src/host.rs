@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use dyno_model::proc::cpu_list;
+use rustix::param::{clock_ticks_per_second, page_size};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +22,7 @@ pub fn hello() -> io::Result<Value> {
         "product": PRODUCT,
         "protocol": PROTOCOL,
         "hash": hash()?,
-        "uid": unsafe { libc::getuid() },
+        "uid": rustix::process::getuid().as_raw(),
         "pid": std::process::id(),
         "hostname": line("/proc/sys/kernel/hostname"),
         "boot_id": line("/proc/sys/kernel/random/boot_id"),
@@ -30,8 +31,8 @@ pub fn hello() -> io::Result<Value> {
         "arch": std::env::consts::ARCH,
         "cpus": number(libc::_SC_NPROCESSORS_ONLN),
         "affinity": affinity(),
-        "ns_per_tick": 1_000_000_000 / number(libc::_SC_CLK_TCK).max(1),
-        "page_bytes": number(libc::_SC_PAGESIZE),
+        "ns_per_tick": 1_000_000_000 / clock_ticks_per_second().max(1),
+        "page_bytes": page_size(),
     }))
 }
 

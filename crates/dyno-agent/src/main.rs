@@ -22,6 +22,7 @@ use std::thread;
 use std::time::Duration;
 
 use dyno_model::poll::is_readable;
+use rustix::thread::set_name;
 use serve::Conversation;
 
 const SILENCE: Duration = Duration::from_secs(10);
@@ -57,8 +58,7 @@ fn seconds(text: &str) -> Option<Duration> {
 
 fn serve(silence: Duration) {
     // as ps and top show it: started by its descriptor, it would be called after that
-    // SAFETY: a text that ends with NUL.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"dbdyno-agent".as_ptr()) };
+    let _ = set_name(c"dbdyno-agent");
     let signals = blocked();
     // SAFETY: the descriptors are this process's own, and nobody else uses them.
     let (input, output) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };

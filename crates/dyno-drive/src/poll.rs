@@ -1,9 +1,10 @@
 //! epoll(7), edge-triggered: after the set-up one system call for many ready sessions.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use dyno_model::{Error, Result, timespec};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 const BATCH: usize = 256;
 
@@ -30,14 +31,7 @@ impl Poll {
     /// # Errors
     /// When the operating system refuses.
     pub fn new() -> Result<Self> {
-        // SAFETY: the descriptor is new and ours.
-        let epoll = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(failed());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|e| failed(&e.into()))?;
         Ok(Self {
             epoll,
             events: vec![libc::epoll_event { events: 0, u64: 0 }; BATCH],
@@ -50,7 +44,13 @@ impl Poll {
     /// # Errors
     /// When the operating system refuses.
     pub fn add(&self, fd: BorrowedFd<'_>, number: usize) -> Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, number, Interest::Read)
+        epoll::add(
+            &self.epoll,
+            fd,
+            EventData::new_u64(number as u64),
+            flags(Interest::Read),
+        )
+        .map_err(|e| failed(&e.into()))
     }
 
     /// Waits for something else of `fd`.
@@ -58,31 +58,13 @@ impl Poll {
     /// # Errors
     /// When the operating system refuses.
     pub fn change(&self, fd: BorrowedFd<'_>, number: usize, interest: Interest) -> Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, number, interest)
-    }
-
-    fn control(
-        &self,
-        what: libc::c_int,
-        fd: BorrowedFd<'_>,
-        number: usize,
-        interest: Interest,
-    ) -> Result<()> {
-        let write = if interest == Interest::Write {
-            libc::EPOLLOUT
-        } else {
-            0
-        };
-        let events = (libc::EPOLLIN | libc::EPOLLET | write) as u32;
-        let mut event = libc::epoll_event {
-            events,
-            u64: number as u64,
-        };
-        // SAFETY: `event` is valid for reading.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd.as_raw_fd(), &raw mut event) } {
-            0 => Ok(()),
-            _ => Err(failed()),
-        }
+        epoll::modify(
+            &self.epoll,
+            fd,
+            EventData::new_u64(number as u64),
+            flags(interest),
+        )
+        .map_err(|e| failed(&e.into()))
     }
 
     /// Waits until something is ready, at most `timeout_ns` (-1: for ever, 0: only looks); how many are.
@@ -100,11 +82,12 @@ impl Poll {
             if n >= 0 {
                 return Ok(n as usize);
             }
-            match io::Error::last_os_error().raw_os_error() {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
                 Some(libc::EINTR) => {}
                 // Linux before 5.11, or a filter of system calls that does not know it.
                 Some(libc::ENOSYS | libc::EPERM) if self.precise => self.precise = false,
-                _ => return Err(failed()),
+                _ => return Err(failed(&error)),
             }
         }
     }
@@ -136,7 +119,14 @@ impl Poll {
     }
 }
 
+fn flags(interest: Interest) -> EventFlags {
+    match interest {
+        Interest::Read => EventFlags::IN | EventFlags::ET,
+        Interest::Write => EventFlags::IN | EventFlags::ET | EventFlags::OUT,
+    }
+}
+
 #[cold]
-fn failed() -> Error {
-    Error::Io(format!("epoll: {}", io::Error::last_os_error()))
+fn failed(error: &io::Error) -> Error {
+    Error::Io(format!("epoll: {error}"))
 }

@@ -3,8 +3,10 @@
 //! Numbers of descriptors are not passed between threads: the owner may have closed one, and the process may have
 //! reused its number for another file. A breaker refers to what is waited on, and is sure that it is still open.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::net::{Shutdown, shutdown};
 
 use crate::{Error, Result};
 
@@ -17,8 +19,7 @@ pub trait Breakable: Send + Sync {
 /// A socket: shutdown(2) wakes whoever waits on it.
 impl<S: AsFd + Send + Sync> Breakable for S {
     fn break_off(&self) {
-        // SAFETY: the descriptor is borrowed, so it is open. Where the other end is gone, nothing is left to shut down.
-        unsafe { libc::shutdown(self.as_fd().as_raw_fd(), libc::SHUT_RDWR) };
+        let _ = shutdown(self, Shutdown::Both); // refused where the other end is gone
     }
 }
 
@@ -98,7 +99,7 @@ impl Breaker {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -108,13 +109,7 @@ mod tests {
 
     /// The same socket under the lowest free number from `number` on.
     fn at(socket: &UnixStream, number: RawFd) -> UnixStream {
-        // SAFETY: the descriptor is new and ours.
-        let fd = unsafe {
-            let fd = libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number);
-            assert!(fd >= 0);
-            OwnedFd::from_raw_fd(fd)
-        };
-        fd.into()
+        rustix::io::fcntl_dupfd_cloexec(socket, number).unwrap().into()
     }
 
     #[test]

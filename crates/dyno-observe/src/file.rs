@@ -2,9 +2,11 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use dyno_model::raise_open_files;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::{Errno, pread};
 
 /// Where reads go; grows to the largest file and is used again.
 #[derive(Debug)]
@@ -79,15 +81,7 @@ pub fn read_once(path: &str, buffer: &mut Buffer) -> io::Result<()> {
 }
 
 fn open(path: &CString) -> io::Result<OwnedFd> {
-    // SAFETY: `path` is a C string; the descriptor is ours alone.
-    unsafe {
-        let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(OwnedFd::from_raw_fd(fd))
-        }
-    }
+    Ok(fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// These files are rendered whole at a read, so a read that does not fill the buffer has brought all.
@@ -95,18 +89,9 @@ fn read_all(fd: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
     buffer.filled = 0;
     loop {
         let free = &mut buffer.bytes[buffer.filled..];
-        // SAFETY: `free` is valid for writing `free.len()` bytes.
-        let n = unsafe {
-            libc::pread(
-                fd.as_raw_fd(),
-                free.as_mut_ptr().cast(),
-                free.len(),
-                buffer.filled as libc::off_t,
-            )
-        };
-        match usize::try_from(n) {
-            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(io::Error::last_os_error()),
+        match pread(fd, free, buffer.filled as u64) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
             Ok(n) => {
                 buffer.filled += n;
                 if n == 0 || buffer.filled < buffer.bytes.len() {

@@ -14,6 +14,8 @@ use std::ptr;
 use std::sync::LazyLock;
 
 use dyno_model::now_ns;
+use rustix::param::page_size;
+use rustix::process::geteuid;
 
 use crate::status::Status;
 
@@ -28,7 +30,7 @@ const PAGES_A_RANGE: u64 = 8;
 /// may have any size.
 const MOST_BY_PAGES: u64 = 64 << 30;
 
-static PAGE_BYTES: LazyLock<u64> = LazyLock::new(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 });
+static PAGE_BYTES: LazyLock<u64> = LazyLock::new(|| page_size() as u64);
 
 /// One file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +168,7 @@ fn status_of(error: &io::Error) -> Status {
 /// `can_do_mincore`).
 fn may_look(file: &File, path: &Path) -> bool {
     let owner = file.metadata().map(|m| m.uid());
-    if owner.is_ok_and(|uid| uid == unsafe { libc::geteuid() }) {
+    if owner.is_ok_and(|uid| uid == geteuid().as_raw()) {
         return true;
     }
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
@@ -275,6 +277,7 @@ fn resident(file: &File, start: u64, length: u64, flags: &mut Vec<u8>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{Advice, fadvise};
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
@@ -329,8 +332,9 @@ mod tests {
     fn both_ways_count_the_same_pages() {
         let (path, file) = written("both", 100);
         let page = *PAGE_BYTES;
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) }; // no read-ahead
+        for advice in [Advice::DontNeed, Advice::Random] {
+            fadvise(&file, 0, None, advice).unwrap(); // the second: no read-ahead
+        }
         let mut byte = [0];
         for n in [3, 4, 50] {
             file.read_exact_at(&mut byte, n * page).unwrap();

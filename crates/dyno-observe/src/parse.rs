@@ -1,6 +1,7 @@
 //! What all parsers share: their error, and numbers.
 
 use dyno_model::boot_ns;
+use rustix::param::clock_ticks_per_second;
 
 /// A text that is not what the kernel documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +60,5 @@ pub fn boot_ticks() -> i64 {
 
 /// Nanoseconds of one clock tick (`USER_HZ`), the unit of `/proc/*/stat` and cgroup v1 `cpuacct.stat`.
 pub fn ns_per_tick() -> i64 {
-    // SAFETY: a plain query.
-    let hz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    1_000_000_000 / hz.max(1)
+    1_000_000_000 / clock_ticks_per_second().max(1) as i64
 }

@@ -17,8 +17,7 @@ pub fn raise() -> Result<(), Refusal> {
         return Ok(());
     }
     let error = io::Error::last_os_error();
-    // SAFETY: a plain query.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = rustix::process::geteuid().is_root();
     let cure = if root {
         "the CPU control group grants no real-time time (cpu.rt_runtime_us), or CAP_SYS_NICE was taken away"
     } else {

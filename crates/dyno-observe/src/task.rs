@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use dyno_model::now_ns;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::file::{self, Buffer, ProcFile};
 use crate::schedstat::{self, SchedStat};
@@ -294,13 +296,11 @@ impl Files {
 
 /// True for a task that is there but hidden from us (`/proc` mounted with `hidepid`).
 pub(crate) fn hidden(tid: i64) -> bool {
-    let Ok(tid) = libc::pid_t::try_from(tid) else {
-        return false;
-    };
-    // SAFETY: signal 0 only asks.
-    tid > 0
-        && unsafe { libc::kill(tid, 0) } != 0
-        && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+    let tid = i32::try_from(tid)
+        .ok()
+        .filter(|&tid| tid > 0)
+        .and_then(Pid::from_raw);
+    tid.is_some_and(|tid| test_kill_process(tid) == Err(Errno::PERM))
 }
 
 /// Whether `schedstat` means anything: without scheduler statistics the kernel prints `0 0 0` for every

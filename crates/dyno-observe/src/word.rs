@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use object::read::ReadCache;
+use rustix::param::page_size;
+use rustix::process::geteuid;
 use serde::Deserialize;
 
 use crate::elf::{self, Linked};
@@ -182,7 +184,7 @@ impl WordFinder {
         let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|e| refusal(pid, &e, Right::Look))?;
         let maps = String::from_utf8_lossy(&maps);
         elf::first_mapping(&maps, &path(exe), inode)
-            .and_then(|mapping| elf::loaded(linked, mapping.start, mapping.offset, page_bytes()))
+            .and_then(|mapping| elf::loaded(linked, mapping.start, mapping.offset, page_size() as u64))
             .ok_or_else(|| {
                 let detail = format!("process {pid}: where {} is loaded cannot be told", self.program);
                 Refusal::new(Status::Lost, detail)
@@ -193,11 +195,6 @@ impl WordFinder {
 /// Where the link leads, as `/proc/PID/maps` writes it, too.
 fn path(exe: &str) -> String {
     fs::read_link(exe).map_or_else(|_| exe.to_owned(), |p| p.to_string_lossy().into_owned())
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: a plain query.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// The word of one process. One system call a read: it brings the pointer and, from where the pointer led
@@ -297,8 +294,7 @@ pub fn refusal(pid: i64, error: &io::Error, right: Right) -> Refusal {
     }
     let theirs = fs::read(format!("/proc/{pid}/status")).ok(); // with its name, which may be no text
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
-    // SAFETY: a plain query.
-    let ours = unsafe { libc::geteuid() };
+    let ours = geteuid().as_raw();
     let theirs = theirs.and_then(|t| uid(&String::from_utf8_lossy(&t)));
     let scope = scope.and_then(|s| s.trim().parse().ok()).unwrap_or(0);
     Refusal::new(status, cure(right, ours, theirs, scope))

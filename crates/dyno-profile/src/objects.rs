@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::{Object as _, ObjectSection, ObjectSegment, ReadCache};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::maps::{Backing, Mapping};
 use crate::symbols::Names;
@@ -260,13 +261,7 @@ fn our_vdso() -> Option<File> {
 }
 
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
-    // SAFETY: a valid name.
-    let fd = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor of ours.
-    let mut file = unsafe { File::from_raw_fd(fd) };
+    let mut file = File::from(memfd_create("vdso", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)
 }

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings::perf_event_mmap_page;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::page_size;
 
 use crate::records::HEADER;
 
@@ -36,27 +38,20 @@ impl Ring {
     /// # Errors
     /// What mmap(2) says: `EPERM` if that much memory may not be locked.
     pub fn new(cpu: i32, event: OwnedFd, size: usize) -> io::Result<Self> {
-        // SAFETY: a plain query.
-        let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let page_size = page_size();
         let mapped = page_size + size;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, anywhere; it stays until `drop`.
         let base = unsafe {
-            libc::mmap(
+            mmap(
                 std::ptr::null_mut(),
                 mapped,
-                protection,
-                libc::MAP_SHARED,
-                event.as_raw_fd(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &event,
                 0,
-            )
+            )?
         };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let Some(page) = NonNull::new(base.cast()) else {
-            return Err(io::Error::from(io::ErrorKind::InvalidData));
-        };
+        let page = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self {
             cpu,
             event,
@@ -131,17 +126,16 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`; nobody keeps an address of it.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };
+        let _ = unsafe { munmap(self.page.as_ptr().cast(), self.mapped) };
     }
 }
 
 /// As [`Ring::lost`], of an event that was opened with `PERF_FORMAT_LOST` alone.
 pub fn lost(event: &OwnedFd) -> Option<u64> {
-    let mut answer = [0_u64; 2]; // value, lost
-    let bytes = size_of_val(&answer);
-    // SAFETY: room of this size.
-    let read = unsafe { libc::read(event.as_raw_fd(), answer.as_mut_ptr().cast(), bytes) };
-    (read == bytes as isize).then_some(answer[1])
+    let mut answer = [0; 16]; // value, lost
+    let bytes = rustix::io::read(event, &mut answer).ok()?;
+    let lost = answer.last_chunk().copied().map(u64::from_ne_bytes);
+    lost.filter(|_| bytes == answer.len())
 }
 
 /// Gives `each` copies of the records of wanted types in the filled part of a ring of `size` bytes. `word`: the word at

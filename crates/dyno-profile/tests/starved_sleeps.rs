@@ -64,8 +64,8 @@ fn a_late_reader_gets_fewer_stacks_that_stand_for_all_sleep() {
         for n in 0..THREADS {
             let (stop, send) = (&stop, send.clone());
             scope.spawn(move || {
-                // SAFETY: a plain query.
-                send.send(i64::from(unsafe { libc::gettid() })).unwrap();
+                send.send(i64::from(rustix::thread::gettid().as_raw_pid()))
+                    .unwrap();
                 while !stop.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_micros(200 + 100 * (n as u64 % 3)));
                 }

@@ -48,8 +48,7 @@ fn with_sleeper<R>(work: impl FnOnce(i32) -> R) -> R {
         let (send, receive) = std::sync::mpsc::channel();
         let stop = &stop;
         scope.spawn(move || {
-            // SAFETY: a plain query.
-            send.send(unsafe { libc::gettid() }).unwrap();
+            send.send(rustix::thread::gettid().as_raw_pid()).unwrap();
             while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -145,8 +144,7 @@ fn sleeps_in_one_system_call_are_one_wait() {
         for who in 0..2 {
             let (timer, stop, send) = (&timer, &stop, send.clone());
             scope.spawn(move || {
-                // SAFETY: a plain query.
-                send.send(unsafe { libc::gettid() }).unwrap();
+                send.send(rustix::thread::gettid().as_raw_pid()).unwrap();
                 timer.read_until(stop, who);
             });
         }

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::layout::Plain;
 
@@ -24,27 +26,24 @@ impl<T: Plain> Shared<T> {
     /// # Errors
     /// What mmap(2) says.
     pub fn new(map: BorrowedFd<'_>, entries: u32) -> io::Result<Self> {
-        let (entries, fd) = (entries as usize, map.as_raw_fd());
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let entries = entries as usize;
         // SAFETY: a new mapping, anywhere; it stays until `drop`.
         let base = unsafe {
-            libc::mmap(
+            mmap(
                 std::ptr::null_mut(),
                 entries * size_of::<T>(),
-                protection,
-                libc::MAP_SHARED,
-                fd,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                map,
                 0,
-            )
+            )?
         };
-        match NonNull::new(base.cast::<T>()) {
-            Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(Self {
-                base,
-                entries,
-                _elements: PhantomData,
-            }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self {
+            base,
+            entries,
+            _elements: PhantomData,
+        })
     }
 
     /// How many elements.
@@ -94,6 +93,6 @@ unsafe fn copy_words<T: Plain>(from: *const T, to: *mut T) {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`; nobody keeps an address of it.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.entries * size_of::<T>()) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.entries * size_of::<T>()) };
     }
 }

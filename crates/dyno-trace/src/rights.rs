@@ -7,6 +7,7 @@ use std::path::Path;
 
 use dyno_observe::Status;
 use dyno_observe::status::Refusal;
+use rustix::process::{Resource, Rlimit, geteuid, setrlimit};
 
 /// Types of the running kernel.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -50,8 +51,7 @@ pub fn check(main_pid: Option<i64>) -> Result<(), Refusal> {
         btf: Path::new(BTF).exists(),
         pid_namespace: fs::read_link("/proc/self/ns/pid")
             .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
-        // SAFETY: a plain query.
-        ours: unsafe { libc::geteuid() },
+        ours: geteuid().as_raw(),
         servers: main_pid.and_then(|pid| Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())),
     })
 }
@@ -141,12 +141,11 @@ pub fn raise_memlock() {
     if !before_5_11(&release) {
         return;
     }
-    let infinite = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
+    let infinite = Rlimit {
+        current: None,
+        maximum: None,
     };
-    // SAFETY: plain calls with values of ours. Where it is not permitted, loading says so.
-    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const infinite) };
+    let _ = setrlimit(Resource::Memlock, infinite); // where it is not permitted, loading says so
 }
 
 fn before_5_11(release: &str) -> bool {

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde::Deserialize;
 
 use crate::proc::{self, Stat};
@@ -81,10 +82,10 @@ impl Containment {
                 .filter_map(|&pid| group_of(pid))
                 .collect::<BTreeSet<_>>()
             {
-                send(-group, libc::SIGKILL);
+                proc::signal_group(group, Signal::KILL);
             }
             for &pid in &left {
-                send(pid, libc::SIGKILL);
+                proc::signal(pid, Signal::KILL);
             }
             seen.extend(left);
             reap();
@@ -164,23 +165,17 @@ fn me() -> i32 {
     std::process::id() as i32
 }
 
-fn send(pid: i32, signal: i32) {
-    // SAFETY: takes two integers.
-    unsafe { libc::kill(pid, signal) };
-}
-
 /// Its process group, if that is in another session than ours: then it has only commands.
 fn group_of(pid: i32) -> Option<i32> {
+    // Not by rustix: a kernel's thread has group 0, which its type has no value for.
     // SAFETY: they take an integer.
     let (group, session, own) = unsafe { (libc::getpgid(pid), libc::getsid(pid), libc::getsid(0)) };
     (group > 1 && session > 0 && session != own).then_some(group)
 }
 
-/// Waits for orphans that have ended: children of this thread alone, those that other threads started are theirs.
+/// Waits for orphans that have ended.
 fn reap() {
-    let options = libc::WNOHANG | libc::__WNOTHREAD | libc::__WALL;
-    // SAFETY: a null status is allowed.
-    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), options) } > 0 {}
+    while proc::reap_one() {}
 }
 
 fn leave(group: &Group) -> bool {

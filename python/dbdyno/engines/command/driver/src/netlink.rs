@@ -2,9 +2,14 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
-pub(crate) const NETLINK_GENERIC: libc::c_int = 16;
+use rustix::net::sockopt::{
+    Timeout, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_timeout,
+};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, netlink, socket_with};
+
 pub(crate) const HEADER: usize = 20; // of netlink, and of the generic family
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
@@ -13,7 +18,7 @@ const FAMILY_NAME: u16 = 2;
 const TASKSTATS_GET: u8 = 1;
 const REGISTER_CPUMASK: u16 = 3;
 const ERROR: u16 = 2;
-const PATIENCE_MS: i64 = 100;
+const PATIENCE: Duration = Duration::from_millis(100);
 /// More than any message of the kernel has.
 pub(crate) const MESSAGE: usize = 1 << 16;
 /// In `asm-generic/socket.h`; libc has no name for it.
@@ -25,25 +30,16 @@ const DROPS: usize = 8;
 ///
 /// # Errors
 /// The system's: `EPERM` without the right, `ENOENT` without such statistics.
-pub(crate) fn subscribe(room: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: a plain call; the descriptor is ours.
-    let socket = unsafe {
-        let fd = libc::socket(
-            libc::AF_NETLINK,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            NETLINK_GENERIC,
-        );
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    option(&socket, libc::SO_RCVBUFFORCE, &room).or_else(|_| option(&socket, libc::SO_RCVBUF, &room))?;
-    let patience = libc::timeval {
-        tv_sec: 0,
-        tv_usec: PATIENCE_MS * 1000,
-    };
-    option(&socket, libc::SO_RCVTIMEO, &patience)?;
+pub(crate) fn subscribe(room: usize) -> io::Result<OwnedFd> {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::GENERIC),
+    )?;
+    set_socket_recv_buffer_size_force(&socket, room)
+        .or_else(|_| set_socket_recv_buffer_size(&socket, room))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     send(
         &socket,
         CONTROL,
@@ -76,17 +72,6 @@ pub(crate) fn subscribe(room: libc::c_int) -> io::Result<OwnedFd> {
     }
 }
 
-fn option<T>(socket: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
-    let (at, size) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: a value of this size.
-    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, at, size) };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 /// With an acknowledgement; its sequence is the command's: 1 of the family, 2 of the subscription.
 fn send(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Result<()> {
     const REQUEST_AND_ACK: u16 = 5;
@@ -99,13 +84,8 @@ fn send(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Re
     message.extend(0_u32.to_ne_bytes());
     message.extend([command, 1, 0, 0]);
     message.extend(attributes);
-    // SAFETY: bytes of this length.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    rustix::net::send(socket, &message, SendFlags::empty())?;
+    Ok(())
 }
 
 /// One datagram.

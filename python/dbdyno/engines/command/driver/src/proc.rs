@@ -5,6 +5,7 @@ use std::fs;
 use std::str::{FromStr, from_utf8};
 
 use dyno_model::proc::stat_fields;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 
 /// Fields of `/proc/PID/stat` (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,27 @@ pub fn tasks(pid: i64) -> impl Iterator<Item = i64> {
 /// All processes.
 pub fn processes() -> impl Iterator<Item = i32> {
     numbers("/proc".to_owned())
+}
+
+/// Sends a signal to a process; one that has ended is passed over.
+pub fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Sends a signal to the processes of a group.
+pub fn signal_group(leader: i32, signal: Signal) {
+    if let Some(leader) = Pid::from_raw(leader).filter(|_| leader > 1) {
+        let _ = kill_process_group(leader, signal);
+    }
+}
+
+/// Waits for a child of this thread that has ended; false if there is none. Children that other threads started are
+/// theirs.
+pub fn reap_one() -> bool {
+    let of_this_thread = WaitOptions::from_bits_retain((libc::__WNOTHREAD | libc::__WALL) as u32);
+    matches!(wait(WaitOptions::NOHANG | of_this_thread), Ok(Some(_)))
 }
 
 fn numbers<N: FromStr>(directory: String) -> impl Iterator<Item = N> {
@@ -129,11 +151,8 @@ mod tests {
     fn a_task_whose_name_is_no_text_is_read() {
         for name in [c"\xff\x80", c"a) R 1 (", c"caf\xc3"] {
             let read = std::thread::spawn(move || {
-                // SAFETY: takes a valid text; the other asks.
-                let tid = unsafe {
-                    libc::prctl(libc::PR_SET_NAME, name.as_ptr());
-                    libc::gettid()
-                };
+                rustix::thread::set_name(name).unwrap();
+                let tid = rustix::thread::gettid().as_raw_pid();
                 let own = std::process::id();
                 (stat(format_args!("{own}/task/{tid}")), stat(own))
             });

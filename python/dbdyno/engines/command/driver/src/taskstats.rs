@@ -20,7 +20,7 @@ const AGGREGATE_OF_TASK: u16 = 4;
 const TID: u16 = 1;
 const STATS: u16 = 3;
 /// Statistics of some 6000 ends.
-const BUFFER: libc::c_int = 8 << 20;
+const BUFFER: usize = 8 << 20;
 /// `AGROUP`: the last task of its process.
 const LAST: u8 = 0x20;
 /// First version of the statistics that has `ac_tgid` (Linux 5.19), and the bytes up to its end.

@@ -2,7 +2,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::AsRawFd;
 
 use super::*;
-use crate::netlink::{NETLINK_GENERIC, attribute};
+use crate::netlink::attribute;
 
 #[test]
 fn attributes_come_back_as_they_were_written() {
@@ -104,7 +104,7 @@ fn nothing_lost_is_no_state_and_each_loss_is_one() {
 }
 
 /// What a socket with this much room takes in after `before`; `None` where that is not permitted.
-fn heard(room: libc::c_int, before: impl FnOnce(&OwnedFd)) -> Option<Received> {
+fn heard(room: usize, before: impl FnOnce(&OwnedFd)) -> Option<Received> {
     let socket = match subscribe(room) {
         Ok(socket) => socket,
         Err(error) => {
@@ -154,7 +154,7 @@ fn messages_of_other_processes_are_not_believed() {
             let mut ours: libc::sockaddr_nl = zeroed();
             let mut size = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
             libc::getsockname(socket.as_raw_fd(), (&raw mut ours).cast(), &raw mut size);
-            let other = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, NETLINK_GENERIC);
+            let other = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_GENERIC);
             let forged = message(FORGED, &stats(FORGED));
             let sent = libc::sendto(
                 other,

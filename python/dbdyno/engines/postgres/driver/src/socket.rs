@@ -107,6 +107,7 @@ fn peer_uid(socket: &Socket) -> io::Result<u32> {
         gid: u32::MAX,
     };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // Not by rustix: the process id of a peer in another pid namespace is 0, which its type has no value for.
     // SAFETY: the structure is valid for writing, of the size that is given.
     let done = unsafe {
         libc::getsockopt(

@@ -4,10 +4,12 @@ use std::os::fd::BorrowedFd;
 
 use dyno_model::{now_ns, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, pidfd_send_signal};
 
 use super::spawn::{Child, Program, Refused, Spawner, Streams};
 use super::tail::Tail;
 use super::{tree, used};
+use crate::proc;
 use crate::protocol::Report;
 
 /// From SIGTERM to SIGKILL.
@@ -91,8 +93,8 @@ impl Bench<'_> {
                     kill_ns = Some(now_ns() + PATIENCE_NS);
                 }
                 Some(_) if over => {
-                    tree::signal_group(child.pid, libc::SIGKILL);
-                    used::signal(&child.pidfd, libc::SIGKILL);
+                    proc::signal_group(child.pid, Signal::KILL);
+                    let _ = pidfd_send_signal(&child.pidfd, Signal::KILL); // refused, it has ended
                     kill_ns = None;
                 }
                 _ => {}

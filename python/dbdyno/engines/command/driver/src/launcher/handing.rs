@@ -1,10 +1,17 @@
 //! Messages on the launcher's control socket (unix(7), `SOCK_SEQPACKET`): a session's socket (`SCM_RIGHTS`), or a text.
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use dyno_model::{Error, Result};
+use rustix::cmsg_space;
+use rustix::net::sockopt::{socket_domain, socket_type};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketType, recvmsg, sendmsg,
+};
 
 const LONGEST_BYTES: usize = 64 * 1024;
 
@@ -23,54 +30,31 @@ pub fn own(number: RawFd) -> Result<OwnedFd> {
         }
         OwnedFd::from_raw_fd(fd)
     };
-    let is = |name, wanted| option(&control, name) == Some(wanted);
-    if is(libc::SO_DOMAIN, libc::AF_UNIX) && is(libc::SO_TYPE, libc::SOCK_SEQPACKET) {
+    if socket_domain(&control) == Ok(AddressFamily::UNIX)
+        && socket_type(&control) == Ok(SocketType::SEQPACKET)
+    {
         Ok(control)
     } else {
         wrong("this descriptor is another file")
     }
 }
 
-/// An option of a socket; `None`: it is no socket.
-fn option(socket: &OwnedFd, name: libc::c_int) -> Option<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut size = size_of_val(&value) as libc::socklen_t;
-    let (fd, place) = (socket.as_raw_fd(), (&raw mut value).cast());
-    // SAFETY: the value is valid for writing, of the size that is given.
-    let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, place, &raw mut size) };
-    (done == 0).then_some(value)
-}
-
 /// A message, and the descriptor that came with it; `None`: the other end is closed.
 pub fn receive(control: &OwnedFd) -> Option<(Option<OwnedFd>, Vec<u8>)> {
     let mut text = vec![0_u8; LONGEST_BYTES];
-    let mut room = [0_u64; 4];
-    let mut part = libc::iovec {
-        iov_base: text.as_mut_ptr().cast(),
-        iov_len: text.len(),
-    };
-    // Lengths have one type in glibc and another in musl.
-    // SAFETY: the message's parts are valid for writing; the descriptor is new and ours.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-        message.msg_control = room.as_mut_ptr().cast();
-        // One descriptor fits: the system gives us no other.
-        message.msg_controllen = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        let got = libc::recvmsg(control.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
-        if got <= 0 {
-            return None;
-        }
-        text.truncate(got as usize);
-        let head = libc::CMSG_FIRSTHDR(&raw const message);
-        let is_rights =
-            |head: &libc::cmsghdr| (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
-        if head.is_null() || !is_rights(&*head) {
-            return Some((None, text));
-        }
-        let fd = libc::CMSG_DATA(head).cast::<RawFd>().read_unaligned();
-        Some((Some(OwnedFd::from_raw_fd(fd)), text))
+    let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut room);
+    let parts = &mut [IoSliceMut::new(&mut text)];
+    let received = recvmsg(control, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
+    if received.bytes == 0 {
+        return None;
     }
+    text.truncate(received.bytes);
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Some((descriptor, text))
 }
 
 /// Hands a session's socket to the launcher.
@@ -78,49 +62,36 @@ pub fn receive(control: &OwnedFd) -> Option<(Option<OwnedFd>, Vec<u8>)> {
 /// # Errors
 /// When that has ended.
 pub fn send(control: BorrowedFd<'_>, socket: &UnixStream) -> io::Result<()> {
-    let byte = 0_u8;
-    let mut room = [0_u64; 4];
-    let mut part = libc::iovec {
-        iov_base: (&raw const byte).cast_mut().cast(),
-        iov_len: 1,
-    };
-    // SAFETY: the message's parts are valid for reading, and the head lies in `room`.
-    let sent = unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-        message.msg_control = room.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
-        let head = libc::CMSG_FIRSTHDR(&raw const message);
-        (*head).cmsg_level = libc::SOL_SOCKET;
-        (*head).cmsg_type = libc::SCM_RIGHTS;
-        (*head).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(head)
-            .cast::<RawFd>()
-            .write_unaligned(socket.as_raw_fd());
-        libc::sendmsg(control.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
-    };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut room);
+    let descriptors = [socket.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(
+        control,
+        &[IoSlice::new(&[0])],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::os::fd::AsFd;
+    use std::os::fd::AsRawFd;
+
+    use rustix::net::{SocketFlags, socketpair};
 
     use super::*;
 
     fn control() -> (OwnedFd, OwnedFd) {
-        let mut both = [0; 2];
-        // SAFETY: both are valid for writing, then new and ours.
-        unsafe {
-            let done = libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, both.as_mut_ptr());
-            assert_eq!(done, 0);
-            (OwnedFd::from_raw_fd(both[0]), OwnedFd::from_raw_fd(both[1]))
-        }
+        socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap()
     }
 
     #[test]

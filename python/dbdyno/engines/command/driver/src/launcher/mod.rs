@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use dyno_model::{Breaker, Error, Result, raise_open_files, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::Rlimit;
+use rustix::process::{Rlimit, getpid, set_child_subreaper};
 
 use attendant::{Attendant, Crowd};
 pub use handing::{own as control_socket, send as send_descriptor};
@@ -83,11 +83,9 @@ pub fn launch(control: RawFd, find: Box<Find>) -> Result<()> {
 
 /// Orphans come to us; signals have their default actions, but are blocked: those that ask us to end are read.
 fn become_launcher() -> io::Result<OwnedFd> {
+    set_child_subreaper(Some(getpid()))?; // any number but 0 switches it on
     // SAFETY: changes attributes of this process alone; the sets are valid.
     unsafe {
-        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) != 0 {
-            return Err(io::Error::last_os_error());
-        }
         for signal in 1..=64 {
             libc::signal(signal, libc::SIG_DFL); // refused for some
         }

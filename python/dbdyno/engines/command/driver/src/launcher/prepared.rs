@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
 use super::spawn::Program;
 use crate::protocol::{Hello, Job};
 
@@ -128,11 +130,7 @@ fn found(name: &str, path: &str, directory: &str) -> PathBuf {
 }
 
 fn is_program(path: &Path) -> bool {
-    let Ok(text) = CString::new(path.as_os_str().as_bytes()) else {
-        return false;
-    };
-    // SAFETY: a valid text.
-    path.is_file() && unsafe { libc::access(text.as_ptr(), libc::X_OK) } == 0
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
 #[cfg(test)]

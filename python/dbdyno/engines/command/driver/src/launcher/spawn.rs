@@ -5,10 +5,10 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use dyno_model::now_ns;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, WaitId, WaitIdOptions, setrlimit, waitid};
 
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -137,12 +137,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 
 /// For a child that has ended without executing anything.
 fn reap(pidfd: &OwnedFd) {
-    // SAFETY: a zeroed siginfo_t is valid; the child is ours and has ended.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let id = pidfd.as_raw_fd() as libc::id_t;
-        libc::waitid(libc::P_PIDFD, id, &raw mut info, libc::WEXITED | libc::__WALL);
-    }
+    let options = WaitIdOptions::EXITED | WaitIdOptions::from_bits_retain(libc::__WALL as u32);
+    let _ = waitid(WaitId::PidFd(pidfd.as_fd()), options);
 }
 
 /// In the child: calls the system only, and does not return.

@@ -1,7 +1,7 @@
 //! What a command prints: read so that it never waits for us, counted, and the end of it kept.
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::protocol::Printed;
 
@@ -27,8 +27,7 @@ impl Tail {
     /// When the system has no pipe left.
     pub fn new(most: usize) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
-        // SAFETY: changes a flag of a descriptor of ours.
-        unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        rustix::io::ioctl_fionbio(&reader, true)?;
         Ok(Self {
             reader,
             writer,

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::{contain, proc};
 
 /// A process that ignores this many rounds of SIGKILL cannot be killed (it is in the kernel, uninterruptibly).
@@ -11,22 +13,15 @@ const REAPED_AT_ONCE: usize = 2000;
 /// Between two of them.
 pub const ROUND: Duration = Duration::from_millis(2);
 
-/// Asks the processes of its group to end, or forces them.
-pub fn signal_group(leader: i32, signal: i32) {
-    // SAFETY: the group is the child's own; it exists while the child has not been waited for.
-    unsafe { libc::kill(-leader, signal) };
-}
-
 /// Asks all processes below it to end, in groups of their own too, and those that are stopped. They are looked for
 /// first: below whoever has ended there is nobody.
 pub fn ask_to_end(leader: i32, mark: &str) {
     let mut all: Vec<_> = contain::with_descendants(leader).into_iter().collect();
     all.extend(orphans().into_iter().filter(|&pid| belongs(pid, leader, mark)));
-    signal_group(leader, libc::SIGTERM);
+    proc::signal_group(leader, Signal::TERM);
     for pid in all {
-        for signal in [libc::SIGTERM, libc::SIGCONT] {
-            // SAFETY: takes two integers; the process was below ours just now.
-            unsafe { libc::kill(pid, signal) };
+        for signal in [Signal::TERM, Signal::CONT] {
+            proc::signal(pid, signal);
         }
     }
 }
@@ -47,11 +42,11 @@ pub fn kill_left_over(leader: i32, mark: &str) -> i64 {
         if left.is_empty() {
             break;
         }
-        signal_group(leader, libc::SIGKILL); // at once, so that no fork escapes
+        proc::signal_group(leader, Signal::KILL); // at once, so that no fork escapes
         for pid in left {
-            // SAFETY: a child of ours that has not been waited for, unless it ended just now; then its number is free,
-            // and not used again so soon.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            // A child of ours that has not been waited for, unless it ended just now; then its number is free, and not
+            // used again so soon.
+            proc::signal(pid, Signal::KILL);
             killed.insert(pid);
         }
         std::thread::sleep(ROUND);
@@ -72,12 +67,9 @@ fn belongs(pid: i32, leader: i32, mark: &str) -> bool {
 
 /// Waits for orphans that have ended.
 pub fn reap_orphans() {
-    let options = libc::WNOHANG | libc::__WNOTHREAD | libc::__WALL;
-    // SAFETY: waits for children of this thread alone: those that other threads started are theirs.
-    let one_has_ended = || unsafe { libc::waitpid(-1, std::ptr::null_mut(), options) } > 0;
     // Whoever forks without end makes zombies as fast: other things have to be looked at.
     for _ in 0..REAPED_AT_ONCE {
-        if !one_has_ended() {
+        if !proc::reap_one() {
             break;
         }
     }

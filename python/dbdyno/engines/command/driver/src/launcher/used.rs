@@ -1,7 +1,6 @@
 //! What an ended process used: its files while it is a zombie, then wait4(2).
 
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::protocol::Report;
 
@@ -92,11 +91,4 @@ fn own_peak_bytes() -> i64 {
             .ok()
     });
     peak.map_or(i64::MAX, |kib| kib * 1024)
-}
-
-/// Sends a signal to the process alone; false: it has ended.
-pub fn signal(pidfd: &OwnedFd, signal: i32) -> bool {
-    let none = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open; no information goes with it.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, none, 0) == 0 }
 }

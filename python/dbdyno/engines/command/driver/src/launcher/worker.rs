@@ -329,7 +329,6 @@ fn name_of(signal: i32) -> &'static str {
 
 fn name_thread(name: &str) {
     if let Ok(name) = std::ffi::CString::new(name) {
-        // SAFETY: a valid text, of which the system takes 15 bytes.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        let _ = rustix::thread::set_name(&name); // of which the system takes 15 bytes
     }
 }

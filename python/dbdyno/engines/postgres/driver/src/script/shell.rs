@@ -1,19 +1,22 @@
 //! `\shell` and `\setshell`: commands of this machine, run and waited for in the driver's thread, as pgbench does.
 
 use std::io::{self, PipeReader, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
-use dyno_model::{Breaker, Error, Result};
+use dyno_model::{Breaker, Error, Result, timespec};
 use dyno_script::{Frame, Names, Operand, Value};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 /// More than any number has.
 const MOST_PRINTED: usize = 4096;
 /// Where the system does not say that a process has ended (before Linux 5.3).
-const ROUND_MS: libc::c_int = 10;
+const ROUND_NS: i64 = 10_000_000;
 
 /// The error: why a command failed.
 type Ended<T> = std::result::Result<T, String>;
@@ -80,14 +83,13 @@ impl Child {
         let mut output = None;
         if wanted {
             let (reader, writer) = io::pipe()?;
-            // SAFETY: changes a flag of a descriptor of ours.
-            unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+            ioctl_fionbio(&reader, true)?;
             command.stdout(writer);
             output = Some(reader);
         }
         let process = command.spawn()?;
         Ok(Self {
-            pidfd: pidfd(process.id()),
+            pidfd: pidfd(&process),
             process,
             output,
             printed: Vec::new(),
@@ -113,20 +115,17 @@ impl Child {
 
     /// Sleeps until something happens; true: the alarm was given.
     fn wait(&self, alarm: &UnixStream) -> bool {
-        let watched = |fd: Option<BorrowedFd<'_>>| libc::pollfd {
-            fd: fd.map_or(-1, |fd| fd.as_raw_fd()), // poll(2) passes over -1
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut all = [
-            watched(Some(alarm.as_fd())),
-            watched(self.pidfd.as_ref().map(AsFd::as_fd)),
-            watched(self.output.as_ref().map(AsFd::as_fd)),
+        let fds = [
+            self.pidfd.as_ref().map(AsFd::as_fd),
+            self.output.as_ref().map(AsFd::as_fd),
         ];
-        let limit_ms = if self.pidfd.is_some() { -1 } else { ROUND_MS };
-        // SAFETY: `all` is valid for writing.
-        unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, limit_ms) };
-        all[0].revents != 0
+        let all = [Some(alarm.as_fd())].into_iter().chain(fds).flatten();
+        let mut polled: Vec<_> = all
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let limit = self.pidfd.is_none().then(|| timespec(ROUND_NS));
+        let _ = poll(&mut polled, limit.as_ref()); // a signal ends the wait early
+        !polled[0].revents().is_empty()
     }
 
     /// Takes what it has printed up to now. Whoever it leaves behind with its output is not waited for.
@@ -164,20 +163,16 @@ impl Drop for Child {
         // process that has ended there is nobody.
         let leader = self.process.id() as libc::pid_t;
         let left = descendants(leader);
-        for pid in left.into_iter().chain([-leader]) {
-            // SAFETY: takes two integers; the processes were below ours just now.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+        for pid in left.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL); // refused, it has ended
         }
+        let _ = kill_process_group(Pid::from_child(&self.process), Signal::KILL);
         let _ = self.process.wait(); // it is our child, and has been killed
     }
 }
 
-fn pidfd(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: takes two integers; the descriptor is new and ours.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as RawFd))
-    }
+fn pidfd(process: &process::Child) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_child(process), PidfdFlags::empty()).ok()
 }
 
 /// Processes below one (proc(5), `CONFIG_PROC_CHILDREN`).
