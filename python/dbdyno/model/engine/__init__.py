@@ -1,1 +1,1 @@
-"""What an engine provides and what is known of its server and machine: protocols and their data."""
+"""The protocols that an engine implements, and the data that describe its server and its machine."""

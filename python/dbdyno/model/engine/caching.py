@@ -1,4 +1,4 @@
-"""What an engine can say of its own cache, of the files that its relations are in, and of its processes."""
+"""The capability of an engine to read its own cache, the page cache of its files, and its processes."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from dbdyno.model.sources.source import Status
 
 
 class Processes(NamedTuple):
-    """The server's processes on this host; ``status`` says why there are none."""
+    """The server's processes on this host. ``status`` gives the reason if they are unknown."""
 
-    roles: Mapping[int, str]  # by process, as in the table memory_processes
-    main_pid: int | None  # of its main process, by which its control group is found
+    roles: Mapping[int, str]  # role by pid, as in the table memory_processes
+    main_pid: int | None  # the main process, which leads to the server's control group
     status: Status = "ok"
-    detail: str = ""  # where the status is not ok: why, and the cure
+    detail: str = ""  # the reason and the remedy, if the status is not ok
 
 
 class State(NamedTuple):
-    """How far a read got; the status is ok where at least a part of it did."""
+    """The outcome of a read. The status is ok if at least a part could be read."""
 
     status: Status = "ok"
-    detail: str = ""  # what is not known, why, and the cure
-    steps: tuple[Step, ...] = ()  # that would make it known
+    detail: str = ""  # what is unknown, why, and the remedy
+    steps: tuple[Step, ...] = ()  # commands that make it known
 
 
 class Caching(Protocol):
-    """Where the pages of a server's data are."""
+    """Reads where the pages of a server's data are cached."""
 
     def cached(self, phase: str, most_ns: int) -> Mapping[str, pl.DataFrame]:
-        """Rows of the tables ``memory`` (scope ``server``) and ``memory_relations``.
+        """Returns rows of the tables ``memory`` (scope ``server``) and ``memory_relations``.
 
-        With the page cache where the server's files can be looked at from here. ``most_ns``: about so long it
-        may take; what there was no time for has the status ``lost``, and comes first the next time. What may
-        not be read is a row with a status. Raises :class:`TargetError` where the server is lost.
+        The rows include the page cache if the server's files are visible from here. The read takes about
+        ``most_ns`` at most. Relations for which time ran out have the status ``lost`` and are read first the
+        next time. A figure that may not be read is a row with a status. Raises :class:`TargetError` if the
+        connection is lost.
         """
 
     def processes(self) -> Processes:
-        """Who they are, now. Raises :class:`TargetError` where the server is lost."""
+        """Returns the server's processes as they are now. Raises :class:`TargetError` if the connection is
+        lost."""
 
     def state(self) -> State:
-        """The sources, as of the latest read of the server's cache and its files."""
+        """Returns the outcome of the latest read of the server's cache and of its files."""

@@ -1,4 +1,4 @@
-"""What an engine can do that knows what a workload's data must be like after its calls."""
+"""The capability of an engine to verify a workload's data after its calls."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import polars as pl
 
 FAILED = "a check of the data failed after it: "
-"""How the reason of a cell begins whose data were wrong at its end."""
+"""Prefix of the reason that a cell fails with if its data were wrong at its end."""
 
 
 class Check(NamedTuple):
-    """What was looked at; it must be from ``low`` to ``high``, both included."""
+    """One value that was read. It is correct between ``low`` and ``high``, both included."""
 
     name: str
     low: int
@@ -25,17 +25,17 @@ class Check(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What was expected and what was found."""
+        """The expected and the actual value, in words."""
         expected = f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
         return f"{self.name}: expected {expected}, found {self.found:,}"
 
 
 class Checking(Protocol):
-    """Whether a workload's data are what its calls must have made of them."""
+    """Verifies that a workload's data agree with the calls that were made."""
 
     def counts(self, workload: str) -> Mapping[str, int] | None:
-        """How often each script that changes rows has been committed, by what its rows say now; None: nothing
-        is known of that workload."""
+        """Returns the number of commits of each script that changes rows, derived from the rows themselves;
+        None if the workload is unknown."""
 
     def checks(
         self,
@@ -44,5 +44,6 @@ class Checking(Protocol):
         before: Mapping[str, int],
         tables: Mapping[str, pl.DataFrame],
     ) -> list[Check]:
-        """All checks, once the sessions have left. ``before``: :meth:`counts` before they came; ``tables``: a
-        measurement's raw tables, with the calls that ended well by script."""
+        """Returns all checks, made after the sessions have disconnected. ``before`` is the result of
+        :meth:`counts` before they connected. ``tables`` holds the measurement's raw tables, with the
+        successful calls of each script."""

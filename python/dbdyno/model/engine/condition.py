@@ -1,8 +1,8 @@
-"""Conditions under which is measured: checks of the machine and of the server that may spoil figures.
+"""Conditions of a measurement: checks of the machine and of the server that may spoil figures.
 
-A check is an :class:`Entry` (data: why it matters, the cure) and a judge, a pure function of facts that were
-read once. Machine and server have a registry each: :mod:`dbdyno.conclude.machines.conditions`, and the
-engine's.
+A check has two parts. Its :class:`Entry` is data: the reason and the remedy. Its judge is a pure function of
+facts that were read once. The machine has a registry in :mod:`dbdyno.conclude.machines.conditions`, the
+server has one in its engine.
 """
 
 from __future__ import annotations
@@ -19,46 +19,48 @@ from dbdyno.model.schema.data_source import Step
 from dbdyno.model.sources.source import Status
 
 State = Literal["ok", "worth a look", "bad", "unknown", "not supported", "remote"]
-"""``bad``: figures are wrong, or those of a server that nobody runs; ``worth a look``: they may be, or it
-costs; ``unknown``: the value says why; ``remote``: of the server's host, which is not this one."""
+"""``bad``: the figures are wrong, or come from a configuration that nobody uses. ``worth a look``: the same
+is possible, or performance is lost. ``unknown``: the value holds the reason. ``remote``: the check concerns
+the server's host, which is another one."""
 ASKING: tuple[State, ...] = ("bad", "worth a look")
-"""The states that ask for something, the gravest first."""
+"""The states that call for action, the gravest first."""
 RESTART = "restart the server"
 Touches = Literal["", "every run", "writes"]
 
 
 class Entry(BaseModel):
-    """What a registry holds of a check. ``cure`` and ``commands`` may have ``{named}`` values."""
+    """The registry's entry of a check. ``cure`` and ``commands`` may contain ``{named}`` values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
-    reads: str  # where the value is from
-    why: str  # it matters for measurements: a sentence
-    cure: str = ""  # in words, where a command alone is not enough
+    reads: str  # the file or query that the value comes from
+    why: str  # why it matters for measurements, as a sentence
+    cure: str = ""  # the remedy in words, if a command alone is not enough
     commands: tuple[str, ...] = ()
     how: Literal["sql", "root", "hand"] = "hand"
-    touches: Touches = ""  # runs of which it is a claim
-    source: str = ""  # the data source that is missing by the same cause
-    rule: dict[str, Any] = Field(default_factory=dict)  # for the registry's judge
+    touches: Touches = ""  # the runs that show it as a claim
+    source: str = ""  # the data source that is missing for the same reason
+    rule: dict[str, Any] = Field(default_factory=dict)  # thresholds and names for the registry's judge
 
 
 def entries(text: str) -> Mapping[str, Entry]:
-    """The registry in a TOML file: a table for each id."""
+    """Returns the registry of a TOML file, which has one table per id."""
     return {id: Entry.model_validate(table) for id, table in tomllib.loads(text).items()}
 
 
 class Judged(NamedTuple):
-    """``value``: what was found, or why it is unknown; ``named``: for the texts of the entry."""
+    """The result of a judge. ``value`` is the value read, or the reason why it is unknown. ``named`` fills
+    the placeholders of the entry's texts."""
 
     state: State
     value: str
     named: Mapping[str, str] = {}
-    steps: tuple[Step, ...] = ()  # in place of the entry's commands
+    steps: tuple[Step, ...] = ()  # replaces the entry's commands
 
 
 class Condition(BaseModel):
-    """One check as it came out."""
+    """One check with its result."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,10 +69,10 @@ class Condition(BaseModel):
     state: State
     value: str
     why: str = ""
-    cure: str = ""  # in one line
+    cure: str = ""  # one line
     touches: Touches = ""
-    variant: str = ""  # with whose settings it was looked at; empty: as the server was found
-    steps: tuple[Step, ...] = Field(default=(), exclude=True)  # for `dbdyno doctor`; not stored
+    variant: str = ""  # the variant whose settings were in force; empty for the server's original settings
+    steps: tuple[Step, ...] = Field(default=(), exclude=True)  # shown by `dbdyno doctor`, not stored
     source: str = Field(default="", exclude=True)
 
     @property
@@ -79,7 +81,7 @@ class Condition(BaseModel):
 
 
 def concluded(id: str, entry: Entry, judged: Judged) -> Condition:
-    """A cure is for what asks for one."""
+    """Returns the check with its result. Only states that call for action get a remedy."""
     steps: tuple[Step, ...] = ()
     cure = ""
     if judged.state in ASKING:
@@ -103,8 +105,8 @@ def _step(entry: Entry, command: str) -> Step:
 
 
 class DirectFiles(NamedTuple):
-    """``direct`` of ``files``: distinct files that are open, and those of them with O_DIRECT at every open
-    descriptor. ``None``: unknown, for what ``status`` and ``detail`` say."""
+    """The number of distinct open files (``files``) and of those with O_DIRECT on every open descriptor
+    (``direct``). Both are ``None`` if unknown; ``status`` and ``detail`` give the reason."""
 
     direct: int | None
     files: int | None
@@ -113,7 +115,7 @@ class DirectFiles(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``O_DIRECT seen on 3 of 12 open data files``; why not, where it is unknown."""
+        """Returns ``O_DIRECT seen on 3 of 12 open data files``, or the reason if it is unknown."""
         if self.files is None:
             return self.detail
         return f"O_DIRECT seen on {self.direct} of {self.files} open data files"
@@ -121,29 +123,32 @@ class DirectFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerConditions:
-    """What a server says of itself. ``None``: unknown. Nothing in it is a name of one system but in words."""
+    """A server's answers about its own configuration. ``None`` means unknown. Only the texts contain names
+    of a particular system."""
 
     found: tuple[Condition, ...] = ()  # the engine's own checks
-    direct_io: bool | None = None  # asked for data files; None: this version has none
-    direct_setting: str = ""  # in words
-    direct_pending: bool = False  # a file has another value, which a restart puts in force
-    shared_bytes: int | None = None  # of its shared memory
-    sessions: int | None = None  # at most
-    processes: int | None = None  # at most, helpers among them
-    huge_pages: Literal["on", "try", "off"] | None = None  # asked for
+    direct_io: bool | None = None  # requested for data files; None if this version has no such option
+    direct_setting: str = ""  # the setting, in words
+    direct_pending: bool = False  # a configuration file has another value, which takes effect at a restart
+    shared_bytes: int | None = None  # size of its shared memory
+    sessions: int | None = None  # the maximum
+    processes: int | None = None  # the maximum, background processes included
+    huge_pages: Literal["on", "try", "off"] | None = None  # the requested mode
     huge_pages_got: bool | None = None
-    huge_pages_needed: int | None = None  # of the default size
-    shm_mount_bytes: int | None = None  # that one statement may take of /dev/shm; 0: it does not use it
-    directory: str | None = None  # of its data
-    ours: bool = False  # dbdyno may write there
-    cures: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # by id of a check of the machine
+    huge_pages_needed: int | None = None  # number of pages of the default size
+    shm_mount_bytes: int | None = None  # the part of /dev/shm that one statement may use; 0 if it uses none
+    directory: str | None = None  # the data directory
+    ours: bool = False  # whether dbdyno may write there
+    # remedies by id of a check of the machine
+    cures: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
 
 
 class Conditions(Protocol):
-    """A server that knows what may spoil measurements of it."""
+    """Checks a server's configuration for conditions that may spoil measurements."""
 
     data_files: re.Pattern[str]
-    """Found in the path of each file that holds its relations."""
+    """Matches within the path of each file that holds the server's relations."""
 
     def conditions(self) -> ServerConditions:
-        """Asked now, in a few milliseconds; changes nothing. Raises :class:`TargetError`."""
+        """Reads the server's configuration in a few milliseconds, without changing it. Raises
+        :class:`TargetError`."""

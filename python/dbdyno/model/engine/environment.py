@@ -1,4 +1,4 @@
-"""What stood around a run: machine, limits, kernel, server. Stored as environment.json."""
+"""The environment of a run: machine, limits, kernel and server. Stored as environment.json."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class Cpu(BaseModel):
 
 
 class Limits(BaseModel):
-    """What the process may really use: affinity and the tightest cgroup quota above it."""
+    """The CPUs and memory that the process may use, by its affinity and the tightest cgroup quota above
+    it."""
 
     model_config = ConfigDict(frozen=True)
 
     affinity: tuple[int, ...]
-    quota_cpus: float | None  # None: no quota
-    quota_where: str | None  # the group's directory
+    quota_cpus: float | None  # None if there is no quota
+    quota_where: str | None  # directory of the control group with the quota
     cgroup_version: int | None
     usable_cpus: float  # min(affinity, quota)
     memory_bytes: int | None
@@ -48,13 +49,14 @@ class Host(BaseModel):
     cpu: Cpu
     limits: Limits
     memory_bytes: int | None
-    clocksource: str | None = None  # that the kernel reads the time from
-    siblings: tuple[tuple[int, ...], ...] | None = None  # CPUs of each core; None: unknown, or an older run
+    clocksource: str | None = None  # the clock source that the kernel uses
+    # CPUs of each core; None if unknown, and in older runs
+    siblings: tuple[tuple[int, ...], ...] | None = None
     notes: tuple[str, ...] = ()
 
 
 class ServerFacts(BaseModel):
-    """What the control connection learnt. No credentials."""
+    """Facts read by the control connection. They contain no credentials."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,26 +66,28 @@ class ServerFacts(BaseModel):
     description: str  # version() or the like
     where: str  # host and port or socket directory, database, user: no password
     embedded: bool
-    standby: bool | None = None  # replays what a primary sends; None: unknown, or an older run
+    standby: bool | None = None  # whether it replays from a primary; None if unknown, and in older runs
     tls: str | None
-    here: bool  # its processes are seen: on this host or the one reached, in a pid namespace that is seen
-    here_detail: str  # how that was found out
-    main_pid: int | None  # the server's main process, where here
-    reached: Reached | None = None  # how its host was reached, where that is not the one dbdyno runs on
-    settings: dict[str, str]  # name -> value with unit, those that matter and those not at their default
+    here: bool  # its processes are visible, on this host or the one reached, in a visible pid namespace
+    here_detail: str  # how this was determined
+    main_pid: int | None  # the server's main process, if visible
+    reached: Reached | None = None  # the connection to the server's host, if that is another one
+    # value with unit by name: settings that matter and settings that differ from the default
+    settings: dict[str, str]
     product: str = ""  # the system's own name
-    helpers: dict[str, Helper] = {}  # what its own processes are for, by their names
-    own_cpus: float | None = None  # CPUs of its machine, where that is not this host
-    clock: dict[str, str] = {}  # what reading the clock costs it; asked where a variant concerns timing calls
+    helpers: dict[str, Helper] = {}  # the purpose of each background process, by name
+    own_cpus: float | None = None  # CPUs of the server's machine, if that is another host
+    # the cost of reading the clock on the server; filled only if variants differ in timing
+    clock: dict[str, str] = {}
 
     @property
     def local(self) -> bool:
-        """Whether its processes are on the very host that dbdyno runs on."""
+        """Whether the server's processes are on the host that dbdyno runs on."""
         return self.here and self.reached is None
 
     @property
     def why_not_local(self) -> str:
-        """Why nothing can be done to its processes."""
+        """The reason why the server's processes cannot be changed."""
         if not self.here or self.reached is None:
             return self.here_detail
         return f"they are on {self.reached.host}, which is only read, over {self.reached.by}"
@@ -93,14 +97,14 @@ class Environment(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     dbdyno: str
-    host: Host  # the server's, where it was reached; else the one dbdyno runs on
+    host: Host  # the server's host if it was reached, else the host that dbdyno runs on
     server: ServerFacts
-    client: Host | None = None  # the one dbdyno runs on, where that is another
+    client: Host | None = None  # the host that dbdyno runs on, if it is not the server's
     sources: tuple[Source, ...]
-    conditions: tuple[Condition, ...] = ()  # checks that ask for a look; none of an older run
+    conditions: tuple[Condition, ...] = ()  # checks that call for action; empty in older runs
 
     def with_conditions(self, more: Sequence[Condition]) -> Environment:
-        """Those that came out otherwise than all before."""
+        """Returns the environment with those checks added whose result is new."""
         known = {(c.id, c.value) for c in self.conditions}
         new = tuple(c for c in more if (c.id, c.value) not in known)
         return self.model_copy(update={"conditions": (*self.conditions, *new)}) if new else self

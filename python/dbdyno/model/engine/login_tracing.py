@@ -1,4 +1,4 @@
-"""Sessions of one role that are traced from their login on, when the role has so many sessions."""
+"""Tracing of sessions from their login on, once a role has a given number of sessions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ What = Literal["statements", "plans"]
 
 @dataclass(frozen=True)
 class LoginTrace:
-    """What is wanted. ``counts``: sessions of the role, with the one that logs in."""
+    """A request to trace logins. ``counts`` are the numbers of the role's sessions, the new one included, at
+    which its login is traced."""
 
     role: str
     counts: tuple[int, ...]
     what: What = "statements"
-    slower_ms: int = 0  # statements that take at least so long
-    settings: Mapping[str, str] = field(default_factory=dict)  # of a caught session, besides
-    most: int = 100  # sessions to be caught in all
+    slower_ms: int = 0  # the least duration of a logged statement
+    settings: Mapping[str, str] = field(default_factory=dict)  # further settings of a traced session
+    most: int = 100  # maximum number of sessions to trace
 
 
 class TracePlan(NamedTuple):
-    """What will be done. ``exact``: the server itself decides at each login; else it is looked at from here
-    ten times a second. ``remarks``: what to know before."""
+    """The actions that a request leads to. ``exact``: the server itself decides at each login; otherwise
+    dbdyno polls ten times a second. ``remarks``: what the user should know before."""
 
     statements: Sequence[str]
     exact: bool
@@ -34,19 +35,21 @@ class TracePlan(NamedTuple):
 
 
 class Caught(NamedTuple):
-    """A session. ``at_s``: seconds since 1970 by the server's clock; ``sessions``: of its role, with it."""
+    """A traced session. ``at_s`` is its login in seconds since 1970 by the server's clock. ``sessions``
+    counts the role's sessions including this one."""
 
     at_s: float
     pid: int
     sessions: int
     role: str
     client: str
-    there: bool  # still connected
+    there: bool  # whether it is still connected
 
 
 class TraceLog(NamedTuple):
-    """``where``: the log; ``lines``: by process, of those that were asked for; ``why``: they could not be
-    read, with what would change it; ``find``: a command that finds them."""
+    """Lines of the server's log. ``where`` names the log. ``lines`` has the lines of the requested processes
+    by pid. ``why`` gives the reason if the log cannot be read, with the remedy. ``find`` is a command that
+    finds the lines."""
 
     where: str
     lines: Mapping[int, Sequence[str]]
@@ -55,28 +58,29 @@ class TraceLog(NamedTuple):
 
 
 class LoginTracing(Protocol):
-    """All of the connected database alone."""
+    """Traces logins to the connected database only."""
 
     def plan(self, wish: LoginTrace) -> TracePlan:
-        """Changes nothing. Raises :class:`UsageError` for a wish that cannot be, :class:`NotPrivileged`, and
-        :class:`ServerBusy` where it is installed already."""
+        """Returns the plan of a request and changes nothing. Raises :class:`UsageError` if the request is
+        impossible, :class:`NotPrivileged`, and :class:`ServerBusy` if tracing is already installed."""
 
     def install(self, wish: LoginTrace, journal: Journal) -> None:
-        """As planned. From now on this connection watches over it."""
+        """Installs the trace as planned. This connection polls for logins from now on."""
 
     def caught(self) -> Sequence[Caught]:
-        """All so far, in their order. What is not decided inside the server is decided now: ask ten times a
-        second."""
+        """Returns all traced sessions so far, in order of login. If the server does not decide itself, this
+        call polls: it has to be made ten times a second."""
 
     def installed(self) -> str | None:
-        """In words; None: it is not."""
+        """Describes the installed trace in words; None if there is none."""
 
     def log(self, caught: Sequence[Caught]) -> TraceLog:
-        """What they wrote to the server's log."""
+        """Reads the lines that these sessions wrote to the server's log."""
 
     def remove(self, journal: Journal | None = None, *, watched: bool = True) -> Sequence[str]:
-        """What was removed, in words; nothing: there was none. ``watched``: also what another process
-        watches over."""
+        """Removes the trace and describes the removed parts; empty if there was none. ``watched`` also
+        removes a trace that another process polls for."""
 
     def put_back(self, undo: Undo) -> str | None:
-        """Removes what a killed process left; None: it is not this database's."""
+        """Removes the trace of a killed process and describes it; None if the entry belongs to another
+        database."""

@@ -1,4 +1,4 @@
-"""The host of a server: this one, or another that is read from afar; and how that was reached."""
+"""The host of a server, which is this host or one that is read over a connection, and how it was reached."""
 
 from __future__ import annotations
 
@@ -15,77 +15,78 @@ if TYPE_CHECKING:
     from dbdyno.model.engine.protocols import Watch
 
 PageCounts = Sequence[tuple[int | None, int | None, int | None, str]]
-"""See ``_core.page_cache``."""
+"""The return value of ``_core.page_cache``."""
 
 
 class Reached(BaseModel):
-    """How another host was reached. No credentials."""
+    """The connection to another host. It contains no credentials."""
 
     model_config = ConfigDict(frozen=True)
 
-    host: str  # as it was asked for
+    host: str  # the name that the user gave
     user: str | None = None
     by: str = "ssh"
-    clock_bound_ns: int = 0  # the other host's clock is known to this, at worst
+    clock_bound_ns: int = 0  # maximum error of the offset between the two hosts' clocks
 
     @property
     def words(self) -> str:
-        """``dba@db1, over ssh; its clock is known to 0.2 ms``."""
+        """Returns for example ``dba@db1, over ssh; its clock is known to 0.2 ms``."""
         who = f"{self.user}@{self.host}" if self.user else self.host
         return f"{who}, over {self.by}; its clock is known to {format_ns(self.clock_bound_ns)}"
 
 
 class Machine(Protocol):
-    """A host. Its files are below ``root``: a path as any other, whose methods read there."""
+    """A host. Its files are read below ``root``, which behaves like any other path."""
 
     @property
     def root(self) -> Path: ...
 
     @property
     def reached(self) -> Reached | None:
-        """None: it is this host."""
+        """The connection to the host; None if it is this host."""
 
     @property
     def uid(self) -> int:
-        """Of the user who reads there."""
+        """The user id that files are read with."""
 
     @property
     def pid(self) -> int:
-        """Of the process that reads there: its ``/proc/self``."""
+        """The pid of the process that reads the files, hence its ``/proc/self``."""
 
     @property
     def architecture(self) -> str:
-        """As ``uname -m`` has it."""
+        """The machine's name of ``uname -m``."""
 
     def boot_s(self) -> float:
-        """Seconds since it booted, now (CLOCK_BOOTTIME)."""
+        """Returns the seconds since the host booted (CLOCK_BOOTTIME)."""
 
     def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> AbstractContextManager[None]:
-        """Meanwhile these files and the names in these folders are as they are now: read together, where each
-        would take a round trip. ``*`` in a component stands for all that there is."""
+        """Reads these files and the names in these folders together, because each would take a round trip of
+        its own. Within the context, reads return these contents. A component ``*`` matches every name."""
 
     def find_cgroups(
         self, pid: int | None, root: Path, controllers: Sequence[str] | None = None
     ) -> Sequence[tuple[int, str]]:
-        """See ``_core.find_cgroups``."""
+        """Runs ``_core.find_cgroups`` on the host."""
 
     def read_task(self, pid: int, tid: int) -> Mapping[str, Any]:
-        """See ``_core.read_task``."""
+        """Runs ``_core.read_task`` on the host."""
 
     def read_behind(self, pid: int, program: str, symbol: str, offset: int) -> tuple[int | None, str, str]:
-        """See ``_core.read_behind``."""
+        """Runs ``_core.read_behind`` on the host."""
 
     def page_cache(
         self, files: Sequence[tuple[str | Path, bytes, int]], block_bytes: int, budget_ns: int
     ) -> PageCounts:
-        """See ``_core.page_cache``."""
+        """Runs ``_core.page_cache`` on the host."""
 
     def watch(self, spec: Mapping[str, Any]) -> Watch:
-        """The observers there. ``spec``: of ``_core.Watch``. Raises :class:`dbdyno._core.ObserverError`."""
+        """Returns observers on the host. ``spec`` is the specification of ``_core.Watch``. Raises
+        :class:`dbdyno._core.ObserverError`."""
 
     def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:
-        """Whether sessions of a load (``spec`` of ``_core.Load``) can be had from there, and ``same`` says of
-        each process that serves one that it is of the server meant. They are ended at once."""
+        """Returns whether a load (``spec`` of ``_core.Load``) can connect from the host to the same server.
+        ``same`` decides this for the pid that serves each session. The sessions are closed at once."""
 
     def revive(self) -> None:
-        """Reaches it again where it was lost. Raises :class:`dbdyno.model.errors.TargetError`."""
+        """Connects again after the host was lost. Raises :class:`dbdyno.model.errors.TargetError`."""

@@ -1,4 +1,4 @@
-"""What an engine can do that shows how it would execute statements."""
+"""The capability of an engine to explain how it would execute statements."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 class Planning(Protocol):
-    """Shapes of execution plans."""
+    """Reads the shapes of execution plans."""
 
     def shapes(
         self, workload: str, params: Mapping[str, object], scripts: Sequence[PlannedScript]
     ) -> pl.DataFrame:
-        """Table ``script_plans``: of each statement of ``scripts``, or where there are none of the workload's
-        own. Nothing is executed. Raises :class:`TargetError` where the server is lost."""
+        """Returns the table ``script_plans`` with a plan of each statement of ``scripts``, or of the
+        workload's own statements if there are no scripts. No statement is executed. Raises
+        :class:`TargetError` if the connection is lost."""

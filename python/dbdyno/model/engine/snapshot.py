@@ -1,6 +1,6 @@
-"""A snapshot: what a server's statistics said at one moment, table by table.
+"""A snapshot: a server's statistics at one moment, as tables.
 
-The engine takes it, the room store keeps it, account makes the difference of two. Its tables:
+An engine takes a snapshot, the room ``store`` keeps it, and ``account`` subtracts two. Its tables are
 :data:`dbdyno.model.schema.snapshot_tables.TABLES`.
 """
 
@@ -28,45 +28,47 @@ class ServerCache(BaseModel):
 
     cache_bytes: int
     block_bytes: int
-    scan_bytes: int  # a sequential scan of a table larger than this does not fill the cache with it
+    scan_bytes: int  # a sequential scan of a larger table reuses a few blocks instead of filling the cache
 
 
 class SnapshotInfo(BaseModel):
-    """What stands in the list of snapshots. No credentials."""
+    """The entry of a snapshot in the list of snapshots. It contains no credentials."""
 
     model_config = ConfigDict(frozen=True)
 
-    id: str = ""  # YYYYMMDD-HHMMSS-xxxx of ``taken``, UTC; the store gives it
-    name: str | None = None  # the user's: "before the release"
+    id: str = ""  # YYYYMMDD-HHMMSS-xxxx from ``taken`` in UTC, assigned by the store
+    name: str | None = None  # chosen by the user: "before the release"
     taken: datetime  # UTC, the host's clock at the middle of reading
-    server_time: datetime  # UTC, the server's clock then
+    server_time: datetime  # UTC, the server's clock at the same moment
     took_s: float
     engine: str
     server: str  # identity of the data directory: snapshots of different ones are not compared
     address: str  # host and port, or socket, without user or password
     version: str  # "18.4"
     version_num: int
-    started: datetime | None  # when the server was started; None: not permitted
+    started: datetime | None  # start time of the server; None if not permitted
     standby: bool  # in recovery
-    role: str  # that read it
-    databases: tuple[str, ...]  # whose objects were read
+    role: str  # the database role that read it
+    databases: tuple[str, ...]  # the databases whose objects were read
     own_transactions: Mapping[
         str, int
-    ] = {}  # by database, of taking it: the server counts them after the read
-    own_before: Mapping[str, int] = {}  # the same, in what was read: since this process's snapshot before
-    cache: ServerCache | None = None  # None: not known
-    missing: Mapping[str, str] = {}  # table, or table.column -> why it is NULL or empty, with the cure
-    run: str | None = None  # the run that took it; None: taken by itself
-    cell: str | None = None  # the measurement of that run
-    every_s: float | None = None  # one of a series that is taken so often; None: taken by hand
-    phase: Literal["start", "end"] | None = None  # of it; the end of a window is the start of the next
+    ] = {}  # transactions of taking the snapshot, by database; the server counts them after the read
+    # the same for this process's previous snapshot: these figures contain them
+    own_before: Mapping[str, int] = {}
+    cache: ServerCache | None = None  # None if unknown
+    missing: Mapping[str, str] = {}  # by table or table.column: why it is NULL or empty, with the remedy
+    run: str | None = None  # the run that took it; None if it was taken by itself
+    cell: str | None = None  # the measurement within that run
+    every_s: float | None = None  # interval of the series that it belongs to; None if taken by hand
+    # of the measurement; the end of a window is the start of the next
+    phase: Literal["start", "end"] | None = None
     dbdyno: str = ""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``tables``: by name of :data:`TABLES`, with exactly its columns; ``texts``: of statements that were not
-    known yet (:data:`TEXTS`)."""
+    """``tables`` holds a frame for each name in :data:`TABLES`, with exactly its columns. ``texts`` holds
+    the texts of statements that were not known yet (:data:`TEXTS`)."""
 
     info: SnapshotInfo
     tables: Mapping[str, pl.DataFrame]
@@ -74,13 +76,17 @@ class Snapshot:
 
 
 class Snapshotting(Protocol):
-    """Statistics of objects, as they stand at one moment."""
+    """Reads statistics of database objects as they are at one moment."""
 
     def keep_connection(self) -> None:
-        """From now on the connection stays from one snapshot to the next: no process comes and goes."""
+        """Keeps one connection open across snapshots, so that no server process starts or ends between
+        them."""
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
-        """Reads them without changing anything, with timeouts. ``databases``: whose objects, one connection
-        each; None: those of the connected one; empty: of all that may be connected to. ``known``: query ids
-        whose texts are not wanted. What may not be read is named in :attr:`SnapshotInfo.missing`. Raises
-        :class:`TargetError` where the server is lost, or a database is not there."""
+        """Reads the statistics with timeouts and without changing anything.
+
+        Reads the objects of the given ``databases`` with one connection each, of the connected database if
+        it is None, and of all databases that permit a connection if it is empty. ``known`` lists query ids
+        whose texts are not needed. :attr:`SnapshotInfo.missing` names the parts that may not be read. Raises
+        :class:`TargetError` if the connection is lost or a database does not exist.
+        """

@@ -1,6 +1,8 @@
-"""The machine as its operating system shows it: sockets, NUMA nodes, cores, caches, and what we may use.
+"""The machine as the operating system describes it: sockets, NUMA nodes, cores, caches, and the CPUs that
+this process may use.
 
-Numbers are the kernel's (Documentation/admin-guide/cputopology.rst). ``None`` is unknown, never "none there".
+Numbers are those of the kernel (Documentation/admin-guide/cputopology.rst). ``None`` always means unknown,
+never "there is none".
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ class _Frozen(BaseModel):
 
 
 class LogicalCpu(_Frozen):
-    """One hardware thread, as the kernel numbers it."""
+    """One hardware thread, with the kernel's number."""
 
     cpu: int
     online: bool
-    socket: int | None = None  # physical_package_id; where the firmware gives none, numbered as lscpu does
+    socket: int | None = None  # physical_package_id; if the firmware has none, numbered as lscpu does
     die: int | None = None  # die_id, within its socket
     core: int | None = None  # unique on the machine, in the order of the first CPU: lscpu's CORE
-    core_id: int | None = None  # the kernel's own: repeats from socket to socket
+    core_id: int | None = None  # the kernel's own number, which repeats in each socket
     node: int | None = None
-    thread: int | None = None  # 0, 1, ...: its place within the core
-    caches: tuple[int, ...] = ()  # places in Topology.caches
+    thread: int | None = None  # 0, 1, ...: its position within the core
+    caches: tuple[int, ...] = ()  # indices into Topology.caches
     allowed: bool | None = None  # whether this process may run here
     why_not: Why | None = None
     min_mhz: float | None = None
@@ -56,7 +58,7 @@ class Socket(_Frozen):
 
 
 class Node(_Frozen):
-    """A NUMA node. Without CPUs it is memory alone."""
+    """A NUMA node. A node without CPUs has memory only."""
 
     node: int
     cpus: tuple[int, ...]
@@ -68,27 +70,27 @@ class Cache(_Frozen):
     level: int
     type: str  # Data, Instruction, Unified
     size_bytes: int | None
-    id: int | None  # the kernel's, unique within level and type
-    cpus: tuple[int, ...]  # that share it
+    id: int | None  # the kernel's number, unique within level and type
+    cpus: tuple[int, ...]  # the CPUs that share it
 
     @property
     def name(self) -> str:
-        """As lscpu names it: L1d, L1i, L2."""
+        """The cache's name as in lscpu: L1d, L1i, L2."""
         return f"L{self.level}{ {'Data': 'd', 'Instruction': 'i'}.get(self.type, '') }"
 
 
 class Smt(_Frozen):
     """Simultaneous multithreading (Hyper-Threading)."""
 
-    state: SmtState | None  # without smt/control in /sys: told by cores of several threads
-    control: str | None  # as the kernel words it; POWER writes the number of threads
-    threads_per_core: int | None  # online, of the core that has most
+    state: SmtState | None  # derived from the threads per core if /sys has no smt/control
+    control: str | None  # the kernel's text; on POWER it is the number of threads
+    threads_per_core: int | None  # the maximum over cores, of online threads
 
 
 class Cpuset(_Frozen):
-    """What the control group allows."""
+    """The CPUs and memory nodes that the control group allows."""
 
-    version: int  # of control groups
+    version: int  # version of control groups
     directory: str
     cpus: tuple[int, ...] | None  # effective
     mems: tuple[int, ...] | None
@@ -96,28 +98,28 @@ class Cpuset(_Frozen):
 
 class CpuQuota(_Frozen):
     cpus: float
-    directory: str  # the group's
+    directory: str  # directory of the control group
 
 
 class Topology(_Frozen):
     model: str | None
-    cpus: tuple[LogicalCpu, ...]  # online and offline, by number
-    cores: tuple[Core, ...]  # of online CPUs, as the following
+    cpus: tuple[LogicalCpu, ...]  # online and offline, sorted by number
+    cores: tuple[Core, ...]  # cores, sockets and nodes cover online CPUs only
     sockets: tuple[Socket, ...]
-    nodes: tuple[Node, ...]  # empty: the kernel tells of none
+    nodes: tuple[Node, ...]  # empty if the kernel reports none
     caches: tuple[Cache, ...]
     smt: Smt
     offline: tuple[int, ...]
-    isolated: tuple[int, ...] | None  # kept free of the scheduler's balancing (isolcpus=)
-    affinity: tuple[int, ...] | None  # of this process; CPUs that are online
+    isolated: tuple[int, ...] | None  # excluded from the scheduler's balancing (isolcpus=)
+    affinity: tuple[int, ...] | None  # online CPUs in the affinity of this process
     cpuset: Cpuset | None
-    quota: CpuQuota | None  # the tightest above us that can be seen
+    quota: CpuQuota | None  # the tightest visible quota of this process's control groups
     usable_cpus: float | None  # min(allowed CPUs, quota)
-    hypervisor: str | None  # "none": bare metal for certain
+    hypervisor: str | None  # "none" if it is certainly bare metal
     container: str | None
     clocksource: str | None
-    clocksources: tuple[str, ...] | None  # that could be chosen
-    notes: tuple[str, ...] = ()  # what is unknown, and what would make it known
+    clocksources: tuple[str, ...] | None  # available to choose from
+    notes: tuple[str, ...] = ()  # facts that are unknown, with the remedy
 
     @property
     def online(self) -> tuple[LogicalCpu, ...]:
@@ -125,18 +127,19 @@ class Topology(_Frozen):
 
     @property
     def allowed(self) -> tuple[LogicalCpu, ...]:
-        """CPUs that this process may run on."""
+        """The CPUs that this process may run on."""
         return tuple(c for c in self.cpus if c.allowed)
 
 
-# What a POWER machine's utilization registers said at an instant.
+# Utilization registers of a POWER machine at one instant.
 
 REGISTERS = ("purr", "idle_purr", "spurr", "idle_spurr")
 
 
 @dataclass(frozen=True)
 class Purr:
-    """Registers of one hardware thread, in ticks of the time base. ``None``: the kernel does not tell."""
+    """Registers of one hardware thread, in ticks of the time base. A register is ``None`` if the kernel does
+    not report it."""
 
     purr: int | None
     idle_purr: int | None = None
@@ -145,31 +148,32 @@ class Purr:
 
     @staticmethod
     def of(values: Mapping[str, float | None]) -> Purr:
-        """By the registers' names."""
+        """Creates the registers from a mapping by their names."""
         return Purr(*(None if (v := values.get(name)) is None else int(v) for name in REGISTERS))
 
 
 @dataclass(frozen=True)
 class PurrRead:
-    """One reading of all CPUs."""
+    """One reading of the registers of all CPUs."""
 
     at_s: float
     timebase_hz: int
-    """Ticks of the time base a second: ``timebase`` of /proc/cpuinfo; 512 MHz since POWER6."""
+    """Ticks of the time base per second, from ``timebase`` in /proc/cpuinfo. It is 512 MHz since POWER6."""
     cpus: Mapping[int, Purr]
 
 
-# How many cores were in use: from CPU-by-CPU figures and the topology, or by POWER's registers. Pure.
-#
-# PURR and SPURR (POWER): the processor utilization of resources register counts, thread by thread, the part
-# of the core's dispatch cycles that the thread had, at the rate of the time base; of all threads of a core
-# together it grows as the time base does. Its idle part is kept apart (Documentation/ABI/testing/ sysfs-
-# devices-system-cpu: purr, spurr, idle_purr, idle_spurr). SPURR is the same scaled with the clock.
+# The number of cores in use follows from the figures of each CPU and the topology, or from POWER's
+# registers. POWER's PURR (processor utilization of resources register) counts, for each hardware thread, its
+# part of the core's dispatch cycles at the rate of the time base. The sum over all threads of a core
+# therefore grows like the time base. The idle part is counted separately
+# (Documentation/ABI/testing/sysfs-devices-system-cpu: purr, spurr, idle_purr, idle_spurr). SPURR is PURR
+# scaled by the current clock frequency.
 
 
 @dataclass(frozen=True)
 class CoreSeconds:
-    """CPU time per second of a machine or a part of it: by threads as charged, and by cores in use."""
+    """CPU time per second of a machine or a part of it. ``threads`` is the time charged to threads.
+    ``cores`` is the time that cores were in use, with the bounds ``low`` and ``high``."""
 
     threads: float
     cores: float | None
@@ -178,11 +182,12 @@ class CoreSeconds:
 
 
 def cores_bracket(busy: Mapping[int, float], siblings: Sequence[Sequence[int]]) -> CoreSeconds:
-    """From each CPU's busy share (0..1) and the CPUs of each core: core-seconds per second.
+    """Returns the core-seconds per second, given the busy share of each CPU (0..1) and the CPUs of each
+    core.
 
-    A core is in use while any of its threads is: at least as long as its busiest thread, at most as long as
-    all of them one after the other, or always. Without SMT both are the same. ``cores`` is known only then.
-    CPUs of which nothing is known count as idle.
+    A core is in use while any of its threads is. Its use is at least that of its busiest thread, and at most
+    the sum over its threads or 1. Without SMT both bounds are equal, and only then ``cores`` is known. CPUs
+    without a figure count as idle.
     """
     shares = [[busy[cpu] for cpu in core if cpu in busy] for core in siblings]
     low = sum(max(core, default=0.0) for core in shares)
@@ -193,7 +198,8 @@ def cores_bracket(busy: Mapping[int, float], siblings: Sequence[Sequence[int]]) 
 
 
 def cores_met(sweeps: Iterable[Iterable[int]], siblings: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Per look at the machine (the CPUs found busy together): how many threads, and on how many cores."""
+    """Returns, for each sample of the CPUs that were busy together, the number of busy threads and of cores
+    that they belong to."""
     core_of = {cpu: number for number, core in enumerate(siblings) for cpu in core}
     found = []
     for sweep in sweeps:
@@ -207,21 +213,23 @@ def cores_met(sweeps: Iterable[Iterable[int]], siblings: Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class PurrUse:
-    """What the registers say of the time between two reads."""
+    """Utilization between two reads of the registers."""
 
     cores: float | None
-    """Core-seconds per second in use: (purr - idle_purr) / time base, as lparstat(8) has it; ``None``: the
-    kernel (before 5.8) keeps no idle part, and purr alone counts idle time, too."""
+    """Core-seconds in use per second: (purr - idle_purr) / time base, as in lparstat(8). It is ``None`` with
+    kernels before 5.8: they have no idle part, and purr alone includes idle time."""
     entitled: float
-    """Core-seconds per second dispatched, idle ones included: purr / time base (lparstat's physc)."""
+    """Core-seconds dispatched per second, idle ones included: purr / time base (physc of lparstat)."""
     speed: float | None
-    """Clock against the nominal one: spurr / purr of the busy part; ``None``: unknown."""
+    """Clock frequency relative to the nominal one: spurr / purr of the busy part; ``None`` if unknown."""
 
 
 def purr_use(first: PurrRead, last: PurrRead) -> PurrUse:
-    """Use of all CPUs that are in both reads. Raises :class:`UsageError` where no time passed between them.
+    """Returns the utilization of all CPUs that are in both reads. Raises :class:`UsageError` if no time
+    passed between the reads.
 
-    ``idle_purr`` that outgrew ``purr`` is cut to it, as lparstat(8) does: they are read one after the other.
+    ``idle_purr`` is limited to ``purr``, as in lparstat(8): the two registers are read one after the other,
+    so it can be larger.
     """
     ticks = (last.at_s - first.at_s) * last.timebase_hz
     if ticks <= 0:
@@ -236,9 +244,10 @@ def purr_use(first: PurrRead, last: PurrRead) -> PurrUse:
 
 
 def _grown(first: PurrRead, last: PurrRead, register: str) -> float | None:
-    """Sum over all CPUs that are in both reads; ``None`` as soon as one of them does not tell."""
+    """Returns the register's growth summed over all CPUs in both reads; ``None`` if one of them lacks it."""
     pairs = [
         (getattr(first.cpus[c], register), getattr(last.cpus[c], register))
+        # sorted: float sums depend on their order
         for c in sorted(first.cpus.keys() & last.cpus.keys())
     ]
     return None if any(None in p for p in pairs) else float(sum(b - a for a, b in pairs))
