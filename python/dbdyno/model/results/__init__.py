@@ -1,1 +1,1 @@
-"""What comes out of a run: raw cells, accounts of time, claims, comparisons."""
+"""The results of a run: raw cells, accounts of time, claims, comparisons."""

@@ -1,6 +1,7 @@
-"""A ladder as points, and what models say of it: the words between the rooms that fit, answer and show.
+"""A ladder as points, and the models fitted to it: the types shared by the rooms that fit, conclude and
+present.
 
-Units: load in sessions (or threads, processors, calls/s due: ``load_unit``), throughput in
+Units: load in sessions (or threads, processors, calls due per second: ``load_unit``), throughput in
 ``throughput_unit`` (per second), times in seconds, CPU in CPU seconds per second.
 """
 
@@ -17,18 +18,18 @@ from dbdyno.model.schema.tables import Frame
 
 POINTS: dict[str, type[pl.DataType]] = {
     "load": pl.Float64,  # 1 or more
-    "repeat": pl.Int64,  # 1, 2, ...: points of one repeat were measured in one climb
+    "repeat": pl.Int64,  # 1, 2, ...: points of one repeat were measured in one climb of the ladder
     "throughput": pl.Float64,  # above 0
-    "response_s": pl.Float64,  # mean per unit of work as the session saw it; NULL: not measured
+    "response_s": pl.Float64,  # mean per unit of work as seen by the session; NULL if not measured
     "response_p95_s": pl.Float64,
     "cpu": pl.Float64,  # CPU seconds per second of the sessions' own processes
     "cpu_user": pl.Float64,
     "cpu_system": pl.Float64,
     "cpu_wait": pl.Float64,  # run queue, seconds per second
-    "tasks": pl.Float64,  # of commands: tasks on average; NULL: sessions are single tasks
+    "tasks": pl.Float64,  # mean number of tasks of commands; NULL if each session is a single task
 }
-"""Columns of ``Ladder.points``: one row a rung and repeat, by load, then repeat. All but the first
-three may be NULL."""
+"""Columns of ``Ladder.points``, with one row per rung and repeat, sorted by load and repeat. All columns but
+the first three may be NULL."""
 
 CURVE = dict.fromkeys(("load", "throughput", "low", "high", "response_s", "perfect"), pl.Float64) | {
     "beyond": pl.Boolean
@@ -47,12 +48,12 @@ RESIDUALS = {
 
 @dataclass(frozen=True)
 class Machine:
-    """What the load ran on. ``None``: not known."""
+    """The machine that carried the load. ``None`` means unknown."""
 
     cpus: float | None = None
-    """Logical CPUs that may be used (hardware threads; less where a quota or cpuset says so)."""
+    """Logical CPUs that may be used, that is hardware threads; a quota or cpuset may reduce them."""
     cores: float | None = None
-    """Physical cores behind them."""
+    """Physical cores of these CPUs."""
     threads_per_core: int | None = None
     model: str | None = None
 
@@ -67,28 +68,31 @@ class Ladder:
     load_unit: str = "sessions"
     machine: Machine = Machine()
     think_s: float | None = None
-    """Pause between calls; ``None``: not known, taken for none."""
+    """Pause between calls; ``None`` if unknown, and then taken as zero."""
     notes: tuple[str, ...] = ()
-    """What was left out or put in order when it was read."""
+    """Points that were left out or reordered on reading."""
     workload: str | None = None
-    """Of a ladder of a run: what was climbed, by which its tables are found."""
+    """The workload of a ladder that belongs to a run. It is the key to the run's tables."""
     variant: str | None = None
     of_work: str = ""
-    """The unit of work that its times are of (``LIO``); empty: they are response times, of whole calls."""
+    """The unit of work that the times refer to (``LIO``). It is empty if they are response times of whole
+    calls."""
     axis: str | None = None
-    """Its loads are numbers of threads within a job, each a variant of its own, and ``variant`` is ``None``:
-    what these variants have in common (``level=9``), or nothing."""
+    """Set if the loads are numbers of threads within a job. Each is then a variant of its own, ``variant``
+    is ``None``, and this text is the part that these variants have in common (``level=9``), or empty."""
     outliers: tuple[tuple[float, float], ...] = ()
-    """Load and throughput of measurements that do not fit between their neighbours: not among the points."""
+    """Load and throughput of measurements that do not fit between their neighbours. They are not among the
+    points."""
     broken_from: float | None = None
-    """Load from which on throughput has broken down: models are fitted to the loads below it."""
+    """Load from which on throughput collapses. Models are fitted to the loads below it."""
     by_rate: bool = False
-    """The load is the rate at which calls become due, per second: what is delivered follows it up to the
-    capacity. Models of sessions, and Little's law by their number, do not apply."""
+    """The load is the number of calls that become due per second. The delivered rate follows it up to the
+    capacity, so models of sessions and Little's law by their number do not apply."""
 
     @property
     def time_name(self) -> str:
-        """Of ``response_s``, and of load over throughput: ``response time``, ``time per LIO``."""
+        """The name of ``response_s`` and of load divided by throughput: ``response time`` or ``time per
+        LIO``."""
         return f"time per {self.of_work}" if self.of_work else "response time"
 
 
@@ -109,38 +113,40 @@ class Fitted:
     aicc: float
     bic: float
     weight: float
-    """Akaike weight by AICc among those fitted, 0..1."""
+    """Akaike weight by AICc among the fitted models, 0..1."""
     weight_bic: float
     peak: Estimate | None = None
-    """Load of the largest throughput; ``None``: it has none, or it is a plateau."""
+    """Load of the largest throughput; ``None`` if the model has no maximum or a plateau."""
     peak_throughput: Estimate | None = None
     knees: tuple[Estimate, ...] = ()
-    """Loads at which growth changes, ascending."""
+    """Loads at which the growth changes, ascending."""
     durbin_watson: float | None = None
     autocorrelation_p: float | None = None
-    """Of residuals in the order of load, that they are independent; two-sided."""
+    """Two-sided p of the hypothesis that residuals, in order of load, are independent."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What all models say of a ladder."""
+    """All models fitted to a ladder."""
 
     ladder: Ladder
     fits: tuple[Fitted, ...]
-    """Best first (by AICc). Empty: nothing could be fitted, ``refused`` says why."""
+    """The fitted models, best first by AICc. It is empty if none could be fitted; ``refused`` gives the
+    reason."""
     curve: Frame
-    """The best fit: ``load``, ``throughput``, ``low``, ``high`` (95 % band of the mean), ``response_s``,
-    ``perfect`` (with an efficiency of 1), ``beyond`` (outside the range fitted)."""
+    """The curve of the best fit: ``load``, ``throughput``, ``low``, ``high`` (95 % band of the mean),
+    ``response_s``, ``perfect`` (throughput with an efficiency of 1), ``beyond`` (outside the range of
+    measured loads)."""
     residuals: Frame
-    """Per point: ``load``, ``repeat``, ``throughput``, ``predicted``, ``residual``, ``efficiency``
-    (throughput per load over that at the lowest load)."""
+    """One row per point: ``load``, ``repeat``, ``throughput``, ``predicted``, ``residual``, ``efficiency``
+    (throughput per load, relative to that at the lowest load)."""
     refused: tuple[str, ...] = ()
-    """What the data cannot tell, in words."""
+    """Questions that the data cannot answer, in words."""
     notes: tuple[str, ...] = ()
     answers: tuple[Claim, ...] = field(default=())
     regressions: tuple[Regression, ...] = ()
-    """CPU on work, one a regime; empty: CPU was not measured."""
+    """Regressions of CPU on work, one per regime; empty if CPU was not measured."""
 
     @property
     def best(self) -> Fitted | None:
@@ -150,14 +156,15 @@ class Scaling:
         return next((f for f in self.fits if f.model == model), None)
 
 
-# Machine against machine: the same work on two of them, at equal load and at their peaks.
+# Two machines compared with the same work, at equal load and at their peaks.
 
 How = Literal["measured", "interpolated", "fitted"]
 
 
 @dataclass(frozen=True)
 class Speed:
-    """One quantity of both machines and its ratio, B over A. ``None``: not known, ``reason`` says why."""
+    """One quantity of both machines and its ratio B / A. ``None`` means unknown; ``reason`` gives the
+    cause."""
 
     what: str
     unit: str
@@ -169,72 +176,72 @@ class Speed:
 
 @dataclass(frozen=True)
 class AtLoad:
-    """Both machines at one load."""
+    """Both machines at the same load."""
 
     load: float
     throughput: Speed
     response: Speed
-    """Mean response time in seconds; a ratio above 1 says that B takes longer."""
+    """Mean response time in seconds; with a ratio above 1, B takes longer."""
     how: How
-    """``interpolated``: one of them was not measured at this load, but below and above. ``fitted``: one has
-    no repeats, so that what is said of it is its model's."""
+    """``interpolated``: one machine was not measured at this load, only below and above it. ``fitted``: one
+    machine has no repeats, so its value is that of its model."""
 
 
 @dataclass(frozen=True)
 class Machines:
-    """B against A, which is the baseline."""
+    """Machine B compared with machine A, the baseline."""
 
     a: Ladder
     b: Ladder
     names: tuple[str, str]
     one_session: Speed
-    """Throughput of a single session: the speed of a thread."""
+    """Throughput of a single session, that is the speed of one thread."""
     at_loads: tuple[AtLoad, ...]
-    """Loads that at least one of them was measured at and that both ranges hold, ascending."""
+    """Loads within both ranges at which at least one machine was measured, ascending."""
     crossings: tuple[Estimate, ...]
-    """Loads where the faster one changes. An end ``None``: not within the common range."""
+    """Loads at which the faster machine changes. A bound is ``None`` if it lies outside the common range."""
     peak: Speed
-    """Highest throughput of each at a load that was measured."""
+    """Highest throughput of each machine at a measured load."""
     peak_loads: tuple[float, float]
     per_core: Speed
-    """Peak over physical cores."""
+    """Peak throughput per physical core."""
     per_thread: Speed
-    """Peak over logical CPUs."""
+    """Peak throughput per logical CPU."""
     per_cpu_second: Speed
-    """Throughput at the peak over the CPU that it used: what a second of CPU delivers."""
+    """Throughput at the peak divided by the CPU used there: the work done by a second of CPU."""
     claims: tuple[Claim, ...]
     notes: tuple[Claim, ...] = ()
 
 
-# CPU per unit of work, as a regression says it: what a unit costs, and what is used without any work.
+# A regression gives the CPU cost of a unit of work, and the CPU used without any work.
 
 PARTS = ("cpu", "user", "system")
-"""All CPU, and the two that add up to it."""
+"""Total CPU, and the two parts that add up to it."""
 
 REGRESSION_POINTS: dict[str, type[pl.DataType]] = {
-    "load": pl.Float64,  # NULL: a time series
-    "repeat": pl.Int64,  # NULL: a time series
-    "work": pl.Float64,  # of the first kind, per second
+    "load": pl.Float64,  # NULL in a time series
+    "repeat": pl.Int64,  # NULL in a time series
+    "work": pl.Float64,  # work of the first kind, per second
     "cpu": pl.Float64,  # CPU seconds per second
     "predicted": pl.Float64,
     "residual": pl.Float64,
     "leverage": pl.Float64,  # 0..1
-    "cook": pl.Float64,  # Cook's distance; NULL: the point alone decides
+    "cook": pl.Float64,  # Cook's distance; NULL if the point alone determines the fit
 }
-"""Columns of ``Regression.points``: one row a point, in the order that was given."""
+"""Columns of ``Regression.points``, with one row per point in the order of the input."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """All CPU, its user or its system time."""
+    """The regression of total CPU, of its user time or of its system time."""
 
     name: str
     slopes: tuple[Estimate, ...]
-    """CPU seconds per unit of work, one a kind of work."""
+    """CPU seconds per unit of work, one for each kind of work."""
     background: Estimate
     """CPU seconds per second at zero work."""
     r_squared: float | None
-    """``None``: CPU does not vary."""
+    """``None`` if CPU does not vary."""
     residual_sd: float
     """CPU seconds per second."""
 
@@ -245,7 +252,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Regression:
-    """CPU on work in one regime. ``refused``: why there are no parts."""
+    """A regression of CPU on work in one regime. If there are no parts, ``refused`` gives the reason."""
 
     name: str
     regime: str
@@ -254,17 +261,18 @@ class Regression:
     n: int
     degrees: int
     method: str
-    """How standard errors and intervals were made."""
+    """The method of the standard errors and intervals."""
     parts: tuple[Part, ...]
-    """All CPU first; user and system where they are known."""
+    """The regression of total CPU first, then user and system if known."""
     points: Frame
     ratio: Estimate | None = None
-    """All CPU over all work of the first kind, background included: what is known without a slope, too."""
+    """Total CPU divided by all work of the first kind, background included. It is known even without a
+    slope."""
     durbin_watson: float | None = None
     autocorrelation_p: float | None = None
-    """Two-sided, that residuals are independent in the order of time, or of load."""
+    """Two-sided p of the hypothesis that residuals, in order of time or load, are independent."""
     breusch_pagan_p: float | None = None
-    """That errors are as large at much work as at little."""
+    """p of the hypothesis that errors have the same variance at all amounts of work."""
     notes: tuple[str, ...] = ()
     refused: str | None = None
 

@@ -1,4 +1,4 @@
-"""A claim: one conclusion with its figure, what it rests on, and what to do about it."""
+"""A claim: one conclusion with its figure, its evidence and advice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its 95 % interval. ``low`` or ``high`` ``None``: not bounded on that side."""
+    """A figure with its 95 % interval. ``low`` or ``high`` is ``None`` if it is unbounded on that side."""
 
     name: str
     value: float
@@ -20,13 +20,13 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     method: str = ""
-    """profile likelihood | bootstrap of repeats | Student's t | ...; empty: no interval."""
+    """profile likelihood | bootstrap of repeats | Student's t | ...; empty if there is no interval."""
     std_err: float | None = None
     note: str = ""
-    """at its bound, ..."""
+    """A remark such as "at its bound"."""
 
     def over(self, by: float, name: str, unit: str) -> Estimate:
-        """Divided by a number that is exact."""
+        """Returns the estimate divided by an exact number."""
         low, high, error = (None if v is None else v / by for v in (self.low, self.high, self.std_err))
         return Estimate(name, self.value / by, unit, low, high, self.method, error, self.note)
 
@@ -36,7 +36,7 @@ Severity = Literal["good", "note", "warning", "invalid"]
 
 
 _RENAMED = {"witnesses-used": "data-sources-used"}
-"""Ids of claims in runs of older versions -> as they are now."""
+"""Ids of claims in runs of older versions, with their present ids."""
 
 
 class Claim(BaseModel):
@@ -45,19 +45,19 @@ class Claim(BaseModel):
     id: str  # stable, kebab-case: "driver-starved"; the catalogue explains it
     text: str  # the sentence, with its number
     severity: Severity = "note"
-    subject: str = ""  # what it is about, where there are several: "lio, variant base"
+    subject: str = ""  # the subject, if there are several: "lio, variant base"
     value: Estimate | None = None
-    evidence: str = ""  # which table and figures it rests on
-    advice: str = ""  # what to do about it
-    cells: tuple[str, ...] = ()  # measurements that it is about; empty: the whole run
-    case: str = ""  # which of the entry's sentences it is, where there are several
-    said: dict[str, Any] = {}  # the sentence's named values
+    evidence: str = ""  # the table and figures that support it
+    advice: str = ""  # the recommended action
+    cells: tuple[str, ...] = ()  # the measurements concerned; empty for the whole run
+    case: str = ""  # the sentence's key within its entry, if the entry has several
+    said: dict[str, Any] = {}  # values of the sentence's placeholders
 
     @model_validator(mode="before")
     @classmethod
     def _of_older_runs(cls, record: Any) -> Any:
-        """A finding as it was stored before: ``claim``, ``cure``, and its figure not in one place. A figure
-        that is not finite is stored as null."""
+        """Converts a record of an older version, which has ``claim``, ``cure`` and a figure in separate
+        keys. A figure that is not finite is stored as null."""
         if not isinstance(record, dict):
             return record
         if "claim" in record and "text" not in record:

@@ -1,4 +1,5 @@
-"""What a comparison says: effects as ratios with intervals, claims with verdicts, accounts behind them."""
+"""The result of a comparison: effects as ratios with intervals, claims with verdicts, and the accounts of
+time that explain them."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from dbdyno.model.text.nouns import unit_of
 from dbdyno.model.units import format_ns, format_rate
 
 Verdict = Literal["better", "worse", "equal", "no difference", "undecided"]
-"""``equal``: every value of both sides is the same; ``no difference``: none above the margin."""
+"""``equal``: every value of both sides is the same. ``no difference``: no difference above the margin."""
 
 Basis = Literal["pairs", "samples", "ranks", "within the window only"]
-"""What an interval stands on: repeats paired by block; two independent samples, their means or the order of
-their values; a single repeat."""
+"""The basis of an interval: repeats paired by block; two independent samples, by their means or by the order
+of their values; or a single repeat."""
 
 LEAST_REPEATS = 4
-"""Before these many no interval is believed to be tight: the variance of two or three values says little."""
+"""With fewer repeats no interval counts as tight, because the variance of two or three values is
+uncertain."""
 
 
 class Frozen(BaseModel):
@@ -29,67 +31,70 @@ class Frozen(BaseModel):
 
 
 class Effect(Frozen):
-    """Mean of the variant over mean of the baseline. NULL: unknown, ``reason`` says why."""
+    """Mean of the variant divided by the mean of the baseline. NULL means unknown; ``reason`` gives the
+    cause."""
 
     ratio: float | None = None
     low: float | None = None
-    """Lower end of the 95 % interval, which is one of the ratio's logarithm."""
+    """Lower end of the 95 % interval, which is computed for the ratio's logarithm."""
     high: float | None = None
     std_err: float | None = None
     """Standard error of the ratio, by the delta method."""
     p: float | None = None
-    """Two-sided, Student's t: both means are the same. Below 0.05 just where the interval leaves 1 out."""
+    """Two-sided p of Student's t for equal means. It is below 0.05 exactly if the interval excludes 1."""
     p_difference: float | None = None
-    """Two-sided, of the difference itself, of samples: by Student's t, of files the larger of that and one by
-    permutation. Where few values are skewed it is larger than ``p`` of the logarithm, and no difference is
-    decided without it."""
+    """Two-sided p of the difference itself, for samples: by Student's t, or for files the larger of that and
+    the permutation p. If few values are skewed it exceeds ``p``, which is that of the logarithm. A
+    difference is decided only if both are small."""
     p_permutation: float | None = None
-    """Two-sided, by permutation."""
+    """Two-sided p by permutation."""
     permutation: str = ""
-    """How that one was made: exact, Monte Carlo, normal approximation."""
+    """The method of the permutation test: exact, Monte Carlo, normal approximation."""
     least_p: float | None = None
-    """The smallest that so few repeats could give by permutation."""
+    """The smallest permutation p that this number of repeats can give."""
     n_baseline: int = 0
     n_variant: int = 0
     degrees: float | None = None
     """Degrees of freedom."""
     difference: float | None = None
-    """Variant less baseline, in the unit of the values. Its interval is given where there is no ratio."""
+    """Variant minus baseline, in the unit of the values. It has an interval if there is no ratio."""
     difference_low: float | None = None
     difference_high: float | None = None
     exact: bool = False
-    """Every value of each side is the same, as of counts: no interval, and p is the chance that two equally
-    likely values fall apart so."""
+    """Every value within each side is the same, as with counts. There is no interval, and p is the
+    probability that two equally likely values separate in this way."""
     basis: Basis = "samples"
     floored: bool = False
-    """The repeats differ less than chance inside their windows allows: the interval stands on the latter."""
+    """The repeats differ less than chance within their windows allows, so the interval is based on the
+    latter."""
     reason: str = ""
 
 
 class Contrast(Frozen):
-    """One variant against another at one load, with its verdict."""
+    """One variant compared with another at one load, with its verdict."""
 
     workload: str
     sessions: int
     series: str = ""
-    """The variant that both runs have; empty where variants of one run are compared."""
+    """The variant that both runs have; empty if variants of one run are compared."""
     baseline: str
     variant: str
     neighbours: bool = False
-    """Next to each other in the rank, neither of them the baseline."""
+    """The two are adjacent in rank and neither is the baseline."""
     effect: Effect
     p_holm: float | None = None
-    """``effect.p``, not below 2 ** (1 - n - m), adjusted for all claims of the table (Holm 1979)."""
+    """``effect.p``, at least 2 ** (1 - n - m), adjusted for all claims of the table (Holm 1979)."""
     verdict: Verdict = "undecided"
     because: str = ""
-    """In a word or two, why it is undecided although its interval excludes 1."""
+    """In a few words, the reason for "undecided" although the interval excludes 1."""
     further_repeats: int | None = None
-    """About so many more of each would decide; NULL: decided, or not known."""
+    """The approximate number of further repeats of each side that would decide; NULL if decided or
+    unknown."""
     note: str = ""
 
 
 class Line(Frozen):
-    """A variant at a rung: its place in the rank and its own mean."""
+    """A variant at a rung, with its rank and its mean."""
 
     workload: str
     sessions: int
@@ -104,7 +109,7 @@ class Line(Frozen):
 
 
 class MetricTable(Frozen):
-    """All lines and contrasts of one quantity: a family of claims of its own."""
+    """All lines and contrasts of one quantity, which form one family of hypotheses."""
 
     metric: str
     title: str
@@ -115,23 +120,23 @@ class MetricTable(Frozen):
 
 
 class Account(Frozen):
-    """What an account of session time contributes to the difference, in seconds per unit."""
+    """The contribution of one account of session time to the difference, in seconds per unit."""
 
     account: str
     detail: str | None = None
     inside: bool = False
-    """It lies inside another account: shown beside, never added."""
+    """The account lies within another account: it is shown but never added."""
     baseline_s: float
     variant_s: float
     difference_s: float
     low_s: float | None = None
     high_s: float | None = None
     share: float | None = None
-    """Share of the whole difference."""
+    """Share of the total difference."""
 
 
 class Why(Frozen):
-    """Session time per unit of one variant against another, account by account, the largest change first."""
+    """Session time per unit of two variants, by account, with the largest change first."""
 
     workload: str
     sessions: int
@@ -139,7 +144,7 @@ class Why(Frozen):
     baseline: str
     variant: str
     unit: str
-    """``call``, ``LIO``, ..."""
+    """``call``, ``LIO`` or another unit."""
     repeats: int
     baseline_s: float
     variant_s: float
@@ -148,7 +153,7 @@ class Why(Frozen):
 
 
 class CodeCost(Frozen):
-    """CPU time of a function or module, without callees, per unit of work or call."""
+    """CPU time of a function or module without its callees, per unit of work or call."""
 
     name: str
     module: str | None = None
@@ -158,11 +163,11 @@ class CodeCost(Frozen):
     low_ns: float
     high_ns: float
     p_holm: float | None = None
-    """Adjusted for all functions that were compared."""
+    """p adjusted for all functions compared."""
 
 
 class CostChange(Frozen):
-    """CPU time per unit of one load, variant or run against another; the largest change first."""
+    """CPU time per unit of two loads, variants or runs, with the largest change first."""
 
     workload: str
     sessions: int
@@ -178,7 +183,7 @@ class CostChange(Frozen):
 
 
 class Difference(Frozen):
-    """Something that is not the same on both sides."""
+    """A property that differs between the two sides."""
 
     what: str
     baseline: str
@@ -191,33 +196,33 @@ _ANSWERS = ("rank", "paced-capacities", "cache-placement", "cache-placement-load
 class Comparison(Frozen):
     kind: Literal["variants", "runs"]
     runs: tuple[str, ...]
-    """Ids; the baseline's first."""
+    """Ids, starting with the baseline's."""
     run_kind: str = "database"
-    """Kind of the runs that are compared (:mod:`dbdyno.model.plan.kinds`)."""
+    """Kind of the compared runs (:mod:`dbdyno.model.plan.kinds`)."""
     baseline: str
     margin: float
-    """A difference up to this share does not matter."""
+    """A difference up to this share is irrelevant."""
     alpha: float = 0.05
-    """Below it an adjusted p tells a difference."""
+    """An adjusted p below this shows a difference."""
     metrics: tuple[MetricTable, ...]
-    """The first is the one that ranks."""
+    """The first table determines the rank."""
     why: tuple[Why, ...] = ()
     costs: tuple[CostChange, ...] = ()
-    """From CPU profiles, where both sides have one."""
+    """Differences of CPU profiles, if both sides have one."""
     differences: tuple[Difference, ...] = ()
     conclusions: tuple[Claim, ...] = ()
-    """The answers (``rank``, ...), then what to bear in mind."""
+    """The answers (``rank``, ...) first, then the caveats."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def commands(self) -> bool:
-        """Whether executions of commands are compared: a key of the JSON document."""
+        """Whether executions of commands are compared. This is a key of the JSON document."""
         return self.run_kind == COMMANDS
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def summary(self) -> tuple[str, ...]:
-        """The answer in words."""
+        """The answer in sentences."""
         return tuple(c.text for c in self.conclusions if c.id in _ANSWERS)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -227,16 +232,17 @@ class Comparison(Frozen):
 
 
 class Summary(Frozen):
-    """The median of a sample of numbers, with the order-statistic interval that holds it with 95 %."""
+    """The median of a sample of numbers with its 95 % interval from order statistics."""
 
     n: int
     mean: float
     mean_low: float | None = None
-    """95 % interval, Student's of the logarithm where the mean is above 0. NULL: one value, or too wide."""
+    """95 % interval by Student's t, of the logarithm if the mean is positive. NULL with a single value or if
+    it is too wide."""
     mean_high: float | None = None
     median: float
     low: float | None = None
-    """NULL: so few values cannot bound it."""
+    """NULL if the sample is too small for this bound."""
     high: float | None = None
     confidence: float | None = None
 
@@ -247,63 +253,65 @@ class Outlier(Frozen):
     sample: str
     value: float
     place: int
-    """In the order of the sample, from 1."""
+    """Position in the sample, from 1."""
     line: int | None = None
-    """In its file."""
+    """Line number in the sample's file."""
     moves_mean: float | None = None
-    """By so much, relative, it and the sample's other outliers move the sample's mean."""
+    """Relative shift of the sample's mean by this value and the sample's other outliers."""
 
 
 class SampleComparison(Frozen):
-    """Two samples of numbers: the ratio of means, the ratio by ranks (medians), benchstat's figures."""
+    """Two samples of numbers compared by the ratio of means and by the ratio of medians, as benchstat
+    does."""
 
     baseline: str
     variant: str
     of_baseline: Summary
     of_variant: Summary
     median_change: float | None = None
-    """Relative: -0.172 is -17.2 %; NULL: the baseline's median is 0."""
+    """Relative change: -0.172 is -17.2 %. NULL if the baseline's median is 0."""
     higher_is_better: bool = False
     margin: float
     effect: Effect
     """The ratio of the means."""
     verdict: Verdict = "undecided"
-    """By the means."""
+    """The verdict from the means."""
     because: str = ""
     further_repeats: int | None = None
     note: str = ""
     by_ranks: Effect | None = None
-    """The typical ratio (Hodges and Lehmann), with the rank test's interval and p; NULL: nothing varies."""
+    """The typical ratio (Hodges and Lehmann) with interval and p of the rank test; NULL if no value
+    varies."""
     rank_verdict: Verdict | None = None
     without_outliers: Effect | None = None
-    """The ratio of the means without the outliers; NULL: there are none."""
+    """The ratio of the means without outliers; NULL if there are no outliers."""
     outliers: tuple[Outlier, ...] = ()
     conclusions: tuple[Claim, ...] = ()
-    """What to bear in mind."""
+    """Caveats."""
 
 
 @dataclass(frozen=True)
 class Tightness:
-    """Whether a run may stop: every interval is as tight as was asked for."""
+    """Whether a run may stop because every interval is as tight as requested."""
 
     done: bool
     widest: float | None
-    """The widest relative half-width; NULL: one is not known yet."""
+    """The widest relative half-width; NULL if one is still unknown."""
     where: str
-    """Where that is: variant and sessions."""
+    """The variant and sessions with the widest interval."""
     repeats: int
-    """The least number of usable repeats of any variant and rung."""
+    """The smallest number of usable repeats among variants and rungs."""
 
 
 def verdict_text(verdict: str, margin: float, because: str = "") -> str:
-    """``no difference above 2 %``; ``undecided: 3 repeats``."""
+    """Returns the verdict in words: ``no difference above 2 %``, ``undecided: 3 repeats``."""
     if verdict == "no difference":
         return f"no difference above {100 * margin:g} %"
     return f"{verdict}: {because}" if because else verdict
 
 
 def ratio_text(effect: Effect, ratio: float) -> str:
-    """A ratio, or an end of its interval, rounded to two digits of the interval's half width."""
+    """Returns a ratio, or an end of its interval, rounded to two digits of the interval's half width."""
     if ratio and not 1e-3 <= ratio < 1e6:
         return f"{ratio:.3g}"
     if effect.low is None or effect.high is None:
@@ -312,11 +320,11 @@ def ratio_text(effect: Effect, ratio: float) -> str:
     nearest = 0.0 if effect.low <= 1 <= effect.high else min(abs(effect.low - 1), abs(effect.high - 1))
     most = (
         max(3, 1 - math.floor(math.log10(nearest))) if nearest else 3
-    )  # what differs from 1 is seen to do so
+    )  # enough decimals to show a bound that differs from 1
     decimals = most if half <= 0 else max(1 if half >= 10 else 2, min(most, 1 - math.floor(math.log10(half))))
     return f"{ratio:.{decimals}f}"
 
 
 def value_text(unit: str, value: float) -> str:
-    """A figure with its unit: ``6.21 M LIO/s``, ``1.23 ms``."""
+    """Returns a figure with its unit: ``6.21 M LIO/s``, ``1.23 ms``."""
     return format_ns(value) if unit == "ns" else f"{format_rate(value)} {unit_of(unit)}".rstrip()

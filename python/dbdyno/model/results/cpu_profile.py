@@ -1,4 +1,4 @@
-"""Words of the CPU profile as it is derived: tables ``cpu_profile`` and ``cpu_stacks``."""
+"""Labels and expressions of the derived CPU profile: tables ``cpu_profile`` and ``cpu_stacks``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ KERNEL, UNKNOWN = "kernel", "unknown"
 NOT_SAMPLED, OTHERS = "not sampled", "others"
 NO_STATEMENT = "no statement"
 WAIT = "wait"
-"""Stands for the module of a wait event, which is the first frame of a stack of sleep."""
+"""The module name of a wait event, which is the first frame of an off-CPU stack."""
 LABELS = ("wait", "statement")
-"""What a sample says of its task: columns of ``cpu_stacks``, kinds of rows of ``cpu_profile``."""
+"""Labels of a sample's task: columns of ``cpu_stacks`` and kinds of rows of ``cpu_profile``."""
 
 
 def labels() -> dict[str, pl.Expr]:
-    """``class/event`` and query id of a sample, by the names of :data:`LABELS`."""
+    """Returns the expressions for ``class/event`` and the query id of a sample, by the names of
+    :data:`LABELS`."""
     why = pl.format("label unknown: {}", "label_status")
     status = pl.col("query_status").fill_null("not read")
     id = pl.col("query_id").cast(pl.String).fill_null(NO_STATEMENT)
@@ -29,17 +30,17 @@ def labels() -> dict[str, pl.Expr]:
 
 
 def frame_text() -> pl.Expr:
-    """A frame of a stack, of ``module`` and ``name``."""
+    """Returns the expression for a stack frame, made of ``module`` and ``name``."""
     return pl.concat_str(as_text(pl.col("module")), as_text(pl.col("name")), separator="`")
 
 
 def as_text(name: pl.Expr) -> pl.Expr:
-    """Characters with a meaning in stacks are replaced."""
+    """Replaces characters that separate frames in the text of a stack."""
     return name.str.replace_all(r"[;\r\n]", ":").str.replace_all("`", "'")
 
 
 class Frame(NamedTuple):
-    """A frame of a stack, read."""
+    """A frame parsed from the text of a stack."""
 
     module: str
     function: str

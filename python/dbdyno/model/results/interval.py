@@ -1,17 +1,17 @@
-"""What two snapshots say together.
+"""The interval between two snapshots.
 
 Statuses of the rows of :class:`Interval`:
 
-- ``ok``: over the whole interval
-- ``new``: the object was made, or the statement first counted, in between: growth since then
-- ``remade``: an object of this name was dropped in between, and this one made: growth since then
+- ``ok``: the figures cover the whole interval
+- ``new``: the object was created, or the statement first counted, within the interval: growth since then
+- ``remade``: an object of this name was dropped and created again within the interval: growth since then
 - ``reset``: growth since the counters were reset, a lower bound
-- ``index dropped``: over the whole interval; index scans and blocks are those of the table's other indexes, a
-  lower bound
-- ``evicted``: the statement was dropped and counted anew: growth since then, a lower bound
-- ``gone``: not there at the end; how much it grew is not known
-- ``unread``: one of the snapshots could not read it: not known
-- ``changed``: of settings, with ``value_was``
+- ``index dropped``: the figures cover the whole interval; index scans and blocks are those of the table's
+  other indexes, a lower bound
+- ``evicted``: the statement was evicted and counted again: growth since then, a lower bound
+- ``gone``: the object does not exist at the end; its growth is unknown
+- ``unread``: one of the snapshots could not read the object; its growth is unknown
+- ``changed``: a setting has another value; ``value_was`` is the former one
 """
 
 from __future__ import annotations
@@ -27,92 +27,94 @@ if TYPE_CHECKING:
     from dbdyno.model.engine.snapshot import SnapshotInfo
 
 LOWER_BOUNDS = ("reset", "evicted")
-"""Statuses of rows whose growth is a lower bound, as counting began anew."""
+"""Statuses of rows whose growth is a lower bound because counting restarted."""
 STANDING = ("ok", "new", "remade", "index dropped", "partition dropped", *LOWER_BOUNDS)
-"""Statuses of rows that are there at the end and were counted."""
+"""Statuses of rows that exist at the end and were counted."""
 ALL = "all databases"
-"""In place of a database's name: the sums."""
+"""Stands in place of a database's name for the sums."""
 CHECKPOINTS = ("checkpoints_timed", "checkpoints_requested")
 ARCHIVE_FAILED = "wal_files_failed"
 """Counters of the whole server."""
 PER_S = "_per_s"
-"""Ending of the rate of a counter."""
+"""Suffix of a counter's rate."""
 
 
 class Reset(NamedTuple):
     what: str
-    """statements, I/O, a database's name ..., else the table of the snapshot."""
+    """statements, I/O, a database's name, or else the table of the snapshot."""
     at_s: float | None
-    """Seconds since 1970; NULL: not known, values fell."""
+    """Seconds since 1970; NULL if unknown, because only a decrease of values showed the reset."""
     how: Literal["reset", "objects", "fell"]
-    """``objects``: single objects of this database only. ``fell``: seen by values that fell."""
+    """``objects``: single objects of this database only. ``fell``: detected by values that decreased."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """``tables``: as those of a snapshot; counters are growth, gauges are of the end and have their change as
-    ``*_growth``; with ``status`` and ``seconds``, over which the row was counted."""
+    """The difference of two snapshots. ``tables`` are those of a snapshot. Counters hold the growth; gauges
+    hold the value at the end, and their change in ``*_growth``. ``status`` and ``seconds`` describe the time
+    over which the row was counted."""
 
     first: SnapshotInfo
     last: SnapshotInfo
     seconds: float
-    """By the server's clock."""
+    """Measured by the server's clock."""
     tables: Mapping[str, pl.DataFrame]
     restarted: datetime | None
-    """The server's last start, where it was in between."""
+    """The server's last start, if it lies within the interval."""
     resets: tuple[Reset, ...]
     evictions: int | None
-    """Times that the server dropped rare statements; ``None``: unknown."""
+    """Number of times that the server evicted rarely used statements; ``None`` if unknown."""
     texts: pl.DataFrame
     own_transactions: int
-    """Transactions of dbdyno's own: they are taken off commits."""
+    """Transactions of dbdyno itself, which are subtracted from the commits."""
 
 
 @dataclass(frozen=True)
 class IntervalFigures:
-    """What is said of an interval: shares, ratios, rates."""
+    """Figures derived from an interval: shares, ratios, rates."""
 
     interval: Interval
     databases: pl.DataFrame
-    """A row for each that was counted, most transactions first, then :data:`ALL`: counters with
+    """One row per counted database, most transactions first, then :data:`ALL`. It has the counters with
     ``transactions`` and ``logical_reads``, each also per second, and ``hit_ratio``."""
     statements: pl.DataFrame
-    """Executed ones, most time first: as table ``statements`` of a run, with ``plans`` and its squares."""
+    """The executed statements, most time first, with the columns of a run's table ``statements`` and the
+    plans with their sums of squares."""
     relations: pl.DataFrame
-    """Tables with their partitions summed under the topmost one (``partitions``: how many), most rows read
-    first; ``name`` is qualified, ``rows_read`` by sequential and index scans together."""
+    """Tables, most rows read first. Partitions are summed under the topmost table and counted in
+    ``partitions``. ``name`` is qualified; ``rows_read`` includes sequential and index scans."""
     server: Mapping[str, tuple[int | None, float]]
-    """Growth of each counter of the whole server, and its seconds."""
+    """Growth of each counter of the whole server, and the seconds over which it was counted."""
     large_scans: pl.DataFrame
-    """The raw table of this name."""
+    """The raw table ``large_scans``."""
 
 
 @dataclass(frozen=True)
 class TimeModel:
-    """Where session time went in an interval: from the windows of runs and observations that lie in it."""
+    """Session time of an interval by activity, from the windows of runs and observations within it."""
 
     runs: tuple[str, ...]
     windows: int
     covered_s: float
-    """Part of :attr:`Interval.seconds`."""
+    """The part of :attr:`Interval.seconds` that these windows cover."""
     db_time_s: float
     parts: pl.DataFrame
     """``name`` (DB CPU | CPU WAIT | class/event), ``seconds`` with ``low`` and ``high``, ``share`` of DB
-    time, ``waits`` and ``sleeps`` where traced, ``source``; the largest first. Of each window the ten largest
-    are known."""
+    time, ``waits`` and ``sleeps`` if traced, ``source``, with the largest first. Only the ten largest parts
+    of each window are known."""
 
 
 @dataclass(frozen=True)
 class ObjectUse:
-    """Tables and indexes that a measurement used, per call and per unit of work; most blocks first."""
+    """Tables and indexes that a measurement used, per call and per unit of work, with most blocks first."""
 
     cell: str
     per: str
-    """call, or of an observation: transaction."""
+    """``call``, or ``transaction`` for an observation."""
     work: str
-    """Unit of work; empty: there is none, and ``*_per_work`` are NULL."""
+    """Unit of work. If it is empty there is none, and ``*_per_work`` are NULL."""
     tables: pl.DataFrame
     """``name``; ``rows_read``, ``rows_written``, ``blocks``, ``blocks_read`` and ``scans`` per call;
     ``blocks_per_work``."""
     indexes: pl.DataFrame
-    """The same; ``rows_read`` are entries, and none are written."""
+    """The same columns as ``tables``. ``rows_read`` counts index entries, and there are no writes."""

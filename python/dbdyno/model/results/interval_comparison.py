@@ -1,4 +1,4 @@
-"""Two intervals between snapshots, side by side: A first, then B."""
+"""Two intervals between snapshots, A and B, side by side."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IntervalSide:
-    """``blocks``: the interval cut at the snapshots in between, each as table ``statements`` of its growth
-    with the ``transactions`` of all databases; none: no snapshot lies in between."""
+    """One interval of a comparison. ``blocks`` has a table ``statements`` of the growth between each pair of
+    successive snapshots, with the ``transactions`` of all databases. It is empty if no snapshot lies within
+    the interval."""
 
     figures: IntervalFigures
     blocks: Sequence[pl.DataFrame] = ()
@@ -24,17 +25,20 @@ class IntervalSide:
 
 @dataclass(frozen=True)
 class IntervalComparison:
-    """Tables by what changed most. ``*_a``, ``*_b``: of the two intervals; ratios are B to A."""
+    """Tables sorted by the largest change. Columns ``*_a`` and ``*_b`` belong to the two intervals; ratios
+    are B / A."""
 
     a: IntervalSide
     b: IntervalSide
     load: pl.DataFrame
-    """``database``, ``figure``, ``unit`` (count | blocks | bytes | s) per second, per transaction, both
-    ratios; ``low`` and ``high``: 95 % interval of the ratio per second of transactions over blocks."""
+    """``database``, ``figure``, ``unit`` (count | blocks | bytes | s), each per second and per transaction,
+    with both ratios. ``low`` and ``high`` are the 95 % interval of the ratio of transactions per second,
+    from the variation over blocks."""
     statements: pl.DataFrame
-    """``change`` (new | gone | slower | faster | same | ?: no spread), calls and time (s) per second and
-    per transaction, ``mean_ns_*``, its ratio with 95 % interval, ``text``, ``status`` (ok | lower bound)."""
+    """``change`` (new | gone | slower | faster | same | ? without a spread), calls and time in s per second
+    and per transaction, ``mean_ns_*`` and its ratio with 95 % interval, ``text``, ``status`` (ok | lower
+    bound)."""
     relations: pl.DataFrame
-    """``change`` (new | gone | both): logical reads, rows read and written per second
-    and per transaction."""
+    """``change`` (new | gone | both), and logical reads, rows read and rows written, per second and per
+    transaction."""
     claims: tuple[Claim, ...]

@@ -1,4 +1,4 @@
-"""Where the pages of a running server and its machine are, read on demand."""
+"""Where the pages of a running server and its machine are cached, read on demand."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class MemoryNow:
     taken: datetime  # UTC
     took_s: float
     server: str
-    """Product, version and place."""
-    tables: Mapping[str, pl.DataFrame]  # of MEMORY_TABLES
+    """Product, version and address."""
+    tables: Mapping[str, pl.DataFrame]  # the MEMORY_TABLES
     claims: tuple[Claim, ...]
-    """The first is the answer."""
+    """The first claim is the answer."""
     sources: tuple[Source, ...] = ()
-    """How it was read: where one is not ok, why and the cure."""
+    """The sources that were read. If one is not ok, it has the reason and the remedy."""

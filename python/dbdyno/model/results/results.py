@@ -1,4 +1,4 @@
-"""What comes out of a run, whole: handed to report, cli and web. Pure data."""
+"""The complete results of a run, as plain data for present, cli and web."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from dbdyno.model.schema.tables import empty
 Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 RunStatus = Literal["running", "complete", "cut short", "broken"]
-"""``broken``: only in listings, for a directory whose ``run.json`` cannot be read."""
+"""``broken`` occurs only in listings, for a directory whose ``run.json`` cannot be read."""
 
 
 class Applied(BaseModel):
-    """What was done to the server for a variant, and put back at the end."""
+    """Changes made to the server for a variant, undone at the end."""
 
     model_config = ConfigDict(frozen=True)
 
-    settings: dict[str, str] = {}  # as the server showed them while it ran
-    restarts: tuple[str, ...] = ()  # settings that only a restart brought into force
-    limits: tuple[str, ...] = ()  # how each was put on, in words
+    settings: dict[str, str] = {}  # values shown by the server while the variant ran
+    restarts: tuple[str, ...] = ()  # settings that took effect only by a restart
+    limits: tuple[str, ...] = ()  # how each limit was applied, in words
     files: str = ""  # with direct I/O: on how many of the server's open files it was seen, in words
 
 
 class Labels(BaseModel):
-    """What the user calls a run; it can be changed later."""
+    """The name, tags and note that the user gave a run. They can be changed later."""
 
     model_config = ConfigDict(frozen=True)
 
-    name: str = ""  # several runs may have one: the newest of them is meant
+    name: str = ""  # may be shared by several runs; then it refers to the newest
     tags: tuple[str, ...] = ()
     note: str = ""
 
 
 class RunInfo(Labels):
-    """``run.json``: the run's identity, and how it ended."""
+    """The content of ``run.json``: the run's identity and its outcome."""
 
     schema_version: int
-    id: str  # "20261121-104501-lio-3f9a": sorts by time
-    dbdyno: str  # version that measured
+    id: str  # "20261121-104501-lio-3f9a", which sorts by time
+    dbdyno: str  # version that made the measurement
     started: datetime  # UTC
-    started_monotonic_ns: int  # read together with started
+    started_monotonic_ns: int  # read at the same time as ``started``
     ended: datetime | None = None
     status: RunStatus = "running"
     reason: str | None = None
-    pid: int = 0  # of the process that measures
+    pid: int = 0  # of the measuring process
     pid_start_ticks: int = 0
     workloads: dict[str, Workload] = {}
     calibrations: dict[str, Calibration] = {}
     applied: dict[str, Applied] = {}  # by variant
-    stopped: str | None = None  # why it needed no more repeats, where it ended before its plan did
-    group: str = ""  # of an observation of several servers, of which each is a run: their common id
+    stopped: str | None = None  # reason why no more repeats were needed, if the run ended before its plan did
+    group: str = ""  # common id of the runs that observe several servers at the same time
 
 
 class Narrowed(Mapping[str, pl.DataFrame]):
-    """Tables, some of them without rows that do not match. What is not asked for is not read."""
+    """Tables with a row filter for some of them. A table is read only on access."""
 
     def __init__(self, tables: Mapping[str, pl.DataFrame], only: Mapping[str, pl.Expr]) -> None:
         self._tables, self._only = tables, only
@@ -87,37 +87,39 @@ class Results:
     info: RunInfo
     plan: Plan
     environment: Environment
-    tables: Mapping[str, pl.DataFrame]  # of DERIVED, sources, histogram, wait_families
+    tables: Mapping[str, pl.DataFrame]  # those of DERIVED, sources, histogram, wait_families
     findings: tuple[Claim, ...]
-    comparison: Comparison | None = None  # of its variants, where it has several
-    scaling: tuple[Scaling, ...] = ()  # one a ladder: a workload under a variant
-    answers: tuple[Claim, ...] = ()  # of an observation, which has no ladder: headroom
+    comparison: Comparison | None = None  # of the run's variants, if there are several
+    scaling: tuple[Scaling, ...] = ()  # one per ladder, that is a workload under a variant
+    answers: tuple[Claim, ...] = ()  # headroom, for an observation, which has no ladder
 
     @property
     def workloads(self) -> Mapping[str, Workload]:
         return self.info.workloads
 
     def whole(self, table: str) -> pl.DataFrame:
-        """All rows, also those of single sessions, which a stored run's ``tables`` read only here."""
+        """Returns all rows, including those of single sessions, which ``tables`` of a stored run leave
+        out."""
         return self.ask(table, lambda rows: rows)
 
     def ask(self, table: str, query: Query) -> pl.DataFrame:
-        """``query`` of all rows: of a stored run no more is read than it asks for."""
+        """Returns the result of ``query`` on all rows. A stored run reads only the part that the query
+        needs."""
         if (ask := getattr(self.tables, "ask", None)) is not None:
             return cast("pl.DataFrame", ask(table, query))
         return query(self.tables[table].lazy()).collect()
 
     def of_cell(self, table: str, cell: str) -> pl.DataFrame:
-        """All rows of one cell; of a stored run nothing else is read."""
+        """Returns all rows of one cell. A stored run reads only these."""
         if (read := getattr(self.tables, "of_cell", None)) is not None:
             return cast("pl.DataFrame", read(table, cell))
         return self.tables.get(table, empty(table)).filter(pl.col("cell") == cell)
 
 
-# What follows from a run's tables beside its findings, as it is stored with them.
+# The conclusions from a run's tables, stored with its findings.
 
 VERSION = DERIVED_VERSION
-"""Conclusions of another are drawn anew."""
+"""Conclusions stored with another version are derived again."""
 
 
 class Conclusions(BaseModel):

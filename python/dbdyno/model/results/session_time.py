@@ -1,11 +1,12 @@
-"""The sessions' time of one cell in the profile's words: DB CPU, CPU WAIT, waits, DB time.
+"""Session time of one cell in the terms of the load profile: DB CPU, CPU WAIT, waits, DB time.
 
-DB time is the time that sessions are served: in a call by the driver's clock where we drive. On somebody
-else's load it is all session time that is not sleep at the client: on a CPU, in the run queue (run-queue
-time of a session that was woken by its client and still bears that wait's label is in it), asleep
-in any other wait. Sleep while an answer is being sent (the family network) is in it.
-The server's word ``state`` plays no part: of a call of microseconds it comes from another instant than the
-wait event, and a woken session bears its old one until it gets a CPU.
+DB time is the time in which sessions are served. If dbdyno drives the load, it is the time in calls by the
+driver's clock. For an observed load, it is all session time except sleep at the client: on a CPU, in the run
+queue, and asleep in any other wait. It includes the run-queue time of a session that its client woke and
+that still shows that wait, and sleep while an answer is sent (family network).
+
+The server's ``state`` is not used. In calls of microseconds it is read at another instant than the wait
+event, and a woken session shows its old state until it gets a CPU.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ from dbdyno.model.units import NS_PER_S
 if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Plan
 
-# What sessions that we drive did within the window, from their measured calls.
-#
-# A session's measured calls start in [t0, t1) and the last one may end later, so their sum is divided by the
-# session's own span (first start to last end) and taken times the part of the window in which it lived: a
-# call in flight at t0 is then in it, and what lies beyond t1 is not.
+# These figures cover the sessions that dbdyno drives, within the window, from their measured calls. A
+# session's measured calls start in [t0, t1), and the last one may end later. Their sum is therefore divided
+# by the session's own span (first start to last end) and multiplied by the part of the window in which it
+# lived. This includes a call in flight at t0 and excludes time after t1.
 
 _EARLY = ("lost", "aborted", "limit")
 
 
 def calls_per_s(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> float | None:
-    """Calls a second of the window, all sessions. ``None``: no measured calls."""
+    """Returns the calls per second of all sessions in the window; ``None`` without measured calls."""
     return _sum(sessions, pl.col("calls") * NS_PER_S, 0.0, t0_ns, t1_ns)
 
 
 def in_call(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> float | None:
-    """Seconds a second in calls that end well, all sessions: DB time by the driver's clock.
+    """Returns the seconds per second in successful calls of all sessions: DB time by the driver's clock.
 
-    A session whose one call spans the whole window was in it all the time. ``None``: no measured calls.
+    A session with one call across the whole window counts as fully in it. ``None`` without measured calls.
     """
     return _sum(sessions, pl.col("in_call_ns"), _whole(), t0_ns, t1_ns)
 
 
 def each_in_call(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> pl.DataFrame:
-    """Per session: ``alive`` (the part of the window in which it lived) and ``in_call``, as shares of it.
+    """Returns for each session ``alive``, the share of the window in which it lived, and ``in_call``, the
+    share in which it was in calls.
 
-    ``in_call``: NULL without measured calls.
+    ``in_call`` is NULL without measured calls.
     """
     known = (pl.col("last_end_ns") > pl.col("first_start_ns")) | _throughout()
     spent = _each(pl.col("in_call_ns"), _whole(), t0_ns, t1_ns)
@@ -88,12 +89,13 @@ Row = dict[str, object]
 
 DB_CPU, CPU_WAIT = "DB CPU", "CPU WAIT"
 RUNNABLE = "CPU or CPU WAIT"
-"""Of a process whose time in the run queue is unknown."""
+"""Label of a process whose run-queue time is unknown."""
 ON_CPU = (DB_CPU, CPU_WAIT, RUNNABLE)
 UNLABELLED = "active without wait event"
 POOL_QUEUE = "pool queue"
 _WHOLE = {"run": DB_CPU, "runq": CPU_WAIT, "pool.queue": POOL_QUEUE}
 NO_EVENT, UNSEEN = "no wait event", "asleep, seen by no sample"
+# seconds per second: smaller rows are zero up to rounding
 _SECOND = 1e-12
 
 
@@ -104,13 +106,13 @@ class Part(NamedTuple):
     low: float | None
     high: float | None
     source: str
-    runq: float | None = None  # in the run queue under its label: counted in CPU WAIT
-    waits: float | None = None  # that began, a second
-    sleeps: float | None = None  # the same; a wait may have several
+    runq: float | None = None  # run-queue time under its label, which is counted in CPU WAIT
+    waits: float | None = None  # waits that began, per second
+    sleeps: float | None = None  # sleeps that began, per second; a wait may consist of several
 
 
 class Time(NamedTuple):
-    """A figure in seconds per second, or why not."""
+    """A figure in seconds per second; without one, ``status`` gives the reason."""
 
     aas: float | None
     status: str
@@ -118,11 +120,13 @@ class Time(NamedTuple):
 
 
 def account(ledger: pl.DataFrame, name: str) -> Time:
-    """Sum over an account's rows of a cell's rung."""
-    mine = account_rows(ledger, name)
-    if mine.is_empty():
+    """Returns the sum over an account's rows in the scope of the rung."""
+    account_part = account_rows(ledger, name)
+    if account_part.is_empty():
         return Time(None, "off", "")
-    return Time(known_sum(mine["aas"]), str(mine["status"][0]), str(mine["source"][0]))
+    return Time(
+        known_sum(account_part["aas"]), str(account_part["status"][0]), str(account_part["source"][0])
+    )
 
 
 _HIDDEN = (
@@ -133,13 +137,14 @@ _HIDDEN = (
 
 
 def hidden(ledger: pl.DataFrame) -> bool:
-    """Whether sessions of a cell are hidden from our role: sums over all of them are unknown."""
+    """Returns whether sessions of a cell are hidden from dbdyno's database role. Sums over all sessions are
+    then unknown."""
     return bool(ledger.select(_HIDDEN).item())
 
 
 def too_brief(ledger: pl.DataFrame) -> bool:
-    """Whether sums over a cell's sessions lack much of those too brief to be sampled: nothing but their CPU
-    time is known, or the trace could not read what they waited for."""
+    """Returns whether sums over a cell's sessions lack much of the time of sessions too brief to be sampled.
+    This is so if only their CPU time is known, or the trace could not read their waits."""
     if account(ledger, "runq").status == STATUS:
         return True
     theirs = ledger.filter(pl.col("scope") == "brief")
@@ -152,23 +157,23 @@ def too_brief(ledger: pl.DataFrame) -> bool:
 
 
 def parts(cell: Tables) -> dict[str, Part]:
-    """All parts by name, of a cell's ``ledger`` and ``events``."""
+    """Returns all parts by name, from a cell's ``ledger`` and ``events``."""
     ledger = top_level(cell["ledger"], (pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
-    found: dict[str, Part] = {}
+    by_name: dict[str, Part] = {}
     rows = ledger.to_dicts()
     for name, label in (*_WHOLE.items(), (UNLABELLED, UNLABELLED)):
         for row in (r for r in rows if r["account"] == name):
-            found[label] = Part(row["aas"], row["low"], row["high"], row["source"])
+            by_name[label] = Part(row["aas"], row["low"], row["high"], row["source"])
     queued, counts = _queued(cell["ledger"]), _counts(cell["events"])
     for row in (r for r in rows if r["account"] == "sleep"):
         detail = row["detail"] or UNSEEN
         more = (queued.get(detail), *counts.get(detail, (None, None)))
-        found[detail] = Part(row["aas"], row["low"], row["high"], row["source"], *more)
-    return found | _sending(cell["events"], families_of(cell), queued, counts)
+        by_name[detail] = Part(row["aas"], row["low"], row["high"], row["source"], *more)
+    return by_name | _sending(cell["events"], families_of(cell), queued, counts)
 
 
 def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
-    """By the driver where we drive, else by the ledger."""
+    """Returns the DB time, by the driver if dbdyno drives the load, else by the ledger."""
     if window["sessions"]:
         driven = in_call(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
         if driven is None:
@@ -179,14 +184,15 @@ def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
 
 
 def whole(rung: Mapping[str, Any]) -> float | None:
-    """Seconds per second that shares of a row of table ``rungs`` are of: its sessions, or where each is a
-    tree of tasks the tasks that there were on average."""
+    """Returns the seconds per second that shares in a row of table ``rungs`` refer to: the sessions, or the
+    mean number of tasks if each session is a tree of tasks."""
     return rung.get("tasks_aas") or rung.get("sessions")
 
 
 def served(cell: Tables) -> Time:
-    """By the ledger: run + run queue + sleep not at the client; where tasks cannot be read by labels."""
-    found = parts(cell)
+    """Returns the DB time by the ledger: run, run queue and sleep not at the client. If tasks cannot be
+    read, it uses labels."""
+    by_name = parts(cell)
     run = account(cell["ledger"], "run")
     if too_brief(cell["ledger"]):
         return Time(None, STATUS, "ledger")
@@ -196,16 +202,17 @@ def served(cell: Tables) -> Time:
     if known_sum(sampled["aas"]) is None:
         why = str(sampled["status"][0]) if sampled.height else "off"
         return Time(None, f"{why}: needs samples of the sessions", "ledger")
-    total = sum(part.aas for name, part in found.items() if name != UNSEEN)
+    total = sum(part.aas for name, part in by_name.items() if name != UNSEEN)
     if run.aas is None:
         return Time(total, "ok", "activity samples, the server's word alone")
     return Time(total, "ok", "ledger: run, run queue, sleep not at the client")
 
 
 def base(cell: Tables, window: Mapping[str, int], found: Mapping[str, Part] | None = None) -> float:
-    """What shares are of: DB time, or the sum of its parts (``found``) where that is more (parallel workers;
-    a backend works a little after its answer was sent, too). 0: the parts are not the whole, as sessions are
-    hidden or brief ones not known."""
+    """Returns the total that shares refer to: DB time, or the sum of its parts (``found``) if that is
+    larger. The sum can be larger because of parallel workers, and because a backend still works after
+    sending its answer. Returns 0 if the parts are incomplete, because sessions are hidden or brief ones are
+    unknown."""
     if not window["sessions"] and hidden(cell["ledger"]):
         return 0.0
     time = db_time(cell, window)
@@ -220,7 +227,7 @@ def _queued(ledger: pl.DataFrame) -> dict[str, float]:
 
 
 _Counts = dict[str, tuple[float | None, float | None]]
-"""By label the waits and the sleeps that began, a second; ``None``: not known."""
+"""Waits and sleeps that began per second, by label; ``None`` if unknown."""
 
 
 def _counts(events: pl.DataFrame) -> _Counts:
@@ -230,13 +237,13 @@ def _counts(events: pl.DataFrame) -> _Counts:
 
 
 def wait_label() -> pl.Expr:
-    """``class/event`` of a row, in one word."""
+    """Returns the expression for a row's ``class/event``, or a fixed text if it has no wait event."""
     named = pl.concat_str("wait_class", pl.lit("/"), pl.col("wait_event").fill_null("?"))
     return pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(named)
 
 
 def event_name() -> pl.Expr:
-    """The same; empty where there is no wait event."""
+    """Returns the expression for a row's ``class/event``, empty if it has no wait event."""
     return pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
 
 
@@ -247,65 +254,66 @@ def _labelled(events: pl.DataFrame) -> pl.DataFrame:
 def _sending(
     events: pl.DataFrame, families: WaitFamilies, queued: dict[str, float], counts: _Counts
 ) -> dict[str, Part]:
-    """Asleep while an answer is sent: inside a call, though at the client."""
+    """Returns the sleep while an answer is sent, which is part of a call although it is a wait for the
+    client."""
     sending = families.among(Family.NETWORK)
     ends = [pl.col(f"sleep{end}").sum() for end in ("", "_low", "_high")]
     rows = _labelled(events).filter(sending & pl.col("sleep").is_not_null())
-    found = rows.group_by("label", maintain_order=True).agg(*ends, pl.col("source").first())
+    summed = rows.group_by("label", maintain_order=True).agg(*ends, pl.col("source").first())
     return {
         label: Part(aas, low, high, source, queued.get(label), *counts.get(label, (None, None)))
-        for label, aas, low, high, source in found.rows()
+        for label, aas, low, high, source in summed.rows()
         if aas > _SECOND
     }
 
 
-# Was the client what limited the measurement?
-#
-# A driver thread that is busy, or waits for a CPU, holds up every session whose answer has come: a thread
-# that is late by 1 ms with 200 answers at hand costs the sessions 0.2 s. What counts is therefore the time
-# that sessions waited for the driver, over all their time but thinking. With long calls it hardly matters
-# that threads wait for a CPU, and a server that has all CPUs busy would not make more calls for a faster
-# driver.
+# Criteria by which the client limited the measurement. A driver thread that is busy, or waits for a CPU,
+# delays every session whose answer has arrived: if it is late by 1 ms with 200 answers waiting, the sessions
+# lose 0.2 s. The criterion is therefore the time that sessions waited for the driver, relative to all their
+# time except thinking. Waits of the threads for a CPU matter little with long calls, and a server with all
+# CPUs busy would not make more calls with a faster driver.
 
 WAITED = 0.25
-"""Limited by the client: sessions waited for the driver in more than this share of their time (thinking left
-out), and used less of the CPUs that they may use than all but :data:`LEFT`."""
+"""The client is the limit if sessions waited for the driver for more than this share of their time without
+thinking, and left more than :data:`LEFT` of their CPUs unused."""
 LEFT = 0.25
 WAITED_MOST = 0.75
-"""Beyond this share it is the client whatever the server used: there most sessions are."""
+"""Beyond this share the client is the limit whatever the server used: most sessions wait at the driver."""
 
 WORTH_TELLING = 0.05
-"""Share from which on response times are visibly the driver's, too."""
+"""Share from which on the driver visibly contributes to response times."""
 
 STARVED = 0.05
-"""Run-queue time of the driver's threads over their runnable time (run + run queue)."""
+"""Run-queue time of the driver's threads relative to their runnable time (run + run queue)."""
 
 MACHINE_SHARE = 0.10
-"""More of the machine's CPUs than this the driver should not take."""
+"""The driver should not take more than this share of the machine's CPUs."""
 
 Figures = Mapping[str, float | None]
 
 
 def is_limit(figures: Figures) -> bool:
-    """Whether the client limited the measurement; from the rung's rates. Unknown is no."""
+    """Returns whether the client limited the measurement, from the rung's rates; False if unknown."""
     return figures.get("client_limits") == 1.0
 
 
 def busy(figures: Figures) -> float | None:
-    """Share of the window in which a driver thread was on a CPU or waited for one; mean of the threads."""
+    """Returns the share of the window in which a driver thread ran or waited for a CPU, as the mean over
+    threads."""
     run, runq, threads = (figures.get(n) for n in ("driver_cpus", "driver_runq", "driver_threads"))
     return None if run is None or runq is None or not threads else min(1.0, (run + runq) / threads)
 
 
 def judged(tables: Tables, plan: Plan) -> pl.DataFrame:
-    """Table ``rates`` with two more figures a cell: ``driver_delay``, ``client_limits`` (1: yes)."""
+    """Returns the table ``rates`` with two more figures per cell: ``driver_delay``, and ``client_limits`` (1
+    if true)."""
     rates = tables["rates"].filter(~pl.col("name").is_in(["driver_delay", "client_limits"]))
     threads = tables["cut_tasks"].filter(pl.col("role") == "driver")
     in_rungs = rates.filter(pl.col("scope") == "rung")
     parts = ByCell({"rates": in_rungs, "ledger": tables["ledger"], "threads": threads})
-    usable = tables["windows"].filter(pl.col("status") != "invalid")  # what is not has its own reason
-    made = [row for w in usable.iter_rows(named=True) for row in _of_cell(w, parts, plan)]
-    return pl.concat([rates, rows("rates", made)])
+    usable = tables["windows"].filter(pl.col("status") != "invalid")  # an invalid cell has its own reason
+    figures = [row for w in usable.iter_rows(named=True) for row in _of_cell(w, parts, plan)]
+    return pl.concat([rates, rows("rates", figures)])
 
 
 def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[dict[str, Any]]:
@@ -317,11 +325,11 @@ def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[d
     waiting = queued(figures, parts.table("threads", window["cell"])) if client is None else client - thinking
     lag_ns, mean_ns = figures.get("driver_lag_mean_ns"), figures.get("response_mean_ns")
     share = delay(figures, window["sessions"] - thinking, waiting)
-    if lag_ns is not None and mean_ns:  # paced: most of a session's time nothing is due
+    if lag_ns is not None and mean_ns:  # paced: nothing is due during most of a session's time
         share = min(1.0, lag_ns / mean_ns)
     if share is None:
         return
-    from dbdyno.model.plan.plan import cpus_under  # is loaded: a plan is given
+    from dbdyno.model.plan.plan import cpus_under  # costs nothing: with a plan at hand, the module is loaded
 
     cpus = cpus_under(plan.variant(window["variant"]).limits, plan.cpus)
     observed = rates.filter((pl.col("name") == "cpu_per_call_ns") & (pl.col("status") == "off")).is_empty()
@@ -333,11 +341,11 @@ def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[d
 
 
 def delay(figures: Figures, sessions: float, waiting: float | None) -> float | None:
-    """Share of the sessions' time in which they waited for the driver; ``None``: unknown.
+    """Returns the share of the sessions' time in which they waited for the driver; ``None`` if unknown.
 
-    ``sessions``: session time without thinking, in seconds per second; ``waiting``: the part of it in which
-    the server waited for the client. It is the driver that it waited for, for as long as threads are busy or
-    wait for a CPU. The driver's own work on an answer is no delay.
+    ``sessions`` is session time without thinking, in seconds per second. ``waiting`` is the part of it in
+    which the server waited for the client. This wait is attributed to the driver while its threads are busy
+    or wait for a CPU. The driver's own work on an answer is no delay.
     """
     run, share = figures.get("driver_cpus"), busy(figures)
     if run is None or share is None or waiting is None or sessions <= 0:
@@ -346,8 +354,9 @@ def delay(figures: Figures, sessions: float, waiting: float | None) -> float | N
 
 
 def queued(figures: Figures, threads: pl.DataFrame) -> float | None:
-    """Answers at the driver where no ledger tells them: on average half of those that come between two
-    sleeps of a thread, while it is awake. It sleeps when it has none left; if it never does, it has all."""
+    """Returns the mean number of answers waiting at the driver, for cells without a ledger of client waits.
+    A thread sleeps when no answer is left. While it is awake, half of the answers that arrive between two
+    sleeps are waiting on average. If it never sleeps, all are."""
     rate, share = figures.get("calls_per_s"), busy(figures)
     if rate is None or share is None or threads["voluntary"].null_count():
         return None
@@ -356,13 +365,14 @@ def queued(figures: Figures, threads: pl.DataFrame) -> float | None:
 
 
 def _client(ledger: pl.DataFrame) -> float | None:
-    mine = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))["aas"]
-    return float(mine.sum()) if len(mine) and not mine.null_count() else None
+    client_aas = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))["aas"]
+    return float(client_aas.sum()) if len(client_aas) and not client_aas.null_count() else None
 
 
 def _left(figures: Figures, cpus: float, *, observed: bool) -> float:
-    """Share of the server's CPUs that its sessions did not use. Where it is unknown: all, of a server that
-    is elsewhere; none, where nothing of it was to be read, as it may have the same CPUs as the driver."""
+    """Returns the share of the server's CPUs that its sessions did not use. If it is unknown, returns 1 for
+    a server on another host. Returns 0 if nothing could be read of a server that may share its CPUs with the
+    driver."""
     rate, per_call_ns = figures.get("calls_per_s"), figures.get("cpu_per_call_ns")
     if rate is None or per_call_ns is None:
         return 1.0 if observed else 0.0

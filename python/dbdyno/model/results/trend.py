@@ -1,4 +1,5 @@
-"""A figure over runs of one workload, with the same parameters, on the same machine; or over snapshots."""
+"""A figure over successive runs of one workload with the same parameters on the same machine, or over
+snapshots."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from dbdyno.model.results.claim import Claim, Estimate
 
 
 class Figure(NamedTuple):
-    """What is followed."""
+    """The figure that a trend follows."""
 
     title: str
-    column: str  # of table rungs, or of an interval
-    higher: bool | None  # is better; None: neither
-    unit: str  # of the column: "ns", "work/s", "calls/s"
-    by_call: bool = True  # depends on the size of a call
+    column: str  # column of table rungs, or of an interval
+    higher: bool | None  # whether higher is better; None if neither
+    unit: str  # unit of the column: "ns", "work/s", "calls/s"
+    by_call: bool = True  # whether it depends on the size of a call
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -40,7 +41,7 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class Point:
-    """A run."""
+    """A run or snapshot with its value."""
 
     run: str
     name: str
@@ -48,11 +49,12 @@ class Point:
     value: float
     sessions: int
     flagged: bool = False
-    """The measurement is unusable, limited by the client for example: shown, and left out of conclusions."""
+    """The measurement is unusable, for example because the client limited it. It is shown but left out of
+    conclusions."""
     around: Mapping[str, str] | None = None
-    """What may have changed beside: versions, settings."""
+    """Versions and settings that may have changed as well."""
     remark: str = ""
-    """Why it is flagged, if for another reason; a gap before it."""
+    """The reason of a flag if it is another one, or a gap before the point."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +65,15 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Step:
-    """A change of level, by indices of points."""
+    """A change of level. Positions are indices of points."""
 
     at: int
-    """The first one after it."""
+    """Index of the first point after the change."""
     low: int
     high: int
     """95 % interval of ``at``."""
     ratio: Estimate
-    """Level after over level before."""
+    """Level after the change divided by the level before."""
     p: float
 
 
@@ -87,4 +89,4 @@ class Trend:
     outliers: Sequence[int] = ()
     claims: tuple[Claim, ...] = ()
     thing: str = "run"
-    """What a point is: a run, or an interval that ends with a snapshot."""
+    """The kind of a point: a run, or an interval that ends with a snapshot."""
