@@ -1,1 +1,1 @@
-"""Where figures come from, and which families of waits and areas of code an engine knows."""
+"""Data sources, and an engine's families of waits and areas of code."""

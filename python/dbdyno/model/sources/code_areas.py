@@ -1,7 +1,7 @@
-"""Which part of a program a function belongs to: by its source file, else by its name, as data.
+"""Maps a function to its part of a program, by its source file or else by its name, as data.
 
-The text of such data: a line ``[part]`` and below it names of functions; ``name*`` stands for all names that
-begin so, and of several beginnings the longest holds. Part ``?``: unknown.
+The data are text: a line ``[part]``, followed by names of functions. ``name*`` matches all names with this
+prefix, and the longest matching prefix applies. Part ``?`` means unknown.
 """
 
 from __future__ import annotations
@@ -11,26 +11,29 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 UNKNOWN_PART = "?"
-_LONGEST = 200  # of a beginning of names: a program's own may be of any length
+_LONGEST = 200  # limits the search for a prefix, since function names may be of any length
+# Suffixes of clones: GCC adds isra, part, constprop, cold and lto_priv, LLVM adds llvm, and linkers a symbol
+# version.
 _CLONE = re.compile(
     r"(?:\.(?:isra|part|constprop|cold|lto_priv|llvm|localalias)(?:\.\d+)?)*+(?:@.*)?$", re.DOTALL
 )
 
 
 class CodeAreas(NamedTuple):
-    """``program``: basename of the executable that the names are of."""
+    """The parts of a program. ``program`` is the basename of the executable that has these functions."""
 
     program: str = ""
     names: Mapping[str, str] = {}
     beginnings: Mapping[str, str] = {}
     roots: tuple[str, ...] = ()
-    """Folders of the source tree whose folders, at most two deep, are parts; the first that is met holds."""
+    """Folders of the source tree whose subfolders, at most two levels deep, are parts. The first match
+    applies."""
 
     def of(self, function: str | None, source: str | None = None) -> str | None:
-        """``None``: unknown."""
-        found = self._of_source(source) if source else None
-        found = found or (self._of_name(function) if function else None)
-        return None if found == UNKNOWN_PART else found
+        """Returns the part of a function; ``None`` if unknown."""
+        part = self._of_source(source) if source else None
+        part = part or (self._of_name(function) if function else None)
+        return None if part == UNKNOWN_PART else part
 
     def _of_source(self, source: str) -> str | None:
         for root in self.roots:
@@ -47,7 +50,7 @@ class CodeAreas(NamedTuple):
 
 
 def parsed(text: str, program: str = "", roots: tuple[str, ...] = ()) -> CodeAreas:
-    """Lines that begin with ``#`` are comments."""
+    """Returns the areas that a text defines. Lines that begin with ``#`` are comments."""
     names: dict[str, str] = {}
     beginnings: dict[str, str] = {}
     part = UNKNOWN_PART
@@ -61,5 +64,6 @@ def parsed(text: str, program: str = "", roots: tuple[str, ...] = ()) -> CodeAre
 
 
 def plain_name(function: str) -> str:
-    """Without what compilers and linkers add: ``s_lock.part.0`` and ``memcpy@GLIBC_2.14``."""
+    """Returns the name without the suffixes of compilers and linkers, as in ``s_lock.part.0`` and
+    ``memcpy@GLIBC_2.14``."""
     return _CLONE.sub("", function)

@@ -1,4 +1,4 @@
-"""What sessions wait for in an event in which they wait for each other, and what to change.
+"""Explanations of wait events in which sessions block each other, with advice.
 
 Each engine has its own, as data.
 """
@@ -16,7 +16,7 @@ TABLE = "wait_advice"
 
 
 class Advice(BaseModel):
-    """``row``: it is a row that another session changes."""
+    """The explanation of one event. ``row``: sessions wait for a row that another session changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,20 +26,20 @@ class Advice(BaseModel):
 
 
 class WaitAdvice(RootModel[dict[str, Advice]]):
-    """By ``class/event``."""
+    """Advice by ``class/event``."""
 
     root: dict[str, Advice] = {}
 
     def of(self, label: str) -> Advice:
-        """That of an event; an empty one where there is none."""
+        """Returns the advice for an event, which is empty if there is none."""
         return self.root.get(label, Advice())
 
     def table(self) -> pl.DataFrame:
-        """Table ``wait_advice``."""
+        """Returns the table ``wait_advice``."""
         return rows(TABLE, [{"event": label, **a.model_dump()} for label, a in self.root.items()])
 
 
 def advice_of(tables: Mapping[str, pl.DataFrame]) -> WaitAdvice:
-    """By the table ``wait_advice`` among ``tables``."""
+    """Returns the advice in the table ``wait_advice`` of ``tables``."""
     known = tables.get(TABLE, empty(TABLE)).to_dicts()
     return WaitAdvice({r.pop("event"): Advice(**r) for r in known})

@@ -1,1 +1,1 @@
-"""Text: how numbers of CPUs are written, and what from outside may be shown."""
+"""Text: lists of CPUs, nouns of kinds of runs, and safe display of foreign texts."""

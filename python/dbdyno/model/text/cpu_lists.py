@@ -1,4 +1,4 @@
-"""Lists of CPUs and NUMA nodes as people and the kernel write them: ``0-5,8``; with a step ``0-30:2``."""
+"""Lists of CPUs and NUMA nodes in the kernel's notation: ``0-5,8``, or with a step ``0-30:2``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ _CURE = "write numbers and ranges, parted by commas: 0-5,8 or 0-30:2 (every seco
 
 
 def parse(listed: str, what: str) -> tuple[int, ...]:
-    """``'0-2,5'`` -> (0, 1, 2, 5), sorted, each once (taskset(1) has the grammar). ``what`` names the option.
+    """Returns sorted distinct numbers: ``'0-2,5'`` -> (0, 1, 2, 5), with the grammar of taskset(1). ``what``
+    names the option in errors.
 
     Raises :class:`UsageError`.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     parts = listed.split(",")
     if len(parts) > _MOST:
         raise UsageError(f"{what}: a list of {len(parts):,} entries is too long", f"at most {_MOST:,}")
+    # dict.fromkeys: a long list of the same range would otherwise be expanded again and again
     for part in dict.fromkeys(parts):
         match = _PART.fullmatch(part.strip())
         if match is None:
@@ -34,17 +36,18 @@ def parse(listed: str, what: str) -> tuple[int, ...]:
             raise UsageError(f"{what} = {listed!r}: {part.strip()!r} is not a range", _CURE)
         if last >= _MOST:
             raise UsageError(f"{what}: {part.strip()!r} is beyond CPU {_MOST - 1}", _CURE)
-        found.update(range(first, last + 1, step))
-    return tuple(sorted(found))
+        numbers.update(range(first, last + 1, step))
+    return tuple(sorted(numbers))
 
 
 def of_kernel(listed: str) -> frozenset[int]:
-    """``'0-2,5'`` as files and /proc show it; empty for an empty one (cpuset(7), "List format")."""
+    """Returns the numbers of a list in /sys or /proc such as ``'0-2,5'``, which may be empty (cpuset(7),
+    "List format")."""
     return frozenset(parse(listed, "list") if listed.strip() else ())
 
 
 def text(numbers: Iterable[int]) -> str:
-    """(0, 1, 2, 5) -> ``'0-2,5'``, each once."""
+    """Returns the list of these numbers, without duplicates: (0, 1, 2, 5) -> ``'0-2,5'``."""
     runs: list[list[int]] = []
     for n in sorted(set(numbers)):
         if runs and n == runs[-1][1] + 1:

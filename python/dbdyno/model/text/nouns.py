@@ -1,7 +1,7 @@
 """Slots for the nouns of a kind of run in sentences and headings: ``{~calls}``, ``{~session_time:capital}``.
 
-A kind (:mod:`dbdyno.model.plan.kinds`) gives the nouns, and whoever makes sentences about a run says which:
-``with speaking_of(kind): ...``. Outside of it the nouns are those of databases.
+A kind (:mod:`dbdyno.model.plan.kinds`) provides the nouns. Code that writes sentences about a run does so
+within ``with speaking_of(kind): ...``. Outside of it the nouns are those of databases.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ OF_SESSIONS: Mapping[str, str] = MappingProxyType(
         "client_on_top": ", the client on top",
     }
 )
-"""The nouns of databases."""
+"""The nouns of runs on databases."""
 OF_COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "call": "execution",
@@ -135,15 +135,15 @@ OF_COMMANDS: Mapping[str, str] = MappingProxyType(
         "client_on_top": "",
     }
 )
-"""The nouns of commands: a session is a slot that runs them one after another, and the tasks of their
-processes have the time."""
+"""The nouns of runs of commands. A session is a slot that runs commands one after another, and time belongs
+to the tasks of their processes."""
 
 _NOUNS: ContextVar[Mapping[str, str]] = ContextVar("nouns", default=OF_SESSIONS)
 
 
 @contextmanager
 def nouns_of(nouns: Mapping[str, str]) -> Iterator[None]:
-    """Makes sentences with these nouns; slots that are missing have those of databases."""
+    """Uses these nouns within the context. Slots that are missing take those of databases."""
     token = _NOUNS.set({**OF_SESSIONS, **nouns})
     try:
         yield
@@ -162,7 +162,7 @@ def capital(text: str) -> str:
 
 
 def fill(template: str) -> str:
-    """Returns a text of ours with its slots for nouns filled; other braces stay. Raises KeyError if there is
+    """Returns the template with its slots for nouns filled; other braces stay. Raises KeyError if there is
     no such slot."""
     return _SLOT.sub(lambda slot: capital(noun(slot[1])) if slot[2] else noun(slot[1]), template)
 
@@ -171,10 +171,10 @@ _SLOT = re.compile(r"\{~(\w+)(:capital)?\}")
 
 
 def unit_of(unit: str) -> str:
-    """``calls/s`` as the kind of run calls it; any other unit as it is."""
+    """Returns ``calls/s`` with the kind of run's noun for calls; any other unit unchanged."""
     return f"{noun('calls')}/s" if unit == "calls/s" else unit
 
 
 def at_once(number: str) -> str:
-    """``8 sessions``, ``1 session``, by the number as text."""
+    """Returns ``8 sessions`` or ``1 session``, given the number as text."""
     return noun("one_at_once") if number == "1" else f"{number} {noun('at_once')}"
