@@ -1,1 +1,2 @@
-"""What all rooms share: words, units, table schemas, errors, protocols. Knows no other room."""
+"""The vocabulary shared by all rooms: words, units, table schemas, errors, protocols. It imports no other
+room."""

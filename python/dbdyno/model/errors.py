@@ -37,7 +37,7 @@ EXIT_INTERRUPTED = 130
 
 
 class DbdynoError(Exception):
-    """Base of all errors a user may see: ``message`` and ``cure``, both plain sentences."""
+    """Base of all errors that a user may see. ``message`` and ``cure`` are plain sentences."""
 
     exit_code = 1
 
@@ -99,7 +99,8 @@ class ServerLost(TargetError):
 
 
 class HostLost(TargetError):
-    """``host``: its name; ``why``: what was seen of it; ``cure``: where it is another than to look at it."""
+    """The connection to another host failed. ``host`` is its name, ``why`` the symptom, ``cure`` the
+    remedy."""
 
     def __init__(self, host: str, why: str, cure: str = "look whether it is up, and the way to it") -> None:
         super().__init__(f"host {host} is lost: {why}", cure)
@@ -126,19 +127,21 @@ class StoreFull(StoreError):
     pass
 
 
-# The nearest name, for errors that say the cure.
+# Suggestions of the nearest name, for errors that offer a remedy.
 
-_MOST_NAMES = 40  # more are no list that anyone reads
+_MOST_NAMES = 40  # nobody reads a longer list
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
-    """The name most like ``word``, or None if none is near."""
+    """Returns the name most similar to ``word``; None if none is similar."""
+    # 0.5: less than difflib's 0.6, since names are short and a wrong offer costs little
     found = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
     return found[0] if found else None
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """A sentence with the nearest name, or with all of them; of very many with the five nearest."""
+    """Returns a sentence with the nearest name, with all names, or with the five nearest if there are
+    many."""
     known = sorted(names)
     near = nearest(word, known)
     if near is not None:
@@ -149,12 +152,12 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     return f"known: {', '.join(known)}" if known else "there are none"
 
 
-# A request to end: made by a signal, heeded by whoever waits for a server. Signals belong to the process,
-# so this does, too.
+# Requests to stop, made by a signal and obeyed by code that waits for a server. Signals belong to the
+# process, and so does this counter.
 
 
 class Interrupted(Exception):
-    """The user asked for an end. ``kept``: the id of a run whose measurements are all saved."""
+    """The user requested a stop. ``kept`` is the id of a run whose measurements are all saved."""
 
     def __init__(self, *_: object, kept: str | None = None) -> None:
         super().__init__("stopped by the user")
@@ -162,7 +165,7 @@ class Interrupted(Exception):
 
 
 class Abandoned(ServerLost, Interrupted):
-    """The user asked for an end while the server was yet to answer: its connection is not used any more."""
+    """The user requested a stop before the server answered. The connection cannot be used any more."""
 
     def __init__(self) -> None:
         ServerLost.__init__(self, "stopped by the user")
@@ -176,15 +179,16 @@ _requests = _Requests()
 
 
 def request() -> None:
-    """One more signal."""
+    """Counts one more signal."""
     _requests.count += 1
 
 
 def reset() -> None:
-    """Whatever is begun now has not been asked to end."""
+    """Starts an operation for which no stop has been requested."""
     _requests.count = 0
 
 
 def requests() -> int:
-    """How many signals there have been; what is begun after one puts things back, or reads a last time."""
+    """Returns the number of signals so far. An operation that starts after a signal is one that restores the
+    server or reads a last time."""
     return _requests.count

@@ -1,4 +1,4 @@
-"""Where this user's own files are kept, also in a container that knows neither home directory nor user."""
+"""Directories for this user's own files, even in a container without a home directory or a user entry."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dbdyno.model.errors import UsageError
 
 
 def base_directory(variable: str, below_home: str, what: str, cure: str) -> Path:
-    """A directory of the XDG Base Directory Specification (0.8): ``variable``, else ``below_home``.
+    """Returns a directory of the XDG Base Directory Specification (0.8): ``variable``, else ``below_home``.
 
-    Relative ones are ignored, as it says; so is a HOME that is relative or not there. Raises
-    :class:`UsageError` with ``cure``, which names another place for ``what``, where there is none.
+    Relative paths are ignored, as the specification requires. A HOME that is relative or missing is ignored,
+    too. Raises :class:`UsageError` if there is no directory; its text names ``what`` was to be stored and
+    has ``cure``, another place for it.
     """
     places = [os.environ.get(variable, ""), *(str(Path(h, below_home)) for h in _homes() if Path(h).is_dir())]
     for place in places:
@@ -30,7 +31,7 @@ def _homes() -> list[str]:
 
 
 def user_home() -> str:
-    """The directory that the user database names; empty where there is none, or no such user."""
+    """Returns the home directory in the user database; empty if there is no such user or directory."""
     try:
         entry = pwd.getpwuid(os.getuid()).pw_dir
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""What has to be put back: written to disk before it is changed, so that a crash loses nothing."""
+"""Changes to undo. They are written to disk before they are made, so that a crash loses none."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ Kind = Literal["group", "affinity", "settings", "pooler", "login trace", "comman
 
 
 class Undo(BaseModel):
-    """One thing to put back. ``data`` is for whoever made it; it holds no credentials."""
+    """One change to undo. ``data`` is for the code that made the change and holds no credentials."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Kind
-    key: str  # names the thing: a group, a process, a server; a later one of the same key adds nothing
+    # identifies the object: a group, a process, a server; a later change with the same key is not recorded
+    key: str
     what: str  # in words: "control group /sys/fs/cgroup/cpu/dbdyno-17 with the server's processes"
     data: dict[str, Any] = Field(default_factory=dict)
 
 
 class Journal(Protocol):
-    """What is to be put back of a run that is under way."""
+    """The changes that a current run has to undo."""
 
     def note(self, undo: Undo) -> None:
-        """On disk when this returns. Of one key the first counts: it holds what was there before us."""
+        """Writes the change to disk before it returns. Only the first change of a key is kept, because it
+        holds the original state."""
 
     def forget(self, key: str) -> None:
-        """It has been put back."""
+        """Removes the change, because it has been undone."""

@@ -1,4 +1,5 @@
-"""Units: durations in, durations and rates out. Inside, time is integer nanoseconds (``*_ns``)."""
+"""Units: parses durations, formats durations and rates. Internally, time is in integer nanoseconds
+(``*_ns``)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from dbdyno.model.errors import UsageError
 
 NS_PER_S = 1_000_000_000
 TICK_NS = 10_000_000
-"""USER_HZ is 100 on every architecture that matters: utime, stime, start times count in 10 ms."""
+"""Length of a tick. USER_HZ is 100 on every relevant architecture, so utime, stime and start times count 10
+ms."""
 FACTORS_NS = {
     "ns": 1,
     "us": 1_000,
@@ -20,12 +22,13 @@ FACTORS_NS = {
     "d": 24 * 3600 * NS_PER_S,
 }
 LONGEST_DAYS = 36_500
-"""Of a duration: beyond that a typing error is likelier, and sums of ns would leave 64 bits."""
+"""Maximum of a duration. A longer one is probably a typing error, and sums in ns could exceed 64 bits."""
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s|min|h|d)?\s*\Z")
 
 
 def parse_duration_ns(text: str, option: str = "") -> int:
-    """``'300ms'`` -> 300000000. A bare number is seconds. Raises :class:`UsageError`, with ``option``."""
+    """Returns a duration in ns: ``'300ms'`` -> 300000000. A bare number is in seconds. Raises
+    :class:`UsageError`, with the name of the ``option``."""
     match = _DURATION.match(text)
     if match is None:
         named = f"{option}: " if option else ""
@@ -50,7 +53,7 @@ _UNITS = {word: unit for unit, words in _OTHER_UNITS.items() for word in (unit, 
 
 
 def _meant(text: str) -> str:
-    """``5m`` -> 5min, ``1h30m`` -> 90min; empty: not known."""
+    """Returns the probable intention: ``5m`` -> 5min, ``1h30m`` -> 90min; empty if unknown."""
     parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)", text.lower())
     units = [_UNITS.get(unit) for _, unit in parts]
     rest = re.sub(r"[0-9]+(?:\.[0-9]+)?\s*[^\W\d_]+", "", text).strip()
@@ -62,7 +65,7 @@ def _meant(text: str) -> str:
 
 
 def format_ns(value_ns: float) -> str:
-    """Nanoseconds with three significant digits and the unit that suits: ``1.23 ms``."""
+    """Formats nanoseconds with three significant digits in a suitable unit: ``1.23 ms``."""
     if value_ns == 0:
         return "0 s"
     for unit, factor in (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000)):
@@ -72,21 +75,22 @@ def format_ns(value_ns: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """``value`` with at least ``digits`` significant digits, thousands parted; below 0.0001 as a power of
-    ten; ``?`` of none."""
+    """Formats ``value`` with at least ``digits`` significant digits and thousands separators, as a power of
+    ten below 0.0001, and as ``?`` if it is not finite."""
     if not math.isfinite(value):
         return "?"
     if value == 0:
         return "0"
     if abs(value) < 1e-4:
         return f"{value:.{digits - 1}e}"
+    # 1 - 1e-9, since a value just below 1 rounds to 1 and needs no further digit
     decimals = digits - len(str(int(abs(value)))) if abs(value) > 1 - 1e-9 else digits + _leading_zeros(value)
     return f"{value:,.{max(0, min(decimals, 12))}f}"
 
 
 def format_number(value: float, digits: int = 4) -> str:
-    """Any number with ``digits`` significant ones, thousands parted; whole numbers as they are, very small
-    and very large ones as a power of ten."""
+    """Formats any number with ``digits`` significant digits and thousands separators. Whole numbers are
+    written in full, very small and very large ones as a power of ten."""
     if not math.isfinite(value):
         return "?"
     if value == round(value) and abs(value) < 1e7:
@@ -95,36 +99,38 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def format_apart(one: float, other: float, digits: int = 4) -> tuple[str, str]:
-    """As :func:`format_number`, with as many more digits as show that the two differ, unless by rounding."""
+    """Formats two numbers like :func:`format_number`, with enough digits to tell them apart, unless they
+    differ by rounding only."""
     alike = math.isclose(one, other, rel_tol=1e-13)
     texts = format_number(one, digits), format_number(other, digits)
     return texts if alike or texts[0] != texts[1] or digits > 15 else format_apart(one, other, digits + 1)
 
 
 def format_p(p: float) -> str:
-    """A probability with two digits: ``0.023``, ``1.2e-05``, ``<1e-9``."""
+    """Formats a probability with two digits: ``0.023``, ``1.2e-05``, ``<1e-9``."""
     return "<1e-9" if p < 1e-9 else f"{p:.2g}"
 
 
 def format_average(value: float) -> str:
-    """Seconds per second with at most three digits and decimals: ``10.6``, ``0.012``, ``< 0.001``."""
+    """Formats seconds per second with at most three digits and decimals: ``10.6``, ``0.012``, ``< 0.001``."""
     if 0 < abs(value) < 0.0005:
         return "< 0.001" if value > 0 else "> -0.001"
     return significant(value) if abs(value) >= 0.1 or value == 0 else f"{value:.3f}"
 
 
 def shown_duration(text: str) -> str:
-    """A duration as it was asked for; a bare number with its unit: ``2`` -> ``2s``."""
+    """Returns a duration as the user wrote it, with the unit added to a bare number: ``2`` -> ``2s``."""
     return f"{text}s" if re.fullmatch(r"\s*[0-9.]+\s*", text) else text
 
 
 def quantity(value: float, unit: str) -> str:
-    """A figure with its unit; seconds in the unit that suits: ``5.40 us``, ``12.3 LIO/s``."""
+    """Formats a figure with its unit, and seconds in a suitable unit: ``5.40 us``, ``12.3 LIO/s``."""
     return format_ns(value * NS_PER_S) if unit == "s" else f"{significant(value)} {unit}".rstrip()
 
 
 def format_plain(value: float) -> str:
-    """A ratio or a count: three significant digits, whole numbers as they are, no exponent."""
+    """Formats a ratio or a count with three significant digits. Whole numbers are written in full, without
+    exponent."""
     rounded = float(f"{value:.3g}") if abs(value) < 100 else value
     return f"{rounded:,.0f}" if rounded == round(rounded) else significant(rounded)
 
@@ -135,15 +141,16 @@ def format_given(value: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """``12 %``, ``3.4 %``, ``0.0 %``; ``?`` of none."""
+    """Formats a share: ``12 %``, ``3.4 %``, ``0.0 %``; ``? %`` if it is not finite."""
     value = 100 * share
     if not math.isfinite(value):
         return "? %"
-    return f"{value:,.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
+    # + 0.0 turns -0.0 into 0.0
+    return f"{value:,.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"
 
 
 def format_rate(value: float, digits: int = 3) -> str:
-    """A rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
+    """Formats a rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
     for letter, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor:
             return f"{significant(value / factor, digits)} {letter}"
@@ -151,7 +158,7 @@ def format_rate(value: float, digits: int = 3) -> str:
 
 
 def format_size(size_bytes: float) -> str:
-    """``24 MiB``, ``1.23 GiB``, ``812 B``."""
+    """Formats a size in bytes: ``24 MiB``, ``1.23 GiB``, ``812 B``."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(size_bytes) >= factor:
             return f"{significant(size_bytes / factor)} {unit}"
@@ -159,19 +166,21 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_count(value: float) -> str:
-    """A number of things: ``90``, ``3.21 k``; means of several with a fraction."""
+    """Formats a number of things: ``90``, ``3.21 k``. A mean of several numbers may have a fraction."""
     return f"{value:.0f}" if abs(value) < 1e3 and value == round(value) else format_rate(value)
 
 
 def digits_within(relative: float | None) -> int:
-    """Significant digits of a figure with an interval of this share to both sides: between two and four."""
+    """Returns the significant digits, two to four, of a figure whose interval extends by this share to both
+    sides."""
     if relative is None or not math.isfinite(relative) or relative <= 0:
         return 3
     return max(2, min(4, 1 - math.floor(math.log10(relative))))
 
 
 def counted(number: float, what: str) -> str:
-    """``1 session``, ``3 sessions``, ``1.5 CPUs``, ``2,050 sessions``, ``2 processes``, ``2 queries``."""
+    """Returns a number with its noun: ``1 session``, ``3 sessions``, ``1.5 CPUs``, ``2,050 sessions``, ``2
+    processes``, ``2 queries``."""
     if number == 1:
         return f"1 {what}"
     many = f"{what[:-1]}ies" if what.endswith("ry") else f"{what}{'es' if what.endswith('ss') else 's'}"
