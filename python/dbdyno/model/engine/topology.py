@@ -247,7 +247,6 @@ def _grown(first: PurrRead, last: PurrRead, register: str) -> float | None:
     """Returns the register's growth summed over all CPUs in both reads; ``None`` if one of them lacks it."""
     pairs = [
         (getattr(first.cpus[c], register), getattr(last.cpus[c], register))
-        # sorted: float sums depend on their order
         for c in sorted(first.cpus.keys() & last.cpus.keys())
     ]
     return None if any(None in p for p in pairs) else float(sum(b - a for a, b in pairs))

@@ -1,1 +1,1 @@
-"""Columns of every raw and derived table, and the data sources that fill them."""
+"""Columns of all raw and derived tables, and the data sources that fill them."""

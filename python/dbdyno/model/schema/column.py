@@ -1,13 +1,14 @@
-"""A column of a written schema."""
+"""A column of a table's schema."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 SCHEMA_VERSION = 2
-"""Version of the written schema: :mod:`dbdyno.model.schema.tables`."""
+"""Version of the schema in :mod:`dbdyno.model.schema.tables`."""
 DERIVED_VERSION = 20
-"""Version of the criteria, sentences and layout of what is derived: what another has left is made anew."""
+"""Version of the criteria, sentences and layout of derived data. Data derived by another version are derived
+again."""
 
 Type = Literal["i64", "f64", "str", "bool"]
 

@@ -1,8 +1,8 @@
-"""A data source as one registration: what it reads, its columns, how a window is cut from it, its advice.
+"""A data source as one record: its columns, the way to cut a window from it, and advice if it is missing.
 
-The instances are in :mod:`dbdyno.model.schema.data_sources`, a module each. They are data and pure parsers:
-what reads (the core's watch, or :mod:`dbdyno.observe`) and what cuts (:mod:`dbdyno.account.window`) goes by
-them.
+The records are in :mod:`dbdyno.model.schema.data_sources`, one module each. They hold data and pure parsers.
+The readers (the core's watch and :mod:`dbdyno.observe`) and :mod:`dbdyno.account.window`, which cuts
+windows, follow them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from dbdyno.model.schema.column import Column
 
 
 class Step(NamedTuple):
-    """One command on the way to a data source. ``how``: ``sql``, a statement that our role may execute and
-    that takes effect at once; ``root``, a command of the operating system for root; ``hand``, whatever needs
-    a restart, another role or a decision."""
+    """One command that helps to enable a data source. ``how``: ``sql`` is a statement that dbdyno's database
+    role may execute and that takes effect at once. ``root`` is a command of the operating system for root.
+    ``hand`` is anything that needs a restart, another role or a decision."""
 
     command: str
     how: Literal["sql", "root", "hand"] = "hand"
 
 
 def with_rights(capabilities: str, options: str = "") -> Step:
-    """Runs dbdyno as the user, with ``capabilities`` as setpriv writes them: ``+bpf,+perfmon``."""
+    """Returns the command that runs dbdyno as the same user with ``capabilities`` in setpriv's notation:
+    ``+bpf,+perfmon``."""
     return Step(
         "sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups "
         f"--inh-caps={capabilities} --ambient-caps={capabilities} $(command -v dbdyno) run WORKLOAD{options}"
@@ -31,44 +32,46 @@ def with_rights(capabilities: str, options: str = "") -> Step:
 
 
 class Enabling(NamedTuple):
-    """What a data source gives, and how to get it where it is not read."""
+    """The benefit of a data source, and how to enable it."""
 
     adds: str = ""
-    right: str = ""  # that it needs, or that the steps need
+    right: str = ""  # the privilege that the source or the steps need
     steps: tuple[Step, ...] = ()
-    state: str = ""  # in place of the status, where that says less: ``not loaded``
+    state: str = ""  # shown in place of a status that is less specific: ``not loaded``
 
 
 NO_ENABLING = Enabling()
 
 
 MOST_HZ = 1000
-"""Samples a second."""
+"""The maximum number of samples per second."""
 
 
 class Option(NamedTuple):
-    """Asks for a source that is off unless asked for. With ``hz`` it takes a frequency, this one without."""
+    """The option that switches on a source which is off by default. With ``hz`` the option takes a
+    frequency, which has this default."""
 
-    key: str  # of a recipe, and of the watch's specification
-    flag: str  # of the commands run and observe
+    key: str  # key in a recipe and in the specification of the watch
+    flag: str  # option of the commands run and observe
     help: str
     hz: float | None = None
 
 
 class ProcessRate(NamedTuple):
-    """A column of the table ``microstates``: growth of ``figure`` over all labels, per second."""
+    """A column of the table ``microstates``: the growth of ``figure`` per second, summed over all labels."""
 
     column: Column
     figure: str
-    heading: str  # of the table of processes
+    heading: str  # heading in the table of processes
     title: str
 
 
 class TaskCounts(NamedTuple):
-    """Sums since the watch was opened, one row a task and label; the core's watch reads them.
+    """Counters that grow from the opening of the watch, one row per task and label. The core's watch reads
+    them.
 
-    Raw table ``table``; of a window ``cut_TABLE``, the growth between the task's two reads. Figures that may
-    be NULL are unknown of runs that were measured before they were counted.
+    ``table`` names the raw table. ``cut_TABLE`` holds a window's growth between the task's two reads. A
+    figure that may be NULL is unknown in runs of versions that did not count it.
     """
 
     table: str
@@ -78,42 +81,45 @@ class TaskCounts(NamedTuple):
 
 
 class CounterFile(NamedTuple):
-    """Counters of the machine in a file that is read where a window begins and ends.
+    """Counters of the machine in a file that is read at the start and end of a window.
 
-    They are rows of the raw table ``host`` (key ``KEY.COUNTER``); their growth is in ``cut_levels``, and a
-    second of it in ``rates`` (``KEY.COUNTER_per_s``).
+    Their values are rows of the raw table ``host`` with the key ``KEY.COUNTER``. Their growth is in
+    ``cut_levels``, and their growth per second in ``rates`` as ``KEY.COUNTER_per_s``.
     """
 
-    path: str  # below the root directory
+    path: str  # relative to the root directory
     key: str
     counters: tuple[Column, ...]
-    parse: Callable[[str], Mapping[str, int]]  # counter -> value; further ones are passed over
+    parse: Callable[[str], Mapping[str, int]]  # counter -> value; counters that are not listed are ignored
 
 
 class KeyedCounters(NamedTuple):
-    """Counters of the server by key, which the engine reads before a window and after it.
+    """Counters of the server by key, which the engine reads before and after a window.
 
-    Raw table ``table``: of each key that was active in between a row a phase (t0, t1).
+    ``table`` names the raw table. It has one row per phase (t0, t1) for each key that was active between the
+    reads.
     """
 
     table: str
     key: tuple[Column, ...]
-    figures: tuple[Column, ...]  # grow; NULL: not counted by this server
+    figures: tuple[Column, ...]  # counters; NULL if this server does not count them
 
 
 class SampledStacks(NamedTuple):
-    """Stacks of the server's tasks, sampled by a clock; the core's watch samples and names them.
+    """Stacks of the server's tasks, sampled periodically. The core's watch samples them and resolves
+    symbols.
 
-    The raw tables by name: samples, the frames of each stack, and what each frame is.
+    ``tables`` has the raw tables by name: samples, the frames of each stack, and the description of each
+    frame.
     """
 
     tables: Mapping[str, tuple[Column, ...]]
 
 
 class Asked(NamedTuple):
-    """Rows of the server that the core's watch asks for after a sample that calls for it.
+    """Rows that the core's watch queries from the server after a sample that requires it.
 
-    The engine's part of the watch's specification has the question. Raw table ``table``.
+    The query is in the engine's part of the watch's specification. ``table`` names the raw table.
     """
 
     table: str
@@ -123,12 +129,12 @@ class Asked(NamedTuple):
 class DataSource(NamedTuple):
     name: str  # as in the table of sources
     provenance: str
-    cures: Mapping[str, str]  # status -> advice, where it is not ok
-    enabling: Enabling = NO_ENABLING  # what it gives, the right it needs, the commands that enable it
+    cures: Mapping[str, str]  # advice by status, for each status but ok
+    enabling: Enabling = NO_ENABLING  # benefit, required privilege, commands to enable it
     option: Option | None = None
     counts: tuple[TaskCounts, ...] = ()
     file: CounterFile | None = None
     keyed: KeyedCounters | None = None
     stacks: SampledStacks | None = None
     asked: Asked | None = None
-    tables: Mapping[str, tuple[Column, ...]] | None = None  # raw ones that are read outside of the watch
+    tables: Mapping[str, tuple[Column, ...]] | None = None  # raw tables that are not read by the watch

@@ -1,4 +1,4 @@
-"""The derived tables: made from the raw ones, and made again at any time."""
+"""The derived tables. They are computed from the raw tables and can be computed again at any time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from dbdyno.model.schema.table import register as register
 from dbdyno.model.schema.table import sessions_in as sessions_in
 
 GOOD_SCALING = 0.9
-"""A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
+"""A rung scales if each session delivers at least this share of the throughput of a session in the lowest
+rung."""
 
-# Sessions that were started together: where each call ran, and whether they were served alike.
+# Sessions that start calls together: the place of each call, and whether the sessions were served equally.
 _CALL = (
     *CELL,
     _c("round", "i64", "1, 2, ...: all sessions began this call together"),
@@ -37,7 +38,7 @@ _CALL = (
     _c("migrations", "i64", "moves to another CPU during the call", null=True),
 )
 ROUNDS: tuple[Column, ...] = _CALL
-"""Handed on by the room window: calls of whole rounds."""
+"""Calls of complete rounds, computed with the window and passed on."""
 
 PLACED: tuple[Column, ...] = (
     *_CALL,

@@ -1,4 +1,5 @@
-"""Which times of raw tables are instants of CLOCK_MONOTONIC: of other hosts they are mapped to our clock."""
+"""Columns of raw tables that are instants of CLOCK_MONOTONIC. Those of other hosts are converted to this
+host's clock."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ INSTANTS = frozenset(
         "task_ns",
     }
 )
-"""Names of columns that are such instants, in every table but those of :data:`EXCEPT`."""
+"""Names of columns that are instants in every table except those of :data:`EXCEPT`."""
 EXCEPT = frozenset({("statement_reads", "exec_ns")})
-"""Durations of the same name."""
+"""Columns of these names that are durations."""
 DURATIONS = frozenset(
     {
         "asleep_ns",
@@ -76,10 +77,10 @@ DURATIONS = frozenset(
     }
 )
 WALL_CLOCK = frozenset({"backend_start_ns"})
-"""By the clock of the server's host, since 1970."""
+"""Instants in ns since 1970 by the wall clock of the server's host."""
 
 
 @cache
 def instants(table: str) -> frozenset[str]:
-    """Columns of a raw table that are instants of the clock of the host that wrote it."""
+    """Returns the columns of a raw table that are instants of the clock of the host that wrote it."""
     return frozenset(c.name for c in RAW[table] if c.name in INSTANTS and (table, c.name) not in EXCEPT)

@@ -1,4 +1,4 @@
-"""Columns of the raw tables, as ``raw.toml`` has them."""
+"""Columns of the raw tables, read from ``raw.toml``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _LINE = re.compile(rf"{_TABLE}|(?P<name>\w+) = (?:{_OWN}|{_LIKE})")
 
 
 def read(text: str) -> dict[str, tuple[Column, ...]]:
-    """Returns the columns of each table. Raises ValueError if a line is not as the head of ``raw.toml`` says.
+    """Returns the columns of each table. Raises ValueError if a line does not follow the rules in the head
+    of ``raw.toml``.
 
-    Reads lines: every start of the program needs some of the columns, and tomllib takes ten times as long.
+    Reads the file line by line, because every start of the program needs some columns and tomllib takes ten
+    times as long.
     """
     tables: dict[str, dict[str, Column]] = {}
     columns: dict[str, Column] = {}
@@ -47,6 +49,6 @@ TABLES = read(FILE.read_text(encoding="utf-8"))
 
 
 def columns(table: str, *names: str) -> tuple[Column, ...]:
-    """Returns these columns of a table. Raises KeyError if it has none of that name."""
+    """Returns these columns of a table. Raises KeyError if it lacks one of them."""
     by_name = {c.name: c for c in TABLES[table]}
     return tuple(by_name[name] for name in names)

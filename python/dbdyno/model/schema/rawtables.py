@@ -8,13 +8,13 @@ from dbdyno.model.schema.data_sources import asked, counts, keyed
 from dbdyno.model.schema.raw import TABLES, columns
 
 OF_CLIENT = 1 << 32
-"""Is added to the process and task ids of the client's host, where the server is on another: its ids are
-plain, and a kernel gives none beyond 2^22 (PID_MAX_LIMIT)."""
+"""Offset that is added to process and task ids of the client's host if the server runs on another host. The
+server's ids are unchanged. A kernel assigns no id above 2^22 (PID_MAX_LIMIT)."""
 
 OWN_CONNECTION = "dbdyno"
-"""Kind, in table ``backends``, of the connections of this very process."""
+"""Kind of this process's own connections in the table ``backends``."""
 CLIENT_BACKEND = "client backend"
-"""Kind of a session in the table ``backends``."""
+"""Kind of sessions in the table ``backends``."""
 
 _READ = columns("traced", "before_ns", "after_ns")
 _TASK = columns("traced", "pid", "tid", "start_ticks", "role", "session")
@@ -27,4 +27,5 @@ RAW: dict[str, tuple[Column, ...]] = {
     **{c.table: (*_READ, *_TASK, *c.labels, *c.figures, _STATUS) for c in counts()},
     **{k.table: (*_READ, _PHASE, *k.key, *k.figures, _STATUS) for k in keyed()},
 }
-"""All of them by name: those of ``raw.toml``, and of data sources that are registered elsewhere."""
+"""Columns of all raw tables by name: those of ``raw.toml``, and those of data sources registered
+elsewhere."""

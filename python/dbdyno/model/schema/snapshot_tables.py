@@ -1,8 +1,8 @@
-"""The written schema of a snapshot's tables.
+"""The schema of a snapshot's tables.
 
-Columns of the kind ``counter`` grow until they are reset; a ``gauge`` is a value of the moment; an
-``attribute`` is what an object is called or how it is set. NULL: not counted by this server, or it may not be
-read; :attr:`dbdyno.model.engine.snapshot.SnapshotInfo.missing` says why.
+A ``counter`` grows until it is reset. A ``gauge`` is a momentary value. An ``attribute`` is a name or
+setting of an object. NULL means that this server does not count the figure or that it may not be read;
+:attr:`dbdyno.model.engine.snapshot.SnapshotInfo.missing` gives the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dbdyno.model.schema.data_sources.statements import FIGURES, KEY
 
 
 class SnapshotTable(NamedTuple):
-    """``key`` identifies an object while it lives: one that was dropped and made again has another key."""
+    """A table of a snapshot. ``key`` identifies an object during its life: an object that is dropped and
+    created again gets another key."""
 
     key: tuple[Column, ...]
     attributes: tuple[Column, ...]
@@ -302,11 +303,11 @@ TABLES: Mapping[str, SnapshotTable] = {
         "When counters were last reset.",
     ),
 }
-"""The written schema of a snapshot. Times are ``*_ns`` where they grow and seconds since 1970 where they are
-moments; the engine's documents name the source of each column."""
+"""Schemas of a snapshot's tables. Counters of time are in ``*_ns``, instants in seconds since 1970. The
+engine's documents name the source of each column."""
 
 TEXTS = (
     _c("query_id", "i64", "of the statement"),
     _c("text", "str", "as the server keeps it, without passwords"),
 )
-"""Texts of statements: kept once in a store."""
+"""Columns of statement texts, which a store keeps once."""

@@ -1,4 +1,4 @@
-"""A derived table as one record: its columns, and what whoever derives, stores or shows it goes by."""
+"""A derived table as one record: its columns, and the properties used to derive, store and show it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Literal, NamedTuple
 from dbdyno.model.schema.column import Column
 
 DATABASE = "database"
-"""Kind of runs: a load of our own on a database."""
+"""Kind of runs in which dbdyno puts a load on a database."""
 DRIVEN = "driven"
-"""Tag of kinds of runs: dbdyno itself makes the load."""
+"""Tag of kinds of runs in which dbdyno itself makes the load."""
 SERVED = "served"
-"""Tag of kinds of runs: a server serves the sessions."""
+"""Tag of kinds of runs in which a server serves the sessions."""
 
 
 class Method(NamedTuple):
-    """How a figure of a table is obtained, as the page explains it.
+    """The explanation on the page of how a figure of a table is obtained.
 
-    ``key``: the column, account or row that the figure is; "" where all rows are meant. ``text`` with slots
-    for nouns. ``kinds`` of runs, or their tags, that have the figure; empty: all.
+    ``key`` is the column, account or row that holds the figure, or "" for all rows. ``text`` may have slots
+    for nouns. ``kinds`` lists the kinds of runs, or their tags, that have the figure; it is empty for all.
     """
 
     figure: str
@@ -32,12 +32,12 @@ class Method(NamedTuple):
 class Table(NamedTuple):
     """A derived table.
 
-    ``shown``: it is part of a run's results; else conclusions are drawn from it, and it is not stored with
-    them. ``sessions``: whether it has rows of single sessions or processes (``who`` is ``session``), which
-    stay in the stored parts; ``all``: it has no other rows, or rows of stacks. ``together``: it has rows of
-    all repeats of a load together, too (cell ``all``). ``json``: the JSON document has its rows, without
-    those of single sessions where it has ``some``. ``options`` of ``dbdyno show`` that show it. ``older``:
-    names that it had in stored runs.
+    ``shown``: the table is part of a run's results; otherwise it only serves to derive claims and is not
+    stored with them. ``sessions``: whether the table has rows of single sessions or processes (``who`` is
+    ``session``), which stay in the stored parts; ``all`` means that it has only such rows, or rows of
+    stacks. ``together``: it also has rows that combine all repeats of a load (cell ``all``). ``json``: the
+    JSON document has its rows, but not those of single sessions if ``sessions`` is ``some``. ``options``:
+    the options of ``dbdyno show`` that show it. ``older``: its former names in stored runs.
     """
 
     name: str
@@ -55,7 +55,7 @@ _REGISTERED: dict[str, Table] = {}
 
 
 def register(*tables: Table) -> None:
-    """Adds tables, in the order in which they are listed. Raises ValueError if there is one of that name."""
+    """Adds tables in this order. Raises ValueError if a table of the same name exists."""
     for table in tables:
         if table.name in _REGISTERED:
             raise ValueError(f"two tables {table.name}")
@@ -67,13 +67,14 @@ REGISTERED: Mapping[str, Table] = MappingProxyType(_REGISTERED)
 
 
 def sessions_in(table: str) -> Literal["none", "some", "all"]:
-    """Returns whether a table has rows of single sessions; one without a record has none."""
+    """Returns whether a table has rows of single sessions; "none" for a table without a record."""
     record = _REGISTERED.get(table)
     return "none" if record is None else record.sessions
 
 
 class Columns(Mapping[str, tuple[Column, ...]]):
-    """The columns of the tables that are shown, or of all, by name, as they are registered by now."""
+    """The columns of shown or of all registered tables, by name. Tables that are registered later are
+    included."""
 
     def __init__(self, *, every: bool = False) -> None:
         self._every = every

@@ -38,7 +38,8 @@ OF_CELL = {
     f"cell_{t}": (*CELL, *RAW[t])
     for t in ("sessions", "histogram", "errors", "progress", "sampler", "sources", "backends", "executions")
 }
-"""Raw tables of several cells in one, with the cell's key; handed on by the room window, not stored."""
+"""Tables that combine a raw table of several cells, with the key of the cell. They are computed with the
+window and not stored."""
 
 LABELS = {
     "wait_families": (
@@ -53,7 +54,7 @@ LABELS = {
         column("row", "bool", "it is a row that another session changes"),
     ),
 }
-"""What labels mean, the same for all cells of a run."""
+"""Explanations of labels, which apply to all cells of a run."""
 
 register(
     *(
@@ -92,22 +93,22 @@ TABLES: Mapping[str, tuple[Column, ...]] = ChainMap[str, tuple[Column, ...]](
 
 @cache
 def schema(table: str) -> Mapping[str, Any]:
-    """Polars schema of ``table``."""
+    """Returns the Polars schema of a table."""
     return MappingProxyType({c.name: POLARS[c.type] for c in TABLES[table]})
 
 
 @cache
 def empty(table: str) -> pl.DataFrame:
-    """``table`` without rows; the same each time, so nobody changes it."""
+    """Returns the table without rows. The frame is cached, so it must not be modified in place."""
     return pl.DataFrame(schema=schema(table))
 
 
 def conform(table: str, frame: pl.DataFrame, key: Mapping[str, Any] | None = None) -> pl.DataFrame:
-    """``frame`` with exactly the columns, order and types of ``table``; absent nullable columns become NULL.
-    ``key``: columns with the same value in all rows, none of them of ``frame``.
+    """Returns ``frame`` with exactly the columns, order and types of ``table``. Missing nullable columns
+    become NULL. ``key`` has columns, absent from ``frame``, that have the same value in all rows.
 
-    Raises :class:`ValueError` on an unknown column, an absent one that may not be NULL, or a NULL in one
-    that may not hold it.
+    Raises :class:`ValueError` for an unknown column, for a missing column that may not be NULL, and for a
+    NULL in such a column.
     """
     key, types, names = key or {}, schema(table), frame.columns
     exprs = shaped(table, (*key, *names))
@@ -120,7 +121,8 @@ def conform(table: str, frame: pl.DataFrame, key: Mapping[str, Any] | None = Non
 
 
 def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
-    """The same of a frame that is too long to be held: all of it is read once."""
+    """Does the same as :func:`conform` for a frame too large for memory. The frame is read once for the
+    check."""
     exprs = shaped(table, tuple(frame.collect_schema().names()))
     _whole(table, frame.null_count().collect(engine="streaming").row(0, named=True))
     return frame.select(exprs)
@@ -128,7 +130,8 @@ def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
 
 @lru_cache(maxsize=1024)
 def shaped(table: str, names: tuple[str, ...]) -> list[pl.Expr]:
-    """The columns of ``table``, of a frame with those of ``names``. Raises :class:`ValueError`."""
+    """Returns the expressions of the columns of ``table``, for a frame that has the columns ``names``.
+    Raises :class:`ValueError`."""
     known = TABLES[table]
     if extra := set(names) - {c.name for c in known}:
         raise ValueError(f"table {table}: unknown columns {sorted(extra)}")
@@ -143,7 +146,7 @@ def shaped(table: str, names: tuple[str, ...]) -> list[pl.Expr]:
 
 @lru_cache(maxsize=64)
 def _constant(name: str, kind: Any, value: Any) -> pl.Expr:
-    """The same for each of a cell's tables."""
+    """Returns a constant column. It is cached because all tables of a cell have the same key."""
     return pl.lit(value, kind).alias(name)
 
 
@@ -159,7 +162,7 @@ def _needed(table: str) -> list[str]:
 
 
 def rows(table: str, records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Records (dicts) as a conforming frame."""
+    """Returns records (dicts) as a conforming frame."""
     if not records:
         return empty(table)
     unknown = {k for r in records for k in r} - set(schema(table))
@@ -170,23 +173,24 @@ def rows(table: str, records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 CoreColumn = tuple[str, Any, bytes | None]
-"""A column as the Rust core hands it over: type, payload, validity.
+"""A column in the representation of the Rust core: type, payload, validity.
 
-``i64``/``f64``: little-endian bytes; ``bool``: one byte a value; ``str``: ``(codes, categories)`` with
-little-endian 32-bit codes, -1 for NULL, or simply a list of ``str | None``.
-Any: a polars Series of that type.
-Validity: one byte a value, 1 = known; ``None`` = all known (and for ``str`` the payload itself says it).
+The payload of ``i64`` and ``f64`` is little-endian bytes, that of ``bool`` one byte per value. The payload
+of ``str`` is ``(codes, categories)`` with little-endian 32-bit codes and -1 for NULL, or a list of ``str |
+None``. For any type it may be a polars Series.
+The validity is one byte per value, 1 if it is known. It is ``None`` if all values are known, and for
+``str``, whose payload marks NULL.
 """
 
 
 def from_core(table: str, columns: Mapping[str, CoreColumn]) -> pl.DataFrame:
-    """A table of the Rust core as a conforming frame."""
+    """Returns a table of the Rust core as a conforming frame."""
     return conform(table, pl.DataFrame({name: _series(name, c) for name, c in columns.items()}))
 
 
 def to_core(table: str, records: Sequence[Mapping[str, Any]]) -> dict[str, CoreColumn]:
-    """Records (dicts) as the core would hand over that table, for a load or a watch made in Python; an absent
-    value is NULL."""
+    """Returns records (dicts) in the representation of the core, for a load or a watch that is simulated in
+    Python. A missing value becomes NULL."""
     return {c.name: _core_column(c.type, [r.get(c.name) for r in records]) for c in TABLES[table]}
 
 
@@ -227,11 +231,11 @@ def _series(name: str, column: CoreColumn) -> pl.Series:
     return pl.select(pl.when(known).then(values).otherwise(None).alias(name)).to_series()
 
 
-# Tables of many cells, taken apart by cell once instead of filtered again and again.
+# Tables of many cells are partitioned once instead of filtered for each cell.
 
 
 class ByCell:
-    """Tables cell by cell; those without a column ``cell`` are the same for all cells."""
+    """Tables partitioned by cell. Tables without a column ``cell`` are shared by all cells."""
 
     def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
         self._shared = {name: t for name, t in tables.items() if "cell" not in t.columns}
@@ -239,11 +243,11 @@ class ByCell:
         self._parts = {name: _by_cell(tables[name]) for name in self._none}
 
     def table(self, name: str, cell: str) -> pl.DataFrame:
-        """The rows of one cell; empty where it has none."""
+        """Returns the rows of one cell; empty if it has none."""
         return self._parts[name].get(cell, self._none[name])
 
     def of(self, cell: str) -> dict[str, pl.DataFrame]:
-        """All tables of one cell."""
+        """Returns all tables of one cell."""
         return self._shared | {name: self.table(name, cell) for name in self._none}
 
 
@@ -254,18 +258,18 @@ def _by_cell(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def known_sum(values: pl.Series) -> float | None:
-    """Sum of the known ones; ``None``: none is known."""
+    """Returns the sum of the known values; ``None`` if none is known."""
     return float(values.sum()) if values.null_count() < len(values) else None
 
 
 def sum_of_known(column: str) -> pl.Expr:
-    """The same of a column, by group."""
+    """Returns the expression for the sum of a column's known values within a group; NULL if none is known."""
     values = pl.col(column)
     return pl.when(values.null_count() < pl.len()).then(values.sum()).alias(column)
 
 
 def sum_if_all_known(column: str) -> pl.Expr:
-    """Sum by group; NULL where one of its values is."""
+    """Returns the expression for the sum of a column within a group; NULL if one of its values is NULL."""
     values = pl.col(column)
     return pl.when(values.null_count() == 0).then(values.sum()).alias(column)
 
@@ -274,57 +278,62 @@ def sum_if_all_known(column: str) -> pl.Expr:
 
 
 def merged(histogram: pl.DataFrame) -> pl.DataFrame:
-    """Buckets of the same bounds as one, by rising bounds. Commutative, associative, idempotent on one."""
+    """Merges buckets with the same bounds, sorted by bounds. Merging is commutative and associative, and
+    idempotent on a single histogram."""
     return histogram.group_by("low_ns", "high_ns").agg(pl.col("count").sum()).sort("low_ns", "high_ns")
 
 
 def quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:
-    """:func:`quantile_ns` of several ``q``."""
+    """Returns :func:`quantile_ns` for several ``q``."""
     buckets = merged(histogram)
     highs, counts = buckets["high_ns"].to_list(), buckets["count"].cum_sum().to_list()
     total = counts[-1] if counts else 0
+    # 1e-9 absorbs the rounding of q * total: 0.07 * 100 is 7.000000000000001 and must not become rank 8
     ranks = (max(1, math.ceil(q * total - 1e-9)) for q in qs)
     return [highs[bisect_left(counts, rank)] if total else None for rank in ranks]
 
 
 CALLS_ABOVE = 10
-"""Calls that a quantile above the median needs above it: of fewer it says where single calls fell."""
+"""A quantile above the median needs this many calls above it. With fewer, it depends on single calls."""
 FEW = "too few calls"
-"""Status of a quantile that is not known for want of calls."""
+"""Status of a quantile that is unknown because of too few calls."""
 
 
 def fewest_calls(q: float) -> int:
-    """Of which a quantile is known: 200 of p95, 1,000 of p99. The median is one of any number."""
+    """Returns the number of calls from which on a quantile is known: 200 for p95, 1,000 for p99, 1 for the
+    median."""
     return 1 if q <= 0.5 else math.ceil(CALLS_ABOVE / (1 - q) - 1e-6)
 
 
 def known_quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:
-    """As :func:`quantiles_ns`; ``None``, too, for those that there are too few calls for."""
+    """Returns :func:`quantiles_ns`, with ``None`` for quantiles that have too few calls."""
     calls = int(histogram["count"].sum())
     values = quantiles_ns(histogram, qs)
     return [v if calls >= fewest_calls(q) else None for v, q in zip(values, qs, strict=True)]
 
 
 def known_quantile(q: float) -> pl.Expr:
-    """The same of a group whose buckets are sorted by their bounds."""
+    """Returns the expression of :func:`quantile` for a group; NULL if the group has too few calls."""
     return pl.when(pl.col("count").sum() >= fewest_calls(q)).then(quantile(q))
 
 
 def quantile(q: float) -> pl.Expr:
-    """:func:`quantile_ns` of a group whose buckets are sorted by their bounds."""
+    """Returns the expression of :func:`quantile_ns` for a group whose buckets are sorted by their bounds."""
     count = pl.col("count")
     return pl.col("high_ns").filter(count.cum_sum() >= (q * count.sum() - 1e-9).ceil().clip(1)).first()
 
 
 def quantile_ns(histogram: pl.DataFrame, q: float) -> int | None:
-    """The highest duration of the bucket that holds the call of rank ``ceil(q n)``; ``None`` without calls.
+    """Returns the highest duration of the bucket that holds the call of rank ``ceil(q n)``; ``None`` without
+    calls.
 
-    As HdrHistogram's ``getValueAtPercentile``: with 3 significant digits at most 0.1 % too high.
+    This is HdrHistogram's ``getValueAtPercentile``. With 3 significant digits the result is at most 0.1 %
+    too high.
     """
     return quantiles_ns(histogram, [q])[0]
 
 
-# A small table as a field of a model: JSON has its columns and their types.
+# A small table as a field of a pydantic model. Its JSON has the columns with their types.
 
 _JSON_TYPES = {"f64": pl.Float64, "i64": pl.Int64, "str": pl.String, "bool": pl.Boolean}
 _JSON_NAMES = {dtype: name for name, dtype in _JSON_TYPES.items()}
@@ -338,12 +347,12 @@ def _frame_written(frame: pl.DataFrame) -> dict[str, Any]:
 
 
 def _json_number(value: Any) -> Any:
-    """JSON has no infinite numbers, and none that is none."""
+    """Returns a float that JSON cannot represent (infinite or NaN) as text, any other value unchanged."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read_frame(value: Any) -> pl.DataFrame:
-    """Raises ValueError where it is none."""
+    """Returns the frame for its value in JSON. Raises ValueError if the value is not that of a frame."""
     if isinstance(value, pl.DataFrame):
         return value
     try:
@@ -352,7 +361,7 @@ def _read_frame(value: Any) -> pl.DataFrame:
         raise ValueError(f"no table: {error}") from error
 
 
-def _series_of(type: str, values: list[Any]) -> pl.Series:  # the name in the file
+def _series_of(type: str, values: list[Any]) -> pl.Series:  # the name is the key in the file
     dtype = _JSON_TYPES[type]
     if dtype == pl.Float64:
         values = [None if v is None else float(v) for v in values]

@@ -1,4 +1,4 @@
-"""Tables of the windows, from which the ledger is made: made anew, not stored."""
+"""Tables of the windows, the input of the ledger. They are not stored but computed again when needed."""
 
 from __future__ import annotations
 

@@ -44,10 +44,8 @@ def visible(text: str) -> str:
 
     Each character is replaced by one, so positions stay the same. Tabs and line feeds pass.
     """
+    # Most texts are printable ASCII, and this test is much faster than the substitution.
     return text if text.isascii() and text.isprintable() else _STEERS.sub(_picture, text)
-
-
-# Most texts are printable ASCII, and this test is much faster than the substitution.
 
 
 def one_line(text: str) -> str:

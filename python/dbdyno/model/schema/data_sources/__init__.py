@@ -1,4 +1,4 @@
-"""The registry of data sources: one module and one line each."""
+"""The registry of data sources, with one module and one line each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOURCES = list(BUILT_IN)
 
 
 def options() -> tuple[Option, ...]:
-    """Options of the sources that are off unless asked for."""
+    """Returns the options of the sources that are off by default."""
     return tuple(s.option for s in SOURCES if s.option)
 
 
@@ -39,7 +39,7 @@ def counts() -> tuple[TaskCounts, ...]:
 
 
 def process_rates() -> tuple[ProcessRate, ...]:
-    """Further columns of the table ``microstates``."""
+    """Returns the additional columns of the table ``microstates``."""
     return tuple(c.rate for c in counts() if c.rate)
 
 
@@ -48,7 +48,7 @@ def keyed() -> tuple[KeyedCounters, ...]:
 
 
 def sampled() -> tuple[str, ...]:
-    """Raw tables of sampled stacks."""
+    """Returns the names of the raw tables of sampled stacks."""
     return tuple(table for s in SOURCES if s.stacks for table in s.stacks.tables)
 
 
@@ -57,9 +57,9 @@ def asked() -> tuple[Asked, ...]:
 
 
 def files() -> dict[str, CounterFile]:
-    """By the source's name."""
+    """Returns the counter files by name of their source."""
     return {s.name: s.file for s in SOURCES if s.file}
 
 
 TRACED = ("traced", "waits", "wait_times", *(c.table for c in counts()))
-"""Raw tables of sums since the watch was opened."""
+"""Raw tables of counters that grow from the opening of the watch."""

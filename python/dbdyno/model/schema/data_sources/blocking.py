@@ -1,4 +1,5 @@
-"""Who waits for a lock, and whom for: what the core asks the server after a sample that met such a wait."""
+"""Lock waits with their blockers. The core queries them from the server after a sample that shows such a
+wait."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dbdyno.model.schema.raw import TABLES
 
 LOCK_WAITS = "lock waits"
 PREPARED = 0
-"""``blocker`` of a transaction without a process."""
+"""Value of ``blocker`` for a prepared transaction, which has no process."""
 BLOCKED = TABLES["blocked"]
 WAIT_CHAINS: tuple[Column, ...] = (
     _c("by", "str", "doing (what the root does) | chain | statement | object"),
@@ -26,11 +27,11 @@ WAIT_CHAINS: tuple[Column, ...] = (
     _c("status", "str", "ok | why it is unknown"),
     _c("source", "str", "data source of the seconds"),
 )
-"""As they are derived; seconds are the ledger's."""
+"""Columns of the derived wait chains. Their seconds come from the ledger."""
 BLOCKING = DataSource(
     name=LOCK_WAITS,
     provenance="the server's table of locks, read when a sample meets a session that waits for one",
-    cures={},  # the engine says what is missing
+    cures={},  # the engine provides the advice
     enabling=Enabling("who makes whom wait: chains of lock waits, and what their roots do"),
     asked=Asked("blocked", BLOCKED),
 )

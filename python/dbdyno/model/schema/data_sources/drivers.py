@@ -1,4 +1,4 @@
-"""The hosts that drove a load, where there are others than this one; and which of them a session was on."""
+"""The hosts that drive a load, if there are others than this one, and the host of each session."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ HOSTS: tuple[Column, ...] = (
     _c("status", "str", "ok | lost"),
     _c("detail", "str", "why it is lost", null=True),
 )
-"""Derived table ``hosts``: one row for each driver of a measurement by several hosts."""
+"""Columns of the derived table ``hosts``, which has one row per driver of a measurement by several hosts."""
 
 
 def with_host(sessions: pl.DataFrame, drivers: pl.DataFrame) -> pl.DataFrame:
-    """``sessions``, any table with column ``session``, with column ``host``; NULL: this host alone."""
-    import polars as pl  # here, as schemas are read without it
+    """Returns ``sessions``, any table with a column ``session``, with a column ``host`` added. It is NULL if
+    only this host drives."""
+    import polars as pl  # imported here, since schemas are needed without polars
 
     if drivers.is_empty():
         return sessions.with_columns(host=pl.lit(None, pl.String))

@@ -1,4 +1,4 @@
-"""Columns of what single executions of commands used."""
+"""Columns of the resources that single executions of commands used."""
 
 from __future__ import annotations
 
@@ -107,6 +107,7 @@ EXECUTION_TABLES: tuple[Table, ...] = (
         options=("executions",),
     ),
 )
-"""Rows of :data:`RAW_EXECUTIONS` with what follows from them; figures of executions that ended well."""
+"""Derived tables of :data:`RAW_EXECUTIONS`. Means and extremes cover successful executions only."""
 OUTLIER = 3.5
-"""Modified Z-score; recommended by Iglewicz and Hoaglin (1993), How to Detect and Handle Outliers."""
+"""Limit of the modified Z-score, recommended by Iglewicz and Hoaglin (1993), How to Detect and Handle
+Outliers."""

@@ -1,4 +1,4 @@
-"""Columns of what triggers gathered."""
+"""Columns of the data gathered by triggers."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ TRIGGER_TABLES: tuple[Table, ...] = (
     Table("triggers_fired", FIRED, options=("captures",)),
     Table("captured", CAPTURED, options=("captures",)),
 )
-"""What fired in a run, and the largest parts of what was captured."""
+"""The triggers that fired in a run, and the largest parts of their captures."""

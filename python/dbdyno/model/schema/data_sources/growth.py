@@ -1,6 +1,7 @@
-"""Columns of what snapshots say of a measurement: what it left behind, tables too large for the cache.
+"""Columns of a measurement's snapshots and resets.
 
-And of how its data were brought back before it.
+The tables hold the growth of objects that a measurement left behind, the tables too large for the cache, and
+the resets of the data before it.
 """
 
 from __future__ import annotations
@@ -14,4 +15,4 @@ GROWTH_TABLES: tuple[Table, ...] = (
     Table("resets_done", (*CELL, *TABLES["resets"])),
     Table("large_scans_read", (*CELL, *TABLES["large_scans"])),
 )
-"""The raw tables of all measurements."""
+"""The raw tables of all measurements in one."""

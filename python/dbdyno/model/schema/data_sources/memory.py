@@ -1,20 +1,21 @@
 """Columns of the data source ``memory``: where the pages of a server and of its machine are.
 
-Read at the start and at the end of each measurement, while no session makes calls, processes with all of
-them connected; of an observation between two windows, as often as its cost allows; and on demand.
+It is read at the start and end of each measurement, while no session makes calls; processes are read while
+all sessions are connected. In an observation it is read between two windows, as often as its cost permits. It
+is also read on demand.
 
-The host's figures, as ``/proc/meminfo`` has them (proc_meminfo(5)). These are parts of the total that have
-nothing in common, so that what they leave is what the kernel assigns to nothing:
+The host's figures come from ``/proc/meminfo`` (proc_meminfo(5)). These parts of the total are disjoint,
+so the remainder is memory that the kernel assigns to nothing:
 
 - ``free_bytes`` MemFree; ``anonymous_bytes`` AnonPages; ``shared_bytes`` Shmem: tmpfs and shared memory in
-  small pages; ``page_cache_bytes`` Cached + Buffers + SwapCached - Shmem: files alone
-- ``kernel_bytes`` Slab + PageTables + SecPageTables + Percpu + VmallocUsed (+ KernelStack where kernel stacks
-  are not in it); ``slab_bytes`` and ``page_tables_bytes`` are parts of it
+  small pages; ``page_cache_bytes`` Cached + Buffers + SwapCached - Shmem: files only
+- ``kernel_bytes`` Slab + PageTables + SecPageTables + Percpu + VmallocUsed (+ KernelStack if kernel stacks
+  are not part of VmallocUsed); ``slab_bytes`` and ``page_tables_bytes`` are parts of it
 - the pool of huge pages, used or free: ``huge_pages_total`` * ``huge_page_bytes``, the size of one
 
-``executables_bytes`` is a part of the page cache: file pages that processes map, programs and libraries.
-What ends in ``_total``, ``huge_pages_total`` apart, is bytes since the start of the machine or group.
-``huge_pages_asked``: 0 off, 1 try, 2 on; ``huge_pages_used``: 0 or 1.
+``executables_bytes`` is a part of the page cache: file pages that processes map, as programs and libraries.
+Columns that end in ``_total``, except ``huge_pages_total``, are bytes since the machine or group started.
+``huge_pages_asked`` is 0 for off, 1 for try, 2 for on; ``huge_pages_used`` is 0 or 1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dbdyno.model.schema.table import Table
 
 _STATUS = _c("status", "str", "ok, or why a figure is not known or a lower bound")
 RAW_MEMORY = {name: TABLES[name] for name in ("memory", "memory_relations", "memory_processes")}
-"""By measurement."""
+"""Columns of the raw tables, which are stored per measurement."""
 PARTS = (
     "kernel",
     "anonymous",
@@ -38,11 +39,12 @@ PARTS = (
     "not assigned",
     "free",
 )
-"""Parts of the memory: they have nothing in common and add up to it. ``executables``: mapped file pages;
-``page cache``: all other ones; ``shared memory``: in small pages; ``huge pages``: the pool, used or free."""
+"""Parts of the memory, which are disjoint and add up to the total. ``executables``: mapped file pages.
+``page cache``: all other file pages. ``shared memory``: that in small pages. ``huge pages``: the pool, used
+or free."""
 TOTAL = "total"
 GROWTH = "growth"
-"""In place of a phase: from the start to the end of a measurement."""
+"""Stands in place of a phase for the change from the start to the end of a measurement."""
 _PHASE = _c("phase", "str", "start | end (of the measurement) | now (on demand)")
 
 
@@ -114,7 +116,8 @@ MEMORY_TABLES: tuple[Table, ...] = (
         options=("memory",),
     ),
 )
-"""The same of all measurements, then what is computed of it: see :mod:`dbdyno.account.memory`."""
+"""The raw tables of all measurements, then the tables that :mod:`dbdyno.account.memory` computes from
+them."""
 
 MEMORY_SOURCE = DataSource(
     name="memory",

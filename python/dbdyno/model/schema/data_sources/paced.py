@@ -1,4 +1,4 @@
-"""Columns of paced load that are derived."""
+"""Columns of derived tables for paced load."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ RUNG_PACE: tuple[Column, ...] = (
     _c("service_p99_ns", "f64", "99th percentile; NULL of fewer than 1,000 calls", null=True),
     _c("lag_mean_ns", "f64", "mean time from due to started", null=True),
 )
-"""Columns of paced load in table ``rungs``."""
+"""Columns of the table ``rungs`` for paced load."""

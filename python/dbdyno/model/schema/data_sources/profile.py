@@ -1,4 +1,4 @@
-"""The CPU profile: raw tables of sampled stacks. The reader is crates/dyno-profile."""
+"""The CPU profile: raw tables of sampled stacks, which crates/dyno-profile reads, and derived tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROFILE = {
     name: TABLES[name] for name in ("profile_samples", "profile_stacks", "profile_frames", "profile_losses")
 }
 
-# As it is derived.
+# Derived columns.
 
 _WHOSE = (
     _c("scope", "str", "rung (all sessions in sum) | helper (server processes working for all) | beside"),

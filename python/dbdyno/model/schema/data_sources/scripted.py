@@ -1,4 +1,4 @@
-"""Columns of the derived tables of scripts: which took how long, what failed, what was tried again."""
+"""Columns of the derived tables of scripts: durations, failures, retries, plans, session time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCRIPT = (
 
 
 class ScriptPart(StrEnum):
-    """What a row of table ``script_ledger`` is about."""
+    """The subject of a row in the table ``script_ledger``."""
 
     STATEMENT = "statement"
     BETWEEN_STATEMENTS = "between statements"
@@ -25,9 +25,9 @@ class ScriptPart(StrEnum):
 
 
 DIVIDED, NO_ID = "divided by the client's time", "time without a query id, by the client's time"
-"""How a statement's server time was made from that of its query id."""
+"""How a statement's server time was derived from that of its query id."""
 NO_LEDGER, NO_TEXT = "no times by statement", "not among the server's statements"
-"""Why it is unknown."""
+"""Reasons why a statement's server time is unknown."""
 
 
 SCRIPT_TABLES: tuple[Table, ...] = (

@@ -1,4 +1,4 @@
-"""Off-CPU stacks: where tasks sleep. The reader is crates/dyno-trace, with crates/dyno-profile."""
+"""Off-CPU stacks: the code in which tasks sleep. crates/dyno-trace reads them with crates/dyno-profile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dbdyno.model.schema.raw import TABLES
 
 SLEEPS = {name: TABLES[name] for name in ("sleep_samples", "sleep_stacks", "sleep_frames", "sleep_losses")}
 
-# As it is derived: columns as those of the CPU profile.
+# The derived columns are those of the CPU profile with other texts.
 
 _KERNEL = ("kernel", "total_kernel")
 _DOC = {

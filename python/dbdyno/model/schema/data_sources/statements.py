@@ -1,7 +1,7 @@
-"""Statements by query id: how often each was executed, how long that took, and what it read and wrote.
+"""Counters of statements by query id: executions, their time, and the data read and written.
 
-The engine reads them before a measurement's first call and after its last one, and at both ends of an
-observation's window; of the texts only those that the run does not have yet.
+The engine reads them before the first call and after the last call of a measurement, and at both ends of an
+observation's window. It reads only texts that the run does not have yet.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ FIGURES = columns(
     *("wal_records", "wal_bytes", "plan_ns", "jit_ns"),
 )
 LIO = ("shared_blks_hit", "shared_blks_read", "local_blks_hit", "local_blks_read")
-"""Together a statement's logical I/O."""
+"""Columns that add up to a statement's logical I/O."""
 KEY = columns("statement_reads", "user", "database", "query_id", "toplevel")
 OF_KEY = columns("statement_reads", "since_s", "evictions", "reset_s")
 STATEMENTS = DataSource(
     name="statement counters",
     provenance="the server's counters by statement",
-    cures={},  # the engine says what is missing
+    cures={},  # the engine provides the advice
     enabling=Enabling("calls, time and blocks by statement (Top SQL)"),
     keyed=KeyedCounters("statement_reads", KEY, (*FIGURES, *OF_KEY)),
 )
 
 
 def active(first: pl.DataFrame, last: pl.DataFrame) -> pl.DataFrame:
-    """Of two reads (table ``statement_reads``) the rows of statements that were executed in between."""
-    import polars as pl  # here: what only asks for columns does without
+    """Returns the rows of two reads of ``statement_reads`` for statements that were executed between the
+    reads."""
+    import polars as pl  # imported here, since schemas are needed without polars
 
     key = [c.name for c in KEY]
     before = first.select(*key, was="calls", began="since_s")
@@ -49,7 +50,7 @@ def active(first: pl.DataFrame, last: pl.DataFrame) -> pl.DataFrame:
 
 
 STATEMENT = columns("waits", "query_id", "query_status")
-"""Of what a session did for a statement."""
+"""Columns that assign a session's time to a statement."""
 STATEMENT_LEDGER = (
     *STATEMENT,
     _c("worker", "bool", "of parallel workers; NULL: of these, too", null=True),
@@ -71,6 +72,6 @@ WAITS_OF = (
     _c("wait_event", "str", "NULL: no wait event", null=True),
     _c("part", "str", "sleep | runq: in the run queue after it, or after a preemption"),
 )
-"""Rows of waits by statement."""
+"""Columns of waits by statement."""
 EVERY_STATEMENT = "all"
-"""``query_status`` of rows of all statements together."""
+"""``query_status`` of rows that cover all statements."""

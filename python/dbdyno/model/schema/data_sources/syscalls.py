@@ -1,7 +1,7 @@
-"""System calls by task: how many, errors, time, CPU inside, sizes. The reader is
-crates/dyno-trace/src/system_calls.rs.
+"""System calls by task: number, errors, time, CPU time and sizes. crates/dyno-trace/src/system_calls.rs
+reads them.
 
-A call that is under way at a read has its time up to then in the sums, and is counted when it returns.
+A call in progress at a read has its time so far in the sums, but it is counted only when it returns.
 """
 
 from __future__ import annotations
