@@ -1,6 +1,7 @@
-"""The load of one cell, in its order: connect, park, start together, end by themselves, probe, close.
+"""The load of one cell in its order: connect, wait at the barrier, start together, end, probe, close.
 
-The counting rule (docs/concepts.md) is kept by the core; this room keeps the phases and the interrupts.
+The core implements the counting rule (docs/concepts.md). This room sequences the phases and handles
+interrupts.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,8 @@
-"""The phases of a load, each waited for in short steps, so that an interrupt is heard; the core's errors.
+"""The phases of a load. Each is awaited in short steps, so that an interrupt is noticed. Also maps the
+core's errors.
 
-Ctrl-C, SIGTERM or SIGHUP once: no further call starts, what was measured is kept. Twice: at once.
+The first Ctrl-C, SIGTERM or SIGHUP starts no further call and keeps the measurements. The second stops at
+once.
 """
 
 from __future__ import annotations
@@ -30,39 +32,41 @@ from dbdyno.model.errors import (
 from dbdyno.model.plan.phases import Windowed
 from dbdyno.model.schema.tables import empty, from_core
 
+# short enough for a person at the keyboard
 _REST_S = 0.1
 
 
 class Interrupt:
-    """Counts SIGINT, SIGTERM and SIGHUP. The first is heard at the next safe place, the second raises.
+    """Counts SIGINT, SIGTERM and SIGHUP. The first takes effect at the next safe place, the second raises.
 
-    A terminal that is closed may send more than one SIGHUP (the shell's, the kernel's): together they are
-    one, and what follows (putting back, the report) is not disturbed by another.
+    A terminal that is closed may send several SIGHUPs, from the shell and from the kernel. They count as
+    one, and a further one does not disturb the restoration of the server and the report.
     """
 
-    def __init__(self, heard: Callable[[int], None] = lambda _count: None) -> None:
+    def __init__(self, on_signal: Callable[[int], None] = lambda _count: None) -> None:
         self.count = 0
-        self._heard = heard
+        self._on_signal = on_signal
 
     @property
     def stopping(self) -> bool:
         return self.count > 0
 
     def request(self) -> None:
-        """One more. The second raises :class:`Interrupted`; later ones must not disturb the tidying up."""
+        """Counts one signal. The second raises :class:`Interrupted`. Later ones do not, because they must
+        not disturb the restoration."""
         self.count += 1
         errors.request()
-        self._heard(self.count)
+        self._on_signal(self.count)
         if self.count == 2:
             raise Interrupted
 
     def check(self) -> None:
-        """Raises :class:`Interrupted` if an end was asked for: between the steps of a run."""
+        """Raises :class:`Interrupted` if a stop was requested. It is called between the steps of a run."""
         if self.stopping:
             raise Interrupted
 
     def rest(self, seconds: float, sleep: Callable[[float], None]) -> None:
-        """A pause that an end cuts short; :meth:`check` before, meanwhile, and after."""
+        """Pauses for this time. A request to stop ends the pause early with :class:`Interrupted`."""
         self.check()
         while seconds > 0:
             part = min(seconds, _REST_S)
@@ -72,7 +76,7 @@ class Interrupt:
 
     @contextmanager
     def caught(self) -> Iterator[Interrupt]:
-        """Within it, signals come here. Only for the main thread."""
+        """Handles signals within the context. It works in the main thread only."""
 
         hung_up = False
 
@@ -83,18 +87,22 @@ class Interrupt:
                 self.request()
 
         errors.reset()
-        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup
-        heard = (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {s: signal.signal(s, handle) for s in heard}
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # started by nohup
+        signals = (
+            (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        )
+        before = {s: signal.signal(s, handle) for s in signals}
         try:
             yield self
         finally:
             errors.reset()
             for s, handler in before.items():
+                # The shell's or kernel's second SIGHUP may arrive after the context; it must not end the
+                # process.
                 signal.signal(s, signal.SIG_IGN if s == signal.SIGHUP and hung_up else handler)
 
 
-# The core's errors as the product's: one map, by kind. An engine's driver sorts its codes into kinds.
+# Maps the core's kinds of errors to dbdyno's errors. An engine's driver sorts its error codes into kinds.
 
 _KINDS: dict[str, tuple[type[DbdynoError], str]] = {
     "spec": (DbdynoError, "this is a bug in dbdyno: please report it"),
@@ -117,22 +125,23 @@ _KINDS: dict[str, tuple[type[DbdynoError], str]] = {
 
 
 def translated(error: DriverError) -> DbdynoError:
-    """``DriverError(kind, message, code, session)`` as an error that says the cure."""
+    """Returns ``DriverError(kind, message, code, session)`` as an error with a remedy."""
     kind, message, _, session = error.args
     who = "" if session is None else f"session {session}: "
-    made, cure = _KINDS.get(kind, (TargetError, "see the server's log"))
-    return made(f"{who}{message}", cure)
+    error_class, cure = _KINDS.get(kind, (TargetError, "see the server's log"))
+    return error_class(f"{who}{message}", cure)
 
 
 def lead_ns(load: Load) -> int:
-    """How much longer than here an order to start may take: 0, or what a load on other hosts says."""
-    found: int = getattr(load, "lead_ns", 0)
-    return found
+    """Returns the extra time that a start order takes to reach the load: 0 here, or the time that a load on
+    other hosts states."""
+    lead: int = getattr(load, "lead_ns", 0)
+    return lead
 
 
 def asking(load: Load) -> Callable[[int], bool]:
-    """Whether it is time, at an instant in ns, to ask how far ``load`` is: always, or as often as a load says
-    whose answers are messages of other hosts."""
+    """Returns a function that decides, at an instant in ns, whether to query the progress of ``load``. This
+    is always so, unless the load limits the frequency because its answers are messages of other hosts."""
     every_ns, next_ns = getattr(load, "progress_every_ns", 0), 0
 
     def due(now_ns: int) -> bool:
@@ -150,7 +159,7 @@ TABLES = ("sessions", "histogram", "errors", "calls", "counters")
 
 
 def connect(load: Load, interrupt: Interrupt) -> None:
-    """All sessions connected, prepared, probed and parked on the barrier."""
+    """Connects, prepares and probes all sessions, until they wait at the barrier."""
     load.connect()
     _patiently(load, interrupt)
 
@@ -158,10 +167,11 @@ def connect(load: Load, interrupt: Interrupt) -> None:
 def run(
     load: Load, start_ns: int, t0_ns: int, t1_ns: int, interrupt: Interrupt, tick: Callable[[], None]
 ) -> int:
-    """From the barrier until the last session has ended; ``tick`` about ten times a second.
+    """Opens the barrier and waits until the last session has ended, calling ``tick`` about ten times a
+    second.
 
-    Returns the end of the window as it came to be: ``t1_ns``, or earlier when it was interrupted or all
-    sessions were gone before (CLOCK_MONOTONIC, or the load's virtual clock).
+    Returns the actual end of the window: ``t1_ns``, or earlier if it was interrupted or all sessions ended
+    before (CLOCK_MONOTONIC, or the load's virtual clock).
     """
     load.start(start_ns, t0_ns, t1_ns)
     window_end_ns = t1_ns
@@ -175,7 +185,7 @@ def run(
 
 
 def finish(load: Load) -> None:
-    """Last probes, then closed. A Ctrl-C while that lasts leaves them out."""
+    """Probes the sessions a last time and closes them. A signal during this time skips the probes."""
     before = requests()
     load.finish()
     while not _over(load):
@@ -184,15 +194,16 @@ def finish(load: Load) -> None:
 
 
 def frames(load: Load) -> dict[str, pl.DataFrame]:
-    """The load's tables, checked against the schema; of those that each load has, absent ones are empty."""
-    found = {name: from_core(name, table) for name, table in load.tables().items()}
-    return {name: empty(name) for name in TABLES if name not in found} | found
+    """Returns the load's tables, checked against the schema. Tables that every load has are empty if
+    absent."""
+    tables = {name: from_core(name, table) for name, table in load.tables().items()}
+    return {name: empty(name) for name in TABLES if name not in tables} | tables
 
 
 def window_frames(load: Windowed, window: int) -> dict[str, pl.DataFrame]:
-    """The same of one of the windows that its measurement was cut into, from 0."""
-    found = {name: from_core(name, table) for name, table in load.window_tables(window).items()}
-    return {name: empty(name) for name in TABLES if name not in found} | found
+    """Returns the same tables for one of the windows, counted from 0, that a measurement is divided into."""
+    tables = {name: from_core(name, table) for name, table in load.window_tables(window).items()}
+    return {name: empty(name) for name in TABLES if name not in tables} | tables
 
 
 def _patiently(load: Load, interrupt: Interrupt) -> None:
