@@ -1,4 +1,5 @@
-"""Recipe -> resolved plan -> cells. Pure: texts and numbers in, values out; no file, no engine, no clock."""
+"""Turns a recipe into a resolved plan with cells. Its functions are pure: they use no file, no engine and no
+clock."""
 
 from typing import TYPE_CHECKING
 

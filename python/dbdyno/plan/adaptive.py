@@ -1,4 +1,5 @@
-"""An auto ladder: its rule, what it does next, and the figures of what it found, which the catalogue says."""
+"""An auto ladder: its rule, its next step, and the figures of its result, for which the catalogue has
+sentences."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ _FALLS = 0.95  # below this share of the peak, and beyond noise, throughput is s
 
 
 def knee_found(findings: Findings, *, cut: bool = False) -> Done:
-    """``cut``: the ladder wanted a further rung, which the limit of their number forbids."""
+    """Returns the knee that the ladder shows. ``cut``: the ladder needs a further rung, but has reached the
+    maximum number."""
     throughputs = findings.throughputs()
     if not throughputs:
         fault = next((s.fault for s in findings.seen if s.fault), "no call ended well")
@@ -68,7 +70,7 @@ def _growth_ends(throughputs: dict[int, Mean], end: Bend[int], said: dict[str, A
 
 
 def _above(findings: Findings, said: dict[str, Any]) -> list[str]:
-    """Why the ladder ends though throughput still grows."""
+    """Returns the parts of the claim that explain why the ladder ends although throughput still grows."""
     if (blocked := findings.blocked()) is not None:
         said |= {"blocked": blocked[0], "why": blocked[1]}
         return ["blocked"]
@@ -98,7 +100,7 @@ def _limit(findings: Findings, said: dict[str, Any]) -> list[str]:
 
 
 def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
-    """``cut`` as of :func:`knee_found`."""
+    """Returns the boundary of the goal that the ladder shows. ``cut`` is that of :func:`knee_found`."""
     sides = Sides(findings, goal)
     if not sides.of:
         return _unknown(sides) if sides.unknown else knee_found(findings, cut=cut)
@@ -132,14 +134,15 @@ def _not_met(sides: Sides, *, cut: bool) -> Done:
 
 
 def _unknown(sides: Sides) -> Done:
-    """No rung has enough calls for the goal's quantile."""
+    """Returns the result of a ladder in which no rung has enough calls for the goal's quantile."""
     said = {"goal": sides.goal.text, "top": max(sides.unknown)}
     said |= _calls(sides, max(sides.unknown.values(), key=lambda s: s.calls))
     return Done(_TARGET[sides.findings.rule.by], "unknown", said)
 
 
 def _too_few(sides: Sides, said: dict[str, Any], at: int) -> list[str]:
-    """The rung nearest to ``at`` of too few calls for the goal's quantile."""
+    """Returns the part of the claim about the rung nearest to ``at`` that has too few calls for the goal's
+    quantile."""
     if not sides.unknown:
         return []
     nearest = min(sides.unknown, key=lambda n: abs(n - at))
@@ -148,7 +151,7 @@ def _too_few(sides: Sides, said: dict[str, Any], at: int) -> list[str]:
 
 
 def _calls(sides: Sides, seen: Seen) -> dict[str, Any]:
-    """Calls that ended, those needed, and the time to measure for, a fifth more than would have done."""
+    """Returns the number of calls, the number needed, and the time to measure, with a margin of a fifth."""
     needed = fewest_calls(QUANTILES[sides.goal.metric])
     longer_s = math.ceil(1.2 * seen.window_s * needed / max(1, seen.calls))
     return {"metric": sides.goal.metric, "calls": seen.calls, "needed": needed, "longer": f"{longer_s}s"}
@@ -174,7 +177,7 @@ def _failed(said: dict[str, Any]) -> list[str]:
 
 
 def _other_side(sides: Sides, said: dict[str, Any], other: int | None) -> Iterator[str]:
-    """What is known of the load next to the one that was sought, on the other side of the goal."""
+    """Yields the parts of the claim about the rung next to the result, on the other side of the goal."""
     rule, findings = sides.findings.rule, sides.findings
     if other is not None:
         said |= {"other": other, "other_figure": _figure(sides, other)}
@@ -200,14 +203,15 @@ def _other_side(sides: Sides, said: dict[str, Any], other: int | None) -> Iterat
 
 
 def _strays(sides: Sides, said: dict[str, Any]) -> list[str]:
-    """Where the verdict turns back beyond the boundary."""
+    """Returns the part of the claim about rungs beyond the boundary whose verdict is that of the rungs
+    before it."""
     found = sides.stray()
     said["strays"] = ", ".join(f"{n} ({_figure(sides, n)})" for n in found)
     return ["fails-again" if sides.rate else "meets-again"] if found else []
 
 
 def _figure(sides: Sides, rung: int) -> str:
-    """``18.2 ms (17.1 ms to 19.3 ms)``: the mean over repeats with Student's interval."""
+    """Returns the mean over repeats with Student's interval: ``18.2 ms (17.1 ms to 19.3 ms)``."""
     mean = _mean(sides, rung)
     shape = (lambda v: f"{format_rate(v)} calls/s") if sides.rate else format_ns
     ends = mean.positive95
@@ -224,23 +228,24 @@ def _mean(sides: Sides, rung: int) -> Mean:
 AUTO = "auto"
 MOST_RUNGS = 16
 FIRST_RATE, FACTOR, RATE_SHARE = 10, 4, 0.03
-"""A search for a rate begins with so many calls a second, goes on to four times as many each time, and
-does not tell rates apart that differ by less."""
+"""A search for a rate begins with the first number of calls per second and multiplies it by the second at
+each step. It treats rates that differ by less than the third, a share, as equal."""
 PER_CPU, PER_CPU_GOAL = 8, 32
-"""The highest rung, unless said otherwise: so many sessions a CPU."""
+"""The default highest rung, in sessions per CPU, without and with a goal."""
 GOAL_REPEATS = 3
 CALLS_PER_LIMIT = 4
-"""A calibrated call takes this part of a response time's limit, so that it is met at one session and missed
-within the ladder."""
+"""A calibrated call takes this fraction of a response time's limit, so that one session meets the limit and
+a higher rung exceeds it."""
 
 
 def next_rung(findings: Findings) -> Next | Done:
-    """What an auto ladder does next. Pure; called again with every cell that was measured.
+    """Returns the next step of an auto ladder. It is called again after each cell.
 
-    Without a goal it looks for the knee: upwards (one session, the cores, the CPUs, twice as many each time)
-    until throughput no longer grows; where the lines of the growing and the flat part cross; then the
-    neighbours of the knee, until rungs within 10 % of it (one session at least) were measured on both sides.
-    With a goal: doubling, bisection to neighbouring session counts, and repeats of both.
+    Without a goal it searches the knee. It climbs (one session, the cores, the CPUs, then doubling) until
+    throughput no longer grows. Next it measures the intersection of the lines through the growing and the
+    flat part. Last it measures neighbours of the knee, until there are rungs within 10 % of it, or one
+    session, on both sides. With a goal it doubles, bisects down to neighbouring session counts, and repeats
+    both.
     """
     goal = findings.rule.goal
     wanted = next_for_knee(findings) if goal is None else next_for_goal(findings, goal)
@@ -251,7 +256,8 @@ def next_rung(findings: Findings) -> Next | Done:
 
 
 def so_far(findings: Findings, *, cut: bool = False) -> Done:
-    """The verdict of what there is; ``cut``: it has as many rungs as it may, and wanted another."""
+    """Returns the result of the present measurements. ``cut``: the ladder needs a further rung, but has
+    reached the maximum number."""
     goal = findings.rule.goal
     return knee_found(findings, cut=cut) if goal is None else goal_found(findings, goal, cut=cut)
 
@@ -268,10 +274,10 @@ def is_auto(experiment: Experiment) -> bool:
 def adaptive_of(
     experiment: Experiment, cpus: float, repeats: int, choices: list[Choice], marked: Iterable[int] = ()
 ) -> Adaptive | None:
-    """The rule of this experiment's ladder, ``marked`` always among its rungs; ``None``: it has a ladder of
-    its own.
+    """Returns the rule of the experiment's ladder, with ``marked`` always among its rungs; ``None`` if the
+    experiment lists its rungs.
 
-    Raises :class:`UsageError` for a target or a number of rungs of a ladder that is not auto.
+    Raises :class:`UsageError` if a target or a number of rungs is given for a ladder that is not auto.
     """
     if is_paced(experiment):
         return _of_rates(experiment, repeats, choices)
@@ -303,7 +309,7 @@ def adaptive_of(
 
 
 def _top(text: str, cpus: float, per_cpu: int) -> int:
-    """``auto`` | ``auto:64`` | ``auto:4cpus``."""
+    """Returns the highest rung in ``auto`` | ``auto:64`` | ``auto:4cpus``."""
     _, colon, said = text.strip().partition(":")
     if not colon:
         return min(MAX_SESSIONS, per_cpu * max(1, math.ceil(cpus)))
@@ -316,7 +322,7 @@ def _top(text: str, cpus: float, per_cpu: int) -> int:
 
 
 def _rule(rule: Adaptive) -> Choice:
-    """Which loads will be measured: for the plan."""
+    """Returns the line of the plan that describes which loads will be measured."""
     said: dict[str, Value] = {"most": rule.most_rungs, "top": rule.top}
     if rule.goal is None:
         first = ", ".join(map(str, sorted({1, rule.near, *rule.marks})))
@@ -331,7 +337,7 @@ def _rule(rule: Adaptive) -> Choice:
 
 
 def _of_rates(experiment: Experiment, repeats: int, choices: list[Choice]) -> Adaptive | None:
-    """The rule of a search for a rate; ``None``: every rate is listed."""
+    """Returns the rule of a search for a rate; ``None`` if all rates are listed."""
     top = auto_top(experiment)
     if top is None:
         return None
@@ -360,7 +366,8 @@ def _of_rates(experiment: Experiment, repeats: int, choices: list[Choice]) -> Ad
 
 
 def grown(plan: Plan, load: int, repeat: int) -> tuple[Plan, Sequence[Cell]]:
-    """``plan`` with a block more: this rung under every variant, another of them first each time."""
+    """Returns ``plan`` with one more block, and its cells: this rung under every variant, starting with
+    another variant each time."""
     first = [next(c for c in plan.cells if c.variant == v.name) for v in plan.variants]
     block = max(c.block for c in plan.cells) + 1
     turn = (block - 1) % len(first)
@@ -373,7 +380,8 @@ def grown(plan: Plan, load: int, repeat: int) -> tuple[Plan, Sequence[Cell]]:
 
 
 def repeated(plan: Plan, repeat: int) -> tuple[Plan, Sequence[Cell]]:
-    """``plan`` with every rung measured so far once more, ascending or by the chance of the plan's order."""
+    """Returns ``plan`` with one more repeat of every rung measured so far, and its cells. Rungs are
+    ascending, or random if the plan's order is."""
     by = "sessions" if plan.adaptive is None else plan.adaptive.by
     rungs = sorted({round(c.load_by(by)) for c in plan.cells})
     if plan.order == "shuffled":
@@ -386,7 +394,7 @@ def repeated(plan: Plan, repeat: int) -> tuple[Plan, Sequence[Cell]]:
 
 
 def capped(plan: Plan, top: int, reason: str) -> Plan:
-    """No rung above ``top``, because of what the server has room for."""
+    """Returns ``plan`` without rungs above ``top``, the number of sessions that the server has room for."""
     assert plan.adaptive is not None
     marks = tuple(n for n in plan.adaptive.marks if n <= top)
     rule = plan.adaptive.model_copy(update={"top": top, "near": min(top, plan.adaptive.near), "marks": marks})

@@ -1,4 +1,4 @@
-"""What an auto ladder has found so far, and which rung comes next: on the way to its knee, or to a target."""
+"""The measurements of an auto ladder so far, and its next rung on the way to the knee or to a target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Findings:
-    """All cells of one ladder, in the order of running, and the rule that it grows by."""
+    """All cells of one ladder in the order of running, and the rule by which it grows."""
 
     rule: Adaptive
     seen: tuple[Seen, ...] = ()
@@ -48,7 +48,7 @@ class Findings:
         return {s.load for s in self.seen}
 
     def throughputs(self) -> dict[int, Mean]:
-        """Mean of each usable rung, over its repeats; ascending."""
+        """Returns the mean throughput of each usable rung over its repeats, ascending by rung."""
         found: dict[int, Mean] = {}
         for s in sorted(self.seen, key=lambda s: s.load):
             if s.good and s.throughput is not None:
@@ -56,7 +56,7 @@ class Findings:
         return found
 
     def blocked(self) -> tuple[int, str] | None:
-        """The lowest rung above all usable ones that could not be used, and why."""
+        """Returns the lowest unusable rung above all usable ones, with the reason; None if there is none."""
         top = max(self.throughputs(), default=0)
         above = [(s.load, s.fault or "no call ended well") for s in self.seen if s.load > top]
         return min(above, default=None)
@@ -64,16 +64,18 @@ class Findings:
 
 @dataclass(frozen=True)
 class Next:
-    """Measure this rung; again, where it was measured before."""
+    """Asks to measure this rung, again if it was measured before."""
 
     load: int
 
 
 @dataclass(frozen=True)
 class Done:
-    """The ladder shows enough. ``at``: the knee, or the rung sought; ``None``: there is none.
+    """The ladder is complete. ``at`` is the knee or the rung that meets the target; ``None`` if there is
+    none.
 
-    ``id``, ``case`` and ``parts``: the entry of the claims' catalogue that says it with the values ``said``.
+    ``id``, ``case`` and ``parts`` identify the entry of the claims' catalogue, whose placeholders have the
+    values ``said``.
     """
 
     id: str
@@ -87,8 +89,9 @@ class Done:
 
 
 def higher(findings: Findings, last: int) -> int | None:
-    """The next rung above ``last``: the cores, the CPUs, then twice as many each time, up to the cap. Below
-    a rung that could not be used, half-way to it, until a quarter of ``last`` is left. ``None``: none."""
+    """Returns the next rung above ``last``; ``None`` if there is none. The sequence is the cores, the CPUs,
+    and then doubling up to the maximum. Below an unusable rung it is half-way to that rung, until the
+    distance is a quarter of ``last``."""
     rule, blocked = findings.rule, findings.blocked()
     if blocked is not None and last > 0:
         return None if blocked[0] - last <= max(1, last // 4) else (last + blocked[0]) // 2
@@ -98,15 +101,16 @@ def higher(findings: Findings, last: int) -> int | None:
 
 
 def unmeasured(findings: Findings) -> Next | None:
-    """The lowest of the rungs that are always measured, below one that could not be used, and was not yet."""
+    """Returns the lowest rung that has not been measured yet, among those that are always measured and lie
+    below an unusable rung."""
     blocked = findings.blocked()
     left = [n for n in findings.rule.marks if n not in findings.tried and (blocked is None or n < blocked[0])]
     return Next(min(left)) if left else None
 
 
 def free_near(wish: float, low: int, high: int, tried: set[int], share: float = 0.0) -> int | None:
-    """The untried rung nearest to ``wish`` strictly between ``low`` and ``high``, away from both by at least
-    ``share`` of them."""
+    """Returns the untried rung nearest to ``wish``, strictly between ``low`` and ``high`` and at least
+    ``share`` away from both."""
     first, last = math.floor(low * (1 + share)) + 1, math.ceil(high / (1 + share))
     untried = [n for n in range(first, last) if n not in tried]
     return min(untried, key=lambda n: abs(n - wish), default=None)
@@ -115,14 +119,16 @@ def free_near(wish: float, low: int, high: int, tried: set[int], share: float = 
 # -- the knee (:mod:`dbdyno.stats.knee`) --
 
 TIGHT = {KNEE: 0.1, END: 0.25}
-"""Distance of the rungs on both sides, relative to the rung between them; one session is always allowed."""
+"""Maximum distance of the rungs on both sides, relative to the rung between them. A distance of one session
+is always permitted."""
 LEAST_RUNGS = 8
-"""So many a fit of growth with two knees (cores, then threads) wants, at least."""
+"""Minimum number of rungs, needed by a fit of growth with two knees (cores, then threads)."""
 _FAR = 1.5  # high end over low end of an interval in which lines are drawn to cross
 
 
 def next_for_knee(findings: Findings) -> Next | None:
-    """Upwards as long as throughput grows, then to the knee, to the end of growth, and into wide gaps."""
+    """Returns the next rung on the way to the knee: upwards while throughput grows, then towards the knee,
+    towards the end of growth, and into wide gaps."""
     throughputs = findings.throughputs()
     if not throughputs:
         return _first(findings)
@@ -139,14 +145,14 @@ def next_for_knee(findings: Findings) -> Next | None:
 
 
 def _first(findings: Findings) -> Next | None:
-    """One session; where that could not be used, the next rungs above it."""
+    """Returns one session, or if that was unusable, the next rung above it."""
     rule = findings.rule
     wishes = [n for n in (rule.first, rule.near, 2 * rule.near) if n <= rule.top and n not in findings.tried]
     return Next(wishes[0]) if wishes else None
 
 
 def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -> int | None:
-    """A rung nearer to the bend; ``None`` where both its neighbours are near enough."""
+    """Returns a rung nearer to the bend; ``None`` if both neighbours are near enough."""
     rungs, at, tried = list(throughputs), bend(throughputs, share).at, findings.tried
     noise = noise_of(throughputs).share
     step_down, step_up = _step(at, share, noise, 1 - share), _step(at, share, noise, share)
@@ -172,19 +178,21 @@ def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -
 
 
 def _step(at: int, share: float, noise: float, slope: float) -> int:
-    """Sessions to a neighbour: near, but no nearer than noise allows to tell the two apart where the surplus
-    falls by ``slope`` of what one session brings."""
+    """Returns the distance to a neighbour in sessions. It is small, but large enough that noise does not
+    hide the difference when the surplus falls by ``slope`` of what one session contributes."""
     told_apart = 1.1 * SIGMAS * math.sqrt(2) * noise / slope
     return max(1, math.ceil(max(TIGHT[share], told_apart) * at))
 
 
 def _wish(at: int, end: int, step: int, halve: bool) -> float:
-    """A step from ``at``, or, where steps have led here and would lead on, half-way to ``end``."""
+    """Returns a step from ``at``. If steps led to ``at`` and would continue, returns the geometric mean of
+    ``at`` and ``end`` instead."""
     return math.sqrt(at * max(1, end)) if halve else at + step
 
 
 def _crossing(throughputs: Mapping[int, Mean], low: int, high: int) -> int | None:
-    """Where the line below ``low`` and the one above ``high`` meet, if that is between them."""
+    """Returns the intersection of the line through the rungs below ``low`` and the line through those above
+    ``high``; ``None`` if it is not between the two."""
     rungs = list(throughputs)
     x = {0: 0.0} | {n: m.value for n, m in throughputs.items()}
     before = max((n for n in rungs if n < low), default=0)
@@ -200,7 +208,8 @@ def _crossing(throughputs: Mapping[int, Mean], low: int, high: int) -> int | Non
 
 
 def _between(findings: Findings, throughputs: Mapping[int, Mean]) -> int | None:
-    """Into the widest gap by ratio, until there are enough rungs."""
+    """Returns the rung in the middle of the gap that is widest by ratio; ``None`` if there are enough
+    rungs."""
     rungs, tried = list(throughputs), findings.tried
     if len(rungs) >= LEAST_RUNGS:
         return None
@@ -221,7 +230,7 @@ def _between(findings: Findings, throughputs: Mapping[int, Mean]) -> int | None:
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 METRICS: tuple[str, ...] = get_args(Goal.model_fields["metric"].annotation)
 MOST_FAILED = 0.01
-"""A rung with more calls that ended in an error does not meet a goal, however short they were."""
+"""A rung with a larger share of failed calls does not meet a goal, however short the calls were."""
 _TEXT = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9]{1,15}(?:\.[0-9]+)?)\s*([a-zA-Z/]*)\s*\Z")
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": float(NS_PER_S)}
 _PER_S = {"": 1.0, "/s": 1.0, "calls/s": 1.0, "k": 1e3, "k/s": 1e3}
@@ -231,7 +240,8 @@ _FORMS = (
 
 
 def parse_goal(text: str) -> Goal:
-    """``p95<20ms`` | ``mean <= 1.5s`` | ``throughput>1000``. Raises :class:`UsageError`."""
+    """Returns the goal in ``p95<20ms`` | ``mean <= 1.5s`` | ``throughput>1000``. Raises
+    :class:`UsageError`."""
     match = _TEXT.match(text)
     if match is None:
         raise UsageError(f"--target {text}: not a target", _FORMS)
@@ -261,12 +271,13 @@ def parse_goal(text: str) -> Goal:
 
 
 def _plain(text: str) -> str:
-    """``20.0 ms`` -> ``20 ms``."""
+    """Returns a figure without trailing zeros: ``20.0 ms`` -> ``20 ms``."""
     return re.sub(r"(\.\d*?)0+(?=\s|$)", r"\1", text).replace(". ", " ")
 
 
 class Sides:
-    """Rungs before and after the boundary: before it a response time meets the goal, a throughput fails."""
+    """Rungs on both sides of the boundary. Before it a response time meets the goal, and a throughput does
+    not."""
 
     def __init__(self, findings: Findings, goal: Goal) -> None:
         self.findings, self.goal = findings, goal
@@ -276,17 +287,17 @@ class Sides:
             if s.good and s.figure is not None:
                 self.of.setdefault(s.load, []).append(s)
         self.unknown = {s.load: s for s in findings.seen if s.good and s.load not in self.of}
-        """Rungs of too few calls for the goal's quantile, with their last measurement."""
+        """Rungs with too few calls for the goal's quantile, with their last measurement."""
 
     def met(self, rung: int) -> int:
-        """In how many repeats."""
+        """Returns the number of repeats in which a rung meets the goal."""
         return sum(
             s.figure is not None and self.goal.met(s.figure) and s.failed <= MOST_FAILED
             for s in self.of[rung]
         )
 
     def meets(self, rung: int) -> bool:
-        """In more than half of them."""
+        """Returns whether a rung meets the goal in more than half of its repeats."""
         return 2 * self.met(rung) > len(self.of[rung])
 
     @property
@@ -296,19 +307,20 @@ class Sides:
 
     @property
     def before(self) -> int | None:
-        """The highest rung on this side of it."""
+        """The highest rung before the boundary."""
         after = self.after
         return max((n for n in self.of if after is None or n < after), default=None)
 
     def stray(self) -> list[int]:
-        """Rungs beyond the boundary that are as those before it."""
+        """Returns the rungs beyond the boundary whose verdict is that of the rungs before it."""
         return [
             n for n in self.of if self.after is not None and n > self.after and self.meets(n) != self.rate
         ]
 
 
 def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
-    """Doubling until the boundary is crossed, bisection, repeats on both sides, one look beyond."""
+    """Returns the next rung on the way to a goal: doubling until the boundary is crossed, bisection, repeats
+    on both sides, and one measurement well beyond."""
     sides = Sides(findings, goal)
     before, after = sides.before, sides.after
     if not sides.of:
@@ -335,7 +347,8 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
 
 
 def _with_more_calls(findings: Findings) -> Next | None:
-    """A higher rung as long as throughput grows: no rung so far has calls enough for the goal's quantile."""
+    """Returns a higher rung while throughput grows, because no rung so far has enough calls for the goal's
+    quantile."""
     throughputs = findings.throughputs()
     last = max(throughputs)
     n = higher(findings, last) if bend(throughputs, END).at == last else None
@@ -343,7 +356,7 @@ def _with_more_calls(findings: Findings) -> Next | None:
 
 
 def _again(sides: Sides, rungs: Sequence[int]) -> Next | None:
-    """The one with the fewest repeats."""
+    """Returns the rung with the fewest repeats; None if it has enough."""
     fewest = min(rungs, key=lambda n: len(sides.of[n]))
     repeats, tries = sides.findings.rule.repeats, sum(s.load == fewest for s in sides.findings.seen)
     if len(sides.of[fewest]) >= repeats or tries >= 2 * repeats:  # some of them cannot be used

@@ -1,4 +1,4 @@
-"""What goes with jobs, and what means nothing with them."""
+"""Rules on the options of jobs: which ones need a command, and which ones have no meaning with one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dbdyno.plan.job_words import parse_bytes
 
 
 def all_jobs(experiment: Experiment) -> tuple[JobSpec, ...]:
-    """Those of the experiment, then those of its variants."""
+    """Returns the jobs of the experiment, then those of its variants."""
     return (*experiment.job_set, *(j for v in experiment.variants.values() for j in v.jobs))
 
 
 def exactly(experiment: Experiment) -> bool:
-    """Whether each job is run so and so often, in place of for a time."""
+    """Returns whether each job runs a fixed number of times instead of for a time."""
     return experiment.once or experiment.runs is not None
 
 
@@ -42,7 +42,8 @@ _DRIVER = ("protocol", "pipeline", "validation", "max_tries", "reconnect", "allo
 
 
 def check(experiment: Experiment) -> None:
-    """Raises :class:`UsageError` for what means nothing with commands, or with jobs that run once."""
+    """Raises :class:`UsageError` for options that have no meaning with commands, or with jobs that run a
+    fixed number of times."""
     for name, cure in _FOR_DATABASES.items():
         if getattr(experiment, name):
             raise UsageError(f"--{name.replace('_', '-')} with a command", cure)
@@ -81,7 +82,7 @@ def _check_exactly(experiment: Experiment) -> None:
 
 
 def check_sessions(experiment: Experiment, top: int) -> None:
-    """Raises :class:`UsageError` where sessions would have nothing to run."""
+    """Raises :class:`UsageError` if there are more sessions than executions."""
     if not exactly(experiment):
         return
     jobs = [len(v.jobs) for v in experiment.variants.values() if v.jobs] or [len(experiment.job_set)]

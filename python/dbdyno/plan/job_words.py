@@ -1,4 +1,4 @@
-"""Texts of jobs: placeholders filled in, words split, values listed as on the command line."""
+"""Texts of jobs: fills placeholders, splits words, and lists values in the notation of the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dbdyno.model.plan.jobs import Shell
 
 Value = str | int | float | bool
 AT_START = ("session",)
-"""Placeholders that the engine fills in, when an execution starts."""
+"""Placeholders that the engine fills when an execution starts."""
 MAX_VALUES = 1000
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TOKEN = re.compile(rf"\{{\{{|\}}\}}|\$\{{[^{{}}]*\}}|\{{({_NAME})\}}")
@@ -21,18 +21,19 @@ _SINGLE = re.compile(rf"\{{\{{({_NAME})\}}\}}|\$\{{({_NAME})\}}|\{{({_NAME})\}}"
 _TEMPLATE = re.compile(
     r"\{\{-?\s*(\.[A-Za-z_}]|\.\s*\}\}|(range|with)\s+\$|(range|with|if|not|json|len|index|join|printf?|println|upper|lower)\s+[.\"])"
 )
-"""As docker and kubectl take them: ``{{.Names}}``, ``{{range .items}}``, ``{{json .}}``."""
+"""Matches templates of docker and kubectl: ``{{.Names}}``, ``{{range .items}}``, ``{{json .}}``."""
 _IN_TEMPLATE = re.compile(rf"\{{\{{.*?\}}\}}|\$\{{[^{{}}]*\}}|\{{({_NAME})\}}", re.DOTALL)
 
 
 def doubled(text: str) -> bool:
-    """Whether all braces that are not part of a placeholder are doubled, as in Python's format strings. Else
-    they stand for themselves, doubled or not: awk's ``{if (a) {b = 1}}``."""
+    """Returns whether all braces outside of placeholders are doubled, as in Python's format strings.
+    Otherwise braces are literal, doubled or not, as in awk's ``{if (a) {b = 1}}``."""
     return ("{{" in text or "}}" in text) and not re.search(r"[{}]", _TOKEN.sub("", text))
 
 
 def placeholders(text: str) -> set[str]:
-    """Names in braces; not those of ``${name}``, which are a shell's, nor of ``{{name}}``."""
+    """Returns the names in single braces. ``${name}`` is a shell's variable and ``{{name}}`` is literal, so
+    neither counts."""
     if _TEMPLATE.search(text):
         return {m[1] for m in _IN_TEMPLATE.finditer(text) if m[1]}
     if doubled(text):
@@ -41,7 +42,8 @@ def placeholders(text: str) -> set[str]:
 
 
 def filled(text: str, values: Mapping[str, Value], what: str, shell: Shell = "none") -> str:
-    """The text with its placeholders' values. Raises :class:`UsageError` for one that has none."""
+    """Returns the text with its placeholders replaced. Raises :class:`UsageError` for a placeholder without
+    a value."""
     if _TEMPLATE.search(text):
         return _IN_TEMPLATE.sub(lambda m: _value(m[1], values, what) if m[1] else m[0], text)
     by_format = doubled(text)
@@ -76,8 +78,8 @@ def _value(name: str, values: Mapping[str, Value], what: str) -> str:
 
 
 def words(text: str, values: Mapping[str, Value], what: str, shell: Shell = "none") -> tuple[str, ...]:
-    """The program and its arguments. Without a shell a value is never split: one with spaces stays one word.
-    Raises :class:`UsageError`."""
+    """Returns the program and its arguments. Without a shell a value is never split, so a value with spaces
+    stays one word. Raises :class:`UsageError`."""
     if shell != "none":
         return (shell, "-c", filled(text, values, what, shell))
     found = tuple(filled(word, values, what) for word in split(text, what))
@@ -88,7 +90,7 @@ def words(text: str, values: Mapping[str, Value], what: str, shell: Shell = "non
 
 
 def split(text: str, what: str) -> list[str]:
-    """By the quoting rules of a shell. Raises :class:`UsageError`."""
+    """Splits a command line by the quoting rules of a shell. Raises :class:`UsageError`."""
     try:
         return shlex.split(text)
     except ValueError as e:
@@ -101,7 +103,8 @@ _OPERATOR = re.compile(r"&&|\|\||&>>?|\d?>>?(?:&\d)?|<<<|<<?|[;&|`]|\$\(")
 
 
 def _check_shell_words(text: str, what: str) -> None:
-    """An operator of a shell that is not quoted is surely meant as one, also without blanks around it."""
+    """Raises :class:`UsageError` for a shell's operator without quotes, because it is surely meant as one,
+    even without blanks around it."""
     found = _OPERATOR.search(_QUOTED.sub("", text))
     if found is not None:
         raise UsageError(
@@ -116,7 +119,7 @@ _FACTORS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3}
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """``64kB`` | ``1MiB`` | ``4096``; 1 kB is 1024 bytes. Raises :class:`UsageError`."""
+    """Returns the bytes of ``64kB`` | ``1MiB`` | ``4096``. 1 kB is 1024 bytes. Raises :class:`UsageError`."""
     match = _SIZE.match(text.strip())
     found = 0 if match is None else int(match[1]) * 1024 ** _FACTORS[match[2]]
     if not 0 < found <= 1 << 30:
@@ -128,8 +131,8 @@ _RANGE = re.compile(r"(-?[0-9.]+):(-?[0-9.]+)(?::(x?)([0-9.]+))?\Z")
 
 
 def values_of(text: str, name: str) -> tuple[Value, ...]:
-    """``1,2,4`` | ``1:32`` | ``1:32:x2`` | ``0.5:2:0.5`` | ``zstd,xz`` | one value. ``FROM`` and ``TO`` are
-    always among them; ``\\,`` is a comma. Raises :class:`UsageError`."""
+    """Returns the values of ``1,2,4`` | ``1:32`` | ``1:32:x2`` | ``0.5:2:0.5`` | ``zstd,xz`` | one value. A
+    range includes both of its ends. ``\\,`` is a comma within a value. Raises :class:`UsageError`."""
     parts = [p.replace("\\,", ",").strip() for p in re.split(r"(?<!\\),", text)]
     if len(parts) > 1 and "" in parts:
         raise UsageError(f"{name}={text}: a value is empty", f"{name}=1,2,4, or a comma as \\,")
@@ -165,7 +168,7 @@ def _range(part: str, whole: str) -> list[Value]:
 
 
 def number(text: str) -> Value:
-    """``4`` as a number, unless it would not be written so: ``04`` is a text."""
+    """Returns a number if the text is its normal form, else the text: ``04`` stays a text."""
     for kind in (int, float):
         try:
             value: Value = kind(text)

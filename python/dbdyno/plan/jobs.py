@@ -1,4 +1,5 @@
-"""Jobs: axes become variants, placeholders their values; how many at once, how often, and in which order."""
+"""Jobs: turns axes into variants and fills placeholders; decides how many jobs run at once, how often, in
+which order."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ from dbdyno.plan.job_words import AT_START, filled, placeholders, split, words
 from dbdyno.plan.ladder import Place
 
 ONCE_NS = 24 * 3600 * 10**9
-"""The most that a measurement takes whose jobs run to their end."""
+"""Maximum duration of a measurement in which jobs run to their end."""
 REPEATS = 5
-"""Where commands or parameters are compared, and nothing else is said."""
+"""The default number of repeats if commands or parameters are compared."""
 _LONGEST_NAME, _LONGEST_VALUE = 40, 16
 _TEXTS = ("directory", "input", "prepare", "conclude", "verify", "work_bytes")
 
 
 class Commands(NamedTuple):
-    """What a variant runs."""
+    """The commands that a variant runs."""
 
     jobs: tuple[PlannedJob, ...]
     setup: tuple[str, ...] = ()
@@ -38,9 +39,10 @@ class Commands(NamedTuple):
 
 
 def spread(experiment: Experiment, accepted: Mapping[str, Collection[str]]) -> Experiment:
-    """With a variant for each value of its axes, or each combination of several; a variant takes part in the
-    axes that its jobs have placeholders for. ``accepted``: parameters of the jobs that come with the engine,
-    by name. Raises :class:`UsageError` for parameters that no job has."""
+    """Returns the experiment with a variant for each value of its axes, or for each combination if there are
+    several axes. A variant has only the axes that its jobs have placeholders for. ``accepted`` lists the
+    parameters of the jobs that come with the engine, by job name. Raises :class:`UsageError` for parameters
+    that no job has."""
     _check_used(experiment, accepted)
     axes = _axes(experiment)
     specs = experiment.variants or {"": VariantSpec()}
@@ -61,7 +63,8 @@ def spread(experiment: Experiment, accepted: Mapping[str, Collection[str]]) -> E
 
 
 def _axes(experiment: Experiment) -> dict[str, tuple[Value, ...]]:
-    """With the orders' values alone, where orders are chosen. Raises :class:`UsageError`."""
+    """Returns the axes. If orders are chosen, the axis of threads has only their values. Raises
+    :class:`UsageError`."""
     axes = dict(experiment.axes)
     for name, values in axes.items():
         if not values:
@@ -75,7 +78,7 @@ def _axes(experiment: Experiment) -> dict[str, tuple[Value, ...]]:
 def _used(
     experiment: Experiment, jobs: Sequence[JobSpec], accepted: Mapping[str, Collection[str]]
 ) -> set[str]:
-    """Names of placeholders of these jobs, and of what goes with them."""
+    """Returns the names of the placeholders in these jobs, and in the experiment's set-up and clean-up."""
     texts = [experiment.setup, experiment.cleanup]
     texts += [t for j in jobs for t in (j.command, *(getattr(j, f) for f in _TEXTS), *j.env.values())]
     found = {name for text in texts if text for name in placeholders(text)}
@@ -100,7 +103,7 @@ def _check_used(experiment: Experiment, accepted: Mapping[str, Collection[str]])
 
 
 def _name(variant: str, point: Mapping[str, Value], *, hide: bool) -> str:
-    """``threads=4,level=9``; a path by its last part."""
+    """Returns a name such as ``threads=4,level=9``. A path appears as its last component."""
     said = [f"{axis}={_slug(value, hide=hide)}" for axis, value in point.items()]
     return ",".join([*([variant] if variant else []), *said])[:_LONGEST_NAME].rstrip(",=") or "base"
 
@@ -114,12 +117,12 @@ def _slug(value: Value, *, hide: bool) -> str:
 
 
 def slug(text: str) -> str:
-    """Letters, digits, and what else a name may have."""
+    """Returns the text with each run of characters that a name may not have replaced by a hyphen."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-")
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """Another of that name: with a number."""
+    """Returns a name that is not taken, by appending a number."""
     number = 2
     free = name
     while free in taken:
@@ -129,7 +132,8 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def names(commands: Sequence[str], *, hide: bool = False) -> list[str]:
-    """A name for each of several commands: its program; of one program several times, its first arguments."""
+    """Returns a name for each command: its program, or if programs repeat, the program with its first
+    arguments."""
     programs = [program(c) for c in commands]
     if len({*programs}) == len(programs):
         found = programs
@@ -146,7 +150,7 @@ def names(commands: Sequence[str], *, hide: bool = False) -> list[str]:
 
 
 def program(command: str) -> str:
-    """The program's name, without its directory; of a job that comes with the engine, its own."""
+    """Returns the program's name without its directory, or the name of a job that comes with the engine."""
     first = (split(command, "--command") or ["command"])[0]
     return slug(PurePath(first.removeprefix("@")).name)[:_LONGEST_NAME] or "command"
 
@@ -155,13 +159,14 @@ def program(command: str) -> str:
 
 
 def threads_axis(experiment: Experiment) -> str | None:
-    """The parameter that says how parallel a job is: ``threads``, or the only one there is."""
+    """Returns the parameter that sets how parallel a job is: ``threads``, or the only parameter; None if
+    there is none."""
     axes = experiment.axes
     return "threads" if "threads" in axes else next(iter(axes)) if len(axes) == 1 else None
 
 
 def _points(experiment: Experiment) -> list[tuple[Value | None, int]]:
-    """Threads and sessions of the orders. Raises :class:`UsageError`."""
+    """Returns the (threads, sessions) of the chosen orders. Raises :class:`UsageError`."""
     jobs, axis = len(experiment.job_set), threads_axis(experiment)
     if jobs < 2:
         raise UsageError(
@@ -188,7 +193,7 @@ def _points(experiment: Experiment) -> list[tuple[Value | None, int]]:
 
 
 def wanted(experiment: Experiment, found: Sequence[Place], variants: Mapping[str, Variant]) -> list[Place]:
-    """The places of the orders that are asked for."""
+    """Returns the places that belong to the chosen orders, or all without orders."""
     if not experiment.orders:
         return [*found]
     axis, points = threads_axis(experiment), _points(experiment)
@@ -196,7 +201,8 @@ def wanted(experiment: Experiment, found: Sequence[Place], variants: Mapping[str
 
 
 def with_defaults(experiment: Experiment, choices: list[Choice]) -> Experiment:
-    """What is left out, where jobs are run: with the reasons. Raises :class:`UsageError`."""
+    """Returns the experiment with the defaults for jobs, and adds the reasons to ``choices``. Raises
+    :class:`UsageError`."""
     if not all_jobs(experiment):
         check_without(experiment)
         return experiment
@@ -222,7 +228,7 @@ def with_defaults(experiment: Experiment, choices: list[Choice]) -> Experiment:
 
 
 def _alone(experiment: Experiment) -> bool:
-    """Whether nothing says how many executions there are at once."""
+    """Returns whether no option sets the number of executions at once."""
     said = (
         experiment.sessions,
         experiment.rate,
@@ -237,7 +243,8 @@ def _alone(experiment: Experiment) -> bool:
 
 
 def planned(specs: Sequence[JobSpec], values: Mapping[str, Value], *, hide: bool) -> tuple[PlannedJob, ...]:
-    """Each job with the values of a variant; jobs of one name get a number. Raises :class:`UsageError`."""
+    """Returns each job with the values of a variant. Jobs of the same name get a number. Raises
+    :class:`UsageError`."""
     found: dict[str, PlannedJob] = {}
     for spec in specs:
         name = _free(spec.name or program(spec.command), found)
@@ -311,7 +318,8 @@ def _check_regex(what: str, spec: JobSpec) -> None:
 def commands_of(
     experiment: Experiment, spec: VariantSpec, jobs: Sequence[JobSpec], *, shell_of: JobSpec
 ) -> Commands:
-    """What a variant runs; ``jobs``: its jobs, those that come with the engine as they are here."""
+    """Returns the commands that a variant runs. ``jobs`` are its jobs, with those that come with the engine
+    resolved for this machine."""
     values = {**experiment.params, **spec.params}
     made = planned(jobs, values, hide=experiment.hide_args)
 

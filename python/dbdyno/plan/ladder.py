@@ -1,5 +1,5 @@
-"""The ladder: ``1,2,4,8`` | ``FROM:TO`` | ``FROM:TO:STEP`` | ``FROM:TO:xFACTOR``; ``cores``, ``2cpus`` for a
-number."""
+"""Parses the ladder: ``1,2,4,8`` | ``FROM:TO`` | ``FROM:TO:STEP`` | ``FROM:TO:xFACTOR``. A number may be
+``cores`` or ``2cpus``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _COUNTED = re.compile(r"\b(\d{0,4})(cpus|cores)\b")
 def marks(
     limits: LimitSpec, cpus: float, siblings: Sequence[Sequence[int]] | None, allowed: Iterable[int]
 ) -> tuple[int, ...]:
-    """As many sessions as cores (where it is known which CPUs share one) and as CPUs may be used: what
-    threads of a core add shows between the two. Ascending; the last is that of the CPUs."""
+    """Returns the session counts that equal the cores (if their CPUs are known) and the CPUs that may be
+    used. The difference between the two shows the gain from SMT threads. The counts are ascending, and the
+    last is that of the CPUs."""
     usable = cpus_under(limits, cpus)
     cores = cores_under(limits, siblings, allowed)
     counts = [usable, usable if cores is None else min(len(cores), usable)]
@@ -34,11 +35,11 @@ def marks(
 
 
 def parse_ladder(text: str, cpus: float = 1.0, cores: float | None = None) -> tuple[int, ...]:
-    """Session counts, ascending and without repeats; ``FROM`` and ``TO`` are always rungs.
+    """Returns the session counts, ascending and distinct. ``FROM`` and ``TO`` are always rungs.
 
-    ``cpus`` in it are those (rounded up) that may be used: with 4 of them ``1:2cpus`` is ``1:8``. ``cores``
-    are theirs; as many as CPUs, where they are not known.
-    Raises :class:`UsageError` for anything outside 1..5000 sessions or more than 1000 rungs.
+    ``cpus`` in the text stands for the usable CPUs, rounded up: with 4 of them ``1:2cpus`` is ``1:8``.
+    ``cores`` stands for their cores, or for as many as CPUs if the cores are unknown. Raises
+    :class:`UsageError` for a count outside 1..5000 and for more than 1000 rungs.
     """
     there = {"cpus": max(1, math.ceil(cpus)), "cores": max(1, math.ceil(cores or cpus))}
     parts = _COUNTED.sub(lambda m: str(int(m[1] or 1) * there[m[2]]), text).split(",")
@@ -56,7 +57,8 @@ def parse_ladder(text: str, cpus: float = 1.0, cores: float | None = None) -> tu
 
 
 def default_ladder(cpus: float, marked: Iterable[int] = ()) -> tuple[int, ...]:
-    """1, 2, 4, ... up to four times the CPUs, the CPU count itself and those ``marked`` always among them."""
+    """Returns 1, 2, 4, ... up to four times the CPUs, always with the number of CPUs and the counts
+    ``marked``."""
     whole = max(1, math.floor(cpus))
     top = min(4 * max(1, math.ceil(cpus)), MAX_SESSIONS)
     doubling = {2**i for i in range(top.bit_length()) if 2**i <= top}
@@ -105,7 +107,7 @@ def _count(text: str, whole: str) -> int:
 
 
 class Place(NamedTuple):
-    """What comes where. Cells of one block are compared with each other."""
+    """The position of a cell in the run. Cells of the same block are compared with each other."""
 
     block: int
     repeat: int
@@ -114,7 +116,7 @@ class Place(NamedTuple):
 
 
 def chosen_order(experiment: Experiment, variants: int, choices: list[Choice]) -> Order:
-    """``interleaved`` where there is something to compare."""
+    """Returns the order of cells: ``interleaved`` by default if there are several variants."""
     if experiment.order is not None:
         if experiment.order == "ladder" and variants > 1:
             why = "drift of the machine counts as a difference between variants: --order interleaved"
@@ -130,11 +132,11 @@ def chosen_order(experiment: Experiment, variants: int, choices: list[Choice]) -
 def places(
     order: Order, variants: Sequence[str], ladder: Sequence[int], repeats: int, seed: int
 ) -> Iterator[Place]:
-    """Every cell once.
+    """Yields the place of every cell once.
 
-    ``ladder``: variant after variant within a repeat. ``interleaved``: rung after rung, the variants rotated
-    by one from block to block (a Latin square over as many blocks as there are variants). ``shuffled``: rungs
-    within each repeat, and variants within each block, by ``seed``.
+    ``ladder``: variant after variant within a repeat. ``interleaved``: rung after rung, with the variants
+    rotated by one from block to block (a Latin square over as many blocks as variants). ``shuffled``: random
+    rungs within each repeat and random variants within each block, by ``seed``.
     """
     for repeat in range(1, repeats + 1):
         if order == "ladder":
@@ -158,7 +160,7 @@ _FIRST = re.compile(r"first:(\d{1,6})\Z")
 
 
 def first_of(text: str, allowed: Sequence[int], who: str) -> str:
-    """``first:2`` as the list it comes to; any other list as it is. Raises :class:`UsageError`."""
+    """Returns the CPUs that ``first:2`` stands for; any other list unchanged. Raises :class:`UsageError`."""
     match = _FIRST.match(text.strip())
     if match is None:
         cpu_lists.parse(text, f"{who}: cpus")

@@ -1,4 +1,4 @@
-"""Sizes as a recipe names them for any machine: ``8% of memory``, or ``8% of memory, at most 2GB``."""
+"""Sizes that a recipe gives relative to the machine: ``8% of memory``, or ``8% of memory, at most 2GB``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _FORM = 'write "8% of memory" or "8% of memory, at most 2GB"'
 
 
 def share_bytes(name: str, text: Value, memory_bytes: int | None) -> int | None:
-    """What a share comes to; ``None``: ``text`` names none. ``memory_bytes``: the machine's, or the tightest
-    limit. Raises :class:`UsageError` where it is not known, and for a share that cannot be."""
+    """Returns the size of a share in bytes; ``None`` if ``text`` is not a share. ``memory_bytes`` is the
+    machine's memory or the tightest limit. Raises :class:`UsageError` if that is unknown or the share is
+    invalid."""
     if not isinstance(text, str) or "of memory" not in text:
         return None
     found = _SHARE.fullmatch(text.strip())
@@ -31,8 +32,8 @@ def share_bytes(name: str, text: Value, memory_bytes: int | None) -> int | None:
 def sized(
     experiment: Experiment, workload: Workload, memory_bytes: int | None, choices: list[Choice]
 ) -> Experiment:
-    """``experiment`` with every share of the memory as a size: of a setting in MB, of a parameter in what it
-    counts. Raises :class:`UsageError`."""
+    """Returns ``experiment`` with a size in place of every share of the memory. A setting gets MB, a
+    parameter gets its own unit. Raises :class:`UsageError`."""
     made: dict[str, Choice] = {}
 
     def chosen(name: str, text: Value, value: Value) -> Value:

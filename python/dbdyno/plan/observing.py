@@ -1,4 +1,4 @@
-"""The plan of an observation: no cells yet; its windows are cells as they come."""
+"""The plan of an observation. It has no cells, because each window becomes a cell only when it begins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ OBSERVED = Workload(
 
 
 def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -> Plan:
-    """The plan of ``experiment.observation``. Raises :class:`UsageError` for times or pids that cannot be."""
+    """Returns the plan of ``experiment.observation``. Raises :class:`UsageError` for invalid times or
+    pids."""
     chosen = experiment.observation or Observation()
     window_ns, duration_ns = window_of(chosen), duration_of(chosen)
     sampled_for(experiment)
@@ -48,7 +49,8 @@ def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -
 
 
 def sampled_for(experiment: Experiment) -> dict[str, int]:
-    """Sources that are sampled for a time only, in ns. Raises :class:`UsageError` where that cannot be."""
+    """Returns the sampling time in ns of each source that is sampled for a part of the time only. Raises
+    :class:`UsageError` if the experiment is no observation."""
     times = {o: getattr(experiment, o.key) for o in options()}
     found = {o.key: parse_window_ns(o.flag, time) for o, time in times.items() if isinstance(time, str)}
     for o, time in times.items():
@@ -61,17 +63,19 @@ def sampled_for(experiment: Experiment) -> dict[str, int]:
 
 
 def window_of(chosen: Observation) -> int:
-    """Length of a window in ns. Raises :class:`UsageError`."""
+    """Returns the length of a window in ns. Raises :class:`UsageError`."""
     return parse_window_ns("--window", chosen.window)
 
 
 def duration_of(chosen: Observation) -> int | None:
-    """Length of the whole in ns; ``None``: until stopped. Raises :class:`UsageError`."""
+    """Returns the length of the observation in ns; ``None`` if it lasts until it is stopped. Raises
+    :class:`UsageError`."""
     return None if chosen.duration is None else parse_window_ns("--for", chosen.duration)
 
 
 def observed_cell(number: int, window_ns: int) -> Cell:
-    """Window ``number`` (from 1) as a cell; how many sessions it holds is not known beforehand."""
+    """Returns window ``number`` (from 1) as a cell. Its number of sessions is unknown beforehand and hence
+    0."""
     return Cell(
         id=f"{number:04}-{OBSERVED.name}-base-s0-r{number}",
         workload=OBSERVED.name,

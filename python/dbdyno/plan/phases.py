@@ -1,6 +1,6 @@
 """Phases: one measurement whose rate changes from part to part.
 
-Each phase is a cell with a window of its own; in the tables its name stands where that of a variant does.
+Each phase is a cell with its own window. Tables have its name in the column of the variant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAID = "rate = 500, or from = 100 and to = 500"
 
 
 class Fault(NamedTuple):
-    """What is wrong in a phase. ``key``: None where one is missing."""
+    """A fault in the definition of a phase. ``key`` is None if a key is missing."""
 
     number: int
     key: str | None
@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
 
 def faults(phases: Sequence[PhaseSpec]) -> Iterator[Fault]:
-    """All that is wrong in phases, each by itself and together."""
+    """Yields all faults of the phases, of each one alone and of all together."""
     names = Counter(p.name for p in phases)
     seen: set[str] = set()
     for number, phase in enumerate(phases):
@@ -87,7 +87,7 @@ def _rate(said: float | str) -> float:
 
 
 def check(experiment: Experiment) -> None:
-    """Raises :class:`UsageError` for phases that cannot be, and for what does not go with them."""
+    """Raises :class:`UsageError` for invalid phases, and for options that have no meaning with phases."""
     for fault in faults(experiment.phases):
         raise UsageError(fault.message, fault.cure)
     if sum(parse_duration_ns(p.duration) for p in experiment.phases) > LONGEST_DAYS * FACTORS_NS["d"]:
@@ -113,7 +113,7 @@ def check(experiment: Experiment) -> None:
 
 
 def cells(experiment: Experiment, made: Sequence[Cell]) -> tuple[Cell, ...]:
-    """The phases of each repeat in place of its one measurement."""
+    """Returns the cells with each measurement replaced by its phases."""
     found: list[Cell] = []
     for cell in made:
         for phase in experiment.phases:
@@ -136,18 +136,18 @@ def cells(experiment: Experiment, made: Sequence[Cell]) -> tuple[Cell, ...]:
 
 
 def goal(experiment: Experiment) -> Goal | None:
-    """What each phase is to meet. Raises :class:`UsageError`."""
+    """Returns the goal of every phase; None if there is none. Raises :class:`UsageError`."""
     asked = experiment.target if experiment.phases else None
     return None if asked is None else parse_goal(asked)
 
 
 def variants(experiment: Experiment, base: Variant) -> tuple[Variant, ...]:
-    """A line for each phase, with the settings that all have."""
+    """Returns a variant for each phase, all with the settings of ``base``."""
     return tuple(base.model_copy(update={"name": p.name, "doc": words(p)}) for p in experiment.phases)
 
 
 def words(phase: PhaseSpec) -> str:
-    """``500/s for 60 s``, ``100/s to 500/s in 60 s``."""
+    """Returns ``500/s for 60 s`` or ``100/s to 500/s in 60 s``."""
     lasts = format_ns(parse_duration_ns(phase.duration))
     if phase.to is not None and phase.from_ is not None:
         return f"{format_given(_rate(phase.from_))}/s to {format_given(_rate(phase.to))}/s in {lasts}"
@@ -155,7 +155,7 @@ def words(phase: PhaseSpec) -> str:
 
 
 def whole(parts: Sequence[Cell]) -> Cell:
-    """The one measurement that these phases are of, as the driver runs it."""
+    """Returns the single measurement, as the driver runs it, that consists of these phases."""
     first = parts[0]
     assert first.pacing is not None
     pieces = [

@@ -1,4 +1,4 @@
-"""Experiment -> Plan: every default filled in with its reason, every cell listed."""
+"""Turns an experiment into a plan: fills in every default with its reason, and lists every cell."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def resolve(
     memory_bytes: int | None = None,
     commands: Mapping[str, jobs.Commands] = MappingProxyType({}),
 ) -> Plan:
-    """The plan of ``experiment`` on a machine where ``cpus`` CPUs may really be used, of those ``allowed``;
-    ``siblings``: the CPUs of each core, where they are known; ``memory_bytes``: that may be used;
-    ``scripts``: the text of each; ``commands``: what each variant runs.
+    """Returns the plan of ``experiment`` on a machine.
 
-    Raises :class:`UsageError`.
+    ``cpus`` is the number of usable CPUs, ``allowed`` lists them, and ``siblings`` has the CPUs of each core
+    if known. ``memory_bytes`` is the usable memory. ``scripts`` has the text of each script, ``commands``
+    the commands of each variant. Raises :class:`UsageError`.
     """
     choices = [Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason)]
     experiment = jobs.with_defaults(experiment, choices)
@@ -114,7 +114,7 @@ def resolve(
 
 
 def _check_cells(rungs: int, variants: int, repeats: int, paces: int) -> None:
-    """Raises :class:`UsageError` for more measurements than a run can have."""
+    """Raises :class:`UsageError` if there are more measurements than a run may have."""
     count = rungs * variants * repeats * paces
     if count > MOST_CELLS:
         factors = (
@@ -128,7 +128,8 @@ def _check_cells(rungs: int, variants: int, repeats: int, paces: int) -> None:
 
 
 def without(plan: Plan, refused: Mapping[str, str]) -> Plan:
-    """Without these variants (name -> why); the first that is left takes the place of a missing baseline."""
+    """Returns ``plan`` without the refused variants (name -> reason). The first remaining variant replaces a
+    missing baseline."""
     experiment, choices = plan.experiment, list(plan.choices)
     for name, why in refused.items():
         choices.append(Choice(name=f"variant {name}", value="left out", reason=why))
@@ -149,7 +150,8 @@ def without(plan: Plan, refused: Mapping[str, str]) -> Plan:
 
 
 def estimated(plan: Plan) -> Plan:
-    """With the time that it takes as it is now. Raises :class:`UsageError` where the budget is too small."""
+    """Returns ``plan`` with its expected duration computed again. Raises :class:`UsageError` if the budget
+    is too small."""
     return _within_budget(plan.model_copy(update={"expected_ns": _whole_ns(plan)})).sealed()
 
 
@@ -159,14 +161,15 @@ def _whole_ns(plan: Plan) -> int:
 
 
 def _at_most_ns(plan: Plan, rule: Adaptive) -> int:
-    """For an auto ladder: all rungs it may have, in every repeat; of a goal's, the repeats of two."""
+    """Returns the maximum duration of an auto ladder: all permitted rungs in every repeat, or with a goal,
+    repeats of two rungs only."""
     blocks = rule.most_rungs * rule.repeats if rule.goal is None else rule.most_rungs + 2 * (rule.repeats - 1)
     at_most = [rates.at_load(c, rule.top) for c in plan.cells] * blocks
     return _expected_ns(at_most, plan)
 
 
 def _within_budget(plan: Plan) -> Plan:
-    """Raises :class:`UsageError` where not even one repeat fits."""
+    """Returns the plan limited to its budget. Raises :class:`UsageError` if not even one repeat fits."""
     if plan.experiment.budget is None:
         return plan
     budget_ns = parse_duration_ns(plan.experiment.budget, "--budget")
@@ -185,7 +188,8 @@ def _within_budget(plan: Plan) -> Plan:
 def _ladder(
     experiment: Experiment, cpus: float, counts: Sequence[Sequence[int]], choices: list[Choice]
 ) -> tuple[int, ...]:
-    """``counts``: sessions for each core and each CPU of the machine, then of each variant."""
+    """Returns the ladder. ``counts`` has the numbers of cores and of CPUs, first of the machine, then of
+    each variant."""
     if rates.is_paced(experiment):
         return parse_ladder(rates.sessions_for(experiment, cpus, choices), cpus)
     if experiment.sessions is not None:
@@ -264,7 +268,7 @@ def _cells(
     paces: Sequence[float | None],
     times: tuple[int, int],
 ) -> tuple[Cell, ...]:
-    """Each place at each rate, repeat by repeat."""
+    """Returns a cell for each place at each rate, repeat by repeat."""
     specs = experiment.variants or {"base": VariantSpec()}
     thinks = {name: rates.think_of(experiment, spec) for name, spec in specs.items()}
     made: list[Cell] = []
@@ -293,7 +297,8 @@ def _cells(
 
 
 def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
-    """Settle, measure, the last call of a CPU-bound session, connecting and closing."""
+    """Returns the expected duration of a cell: settling, measuring, the last call of a CPU-bound session,
+    connecting and closing."""
     last_call_ns = (target_ns or 0) * max(1.0, cell.sessions / cpus)
     overhead_ns = _CELL_OVERHEAD_NS + cell.sessions * _CONNECT_NS
     if cell.once:  # how long its jobs take is not known before
@@ -302,13 +307,13 @@ def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
 
 
 def deriving_ns(cells: int) -> int:
-    """From the last cell to the report."""
+    """Returns the expected time from the last cell to the report."""
     return _REPORT_NS + cells * _DERIVE_NS
 
 
 def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
-    """Set-up and calibration for each set of parameters, then the cells, with what lies between them and
-    follows the last."""
+    """Returns the expected duration of these cells. It includes set-up and calibration for each set of
+    parameters, the time between cells, and the time after the last."""
     variants = {v.name: v for v in plan.variants}
     kinds = len({tuple(v.params.items()) for v in plan.variants})
     total = kinds * _CALIBRATION_NS if plan.call_target_ns is not None else NS_PER_S
@@ -329,7 +334,7 @@ def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
 
 
 def begins(plan: Plan, before: Cell | None, cell: Cell) -> bool:
-    """Whether data are brought back before ``cell``, which follows ``before``."""
+    """Returns whether the data are restored before ``cell``, which follows ``before``."""
     if plan.reset.when == "never" or before is None:
         return plan.reset.when != "never"
     if cell.phase and before.repeat == cell.repeat:
@@ -342,7 +347,8 @@ def begins(plan: Plan, before: Cell | None, cell: Cell) -> bool:
 
 
 def switch_ns(before: Variant | None, after: Variant) -> int:
-    """What it takes to go from one variant to another, as far as the plan can tell: not the restarts."""
+    """Returns the expected time to switch from one variant to another, without restarts, which the plan
+    cannot foresee."""
     if before is not None and before.name == after.name:
         return 0
     nothing = Variant(name="")
@@ -353,7 +359,7 @@ def switch_ns(before: Variant | None, after: Variant) -> int:
 
 
 def until_share(experiment: Experiment) -> float | None:
-    """``until`` as a share: ``2%`` -> 0.02. Raises :class:`UsageError`."""
+    """Returns ``until`` as a share: ``2%`` -> 0.02. Raises :class:`UsageError`."""
     if experiment.until is None:
         return None
     match = re.fullmatch(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*", experiment.until)
@@ -364,7 +370,7 @@ def until_share(experiment: Experiment) -> float | None:
 
 
 def _repeats(experiment: Experiment, choices: list[Choice]) -> int:
-    """How often to climb; with ``until`` at most."""
+    """Returns the number of climbs, which with ``until`` is the maximum."""
     share = until_share(experiment)
     if share is None:
         return experiment.repeats

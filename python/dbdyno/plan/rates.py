@@ -1,4 +1,4 @@
-"""Paced load: rates, arrivals and think time as they are written; which of them a measurement has."""
+"""Paced load: parses rates, arrivals and think times, and assigns them to measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbdyno.model.units import NS_PER_S, format_given, format_ns, parse_duration
 MAX_RATE = 1_000_000
 MAX_RATES = 1000
 BUSY = 0.25
-"""Share of the CPUs that the highest rate is to use, where the size of a call is the planner's to choose."""
+"""Share of the CPUs that the highest rate should use, if the planner chooses the size of a call."""
 _LEAST_SESSIONS, _PER_CPU = 16, 8
 _FORMS = "write 100,200,400 or FROM:TO:STEP or FROM:TO:x1.5 or auto or auto:2000, in calls per second"
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(k?)(?:/s)?\Z")
@@ -22,12 +22,12 @@ AUTO = "auto"
 
 
 def is_paced(experiment: Experiment) -> bool:
-    """Whether calls become due at a rate."""
+    """Returns whether calls become due at a rate."""
     return experiment.rate is not None or experiment.rates is not None or bool(experiment.phases)
 
 
 def parse_rate(text: str, option: str = "--rate") -> float:
-    """``500`` | ``500/s`` | ``0.5`` | ``2k``. Raises :class:`UsageError`."""
+    """Returns the rate of ``500`` | ``500/s`` | ``0.5`` | ``2k``. Raises :class:`UsageError`."""
     match = _NUMBER.match(text.strip())
     value = float(match[1]) * (1000 if match[2] else 1) if match else 0.0
     if not 0.01 <= value <= MAX_RATE:
@@ -38,7 +38,7 @@ def parse_rate(text: str, option: str = "--rate") -> float:
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
-    """Rates, ascending and without repeats; ``FROM`` and ``TO`` are always among them. Raises
+    """Returns the rates, ascending and distinct. ``FROM`` and ``TO`` are always among them. Raises
     :class:`UsageError`."""
     parts = text.split(",")
     if len(parts) > MAX_RATES:
@@ -72,7 +72,7 @@ def _part(part: str, whole: str) -> list[float]:
 
 
 def auto_top(experiment: Experiment) -> int | None:
-    """The highest rate of a search; ``None``: every rate is listed. Raises :class:`UsageError`."""
+    """Returns the highest rate of a search; ``None`` if all rates are listed. Raises :class:`UsageError`."""
     if experiment.phases:
         return None  # a target is then checked in each
     if experiment.rates is None or experiment.rates.strip().partition(":")[0] != AUTO:
@@ -88,7 +88,8 @@ def auto_top(experiment: Experiment) -> int | None:
 
 
 def listed(experiment: Experiment) -> tuple[float | None, ...]:
-    """The rates of the ladder; of a search the first; without any ``None`` alone."""
+    """Returns the rates of the ladder: the given rates, 1.0 for phases, which have their own, or ``None``
+    alone for a search and without a rate."""
     if experiment.rates is not None:
         return (None,) if auto_top(experiment) is not None else parse_rates(experiment.rates)
     if experiment.phases:
@@ -97,7 +98,7 @@ def listed(experiment: Experiment) -> tuple[float | None, ...]:
 
 
 def check(experiment: Experiment) -> None:
-    """Raises :class:`UsageError` for what does not go together."""
+    """Raises :class:`UsageError` for options that contradict each other."""
     if not is_paced(experiment):
         for name, value in (
             ("--arrivals", experiment.arrivals),
@@ -127,8 +128,8 @@ def check(experiment: Experiment) -> None:
 
 
 def sessions_for(experiment: Experiment, cpus: float, choices: list[Choice]) -> str:
-    """Over how many sessions the rates are run. Raises :class:`UsageError` for several rates with several
-    numbers."""
+    """Returns the numbers of sessions that the rates are run with. Raises :class:`UsageError` for several
+    rates with several numbers."""
     said = experiment.sessions
     if said is None:
         count = max(_LEAST_SESSIONS, _PER_CPU * math.ceil(cpus))
@@ -147,7 +148,8 @@ def sessions_for(experiment: Experiment, cpus: float, choices: list[Choice]) -> 
 
 
 def call_target(experiment: Experiment, cpus: float, most_ns: int) -> tuple[int, Choice] | None:
-    """In ns, so that the rates that are listed can be delivered; ``None``: there are none."""
+    """Returns the duration of a call in ns with which the listed rates can be delivered; ``None`` if no
+    rates are listed."""
     listed_ = [r for r in listed(experiment) if r is not None]
     if not listed_:
         return None
@@ -158,7 +160,8 @@ def call_target(experiment: Experiment, cpus: float, most_ns: int) -> tuple[int,
 
 
 def fewer_sessions(plan: Plan, room: int, reason: str) -> Plan:
-    """Paced over ``room`` sessions, as the server has connections for; a number that the user chose stays."""
+    """Returns ``plan`` paced over ``room`` sessions, the number that the server has room for. A number that
+    the user chose stays."""
     if plan.experiment.sessions is not None:
         return plan
     cells = tuple(
@@ -171,7 +174,7 @@ def fewer_sessions(plan: Plan, room: int, reason: str) -> Plan:
 
 
 def pacing_of(experiment: Experiment, rate: float | None) -> Pacing | None:
-    """At this rate; ``None``: there is none."""
+    """Returns the pacing at this rate; ``None`` without a rate."""
     if rate is None:
         return None
     limit = experiment.latency_limit
@@ -184,14 +187,15 @@ def pacing_of(experiment: Experiment, rate: float | None) -> Pacing | None:
 
 
 def at_load(cell: Cell, load: int) -> Cell:
-    """The measurement at another load: at another rate where it has one, else with as many sessions."""
+    """Returns the cell at another load: at another rate if it is paced, else with another number of
+    sessions."""
     if cell.pacing is None:
         return cell.model_copy(update={"sessions": load})
     return cell.model_copy(update={"pacing": cell.pacing.model_copy(update={"rate_per_s": float(load)})})
 
 
 def renumbered(cell: Cell, number: int, repeat: int, block: int) -> Cell:
-    """With its place in the run, which its id and its seed tell."""
+    """Returns the cell with its position in the run, from which its id and its seed follow."""
     rate = "" if cell.pacing is None else f"-{cell.pacing.rate_per_s:g}ps"
     name = f"{number:04}-{cell.workload}-{cell.variant}-s{cell.sessions}{rate}-r{repeat}"
     return cell.model_copy(update={"id": name, "repeat": repeat, "block": block, "seed": cell.seed + number})
@@ -201,14 +205,16 @@ _THINK = ("10ms", "exponential 10ms", "uniform 5ms 15ms")
 
 
 def think_of(experiment: Experiment, spec: VariantSpec) -> tuple[int, Think | None]:
-    """Mean pause of a session between two calls in ns, and how it varies. Raises :class:`UsageError`."""
+    """Returns the mean pause of a session between two calls in ns, and its distribution. Raises
+    :class:`UsageError`."""
     texts = (spec.driver.think, experiment.driver.think, experiment.think)
     text = next((t for t in texts if t), None)
     return (0, None) if text is None else parse_think(text)
 
 
 def parse_think(text: str) -> tuple[int, Think | None]:
-    """``10ms`` | ``exponential 10ms`` | ``uniform 5ms 15ms``. Raises :class:`UsageError`."""
+    """Returns the think time of ``10ms`` | ``exponential 10ms`` | ``uniform 5ms 15ms``. Raises
+    :class:`UsageError`."""
     kind, *said = text.split() or [""]
     if kind not in ("constant", "exponential", "uniform"):
         return parse_duration_ns(text, "--think"), None
@@ -223,5 +229,5 @@ def parse_think(text: str) -> tuple[int, Think | None]:
 
 
 def shown(rates: Sequence[float]) -> str:
-    """``100, 200, 400/s``."""
+    """Returns a text such as ``100, 200, 400/s``."""
     return ", ".join(format_given(r) for r in rates) + "/s"

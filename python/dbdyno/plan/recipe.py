@@ -1,6 +1,7 @@
-"""A recipe: TOML that describes an experiment; and its workloads' parameters, typed, with defaults filled in.
+"""Reads a recipe, a TOML text that describes an experiment, and checks and completes the parameters of its
+workload.
 
-No conditions, arithmetic or templates; unknown keys are errors.
+A recipe has no conditions, arithmetic or templates. Unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from dbdyno.plan.recipe_lines import (
 
 
 def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
-    """The experiment that ``text`` describes; ``name`` is its name where the text gives none.
+    """Returns the experiment that ``text`` describes. ``name`` is its name if the text has none.
 
-    Raises :class:`RecipeError` with file and line of each error, and the nearest key of an unknown one.
+    Raises :class:`RecipeError` with file and line of each error, and the nearest key for an unknown one.
     """
     where = file or f"recipe {name}"
     try:
@@ -60,18 +61,19 @@ def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
 
 
 def refusal(error: ValidationError) -> tuple[str, str]:
-    """What is wrong in an experiment, and the cure: the first of :func:`refusals`."""
+    """Returns the first error of an experiment with its remedy."""
     return refusals(error)[0][1]
 
 
 def refusals(error: ValidationError) -> list[tuple[tuple[int | str, ...], tuple[str, str]]]:
-    """By place: what is wrong in an experiment, and the cure; once where several types were tried."""
+    """Returns (place, (error, remedy)) for each error of an experiment. If pydantic tried several types for
+    a value, only the first of its errors is kept."""
     some = error.errors()[: 2 * MOST_FAULTS]  # each looks for the nearest key
     return list({_known_place(e["loc"]): _refusal(e) for e in reversed(some)}.items())[::-1]
 
 
 def _known_place(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Without the type that was tried: ``params.blocks.int``."""
+    """Returns the place without the type that pydantic tried: ``params.blocks.int`` -> ``params.blocks``."""
     maps = [n for n, part in enumerate(loc) if part in ("params", "settings")]
     return loc[: maps[0] + 2] if maps else loc
 
@@ -86,13 +88,13 @@ def _refusal(e: ErrorDetails) -> tuple[str, str]:
 
 
 def _short(value: Any) -> str:
-    """A value as it is written, up to what a message has room for."""
+    """Returns the value as it is written, shortened for a message."""
     text = f"{len(value):,} entries" if isinstance(value, list | dict | tuple) else repr(value)
     return shortened(text, 200)
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """Keys of the table at ``path`` below ``model``."""
+    """Returns the keys of the table at ``path`` below ``model``."""
     for step in path:
         field = model.model_fields.get(str(step))
         inner = None if field is None else _model_in(field.annotation)
@@ -101,7 +103,7 @@ def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model in ``Model``, ``Model | None`` or ``dict[str, Model]``."""
+    """Returns the model in ``Model``, ``Model | None`` or ``dict[str, Model]``."""
     for part in (annotation, *get_args(annotation)):
         if isinstance(part, type) and issubclass(part, BaseModel):
             return part
@@ -109,7 +111,8 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _toml_words(words: str) -> str:
-    """``Cannot declare ('variants', 'a') twice`` in the words of recipes."""
+    """Returns tomllib's ``Cannot declare ('variants', 'a') twice`` in terms of recipes, and any other
+    message unchanged."""
     twice = re.search(r"Cannot declare \('variants', '([^']+)'\) twice(.*)", words)
     return f"two variants of the same name: {twice[1]}{twice[2]}" if twice else words
 
@@ -141,7 +144,8 @@ SCHEMA_FILE = "recipe.schema.json"
 
 
 def recipe_schema() -> dict[str, Any]:
-    """From the very model that reads recipes: what it refuses, the schema refuses."""
+    """Returns the JSON Schema of recipes. It is derived from the model that reads recipes, so both refuse
+    the same texts."""
     schema = Experiment.model_json_schema()
     for name, of in {"Experiment": schema, **schema["$defs"]}.items():
         for field, doc in _field_docs(_MODELS[name]).items():
@@ -161,7 +165,8 @@ _MODELS = {model.__name__: model for model in _STRICT}
 
 
 def _field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the text below it (as pydantic's ``use_attribute_docstrings``, which each start would pay)."""
+    """Returns the docstring below each field. pydantic's ``use_attribute_docstrings`` does the same, but at
+    each start."""
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(made, ast.ClassDef)
     found: dict[str, str] = {}
@@ -178,7 +183,8 @@ Value = str | int | float | bool
 def parse_params(
     texts: Iterable[str], option: str = "--param", example: str = "tables=own"
 ) -> dict[str, Value]:
-    """``["tables=own"]`` -> ``{"tables": "own"}``. Raises :class:`UsageError`."""
+    """Returns the parameters of ``name=value`` texts: ``["tables=own"]`` -> ``{"tables": "own"}``. Raises
+    :class:`UsageError`."""
     params: dict[str, Value] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -191,7 +197,8 @@ def parse_params(
 
 
 def typed(workload: Workload, given: Mapping[str, Value]) -> dict[str, Value]:
-    """All parameters of ``workload``: those given, checked and typed, the rest at their defaults."""
+    """Returns all parameters of ``workload``: the given values, checked and converted, and defaults for the
+    rest."""
     for name in given:
         if name not in workload.parameters:
             raise UsageError(

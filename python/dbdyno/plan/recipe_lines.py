@@ -1,4 +1,4 @@
-"""On which line of a TOML text a key stands: TOML's reader keeps no places."""
+"""Finds the line of a key in a TOML text, because Python's TOML parser reports no positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dbdyno.model.errors import RecipeError
 
 Path = tuple[str, ...]
 MOST_TOML_BYTES = 1 << 20
-"""Of a recipe, a job list or a configuration: people write them."""
+"""Maximum size of a recipe, a job list or a configuration, all of which people write by hand."""
 _DEEPEST = 20  # keys within keys: TOML's reader takes the square of their number
 # Possessive: what fails fails at once, however long the line.
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -21,16 +21,16 @@ _KEY = re.compile(rf"\s*+({_KEYS})\s*+=\s*+(.*)")
 _ESCAPED_PATH = re.compile(
     r"""[^"'#]*+"((?:[A-Za-z]:(?=\\)|(?=[\w.\\ -]*\.\w+"))[\w.\\ -]*\\[btnfreuxU][\w.\\ -]*)\""""
 )
-"""A text in double quotes that is a path: after a drive, or with an ending."""
+"""Matches a text in double quotes that is a path, because it has a drive letter or a file extension."""
 _INLINE = re.compile(rf"[{{,]\s*+({_KEYS})\s*+=")
 _DEEP = re.compile(rf"(?:^|[{{,\[])[ \t]*+{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_DEEPEST}}}", re.MULTILINE)
 MOST_FAULTS = 20
-"""Of a recipe that are listed."""
+"""Maximum number of errors that are listed for a recipe."""
 _LONG = re.compile(r"\"\"\"|'''")
 
 
 class Fault(NamedTuple):
-    """``line``: 0 where none is known."""
+    """An error at a line. ``line`` is 0 if unknown."""
 
     line: int
     message: str
@@ -38,8 +38,8 @@ class Fault(NamedTuple):
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The document. Raises :class:`ValueError` (TOMLDecodeError or another) where it is none, or none that a
-    person writes."""
+    """Returns the document. Raises :class:`ValueError` (TOMLDecodeError or another) if the text is not TOML,
+    or is larger or deeper than anything that a person writes."""
     if len(text) > MOST_TOML_BYTES:
         raise ValueError(f"it has {len(text):,} characters; at most {MOST_TOML_BYTES:,} are read")
     if _DEEP.search(text):
@@ -53,7 +53,7 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 class EscapedPathError(ValueError):
-    """``line``: of a path whose backslashes began escapes."""
+    """A path whose backslashes were taken as escapes. ``line`` is its line."""
 
     def __init__(self, line: int, written: str) -> None:
         super().__init__(
@@ -64,8 +64,8 @@ class EscapedPathError(ValueError):
 
 
 def _refuse_escaped_paths(text: str) -> None:
-    """Raises :class:`EscapedPathError` of ``script = "C:\temp\bench.sql"``, which is TOML, with a tab and a
-    backspace."""
+    """Raises :class:`EscapedPathError` for texts such as ``script = "C:\\temp\\bench.sql"``, which are valid
+    TOML but contain a tab and a backspace."""
     for number, line in enumerate(text.splitlines(), 1):
         found = None if _LONG.search(line) else _ESCAPED_PATH.match(line)
         if found is not None and "\\\\" not in found[1]:
@@ -73,7 +73,7 @@ def _refuse_escaped_paths(text: str) -> None:
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """Line (from 1) of every table and key of a TOML text that can be read."""
+    """Returns the line (from 1) of every table and key of a valid TOML text."""
     found: dict[Path, int] = {}
     table: Path = ()
     count: dict[Path, int] = {}
@@ -101,13 +101,14 @@ def key_lines(text: str) -> dict[Path, int]:
 
 
 def line_of(lines: Mapping[Path, int], path: Sequence[int | str]) -> int:
-    """Line of the key, or of the nearest table around it; 0: none."""
+    """Returns the line of the key or of the nearest table around it; 0 if there is none."""
     names = tuple(map(str, path))
     return next((lines[names[:n]] for n in range(len(names), 0, -1) if names[:n] in lines), 0)
 
 
 def syntax_error(text: str, error: Exception) -> tuple[int, str]:
-    """Line and words of a TOMLDecodeError; what ends too early ends on the last line."""
+    """Returns line and message of a TOMLDecodeError. An unexpected end counts as an error on the last
+    line."""
     if isinstance(error, EscapedPathError):
         return error.line, str(error)
     if not isinstance(error, tomllib.TOMLDecodeError):  # it concerns the whole
@@ -118,7 +119,8 @@ def syntax_error(text: str, error: Exception) -> tuple[int, str]:
 
 
 def recipe_error(name: str, faults: Iterable[Fault]) -> RecipeError:
-    """``mine.toml:3: unknown key mesure``, with its cure; several as a list."""
+    """Returns an error such as ``mine.toml:3: unknown key mesure`` with its remedy. Several faults become a
+    list."""
     found = sorted(set(faults))
     if len(found) == 1:
         return RecipeError(f"{_place(name, found[0].line)}: {found[0].message}", found[0].cure)

@@ -1,4 +1,4 @@
-"""Whether a workload's data are brought back before measurements, and how long that takes."""
+"""Decides whether a workload's data are restored before measurements, and estimates the time for it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _ONE_NS = 500_000_000
 
 
 def with_resets(plan: Plan, sets: Sequence[DataSet]) -> Plan:
-    """``plan`` with what its experiment asks for, or what is right for these data, and the time of it.
-    ``sets``: what the workload uses. Raises :class:`UsageError` where that cannot be."""
+    """Returns ``plan`` with the reset that its experiment requests, or else the default for its data, and
+    with the time for it. ``sets`` are the data sets that the workload uses. Raises :class:`UsageError` if
+    the reset is impossible."""
     reset, reason = _chosen(plan, sets)
     if reset == "never" and not reason:
         return plan
@@ -27,7 +28,7 @@ def with_resets(plan: Plan, sets: Sequence[DataSet]) -> Plan:
 
 
 def supposed(plan: Plan, workload: Workload) -> Plan:
-    """``plan`` with what is probably chosen, where no server was asked."""
+    """Returns ``plan`` with the probable reset, for plans made without asking a server."""
     reset = _wanted(plan)
     if reset is None and all(s.builtin for s in plan.scripts) and _changes(plan, workload):
         reset = "each"
@@ -39,7 +40,8 @@ def supposed(plan: Plan, workload: Workload) -> Plan:
 
 
 def _changes(plan: Plan, workload: Workload) -> bool:
-    """Whether scripts, or what the workload says of rows that its calls change, with any parameters."""
+    """Returns whether calls change rows, by the scripts or by the workload's declaration for the parameters
+    of any variant."""
     kinds = [v.params for v in plan.variants]
     of_rows = [p.rows.having for p in workload.parameters.values() if p.rows is not None]
     return any(changes_rows(s.text) for s in plan.scripts) or any(
@@ -48,7 +50,7 @@ def _changes(plan: Plan, workload: Workload) -> bool:
 
 
 def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
-    """And why; empty: there is nothing to say."""
+    """Returns the reset and its reason, which is empty if there is nothing to report."""
     asked, changing = _wanted(plan), [s for s in sets if s.written]
     if asked == "never":
         return "never", "--reset never: what calls change stays for later measurements" if changing else ""
@@ -67,7 +69,8 @@ def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
 
 
 def _wanted(plan: Plan) -> Reset | None:
-    """Caches are dropped when data are brought back."""
+    """Returns the requested reset; None if there is no request. Dropping the caches implies a reset, since
+    caches are dropped when data are restored."""
     asked = plan.experiment.reset
     if plan.experiment.reset_cache != "dropped":
         return asked
@@ -92,7 +95,7 @@ def _asked(plan: Plan, asked: Reset, sets: Sequence[DataSet]) -> str:
 
 
 def _own(plan: Plan, changing: Sequence[DataSet]) -> str:
-    """For scripts of the user's own."""
+    """Returns the reason for no reset if the user brings scripts; empty if there is nothing to report."""
     if ours := [s.name for s in changing if not s.refused]:
         return f"scripts of your own; --reset each brings back the tables of {', '.join(ours)}"
     if any(changes_rows(s.text) for s in plan.scripts):

@@ -1,4 +1,4 @@
-"""How many sessions each driver of a cluster has."""
+"""Distributes sessions over the drivers of a cluster."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from dbdyno.stats.apportion import apportioned
 def spread(
     sessions: int, cpus: Sequence[float], how: Spread = "even", per_driver: int | None = None
 ) -> list[int]:
-    """Sessions of each driver, in their order; 0: it has nothing to do. The sum is ``sessions``.
+    """Returns the number of sessions of each driver, in order. A driver with 0 stays idle. The sum is
+    ``sessions``.
 
-    ``cpus``: of each driver's host. ``per_driver``: no driver has more; the rest goes to the others.
-    Raises :class:`UsageError` where there are not enough drivers.
+    ``cpus`` has the CPUs of each driver's host. ``per_driver`` is the maximum of a driver; the rest goes to
+    the others. Raises :class:`UsageError` if there are too few drivers.
     """
     if not cpus:
         raise UsageError("the cluster has no node that can drive", "dbdyno cluster status shows roles")
@@ -38,7 +39,8 @@ def _weights(cpus: Sequence[float]) -> list[float]:
 
 
 def _filled(sessions: int, weights: Sequence[float], most: int) -> list[int]:
-    """In proportion to the weights, none above ``most``: what would be is full, the others share the rest."""
+    """Distributes sessions in proportion to the weights, at most ``most`` each. Drivers that would exceed it
+    are filled, and the others share the rest."""
     full: set[int] = set()
     while True:
         open_ = [n for n in range(len(weights)) if n not in full]

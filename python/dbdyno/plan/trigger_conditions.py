@@ -1,6 +1,6 @@
-"""Conditions of triggers: ``sessions in (10,20,30) and cpu_wait > 30% for 3s``. Pure.
+"""Conditions of triggers: ``sessions in (10,20,30) and cpu_wait > 30% for 3s``.
 
-Grammar (keywords in any case)::
+The functions are pure. Grammar (keywords in any case)::
 
     condition  = any [ "for" TIME ]
     any        = all { "or" all }
@@ -9,7 +9,7 @@ Grammar (keywords in any case)::
     figure     = NAME | NAME "(" ARGUMENT ")"
     OP         = ">" | ">=" | "<" | "<=" | "=" | "==" | "!=" | "<>"
 
-What is not known (None) makes neither true nor false: a comparison with it is unknown (Kleene's logic).
+A comparison with an unknown value (None) is itself unknown, neither true nor false (Kleene's logic).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from dbdyno.model.units import (
 )
 
 MARGIN = 0.1
-"""A condition is over once it is false also with its thresholds moved by this share."""
+"""A condition counts as over when it is false even with its thresholds relaxed by this share."""
 Values = Mapping[str, float | None]
-"""Figure, as :attr:`Figure.key` -> value. One that is absent is not known."""
+"""Values by :attr:`Figure.key`. A figure that is absent or None is unknown."""
 Unit = str  # "" | "share" | "time"
 
 
 class Known(NamedTuple):
-    """A figure that conditions may name."""
+    """A figure that conditions may use."""
 
     doc: str
     unit: Unit = ""
@@ -91,7 +91,8 @@ _NEGATED = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "in": "not in", "not in"
 
 @dataclass(frozen=True)
 class Compare:
-    """``op``: one of > >= < <= in "not in"; = and != are those of one value."""
+    """A comparison. ``op`` is one of > >= < <= in "not in"; = and != are represented as in and "not in" with
+    one value."""
 
     figure: Figure
     op: str
@@ -103,7 +104,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Several:
-    """All of them (``every``), or any."""
+    """A conjunction (``every``) or disjunction of parts."""
 
     parts: tuple[Node, ...]
     every: bool
@@ -114,7 +115,7 @@ class Several:
 
 Node = Compare | Several
 Exact = tuple[str, float]
-"""Figure and the value that it has by = or in."""
+"""A figure's key with the value that it equals in a comparison by = or in."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,9 @@ class Found(NamedTuple):
 
 
 def evaluate(node: Node, values: Values, before: Values | None = None, *, near: bool = False) -> Found:
-    """``near``: with thresholds moved by :data:`MARGIN`, so that it is true for longer. ``before``: the last
-    sample; a count that rose past an exact value in between, and is still near it, has met that value."""
+    """Evaluates a condition on one sample. ``near`` relaxes thresholds by :data:`MARGIN`, so that the
+    condition stays true for longer. ``before`` is the previous sample. A count that rose past an exact value
+    between the two samples, and is still near it, matches that value."""
     if isinstance(node, Several):
         found = [evaluate(part, values, before, near=near) for part in node.parts]
         deciding = not node.every
@@ -338,17 +340,18 @@ class _Parser:
 
 
 def parse_condition(text: str, where: str = "--when") -> Condition:
-    """Raises :class:`UsageError` with the column of what is wrong, and what is allowed there."""
+    """Parses a condition. Raises :class:`UsageError` with the column of the error and the alternatives
+    permitted there."""
     return _Parser(text, where).condition()
 
 
 def exact_words(exact: Sequence[Exact]) -> str:
-    """``sessions = 10``."""
+    """Returns comparisons in words: ``sessions = 10``."""
     return ", ".join(f"{key} = {format_given(value)}" for key, value in sorted(exact))
 
 
 def value_words(key: str, value: float) -> str:
-    """``cpu_wait 34 %``, ``response 12.3 ms``."""
+    """Returns a figure with its value: ``cpu_wait 34 %``, ``response 12.3 ms``."""
     unit = FIGURES[key.partition("(")[0]].unit
     if unit == "share":
         return f"{key} {format_percent(value)}"

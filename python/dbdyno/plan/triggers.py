@@ -1,8 +1,8 @@
-"""When triggers fire: their plan from what a recipe says, and a state machine from samples to firings. Pure.
+"""Plans triggers from a recipe, and runs the state machine from samples to firings. All functions are pure.
 
-A trigger fires when its condition is true, and has been for as long as it asks. Then it is armed again once
-the condition has been false with a margin (:data:`.trigger_conditions.MARGIN`) and the cool-down is over.
-Each value of ``=`` and ``in`` is armed by itself: a step from 10 to 20 sessions meets a second value.
+A trigger fires when its condition has been true for the requested time. It is armed again when the condition
+has been false with a margin (:data:`.trigger_conditions.MARGIN`) and the cool-down is over. Each value of
+``=`` and ``in`` is armed separately: a step from 10 to 20 sessions matches a second value.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from dbdyno.plan.trigger_conditions import (
 )
 
 TIMED = {"profile": "profile", "off-cpu": "off_cpu", "trace": "syscalls"}
-"""Actions that last: action -> key of the data source that is switched on meanwhile."""
+"""Actions with a duration, each with the key of the data source that it switches on."""
 _OTHER_NAMES = {"syscalls": "trace", "offcpu": "off-cpu", "off_cpu": "off-cpu"}
 ACTIONS = (*TIMED, "snapshot", "memory", "exec")
 SHORTEST_NS, LONGEST_NS = NS_PER_S, 600 * NS_PER_S
 COMMAND_NS = 60 * NS_PER_S
-"""A command of ``exec`` that names no time is ended after so long."""
+"""Time after which a command of ``exec`` is ended if it names no time."""
 _EXAMPLES = "profile 10s, off-cpu 10s, trace 10s, snapshot, memory, exec COMMAND"
 _SIZE = re.compile(r"\s*(\d{1,9}(?:\.\d+)?)\s*(k|M|G)i?B?\s*\Z", re.IGNORECASE)
 _FACTORS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -57,7 +57,7 @@ class Trigger(NamedTuple):
 
 
 class Triggers(NamedTuple):
-    """Those of a run."""
+    """The triggers of a run and the limits on their actions."""
 
     all: tuple[Trigger, ...] = ()
     most_actions: int = 10
@@ -68,7 +68,7 @@ class Triggers(NamedTuple):
 
 
 def triggers_of(experiment: Experiment) -> Triggers:
-    """Raises :class:`UsageError` for what cannot be."""
+    """Returns the triggers of an experiment. Raises :class:`UsageError` for invalid ones."""
     driven = experiment.observation is None
     if experiment.triggers and not experiment.observe:
         raise UsageError(
@@ -101,7 +101,7 @@ def _trigger(number: int, spec: TriggerSpec, *, driven: bool) -> Trigger:
 
 
 def parse_action(text: str) -> Action:
-    """``profile 10s``. Raises :class:`UsageError`."""
+    """Returns the action of a text such as ``profile 10s``. Raises :class:`UsageError`."""
     name, _, rest = text.strip().partition(" ")
     name, rest = _OTHER_NAMES.get(name.lower(), name.lower()), rest.strip()
     if name not in ACTIONS:
@@ -157,12 +157,12 @@ class Firing(NamedTuple):
 
 
 _WHOLE: Exact = ("", 0.0)
-"""The condition itself, where no comparison by = or in holds."""
+"""Stands for the condition itself if no comparison by = or in holds."""
 
 
 @dataclass(frozen=True)
 class Armed:
-    """State of one trigger."""
+    """The state of one trigger."""
 
     since_ns: Mapping[Exact, int] = field(default_factory=dict)  # true from then on
     held: frozenset[Exact] = frozenset()  # has fired, and is not over
@@ -171,7 +171,8 @@ class Armed:
 
 
 def step(trigger: Trigger, state: Armed, at_ns: int, values: Values) -> tuple[Armed, Firing | None]:
-    """One sample, in the order of time."""
+    """Processes one sample and returns the new state, and the firing if there is one. Samples must be in
+    order of time."""
     node = trigger.condition.node
     found, near = evaluate(node, values, state.before), evaluate(node, values, near=True)
     held = state.held
@@ -200,7 +201,7 @@ def step(trigger: Trigger, state: Armed, at_ns: int, values: Values) -> tuple[Ar
 
 
 def firings(trigger: Trigger, samples: Sequence[tuple[int, Values]]) -> list[Firing]:
-    """All of a sequence of samples (time in ns, values)."""
+    """Returns all firings for a sequence of samples (time in ns, values)."""
     state, found = Armed(), []
     for at_ns, values in samples:
         state, firing = step(trigger, state, at_ns, values)
@@ -210,7 +211,7 @@ def firings(trigger: Trigger, samples: Sequence[tuple[int, Values]]) -> list[Fir
 
 @dataclass(frozen=True)
 class Budget:
-    """What actions of a run may still take."""
+    """The number of actions and bytes that a run has left."""
 
     actions: int
     bytes: int
@@ -220,7 +221,7 @@ class Budget:
         return Budget(triggers.most_actions, triggers.most_bytes)
 
     def refusal(self, triggers: Triggers) -> str:
-        """Why no further action may begin; empty: one may."""
+        """Returns why no further action may begin; empty if one may."""
         if self.actions <= 0:
             return f"the budget of {triggers.most_actions} actions is used up (trigger_actions)"
         if self.bytes <= 0:
@@ -235,13 +236,13 @@ class Budget:
 
 
 def trigger_choices(experiment: Experiment) -> list[Choice]:
-    """A line of the plan for each. Raises :class:`UsageError` as :func:`triggers_of`."""
+    """Returns a line of the plan for each trigger. Raises :class:`UsageError` like :func:`triggers_of`."""
     planned = triggers_of(experiment)
     limit = f"at most {planned.most_actions} actions and {format_size(planned.most_bytes)} in all"
     return [Choice(name=f"trigger {t.number}", value=_words(t), reason=limit) for t in planned.all]
 
 
 def _words(trigger: Trigger) -> str:
-    """``sessions in (10,20,30) for 3 s -> profile 10s, snapshot``."""
+    """Returns a trigger in words: ``sessions in (10,20,30) for 3 s -> profile 10s, snapshot``."""
     lasting = f" for {format_ns(trigger.for_ns)}" if trigger.for_ns and not trigger.condition.for_ns else ""
     return f"{trigger.condition.text}{lasting} -> {', '.join(a.text for a in trigger.actions)}"

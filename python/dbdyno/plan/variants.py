@@ -1,4 +1,4 @@
-"""Variants resolved: what each inherits from the experiment is filled in, and what cannot be is refused."""
+"""Resolves variants: fills in the values that each inherits from the experiment, and refuses invalid ones."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def variants_of(
     planned: Mapping[ScriptSpec, PlannedScript] = MappingProxyType({}),
     commands: Mapping[str, Commands] = MappingProxyType({}),
 ) -> tuple[Variant, ...]:
-    """All variants in the recipe's order; ``base`` where it names none.
+    """Returns all variants in the recipe's order, or ``base`` if the recipe names none.
 
-    ``allowed``: CPUs that this process may use, for limits such as ``first:2``. ``planned``: the text of each
-    script; ``commands``: what each variant runs. Raises :class:`UsageError` for what can be seen to be wrong
-    without looking at a server.
+    ``allowed`` lists the CPUs that this process may use, for limits such as ``first:2``. ``planned`` has the
+    text of each script, ``commands`` the commands of each variant. Raises :class:`UsageError` for errors
+    that are evident without a server.
     """
     specs: Mapping[str, VariantSpec] = experiment.variants or {"base": VariantSpec()}
     found = tuple(
@@ -70,7 +70,7 @@ def variants_of(
 
 
 def _check_texts(variants: Sequence[Variant]) -> None:
-    """Raises :class:`UsageError` where the plan, which has the scripts of each variant, would be too long."""
+    """Raises :class:`UsageError` if the scripts of all variants, which the plan contains, are too long."""
     size = sum(len(s.text) for v in variants for s in v.scripts)
     if size > _MOST_TEXT:
         raise UsageError(
@@ -80,7 +80,7 @@ def _check_texts(variants: Sequence[Variant]) -> None:
 
 
 def texts(settings: Mapping[str, Value]) -> dict[str, str]:
-    """Settings as a server takes them: true is ``on``."""
+    """Returns settings as texts for a server: true becomes ``on``."""
     return {
         name: ("on" if value else "off") if isinstance(value, bool) else str(value)
         for name, value in settings.items()
@@ -122,7 +122,7 @@ def _variant(
 
 
 def _apart(scripts: Sequence[PlannedScript]) -> tuple[PlannedScript, ...]:
-    """Files of one name, or one file twice: the second is called ``name (2)``."""
+    """Returns the scripts with distinct names: a second script of the same name is called ``name (2)``."""
     seen = [s.name for s in scripts]
     return tuple(
         s.model_copy(update={"name": f"{s.name} ({earlier + 1})"})
@@ -133,7 +133,7 @@ def _apart(scripts: Sequence[PlannedScript]) -> tuple[PlannedScript, ...]:
 
 
 def _given(spec: Experiment | VariantSpec) -> dict[str, Value]:
-    """Parameters and variables, which a workload made of scripts does not tell apart."""
+    """Returns parameters and variables together, because a workload of scripts does not distinguish them."""
     scale: dict[str, Value] = {} if spec.scale is None else {"scale": spec.scale}
     return {**spec.params, **scale, **spec.variables}
 
@@ -143,7 +143,7 @@ def _merged(spec: VariantSpec, experiment: Experiment) -> LimitSpec:
 
 
 def _over(base: Strict, variant: Strict) -> dict[str, object]:
-    """One level of inheritance: what the variant says wins."""
+    """Returns the variant's values over those of the experiment: one level of inheritance."""
     said = {k: v for k, v in variant.model_dump().items() if v is not None}
     return base.model_dump() | said
 
