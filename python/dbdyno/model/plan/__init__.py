@@ -1,1 +1,1 @@
-"""What is measured: a recipe's fields, the plan that follows from them, its cells."""
+"""The subject of a measurement: the keys of a recipe, the resolved plan, and its cells."""

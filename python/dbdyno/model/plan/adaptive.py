@@ -1,4 +1,4 @@
-"""The rule of an auto ladder, and the target that it looks for."""
+"""The rule of an auto ladder, and the target that it searches for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dbdyno.model.plan.pacing import Strict
 
 
 class Goal(Strict):
-    """What a rung must show. Met below ``limit``, or above it where the metric is the throughput."""
+    """A goal for a rung. A figure meets it below ``limit``, or above it if the metric is the throughput."""
 
     metric: Literal["p50", "p90", "p95", "p99", "mean", "max", "throughput"]
     relation: Literal["<", "<=", ">", ">="]
@@ -21,7 +21,7 @@ class Goal(Strict):
 
 
 class Adaptive(Strict):
-    """The rule of an auto ladder: which rungs it has is found while it is climbed."""
+    """The rule of an auto ladder. Its rungs are determined while it is climbed."""
 
     top: int  # no rung above
     most_rungs: int

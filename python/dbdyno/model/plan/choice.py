@@ -1,4 +1,4 @@
-"""What the planner chose by itself, and why."""
+"""A default that the planner chose, with the reason."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dbdyno.model.plan.pacing import Strict
 
 
 class Choice(Strict):
-    """A default that the planner chose, and why: printed before the run. ``says``: the reason's sentence
-    in the catalogue, in this case and with these values, in place of one in words."""
+    """A default that the planner chose, printed with its reason before the run. The reason is in
+    ``reason`` as text, or it is the sentence ``says`` of the catalogue, in this ``case`` and with the
+    values ``said``."""
 
     name: str
     value: str

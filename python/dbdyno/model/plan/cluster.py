@@ -1,4 +1,4 @@
-"""Drivers on the nodes of a cluster: what is asked for, and what was found there."""
+"""Drivers on the nodes of a cluster: the request, and the state of the nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClusterSpec(Strict):
 
 
 class HostKeys(Strict):
-    """Keys of a recipe: hosts other than this one."""
+    """Keys of a recipe for hosts other than this one."""
 
     server_ssh: str | None = None
     """The server's host as ``ssh`` takes it ([user@]host), where it is another: it is observed there."""
@@ -50,7 +50,8 @@ class HostKeys(Strict):
 
 
 class NodeStatus(BaseModel):
-    """A node of a cluster as dbdyno finds it. Times in ns; None: unknown, and ``problem`` says why."""
+    """The state of a node of a cluster. Times are in ns. A value is None if it is unknown; ``problem`` gives
+    the reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,7 +75,7 @@ class NodeStatus(BaseModel):
 
 
 class ClusterStatus(BaseModel):
-    """What ``dbdyno cluster status`` shows."""
+    """The content of ``dbdyno cluster status``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -87,17 +88,17 @@ class ClusterStatus(BaseModel):
 
 
 TOKENS_SINCE = "2.52"
-"""Version of Ray that began to ask for tokens (docs.ray.io, "Ray token authentication")."""
+"""The first version of Ray that can require tokens (docs.ray.io, "Ray token authentication")."""
 
 
 def has_tokens(ray: str) -> bool:
-    """Returns whether that version can ask for tokens."""
+    """Returns whether this version of Ray can require tokens."""
     numbers = [int(part) for part in re.findall(r"\d+", ray)[:2]]
     return numbers >= [int(part) for part in TOKENS_SINCE.split(".")]
 
 
 def open_to_all(address: str, ray: str, authenticated: bool | None) -> str | None:
-    """Returns what it means that a cluster asks nobody for a token, with the cure; None: it asks."""
+    """Returns a warning, with the remedy, that a cluster requires no token; None if it requires one."""
     if authenticated:
         return None
     asks = "asks for no token" if authenticated is False else "does not say whether it asks for a token"
@@ -110,7 +111,8 @@ def open_to_all(address: str, ray: str, authenticated: bool | None) -> str | Non
 
 
 def yielding(niceness: Sequence[tuple[str, int]]) -> str | None:
-    """What it means that programs on these hosts have these nice values, with the cure; None: nothing."""
+    """Returns a warning, with the remedy, that programs on these hosts have a raised nice value; None if no
+    host has one."""
     niced = {host: nice for host, nice in niceness if nice > 0}
     if not niced:
         return None

@@ -1,4 +1,4 @@
-"""How large the data of a measurement are: the workload's parameter ``scale``."""
+"""The size of a measurement's data: the workload's parameter ``scale``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ SIZE = "scale"
 
 
 def size_of(workload: Workload, params: Mapping[str, object]) -> int | None:
-    """The scale of a measurement with these parameters; ``None``: its workload has no such parameter."""
+    """Returns the scale of a measurement with these parameters; ``None`` if its workload has no such
+    parameter."""
     known = workload.parameters.get(SIZE)
     value = params.get(SIZE, None if known is None else known.default)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def size_words(workload: Workload, size: int) -> str:
-    """``25,000 orders``; ``scale 4`` where what it counts is not known."""
+    """Returns the size in words: ``25,000 orders``, or ``scale 4`` if the unit of the scale is unknown."""
     known = workload.parameters.get(SIZE)
     if known is None or known.counts is None:
         return f"{SIZE} {size:,}"
@@ -28,7 +29,7 @@ def size_words(workload: Workload, size: int) -> str:
 
 
 class FewRows(NamedTuple):
-    """Fewer rows than sessions that change them."""
+    """A number of rows that is smaller than the number of sessions that change them."""
 
     rows: str  # "4 warehouses"
     what: str  # "warehouses"
@@ -36,7 +37,8 @@ class FewRows(NamedTuple):
 
 
 def few_rows(workload: Workload, params: Mapping[str, object], sessions: int) -> FewRows | None:
-    """The rows of a workload whose calls change one of so few that sessions wait for each other."""
+    """Returns the rows that a workload's calls change, if there are fewer of them than sessions, so that
+    sessions wait for each other; None otherwise."""
     for name, parameter in workload.parameters.items():
         value = params.get(name, parameter.default)
         if parameter.rows is None or not isinstance(value, int) or value >= sessions:

@@ -1,4 +1,4 @@
-"""How the driver sends calls, and the scripts that they are of."""
+"""The options of the driver for sending calls, and the scripts of these calls."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dbdyno.model.plan.literals import Protocol as Protocol
 from dbdyno.model.plan.pacing import Strict
 
 MOST = 2**31 - 1
-"""Of tries, weights and the scale, as in pgbench."""
+"""Maximum of tries, weights and the scale, as in pgbench."""
 MOST_SCRIPTS = 100
-"""Of an experiment or a variant."""
+"""Maximum number of scripts of an experiment or a variant."""
 MAX_VARIANTS = 1000
-"""Of variants, combinations of parameters, phases, and processes that are observed alone."""
+"""Maximum number of variants, combinations of parameters, phases, and processes observed by pid."""
 MOST_NAMES = 1000
-"""Of variables, parameters or settings."""
+"""Maximum number of variables, parameters or settings."""
 
 
 class DriverSpec(Strict):
@@ -43,7 +43,7 @@ class DriverSpec(Strict):
 
 
 class DriverSetup(Strict):
-    """How the driver sends the calls of a cell, resolved."""
+    """The resolved options of the driver for the calls of a cell."""
 
     protocol: Protocol = "prepared"
     pipeline: bool = False
@@ -56,7 +56,7 @@ class DriverSetup(Strict):
 
     @classmethod
     def of(cls, spec: DriverSpec) -> DriverSetup:
-        """With the defaults filled in."""
+        """Returns the options with defaults filled in."""
         return cls(
             protocol=spec.protocol or "prepared",
             pipeline=bool(spec.pipeline),
@@ -69,7 +69,7 @@ class DriverSetup(Strict):
         )
 
     def words(self) -> list[str]:
-        """What differs from the default, in a few words each."""
+        """Returns the options that differ from the default, in a few words each."""
         found = [str(self.protocol)] if self.protocol != "prepared" else []
         found += ["pipelined"] if self.pipeline else []
         found += [f"validated by {self.validation}"] if self.validation else []

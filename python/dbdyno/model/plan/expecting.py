@@ -1,4 +1,4 @@
-"""What the user says that a test is meant to be."""
+"""The user's expectation of the kind of reads that a test makes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from dbdyno.model.plan.pacing import Strict
 
 
 class Expecting(Strict):
-    """Keys of a recipe."""
+    """The key of a recipe for this expectation."""
 
     expect: Expected | None = flagged("expect")

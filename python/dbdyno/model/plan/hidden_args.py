@@ -1,4 +1,4 @@
-"""Where arguments of commands are hidden: what may be kept of parameters, and of a plan."""
+"""Removes hidden arguments of commands from parameters and plans before they are stored."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dbdyno.model.plan.plan import Plan, Value
 
 
 def harmless(params: Mapping[str, Value], axes: Mapping[str, object]) -> dict[str, Value]:
-    """Numbers of axes, which variants are named by: no texts, and nothing that is the same everywhere."""
+    """Returns the parameters that are numbers on an axis, because variants are named by them. Texts and
+    parameters common to all variants are removed."""
     return {n: v for n, v in params.items() if n in axes and not isinstance(v, str)}
 
 
 def storable(plan: Plan) -> Plan:
-    """With ``hide_args`` without arguments, environments, files and texts of parameters of commands."""
+    """Returns the plan without arguments, environments, files and text parameters of commands if
+    ``hide_args`` is set."""
     e = plan.experiment
     if not e.hide_args:
         return plan

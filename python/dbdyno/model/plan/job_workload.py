@@ -1,4 +1,4 @@
-"""Jobs as a workload."""
+"""Represents jobs as a workload."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dbdyno.model.plan.script_workload import slugged
 
 
 def workload_of_jobs(jobs: Sequence[PlannedJob], name: str = "") -> Workload:
-    """A call is an execution of one of them. ``name``: in place of one made of theirs. Raises
-    :class:`UsageError` for work of several kinds, which has no sum."""
+    """Returns a workload whose calls are executions of these jobs. ``name`` replaces the name derived from
+    them. Raises :class:`UsageError` if their units of work differ, because such work has no sum."""
     named = list(dict.fromkeys(j.name for j in jobs))
     units = sorted({j.work_unit for j in jobs})
     if len(units) > 1:

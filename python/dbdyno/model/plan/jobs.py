@@ -1,4 +1,4 @@
-"""Jobs: commands that sessions run again and again, or once each; what a recipe says of them."""
+"""Jobs: commands that sessions run repeatedly or once each, and their keys in a recipe."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JobSpec(Strict):
 
 
 class JobKeys(Strict):
-    """Keys of a recipe."""
+    """Keys of a recipe for commands."""
 
     command: str | None = None
     """Command line; short for one of jobs."""
@@ -72,24 +72,25 @@ class JobKeys(Strict):
 
     @property
     def job_set(self) -> tuple[JobSpec, ...]:
-        """All its jobs."""
+        """All jobs of the recipe."""
         return self.jobs if self.command is None else (JobSpec(command=self.command), *self.jobs)
 
 
 class BuiltinJob(NamedTuple):
-    """A job that comes with the engine: a command that is ``@name``, and nothing more."""
+    """A job that comes with the engine. Its command is ``@name`` without arguments."""
 
     doc: str
     parameters: Mapping[str, Parameter]  # that it takes; those of the other jobs of a set are not for it
     made: Callable[[Mapping[str, str | int | float | bool]], JobSpec]
-    """The job with these parameters (others: their defaults), named by what it runs: ``zstd``. It compiles
-    and writes what it needs into :func:`dbdyno.engines.command.shipped.cache.directory`. Its command holds no
-    more placeholders than {session} and {job}. What a recipe says besides wins over what this holds. Raises
-    :class:`NotAvailable`."""
+    """Returns the job with these parameters, and defaults for all others. Its name is the program that it
+    runs: ``zstd``. It compiles and writes the files that it needs into
+    :func:`dbdyno.engines.command.shipped.cache.directory`. Its command has no placeholders but {session} and
+    {job}. Other keys of the recipe take precedence over those of the job. Raises :class:`NotAvailable`."""
 
 
 class PlannedJob(Strict):
-    """A job of a variant: parameters filled in, words split, files found, times in ns."""
+    """A resolved job of a variant: parameters are filled in, words split, files found, times converted to
+    ns."""
 
     name: str
     argv: tuple[str, ...]  # {session} and {job} are filled in when it is started
@@ -111,39 +112,41 @@ class PlannedJob(Strict):
 
     @property
     def asides(self) -> bool:
-        """Whether commands run between its executions, not measured."""
+        """Whether commands that are not measured run between its executions."""
         return bool(self.prepare or self.conclude or self.verify)
 
     @property
     def hidden(self) -> PlannedJob:
-        """Without what its arguments, environment and files might give away."""
+        """The job without arguments, environment and files, which might reveal secrets."""
         return PlannedJob(name=self.name, argv=(self.shown,), shown=self.shown, work_unit=self.work_unit)
 
 
 class ShellStart(NamedTuple):
-    """Start-up of a shell. Some starts wait for a CPU, and those before a run may wait more than those in it:
-    what each execution has surely had is the shortest, and the rest is the error of the correction."""
+    """The start-up time of a shell. Some starts wait for a CPU, and starts before a run may wait more than
+    starts in it. Every execution has at least the shortest start-up, and the rest is the error of the
+    correction."""
 
     least_ns: int
     usual_ns: int  # upper end of the 95 % interval of the median
 
 
 class Commanding(Protocol):
-    """Commands as calls."""
+    """Runs commands as calls."""
 
     def contain(self, journal: Journal) -> str:
-        """From now on commands run in control groups of their own, where these can be had, and have so many
-        tasks at most: in words. ``journal`` has before what a killed run would leave; ``close`` ends and
-        removes it."""
+        """Runs later commands in control groups of their own, if possible, with a maximum number of tasks,
+        and describes that in words. ``journal`` records first what a killed run would leave behind.
+        ``close`` ends the commands and removes the groups."""
 
     def jobs(self, jobs: Sequence[PlannedJob], variant: Variant, name: str, keep_output: int) -> Workload:
-        """Jobs as a workload; calls of that workload's measurements of the variant are executions of these.
-        ``keep_output``: bytes kept of what each execution prints; 0: the end of the error output of failed
-        ones alone. Raises :class:`UsageError` for a program that is missing or may not be executed."""
+        """Returns the jobs as a workload. In measurements of the variant, its calls are executions of these
+        jobs. ``keep_output`` is the number of bytes kept of each execution's output; with 0, only the end of
+        the error output of failed executions is kept. Raises :class:`UsageError` for a program that is
+        missing or not executable."""
 
     def shell_start(self, shell: str) -> ShellStart:
-        """How long starting this shell takes, measured now."""
+        """Measures the start-up time of this shell."""
 
     def aside(self, argv: Sequence[str], directory: str | None, env: dict[str, Any]) -> None:
-        """Runs a command that is not measured (set-up, clean-up). Raises :class:`TargetError` with the end
-        of its error output if it fails."""
+        """Runs a command that is not measured, for set-up or clean-up. Raises :class:`TargetError` with the
+        end of its error output if it fails."""

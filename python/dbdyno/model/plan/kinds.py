@@ -1,7 +1,7 @@
-"""The kinds of runs as values: which runs are of a kind, and the nouns in which people speak of them.
+"""The kinds of runs as values: the runs that belong to each kind, and its nouns.
 
-Checks, and parts, columns and methods of documents, say by a kind's name, or by a tag that several kinds
-have, where they apply; without one they apply to all. Sentences and headings have slots for the nouns
+Checks, and the parts, columns and methods of documents, name the kinds that they apply to, or a tag that
+several kinds have. Without a name they apply to all kinds. Sentences and headings have slots for the nouns
 (:mod:`dbdyno.model.text.nouns`).
 """
 
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Plan
 
 PACED = "paced"
-"""The same, whose calls become due at a rate."""
+"""Kind of runs on a database in which calls become due at a rate."""
 PHASES = "phases"
-"""The same, whose rate goes through phases; calls of one wait on into the next."""
+"""Kind of runs on a database in which the rate goes through phases. Calls that wait at the end of one phase
+remain for the next."""
 OBSERVATION = "observation"
-"""An existing workload of a database."""
+"""Kind of runs that observe an existing workload of a database."""
 COMMANDS = "commands"
-"""Executions of commands."""
+"""Kind of runs that execute commands."""
 LADDER = "ladder"
-"""Tag: the load is a ladder, of which pages and screens have the table of rungs."""
+"""Tag of kinds whose load is a ladder. Their pages and screens have the table of rungs."""
 T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """A kind of run. ``tags``: names of what else holds for it, the nearest first. ``nouns`` in place of
-    those of databases, by slot; all that are missing stay."""
+    """A kind of run. ``tags`` are further names that apply to it, the most specific first. ``nouns`` replace
+    those of databases, by slot. A slot that is missing keeps the noun of databases."""
 
     name: str
     applies: Callable[[Plan], bool]
@@ -43,15 +44,17 @@ class Kind(NamedTuple):
     tags: tuple[str, ...] = (LADDER, DRIVEN)
 
     def noun(self, slot: str) -> str:
-        """Returns its noun of a slot. Raises KeyError if there is no such slot."""
+        """Returns the noun of a slot. Raises KeyError if there is no such slot."""
         return self.nouns[slot] if slot in self.nouns else OF_SESSIONS[slot]
 
     def among(self, kinds: Collection[str]) -> bool:
-        """Returns whether one of these names or tags is its own; none at all stand for every kind."""
+        """Returns whether the kind has one of these names or tags. An empty collection stands for every
+        kind."""
         return not kinds or self.name in kinds or not {*self.tags}.isdisjoint(kinds)
 
     def choice(self, options: Mapping[str, T], otherwise: T) -> T:
-        """Returns the option of its name, else that of its first tag that has one, else ``otherwise``."""
+        """Returns the option for the kind's name, else for the first of its tags that has one, else
+        ``otherwise``."""
         return next((options[name] for name in (self.name, *self.tags) if name in options), otherwise)
 
 
@@ -66,7 +69,7 @@ KINDS = [
     Kind(OBSERVATION, lambda plan: plan.experiment.observation is not None, tags=(SERVED,)),
     Kind(COMMANDS, lambda plan: bool(plan.jobs), OF_COMMANDS, tags=(DRIVEN,)),
 ]
-"""All kinds. A run is of the last one that applies."""
+"""All kinds. A run belongs to the last kind that applies."""
 _CURRENT: ContextVar[Kind] = ContextVar("kind", default=KINDS[0])
 
 
@@ -76,13 +79,13 @@ def kind_of(plan: Plan) -> Kind:
 
 
 def kind_named(name: str) -> Kind:
-    """Returns the kind of a name. Raises KeyError if there is none."""
+    """Returns the kind with this name. Raises KeyError if there is none."""
     return {kind.name: kind for kind in KINDS}[name]
 
 
 @contextmanager
 def speaking_of(kind: Kind) -> Iterator[None]:
-    """Makes sentences and tables for this kind of run: with its nouns, with the columns that apply to it."""
+    """Uses the nouns and the columns of this kind of run for sentences and tables within the context."""
     token = _CURRENT.set(kind)
     try:
         with nouns_of(kind.nouns):
@@ -92,5 +95,5 @@ def speaking_of(kind: Kind) -> Iterator[None]:
 
 
 def current_kind() -> Kind:
-    """Returns the kind of run of which sentences and tables are made at present."""
+    """Returns the kind of run that sentences and tables are currently written for."""
     return _CURRENT.get()

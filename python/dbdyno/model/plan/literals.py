@@ -1,4 +1,5 @@
-"""Values of options and of recipe keys that are one of a few words. Light: every ``--help`` loads this."""
+"""Options and recipe keys with a fixed set of values. The module imports little because every ``--help``
+loads it."""
 
 from typing import Literal
 
@@ -8,8 +9,10 @@ Expected = Literal["disk", "cache", "memory"]
 Order = Literal["ladder", "interleaved", "shuffled"]
 Protocol = Literal["prepared", "extended", "simple"]
 Reset = Literal["each", "block", "never"]
-"""Before which measurements: each; the first of each repeat, or of each round of variants; none."""
+"""The measurements before which data are loaded again: each one, the first of each repeat or of each round
+of variants, or none."""
 Shell = Literal["none", "sh", "bash"]
 Spread = Literal["even", "cpus", "pack"]
-"""The same number for each driver; in proportion to their CPUs; each full before the next has any."""
+"""The distribution of sessions: the same number for each driver, in proportion to their CPUs, or one driver
+filled after the other."""
 Waits = Literal["auto", "sampled", "exact"]

@@ -1,4 +1,4 @@
-"""When the calls of a measurement become due, and how sessions think between them."""
+"""The times at which calls become due, and the think times between calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dbdyno.model.plan.literals import Arrivals as Arrivals
 
 
 def _as_text(given: object) -> object:
-    """``4`` and ``[1, 2, 4]`` are what one would write in TOML."""
+    """Converts numbers and lists of numbers such as ``4`` and ``[1, 2, 4]`` to text, because these are
+    natural in TOML."""
     numbers = given if isinstance(given, list) else [given]
     plain = numbers and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
     return ",".join(f"{n}" for n in numbers) if plain else given
@@ -20,13 +21,15 @@ LadderText = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors; nothing changes after it was made. Texts below fields go to the schema."""
+    """A model that refuses unknown keys and cannot be changed. Docstrings below its fields go to the JSON
+    schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Pacing(Strict):
-    """When calls become due, whether or not earlier ones have ended. One process for all sessions."""
+    """The times at which calls become due, whether or not earlier ones have ended. All sessions share one
+    arrival process."""
 
     rate_per_s: float = Field(gt=0)
     to_per_s: float | None = None  # where the rate changes evenly over the window: its end
@@ -36,12 +39,12 @@ class Pacing(Strict):
 
     @property
     def mean_per_s(self) -> float:
-        """Over the window."""
+        """The mean rate over the window."""
         return (self.rate_per_s + (self.to_per_s or self.rate_per_s)) / 2
 
 
 class Think(Strict):
-    """How think time varies around its mean, which is the cell's ``think_ns``."""
+    """The distribution of think times around their mean, which is the cell's ``think_ns``."""
 
     kind: Literal["exponential", "uniform"]
     low_ns: int = 0  # of uniform

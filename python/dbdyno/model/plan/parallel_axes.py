@@ -1,4 +1,5 @@
-"""Variants that differ in nothing but a number of threads: the axes along which one job is sped up. Pure."""
+"""Finds variants that differ only in a number of threads. They form an axis along which one job is sped
+up."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Variant
 
 _COUNTS = re.compile(r"thread|job|worker|proc|core|cpu|parallel|^(n|p|j|t)$", re.IGNORECASE)
-"""Parameters of which a larger value is more parallelism; others (a level, a size) are compared only."""
+"""Matches parameters of which a larger value means more parallelism. Variants of other parameters (a level,
+a size) are only compared."""
 
 
 class Axis(NamedTuple):
@@ -20,7 +22,7 @@ class Axis(NamedTuple):
 
 
 def axes_of(variants: Sequence[Variant], measured: Collection[str]) -> list[Axis]:
-    """Those with two values or more that were ``measured``."""
+    """Returns the axes with at least two measured values."""
     known = [v for v in variants if v.name in measured]
     names = dict.fromkeys(n for v in known for n in v.params if _COUNTS.search(n))
     return [axis for name in names for axis in _along(name, known)]
@@ -46,7 +48,8 @@ _SINGULAR = re.compile(r"(thread|job|worker|process|proc|core|cpu)$", re.IGNOREC
 
 
 def counts_of(name: str) -> str:
-    """What a number of it counts, plural: ``workers``; of ``t`` or ``parallel`` threads."""
+    """Returns the plural noun that a parameter counts, such as ``workers``. It is ``threads`` for ``t`` or
+    ``parallel``."""
     if found := _PLURAL.search(name):
         return found[0].lower()
     found = _SINGULAR.search(name)
@@ -54,7 +57,7 @@ def counts_of(name: str) -> str:
 
 
 def counted(name: str, value: float) -> str:
-    """``4 threads``, ``1 thread``; of what is no plural ``p=4``."""
+    """Returns a value with its noun: ``4 threads``, ``1 thread``; ``p=4`` if the name is not a plural."""
     if not name.endswith("s") or len(name) < 4:
         return f"{name}={value:g}"
     return f"{value:g} {name.removesuffix('s') if value == 1 and not name.endswith('ss') else name}"

@@ -25,8 +25,8 @@ class Parameter(BaseModel):
 
 
 class Rows(BaseModel):
-    """The parameter is a number of rows, and each call changes one of them: with fewer rows than sessions,
-    sessions wait for each other."""
+    """Marks a parameter as a number of rows, one of which each call changes. If there are fewer rows than
+    sessions, sessions wait for each other."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""Phases of a measurement: what a recipe says of each."""
+"""Phases of a measurement, as a recipe defines them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Windowed(Protocol):
-    """A load that can cut one measurement into windows."""
+    """A load that can divide one measurement into windows."""
 
     def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """As ``tables`` of a load, of one window from 0 on, without counters."""
+        """Returns the tables of one window, counted from 0, like ``tables`` of a load but without
+        counters."""
 
 
 class PhaseSpec(Strict):

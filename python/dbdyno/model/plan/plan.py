@@ -1,4 +1,4 @@
-"""Experiment (what a recipe says), Plan (all defaults filled in, every cell listed), Cell."""
+"""Experiment (the content of a recipe), Plan (all defaults filled in, every cell listed), and Cell."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Value = str | int | float | bool
 PoolMode = Literal["transaction", "session"]
 Bind = Literal["spread", "pack", "off"]
 Sampling = bool | Annotated[float, Field(gt=0, le=MOST_HZ)] | str
-"""How a source samples: on or off, samples a second, or for how long in an observation (30s)."""
+"""The sampling of a source: on or off, samples per second, or the sampling time in an observation (30s)."""
 
 
 class LimitSpec(Strict):
@@ -65,7 +65,7 @@ class LimitSpec(Strict):
 
     @property
     def of_system(self) -> bool:
-        """Whether anything is asked of the operating system before a session is there."""
+        """Whether a limit has to be applied by the operating system before sessions connect."""
         return any(v is not None for v in (self.cpus, self.mems, self.quota, self.weight))
 
 
@@ -93,7 +93,7 @@ class VariantSpec(Strict):
 
 
 class Variant(Strict):
-    """A variant, resolved: nothing is inherited any more."""
+    """A resolved variant, in which inherited values are filled in."""
 
     name: str
     doc: str = ""
@@ -107,14 +107,15 @@ class Variant(Strict):
     limits: LimitSpec = LimitSpec()
 
     def words(self) -> str:
-        """What it does otherwise, in a few words: ``quota 1.5, work_mem=64MB``; empty: nothing."""
+        """Returns the differences of the variant in a few words: ``quota 1.5, work_mem=64MB``; empty if
+        there are none."""
         limits = [f"{k} {v}" for k, v in self.limits.model_dump(exclude_none=True).items() if v != "off"]
         settings = [f"{k}={v}" for k, v in self.settings.items()]
         return ", ".join([*limits, *settings, *self.driver.words()])
 
 
 def cpus_under(limits: LimitSpec, cpus: float) -> float:
-    """How many of ``cpus`` CPUs the server may use under these limits."""
+    """Returns how many of ``cpus`` CPUs the server may use under these limits."""
     listed = len(cpu_lists.parse(limits.cpus, "cpus")) if limits.cpus is not None else cpus
     return min(cpus, listed, limits.quota or cpus)
 
@@ -122,8 +123,8 @@ def cpus_under(limits: LimitSpec, cpus: float) -> float:
 def cores_under(
     limits: LimitSpec, siblings: Sequence[Sequence[int]] | None, allowed: Iterable[int]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The CPUs of each core that the server may use under these limits, of those ``allowed`` where they name
-    none. ``siblings``: all CPUs of each core; ``None``: not known."""
+    """Returns the usable CPUs of each core under these limits; ``None`` if unknown. The CPUs ``allowed`` are
+    usable if the limits name none. ``siblings`` has all CPUs of each core."""
     usable = set(cpu_lists.parse(limits.cpus, "cpus") if limits.cpus is not None else allowed)
     shared = (tuple(cpu for cpu in core if cpu in usable) for core in siblings or ())
     return tuple(core for core in shared if core) or None
@@ -144,7 +145,7 @@ class Observation(Strict):
 
     @property
     def some(self) -> bool:
-        """Whether it leaves sessions out."""
+        """Whether the observation is limited to some sessions."""
         return any((self.user, self.database, self.application, self.pids))
 
 
@@ -164,8 +165,8 @@ else:
 
 
 LEAST_WINDOW_NS = NS_PER_S
-"""The shortest window of a measurement. The kernel's figures of another task move only at ticks and switches
-(seen stale by 36 ms): in a shorter window they mean nothing."""
+"""The shortest window of a measurement. The kernel updates the figures of another task only at ticks and
+switches (36 ms late was measured), so they are meaningless in a shorter window."""
 
 
 class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
@@ -248,17 +249,17 @@ class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
 
     @property
     def mix(self) -> tuple[ScriptSpec, ...]:
-        """All its scripts."""
+        """All scripts of the recipe."""
         return self.scripts if self.script is None else (ScriptSpec(file=self.script), *self.scripts)
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Keys of the data sources that are off unless asked for."""
+        """Keys of the requested data sources among those that are off by default."""
         return tuple(o.key for o in options() if getattr(self, o.key))
 
 
 class Cell(Strict):
-    """The smallest thing that runs: workload x variant x rung x repeat."""
+    """The smallest unit that runs: workload x variant x rung x repeat."""
 
     id: str  # "0003-lio-base-s4-r1": sorts in the order of running
     workload: str
@@ -280,16 +281,16 @@ class Cell(Strict):
 
     @property
     def rate_per_s(self) -> float | None:
-        """Calls per second that become due; ``None``: not paced."""
+        """Calls per second that become due; ``None`` if the cell is not paced."""
         return None if self.pacing is None else self.pacing.rate_per_s
 
     def load_by(self, by: str) -> float:
-        """By calls per second that become due (``rate``), or by sessions."""
+        """Returns the load: calls per second that become due if ``by`` is ``rate``, else sessions."""
         return self.rate_per_s or 0.0 if by == "rate" else self.sessions
 
 
 class Plan(Strict):
-    """Fully resolved. ``digest`` is the SHA-256 of everything else in canonical JSON."""
+    """A fully resolved experiment. ``digest`` is the SHA-256 of everything else in canonical JSON."""
 
     experiment: Experiment
     script_text: str | None = None  # in plans of before there were several scripts
@@ -309,34 +310,35 @@ class Plan(Strict):
 
     @property
     def top(self) -> int:
-        """The largest session count, of an auto ladder the largest there may be; 0 for an observation."""
+        """The largest session count, for an auto ladder the largest possible one; 0 for an observation."""
         planned = max((c.sessions for c in self.cells), default=0)
         return self.adaptive.top if self.adaptive and self.adaptive.by == "sessions" else planned
 
     @property
     def by_rate(self) -> bool:
-        """Whether its ladder is one of rates, over a fixed number of sessions."""
+        """Whether the ladder consists of rates with a fixed number of sessions."""
         paced = self.experiment.rates is not None or self.experiment.rate is not None
         return paced and len({c.sessions for c in self.cells}) == 1
 
     @property
     def scripts(self) -> tuple[PlannedScript, ...]:
-        """Those of all variants, each once."""
+        """The distinct scripts of all variants."""
         if self.script_text is not None:
             return (PlannedScript(name=self.experiment.script or "script", text=self.script_text),)
         return tuple(dict.fromkeys(s for v in self.variants for s in v.scripts))
 
     @property
     def jobs(self) -> tuple[PlannedJob, ...]:
-        """Those of all variants, one of each name."""
+        """The jobs of all variants, one for each name."""
         return tuple({j.name: j for v in self.variants for j in v.jobs}.values())
 
     def variant(self, name: str) -> Variant:
-        """By name; of a plan from before there were variants, one that changes nothing."""
+        """Returns the variant of this name. Older plans have no variants; for them it returns one that
+        changes nothing."""
         return next((v for v in self.variants if v.name == name), Variant(name=name))
 
     def sealed(self) -> Plan:
-        """This plan with its digest filled in."""
+        """Returns the plan with its digest filled in."""
         bare = self.model_copy(update={"digest": ""})
         digest = hashlib.sha256(bare.model_dump_json().encode()).hexdigest()
         return self.model_copy(update={"digest": digest})
@@ -349,7 +351,7 @@ class Plan(Strict):
 
 
 class Workload(BaseModel):
-    """The engine-neutral half."""
+    """The part of a workload's definition that is the same for all engines."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -367,7 +369,8 @@ class Workload(BaseModel):
     parameters: dict[str, Parameter] = Field(default_factory=dict)
 
     def work_of(self, params: Mapping[str, object]) -> float | None:
-        """Work units of a call where its parameters alone say so, and each call verifies them itself."""
+        """Returns the work units of a call if its parameters determine them and each call verifies them
+        itself; None otherwise."""
         if self.work_power is None:
             return None
         base, exponent = (int(str(params[name])) for name in self.work_power)
@@ -375,7 +378,8 @@ class Workload(BaseModel):
 
 
 class Calibration(BaseModel):
-    """How the size of a call was found, at one session. Recorded with the run."""
+    """The calibrated size of a call with one session, and how it was determined. It is stored with the
+    run."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,5 @@
-"""What an engine can do that brings a workload's data back to the state in which its tables were prepared."""
+"""The capability of an engine to restore a workload's data to the state after the preparation of its
+tables."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from dbdyno.model.plan.pacing import Strict
 from dbdyno.model.plan.table_making import Preparation
 
 Cache = Literal["warm", "as-loaded", "dropped"]
-"""What is in the caches then: all tables and indexes, as far as they fit;
-what loading left there; or none of them."""
+"""The content of the caches afterwards: all tables and indexes as far as they fit, the pages that loading
+left there, or none of their pages."""
 
 
 class ResetKeys(Strict):
-    """Keys of a recipe."""
+    """Keys of a recipe for restoring data."""
 
     reset: Reset | None = flagged(
         "reset",
@@ -35,7 +36,7 @@ class ResetKeys(Strict):
 
 
 class PlannedReset(Strict):
-    """When data are brought back, and how long it is expected to take each time."""
+    """The times at which data are restored, and the expected duration of each restoration."""
 
     when: Reset = "never"
     each_ns: int = 0
@@ -45,14 +46,15 @@ _CHANGES = re.compile(r"\b(insert|update|delete|merge|truncate|copy)\b", re.IGNO
 
 
 def changes_rows(text: str) -> bool:
-    """Whether a script may change rows: a text that says so nowhere changes none, unless by functions."""
+    """Returns whether a script may change rows. A script without a word of change counts as read-only,
+    although its functions may change rows."""
     return _CHANGES.search(text) is not None
 
 
 class DataSet(NamedTuple):
-    """Tables that were prepared together, and that a workload uses. ``rows``: as prepared; ``written``: the
-    workload may change them; ``unfinished``: loading them was broken off; ``refused``: why they cannot be
-    brought back, empty: they can."""
+    """Tables that were prepared together and that a workload uses. ``rows`` is their number as prepared.
+    ``written``: the workload may change them. ``unfinished``: their loading was interrupted. ``refused`` is
+    the reason why they cannot be restored, or empty."""
 
     name: str
     tables: tuple[str, ...]
@@ -63,9 +65,10 @@ class DataSet(NamedTuple):
 
 
 class CacheDrop(NamedTuple):
-    """``left_share``: of the pages of tables and indexes, those still in the server's cache;
-    ``page_left_share``: the same of the operating system's page cache, None: unknown; ``refused``: why that
-    one was not dropped, with what would change it; empty: it was."""
+    """The result of dropping tables from the caches. ``left_share`` is the share of their pages that stayed
+    in the server's cache. ``page_left_share`` is the same for the operating system's page cache, None if
+    unknown. ``refused`` is the reason why the latter was not dropped, with the remedy; it is empty if it was
+    dropped."""
 
     left_share: float
     page_left_share: float | None
@@ -73,38 +76,39 @@ class CacheDrop(NamedTuple):
 
 
 class CacheWarming(NamedTuple):
-    """``tables``: how many were read into the caches; ``short``: what was not done, with the cure; empty: all
-    was."""
+    """The result of warming the caches. ``tables`` is the number of tables read. ``short`` describes what
+    was left out, with the remedy; it is empty if nothing was."""
 
     tables: int
     short: str
 
 
 class Resetting(Protocol):
-    """Data of workloads, brought back, and read into caches."""
+    """Restores data of workloads, reads them into caches, and drops them from caches."""
 
     def data_sets(
         self, workload: str, params: Mapping[str, object], texts: Sequence[str]
     ) -> Sequence[DataSet]:
-        """Those that the workload uses, also ones that are not there yet but are loaded on demand. ``texts``:
-        its scripts, where it was given as such."""
+        """Returns the data sets that the workload uses, including those that do not exist yet but are loaded
+        on demand. ``texts`` are its scripts, if it consists of scripts."""
 
     def begin(self, name: str, cache: Cache) -> Preparation:
-        """Empties the tables of a data set and begins to load them as they were prepared; indexes, rights and
-        settings of the user's stay. Undone, they stay unfinished, and are loaded again when they are next
-        needed. Raises :class:`TargetError` where another session holds a lock on them, and says which."""
+        """Empties the tables of a data set and starts to load them as they were prepared. Indexes,
+        privileges and settings of the user stay. If it is undone, the tables stay unfinished and are loaded
+        again before their next use. Raises :class:`TargetError`, with the other session, if that holds a
+        lock on them."""
 
     def check_dropping(self) -> None:
-        """Raises :class:`UsageError` where tables cannot be dropped from the server's cache."""
+        """Raises :class:`UsageError` if tables cannot be dropped from the server's cache."""
 
     def warm(
         self, workload: str, params: Mapping[str, Any], sessions: int, texts: Sequence[str]
     ) -> CacheWarming:
-        """Reads the tables of a workload with their indexes into the server's cache, as far as they fit, and
-        so into the page cache, unless the server reads past it."""
+        """Reads the tables of a workload with their indexes into the server's cache, as far as they fit.
+        This also fills the page cache, unless the server bypasses it."""
 
     def cache_bytes(self, settings: Mapping[str, str]) -> int | None:
-        """Memory that the server's cache takes with these settings; ``None``: they do not change it."""
+        """Returns the memory of the server's cache with these settings; ``None`` if they do not change it."""
 
     def drop_cache(self, name: str) -> CacheDrop:
-        """Takes the tables of a data set out of the caches."""
+        """Drops the tables of a data set from the caches."""

@@ -1,4 +1,4 @@
-"""Scripts as a workload."""
+"""Represents scripts as a workload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _LONGEST_NAME = 40
 
 
 def workload_of(scripts: Sequence[PlannedScript], name: str = "") -> Workload:
-    """A call is one transaction script. ``name``: in place of one made of theirs."""
+    """Returns a workload whose calls are transactions of these scripts. ``name`` replaces the name derived
+    from them."""
     stems = [PurePath(s.name).stem for s in scripts]
     own = "" if all(s.builtin for s in scripts) else "own "
     return Workload(
@@ -26,6 +27,6 @@ def workload_of(scripts: Sequence[PlannedScript], name: str = "") -> Workload:
 
 
 def slugged(names: Sequence[str], otherwise: str) -> str:
-    """One name of several: lower-case letters, digits and -."""
+    """Returns one name for several, made of lower-case letters, digits and hyphens."""
     made = "-".join("".join(c if c.isalnum() else "-" for c in n.lower()).strip("-") for n in names)
     return made[:_LONGEST_NAME].strip("-") or otherwise

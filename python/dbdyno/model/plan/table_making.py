@@ -1,4 +1,4 @@
-"""What an engine can do that makes tables of workloads: the wish, the tables in the making, the result."""
+"""The capability of an engine to create tables of workloads: the request, the loading, the result."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple, Protocol
 
 @dataclass(frozen=True)
 class TableWish:
-    """How a workload's tables are to be made. ``workers``: connections; 0: one for each CPU
-    of this machine, at most 8. ``partition_method``: range or hash. ``parameters``: of the workload, besides
-    ``scale``. ``on_demand``: tables of the same size stay however they were made, others are replaced, and
-    parameters that say nothing about tables are passed over."""
+    """A request to create a workload's tables. ``workers`` is the number of connections; 0 stands for one
+    per CPU of this machine, at most 8. ``partition_method`` is range or hash. ``parameters`` are those of
+    the workload besides ``scale``. ``on_demand``: existing tables of the same size are kept and others
+    replaced, and parameters that do not concern tables are ignored."""
 
     scale: int = 1
     seed: int = 42
@@ -31,7 +31,8 @@ class TableWish:
 
 
 class PreparedTable(NamedTuple):
-    """``loaded_bytes``: as sent; ``size_bytes``: on disk, with indexes; ``checksum``: see docs/loader.md."""
+    """A table that was loaded. ``loaded_bytes`` is the size as sent, ``size_bytes`` the size on disk with
+    indexes. docs/loader.md explains ``checksum``."""
 
     name: str
     rows: int
@@ -41,35 +42,35 @@ class PreparedTable(NamedTuple):
 
 
 class Preparation(Protocol):
-    """Tables in the making."""
+    """Tables that are being loaded."""
 
     rows: int
-    """How many there will be; 0: they were there already."""
+    """Total number of rows; 0 if the tables existed already."""
     workers: int
 
     def wait(self, timeout_s: float) -> bool:
-        """True when all is done. Raises :class:`TargetError`, or the core's error."""
+        """Waits and returns whether loading is complete. Raises :class:`TargetError`, or the core's error."""
 
     def progress(self) -> tuple[str, int, int]:
-        """What is done now, rows and bytes sent."""
+        """Returns the current step, and the rows and bytes sent so far."""
 
     def finish(self) -> Sequence[PreparedTable]:
-        """The tables, marked as complete."""
+        """Marks the tables as complete and returns them."""
 
     def undo(self) -> Sequence[str]:
-        """Ends what is under way and removes what was made. Returns the names of the tables."""
+        """Ends the loading, removes the tables and returns their names."""
 
 
 class Preparing(Protocol):
-    """Tables of workloads that are made once and stay."""
+    """Creates tables of workloads that stay until they are dropped."""
 
     def preparable(self) -> Mapping[str, str]:
-        """Workloads that have such tables: the names of these."""
+        """Returns the workloads that have such tables, with the tables' names."""
 
     def begin(self, workload: str, wish: TableWish) -> Preparation:
-        """Creates the tables and begins to load them. Raises :class:`UsageError` where tables of the same
-        names were made otherwise."""
+        """Creates the tables and starts to load them. Raises :class:`UsageError` if tables of the same names
+        were not created by this method."""
 
     def drop(self, workload: str) -> Sequence[str]:
-        """Removes the tables that :meth:`begin` made; their names. Raises :class:`UsageError` where they were
-        made otherwise."""
+        """Removes the tables that :meth:`begin` created and returns their names. Raises :class:`UsageError`
+        if they were not created by it."""

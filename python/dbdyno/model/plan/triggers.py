@@ -1,4 +1,4 @@
-"""Triggers: what a recipe says of each, and what fired."""
+"""Triggers as a recipe defines them, and the actions of triggers that fired."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TriggerSpec(Strict):
 
 
 class TriggerKeys(Strict):
-    """Keys of a recipe."""
+    """Keys of a recipe for triggers."""
 
     triggers: tuple[TriggerSpec, ...] = Field(default=(), max_length=100)
     """[[triggers]]: gather detail when a condition holds: when, do, for, cool_down, secrets."""
@@ -46,7 +46,8 @@ FiredStatus = Literal["under way", "ok", "short", "failed", "over budget"]
 
 
 class Fired(BaseModel):
-    """One action of a trigger that fired, ``triggers/NNNN.json`` of a run; times are CLOCK_MONOTONIC."""
+    """One action of a trigger that fired, stored as ``triggers/NNNN.json`` of a run. Times are of
+    CLOCK_MONOTONIC."""
 
     model_config = ConfigDict(frozen=True)
 
