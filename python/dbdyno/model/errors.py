@@ -1,12 +1,12 @@
-"""The one error tree. Every message says what is wrong and, after it, the cure.
+"""The tree of all errors that users see. Every message describes the fault, followed by the remedy.
 
 ::
 
-    DbdynoError                 exit 1   a defect of ours, or something nobody foresaw
+    DbdynoError                 exit 1   a defect of dbdyno, or an unforeseen case
     +-- UsageError              exit 2   wrong option, recipe, workload, script
     |   +-- RecipeError
-    |   +-- ScriptError                  with line, column and the text around
-    |   +-- NotAvailable                 on this machine, or with this server
+    |   +-- ScriptError                  with line, column and context
+    |   +-- NotAvailable                 missing on this machine or server
     +-- TargetError             exit 3   the database server
     |   +-- Unreachable
     |   +-- AuthenticationFailed
@@ -14,16 +14,16 @@
     |   +-- NotPrivileged
     |   +-- TooFewConnections
     |   +-- ServerBusy                   another run holds this server
-    |   +-- ServerLost                   it went away while we measured
-    |   +-- HostLost                     another host that measures for us went away
+    |   +-- ServerLost                   connection lost during a measurement
+    |   +-- HostLost                     connection to a measuring host lost
     +-- StoreError              exit 4   the run store
         +-- NoSuchRun
         +-- NoSuchSnapshot
         +-- SchemaTooNew
         +-- StoreFull
 
-A run that was cut short but left a readable report ends with exit 5, a self-test whose ledger is
-off with 6; Ctrl-C with 130.
+A run that was cut short but left a readable report ends with exit code 5. A self-test whose ledger is wrong
+ends with 6, and Ctrl-C with 130.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def auto_top(experiment: Experiment) -> int | None:
 
 
 def listed(experiment: Experiment) -> tuple[float | None, ...]:
-    """Returns the rates of the ladder: the given rates, 1.0 for phases, which have their own, or ``None``
-    alone for a search and without a rate."""
+    """Returns the listed rates. A search, or a load without a rate, has the single element ``None``. Phases
+    have a single placeholder, because each has its own rate."""
     if experiment.rates is not None:
         return (None,) if auto_top(experiment) is not None else parse_rates(experiment.rates)
     if experiment.phases:

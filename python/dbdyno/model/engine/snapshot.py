@@ -53,7 +53,7 @@ class SnapshotInfo(BaseModel):
     own_transactions: Mapping[
         str, int
     ] = {}  # transactions of taking the snapshot, by database; the server counts them after the read
-    # the same for this process's previous snapshot: these figures contain them
+    # own transactions in these figures, since this process's previous snapshot
     own_before: Mapping[str, int] = {}
     cache: ServerCache | None = None  # None if unknown
     missing: Mapping[str, str] = {}  # by table or table.column: why it is NULL or empty, with the remedy

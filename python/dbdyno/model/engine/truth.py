@@ -50,7 +50,7 @@ class Disturbance(BaseModel):
     others: float  # used by other processes, ended ones included
     steal: float  # withheld by the hypervisor
     waited: float | None = None  # share of the sessions' time spent waiting for a CPU; None if unknown
-    # share of the window that the driver waited for a CPU, at most this long for each session
+    # share of the window that the driver waited for a CPU: no session waited longer for the driver
     driver: float = 0.0
     late: float = 0.0  # share of the window by which the reads of ``others`` were late or took time
 

@@ -8,6 +8,6 @@ from dbdyno.model.plan.pacing import Strict
 
 
 class Expecting(Strict):
-    """The key of a recipe for this expectation."""
+    """The key of a recipe for the expected kind of reads."""
 
     expect: Expected | None = flagged("expect")

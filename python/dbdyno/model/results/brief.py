@@ -18,7 +18,7 @@ from dbdyno.model.units import NS_PER_S, TICK_NS
 BRIEF = "brief"
 """Role of all these sessions together, shown as one task of process 0."""
 SHORT_HELPER = "helper:short-lived"
-"""Role of such processes if no session was established: the server's own workers."""
+"""Role of brief processes that established no session: the server's own workers."""
 STATUS = "too brief"
 """Status of a figure to which brief sessions contribute an unknown part."""
 NAME = "sessions too brief to be sampled"

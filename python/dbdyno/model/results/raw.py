@@ -18,7 +18,8 @@ OWN = {"transactions_committed": "own_transactions", "executions": "own_executio
 """Maps a counter to the counter of dbdyno's own contribution to it, by its connections and probes without
 sampling."""
 OWN_READS = {"logical_reads": "own_logical_reads", "physical_reads": "own_physical_reads"}
-"""The same for blocks that these connections read, if the server counts blocks by connection."""
+"""Maps a counter of blocks to the counter of those that dbdyno's own connections read, if the server counts
+blocks by connection."""
 WARM_CALLS = "warm_calls"
 """Calls made before the barrier that may appear in the server's counters only after it."""
 

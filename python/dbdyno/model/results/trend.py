@@ -54,7 +54,7 @@ class Point:
     around: Mapping[str, str] | None = None
     """Versions and settings that may have changed as well."""
     remark: str = ""
-    """The reason of a flag if it is another one, or a gap before the point."""
+    """The reason of the flag, if the measurement itself is usable, or a note on a gap before this point."""
 
 
 @dataclass(frozen=True)
