@@ -50,6 +50,16 @@ _LONGEST, _LEAST = 40, 12  # characters of a text; on a narrow terminal
 _MOST_SESSIONS = 3  # numbers of sessions; of more the first and the last
 _STATUSES = ("running", "complete", "cut short", "broken")
 
+name_filter = click.option(
+    "--name",
+    metavar="NAME",
+    shell_complete=completion.RUN_NAMES,
+    help="Only runs of this name; * and ? are wildcards.",
+)
+tag_filter = click.option(
+    "--tag", "tags", metavar="TAG", multiple=True, help="Only runs with this tag; repeatable."
+)
+
 
 @click.command()
 @click.option(
@@ -58,13 +68,8 @@ _STATUSES = ("running", "complete", "cut short", "broken")
     shell_complete=completion.WORKLOADS,
     help="Only runs of this workload, script, or 'observation'.",
 )
-@click.option(
-    "--name",
-    metavar="NAME",
-    shell_complete=completion.RUN_NAMES,
-    help="Only runs of this name; * and ? are wildcards.",
-)
-@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only runs with this tag; repeatable.")
+@name_filter
+@tag_filter
 @click.option(
     "--target", metavar="TEXT", help="Only runs against a target that contains this: embedded, db1."
 )

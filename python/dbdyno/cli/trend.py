@@ -10,7 +10,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
-from dbdyno.cli.history import select, since_when
+from dbdyno.cli.history import name_filter, select, since_when, tag_filter
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.model.errors import UsageError
 from dbdyno.store.listing import default_root
@@ -46,13 +46,8 @@ if TYPE_CHECKING:
     help="At N sessions.  [default: at the peak; for figures other than throughput: at the highest N]",
 )
 @click.option("--variant", metavar="NAME", help="The variant.  [default: the first]")
-@click.option(
-    "--name",
-    metavar="NAME",
-    shell_complete=completion.RUN_NAMES,
-    help="Only runs of this name; * and ? are wildcards.",
-)
-@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only runs with this tag; repeatable.")
+@name_filter
+@tag_filter
 @click.option(
     "--machine", metavar="TEXT", help="Only runs of a machine whose CPUs are named so: EPYC, 8 CPUs."
 )

@@ -58,6 +58,14 @@ class Mark:
 NOTHING = Mark(empty("counters"), empty("backends"))
 
 
+def note_progress(load: Load, notes: list[dict[str, int]], now_ns: int, *, always: bool) -> Progress:
+    """Returns the load's progress, and adds it to ``notes`` once a second, or ``always``."""
+    progress = Progress(*load.progress())
+    if always or not notes or now_ns - notes[-1]["at_ns"] >= NS_PER_S:
+        notes.append({"at_ns": now_ns, **dict(zip(progress._fields[:4], progress, strict=False))})
+    return progress
+
+
 def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
     """Reads the tables of a mark. A table that cannot be read is empty, and the mark has the reason."""
     lost: list[str] = []

@@ -17,6 +17,7 @@ from dbdyno.conduct.measure.cell import (
     Unit,
     all_ran,
     last_answer_ns,
+    note_progress,
     read_mark,
     read_statements,
     statement_tables,
@@ -29,13 +30,12 @@ from dbdyno.model.errors import HostLost, TargetError
 from dbdyno.model.plan.plan import Cell, cpus_under
 from dbdyno.model.results.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.schema.tables import RAW, empty, rows
-from dbdyno.model.units import NS_PER_S
 
 MARKS = ("t0", "t1")
 CONNECTING, BEGIN, END = "connect", "start", "end"
 """Names of the reads of counters before the sessions are there, before the barrier with all of them parked,
 and once all have left and reported what they did. Between the last two the server's counters are exact,
-unless it hears only later of what sessions do before the barrier: then from the first on."""
+unless sessions report what they do before the barrier only later: then from the first on."""
 LEFT_S, LEFT_STEP_S = 2.0, 0.02
 """The end waits at most this long for the sessions to leave the server."""
 
@@ -73,13 +73,7 @@ class _Questions:
         return read_statements(self._server, phase)
 
     def driver(self, now_ns: int, *, last: bool = False) -> Progress:
-        """Returns how far the driver is, and notes it each second."""
-        progress = Progress(*self._load.progress())
-        if last or not self._progress or now_ns - self._progress[-1]["at_ns"] >= NS_PER_S:
-            self._progress.append(
-                {"at_ns": now_ns, **dict(zip(progress._fields[:4], progress, strict=False))}
-            )
-        return progress
+        return note_progress(self._load, self._progress, now_ns, always=last)
 
     def tables(self, counters: pl.DataFrame, host: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Returns the load's ``counters`` with the server's own, who was connected, and the ``host``."""
@@ -148,9 +142,8 @@ class OneWindow:
     def over(self, now_ns: int) -> None:
         self._end_ns = now_ns
         self._questions.driver(now_ns, last=True)
-        self._last = self._questions.statements(
-            "t1"
-        )  # before the sessions' own end, which has statements, too
+        # before the sessions' own end, which has statements, too
+        self._last = self._questions.statements("t1")
 
     def leave(self) -> None:
         try:
@@ -210,8 +203,8 @@ class OneWindow:
         at = self._schedule
         status, reason = verdict(at, end_ns, sessions, self._questions.lost, self._setting.interrupt)
         # last calls, too: a session's rate is that until its last
-        if away := self._presence.holes(at.t0_ns, self._end_ns):
-            status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
+        if (away := self._presence.away(at.t0_ns, self._end_ns)) is not None:
+            status, reason = "invalid", away
         if (unknown := lost_in(self._server, self._span.watch, at.t1_ns - at.t0_ns)) is not None:
             status, reason = "invalid", unknown
         if self._hosts_lost:

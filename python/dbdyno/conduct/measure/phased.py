@@ -1,7 +1,7 @@
 """Phases: one measurement of the driver, cut into windows.
 
-What the server is asked at the end of one phase is the beginning of the next. Each phase has observers of its
-own, opened shortly before the phase before ends.
+The reads of the server at the end of one phase are those at the beginning of the next. Each phase has
+observers of its own, opened shortly before the previous phase ends.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dbdyno.conduct.measure.cell import (
     Setting,
     Unit,
     last_answer_ns,
+    note_progress,
     read_mark,
     statement_tables,
     verdict,
@@ -32,7 +33,6 @@ from dbdyno.model.plan.phases import Windowed
 from dbdyno.model.plan.plan import Cell, cpus_under
 from dbdyno.model.results.raw import CellMeta, RawCell
 from dbdyno.model.schema.tables import RAW, empty, rows
-from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import whole
 
 OPENED_NS = 700_000_000
@@ -155,11 +155,7 @@ class Phases:
         return mark
 
     def _driver(self, now_ns: int, *, always: bool = False) -> Progress:
-        """Returns how far the driver is, and notes it each second."""
-        progress, noted = Progress(*self._load.progress()), self._all[max(0, self._at)].progress
-        if always or not noted or now_ns - noted[-1]["at_ns"] >= NS_PER_S:
-            noted.append({"at_ns": now_ns, **dict(zip(progress._fields[:4], progress, strict=False))})
-        return progress
+        return note_progress(self._load, self._all[max(0, self._at)].progress, now_ns, always=always)
 
     # -- what was measured --------------------------------------------------------------------------
     def _cell(self, number: int, end_ns: int) -> RawCell:
@@ -172,8 +168,8 @@ class Phases:
             end_ns = min(end_ns, lost_ns)
         at = Schedule(start_ns, phase.t0_ns, phase.t1_ns)
         status, reason = verdict(at, end_ns, tables["sessions"], self._lost, self._setting.interrupt)
-        if away := self._presence.holes(phase.t0_ns, phase.t1_ns):
-            status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
+        if (away := self._presence.away(phase.t0_ns, phase.t1_ns)) is not None:
+            status, reason = "invalid", away
         last = number + 1 == len(self._all)
         meta = CellMeta(
             cell=phase.cell,

@@ -38,6 +38,11 @@ class Presence:
         found = [] if self._pulse is None else [Hole(*h) for h in self._pulse.holes()]
         return [h for h in found if h.to_ns > from_ns and (to_ns is None or h.from_ns < to_ns)]
 
+    def away(self, from_ns: int, to_ns: int) -> str | None:
+        """Returns the longest hole that overlaps the span, in words; None without one."""
+        holes = self.holes(from_ns, to_ns)
+        return max(holes, key=lambda h: h.stopped_ns + h.suspended_ns).words if holes else None
+
 
 def own_times_ns() -> tuple[int, int] | None:
     """Returns this thread's time on a CPU and in the run queue so far (schedstat, fields 1 and 2); None if
