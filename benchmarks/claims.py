@@ -120,7 +120,7 @@ def piece(law: str, c: Condition, seed: int, count: int) -> Counter[tuple[str, s
 def counted(task: tuple[str, Condition, int]) -> dict[str, Any]:
     law, c, seed = task
     counts = {" ".join(key): n for key, n in piece(law, c, seed, BATCH).items()}
-    return {"law": law, "condition": c, "seed": seed, "ladders": BATCH, "told": counts}
+    return {"law": law, "condition": c, "seed": seed, "ladders": BATCH, "claimed": counts}
 
 
 def share(counts: Counter[str], name: str, ladders: int, *, true: bool) -> str:
@@ -142,7 +142,7 @@ def table(records: Sequence[dict[str, Any]], by: str) -> Iterator[str]:
     pooled: dict[tuple[str, Any], Counter[str]] = {}
     for r in records:
         key = (r["law"], r["condition"][Condition._fields.index(by)])
-        pooled.setdefault(key, Counter()).update(r["told"] | {"ladders": r["ladders"]})
+        pooled.setdefault(key, Counter()).update(r["claimed"] | {"ladders": r["ladders"]})
     yield f"| truth | {by} | ladders | {' | '.join(FIGURES)} |"
     yield "|---|---|---|" + "---|" * len(FIGURES)
     for (law, value), counts in sorted(pooled.items(), key=lambda i: (list(TRUTHS).index(i[0][0]), i[0][1])):

@@ -31,7 +31,7 @@ POPULATIONS: dict[str, Draw] = {
 
 def main(runs: int = RUNS) -> None:
     chance = np.random.default_rng(1)
-    print(f"told to have groups, of {runs} runs of one population each: all shapes, the worst shape")
+    print(f"claimed to have groups, of {runs} runs of one population each: all shapes, the worst shape")
     for name, draw in POPULATIONS.items():
         shares = [np.mean([groups(draw(chance, s)).significant for _ in range(runs)]) for s in SHAPES]
         worst = int(np.argmax(shares))

@@ -44,8 +44,8 @@ Fault = BaseException | Callable[[], None]
 
 
 class Events(list[str]):
-    """What happened, in order. ``faults``: raised, or called, when an event of that name happens; one that
-    happens several times is numbered: ``connect``, ``connect#2``."""
+    """Records events in order. ``faults`` are raised, or called, at the event of that name; the second one of
+    a name is ``connect#2``."""
 
     def __init__(self, faults: Mapping[str, Fault] | None = None) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class BroughtBack:
 
 
 class Capabilities:
-    """What the recorded server may be asked besides: its cache, its data, its plans."""
+    """The recorded server's capabilities: its cache, its data, its plans."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -335,7 +335,7 @@ class Beside(RecordedServer):
 
 
 class Listener(conduct.NullProgressListener, conduct.NullObservationListener):
-    """Of a run and of an observation."""
+    """Records what a run or an observation reports."""
 
     def __init__(self, events: Events) -> None:
         self._events, self._phase = events, ""

@@ -132,7 +132,7 @@ pub enum Answer {
     /// Share of the samples by label, the largest first.
     #[serde(serialize_with = "as_map")]
     Shares(Vec<(String, f64)>),
-    /// What went wrong first, if anything.
+    /// The first error, if any.
     Trouble(Option<String>),
     /// Status and detail by data source.
     Sources(BTreeMap<&'static str, (String, String)>),
@@ -213,7 +213,7 @@ impl Fault {
 /// Runs one operation.
 ///
 /// # Errors
-/// What the load, the watch or the operating system refused.
+/// Errors of the load, the watch or the operating system.
 pub fn run(op: Op<'_>) -> Result<Answer, Fault> {
     Ok(match op {
         Op::Load(load, op) => return run_on_load(load, op).map_err(Fault::Driver),

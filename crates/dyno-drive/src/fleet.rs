@@ -25,7 +25,7 @@ pub struct Fleet<S> {
     windows_ns: Vec<i64>,
 }
 
-/// What came of a load. Sessions and records are in the order of their numbers.
+/// Result of a load, indexed by session number.
 pub struct Outcome<S> {
     /// The connections, lost ones included.
     pub sessions: Vec<S>,

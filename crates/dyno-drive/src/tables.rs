@@ -1,4 +1,4 @@
-//! What came of a load, as tables of `model/schema/raw.toml`.
+//! Results of a load as tables of `model/schema/raw.toml`.
 
 use dyno_model::{Counter, Engine, Nullable, Table, raw};
 

@@ -50,8 +50,8 @@ fn tables<'py>(py: Python<'py>, tables: &[Table]) -> PyResult<Bound<'py, PyDict>
         let encode = || table.columns.iter().map(|(_, column)| encoded(column)).collect();
         let encoded: Vec<Encoded<'_>> = py.detach(encode); // other threads go on: a call log has millions of rows
         let columns = PyDict::new(py);
-        for ((name, _), made) in table.columns.iter().zip(encoded) {
-            columns.set_item(name, column(py, made)?)?;
+        for ((name, _), values) in table.columns.iter().zip(encoded) {
+            columns.set_item(name, column(py, values)?)?;
         }
         all.set_item(table.name, columns)?;
     }
@@ -60,12 +60,12 @@ fn tables<'py>(py: Python<'py>, tables: &[Table]) -> PyResult<Bound<'py, PyDict>
 
 type CoreColumn<'py> = (&'static str, Bound<'py, PyAny>, Option<Bound<'py, PyBytes>>);
 
-fn column<'py>(py: Python<'py>, made: Encoded<'_>) -> PyResult<CoreColumn<'py>> {
-    let bytes = PyBytes::new(py, &made.bytes);
-    let payload = match made.texts {
+fn column<'py>(py: Python<'py>, encoded: Encoded<'_>) -> PyResult<CoreColumn<'py>> {
+    let bytes = PyBytes::new(py, &encoded.bytes);
+    let payload = match encoded.texts {
         None => bytes.into_any(),
         Some(texts) => (bytes, PyList::new(py, texts)?).into_pyobject(py)?.into_any(),
     };
-    let validity = made.validity.map(|known| PyBytes::new(py, &known));
-    Ok((made.kind, payload, validity))
+    let validity = encoded.validity.map(|known| PyBytes::new(py, &known));
+    Ok((encoded.kind, payload, validity))
 }

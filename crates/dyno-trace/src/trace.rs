@@ -194,11 +194,11 @@ impl Trace {
             .read(when(before_ns), when(after_ns), known.key, Some(sums));
         self.rows.labels(labels, known.unread);
         if self.syscalls
-            && let Some(made) = self.loaded.book.read_calls(number)
+            && let Some(counts) = self.loaded.book.read_calls(number)
         {
             let now = Now::of(&slot, &sums, as_of_ns, &self.client_waits);
-            let (calls, sizes) = (system_calls::up_to(&made, now), system_calls::sizes(&made));
-            self.rows.calls(calls, sizes, made.lost > 0);
+            let (calls, sizes) = (system_calls::up_to(&counts, now), system_calls::sizes(&counts));
+            self.rows.calls(calls, sizes, counts.lost > 0);
         }
         if ends || ended {
             self.rows

@@ -1,4 +1,4 @@
-"""What a measurement left behind in the tables that it used, from the snapshots before and after it. Pure."""
+"""Growth of the tables that a measurement used, from the snapshots before and after it. Pure."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _EXAMPLES_SHOWN = 4
 
 
 class _Number(click.types.IntParamType):
-    """Of sessions, a process, a window or a capture, as tables hold it."""
+    """The number of sessions, of a process, a window or a capture: 0 to 2^31 - 1, as in tables."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)

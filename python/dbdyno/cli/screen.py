@@ -135,8 +135,8 @@ def _executions(plan: Plan) -> str:
 def _scripts(plan: Plan) -> str:
     """``scripts a.sql (weight 2), b.sql``: of several their weights."""
     mix = plan.scripts
-    said = [s.name if len(mix) == 1 or s.weight == 1 else f"{s.name} (weight {s.weight})" for s in mix]
-    return f"script{'' if len(mix) == 1 else 's'} {', '.join(said)}"
+    names = [s.name if len(mix) == 1 or s.weight == 1 else f"{s.name} (weight {s.weight})" for s in mix]
+    return f"script{'' if len(mix) == 1 else 's'} {', '.join(names)}"
 
 
 def _auto_words(plan: Plan, rule: Adaptive) -> str:
@@ -163,8 +163,8 @@ def _variant_lines(plan: Plan) -> list[str]:
         params = ", ".join(f"{n}={v.params[n]}" for n in sorted(named) if n in v.params)
         if v.jobs and not params:
             params = "; ".join(j.shown for j in v.jobs)
-        said = ", ".join(filter(None, (v.words(), params))) or "nothing changed"
-        lines.append(f"variant {v.name:{wide}}  {said}" + (f"  ({v.doc})" if v.doc else ""))
+        changes = ", ".join(filter(None, (v.words(), params))) or "nothing changed"
+        lines.append(f"variant {v.name:{wide}}  {changes}" + (f"  ({v.doc})" if v.doc else ""))
     return lines
 
 

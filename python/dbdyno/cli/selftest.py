@@ -163,10 +163,10 @@ class _Shown:
         """What all of it says."""
         from dbdyno.conclude.ground_truth import headline
 
-        said = headline(self.found, len(self._plan))
-        self._say(said.text, {"good": "green bold", "warning": "red bold"}.get(said.severity, "bold"))
-        if said.advice:
-            self._say(f"  {said.advice}")
+        claim = headline(self.found, len(self._plan))
+        self._say(claim.text, {"good": "green bold", "warning": "red bold"}.get(claim.severity, "bold"))
+        if claim.advice:
+            self._say(f"  {claim.advice}")
 
     def _say(self, text: str, style: str = "") -> None:
         self._console.print(text, style=style, soft_wrap=self._live is None)

@@ -318,8 +318,8 @@ def _found(catalog: SnapshotStore, wanted: Sequence[str], *, exact: bool = False
         info = nearest(word, infos, now)
         if exact and _is_time(word, info, now):
             raise UsageError(f"{word!r} is a time", f"name the snapshot: {info.id}")
-        if (said := remark(word, info, infos, now)) is not None:
-            note(said)
+        if (line := remark(word, info, infos, now)) is not None:
+            note(line)
         found.append(next(e for e in entries if e.info.id == info.id))
     return found
 

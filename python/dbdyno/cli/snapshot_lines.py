@@ -57,8 +57,8 @@ class Lines:
         """Once until it succeeds, or fails for another reason."""
         if error.message != self._failed:
             self._failed = error.message
-            said = f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot, trying again: {one_line(error.message)}"
-            click.echo(f"{said}\n  {error.cure}" if error.cure else said, err=True)
+            line = f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot, trying again: {one_line(error.message)}"
+            click.echo(f"{line}\n  {error.cure}" if error.cure else line, err=True)
 
     def waiting(self, until: datetime) -> None:
         if sys.stdout.isatty() and not self._as_json:
@@ -79,16 +79,16 @@ def remarks(infos: Sequence[SnapshotInfo]) -> list[str]:
 def _between(earlier: SnapshotInfo | None, listed: SnapshotInfo, info: SnapshotInfo) -> list[str]:
     from dbdyno.store.snapshot_times import apart  # here: help does without
 
-    said = []
+    remarks = []
     if info.taken < listed.taken:
-        said.append("the clock was set back")
+        remarks.append("the clock was set back")
     if earlier is not None:
         gap_s = (info.taken - earlier.taken).total_seconds()
         if info.every_s and earlier.every_s and gap_s > _LATE * info.every_s:
-            said.append(f"gap of {apart(gap_s)}")
+            remarks.append(f"gap of {apart(gap_s)}")
         if info.started and earlier.started and abs((info.started - earlier.started).total_seconds()) > 1:
-            said.append("server restarted")
-    return said
+            remarks.append("server restarted")
+    return remarks
 
 
 def row(entry: Entry, remark: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""What goes along with a measurement: one protocol, and the list in which all are asked.
+"""Companions of a measurement, such as snapshots, resets and triggers: one protocol, and a list of them.
 
-A companion does nothing by default and overrides the moments that concern it. In a list, what happens on the
-way into a measurement is asked from the first to the last, what happens on the way out from the last to the
-first, so that a companion sees the measurement as those before it have left it.
+A companion does nothing by default and overrides the moments that concern it. A list calls its companions
+from first to last on the way into a measurement, and from last to first on the way out: each finds the
+measurement as the companions before it have left it.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ OpenWatch = Callable[[How], Watch]
 
 
 class Companion:
-    """The moments of a measurement, in their order in time."""
+    """The moments of a measurement in order of time."""
 
     def before(self, cell: Cell) -> None:
-        """Before the sessions of a cell connect, or before the first window of an observation."""
+        """Called before the sessions of a cell connect, or before the first window of an observation."""
 
     def connected(self, load: Load) -> None:
-        """All sessions are there, and none makes calls."""
+        """Called once all sessions are connected, before any makes a call."""
 
     def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None) -> None:
-        """In a window, about ten times a second; ``load`` is None for sessions that are not ours."""
+        """Called about ten times a second in a window; ``load`` is None in an observation."""
 
     def window_over(self) -> None:
-        """The last window is over or was broken off, and its observers stop next."""
+        """Called when the last window has ended in any way, before its observers stop."""
 
     def between(self, cell: Cell, left_ns: int) -> None:
-        """The window of ``cell`` has been saved, and ``left_ns`` are left of the one under way."""
+        """Called after the window of ``cell`` was saved; ``left_ns`` are left of the current one."""
 
     def last(self, cell: Cell) -> None:
-        """The window of ``cell`` is over and will be saved, and no other follows at once."""
+        """Called when the window of ``cell`` has ended, if no other follows at once; it is saved next."""
 
     def leaving(self) -> None:
-        """No session makes calls any more, and all are still there. Left out after a fault."""
+        """Called when no session makes calls any more and all are still connected; not after a fault."""
 
     def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
-        """The sessions have left. Returns the cell, or all phases of the measurement, with what this
-        companion adds."""
+        """Called when the sessions have left. Returns the cell, or all phases of the measurement, with the
+        additions of this companion."""
         return raws
 
     def saved(self, raw: RawCell) -> None:
-        """The cell is in the store."""
+        """Called when the cell is stored."""
 
 
 class Companions(Companion):
-    """Several as one."""
+    """Several companions as one."""
 
     def __init__(self, *companions: Companion) -> None:
         self._all = companions

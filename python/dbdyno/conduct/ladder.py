@@ -1,4 +1,4 @@
-"""The cells of a run, one after the other, and what goes along with each of them."""
+"""The cells of a run, one after the other, with their companions."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ class Ladder:
 
     def climb(self, workload: Workload, target: Target) -> None:
         """Prepares ``workload`` and measures all cells. ``target``: the server, for actions of triggers."""
-        made, record = self.preparation, self.record
-        server, plan, listener, clock = made.server, made.plan, made.listener, clock_of(made.server)
-        resets = Resets(made, workload)
+        preparation, record = self.preparation, self.record
+        server, plan, listener = preparation.server, preparation.plan, preparation.listener
+        clock = clock_of(server)
+        resets = Resets(preparation, workload)
         resets.complete()
-        units = made.units(workload, record)
+        units = preparation.units(workload, record)
         _warn(plan, units, listener)
         progress = Progressing(plan, listener, clock)
         course = course_of(plan, clock, lambda grown: self._grew(grown, progress))
@@ -64,9 +65,9 @@ class Ladder:
         def beside() -> Target:
             return observed_target(plan.experiment.engine, target.dsn, target.machine)
 
-        bare = Setting(server, plan, made.interrupt, on_tick, lost=lost_by(self.crew, server.listing))
+        bare = Setting(server, plan, preparation.interrupt, on_tick, lost=lost_by(self.crew, server.listing))
         with Triggers(server, plan, record, clock, listener.noted, beside) as triggers:
-            variants = Variants(self.stage, record, made.environment)
+            variants = Variants(self.stage, record, preparation.environment)
             saved = Saved(self.derived, progress, course, variants, listener)
             going_along = Companions(
                 variants,
@@ -110,12 +111,12 @@ class Ladder:
 
 
 class Variants(Companion):
-    """The server as the variant of each cell wants it, and what became of that, in the run."""
+    """Configures the server for the variant of each cell, and records the conditions and applied settings."""
 
     def __init__(self, stage: Stage, record: Run, environment: Environment) -> None:
         self._stage, self.record, self.plan = stage, record, stage.plan
         self.environment = environment
-        """With the conditions under the settings of the variants that were entered."""
+        """The environment, with the conditions under the settings of each variant so far."""
 
     def before(self, cell: Cell) -> None:
         self._stage.enter(self.plan.variant(cell.variant))
@@ -136,7 +137,7 @@ class Variants(Companion):
 
 @dataclass(frozen=True)
 class Saved(Companion):
-    """Whoever has to know of a saved cell: deriving, the progress, the course of the ladder, the listener."""
+    """Passes a saved cell on to the derivation, the progress, the ladder's course and the listener."""
 
     derived: Deriving
     progress: Progressing
@@ -154,7 +155,7 @@ class Saved(Companion):
 
 
 def _warn(plan: Plan, units: Mapping[str, Unit], listener: ProgressListener) -> None:
-    """Notes before the first measurement that it is surely another test than was meant."""
+    """Warns before the first measurement if the tables are so small that sessions wait for the same rows."""
     for cell in sorted(plan.cells, key=lambda c: -c.sessions):
         few = few_rows(units[cell.variant].workload, cell.params, cell.sessions)
         if few is not None:

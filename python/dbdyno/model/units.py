@@ -99,8 +99,8 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def format_apart(one: float, other: float, digits: int = 4) -> tuple[str, str]:
-    """Formats two numbers like :func:`format_number`, with enough digits to tell them apart, unless they
-    differ by rounding only."""
+    """Formats two numbers like :func:`format_number`, with enough digits to show that they differ, unless
+    they differ by rounding only."""
     alike = math.isclose(one, other, rel_tol=1e-13)
     texts = format_number(one, digits), format_number(other, digits)
     return texts if alike or texts[0] != texts[1] or digits > 15 else format_apart(one, other, digits + 1)

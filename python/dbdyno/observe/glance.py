@@ -141,7 +141,7 @@ class SessionLine:
 
     @property
     def idle_busy(self) -> bool:
-        """Whether it was idle in every sample and yet used a CPU or waited for one."""
+        """True if the session was idle in every sample and still used a CPU or waited for one."""
         return (
             self.active == 0 and self.state not in (None, HIDDEN) and (self.run or 0) + (self.runq or 0) > 0
         )

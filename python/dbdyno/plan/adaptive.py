@@ -31,7 +31,7 @@ from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, level_with_best, noi
 
 _ID = {"sessions": "auto-ladder", "rate": "auto-rates"}
 _TARGET = {"sessions": "target", "rate": "rate-target"}
-_FALLS = 0.95  # below this share of the peak, and beyond noise, throughput is said to fall
+_FALLS = 0.95  # below this share of the peak, and beyond noise, throughput is values to fall
 
 
 def knee_found(findings: Findings, *, cut: bool = False) -> Done:
@@ -43,48 +43,52 @@ def knee_found(findings: Findings, *, cut: bool = False) -> Done:
         return Done(_ID[findings.rule.by], "unusable", {"fault": fault})
     knee, end, last = bend(throughputs, KNEE), bend(throughputs, END), max(throughputs)
     noise = noise_of(throughputs)
-    said: dict[str, Any] = {"levels": len(throughputs), "noise": noise.share, "source": noise.source}
-    said |= {"at": knee.at, "low": knee.low or 1, "high": knee.high, "last": last}
-    tail = [*(_above(findings, said) if end.at == last else _growth_ends(throughputs, end, said))]
-    limit = _limit(findings, said) if cut else []
+    values: dict[str, Any] = {"levels": len(throughputs), "noise": noise.share, "source": noise.source}
+    values |= {"at": knee.at, "low": knee.low or 1, "high": knee.high, "last": last}
+    tail = [*(_above(findings, values) if end.at == last else _growth_ends(throughputs, end, values))]
+    limit = _limit(findings, values) if cut else []
     if knee.at == last:
         return Done(
-            _ID[findings.rule.by], "none", said, (*_efficiency(throughputs, said), *tail, *limit), low=last
+            _ID[findings.rule.by],
+            "none",
+            values,
+            (*_efficiency(throughputs, values), *tail, *limit),
+            low=last,
         )
     noisy = ["noisy"] if noise.share > 2 * NOISE else []
     parts = (*_range(knee, "knee"), *tail, *limit, *noisy)
     return Done(
-        _ID[findings.rule.by], "knee", said, parts, knee.at, knee.low, knee.high, knee.high is not None
+        _ID[findings.rule.by], "knee", values, parts, knee.at, knee.low, knee.high, knee.high is not None
     )
 
 
-def _growth_ends(throughputs: dict[int, Mean], end: Bend[int], said: dict[str, Any]) -> Iterator[str]:
+def _growth_ends(throughputs: dict[int, Mean], end: Bend[int], values: dict[str, Any]) -> Iterator[str]:
     peak = max(m.value for m in throughputs.values())
-    said |= {"end": end.at, "end_low": end.low or 1, "end_high": end.high}
-    said["share"] = throughputs[max(throughputs)].value / peak
+    values |= {"end": end.at, "end_low": end.low or 1, "end_high": end.high}
+    values["share"] = throughputs[max(throughputs)].value / peak
     yield "ends"
     yield from _range(end, "end")
     level = level_with_best(throughputs, noise_or_scatter(throughputs).share)
-    if said["share"] < _FALLS and max(throughputs) not in level:
+    if values["share"] < _FALLS and max(throughputs) not in level:
         yield "falls"
 
 
-def _above(findings: Findings, said: dict[str, Any]) -> list[str]:
+def _above(findings: Findings, values: dict[str, Any]) -> list[str]:
     """Returns the parts of the claim that explain why the ladder ends although throughput still grows."""
     if (blocked := findings.blocked()) is not None:
-        said |= {"blocked": blocked[0], "why": blocked[1]}
+        values |= {"blocked": blocked[0], "why": blocked[1]}
         return ["blocked"]
     most = MAX_RATE if findings.rule.by == "rate" else MAX_SESSIONS
-    said["higher"] = min(most, 8 * said["last"])
-    return ["grows-to-the-limit" if said["last"] >= findings.rule.top else "grows"]
+    values["higher"] = min(most, 8 * values["last"])
+    return ["grows-to-the-limit" if values["last"] >= findings.rule.top else "grows"]
 
 
-def _efficiency(throughputs: dict[int, Mean], said: dict[str, Any]) -> list[str]:
-    first, last = min(throughputs), said["last"]
+def _efficiency(throughputs: dict[int, Mean], values: dict[str, Any]) -> list[str]:
+    first, last = min(throughputs), values["last"]
     if first == last:
         return []
     share = throughputs[last].value / last / (throughputs[first].value / first)
-    said |= {"efficiency": share, "first": first}
+    values |= {"efficiency": share, "first": first}
     return ["efficiency"]
 
 
@@ -94,8 +98,8 @@ def _range(found: Bend[int], what: str) -> list[str]:
     return [f"{what}-above" if found.high is None else f"{what}-between"]
 
 
-def _limit(findings: Findings, said: dict[str, Any]) -> list[str]:
-    said["limit"] = len(findings.tried)
+def _limit(findings: Findings, values: dict[str, Any]) -> list[str]:
+    values["limit"] = len(findings.tried)
     return ["limit"]
 
 
@@ -108,45 +112,50 @@ def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
     sought, other = (after, before) if sides.rate else (before, after)
     if sought is None:
         return _not_met(sides, cut=cut)
-    said = _values(sides, sought)
+    values = _values(sides, sought)
     parts = [
-        *_failed(said),
-        *_other_side(sides, said, other),
-        *_too_few(sides, said, sought),
-        *_strays(sides, said),
+        *_failed(values),
+        *_other_side(sides, values, other),
+        *_too_few(sides, values, sought),
+        *_strays(sides, values),
     ]
     if cut and "limit" not in parts:
-        parts += _limit(findings, said)
+        parts += _limit(findings, values)
     ends = sorted(n for n in (before, after) if n is not None)
     low, high = (ends[0], ends[-1]) if len(ends) == 2 else (ends[0], None)
     case = "lowest" if sides.rate else "highest"
-    return Done(_TARGET[sides.findings.rule.by], case, said, tuple(parts), sought, low, high, found=True)
+    return Done(_TARGET[sides.findings.rule.by], case, values, tuple(parts), sought, low, high, found=True)
 
 
 def _not_met(sides: Sides, *, cut: bool) -> Done:
     rung = max(sides.of, key=lambda n: _mean(sides, n).value) if sides.rate else min(sides.of)
-    said = _values(sides, rung) | {"top": max(sides.of)}
-    few = [] if sides.rate else _too_few(sides, said, rung)
-    parts = (*_failed(said), *few, *_strays(sides, said), *(_limit(sides.findings, said) if cut else []))
+    values = _values(sides, rung) | {"top": max(sides.of)}
+    few = [] if sides.rate else _too_few(sides, values, rung)
+    parts = (
+        *_failed(values),
+        *few,
+        *_strays(sides, values),
+        *(_limit(sides.findings, values) if cut else []),
+    )
     return Done(
-        _TARGET[sides.findings.rule.by], "too-slow" if sides.rate else "not-met", said, parts, high=rung
+        _TARGET[sides.findings.rule.by], "too-slow" if sides.rate else "not-met", values, parts, high=rung
     )
 
 
 def _unknown(sides: Sides) -> Done:
     """Returns the result of a ladder in which no rung has enough calls for the goal's quantile."""
-    said = {"goal": sides.goal.text, "top": max(sides.unknown)}
-    said |= _calls(sides, max(sides.unknown.values(), key=lambda s: s.calls))
-    return Done(_TARGET[sides.findings.rule.by], "unknown", said)
+    values = {"goal": sides.goal.text, "top": max(sides.unknown)}
+    values |= _calls(sides, max(sides.unknown.values(), key=lambda s: s.calls))
+    return Done(_TARGET[sides.findings.rule.by], "unknown", values)
 
 
-def _too_few(sides: Sides, said: dict[str, Any], at: int) -> list[str]:
+def _too_few(sides: Sides, values: dict[str, Any], at: int) -> list[str]:
     """Returns the part of the claim about the rung nearest to ``at`` that has too few calls for the goal's
     quantile."""
     if not sides.unknown:
         return []
     nearest = min(sides.unknown, key=lambda n: abs(n - at))
-    said |= {"few_at": nearest, **_calls(sides, sides.unknown[nearest])}
+    values |= {"few_at": nearest, **_calls(sides, sides.unknown[nearest])}
     return ["few"]
 
 
@@ -172,41 +181,41 @@ def _values(sides: Sides, rung: int) -> dict[str, Any]:
     }
 
 
-def _failed(said: dict[str, Any]) -> list[str]:
-    return ["failed"] if said["failed"] > 0 else []
+def _failed(values: dict[str, Any]) -> list[str]:
+    return ["failed"] if values["failed"] > 0 else []
 
 
-def _other_side(sides: Sides, said: dict[str, Any], other: int | None) -> Iterator[str]:
+def _other_side(sides: Sides, values: dict[str, Any], other: int | None) -> Iterator[str]:
     """Yields the parts of the claim about the rung next to the result, on the other side of the goal."""
     rule, findings = sides.findings.rule, sides.findings
     if other is not None:
-        said |= {"other": other, "other_figure": _figure(sides, other)}
-        said |= {"other_met": sides.met(other), "other_repeats": len(sides.of[other])}
-        said["other_failed"] = max(s.failed for s in sides.of[other])
-        yield from ["other", "other-failed"] if said["other_failed"] > 0 else ["other"]
-        if abs(other - said["at"]) <= 1 or rule.by == "rate":
+        values |= {"other": other, "other_figure": _figure(sides, other)}
+        values |= {"other_met": sides.met(other), "other_repeats": len(sides.of[other])}
+        values["other_failed"] = max(s.failed for s in sides.of[other])
+        yield from ["other", "other-failed"] if values["other_failed"] > 0 else ["other"]
+        if abs(other - values["at"]) <= 1 or rule.by == "rate":
             return
         yield "gap"
-    elif sides.rate or any(n > said["at"] for n in sides.unknown):
+    elif sides.rate or any(n > values["at"] for n in sides.unknown):
         return
     elif (blocked := findings.blocked()) is not None:
-        said |= {"blocked": blocked[0], "why": blocked[1]}
+        values |= {"blocked": blocked[0], "why": blocked[1]}
         yield "blocked"
         return
     else:
         yield "none-higher"
     if len(findings.tried) >= rule.most_rungs:
-        yield from _limit(findings, said)
+        yield from _limit(findings, values)
     elif other is None:
-        said["allowed"] = rule.top
+        values["allowed"] = rule.top
         yield "top"
 
 
-def _strays(sides: Sides, said: dict[str, Any]) -> list[str]:
+def _strays(sides: Sides, values: dict[str, Any]) -> list[str]:
     """Returns the part of the claim about rungs beyond the boundary whose verdict is that of the rungs
     before it."""
     found = sides.stray()
-    said["strays"] = ", ".join(f"{n} ({_figure(sides, n)})" for n in found)
+    values["strays"] = ", ".join(f"{n} ({_figure(sides, n)})" for n in found)
     return ["fails-again" if sides.rate else "meets-again"] if found else []
 
 
@@ -267,8 +276,10 @@ def _spent(findings: Findings, sessions: int) -> bool:
 
 
 def is_auto(experiment: Experiment) -> bool:
-    said = experiment.sessions
-    return said.strip().partition(":")[0] == AUTO if said is not None else experiment.target is not None
+    sessions = experiment.sessions
+    return (
+        sessions.strip().partition(":")[0] == AUTO if sessions is not None else experiment.target is not None
+    )
 
 
 def adaptive_of(
@@ -310,30 +321,28 @@ def adaptive_of(
 
 def _top(text: str, cpus: float, per_cpu: int) -> int:
     """Returns the highest rung in ``auto`` | ``auto:64`` | ``auto:4cpus``."""
-    _, colon, said = text.strip().partition(":")
+    _, colon, top = text.strip().partition(":")
     if not colon:
         return min(MAX_SESSIONS, per_cpu * max(1, math.ceil(cpus)))
-    tops = parse_ladder(said, cpus)
+    tops = parse_ladder(top, cpus)
     if len(tops) != 1:
-        raise UsageError(
-            f"--sessions {text}: {said!r} is not one session count", "auto, or auto:64: up to 64"
-        )
+        raise UsageError(f"--sessions {text}: {top!r} is not one session count", "auto, or auto:64: up to 64")
     return tops[0]
 
 
 def _rule(rule: Adaptive) -> Choice:
     """Returns the line of the plan that describes which loads will be measured."""
-    said: dict[str, Value] = {"most": rule.most_rungs, "top": rule.top}
+    values: dict[str, Value] = {"most": rule.most_rungs, "top": rule.top}
     if rule.goal is None:
         first = ", ".join(map(str, sorted({1, rule.near, *rule.marks})))
-        case, said = "knee", said | {"first": first, "within": TIGHT[KNEE]}
+        case, values = "knee", values | {"first": first, "within": TIGHT[KNEE]}
     else:
         case = "lowest" if rule.goal.metric == "throughput" else "highest"
-        said |= {"near": rule.near, "goal": rule.goal.text, "repeats": rule.repeats}
+        values |= {"near": rule.near, "goal": rule.goal.text, "repeats": rule.repeats}
     if rule.by == "rate":
-        case, said = f"rate-{case}", said | {"from": rule.first, "factor": rule.factor}
+        case, values = f"rate-{case}", values | {"from": rule.first, "factor": rule.factor}
     name = "rates" if rule.by == "rate" else "sessions"
-    return Choice(name=name, value=AUTO, says="auto-ladder-rule", case=case, said=said)
+    return Choice(name=name, value=AUTO, says="auto-ladder-rule", case=case, said=values)
 
 
 def _of_rates(experiment: Experiment, repeats: int, choices: list[Choice]) -> Adaptive | None:

@@ -104,8 +104,8 @@ def _check_used(experiment: Experiment, accepted: Mapping[str, Collection[str]])
 
 def _name(variant: str, point: Mapping[str, Value], *, hide: bool) -> str:
     """Returns a name such as ``threads=4,level=9``. A path appears as its last component."""
-    said = [f"{axis}={_slug(value, hide=hide)}" for axis, value in point.items()]
-    return ",".join([*([variant] if variant else []), *said])[:_LONGEST_NAME].rstrip(",=") or "base"
+    parts = [f"{axis}={_slug(value, hide=hide)}" for axis, value in point.items()]
+    return ",".join([*([variant] if variant else []), *parts])[:_LONGEST_NAME].rstrip(",=") or "base"
 
 
 def _slug(value: Value, *, hide: bool) -> str:
@@ -206,7 +206,7 @@ def with_defaults(experiment: Experiment, choices: list[Choice]) -> Experiment:
     if not all_jobs(experiment):
         check_without(experiment)
         return experiment
-    said, new = experiment.model_fields_set, dict[str, object]()
+    given, new = experiment.model_fields_set, dict[str, object]()
     if experiment.orders:
         new |= {"once": True, "sessions": ",".join(map(str, sorted({s for _, s in _points(experiment)})))}
     elif _alone(experiment):
@@ -216,9 +216,9 @@ def with_defaults(experiment: Experiment, choices: list[Choice]) -> Experiment:
     fixed = exactly(experiment) or bool(experiment.orders)
     if experiment.warmup is None:
         new["warmup"] = 0 if fixed else 1
-    if fixed or "settle" not in said:
+    if fixed or "settle" not in given:
         new["settle"] = "0s"
-    if len(experiment.variants) > 1 and "repeats" not in said and experiment.until is None:
+    if len(experiment.variants) > 1 and "repeats" not in given and experiment.until is None:
         new["repeats"] = REPEATS
         why = f"{len(experiment.variants)} variants are compared; fewer repeats often cannot decide"
         choices.append(Choice(name="repeats", value=str(REPEATS), reason=f"{why}; --repeats 1: none"))
@@ -229,14 +229,14 @@ def with_defaults(experiment: Experiment, choices: list[Choice]) -> Experiment:
 
 def _alone(experiment: Experiment) -> bool:
     """Returns whether no option sets the number of executions at once."""
-    said = (
+    counts = (
         experiment.sessions,
         experiment.rate,
         experiment.rates,
         experiment.target,
         experiment.phases or None,
     )
-    return all(given is None for given in said)
+    return all(given is None for given in counts)
 
 
 # -- jobs with their values --

@@ -74,16 +74,16 @@ def _rates(number: int, who: str, phase: PhaseSpec) -> Iterator[Fault]:
     elif ramp and (phase.from_ is None or phase.to is None):
         missing = "from" if phase.from_ is None else "to"
         yield Fault(number, None, f"{who} has no {missing}", "from = 100 and to = 500 change the rate evenly")
-    for key, said in (("rate", phase.rate), ("from", phase.from_), ("to", phase.to)):
+    for key, rate in (("rate", phase.rate), ("from", phase.from_), ("to", phase.to)):
         try:
-            if said is not None:
-                _rate(said)
+            if rate is not None:
+                _rate(rate)
         except UsageError as error:
-            yield Fault(number, key, f"{who}: {key} = {said}: not a rate", error.cure or _SAID)
+            yield Fault(number, key, f"{who}: {key} = {rate}: not a rate", error.cure or _SAID)
 
 
-def _rate(said: float | str) -> float:
-    return parse_rate(f"{said:.10g}" if isinstance(said, float) else said)
+def _rate(rate: float | str) -> float:
+    return parse_rate(f"{rate:.10g}" if isinstance(rate, float) else rate)
 
 
 def check(experiment: Experiment) -> None:

@@ -78,13 +78,13 @@ def auto_top(experiment: Experiment) -> int | None:
     if experiment.rates is None or experiment.rates.strip().partition(":")[0] != AUTO:
         for name, value in (("--target", experiment.target), ("--rungs", experiment.rungs)):
             if value is not None:
-                said = (
+                rates = (
                     f"--rate {experiment.rate}" if experiment.rates is None else f"--rates {experiment.rates}"
                 )
-                raise UsageError(f"{name} {value}: {said} already says every rate", "--rates auto")
+                raise UsageError(f"{name} {value}: {rates} already says every rate", "--rates auto")
         return None
-    _, colon, said = experiment.rates.strip().partition(":")
-    return math.ceil(parse_rate(said, "--rates auto:")) if colon else MAX_RATE
+    _, colon, top = experiment.rates.strip().partition(":")
+    return math.ceil(parse_rate(top, "--rates auto:")) if colon else MAX_RATE
 
 
 def listed(experiment: Experiment) -> tuple[float | None, ...]:
@@ -130,8 +130,8 @@ def check(experiment: Experiment) -> None:
 def sessions_for(experiment: Experiment, cpus: float, choices: list[Choice]) -> str:
     """Returns the numbers of sessions that the rates are run with. Raises :class:`UsageError` for several
     rates with several numbers."""
-    said = experiment.sessions
-    if said is None:
+    sessions = experiment.sessions
+    if sessions is None:
         count = max(_LEAST_SESSIONS, _PER_CPU * math.ceil(cpus))
         why = (
             f"{_PER_CPU} a CPU, at least {_LEAST_SESSIONS}: so many calls can be in progress at once, "
@@ -139,12 +139,14 @@ def sessions_for(experiment: Experiment, cpus: float, choices: list[Choice]) -> 
         )
         choices.append(Choice(name="sessions", value=str(count), reason=why))
         return str(count)
-    if said.strip().partition(":")[0] == AUTO or (experiment.rates is not None and re.search(r"[,:]", said)):
+    if sessions.strip().partition(":")[0] == AUTO or (
+        experiment.rates is not None and re.search(r"[,:]", sessions)
+    ):
         raise UsageError(
-            f"--sessions {said} with rates: a ladder of both at once",
+            f"--sessions {sessions} with rates: a ladder of both at once",
             "one number: --sessions 32; or one rate for every number: --rate 500 --sessions 8,16,32",
         )
-    return said
+    return sessions
 
 
 def call_target(experiment: Experiment, cpus: float, most_ns: int) -> tuple[int, Choice] | None:
@@ -215,10 +217,10 @@ def think_of(experiment: Experiment, spec: VariantSpec) -> tuple[int, Think | No
 def parse_think(text: str) -> tuple[int, Think | None]:
     """Returns the think time of ``10ms`` | ``exponential 10ms`` | ``uniform 5ms 15ms``. Raises
     :class:`UsageError`."""
-    kind, *said = text.split() or [""]
+    kind, *words = text.split() or [""]
     if kind not in ("constant", "exponential", "uniform"):
         return parse_duration_ns(text, "--think"), None
-    times = [parse_duration_ns(t, "--think") for t in said]
+    times = [parse_duration_ns(w, "--think") for w in words]
     if len(times) != (2 if kind == "uniform" else 1) or times != sorted(times):
         raise UsageError(f"--think {text}: not a think time", f"write one of: {', '.join(_THINK)}")
     if kind == "constant":

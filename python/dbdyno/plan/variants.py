@@ -144,8 +144,8 @@ def _merged(spec: VariantSpec, experiment: Experiment) -> LimitSpec:
 
 def _over(base: Strict, variant: Strict) -> dict[str, object]:
     """Returns the variant's values over those of the experiment: one level of inheritance."""
-    said = {k: v for k, v in variant.model_dump().items() if v is not None}
-    return base.model_dump() | said
+    own = {k: v for k, v in variant.model_dump().items() if v is not None}
+    return base.model_dump() | own
 
 
 def _bare(variant: Variant) -> Variant:

@@ -76,10 +76,10 @@ class Agent:
             raise
 
     def _check(self) -> None:
-        said = self.hello
-        if (said.protocol, said.product) != (PROTOCOL, dbdyno.__version__):
+        hello = self.hello
+        if (hello.protocol, hello.product) != (PROTOCOL, dbdyno.__version__):
             raise NotAvailable(
-                f"the agent on {self.name} is of dbdyno {said.product}, this is {dbdyno.__version__}",
+                f"the agent on {self.name} is of dbdyno {hello.product}, this is {dbdyno.__version__}",
                 "install the same version on both hosts",
             )
 

@@ -83,7 +83,7 @@ LOAD: Any = None
 
 
 def after(memory: MeasurementMemory, *raws: Raw) -> list[Raw]:
-    """What the memory makes of a measurement, by default of one cell."""
+    """Returns the measurement, by default one cell, with what the companion adds."""
     return list(memory.after(raws or (Raw(),)))  # type: ignore[arg-type]
 
 

@@ -116,7 +116,7 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
 
 
 def place(events: list[str], name: str) -> int:
-    """Of the event ``name``, or ``name#2`` for the second one of that name."""
+    """Returns the index of the event ``name``; ``name#2`` is the second one of that name."""
     event, _, number = name.partition("#")
     return [n for n, e in enumerate(events) if e == event][int(number or 1) - 1]
 

@@ -200,9 +200,9 @@ class Metric(NamedTuple):
     resolution: float = 0.0
     """Relative width of the steps in which it is measured."""
     of_call: bool = True
-    """Whether it cannot be compared across calls of different size."""
+    """True if the figure cannot be compared between calls of different size."""
     counted: bool = False
-    """Whether it is an exact count: if no repeat differs, there is no chance involved."""
+    """True if the figure is an exact count: equal repeats then mean that there is no noise."""
 
     @property
     def is_duration(self) -> bool:

@@ -258,7 +258,7 @@ class _Remainder(NamedTuple):
 
     @property
     def beyond(self) -> bool:
-        """Whether it is farther from 0 than :data:`BEYOND` times its half width."""
+        """True if the share lies farther from 0 than :data:`BEYOND` times half the width of its interval."""
         return abs(self.share) > BEYOND * (
             self.share - self.low if self.share > 0 else self.high - self.share
         )

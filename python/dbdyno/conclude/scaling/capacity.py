@@ -26,7 +26,7 @@ _POINTS = "measured points"
 _LEVEL = 0.1
 """Share below which a sure change of throughput is called level."""
 _WIDE = 10.0
-"""Upper end of a gain's interval from which on the interval tells nothing and is not printed."""
+"""A gain's interval whose upper end reaches this is too wide to be of use, and is not printed."""
 
 
 @check("nothing-measured", "peak", "scales-to", of="whole")

@@ -93,9 +93,9 @@ def watched(around: Around, action: Action, fired: Fired) -> Work:
 
 def _refused(watch: Watch, name: str) -> str:
     """Returns why the source is not read; empty if it is, or if that is not known yet."""
-    said = watch.source_status()
-    asked = name if name in said or name != SYSTEM_CALLS.name else TRACE
-    status, detail = said.get(asked, ("ok", ""))
+    status_of = watch.source_status()
+    asked = name if name in status_of or name != SYSTEM_CALLS.name else TRACE
+    status, detail = status_of.get(asked, ("ok", ""))
     return "" if status in READ else f"{asked}: {status}: {detail}".rstrip(": ")
 
 
@@ -217,8 +217,8 @@ def _document(around: Around, fired: Fired) -> bytes:
     """Returns the standard input of a command: the trigger that fired, and the run."""
     known = {"number", "trigger", "condition", "matched", "values", "at_ns", "action"}
     run = {"id": around.record.id, "path": str(around.record.path)}
-    told = {"run": run, "time": datetime.now(UTC).isoformat(), **fired.model_dump(include=known)}
-    return json.dumps(told).encode() + b"\n"
+    document = {"run": run, "time": datetime.now(UTC).isoformat(), **fired.model_dump(include=known)}
+    return json.dumps(document).encode() + b"\n"
 
 
 class _Output:

@@ -1,11 +1,11 @@
-"""What is derived while something is measured: cells that are saved, beside what is measured next.
+"""Derives saved cells while the next ones are measured.
 
 Runs of one or two cells are derived at their end. For longer ones a process of its own does it, with low
-priority and one thread, so that samplers and driver keep their CPUs; while a load is measured it stands
-still. It knows the run's directory and nothing else: what it has made is there, whatever becomes of it, and
-what is missing is made at the end, or when the run is shown first.
+priority and one thread, so that samplers and driver keep their CPUs; it pauses in the windows of a load. It
+works in the run's directory alone: what it has derived is kept even if it ends early, and the rest is derived
+at the end of the run, or when the run is first shown.
 
-What derives and concludes takes long to load: functions import it when they need it.
+The modules that derive and conclude take long to load, so functions import them when they need them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ with uncollected():
     from dbdyno.conduct.derive.deriving import main
 sys.exit(main(*sys.argv[1:]))
 """
-"""It ends with whoever started it, also while it is stopped; that may be before it is loaded."""
+"""Ends with the process that started it, even while paused or not loaded yet."""
 _LOOK_S = 0.02
-_SAID_S = 2.0  # how long it takes is said from here on, and how often
+_SAID_S = 2.0  # after how long, and how often, progress is reported
 
 
 class Deriving(Protocol):
@@ -104,7 +104,7 @@ class _Here:
     """Derives in this process, between the windows."""
 
     def __init__(self, record: Run) -> None:
-        from dbdyno.conduct.derive.derive import Making  # here: see the module
+        from dbdyno.conduct.derive.derive import Making  # takes long to load
 
         self._record, self._making = record, Making(record)
 
@@ -121,7 +121,7 @@ class _Here:
         return 0.0  # in that of this process
 
     def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:  # noqa: ARG002
-        from dbdyno.conduct.derive.rebuild import conclude_made  # here: see the module
+        from dbdyno.conduct.derive.rebuild import conclude_made  # takes long to load
 
         if self._record.cells():
             conclude_made(self._making)
@@ -235,7 +235,7 @@ class _Beside:
                 said_s, said = time.monotonic(), words
                 say(words)
         if self._process.returncode:
-            from dbdyno.conduct.derive.rebuild import conclude  # here: see the module
+            from dbdyno.conduct.derive.rebuild import conclude  # takes long to load
 
             conclude(self._record, say)
         return True
@@ -288,7 +288,7 @@ def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
 def main(path: str, parent: str) -> int:
     """Runs the process. An error is not reported here: the process that started it meets and reports it
     again."""
-    from dbdyno.conduct.derive.derive import Making  # here: see the module
+    from dbdyno.conduct.derive.derive import Making  # takes long to load
     from dbdyno.conduct.derive.rebuild import conclude_made
 
     if os.getppid() != int(parent):

@@ -23,7 +23,7 @@ def shown(store: Path | None, wanted: str, say: Callable[[str], None]) -> Docume
     with contextlib.suppress(ValueError):
         if (kept := read_shown(path)) is not None:
             return present.stored(kept)
-    from dbdyno.conduct.derive.rebuild import keep_screen, results_of  # here: see the module
+    from dbdyno.conduct.derive.rebuild import keep_screen, results_of  # takes long to load
     from dbdyno.store import Run
 
     return keep_screen(path, results_of(Run(path), say))

@@ -201,18 +201,18 @@ def trend_of(
     the server the figure. Raises :class:`UsageError` naming what there is."""
     followed = Followed(kind, name)
     every = [i for i in store.list() if since is None or i.taken >= since]
-    mine = [i for i in every if comparable(i, every[-1])][-limit:]
-    if len(mine) < 2:
+    snapshots = [i for i in every if comparable(i, every[-1])][-limit:]
+    if len(snapshots) < 2:
         raise UsageError(
-            f"{len(mine)} snapshots: a figure needs at least two", "dbdyno snapshot --every 10min"
+            f"{len(snapshots)} snapshots: a figure needs at least two", "dbdyno snapshot --every 10min"
         )
-    others = [i.id for i in every if not comparable(i, mine[-1])]
+    others = [i.id for i in every if not comparable(i, snapshots[-1])]
     needed = {_TABLE_OF[kind], "databases", "resets", "settings"}
     needed |= {"indexes"} if kind == "table" else set()
     wanted = figure or (name if kind == "server" else _FIRST[kind])
     rows: list[tuple[IntervalFigures, Mapping[str, Any] | None]] = []
-    before, columns, named = _bare(store.read(mine[0]), needed), set[str](), set[str]()
-    for info in mine[1:]:
+    before, columns, named = _bare(store.read(snapshots[0]), needed), set[str](), set[str]()
+    for info in snapshots[1:]:
         after = _bare(store.read(info), needed)
         if after.info.server_time > before.info.server_time:
             made = figures(interval(before, after))
@@ -234,7 +234,7 @@ def trend_of(
             Figure(_title(column), column, None, _unit(column)),
             _unit(column),
             title,
-            mine[-1].address,
+            snapshots[-1].address,
             points,
             left,
             thing="interval",

@@ -214,8 +214,8 @@ def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
 
 def _free_cpus(hosts: Hosts) -> Mapping[str, float]:
     for answer in hosts.cluster.ask(hosts.nodes[:1], "free_cpus").values():
-        said: Mapping[str, float] = answer.get("ok") or {}
-        return said
+        cpus: Mapping[str, float] = answer.get("ok") or {}
+        return cpus
     return {}
 
 

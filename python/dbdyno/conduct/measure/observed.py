@@ -80,8 +80,8 @@ def _there(backends: pl.DataFrame) -> str:
     """Returns the connected sessions as `` (connected: app@prod x 12, ...)``."""
     clients = backends.filter(pl.col("kind") == CLIENT_BACKEND)
     found = clients.group_by("user", "database").len().sort("len", descending=True)
-    said = [f"{u}@{d} x {n}" for u, d, n in found.head(_LISTED).iter_rows() if u and d]
-    return f" (connected: {', '.join(said)})" if said else ""
+    users = [f"{u}@{d} x {n}" for u, d, n in found.head(_LISTED).iter_rows() if u and d]
+    return f" (connected: {', '.join(users)})" if users else ""
 
 
 WITH_SESSIONS = ("samples", "tasks", *TRACED)

@@ -16,7 +16,7 @@ from dbdyno.model.plan.table_making import Preparation, PreparedTable, TableWish
 
 @dataclass(frozen=True)
 class MadeTables:
-    """The result: ``new`` tells whether the tables did not exist before; ``steps`` has seconds by step."""
+    """The tables of a workload: ``new`` if they did not exist before; ``steps`` has seconds by step."""
 
     new: bool
     workers: int

@@ -181,8 +181,8 @@ def _here(spec: JobSpec, engine: str, values: Mapping[str, Any]) -> JobSpec:
     job = engines.jobs(engine)[spec.command.strip()[1:]]
     own = {n: v for n, v in values.items() if n in job.parameters}
     made = job.made(typed(_as_workload(spec.command, job.parameters), own))
-    said = {n: getattr(spec, n) for n in spec.model_fields_set - {"command"} if getattr(spec, n) is not None}
-    return _absolute(made.model_copy(update=said))
+    given = {n: getattr(spec, n) for n in spec.model_fields_set - {"command"} if getattr(spec, n) is not None}
+    return _absolute(made.model_copy(update=given))
 
 
 def _absolute(spec: JobSpec) -> JobSpec:

@@ -1,4 +1,4 @@
-"""What options change of a recipe's experiment."""
+"""Changes that options make to a recipe's experiment."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class Patch:
     """Changes to an experiment: only what the user gave. They win over the recipe."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Of the experiment; of a table (``driver``, ``limits``, ``params``) only the keys that were given."""
+    """Fields of the experiment; a table (``driver``, ``limits``, ``params``) has only the given keys."""
     job: Mapping[str, Any] = field(default_factory=dict)
-    """Of every job that the experiment has."""
+    """Fields to set in every job of the experiment."""
     job_list: str | None = None
-    """File with jobs in place of the recipe's."""
+    """A file with jobs that replace the recipe's."""
     values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Of parameters of commands; of several values each is a variant."""
+    """Values of parameters of commands; each of several values becomes a variant."""
 
 
 _REPLACED = ("axes", "variants")
-"""Tables that a patch holds whole."""
+"""Tables that a patch replaces as a whole."""
 
 
 def merged(base: Experiment, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields, each table with the keys of the base that they leave."""
-    found = dict(fields)
+    """Returns ``fields``; each table also has those keys of ``base`` that it does not set."""
+    complete = dict(fields)
     for name, given in fields.items():
         if isinstance(given, dict) and name not in _REPLACED:
             table = getattr(base, name)
             kept = table.model_dump(exclude_none=True) if isinstance(table, BaseModel) else table or {}
-            found[name] = {**kept, **given}
-    return found
+            complete[name] = {**kept, **given}
+    return complete

@@ -33,7 +33,7 @@ class TooMuch(Exception):
 
 class Received:
     """Counts the bytes of an answer, exactly over TCP. Over a unix socket, bytes that arrive while libpq
-    reads cannot be told apart from those that it leaves, so a part of a very fast answer is not counted."""
+    reads look like bytes that it left unread, so part of a very fast answer is not counted."""
 
     def __init__(self, most: int) -> None:
         self._most, self._taken, self._waiting = most, 0, 0

@@ -90,8 +90,8 @@ class Resets:
             return DataSet(name, tables, rows, written=False)
         unfinished = table_marks.is_unfinished(name, stamp)
         refused = _refusal(connection, name, description, schema, existing, stamp)
-        parameters_made = {} if stamp is None else table_marks.size_of(table_marks.complete(stamp))[1] or {}
-        rows = sum(description.row_counts({**description.parameters, **parameters_made}).values())
+        stored_parameters = {} if stamp is None else table_marks.size_of(table_marks.complete(stamp))[1] or {}
+        rows = sum(description.row_counts({**description.parameters, **stored_parameters}).values())
         return DataSet(name, tables, rows, written=False, unfinished=unfinished, refused=refused)
 
     def begin(self, name: str, cache: Cache) -> Reloading:

@@ -118,7 +118,7 @@ OF_BACKENDS = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the sessions of a workload do, independent of their number and of the size of a call."""
+    """The statements of a workload's sessions, whatever their number and the size of a call."""
 
     name: str
     read_only: bool

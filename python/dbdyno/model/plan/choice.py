@@ -8,9 +8,9 @@ from dbdyno.model.plan.pacing import Strict
 
 
 class Choice(Strict):
-    """A default that the planner chose, printed with its reason before the run. The reason is in
-    ``reason`` as text, or it is the sentence ``says`` of the catalogue, in this ``case`` and with the
-    values ``said``."""
+    """A default that the planner chose, printed with its reason before the run. The reason is in ``reason``
+    as text, or it is the sentence ``says`` of the catalogue, in this ``case``. Its placeholders have the
+    values in ``said``."""
 
     name: str
     value: str

@@ -255,7 +255,7 @@ def _check_not_hidden(site: Site, wanting: Sequence[Asked]) -> None:
 def hidden_by(site: Site, guc: Guc) -> str | None:
     """Returns why our file would not change the setting, None if it would."""
     if site.instance is not None and (guc.sourcefile or "").endswith("/postgresql.auto.conf"):
-        return f"ALTER SYSTEM SET {guc.name} was said there; ALTER SYSTEM RESET {guc.name} takes it back"
+        return f"ALTER SYSTEM has set it; ALTER SYSTEM RESET {guc.name} removes that"
     return _OVERRIDING.get(guc.source)
 
 

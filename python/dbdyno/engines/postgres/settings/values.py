@@ -202,7 +202,7 @@ class Site:
     machine: Machine = HERE  # the server's host
 
     def directory(self) -> str | None:
-        """Returns the data directory, None if hidden from this role. It tells copies of a cluster apart,
+        """Returns the data directory, None if hidden from this role. It distinguishes copies of a cluster,
         which have the same system identifier."""
         cursor = self.connection().execute(
             "select setting from pg_catalog.pg_settings where name = 'data_directory'"

@@ -104,7 +104,7 @@ fn nothing_lost_is_no_state_and_each_loss_is_one() {
 }
 
 /// What a socket with this much room takes in after `before`; `None` where that is not permitted.
-fn heard(room: usize, before: impl FnOnce(&OwnedFd)) -> Option<Received> {
+fn received_after(room: usize, before: impl FnOnce(&OwnedFd)) -> Option<Received> {
     let socket = match subscribe(room) {
         Ok(socket) => socket,
         Err(error) => {
@@ -131,7 +131,7 @@ fn ends(count: usize) {
 
 #[test]
 fn ends_that_find_no_room_are_counted() {
-    let Some(received) = heard(4096, |_| ends(64)) else {
+    let Some(received) = received_after(4096, |_| ends(64)) else {
         return;
     };
     let (taken, losses) = (received.exits.len() as u64, received.losses);
@@ -140,7 +140,7 @@ fn ends_that_find_no_room_are_counted() {
         "{taken}, {losses:?}"
     );
     assert_eq!(losses.state().unwrap().0, "limited");
-    let roomy = heard(BUFFER, |_| ends(64)).unwrap();
+    let roomy = received_after(BUFFER, |_| ends(64)).unwrap();
     assert!(roomy.exits.len() >= 64);
     assert_eq!(roomy.losses, Losses::default());
 }
@@ -169,7 +169,7 @@ fn messages_of_other_processes_are_not_believed() {
         }
         ends(1);
     };
-    let Some(received) = heard(BUFFER, forge) else {
+    let Some(received) = received_after(BUFFER, forge) else {
         return;
     };
     assert!(!received.exits.is_empty());
