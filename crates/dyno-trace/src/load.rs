@@ -17,7 +17,7 @@ use dyno_observe::{Granted, Status};
 use crate::book::{Book, Retired, Vacant};
 use crate::layout::{Control, Plain, Slot, TIDS};
 use crate::memory::Shared;
-use crate::refusals::{defect, of_loading, of_program, unsupported};
+use crate::refusals::{defect, is_interrupted, of_loading, of_program, unsupported};
 use crate::rights;
 use crate::system_calls;
 
@@ -35,6 +35,8 @@ static OBJECT: &[u8] = WEAKLY_ORDERED;
 const SWITCHES: [&str; 3] = ["sched_switch", "sched_wakeup", "sched_process_fork"];
 const LOOK: &str = "look_throttled";
 const TICK: &str = "on_tick";
+/// As often as libbpf tries (`PROG_LOAD_ATTEMPTS` in its bpf.c).
+const LOAD_TRIES: usize = 5;
 /// 199 ticks a second: not in step with what programs do every 10 ms.
 const TICK_NS: u64 = 1_000_000_000 / 199;
 /// Of stacks: some 450.
@@ -117,11 +119,11 @@ fn loaded(wanted: &Wanted, object: &[u8], ring_bytes: u32) -> Granted<Loaded> {
     load_look(&mut programs);
     for name in tracepoints(calls.is_some()) {
         let what = format!("loading {name}");
-        tracepoint(&mut programs, name)?
-            .load(name, btf)
-            .map_err(|e| of_program(&what, &e))?;
+        let program = tracepoint(&mut programs, name)?;
+        load_uninterrupted(|| program.load(name, btf)).map_err(|e| of_program(&what, &e))?;
     }
-    let clock = clock(&mut programs).and_then(|c| c.load().map_err(|e| of_program("loading on_tick", &e)));
+    let clock = clock(&mut programs)
+        .and_then(|c| load_uninterrupted(|| c.load()).map_err(|e| of_program("loading on_tick", &e)));
     let mut loaded = Loaded {
         programs,
         tracepoints: Vec::new(),
@@ -251,8 +253,19 @@ fn missed(fdinfo: &str) -> Option<u64> {
 /// Without it only what is under way in the queue at a read is not split.
 fn load_look(programs: &mut Ebpf) {
     if let Some(Program::RawTracePoint(look)) = programs.program_mut(LOOK) {
-        let _: Result<(), ProgramError> = RawTracePoint::load(look);
+        let _: Result<(), ProgramError> = load_uninterrupted(|| RawTracePoint::load(look));
     }
+}
+
+/// Loads a program, up to [`LOAD_TRIES`] times while signals interrupt the verifier.
+fn load_uninterrupted(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    for _ in 1..LOAD_TRIES {
+        match load() {
+            Err(error) if is_interrupted(&error) => {}
+            done => return done,
+        }
+    }
+    load()
 }
 
 /// Those that the program is attached to.

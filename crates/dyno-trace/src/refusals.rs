@@ -47,6 +47,12 @@ pub fn of_program(what: &str, error: &ProgramError) -> Refusal {
     }
 }
 
+/// Returns whether the verifier gave up because a signal was pending (`do_check` in kernel/bpf/verifier.c).
+pub fn is_interrupted(error: &ProgramError) -> bool {
+    matches!(error, ProgramError::LoadError { io_error: e, .. } | ProgramError::IOError(e)
+        if e.raw_os_error() == Some(libc::EAGAIN))
+}
+
 /// The system's error at the bottom, where there is one.
 fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e std::io::Error> {
     let mut next = Some(error);
