@@ -16,7 +16,7 @@ from dbdyno.model.engine.protocols import Target, Undo, Watch
 from dbdyno.model.plan.plan import Calibration, Cell, Experiment, Plan, Workload
 from dbdyno.model.results.raw import CellMeta, RawCell
 from dbdyno.model.results.results import RunInfo
-from dbdyno.model.schema.tables import RAW, empty, from_core, rows
+from dbdyno.model.schema.tables import RAW, empty, from_core, raw, rows
 from dbdyno.store import Run, RunStore
 from tests.fake_engine import FakeServer, wait_families
 from tests.fake_engine.watch import FakeWatch
@@ -103,7 +103,7 @@ def climb_one(
         reason=None if end >= t1 else "all sessions were lost",
         wait_families=server.wait_families,
     )
-    return RawCell(meta, {name: made.get(name, empty(name)) for name in RAW})
+    return RawCell(meta, {name: made.get(name, empty(raw(name))) for name in RAW})
 
 
 def _told(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
@@ -214,7 +214,7 @@ def made_cell(
         status="ok",
         wait_families=wait_families(),
     )
-    return RawCell(meta, {name: rows(name, tables.get(name, ())) for name in RAW})
+    return RawCell(meta, {name: rows(raw(name), tables.get(name, ())) for name in RAW})
 
 
 def session_row(session: int = 0, **changes: Any) -> dict[str, Any]:

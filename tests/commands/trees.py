@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno.model.results.raw import CellMeta, RawCell
-from dbdyno.model.schema.tables import RAW, empty
+from dbdyno.model.schema.tables import RAW, empty, raw
 from tests.fakery import LIO, S, plan_cell, rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ def measured(
         wait_families=engines.wait_families("command"),
         **ends,
     )
-    return meta.model_dump_json(), {name: made.get(name, empty(name)) for name in RAW}
+    return meta.model_dump_json(), {name: made.get(name, empty(raw(name))) for name in RAW}
 
 
 if __name__ == "__main__":

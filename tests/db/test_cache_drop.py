@@ -94,7 +94,7 @@ def test_each_measurement_begins_cold_and_the_record_says_so(
         connection.execute("drop extension pg_buffercache")
         connection.execute("drop schema cold cascade")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["resets_done"]
+    rows = json.loads(done.stdout)["resets"]
     assert [(r["how"], r["cache"]) for r in rows] == [("loaded", "dropped"), ("unchanged", "dropped")]
     assert all(r["cache_left_share"] < 0.01 for r in rows)
     shown = bench.here("show", "last", "--objects")

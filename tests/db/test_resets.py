@@ -130,7 +130,7 @@ def measured(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
 def begun(document: dict[str, Any], column: str) -> list[dict[str, int]]:
     """By measurement: the column of each table that was changed."""
     cells: dict[str, dict[str, int]] = {}
-    for row in document["grown"]:
+    for row in document["growth"]:
         cells.setdefault(row["cell"], {})[row["relation"]] = row[column]
     return [cells[c] for c in sorted(cells)]
 
@@ -138,7 +138,7 @@ def begun(document: dict[str, Any], column: str) -> list[dict[str, int]]:
 def test_measurements_begin_with_the_same_data_and_record_what_they_left(bench: Bench, own: str) -> None:
     assert prepared(own).returncode == 0
     document = measured(bench, own, "tpcb-like", "--sessions", "1,2")
-    assert [r["how"] for r in document["resets_done"]] == ["loaded"] * 2
+    assert [r["how"] for r in document["resets"]] == ["loaded"] * 2
     for column in ("live_rows_start", "dead_rows_start", "table_bytes_start", "index_bytes_start"):
         first, second = begun(document, column)
         assert first == second and len(first) == 4, column
@@ -147,9 +147,9 @@ def test_measurements_begin_with_the_same_data_and_record_what_they_left(bench: 
     (count,) = asked(own, "select count(*) from pgbench_history")
     assert count == (history[1]["resets.pgbench_history"],)
     read = measured(bench, own, "select-only", "--sessions", "1,2", "--reset", "each")
-    assert [r["how"] for r in read["resets_done"]] == ["loaded", "unchanged"]
+    assert [r["how"] for r in read["resets"]] == ["loaded", "unchanged"]
     kept = measured(bench, own, "simple-update", "--sessions", "1,2", "--reset", "never")
-    assert kept["resets_done"] == []
+    assert kept["resets"] == []
     first, second = begun(kept, "live_rows_start")
     assert second["resets.pgbench_history"] > first["resets.pgbench_history"] == 0
 

@@ -19,7 +19,7 @@ import dbdyno
 from dbdyno import _core
 from dbdyno.model.errors import HostLost
 from dbdyno.model.schema.rawtables import RAW
-from dbdyno.model.schema.tables import from_core
+from dbdyno.model.schema.tables import from_core, raw
 from dbdyno.remote.agent import Agent, gather
 from dbdyno.remote.answers import OPERATIONS, Fault, answered
 from dbdyno.remote.clocks import HostClock
@@ -184,7 +184,7 @@ def test_any_tables_are_the_schema_s_or_a_wrong_answer(given_: tuple[list[Any], 
     except WrongAnswer:
         return
     for table, columns in found.items():
-        assert from_core(table, columns).columns == [c.name for c in RAW[table]]
+        assert from_core(raw(table), columns).columns == [c.name for c in RAW[table]]
 
 
 @examples(100)

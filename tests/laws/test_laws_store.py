@@ -12,7 +12,7 @@ from tests.fakery import made_cell
 from dbdyno.model.plan.plan import Experiment, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import Column
-from dbdyno.model.schema.tables import RAW, rows
+from dbdyno.model.schema.tables import RAW, raw, rows
 from dbdyno.store import RunStore
 from dbdyno.store.files import MOST_NUMBER
 
@@ -40,7 +40,7 @@ raw_tables = st.fixed_dictionaries(
 @examples(25)
 @given(raw_tables)
 def test_any_raw_cell_comes_back(tables: dict[str, list[dict[str, Any]]]):
-    cell = RawCell(made_cell({}).meta, {name: rows(name, records) for name, records in tables.items()})
+    cell = RawCell(made_cell({}).meta, {name: rows(raw(name), records) for name, records in tables.items()})
     plan = Plan(
         experiment=Experiment(), cpus=1, call_target_ns=None, cells=(cell.meta.cell,), expected_ns=1
     ).sealed()

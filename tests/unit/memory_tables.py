@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.schema.tables import rows
+from dbdyno.model.schema.tables import raw, rows
 
 MIB, GIB = 1 << 20, 1 << 30
 SESSIONS = 200
@@ -111,9 +111,9 @@ def tables(
     processes += [_process(900 + n, f"helper:{what}", 5 * MIB) for n, what in enumerate(_HELPERS)]
     processes += [_process(800, "dbdyno", MIB)]
     return {
-        "memory": rows("memory", memory),
-        "memory_relations": rows("memory_relations", held),
-        "memory_processes": rows("memory_processes", [{**read, **p} for p in processes]),
+        "memory": rows(raw("memory"), memory),
+        "memory_relations": rows(raw("memory_relations"), held),
+        "memory_processes": rows(raw("memory_processes"), [{**read, **p} for p in processes]),
     }
 
 

@@ -8,10 +8,10 @@ import polars as pl
 
 from dbdyno.account.making import makes
 from dbdyno.account.snapshot_figures import relations
-from dbdyno.account.window.cells import for_each
+from dbdyno.account.window.cells import of_raw
 from dbdyno.model.results.interval import LOWER_BOUNDS, STANDING, Interval
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.schema.tables import conform
+from dbdyno.model.schema.tables import conform, raw
 
 _COUNTS = ("rows_inserted", "rows_updated", "rows_deleted")
 
@@ -40,15 +40,10 @@ def growth(interval: Interval) -> pl.DataFrame:
         (pl.col("index_bytes") - pl.col("index_bytes_growth")).alias("index_bytes_start"),
         pl.col("index_bytes").alias("index_bytes_end"),
     )
-    return conform("growth", ends.sort("relation"))
+    return conform(raw("growth"), ends.sort("relation"))
 
 
-@makes("grown", "resets_done", "large_scans_read")
+@makes("growth", "resets", "large_scans")
 def left_behind(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """Returns the derived tables ``grown``, ``resets_done`` and ``large_scans_read`` of these
-    measurements."""
-    return {
-        "grown": for_each("grown", cells, lambda cell: cell.tables.get("growth")),
-        "resets_done": for_each("resets_done", cells, lambda cell: cell.tables.get("resets")),
-        "large_scans_read": for_each("large_scans_read", cells, lambda cell: cell.tables.get("large_scans")),
-    }
+    """Returns the raw tables ``growth``, ``resets`` and ``large_scans`` of these measurements together."""
+    return {name: of_raw(name, cells) for name in ("growth", "resets", "large_scans")}

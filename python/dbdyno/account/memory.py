@@ -7,18 +7,17 @@ relations, shares, and growth from the start to the end of a measurement.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import polars as pl
 
 from dbdyno.account.making import makes
-from dbdyno.account.window.cells import for_each
+from dbdyno.account.window.cells import of_raw
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.memory import GROWTH, MEMORY_TABLES, PARTS, RAW_MEMORY, TOTAL
-from dbdyno.model.schema.tables import ByCell, empty, rows, sum_of_known
+from dbdyno.model.schema.tables import ByCell, empty, raw, rows, sum_of_known
 
 NAMES = tuple(t.name for t in MEMORY_TABLES)
 ENTRIES = 512
@@ -29,7 +28,6 @@ Tables = Mapping[str, pl.DataFrame]
 _Row = dict[str, Any]
 _Known = tuple[int | None, str]
 """A figure and its status."""
-_RAW_OF = dict(zip(NAMES, RAW_MEMORY, strict=False))
 _KEY = tuple(c.name for c in CELL)
 _SUMS = ("size_bytes", "cached_bytes", "page_cache_bytes", "both_bytes")
 
@@ -37,34 +35,30 @@ _SUMS = ("size_bytes", "cached_bytes", "page_cache_bytes", "both_bytes")
 @makes(*NAMES)
 def memory_tables(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     """Returns the derived tables :data:`NAMES` of these measurements."""
-    return with_computed({name: for_each(name, cells, partial(_read, raw)) for name, raw in _RAW_OF.items()})
+    return with_computed({name: of_raw(name, cells) for name in RAW_MEMORY})
 
 
-def on_demand(raw: Tables, cell: str) -> dict[str, pl.DataFrame]:
+def on_demand(raw_tables: Tables, cell: str) -> dict[str, pl.DataFrame]:
     """Returns the same tables for figures that were read outside of a measurement. ``cell`` is the name in
     their key."""
     key = [pl.lit(v).alias(k) for k, v in zip(_KEY, (cell, "", "", 0, 1), strict=True)]
-    return with_computed({name: raw.get(t, empty(t)).select(*key, pl.all()) for name, t in _RAW_OF.items()})
-
-
-def _read(table: str, cell: RawCell) -> pl.DataFrame | None:
-    return cell.tables.get(table)
+    return with_computed(
+        {name: raw_tables.get(name, empty(raw(name))).select(*key, pl.all()) for name in RAW_MEMORY}
+    )
 
 
 def with_computed(memory_tables: Tables) -> dict[str, pl.DataFrame]:
-    """Returns the tables ``held`` with those that are computed from them."""
+    """Returns these tables with those that are computed from them."""
     parts, roles, figures = [], [], []
     for key, reads in _reads(memory_tables):
-        phases = {str(part["phase"][0]): part for part in reads["memory_held"].partition_by("phase")}
+        phases = {str(part["phase"][0]): part for part in reads["memory"].partition_by("phase")}
         for phase, memory in phases.items():
-            at = {
-                n: f if n == "memory_held" else f.filter(pl.col("phase") == phase) for n, f in reads.items()
-            }
+            at = {n: f if n == "memory" else f.filter(pl.col("phase") == phase) for n, f in reads.items()}
             named = key | {"phase": phase}
             host = _values(memory, "host")
             parts += [named | r for r in _parts(host)]
-            roles += [named | r for r in _roles(at["processes_held"])]
-            figures += [named | r for r in _figures({**at, "memory_held": memory})]
+            roles += [named | r for r in _roles(at["memory_processes"])]
+            figures += [named | r for r in _figures({**at, "memory": memory})]
         if {"start", "end"} <= phases.keys():
             figures += [key | {"phase": GROWTH} | r for r in _growth(phases["start"], phases["end"])]
     computed = {"memory_parts": parts, "memory_roles": roles, "memory_figures": figures}
@@ -74,9 +68,9 @@ def with_computed(memory_tables: Tables) -> dict[str, pl.DataFrame]:
 def _reads(memory_tables: Tables) -> Iterator[tuple[_Row, Tables]]:
     """Yields the key and the tables of each measurement."""
     parts = ByCell(memory_tables)
-    for cell in dict.fromkeys(memory_tables["memory_held"]["cell"]):
+    for cell in dict.fromkeys(memory_tables["memory"]["cell"]):
         reads = parts.of(cell)
-        yield reads["memory_held"].select(_KEY).row(0, named=True), reads
+        yield reads["memory"].select(_KEY).row(0, named=True), reads
 
 
 def _values(memory: pl.DataFrame, scope: str) -> Mapping[str, _Known]:
@@ -179,19 +173,19 @@ def _first_failure() -> pl.Expr:
 
 def _figures(at: Tables) -> Iterator[_Row]:
     """Yields the figures of one read, each with its share of the figure that contains it."""
-    host, server, group = (_values(at["memory_held"], s) for s in ("host", "server", "group"))
+    host, server, group = (_values(at["memory"], s) for s in ("host", "server", "group"))
     memory, whole = _memory(host, group)
     yield _figure("memory_bytes", memory, memory, whole)
-    yield from _data(at["relations_held"])
+    yield from _data(at["memory_relations"])
     cache, used = (server.get(k, _NONE) for k in ("cache_bytes", "used_bytes"))
     yield _figure("cache_bytes", cache, memory, whole)
     yield _figure("cache_used_bytes", used, cache, "cache_bytes")
     for name in ("dirty", "pinned"):
         yield _figure(f"cache_{name}_bytes", server.get(f"{name}_bytes", _NONE), cache, "cache_bytes")
-    tables = _page_tables(at["processes_held"])
+    tables = _page_tables(at["memory_processes"])
     yield _figure("page_tables_bytes", tables, memory, whole)
     known = tables[1] == "ok"
-    in_huge = _page_tables_with_huge(at["processes_held"], server) if known else (None, tables[1])
+    in_huge = _page_tables_with_huge(at["memory_processes"], server) if known else (None, tables[1])
     yield _figure("page_tables_huge_bytes", in_huge, tables, "page_tables_bytes")
     swap = host.get("swap_total_bytes", _NONE)
     yield _figure(
@@ -281,24 +275,24 @@ def _growth(start: pl.DataFrame, end: pl.DataFrame) -> Iterator[_Row]:
     span_ns = int(end["before_ns"].min()) - int(start["after_ns"].max())  # type: ignore[arg-type]
     for scope, names in _GROWING.items():
         before, after = _values(start, scope), _values(end, scope)
-        for raw, key in names.items():
-            if raw in before and raw in after:
-                difference = _minus(after[raw], before[raw])
-                status = difference[1] if before[raw][1] == "ok" else before[raw][1]
+        for total, key in names.items():
+            if total in before and total in after:
+                difference = _minus(after[total], before[total])
+                status = difference[1] if before[total][1] == "ok" else before[total][1]
                 time = (span_ns, "ok") if key.endswith("_ns") else _NONE
                 yield _figure(key, (difference[0], status), time, "time" if key.endswith("_ns") else None)
 
 
 @makes("memory_figures", stage="run")
-def with_growth(memory_figures: pl.DataFrame, memory_held: pl.DataFrame) -> pl.DataFrame:
+def with_growth(memory_figures: pl.DataFrame, memory: pl.DataFrame) -> pl.DataFrame:
     """Returns table ``memory_figures`` with growth from one window to the next."""
-    return pl.concat([memory_figures, growth_between({"memory_held": memory_held})])
+    return pl.concat([memory_figures, growth_between({"memory": memory})])
 
 
 def growth_between(memory_tables: Tables) -> pl.DataFrame:
     """Returns rows of ``memory_figures`` for consecutive windows that are read only at their ends: growth
     since the last window that was read."""
-    memory = memory_tables["memory_held"]
+    memory = memory_tables["memory"]
     started = memory.filter(pl.col("phase") == "start")["cell"].unique().to_list()
     ends = memory.filter((pl.col("phase") == "end") & ~pl.col("cell").is_in(started))
     reads = ends.sort("before_ns").partition_by("cell", maintain_order=True)

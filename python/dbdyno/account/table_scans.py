@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.model.results.interval import STANDING, Interval
-from dbdyno.model.schema.tables import conform, empty
+from dbdyno.model.schema.tables import conform, empty, raw
 
 
 def large_scans(interval: Interval) -> pl.DataFrame:
@@ -13,7 +13,7 @@ def large_scans(interval: Interval) -> pl.DataFrame:
     itself."""
     cache, frame = interval.last.cache, interval.tables["relations"]
     if cache is None:
-        return empty("large_scans")
+        return empty(raw("large_scans"))
     counted = (
         interval.tables["databases"].filter(pl.col("status").is_in(STANDING))["blocks_read"].drop_nulls()
     )
@@ -29,4 +29,4 @@ def large_scans(interval: Interval) -> pl.DataFrame:
         pl.lit(int(counted.sum()) if len(counted) else None, pl.Int64).alias("blocks_read_all"),
         *(pl.lit(value, pl.Int64).alias(name) for name, value in cache.model_dump().items()),
     )
-    return conform("large_scans", columns.sort("blocks_read", descending=True, nulls_last=True))
+    return conform(raw("large_scans"), columns.sort("blocks_read", descending=True, nulls_last=True))

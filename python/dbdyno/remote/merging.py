@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from dbdyno.model.schema.tables import RAW, CoreColumn, empty, from_core, merged, schema
+from dbdyno.model.schema.tables import RAW, CoreColumn, empty, from_core, merged, raw, schema
 
 Core = Mapping[str, Mapping[str, CoreColumn]]
 
@@ -27,7 +27,7 @@ def merge(parts: Iterable[tuple[int, Core]]) -> dict[str, dict[str, CoreColumn]]
     frames: dict[str, list[pl.DataFrame]] = {}
     for first, tables in parts:
         for name, table in tables.items():
-            frames.setdefault(name, []).append(_numbered(from_core(name, table), first))
+            frames.setdefault(name, []).append(_numbered(from_core(raw(name), table), first))
     return {name: core(_merged(name, all_)) for name, all_ in frames.items()}
 
 
@@ -36,7 +36,7 @@ def joined(parts: Sequence[Core]) -> dict[str, dict[str, CoreColumn]]:
     frames: dict[str, list[pl.DataFrame]] = {}
     for part in parts:
         for name, table in part.items():
-            frames.setdefault(name, []).append(from_core(name, table))
+            frames.setdefault(name, []).append(from_core(raw(name), table))
     return {name: core(pl.concat(all_)) for name, all_ in frames.items()}
 
 
@@ -68,7 +68,7 @@ def _together(table: str, name: str) -> pl.Expr:
         return column.min()
     if name in _MOST:
         return column.max()
-    if schema(table)[name] == pl.String:
+    if schema(raw(table))[name] == pl.String:
         return column.first()
     unknown = column.is_null().all()
     return pl.when(unknown).then(None).otherwise(column.sum()).alias(name)
@@ -79,4 +79,4 @@ def _buckets(table: str, together: pl.DataFrame) -> pl.DataFrame:
         return merged(together)
     by_script = together.partition_by("script", maintain_order=True)
     made = [merged(t.drop("script")).with_columns(script=pl.lit(t["script"][0], pl.Int64)) for t in by_script]
-    return pl.concat([empty(table), *(t.select([c.name for c in RAW[table]]) for t in made)])
+    return pl.concat([empty(raw(table)), *(t.select([c.name for c in RAW[table]]) for t in made)])

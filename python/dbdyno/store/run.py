@@ -20,7 +20,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import CellMeta, RawCell
 from dbdyno.model.results.results import RunInfo, RunStatus
 from dbdyno.model.schema.derived import REGISTERED, sessions_in
-from dbdyno.model.schema.tables import DERIVED, LABELS, RAW, conform, empty
+from dbdyno.model.schema.tables import DERIVED, LABELS, RAW, conform, empty, raw
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
 from dbdyno.store.parts import Derived, Parts, Stored, all_conformed, conformed, scanned
@@ -97,7 +97,7 @@ class Run:
 
     def write_cell(self, cell: RawCell) -> None:
         """Writes a cell with every raw table. Raises :class:`StoreFull`, which leaves nothing of the cell."""
-        contents = {f"{t}.parquet": _written(t, cell.tables.get(t, empty(t))) for t in RAW}
+        contents = {f"{t}.parquet": _written(raw(t), cell.tables.get(t, empty(raw(t)))) for t in RAW}
         contents["cell.json"] = to_json(cell.meta)
         files.make_directory(self.path / "cells")
         files.write_directory(self.path / "cells" / cell.id, contents)
@@ -119,8 +119,9 @@ class Run:
         names = {n: t for t in long if files.size(directory / (n := f"{t}.parquet")) > LONG_BYTES}
         contents = files.read_directory(directory, names)
         meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
-        long_tables = {t: scanned(t, directory / n) for n, t in names.items()}
-        tables = {t: empty(t) for t in RAW if t not in long_tables} | _tables(contents, {t: t for t in RAW})
+        long_tables = {t: scanned(raw(t), directory / n) for n, t in names.items()}
+        tables = {t: empty(raw(t)) for t in RAW if t not in long_tables}
+        tables |= _tables(contents, {t: raw(t) for t in RAW})
         return RawCell(meta, tables, long_tables)
 
     def each_cell(

@@ -36,9 +36,10 @@ class Warnings:
         return [f"{what}: {_some(runs)}" for what, runs in self._runs.items()]
 
 
-def table_files(table: str, runs: Sequence[Listed], warnings: Warnings) -> list[Path]:
+def table_files(view: View, runs: Sequence[Listed], warnings: Warnings) -> list[Path]:
     """Returns the intact Parquet files of a table. Raw tables are in the directory of each cell."""
-    return [path for run in runs for path in _run_files(table, run, warnings)]
+    files_of = _raw if view.raw else _derived
+    return [path for run in runs for path in files_of(view.table, run, warnings)]
 
 
 def document(run: Listed, name: str, warnings: Warnings) -> Any:
@@ -60,11 +61,8 @@ def derived_document(run: Listed, name: str, warnings: Warnings) -> Any:
     return document(run, f"derived/{name}", warnings)
 
 
-def _run_files(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
+def _raw(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
     name = f"{table}.parquet"
-    if table not in RAW:
-        yield from _derived(table, run, warnings)
-        return
     for directory in _cells(run):
         if _checked(directory, "cell.json", run, warnings) and _checked(directory, name, run, warnings):
             yield directory / name
@@ -152,8 +150,12 @@ class ViewColumn(NamedTuple):
 
 
 class View(NamedTuple):
+    """A view. ``table``: the table whose files it reads, "" for views that are built otherwise."""
+
     holds: str  # the kind of table
     columns: tuple[ViewColumn, ...]
+    table: str = ""
+    raw: bool = False
 
 
 def _columns(columns: tuple[Column, ...]) -> tuple[ViewColumn, ...]:
@@ -261,8 +263,18 @@ def views() -> Mapping[str, View]:
     return {
         "runs": View("one row for each run", (*OF_RUN, *RUNS)),
         "claims": View("what was concluded", (*OF_RUN, *CLAIMS)),
-        **{name: View("derived", (*OF_RUN, *_columns(DERIVED[name]))) for name in DERIVED},
-        **{name: View("raw", (*OF_RUN, _CELL, *_columns(raw_columns))) for name, raw_columns in RAW.items()},
+        **{name: View("derived", (*OF_RUN, *_columns(DERIVED[name])), name) for name in DERIVED},
+        **{
+            f"raw_{name}" if name in DERIVED else name: View(
+                "raw", (*OF_RUN, _CELL, *_columns(raw_columns)), name, raw=True
+            )
+            for name, raw_columns in RAW.items()
+        },
         "snapshots": View("one row for each snapshot", (*OF_SNAPSHOT, *SNAPSHOTS)),
         **OF_SNAPSHOTS,
+        **{
+            older: View(f"former name of {name}", (*OF_RUN, *_columns(DERIVED[name])), name)
+            for name in DERIVED
+            for older in REGISTERED[name].older
+        },
     }

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.model.errors import StoreError
-from dbdyno.model.schema.rawtables import RAW
 from dbdyno.model.schema.snapshot_tables import TABLES
 from dbdyno.store.files import MOST_NUMBER, is_sound
 from dbdyno.store.listing import Listed
@@ -86,7 +85,7 @@ def fill(
         elif name in OF_SNAPSHOTS:
             paths += _snapshot_view(connection, name, view, entries, warnings)
         else:
-            paths += _view(connection, name, view, table_files(name, runs, warnings), warnings)
+            paths += _view(connection, name, view, table_files(view, runs, warnings), warnings)
     _lock(connection, paths)
     return warnings.lines()
 
@@ -193,21 +192,21 @@ def _view(
 ) -> list[Path]:
     """Creates a view over files, which may lack columns; returns the files that it reads."""
     groups: dict[tuple[_Paths, int], list[Path]] = defaultdict(list)
-    own = view.columns[len(OF_RUN) + (name in RAW) :]
+    own = view.columns[len(OF_RUN) + view.raw :]
     for path, types in _schemas(connection, paths, warnings).items():
         run = path.parts[-_depth(path)]
         if wrong := _wrong(types, own):
-            warnings.add(f"{name}.parquet is left out: {wrong}", run)
+            warnings.add(f"{path.name} is left out: {wrong}", run)
             continue
         columns = tuple(c.name for c in own if c.name in types)
         if missing := [c.name for c in own if c.name not in types]:
-            cure = "" if name in RAW else f"; {REBUILD}"
+            cure = "" if view.raw else f"; {REBUILD}"
             warnings.add(f"{name} has no {', '.join(missing)} (NULL): made by an older dbdyno{cure}", run)
         groups[columns, _depth(path)].append(path)
     if not groups:
         _empty(connection, name, view)
         return []
-    selects = [_select(group_paths, own, *key, raw=name in RAW) for key, group_paths in groups.items()]
+    selects = [_select(group_paths, own, *key, raw=view.raw) for key, group_paths in groups.items()]
     connection.execute(f'CREATE VIEW "{name}" AS {" UNION ALL ".join(selects)}')
     return [path for group_paths in groups.values() for path in group_paths]
 

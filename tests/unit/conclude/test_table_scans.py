@@ -105,7 +105,7 @@ def test_of_a_run_the_measurement_with_the_largest_share() -> None:
     ]
     tables = {
         "windows": pl.DataFrame(windows).with_columns(rate_per_s=None),
-        "large_scans_read": pl.DataFrame(scanned),
+        "large_scans": pl.DataFrame(scanned),
     }
     (found,) = not_cached(Case(made.plan, made.environment, tables, {}))
     assert found.text.startswith(

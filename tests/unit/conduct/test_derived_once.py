@@ -96,7 +96,9 @@ def test_a_run_with_the_names_of_older_versions_is_read(tmp_path: Path, made: Cl
     run = stored(tmp_path, made)
     run.write_derived(whole.tables, whole.findings, Conclusions())
     folder = run.path / "derived"
-    (folder / "data_sources.parquet").rename(folder / "witnesses.parquet")
+    former = {"data_sources": "witnesses", "growth": "grown", "memory_relations": "relations_held"}
+    for table, older in former.items():
+        (folder / f"{table}.parquet").rename(folder / f"{older}.parquet")
     old = pl.col("source").str.replace(", estimated", ", raked", literal=True)
     pl.read_parquet(folder / "ledger.parquet").with_columns(old).write_parquet(folder / "ledger.parquet")
     findings = folder / "findings.json"
@@ -106,12 +108,13 @@ def test_a_run_with_the_names_of_older_versions_is_read(tmp_path: Path, made: Cl
     (folder / "manifest.json").write_text(json.dumps(manifest))
     read = conduct.results_of(Run(run.path))
     assert read.findings == whole.findings
-    for table in ("data_sources", "ledger"):
+    for table in (*former, "ledger"):
         assert read.tables[table].equals(whole.tables[table]), table
     listed = list_runs(tmp_path)
-    (count,) = query("select count(*) from data_sources", listed).rows
-    (older,) = query("select count(*) from ledger where source like '%raked%'", listed).rows
-    assert (count, older) == ((whole.tables["data_sources"].height,), (0,))
+    for table, older in former.items():
+        counts = query(f"select (select count(*) from {table}), (select count(*) from {older})", listed)
+        assert [*counts.rows] == [(whole.tables[table].height,) * 2] and not counts.warnings
+    assert [*query("select count(*) from ledger where source like '%raked%'", listed).rows] == [(0,)]
 
 
 def test_conclusions_by_other_criteria_are_drawn_anew(tmp_path: Path, made: Climb, whole: Results) -> None:

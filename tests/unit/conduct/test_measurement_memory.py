@@ -15,7 +15,7 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.engine.caching import Processes, State
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan.plan import Experiment
-from dbdyno.model.schema.tables import empty, rows
+from dbdyno.model.schema.tables import empty, raw, rows
 
 S = 10**9
 ROW = {"before_ns": 1, "after_ns": 2, "database": "db", "relation": "r", "kind": "table", "status": "ok"}
@@ -38,7 +38,7 @@ class Caching:
             raise ServerLost("it went away", "")
         self.asked_ns.append(most_ns)
         self.clock.at_ns += self.took_ns
-        return {"memory_relations": rows("memory_relations", [{**ROW, "phase": phase}])}
+        return {"memory_relations": rows(raw("memory_relations"), [{**ROW, "phase": phase}])}
 
     def state(self) -> State:
         return State("ok", "half of it")

@@ -23,7 +23,7 @@ from dbdyno.model.plan.plan import Experiment, Plan, PlannedScript, VariantSpec
 from dbdyno.model.plan.resetting import DataSet, changes_rows
 from dbdyno.model.plan.script_workload import workload_of
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.schema.tables import rows
+from dbdyno.model.schema.tables import raw, rows
 from dbdyno.plan import begins, resolve, with_resets
 
 WRITING = PlannedScript(name="tpcb-like", text="UPDATE t SET n = 1;", builtin=True)
@@ -159,17 +159,17 @@ def row(relation: str, size_mb: tuple[int, int], **figures: Any) -> dict[str, An
 
 def test_what_no_measurement_changed_is_known_to_be_whole() -> None:
     table = "public.t"
-    assert not changed(rows("growth", [row(table, (1, 1))]), [table])
-    assert changed(rows("growth", [row(table, (1, 1), rows_updated=1)]), [table])
-    assert changed(rows("growth", [row(table, (2, 1))]), [table])  # truncated
-    assert changed(rows("growth", [row(table, (1, 1), rows_deleted=None)]), [table])  # not known
-    assert changed(rows("growth", []), [table])  # nothing was counted
+    assert not changed(rows(raw("growth"), [row(table, (1, 1))]), [table])
+    assert changed(rows(raw("growth"), [row(table, (1, 1), rows_updated=1)]), [table])
+    assert changed(rows(raw("growth"), [row(table, (2, 1))]), [table])  # truncated
+    assert changed(rows(raw("growth"), [row(table, (1, 1), rows_deleted=None)]), [table])  # not known
+    assert changed(rows(raw("growth"), []), [table])  # nothing was counted
 
 
 def said(*of_cells: list[dict[str, Any]]) -> dict[str, Any]:
     made = climb("fake:cpu=50ms", [1, 2])
     cells = [
-        RawCell(c.meta, {**c.tables, "growth": rows("growth", g)})
+        RawCell(c.meta, {**c.tables, "growth": rows(raw("growth"), g)})
         for c, g in zip(made.cells, of_cells, strict=True)
     ]
     found = derive(made.info, made.plan, made.environment, cells).findings
@@ -215,7 +215,7 @@ def test_growth_of_phases_is_that_of_all_of_them() -> None:
     sizes = ((100, 105), (100, 130))
     grown = [row("public.t", s) | {"cell": c} for s, c in zip(sizes, last, strict=True)]
     windows = [{"cell": c.id, "status": "ok", "repeat": c.repeat, "variant": "base"} for c in plan.cells]
-    tables = {"windows": pl.DataFrame(windows), "grown": pl.DataFrame(grown)}
+    tables = {"windows": pl.DataFrame(windows), "growth": pl.DataFrame(grown)}
     case = Case(plan, made.environment, tables, {})
     (found,) = growth.grew(case)
     assert "30 % (30.0 MiB) during the measurement of all phases, repeat 2: public.t" in found.text
@@ -226,7 +226,7 @@ def test_the_advice_is_one_that_can_be_followed() -> None:
     made = climb("fake:cpu=50ms", [1, 2])
     grown = [row("t", s) | {"cell": c.id} for s, c in zip(((10, 20), (20, 20)), made.plan.cells, strict=True)]
     windows = [{"cell": c.id, "status": "ok", "sessions": 1, "variant": "base"} for c in made.plan.cells]
-    tables = {"windows": pl.DataFrame(windows).with_columns(rate_per_s=None), "grown": pl.DataFrame(grown)}
+    tables = {"windows": pl.DataFrame(windows).with_columns(rate_per_s=None), "growth": pl.DataFrame(grown)}
     advice = [
         next(growth.not_reset(Case(made.plan, made.environment, tables, known))).advice
         for known in ({}, {"random-read": workloads()["random-read"]})

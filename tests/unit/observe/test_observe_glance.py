@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from tests.fake_engine import wait_families
 
-from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.model.schema.tables import RAW, empty, raw, rows
 from dbdyno.observe.glance import Glance, glance
 
 S = 1_000_000_000
@@ -26,7 +26,7 @@ def sample(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def looked(window_ns: int | None = None, **tables: list[dict[str, Any]]) -> Glance:
-    frames = {name: rows(name, tables[name]) if name in tables else empty(name) for name in RAW}
+    frames = {name: rows(raw(name), tables[name]) if name in tables else empty(raw(name)) for name in RAW}
     return glance(frames, wait_families(), window_ns=window_ns)
 
 
@@ -162,7 +162,7 @@ def test_without_the_tasks_only_the_servers_word_is_known() -> None:
 
 def test_who_is_not_in_the_servers_latest_answers_has_left() -> None:
     gone = {"pid": 7, "session": 1}
-    frames = {name: empty(name) for name in RAW}
+    frames = {name: empty(raw(name)) for name in RAW}
     frames["samples"] = rows("samples", [sample(0, **gone), *(sample(n) for n in range(40))])
     assert [s.pid for s in glance(frames, wait_families()).sessions] == [100]
     assert sorted(s.pid for s in glance(frames, wait_families(), gone_ns=100 * S).sessions) == [7, 100]
@@ -173,7 +173,7 @@ def test_sessions_that_rest_are_counted_without_a_line_and_the_sums_stay() -> No
     other = {"idle": 1, "woken": 2, "ran": 3, "hidden": 4, "queued": 5}
     who = {name: {"pid": n, "tid": n, "session": n} for name, n in other.items()}
     grown = {"ran": {"run_ns": S}, "queued": {"runq_ns": S}}
-    frames = {name: empty(name) for name in RAW}
+    frames = {name: empty(raw(name)) for name in RAW}
     frames["tasks"] = rows(
         "tasks",
         [

@@ -9,7 +9,7 @@ import pytest
 from tests.fake_engine import FakeServer
 
 from dbdyno.model.engine.protocols import Server, Target
-from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.model.schema.tables import RAW, empty, raw, rows
 from dbdyno.model.sources.source import TRACE, Source
 from dbdyno.observe import frames, sources
 from dbdyno.observe.sources import EXITS, WatchState
@@ -30,7 +30,7 @@ class Engine(FakeServer):
 
 
 def tables(**filled: pl.DataFrame) -> Tables:
-    return {name: empty(name) for name in RAW} | filled
+    return {name: empty(raw(name)) for name in RAW} | filled
 
 
 def tasks(*read: Mapping[str, object]) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from tests.unit import report_results as made
 
 from dbdyno import present
 from dbdyno.model.errors import StoreError, UsageError
+from dbdyno.model.schema.tables import REGISTERED
 
 RAW = {
     "samples": pl.DataFrame(
@@ -74,12 +75,16 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
         "statements", "statement_texts", "statement_ledger", "wait_durations",
         "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
         "execution_rates", "execution_failures", "execution_times", "parallelism",
-        "grown", "resets_done", "large_scans_read", "triggers_fired", "captured",
-        "memory_held", "relations_held", "processes_held", "memory_parts",
+        "growth", "resets", "large_scans", "triggers_fired", "captured",
+        "memory", "memory_relations", "memory_processes", "memory_parts",
         "memory_roles", "memory_figures", "system_calls", "system_call_sizes",
         "rates", "ledger", "ledger_sources", "events", "microstates",
         "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
+        # former names
+        "witnesses", "grown", "resets_done", "large_scans_read",
+        "memory_held", "relations_held", "processes_held",
     }  # fmt: skip
+    assert found["witnesses"] == found["data_sources"] != []
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {r["scope"] for r in found["ledger"]} == {"rung", "helper", "memo"}
     assert {r["scope"] for r in found["events"]} == {"rung"}
@@ -90,7 +95,9 @@ def test_every_key_of_the_document_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "json.md").read_text("utf-8")
     text = text.partition("`dbdyno compare")[0]
     documented = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-    assert sorted(documented) == sorted(present.document(made.results()))
+    former = [older for table in REGISTERED.values() if table.json for older in table.older]
+    assert sorted(documented + former) == sorted(present.document(made.results()))
+    assert all(f"`{name}`" in text for name in former)
 
 
 def test_what_is_not_a_number_is_unknown_in_json() -> None:

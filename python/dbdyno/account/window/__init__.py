@@ -27,7 +27,7 @@ from dbdyno.account.window.traced import (
 )
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.data_sources import counts
-from dbdyno.model.schema.tables import OF_CELL, empty
+from dbdyno.model.schema.tables import OF_CELL, empty, raw
 from dbdyno.model.sources.wait_families import merged
 
 __all__ = [
@@ -71,7 +71,7 @@ def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_statements": cut_statements(cells),
         "cut_statement_samples": cut_statement_samples(cells),
         "statement_texts": pl.concat(
-            [empty("statement_texts"), *(c.tables["statement_texts"] for c in cells)]
+            [empty(raw("statement_texts")), *(c.tables["statement_texts"] for c in cells)]
         ),
         **{table: of_cells(table, cells) for table in OF_CELL if table != "cell_histogram"},
     }

@@ -66,7 +66,9 @@ def _place(cell: Row, case: Case) -> str:
 
 
 def _by_cell(case: Case) -> Mapping[str, pl.DataFrame]:
-    frame = case.tables.get("grown", empty("grown")).with_columns(size=_SIZE["start"], size_end=_SIZE["end"])
+    frame = case.tables.get("growth", empty("growth")).with_columns(
+        size=_SIZE["start"], size_end=_SIZE["end"]
+    )
     return {str(part["cell"][0]): part for part in frame.partition_by("cell") if part.height}
 
 

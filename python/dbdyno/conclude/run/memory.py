@@ -79,7 +79,7 @@ def read_at(tables: Mapping[str, pl.DataFrame], cell: str, phase: str) -> Read:
         return {r["key"]: r for r in rows("memory_figures", of).to_dicts()}
 
     parts = dict(rows("memory_parts").select("part", "bytes").iter_rows())
-    frames = (rows(n) for n in ("memory_held", "memory_roles", "relations_held"))
+    frames = (rows(n) for n in ("memory", "memory_roles", "memory_relations"))
     return Read(by_key(phase), by_key(GROWTH), parts, *frames)
 
 
@@ -202,7 +202,7 @@ _HOW = ("case", "parts", "severity")
 @check("page-tables-large", of="whole")
 def memory(case: Case) -> Iterator[Claim]:
     """Yields each claim for the measurement with the largest figure."""
-    if case.tables.get("memory_held", empty("memory_held")).is_empty():
+    if case.tables.get("memory", empty("memory")).is_empty():
         return
     reads = [(read_at(case.tables, c["cell"], "end"), c) for c in case.valid]
     for id, (find, value) in _FIGURES_OF.items():

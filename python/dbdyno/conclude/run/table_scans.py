@@ -26,7 +26,7 @@ not."""
 @check("scan-not-cached", of="whole")
 def not_cached(case: Case) -> Iterator[Claim]:
     """Yields the measurement in which the largest share of the reads came from such a table."""
-    frame = case.tables.get("large_scans_read", empty("large_scans_read"))
+    frame = case.tables.get("large_scans", empty("large_scans"))
     parts = {str(part["cell"][0]): part for part in frame.partition_by("cell") if part.height}
     cells = [(_read_again(parts[c["cell"]]), c) for c in case.valid if c["cell"] in parts]
     candidates = [({"place": _place(c, case), **values}, c) for values, c in cells if values]

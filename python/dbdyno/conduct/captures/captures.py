@@ -91,7 +91,7 @@ def _calls(results: Results) -> _Parts:
 
 
 def _memory(results: Results) -> _Parts:
-    frame = results.tables["memory_held"].filter(
+    frame = results.tables["memory"].filter(
         (pl.col("scope") == "host") & pl.col("node").is_null() & pl.col("key").is_in(_MEMORY)
     )
     return [(_MEMORY[k], v) for k, v in frame.select("key", "value").iter_rows()]

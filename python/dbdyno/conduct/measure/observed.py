@@ -19,7 +19,7 @@ from dbdyno.model.plan.plan import Observation, Plan
 from dbdyno.model.results.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.schema.data_sources import TRACED, sampled
 from dbdyno.model.schema.rawtables import CLIENT_BACKEND, OF_CLIENT, OWN_CONNECTION
-from dbdyno.model.schema.tables import RAW, empty
+from dbdyno.model.schema.tables import RAW, empty, raw
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import OBSERVED, observed_cell
 
@@ -281,7 +281,7 @@ def closed(server: Server, plan: Plan, window: Window, numbers: Numbers, closing
         reason=reason,
         wait_families=server.wait_families,
     )
-    return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
+    return RawCell(meta, {name: tables.get(name, empty(raw(name))) for name in RAW})
 
 
 def _window_tables(server: Server, window: Window, numbers: Numbers, last: Mark) -> dict[str, pl.DataFrame]:

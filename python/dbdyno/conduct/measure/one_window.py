@@ -29,7 +29,7 @@ from dbdyno.model.engine.protocols import Load, Progress, Server
 from dbdyno.model.errors import HostLost, TargetError
 from dbdyno.model.plan.plan import Cell, cpus_under
 from dbdyno.model.results.raw import CellMeta, CellStatus, RawCell
-from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.model.schema.tables import RAW, empty, raw, rows
 
 MARKS = ("t0", "t1")
 CONNECTING, BEGIN, END = "connect", "start", "end"
@@ -174,7 +174,7 @@ class OneWindow:
             wait_families=self._server.wait_families,
             asides=any(job.asides for job in variant.jobs),
         )
-        return [RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})]
+        return [RawCell(meta, {name: tables.get(name, empty(raw(name))) for name in RAW})]
 
     def _tables(self) -> dict[str, pl.DataFrame]:
         watch = self._span.watch

@@ -32,7 +32,7 @@ from dbdyno.model.errors import HostLost, TargetError
 from dbdyno.model.plan.phases import Windowed
 from dbdyno.model.plan.plan import Cell, cpus_under
 from dbdyno.model.results.raw import CellMeta, RawCell
-from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.model.schema.tables import RAW, empty, raw, rows
 from dbdyno.plan import whole
 
 OPENED_NS = 700_000_000
@@ -185,7 +185,7 @@ class Phases:
             reason=reason,
             wait_families=self._server.wait_families,
         )
-        return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
+        return RawCell(meta, {name: tables.get(name, empty(raw(name))) for name in RAW})
 
     def _tables(self, number: int, phase: _Phase) -> dict[str, pl.DataFrame]:
         tables = {**drive.window_frames(self._cut, number), **observe.frames(phase.watch)}
@@ -200,7 +200,7 @@ class Phases:
         tables |= statement_tables(self._server, phase.first.statements, phase.last.statements)
         tables["sources"] = observe.sources(
             self._server,
-            {n: tables.get(n, empty(n)) for n in RAW},
+            {n: tables.get(n, empty(raw(n))) for n in RAW},
             enabled=self._setting.plan.experiment.observe,
             reported=observe.WatchState.by(phase.watch),
         )

@@ -17,6 +17,7 @@ from dbdyno.model.engine.protocols import Server, needed
 from dbdyno.model.plan.plan import Cell, Plan, Workload
 from dbdyno.model.plan.resetting import DataSet, Resetting
 from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import raw as raw_table
 from dbdyno.model.schema.tables import rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import begins, with_resets
@@ -138,7 +139,7 @@ class Resets(Companion):
             self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
         done: list[list[dict[str, Any]]] = [self._done, *([] for _ in raws[1:])]
         return [
-            replace(raw, tables={**raw.tables, "resets": rows("resets", lines)})
+            replace(raw, tables={**raw.tables, "resets": rows(raw_table("resets"), lines)})
             for raw, lines in zip(raws, done, strict=True)
         ]
 

@@ -14,7 +14,7 @@ import polars as pl
 from dbdyno.model.engine.caching import Processes
 from dbdyno.model.engine.protocols import Server
 from dbdyno.model.schema.data_sources.memory import RAW_MEMORY
-from dbdyno.model.schema.tables import empty, rows
+from dbdyno.model.schema.tables import empty, raw, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.observe.memory import group_rows, host_rows
 from dbdyno.observe.process_memory import ProcessReader, executables
@@ -53,7 +53,9 @@ class MemoryReader:
         roles = {**found.roles, self._machine.pid: "dbdyno"}
         processes = self._processes.rows(roles, int(_PROCESSES * most_ns))
         made = {"memory": memory, "memory_processes": list(processes)}
-        return joined({name: rows(name, [{"phase": phase, **r} for r in of]) for name, of in made.items()})
+        return joined(
+            {name: rows(raw(name), [{"phase": phase, **r} for r in of]) for name, of in made.items()}
+        )
 
     def cache(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
         """Reads the server's cache, and the files of its relations in the page cache. Raises as
@@ -70,5 +72,6 @@ def read_memory(server: Server, phase: Phase, most_ns: int = READ_NS) -> Tables:
 def joined(*parts: Mapping[str, pl.DataFrame]) -> Tables:
     """Returns all tables of :data:`RAW_MEMORY` of several reads together."""
     return {
-        name: pl.concat([empty(name), *(part[name] for part in parts if name in part)]) for name in RAW_MEMORY
+        name: pl.concat([empty(raw(name)), *(part[name] for part in parts if name in part)])
+        for name in RAW_MEMORY
     }

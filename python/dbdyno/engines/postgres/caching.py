@@ -29,7 +29,7 @@ from dbdyno.model.engine.caching import Processes, State
 from dbdyno.model.results.brief import MAIN
 from dbdyno.model.schema.data_source import Step
 from dbdyno.model.schema.rawtables import CLIENT_BACKEND, OWN_CONNECTION
-from dbdyno.model.schema.tables import rows
+from dbdyno.model.schema.tables import raw, rows
 from dbdyno.model.sources.source import Status
 from dbdyno.model.sources.wait_families import ROLE
 from dbdyno.model.units import NS_PER_S
@@ -129,8 +129,8 @@ class Cache:
         self._lacks = read.lacks
         about = {"before_ns": before_ns, "after_ns": _core.now_ns(), "phase": phase}
         return {
-            "memory": rows("memory", [about | {"scope": "server", **f._asdict()} for f in figures]),
-            "memory_relations": rows("memory_relations", [about | row for row in relations]),
+            "memory": rows(raw("memory"), [about | {"scope": "server", **f._asdict()} for f in figures]),
+            "memory_relations": rows(raw("memory_relations"), [about | row for row in relations]),
         }
 
     def state(self) -> State:

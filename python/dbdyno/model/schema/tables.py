@@ -84,11 +84,21 @@ register(
         shown=False,
     ),
 )
+
+
+def raw(table: str) -> str:
+    """Returns the name under which :data:`TABLES` has a raw table, also if a derived table is named like
+    it."""
+    return f"raw.{table}"
+
+
 TABLES: Mapping[str, tuple[Column, ...]] = ChainMap[str, tuple[Column, ...]](
     Columns(every=True),  # type: ignore[arg-type]  # is not written to
     *(RAW, CUT, OF_CELL, LABELS),
+    {raw(name): columns for name, columns in RAW.items()},
 )
-"""Columns of all tables by name."""
+"""Columns of all tables by name. A name that a derived and a raw table share is the derived one; the raw one
+is :func:`raw`."""
 
 
 @cache

@@ -6,7 +6,7 @@ docs/json.md and docs/analyze.md explain each key.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from dbdyno.model.results.analyses import PARTS, Machines, Regression, Scaling
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, SampleComparison
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.table import Table
 from dbdyno.model.schema.tables import REGISTERED, empty
 from dbdyno.model.sources.source import TRACE
 from dbdyno.present.figures import headline, selection, sources_used
@@ -49,12 +50,20 @@ def document(results: Results) -> dict[str, Any]:
 
 
 def tables(results: Results) -> dict[str, list[dict[str, Any]]]:
-    """Returns the rows of all tables that are registered for the JSON document, by name.
+    """Returns the rows of all tables that are registered for the JSON document, by name and former names.
 
     Rows of single sessions are left out where the table says so.
     """
-    named = [table for table in REGISTERED.values() if table.shown and table.json]
-    return {t.name: plain(_whole(results.tables.get(t.name, empty(t.name)), t.sessions)) for t in named}
+    shown = [table for table in REGISTERED.values() if table.shown and table.json]
+    return by_name(
+        shown, {t.name: _whole(results.tables.get(t.name, empty(t.name)), t.sessions) for t in shown}
+    )
+
+
+def by_name(records: Iterable[Table], frames: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    """Returns the rows of tables under their names and, while :data:`FORMAT` is 1, their former names."""
+    rows = {t.name: plain(frames[t.name]) for t in records}
+    return rows | {older: rows[t.name] for t in records for older in t.older}
 
 
 def _whole(rows: pl.DataFrame, sessions: str) -> pl.DataFrame:

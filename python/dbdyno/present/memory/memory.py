@@ -85,7 +85,7 @@ def blocks(rows: Rows, most: int | None = SHOWN) -> list[Block]:
     return [
         *_machine(rows["memory_parts"]),
         *_cache(rows),
-        *_relations(rows["relations_held"], rows["memory_figures"], most),
+        *_relations(rows["memory_relations"], rows["memory_figures"], most),
         *_processes(rows),
         *memory_limits.blocks(rows),
     ]

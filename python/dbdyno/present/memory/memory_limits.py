@@ -18,7 +18,7 @@ _REQUESTED = {0: "off", 1: "try", 2: "on"}
 
 def blocks(rows: Mapping[str, pl.DataFrame]) -> list[Block]:
     """Returns a table of limits and one of NUMA nodes, from the tables of one measurement and phase."""
-    held, grown = rows["memory_held"].filter(pl.col("node").is_null()), rows["memory_figures"]
+    held, grown = rows["memory"].filter(pl.col("node").is_null()), rows["memory_figures"]
     raw = {(s, k): v for s, k, v in held.select("scope", "key", "value").iter_rows()}
     growth = {r["key"]: r for r in grown.filter(pl.col("phase") == GROWTH).to_dicts()}
     lines = [
@@ -28,7 +28,7 @@ def blocks(rows: Mapping[str, pl.DataFrame]) -> list[Block]:
     ]
     shown = [Row([word(name), word(text)]) for name, text in lines if text]
     tables = [Table("Huge pages, swap, limits", (Column(""), Column("", wraps=True)), shown)] if shown else []
-    return [*tables, *_nodes(rows["memory_held"])]
+    return [*tables, *_nodes(rows["memory"])]
 
 
 _Raw = Mapping[tuple[str, str], int | None]

@@ -37,7 +37,7 @@ def _lacks(source: Source) -> bool:
 
 def record(read: MemoryNow) -> dict[str, Any]:
     """Returns memory as JSON; docs/memory.md explains each key."""
-    tables = {t.name: jsondoc.plain(read.tables[t.name]) for t in MEMORY_TABLES}
+    tables = jsondoc.by_name(MEMORY_TABLES, read.tables)
     return {
         "format": jsondoc.FORMAT,
         "server": read.server,

@@ -21,7 +21,7 @@ _SUMS = ("rows_inserted", "rows_updated", "rows_deleted", "dead_rows_end")
 
 def _changed(results: Results) -> bool:
     """Returns whether a measurement changed rows, or data were reset."""
-    grown = results.tables.get("grown", empty("grown"))
+    grown = results.tables.get("growth", empty("growth"))
     return bool(grown.select(pl.sum_horizontal(*_SUMS[:3]).sum()).item() or _resets(results).height)
 
 
@@ -30,7 +30,7 @@ def blocks(results: Results, title: str = TITLE) -> list[Block]:
     if not _changed(results):
         return []
     frame = (
-        results.tables["grown"]
+        results.tables["growth"]
         .group_by("cell")
         .agg(*(pl.col(c).sum() for c in _SUMS), size=_ENDS["start"].sum(), end=_ENDS["end"].sum())
     )
@@ -70,7 +70,7 @@ def _growth(row: _Row) -> Cell:
 
 
 def _resets(results: Results) -> pl.DataFrame:
-    return results.tables.get("resets_done", empty("resets_done"))
+    return results.tables.get("resets", empty("resets"))
 
 
 def _reset(results: Results) -> str:

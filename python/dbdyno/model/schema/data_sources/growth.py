@@ -11,8 +11,8 @@ from dbdyno.model.schema.raw import TABLES
 from dbdyno.model.schema.table import Table
 
 GROWTH_TABLES: tuple[Table, ...] = (
-    Table("grown", (*CELL, *TABLES["growth"])),
-    Table("resets_done", (*CELL, *TABLES["resets"])),
-    Table("large_scans_read", (*CELL, *TABLES["large_scans"])),
+    Table("growth", (*CELL, *TABLES["growth"]), older=("grown",)),
+    Table("resets", (*CELL, *TABLES["resets"]), older=("resets_done",)),
+    Table("large_scans", (*CELL, *TABLES["large_scans"]), older=("large_scans_read",)),
 )
 """The raw tables of all measurements in one."""

@@ -58,9 +58,10 @@ def _spread(name: str, doc: str) -> tuple[Column, ...]:
 
 
 MEMORY_TABLES: tuple[Table, ...] = (
-    Table("memory_held", (*CELL, *TABLES["memory"]), options=("memory",)),
-    Table("relations_held", (*CELL, *TABLES["memory_relations"]), options=("memory",)),
-    Table("processes_held", (*CELL, *TABLES["memory_processes"]), options=("memory",)),
+    *(
+        Table(name, (*CELL, *RAW_MEMORY[name]), options=("memory",), older=(older,))
+        for name, older in zip(RAW_MEMORY, ("memory_held", "relations_held", "processes_held"), strict=True)
+    ),
     Table(
         "memory_parts",
         (
