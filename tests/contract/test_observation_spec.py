@@ -14,9 +14,9 @@ from psycopg.conninfo import make_conninfo
 from tests.contract.watching import watched
 from tests.waiting import eventually
 
-from dbdyno.engines.postgres import PostgresServer
+from dbdyno.engines.postgres import PostgresServer, observation
 from dbdyno.model.engine.protocols import Load
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.plan.plan import Observation
 from dbdyno.model.schema.tables import schema
 
@@ -244,3 +244,26 @@ class _NoLoad:
 
     def backends(self) -> list[tuple[int, int]]:
         return []
+
+
+def test_a_server_that_is_lost_while_sessions_are_chosen_is_an_error_of_the_target(any_dsn: str) -> None:
+    with psycopg.connect(any_dsn, autocommit=True) as admin, closing(PostgresServer(any_dsn)) as server:
+        admin.execute("select pg_terminate_backend(%s)", [_own_pid(server)])
+        with pytest.raises(TargetError, match="choosing sessions"):
+            server.observation_spec(Observation(), {})
+
+
+def test_a_server_that_is_lost_once_they_are_chosen_is_one_too(
+    any_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = observation.activity_sql
+
+    def lost(connection: psycopg.Connection[Any], what: Observation) -> str:
+        query = chosen(connection, what)
+        admin.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+        return query
+
+    with psycopg.connect(any_dsn, autocommit=True) as admin, closing(PostgresServer(any_dsn)) as server:
+        monkeypatch.setattr(observation, "activity_sql", lost)
+        with pytest.raises(TargetError, match="choosing sessions"):
+            server.observation_spec(Observation(), {})

@@ -309,8 +309,8 @@ class PostgresServer:
     ) -> Mapping[str, Any]:
         with doing("choosing sessions"):
             query = observation.activity_sql(self._connection, chosen)
-        numbered = [(session, *task) for task, session in known.items()]
-        return {**self._watch_half(query, numbered), "adopt": True}
+            numbered = [(session, *task) for task, session in known.items()]
+            return {**self._watch_half(query, numbered), "adopt": True}
 
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         self._added.update(observation.counted_to_begin(self._connection))
