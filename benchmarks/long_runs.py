@@ -66,7 +66,7 @@ def _observed(directory: Path) -> Run:
     plan = conduct.observation_plan(experiment, host)
     listener = conduct.NullObservationListener()
     return conduct.observe_server(
-        plan, host, Target(dsn=law), RunStore(directory), listener, Interrupt()
+        plan, conduct.RunContext(host, Target(dsn=law), RunStore(directory), listener, Interrupt())
     ).record
 
 

@@ -418,7 +418,8 @@ def run_recorded(
     plan: Plan, workload: Workload, server: RecordedServer, store: RunStore, **options: Any
 ) -> Run:
     interrupt = options.pop("interrupt", None) or Interrupt()
-    return conduct.run(plan, workload, host(), Target(), store, Listener(server.events), interrupt, **options)
+    context = conduct.RunContext(host(), Target(), store, Listener(server.events), interrupt)
+    return conduct.run(plan, workload, context, **options)
 
 
 def host() -> Host:

@@ -168,10 +168,10 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
     shown = options["as_json"] or options["output"] is not None
     with interrupt.caught(), listener:
         try:
-            made = conduct.observe_server(
-                plan, host, target, open_store(options["store"]), listener, interrupt, labels,
-                patience_s=math.inf if shown else _PATIENCE_S,
-            )  # fmt: skip
+            context = conduct.RunContext[conduct.ObservationListener](
+                host, target, open_store(options["store"]), listener, interrupt, labels
+            )
+            made = conduct.observe_server(plan, context, patience_s=math.inf if shown else _PATIENCE_S)
         except drive.Interrupted as e:
             screen.interrupted(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

@@ -166,18 +166,11 @@ def _run(
     interrupt = drive.Interrupt(progress.heard)
     with interrupt.caught(), progress:
         try:
-            record = conduct.run(
-                plan,
-                workload,
-                host,
-                _target(options, plan, machine),
-                open_store(options["store"]),
-                progress,
-                interrupt,
-                labels,
-                crew=crew,
-                all_variants=options["all_variants"],
+            target, store = _target(options, plan, machine), open_store(options["store"])
+            context = conduct.RunContext[conduct.ProgressListener](
+                host, target, store, progress, interrupt, labels, crew
             )
+            record = conduct.run(plan, workload, context, all_variants=options["all_variants"])
         except drive.Interrupted as e:
             screen.interrupted(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

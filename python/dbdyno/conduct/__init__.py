@@ -6,6 +6,7 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.conduct.captures.captures import capture_of
+    from dbdyno.conduct.context import RunContext
     from dbdyno.conduct.derive.derive import derive
     from dbdyno.conduct.derive.rebuild import derived_of, labelled, raw_tables, rebuild, reported, results_of
     from dbdyno.conduct.derive.shown import shown
@@ -82,6 +83,7 @@ lazy(
         "Patch": "dbdyno.conduct.request.patch",
         "ProgressListener": "dbdyno.conduct.measure.progress",
         "Request": "dbdyno.conduct.request.request",
+        "RunContext": "dbdyno.conduct.context",
         "compared_intervals": "dbdyno.conduct.history.intervals:compared",
         "capture_of": "dbdyno.conduct.captures.captures",
         "clean_cluster": "dbdyno.conduct.hosts.cluster:clean",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from dbdyno import observe
+from dbdyno.conduct.context import RunContext
 from dbdyno.conduct.derive.deriving import deriving, finish
 from dbdyno.conduct.ladder import Ladder
 from dbdyno.conduct.measure.crew import Crew
@@ -17,53 +16,42 @@ from dbdyno.conduct.measure.prepare import Preparation, check_capacity, fitted, 
 from dbdyno.conduct.measure.progress import ProgressListener, ending
 from dbdyno.conduct.measure.resets import decided
 from dbdyno.conduct.measure.stage import Stage
-from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.lazy import ready
 from dbdyno.model.engine.environment import Environment, Host
-from dbdyno.model.engine.protocols import Server, Target
+from dbdyno.model.engine.protocols import Server
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Plan, Workload
-from dbdyno.store import FileJournal, Run, RunStore
+from dbdyno.store import FileJournal, Run
 
 
 def run(
-    plan: Plan,
-    workload: Workload,
-    host: Host,
-    target: Target,
-    store: RunStore,
-    listener: ProgressListener,
-    interrupt: Interrupt,
-    labels: Mapping[str, Any] | None = None,
-    *,
-    crew: Crew | None = None,
-    all_variants: bool = False,
+    plan: Plan, workload: Workload, context: RunContext[ProgressListener], *, all_variants: bool = False
 ) -> Run:
-    """Executes ``plan``; every measured cell is saved before the next begins. ``labels``: fields of
-    :class:`Labels`. ``crew``: hosts that drive in place of this one. ``all_variants``: those that cannot be
-    had here are an error; else they are left out if others remain to compare.
+    """Executes ``plan``; every measured cell is saved before the next begins. ``all_variants``: variants that
+    are impossible here are an error; else they are left out if others remain to compare.
 
     A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     """
     ready()
+    store, listener, crew = context.store, context.listener, context.crew
     if crew is None and plan.experiment.cluster is not None:
         raise UsageError("this plan drives from a cluster, and none was opened", "crew=: of conduct.crew_of")
-    target = target if crew is None else replace(target, make_load=crew.make_load)
+    target = context.target if crew is None else replace(context.target, make_load=crew.make_load)
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
         plan = _feasible(server, plan, workload)
-        record = store.create(plan, **(labels or {}))
+        record = store.create(plan, **context.labels)
         with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             _claim(server, plan, record, journal, listener)
-            environment = _begin(server, plan, host, record, listener)
+            environment = _begin(server, plan, context.host, record, listener)
             if crew is not None:
                 _begin_drivers(crew, plan, listener)
             derived = beside.enter_context(deriving(record, server))
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 plan = stage.plan = with_shells(server, stage.check(all_variants=all_variants), listener)
                 record.write_plan(plan)
-                preparation = Preparation(server, plan, environment, store, listener, interrupt)
+                preparation = Preparation(server, plan, environment, store, listener, context.interrupt)
                 Ladder(preparation, stage, record, derived, crew).climb(workload, target)
         finish(derived, record, listener.preparing)
     return record

@@ -232,7 +232,7 @@ def _run(tmp_path: Path, after: int) -> Run:
     target, host = Target(dsn="fake:cpus=1,cpu=10ms"), environment_of(FakeServer(Target())).host
     store, listener = RunStore(tmp_path), Stopping(interrupt, after)
     with contextlib.suppress(Interrupted):
-        conduct.run(plan, LIO, host, target, store, listener, interrupt)
+        conduct.run(plan, LIO, conduct.RunContext(host, target, store, listener, interrupt))
     return store.open("last")
 
 

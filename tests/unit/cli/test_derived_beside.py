@@ -72,7 +72,7 @@ class Saved(Told):
 def observed(store: Path, listener: Told) -> Run:
     plan = planned(duration="30s")
     return conduct.observe_server(
-        plan, observe.host(), Target(dsn=LAW), RunStore(store), listener, Interrupt()
+        plan, conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(store), listener, Interrupt())
     ).record
 
 
@@ -152,7 +152,7 @@ def test_of_a_long_run_parts_become_one_as_it_goes_on_and_the_end_reads_none(
     monkeypatch.setattr(Parts, "_documents", lambda self: [read.append("parts"), real(self)][1])
     plan = planned(duration="50s")
     run = conduct.observe_server(
-        plan, observe.host(), Target(dsn=LAW), RunStore(tmp_path), Told(), Interrupt()
+        plan, conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(tmp_path), Told(), Interrupt())
     ).record
     cells = run.cells()
     assert len(cells) == 5

@@ -22,7 +22,7 @@ from dbdyno.cli.app import app
 from dbdyno.conduct.measure.cell import clock_of
 from dbdyno.conduct.measure.measurement_snapshots import COST, MeasurementSnapshots, measured
 from dbdyno.conduct.measure.saving import Measurements, save_each
-from dbdyno.conduct.observe.windows import Setting, Windows
+from dbdyno.conduct.observe.windows import ObservationSetting, Windows
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Target
 from dbdyno.model.engine.snapshot import ServerCache, Snapshot
@@ -99,7 +99,7 @@ class Slow(FakeServer):
 
 
 def windows_of(server: FakeServer, plan: Plan, snapshots: MeasurementSnapshots) -> Measurements:
-    return Windows(Setting(server, plan, clock_of(server), Told(), Interrupt()), snapshots).all()
+    return Windows(ObservationSetting(server, plan, clock_of(server), Told(), Interrupt()), snapshots).all()
 
 
 def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:

@@ -61,7 +61,8 @@ def observed(store: Path, *specs: TriggerSpec, **options: Any) -> tuple[Run, lis
             said.append(text)
 
     made = conduct.observe_server(
-        plan(*specs, **options), observe.host(), Target(dsn=LAW), RunStore(store), Told(), Interrupt()
+        plan(*specs, **options),
+        conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(store), Told(), Interrupt()),
     )
     return made.record, read_fired(made.record), said
 

@@ -17,7 +17,7 @@ from tests.fake_engine import FakeServer
 from dbdyno import conduct, observe
 from dbdyno.conduct.derive.rebuild import derived_anew
 from dbdyno.conduct.measure.cell import clock_of
-from dbdyno.conduct.observe.windows import PATIENCE_NS, Setting, Windows
+from dbdyno.conduct.observe.windows import PATIENCE_NS, ObservationSetting, Windows
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Target, Watch
 from dbdyno.model.errors import ServerLost, Unreachable, UsageError
@@ -108,7 +108,7 @@ def planned(**chosen: Any) -> Plan:
 
 
 def windows_of(server: FakeServer, plan: Plan, listener: Told, interrupt: Interrupt) -> list[RawCell]:
-    windows = Windows(Setting(server, plan, clock_of(server), listener, interrupt))
+    windows = Windows(ObservationSetting(server, plan, clock_of(server), listener, interrupt))
     return [cell for (cell,) in windows.all()]
 
 
@@ -198,7 +198,7 @@ def test_a_server_gone_for_good_is_raised_after_patience_and_what_was_measured_i
     clock = clock_of(server)
     since_ns = clock.now_ns()
     with pytest.raises(ServerLost, match="was not back"):
-        for (cell,) in Windows(Setting(server, planned(), clock, told, Interrupt())).all():
+        for (cell,) in Windows(ObservationSetting(server, planned(), clock, told, Interrupt())).all():
             made.append(cell)
     assert [c.meta.status for c in made] == ["ok", "short"]
     assert clock.now_ns() - since_ns > PATIENCE_NS
@@ -215,7 +215,8 @@ def test_a_filter_that_matches_nobody_is_said_once_and_names_who_is_there() -> N
 
 def observed(tmp_path: Path, listener: Told, interrupt: Interrupt, **chosen: Any) -> conduct.Observed:
     return conduct.observe_server(
-        planned(**chosen), observe.host(), Target(dsn=LAW), RunStore(tmp_path), listener, interrupt
+        planned(**chosen),
+        conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(tmp_path), listener, interrupt),
     )
 
 

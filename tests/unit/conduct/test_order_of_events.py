@@ -92,7 +92,7 @@ class Recording:
         return self._recorded(
             server,
             lambda store: conduct.observe_server(
-                plan, host(), Target(), store, listener, interrupt or Interrupt()
+                plan, conduct.RunContext(host(), Target(), store, listener, interrupt or Interrupt())
             ),
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 from dbdyno import observe
 from dbdyno.conduct.captures.triggers import Triggers
 from dbdyno.conduct.companion import Companion, Companions
+from dbdyno.conduct.context import RunContext
 from dbdyno.conduct.derive.deriving import Deriving, deriving, finish
 from dbdyno.conduct.measure.cell import clock_of
 from dbdyno.conduct.measure.measurement_snapshots import MeasurementSnapshots
@@ -22,9 +23,9 @@ from dbdyno.conduct.measure.saving import save_each
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
 from dbdyno.conduct.memory.memory_beside import MemoryBeside
 from dbdyno.conduct.observe.together import Together
-from dbdyno.conduct.observe.windows import Setting, Windows
+from dbdyno.conduct.observe.windows import ObservationSetting, Windows
 from dbdyno.conduct.request.request import cpus_reason, find_recipe
-from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.drive import Interrupted
 from dbdyno.engines import checked, open_server
 from dbdyno.lazy import ready
 from dbdyno.model.engine.environment import Host
@@ -33,7 +34,7 @@ from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan.plan import Experiment, Observation, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.plan import OBSERVED, resolve_observation, window_of
-from dbdyno.store import Run, RunStore
+from dbdyno.store import Run
 
 CONNECTIONS = 3  # control, and the activity of two windows while one follows the other
 
@@ -72,12 +73,7 @@ def observation_plan(experiment: Experiment, host: Host) -> Plan:
 
 def observe_server(
     plan: Plan,
-    host: Host,
-    target: Target,
-    store: RunStore,
-    listener: ObservationListener,
-    interrupt: Interrupt,
-    labels: Mapping[str, Any] | None = None,
+    context: RunContext[ObservationListener],
     together: Together | None = None,
     patience_s: float = math.inf,
 ) -> Observed:
@@ -86,19 +82,20 @@ def observe_server(
 
     A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
-    ``labels``: fields of :class:`dbdyno.model.results.results.Labels`. ``together``: with other servers.
+    ``together``: with other servers.
     ``patience_s``: so long it derives what is left after the last window.
     """
     ready()
+    target, listener, interrupt = context.target, context.listener, context.interrupt
     with open_server(plan.experiment.engine, target) as server:
         _check_capacity(server)
         observe.check_exact(server, observe.How.of(plan.experiment))
-        record = store.create(plan, workloads={OBSERVED.name: OBSERVED}, **(labels or {}))
+        record = context.store.create(plan, workloads={OBSERVED.name: OBSERVED}, **context.labels)
         with contextlib.ExitStack() as beside:
             with ending(record):
-                _begin(server, plan, host, record, listener)
+                _begin(server, plan, context.host, record, listener)
                 derived = beside.enter_context(deriving(record, server))
-                setting = Setting(server, plan, clock_of(server), listener, interrupt)
+                setting = ObservationSetting(server, plan, clock_of(server), listener, interrupt)
                 live = MemoryBeside.of(plan.experiment.engine, target)
                 beside.callback(live.close)
                 going_along = _companions(setting, record, derived, target, beside)
@@ -121,7 +118,7 @@ def _begin(server: Server, plan: Plan, host: Host, record: Run, listener: Observ
 
 
 def _companions(
-    setting: Setting, record: Run, derived: Deriving, target: Target, beside: contextlib.ExitStack
+    setting: ObservationSetting, record: Run, derived: Deriving, target: Target, beside: contextlib.ExitStack
 ) -> Companion:
     """Returns what goes along with each window. ``beside`` ends it."""
     server, plan, clock, listener = setting.server, setting.plan, setting.clock, setting.listener

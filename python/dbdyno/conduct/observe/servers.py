@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import present
+from dbdyno.conduct.context import RunContext
 from dbdyno.conduct.derive.rebuild import results_of
 from dbdyno.conduct.hosts.hosts import host_of, observed_target
 from dbdyno.conduct.measure.progress import ObservationListener
@@ -72,12 +73,14 @@ def observe_servers(
             host = host_of(asked.machine)
             made[asked.name] = observe_server(
                 observation_plan(asked.experiment, host),
-                host,
-                observed_target(asked.experiment.engine, asked.dsn, asked.machine),
-                store,
-                asked.listener,
-                interrupt,
-                {**labels, "group": group},
+                RunContext(
+                    host,
+                    observed_target(asked.experiment.engine, asked.dsn, asked.machine),
+                    store,
+                    asked.listener,
+                    interrupt,
+                    {**labels, "group": group},
+                ),
                 together,
             )
         except Exception as e:

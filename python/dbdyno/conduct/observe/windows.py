@@ -50,7 +50,7 @@ PATIENCE_NS = 120 * NS_PER_S  # a server that is away for longer is gone for goo
 
 
 @dataclass(frozen=True)
-class Setting:
+class ObservationSetting:
     """The server, plan and clock that all windows of an observation share."""
 
     server: Server
@@ -66,7 +66,7 @@ class Windows:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: ObservationSetting,
         companions: Companion | None = None,
         ours: Callable[[], list[dict[str, Any]]] = list,
         memory: MemoryBeside | None = None,
