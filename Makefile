@@ -103,7 +103,7 @@ test-rust: compile-rust
 	$(LINTED) test $(TESTED)
 
 compile-tests: build  # once: each worker would compile all of them; without syrupy, to which all snapshots are unused
-	@said=$$($(BIN)/python -m pytest --collect-only -qq -p no:syrupy 2>&1) || { echo "$$said"; exit 1; }
+	@output=$$($(BIN)/python -m pytest --collect-only -qq -p no:syrupy 2>&1) || { echo "$$output"; exit 1; }
 
 test-python: build
 	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST) \

@@ -1,4 +1,4 @@
-"""The sampled tier against the exact one on the same windows, and what simpler formulas would have said.
+"""The sampled tier against the exact one on the same windows, and what simpler formulas would have given.
 
 ``tiers``: how often each account of the sampled ledger has the traced figure inside its own 95 % interval.
 ``naive``: CPU as "active without wait event" and waiting as "elapsed less CPU", beside the ledger.

@@ -45,7 +45,7 @@ window.dbdynoFlames = (function () {
     var root = grown(data, data.root, null, 0, 0), top = root, sought = "", focused = root;
     var tools = figure.querySelector(".tools"), box = figure.querySelector(".frames");
     var search = tools.querySelector("input"), reset = tools.querySelector("button");
-    var found = tools.querySelector("output"), told = figure.querySelector(".told");
+    var found = tools.querySelector("output"), detail = figure.querySelector(".frame");
     var elements = new Map();
     tools.hidden = false;
 
@@ -91,8 +91,8 @@ window.dbdynoFlames = (function () {
       element.style.top = HIGH * (icicle ? node.depth : deepest - node.depth) + "px";
       paint(node, element);
       element.addEventListener("click", function () { focused = node; zoom(node); });
-      element.addEventListener("focus", function () { told.textContent = words(node); });
-      element.addEventListener("mouseenter", function () { told.textContent = words(node); });
+      element.addEventListener("focus", function () { detail.textContent = words(node); });
+      element.addEventListener("mouseenter", function () { detail.textContent = words(node); });
       return true;
     }
 
@@ -120,7 +120,7 @@ window.dbdynoFlames = (function () {
     function zoom(node) {
       top = node;
       draw();
-      told.textContent = words(node);
+      detail.textContent = words(node);
     }
 
     function look() {

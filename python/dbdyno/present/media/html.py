@@ -216,7 +216,7 @@ def _flame(shown: Flame) -> Html:
     reset = el("button", "Reset zoom", type="button")
     tools = el("div", search, reset, el("output"), class_="tools", hidden=True)
     frames = el("div", class_="frames", role="tree", aria_label=shown.title)
-    status = el("div", class_="told foot", role="status")
+    status = el("div", class_="frame foot", role="status")
     caption = el("figcaption", shown.caption)
     head = el("div", el("h3", shown.title), class_="head")
     parts = (head, tools, el("div", frames, class_="over"), status, caption, _DRAWING)
