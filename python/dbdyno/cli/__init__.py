@@ -1,11 +1,12 @@
-"""The command line: words in, tables out. No measuring, no arithmetic of its own."""
+"""The command line: parses arguments, calls ``conduct``, prints the results. It measures and computes
+nothing itself."""
 
 import os
 import sys
 
 try:
     from dbdyno.lazy import EXIT_INTERRUPTED, INTERRUPTED, at_once, quick_end
-except KeyboardInterrupt:  # no handler stands yet, and nothing was begun
+except KeyboardInterrupt:  # no signal handler is installed yet, and there is nothing to undo
     os.write(2, b"interrupted\n")
     os._exit(130)
 
@@ -17,7 +18,7 @@ def main() -> None:
         with at_once():
             from dbdyno.cli.app import main as run
         run()
-    except KeyboardInterrupt:  # before and after what is done there
+    except KeyboardInterrupt:  # outside of the handlers of app.main
         os.write(2, INTERRUPTED)
         sys.exit(EXIT_INTERRUPTED)
 

@@ -45,7 +45,7 @@ _UNITS = {
 
 
 def column_options(f: _F) -> _F:
-    """Which column is what, and how numbers are written."""
+    """Adds options that say which column is which, and how numbers are written."""
     f = click.option(
         "--where", metavar="COL=VALUE", multiple=True, help="Only lines with this value in this column."
     )(f)
@@ -64,7 +64,7 @@ def column_options(f: _F) -> _F:
 
 
 def machine_options(f: _F) -> _F:
-    """What a file does not say."""
+    """Adds options for facts that a file of sessions and throughput lacks."""
     f = click.option("--think", metavar="TIME", help="Think time between calls: 10ms.")(f)
     f = click.option("--threads-per-core", type=click.IntRange(1, 16), help="Hardware threads of a core.")(f)
     f = click.option("--cores", type=float, metavar="N", help="Cores of the measured machine.")(f)
@@ -73,26 +73,27 @@ def machine_options(f: _F) -> _F:
     )(f)
 
 
-def columns_of(given: Mapping[str, Any]) -> Columns:
-    """Raises UsageError: a --where without a value."""
+def columns_of(options: Mapping[str, Any]) -> Columns:
+    """Raises UsageError for a --where without a value."""
     from dbdyno.store.ladder_csv import Columns
 
     where = {}
-    for text in given["where"]:
+    for text in options["where"]:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
             raise UsageError(f"--where {text!r}: not a condition", "write COLUMN=VALUE")
         where[name.strip()] = value
     units = (f"{name}_unit" for name in _UNITS)
-    names = {name: given[name] for name in (*_COLUMNS, *units, "duration", "decimal")}
+    names = {name: options[name] for name in (*_COLUMNS, *units, "duration", "decimal")}
     return Columns(**names, where=where)
 
 
-def machine_of(given: Mapping[str, Any]) -> Machine:
-    """Of CPUs, cores and threads a core any two give the third. Raises UsageError: they contradict."""
+def machine_of(options: Mapping[str, Any]) -> Machine:
+    """Derives CPUs, cores or threads per core from the other two. Raises UsageError if they contradict each
+    other."""
     from dbdyno.model.results.analyses import Machine
 
-    cpus, cores, threads = given["cpus"], given["cores"], given["threads_per_core"]
+    cpus, cores, threads = options["cpus"], options["cores"], options["threads_per_core"]
     for name, value in (("--cpus", cpus), ("--cores", cores)):
         if value is not None and not 0 < value < 1e6:
             raise UsageError(f"{name} {value:g}: not a possible number", "more than 0")
@@ -109,7 +110,7 @@ def machine_of(given: Mapping[str, Any]) -> Machine:
         cpus = cores * threads
     if cores is None and cpus and threads:
         cores = cpus / threads
-        if cpus == int(cpus) and cores != int(cores):  # a limit need not be whole
+        if cpus == int(cpus) and cores != int(cores):  # a quota's CPUs need not be a whole number
             raise UsageError(
                 f"{cpus:g} CPUs are not a whole number of cores with {threads} threads each", "--cores N"
             )
@@ -118,13 +119,13 @@ def machine_of(given: Mapping[str, Any]) -> Machine:
     return Machine(cpus=cpus, cores=cores, threads_per_core=threads)
 
 
-def think_s(given: Mapping[str, Any]) -> float | None:
-    return None if given["think"] is None else parse_duration_ns(given["think"], "--think") / 1e9
+def think_s(options: Mapping[str, Any]) -> float | None:
+    return None if options["think"] is None else parse_duration_ns(options["think"], "--think") / 1e9
 
 
-def of_files(given: Mapping[str, Any]) -> list[str]:
-    """Options given that only a file takes."""
-    return [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, ())]
+def _file_options(options: Mapping[str, Any]) -> list[str]:
+    """Returns the given options that only apply to files."""
+    return [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, ())]
 
 
 @click.command()
@@ -193,45 +194,49 @@ def analyze(
       dbdyno analyze last
     """
     if smt_yield is not None:
-        _of_yield(smt_yield, target, given, output, as_json)
+        _show_smt_yield(smt_yield, target, given, output, as_json)
         return
     seconds = [_seconds(text) for text in response_target]
     _positive(predict, throughput_target)
-    made = (
-        _of_file(target, model, seed, given)
+    scalings = (
+        _scalings_of_file(target, model, seed, given)
         if _is_file(target)
-        else _of_run(target, model, seed, store, given)
+        else _scalings_of_run(target, model, seed, store, given)
     )
     if predict or seconds or throughput_target:
         from dbdyno.conclude.scaling.asked import asked
 
-        made = tuple(asked(m, predict, seconds, throughput_target) for m in made)
+        scalings = tuple(asked(m, predict, seconds, throughput_target) for m in scalings)
     if output is not None:
-        present.write(present.scaling(made), output)
+        present.write(present.scaling(scalings), output)
     if as_json:
-        print_json(present.scaling_json(made))
+        print_json(present.scaling_json(scalings))
         return
-    screen.out().print(present.printed(present.scaling(made)), crop=False)
+    screen.out().print(present.printed(present.scaling(scalings)), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 
 
-def _of_yield(text: str, target: str, given: dict[str, Any], output: Path | None, as_json: bool) -> None:
+def _show_smt_yield(
+    text: str, target: str, given: dict[str, Any], output: Path | None, as_json: bool
+) -> None:
     from dbdyno.conclude.scaling import smt
 
     if target != "last":
         raise UsageError(f"--smt-yield needs no ladder: {target}", "leave one of the two out")
-    found = smt.given(text, machine_of(given).threads_per_core)
-    document = present.claims("SMT yield", found)
+    claims = smt.given(text, machine_of(given).threads_per_core)
+    document = present.claims("SMT yield", claims)
     if output is not None:
         present.write(document, output)
     if as_json:
-        print_json({"answers": [c.model_dump(mode="json") for c in found]})
+        print_json({"answers": [c.model_dump(mode="json") for c in claims]})
         return
     screen.out().print(present.printed(document), crop=False)
 
 
-def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -> tuple[Scaling, ...]:
+def _scalings_of_file(
+    target: str, model: str | None, seed: int, given: dict[str, Any]
+) -> tuple[Scaling, ...]:
     from dbdyno.conclude.scaled import scaled
     from dbdyno.conclude.scaling import smt
     from dbdyno.store.ladder_csv import read_ladder
@@ -241,28 +246,28 @@ def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -
     return (scaled(ladder, model=model, seed=seed),)
 
 
-def _of_run(
+def _scalings_of_run(
     target: str, model: str | None, seed: int, store: Path | None, given: dict[str, Any]
 ) -> tuple[Scaling, ...]:
-    extra = of_files(given)
+    extra = _file_options(given)
     if extra:
         raise UsageError(
             f"{', '.join(extra)} apply to files only",
             "leave them out: columns, units and machine of a run are stored with it",
         )
-    found = open_store(store).open(target)
-    if model is None and seed == 1:  # as it is stored
-        made = conduct.results_of(found).scaling
+    record = open_store(store).open(target)
+    if model is None and seed == 1:  # the stored scalings have these
+        scalings = conduct.results_of(record).scaling
     else:
         from dbdyno.conclude.scaled import scalings_of
 
-        made = scalings_of(conduct.derived_of(found), model=model, seed=seed)
-    if not made:
+        scalings = scalings_of(conduct.derived_of(record), model=model, seed=seed)
+    if not scalings:
         raise UsageError(
-            f"{found.id} has no ladder of sessions or rates",
+            f"{record.id} has no ladder of sessions or rates",
             "observations have windows, a single rate and phases are one load: dbdyno show RUN",
         )
-    return made
+    return scalings
 
 
 def _seconds(text: str) -> float:
@@ -280,6 +285,6 @@ def _positive(loads: tuple[float, ...], rates: tuple[float, ...]) -> None:
 
 
 def _is_file(word: str) -> bool:
-    """A file, or what was surely meant to be one: a run's id has no dot and no slash."""
+    """Returns whether ``word`` is a file, or looks like one: the id of a run has no dot and no slash."""
     path = Path(word)
     return word == "-" or (path.exists() and not path.is_dir()) or "/" in word or "." in word

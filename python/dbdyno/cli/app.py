@@ -1,7 +1,8 @@
 """The group of commands, and the one place where errors become messages and exit codes.
 
-A command's module is loaded when it is called for, so that each starts quickly. Earlier names: those in
-:data:`RENAMED` are still accepted; one in :data:`REPLACED` is an error that gives the new one.
+A command's module is imported when the command is called, so that each command starts quickly. Earlier names
+of options in :data:`RENAMED` are still accepted. An earlier command in :data:`REPLACED` is an error that
+names its replacement.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import click
 
 from dbdyno import __version__
 from dbdyno.cli import config, surroundings
-from dbdyno.cli.streams import deaf, guard, interrupted, last
+from dbdyno.cli.streams import guard, ignore_interrupts, interrupted, tolerate_hangups
 from dbdyno.engines.attended import left_behind
 from dbdyno.lazy import at_once
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, did_you_mean
@@ -31,17 +32,21 @@ RENAMED = {
     "cell": "measurement",
     "rung": "sessions",
 }
-"""Options."""
+"""Earlier name of an option -> its name."""
 REPLACED = {
     "plan": "dbdyno recipes lists recipes, dbdyno run --recipe NAME --dry-run shows a plan",
     "profile": "dbdyno show RUN --profile",
     "recipe": "dbdyno recipes new, dbdyno recipes check, dbdyno recipes schema",
 }
-"""Commands."""
+"""Earlier command -> its replacement."""
 
 
 class Commands(click.Group):
-    """A group that names the nearest command. ``places``: name -> ``module:attribute``, not loaded yet."""
+    """A group of commands that are imported when called, and that suggests the nearest name for an unknown
+    one.
+
+    ``places``: command -> ``module:attribute``.
+    """
 
     def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,7 +64,7 @@ class Commands(click.Group):
         return None if command is None else config.with_amount(command)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Names alone: a line of help for each would load each command's module."""
+        """Completes names without help texts: these would need an import of each command's module."""
         from click.shell_completion import CompletionItem
 
         names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
@@ -150,7 +155,7 @@ _PLACES = {
     "cluster": "cluster:cluster",
     "completion": "completion:completion",
 }
-"""Command -> its place in this package."""
+"""Command -> ``module:attribute`` in this package."""
 
 
 @click.group(
@@ -175,7 +180,7 @@ app.params += config.amount_options(hidden=False)
 
 
 def _check_directory() -> None:
-    """Raises :class:`UsageError` where the current directory is gone: relative paths lead nowhere."""
+    """Raises :class:`UsageError` if the current directory was removed: relative paths then lead nowhere."""
     try:
         os.getcwd()  # noqa: PTH109
     except OSError as e:
@@ -184,12 +189,16 @@ def _check_directory() -> None:
         ) from e
 
 
-def _unforeseen(e: Exception) -> int:
-    """Exit code. A place that may not be written is the user's to choose; the rest is a defect."""
+def _print_unexpected(e: Exception) -> int:
+    """Prints an unexpected exception and returns the exit code.
+
+    A file that may not be written is a usage error, since the user chooses the place; anything else is a
+    defect and prints a traceback.
+    """
     if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EROFS) and e.filename is not None:
-        return _said(f"cannot use {e.filename}: {e.strerror}", _PLACES_CURE, UsageError.exit_code)
+        return _print_error(f"cannot use {e.filename}: {e.strerror}", _PLACES_CURE, UsageError.exit_code)
     if isinstance(e, OSError) and e.errno == errno.ENAMETOOLONG:
-        return _said(
+        return _print_error(
             f"{e.strerror}: {shortened(str(e.filename), 100)}", "give a shorter name", UsageError.exit_code
         )
     import traceback
@@ -198,23 +207,24 @@ def _unforeseen(e: Exception) -> int:
     return DbdynoError.exit_code
 
 
-def _said(message: str, cure: str | None, code: int) -> int:
-    """``code``, after the error was printed: the one form that all errors have."""
+def _print_error(message: str, cure: str | None, code: int) -> int:
+    """Prints the error in the one form that all errors have, and returns ``code``."""
     from dbdyno.cli import screen
 
     screen.error(message, cure)
     return code
 
 
-# what other programs call it
-_ELSEWHERE = {
+# names of options in similar programs -> ours
+_FOREIGN_OPTIONS = {
     "--duration": "--measure", "--seconds": "--measure", "--runtime": "--measure", "--warmup": "--settle",
     "--threads": "--sessions", "--clients": "--sessions", "--runs": "--repeats", "--tps": "--rate",
 }  # fmt: skip
 
 
 def _command_path(words: Sequence[str]) -> str:
-    """The command that was named, where click does not tell of which an option lacks its value."""
+    """Returns the command that ``words`` name. For an option that lacks its value, click does not say whose
+    it is."""
     command: click.Command | None = app
     path = ["dbdyno"]
     for word in words:
@@ -228,8 +238,8 @@ def _command_path(words: Sequence[str]) -> str:
     return " ".join(path)
 
 
-def _said_by_click(e: click.ClickException) -> int:
-    """A usage error as :func:`_said` prints it; a group without a command prints its help."""
+def _print_click_error(e: click.ClickException) -> int:
+    """Prints a usage error as :func:`_print_error` does; for a group without a command, prints its help."""
     if isinstance(e, click.exceptions.NoArgsIsHelpError):
         e.show()
         return e.exit_code
@@ -238,16 +248,16 @@ def _said_by_click(e: click.ClickException) -> int:
     cure = f"{path} --help lists arguments and options"
     if isinstance(e, click.NoSuchOption):
         message = f"no option {e.option_name}"
-        ours = _ELSEWHERE.get(e.option_name)
-        there = [] if context is None else [o for p in context.command.params for o in p.opts]
-        if ours in there:
+        ours = _FOREIGN_OPTIONS.get(e.option_name)
+        options = [] if context is None else [o for p in context.command.params for o in p.opts]
+        if ours in options:
             cure = f"did you mean {ours!r}? {cure}"
         elif e.possibilities:
             cure = f"{did_you_mean(e.option_name, e.possibilities)} {cure}"
     elif (wrong := _NOT_ONE_OF.search(message)) is not None:
         cure = did_you_mean(wrong[1], re.findall(r"'([^']*)'", wrong[2]))
     message = re.sub(r"is not a valid integer( range)?", "is not a whole number", message)
-    return _said(message[:1].lower() + message[1:].removesuffix("."), cure, e.exit_code)
+    return _print_error(message[:1].lower() + message[1:].removesuffix("."), cure, e.exit_code)
 
 
 def _exit_code() -> int:
@@ -257,20 +267,20 @@ def _exit_code() -> int:
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.Abort:
-        return _interrupted()
+        return _print_interrupted()
     except click.ClickException as e:
-        return _said_by_click(e)
+        return _print_click_error(e)
     except DbdynoError as e:
-        return _said(e.message, e.cure, e.exit_code)
+        return _print_error(e.message, e.cure, e.exit_code)
     except BaseException as e:
         if interrupted() or isinstance(e, KeyboardInterrupt):
-            return _interrupted()
+            return _print_interrupted()
         if not isinstance(e, Exception):
             raise
-        return _unforeseen(e)
+        return _print_unexpected(e)
 
 
-def _interrupted() -> int:
+def _print_interrupted() -> int:
     sys.stderr.write("interrupted\n")
     return EXIT_INTERRUPTED
 
@@ -281,11 +291,11 @@ def main() -> None:
         from dbdyno.cli import completion
 
         return completion.answer()
-    last()
+    tolerate_hangups()
     guard()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start an idle thread per CPU
     code = _exit_code()
-    deaf()
+    ignore_interrupts()
     if left_behind():
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""``dbdyno cluster status``: the nodes of a Ray cluster, and whether each can drive."""
+"""``dbdyno cluster status``: the nodes of a Ray cluster, and whether each can drive load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dbdyno.cli import screen
 from dbdyno.cli.app import Commands
 from dbdyno.cli.options import dsn_option, engine_option, json_option, print_json
 
-_UNUSABLE = 3  # as for a server that cannot be reached
+_UNUSABLE = 3  # exit code, the same as for a server that cannot be reached
 
 
 @click.group(cls=Commands)
@@ -45,16 +45,16 @@ def status(context: click.Context, address: str, engine: str | None, dsn: str | 
       dbdyno cluster status ray://head:10001 --dsn postgresql://app@db1/prod
       dbdyno cluster status --json | jq '.nodes[] | {address, clock_bound_ns}'
     """
-    from dbdyno.present.observation import cluster as shown  # here, as help needs none of it
+    from dbdyno.present.observation import cluster as shown  # here, since help does not need it
 
-    found = conduct.cluster_status(engine or "", address, dsn)
+    cluster_status = conduct.cluster_status(engine or "", address, dsn)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(cluster_status.model_dump(mode="json"))
     else:
-        screen.say(shown.headline(found))
-        for line in screen.aligned(shown.HEADS, shown.rows(found), shown.RIGHT, screen.width()):
+        screen.say(shown.headline(cluster_status))
+        for line in screen.aligned(shown.HEADS, shown.rows(cluster_status), shown.RIGHT, screen.width()):
             screen.say(line)
-        for remark in shown.remarks(found):
+        for remark in shown.remarks(cluster_status):
             screen.say(remark)
-    if any(n.problem for n in found.nodes):
+    if any(n.problem for n in cluster_status.nodes):
         context.exit(_UNUSABLE)

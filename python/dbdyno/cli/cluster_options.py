@@ -1,4 +1,4 @@
-"""Options of commands that only look at servers on the nodes of a cluster."""
+"""``--cluster`` and ``--server-node`` of commands that only read servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def server_cluster_options(several: bool) -> Callable[[_F], _F]:
-    """``--cluster``, ``--server-node`` of a command that only looks at a server, or at ``several``."""
+    """Adds ``--cluster`` and ``--server-node``. ``several``: ``--server-node`` is given once per server."""
 
     def add(f: _F) -> _F:
         f = click.option(

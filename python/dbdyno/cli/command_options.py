@@ -1,4 +1,4 @@
-"""Options of `dbdyno run` for commands as the load; hyperfine's names where they are free."""
+"""Options of `dbdyno run` for commands as the load, with hyperfine's names where these are free."""
 
 from __future__ import annotations
 
@@ -61,41 +61,44 @@ _OPTIONS = (
 
 
 def command_options(f: _F) -> _F:
-    """Commands, and what goes with them."""
+    """Adds options of commands, their names and parameters."""
     for add in reversed(_OPTIONS):
         f = add(f)
     return f
 
 
 def fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the experiment that commands set: one command is a job, several are a variant
-    each. Raises :class:`UsageError` for what means nothing with commands."""
-    found = _commands(options)
+    """Returns the fields of the experiment that commands set: one command is a job, several are one variant
+    each.
+
+    Raises :class:`UsageError` for options that mean nothing with commands.
+    """
+    fields = _commands(options)
     if options["commands"] or jobs_file(options["jobs"]) is not None:
         _check_goes_with(options)
-    return found
+    return fields
 
 
 def _commands(options: Mapping[str, Any]) -> dict[str, Any]:
     from dbdyno.plan import names
 
-    commands, named = options["commands"], options["command_names"]
-    if len(named) > len(commands):
+    commands, names_given = options["commands"], options["command_names"]
+    if len(names_given) > len(commands):
         raise UsageError(
-            f"{len(named)} --command-name, {len(commands)} --command",
+            f"{len(names_given)} --command-name, {len(commands)} --command",
             "one name for each command, in their order",
         )
-    made = names(commands, hide=bool(options["hide_args"]))
-    made = [*named, *made[len(named) :]]
-    if len({*made}) < len(made):
+    all_names = names(commands, hide=bool(options["hide_args"]))
+    all_names = [*names_given, *all_names[len(names_given) :]]
+    if len({*all_names}) < len(all_names):
         raise UsageError("two commands have the same name", "--command-name names each")
     if len(commands) == 1:
-        return {"jobs": [{"command": commands[0], **({"name": named[0]} if named else {})}]}
+        return {"jobs": [{"command": commands[0], **({"name": names_given[0]} if names_given else {})}]}
     return {
         **(
             {
                 "variants": {
-                    n: {"jobs": [{"command": c, "name": n}]} for n, c in zip(made, commands, strict=True)
+                    n: {"jobs": [{"command": c, "name": n}]} for n, c in zip(all_names, commands, strict=True)
                 }
             }
             if commands
@@ -105,36 +108,36 @@ def _commands(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def runs_jobs(options: Mapping[str, Any], recipe: bool) -> bool:
-    """Whether a command was given, or a job list, or the recipe has such."""
-    given = options["commands"] or options["lists"] or options["scans"]
-    return bool(given or jobs_file(options["jobs"]) or recipe)
+    """Returns whether a command or a job list was given, or the recipe has jobs."""
+    has_commands = options["commands"] or options["lists"] or options["scans"]
+    return bool(has_commands or jobs_file(options["jobs"]) or recipe)
 
 
-def jobs_file(given: str | None) -> str | None:
-    """``--jobs FILE``; as in pgbench, ``-j N`` is a number of threads."""
-    return None if given is None or given.isdigit() else given
+def jobs_file(text: str | None) -> str | None:
+    """Returns the file of ``--jobs FILE``; None for ``-j N``, the number of threads as in pgbench."""
+    return None if text is None or text.isdigit() else text
 
 
-def parameters_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Values of parameters by name, however they were given. Raises :class:`UsageError`."""
+def parameters_of(arguments: Sequence[str], options: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Returns values of parameters by name, from arguments, lists and scans. Raises :class:`UsageError`."""
     from dbdyno.plan import parse_params, values_of
 
     step = options["step"]
     if step is not None and not options["scans"]:
         raise UsageError(f"--parameter-step-size {step}: there is no --parameter-scan", "NAME=FROM:TO:STEP")
-    given = {n: str(v) for n, v in parse_params(words, "", "threads=1,2,4").items()}
-    given |= dict(options["lists"])
-    given |= {n: f"{low}:{high}" + (f":{step}" if step else "") for n, low, high in options["scans"]}
-    return {name: values_of(text, name) for name, text in given.items()}
+    texts = {n: str(v) for n, v in parse_params(arguments, "", "threads=1,2,4").items()}
+    texts |= dict(options["lists"])
+    texts |= {n: f"{low}:{high}" + (f":{step}" if step else "") for n, low, high in options["scans"]}
+    return {name: values_of(text, name) for name, text in texts.items()}
 
 
 def orders(text: str) -> tuple[str, ...]:
     """Returns the orders that a text lists. Raises :class:`UsageError`."""
-    found = tuple(dict.fromkeys(ORDERS if text == "all" else [p.strip() for p in text.split(",")]))
-    for order in found:
+    listed = tuple(dict.fromkeys(ORDERS if text == "all" else [p.strip() for p in text.split(",")]))
+    for order in listed:
         if order not in ORDERS:
             raise UsageError(f"--orders {text}: no order {order!r}", did_you_mean(order, ORDERS))
-    return found
+    return listed
 
 
 def environment(texts: Iterable[str]) -> dict[str, str]:

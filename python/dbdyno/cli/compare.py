@@ -32,43 +32,44 @@ Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the user says of the two machines."""
+class MachineOptions:
+    """Options about the two machines."""
 
-    told: bool
-    """Anything at all, so that two machines are compared."""
+    given: bool
+    """Whether any of them was given, so that two machines are compared."""
     cores: Pair | None = None
     threads: Pair | None = None
 
     @staticmethod
-    def of(machines: bool, cores: Pair | None, threads: Pair | None) -> Asked:
-        """Raises UsageError where a machine would have no core."""
+    def from_options(machines: bool, cores: Pair | None, threads: Pair | None) -> MachineOptions:
+        """Raises UsageError if a machine would have no core."""
         for option, pair in (("--cores", cores), ("--threads", threads)):
             if pair and min(pair) <= 0:
                 raise UsageError(f"{option} {pair[0]:g} {pair[1]:g}", "numbers above 0")
-        return Asked(machines or bool(cores) or bool(threads), cores or None, threads or None)
+        return MachineOptions(machines or bool(cores) or bool(threads), cores or None, threads or None)
 
 
-def of_runs(a: Results, b: Results, asked: Asked) -> tuple[Machines, ...]:
-    """One for each ladder that both runs have. Raises UsageError where there is none."""
+def machines_of_runs(a: Results, b: Results, chosen: MachineOptions) -> tuple[Machines, ...]:
+    """Compares each ladder that both runs have. Raises UsageError if they have none in common."""
     from dbdyno.conclude.ladder.axis_ladders import with_axes
     from dbdyno.conclude.ladder.ladders import ladders_of
 
-    return _compared(with_axes(a, ladders_of(a)), with_axes(b, ladders_of(b)), ("A", "B"), asked)
+    return _compared(with_axes(a, ladders_of(a)), with_axes(b, ladders_of(b)), ("A", "B"), chosen)
 
 
-def of_files(paths: Sequence[Path], asked: Asked) -> tuple[Machines, ...]:
-    """Of two CSV files with columns for sessions and throughput. Raises UsageError naming the line."""
+def machines_of_files(paths: Sequence[Path], chosen: MachineOptions) -> tuple[Machines, ...]:
+    """Compares the ladders of two CSV files with columns for sessions and throughput. Raises UsageError with
+    the line."""
     from dbdyno.store.ladder_csv import read_ladder
 
     a, b = (read_ladder(p) for p in paths)
     stems = paths[0].stem, paths[1].stem
     names = stems if stems[0] != stems[1] else (str(paths[0]), str(paths[1]))
-    return _compared((a,), (b,), names, asked)
+    return _compared((a,), (b,), names, chosen)
 
 
 def are_ladders(paths: Sequence[Path]) -> bool:
-    """Both files can be read as ladders: they have the columns, by their headings."""
+    """Returns whether both files can be read as ladders, by their headings."""
     from dbdyno.store.ladder_csv import read_ladder
 
     try:
@@ -78,29 +79,32 @@ def are_ladders(paths: Sequence[Path]) -> bool:
 
 
 def hosts_differ(a: Results, b: Results) -> bool:
-    """The servers ran on hosts that are seen to be others. Of a server elsewhere the host is not known."""
+    """Returns whether the servers ran on hosts with different CPUs. The host of a remote server is
+    unknown."""
     if not (a.environment.server.here and b.environment.server.here):
         return False
-    mine, other = (r.environment.host.cpu.model_copy(update={"max_mhz": None}) for r in (a, b))
-    return mine != other
+    cpu_a, cpu_b = (r.environment.host.cpu.model_copy(update={"max_mhz": None}) for r in (a, b))
+    return cpu_a != cpu_b
 
 
 def _compared(
     a: Sequence[Ladder],
     b: Sequence[Ladder],
     names: tuple[str, str],
-    asked: Asked,
+    chosen: MachineOptions,
 ) -> tuple[Machines, ...]:
     from dbdyno.conclude.machines.machines import machines, pairs
 
-    return tuple(machines(_told(x, 0, asked), _told(y, 1, asked), names) for x, y in pairs(a, b))
+    return tuple(
+        machines(_with_options(x, 0, chosen), _with_options(y, 1, chosen), names) for x, y in pairs(a, b)
+    )
 
 
-def _told(ladder: Ladder, side: int, asked: Asked) -> Ladder:
-    """With the machine as the user says it is."""
+def _with_options(ladder: Ladder, side: int, chosen: MachineOptions) -> Ladder:
+    """Returns the ladder with cores and threads of its machine as the options have them."""
     machine = ladder.machine
-    machine = replace(machine, cores=asked.cores[side]) if asked.cores else machine
-    machine = replace(machine, cpus=asked.threads[side]) if asked.threads else machine
+    machine = replace(machine, cores=chosen.cores[side]) if chosen.cores else machine
+    machine = replace(machine, cpus=chosen.threads[side]) if chosen.threads else machine
     return replace(ladder, machine=machine)
 
 
@@ -108,7 +112,7 @@ _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 
 
 class Share(click.ParamType[float]):
-    """``2%`` or ``0.02``."""
+    """A share, written as ``2%`` or ``0.02``."""
 
     name = "SHARE"
 
@@ -204,7 +208,7 @@ def compare(
       dbdyno compare 'yesterday 14:00..yesterday 15:00' '14:00..15:00'
     """
     options = comparing.Options(margin, baseline, metric, sessions, across_sizes)
-    asked = Asked.of(machines, cores, threads)
+    chosen = MachineOptions.from_options(machines, cores, threads)
     if second is not None and not _is_file(first) and conduct.is_interval(first):
         from dbdyno.store import SnapshotStore
 
@@ -213,37 +217,44 @@ def compare(
         return
     if _is_file(first) or (second is not None and _is_file(second)):
         paths = _files(first, second)
-        if column is None and len(paths) == 2 and (asked.told or are_ladders(paths)):
-            _show(None, of_files(paths, asked), output, as_json)
+        if column is None and len(paths) == 2 and (chosen.given or are_ladders(paths)):
+            _show(None, machines_of_files(paths, chosen), output, as_json)
         else:
             _samples(_numbers(paths, column, columns, decimal), margin, better == "higher", output, as_json)
         return
-    if found := [
+    if misplaced := [
         o for o, v in (("column", column), ("columns", columns), ("decimal", decimal)) if v is not None
     ]:
-        raise UsageError(f"--{found[0]} is for files of numbers", "leave it out for runs")
+        raise UsageError(f"--{misplaced[0]} is for files of numbers", "leave it out for runs")
     if second is None:
-        if asked.told:
+        if chosen.given:
             raise UsageError("--machines, --cores and --threads compare two runs", "name a second run")
         record = open_store(store).open(first)
-        made = conduct.results_of(record).comparison if options == comparing.Options() else None
-        made = made or comparing.compare_variants(conduct.derived_of(record), options)
-        _show(made, (), output, as_json)
+        comparison = conduct.results_of(record).comparison if options == comparing.Options() else None
+        comparison = comparison or comparing.compare_variants(conduct.derived_of(record), options)
+        _show(comparison, (), output, as_json)
         return
     two = _two_runs(first, second, options, store)
-    made, behind = _runs(*two, options, asked)
-    _show(made, behind, output, as_json)
-    if kind_of(two[0].plan).name == COMMANDS and not behind and not as_json:
+    comparison, machine_comparisons = _runs(*two, options, chosen)
+    _show(comparison, machine_comparisons, output, as_json)
+    if kind_of(two[0].plan).name == COMMANDS and not machine_comparisons and not as_json:
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
 
 
-def _show(made: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool) -> None:
-    """What there is: the comparison of runs, the machines behind them, or both."""
-    _out(present.comparison(made, machines), present.machines_document(made, machines), output, as_json)
+def _show(
+    comparison: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool
+) -> None:
+    """Prints or writes the comparison of the runs, of the machines behind them, or both."""
+    _out(
+        present.comparison(comparison, machines),
+        present.machines_document(comparison, machines),
+        output,
+        as_json,
+    )
 
 
 def _out(shown: Document, data: dict[str, Any], output: Path | None, as_json: bool) -> None:
-    """To a file where one is named; then as data, or as text."""
+    """Writes a file if one is named; then prints JSON or text."""
     if output is not None:
         present.write(shown, output, data)
     if as_json:
@@ -257,8 +268,8 @@ def _out(shown: Document, data: dict[str, Any], output: Path | None, as_json: bo
 def _two_runs(
     first: str, second: str, options: comparing.Options, store: Path | None
 ) -> tuple[Results, Results]:
-    found = open_store(store)
-    one, two = found.open(first), found.open(second)
+    runs = open_store(store)
+    one, two = runs.open(first), runs.open(second)
     if options.baseline is not None:
         raise UsageError(
             "--baseline names a variant of one run", "leave it out: the first of two runs is the baseline"
@@ -272,15 +283,18 @@ def _two_runs(
 
 
 def _runs(
-    a: Results, b: Results, options: comparing.Options, asked: Asked
+    a: Results, b: Results, options: comparing.Options, chosen: MachineOptions
 ) -> tuple[Comparison | None, Sequence[Machines]]:
-    """Ladders of two machines need no rung in common, and then stand alone."""
+    """Compares two runs, and their machines if these differ or options of machines were given.
+
+    Ladders of two machines need no rung in common. If they have none, only the machines are compared.
+    """
     machines: Sequence[Machines] = ()
-    if asked.told or hosts_differ(a, b):
+    if chosen.given or hosts_differ(a, b):
         try:
-            machines = of_runs(a, b, asked)
+            machines = machines_of_runs(a, b, chosen)
         except UsageError:
-            if asked.told:
+            if chosen.given:
                 raise
     try:
         return comparing.compare_runs(a, b, options), machines
@@ -291,7 +305,7 @@ def _runs(
 
 
 def _files(first: str, second: str | None) -> tuple[Path, ...]:
-    """One, a table, or two."""
+    """Returns the paths of one file (a table) or two."""
     paths = tuple(Path(p) for p in (first, second) if p is not None)
     missing = [p for p in paths if not p.is_file() and not p.is_fifo()]
     if missing:
@@ -328,10 +342,15 @@ def _samples(
 ) -> None:
     a, b = sides
     names, lines = (a.name, b.name), (a.lines, b.lines)
-    made = comparing.compare_samples(a.values, b.values, names, margin, higher, lines)
-    _out(present.samples(made, (a.values, b.values)), present.comparison_document(made), output, as_json)
+    comparison = comparing.compare_samples(a.values, b.values, names, margin, higher, lines)
+    _out(
+        present.samples(comparison, (a.values, b.values)),
+        present.comparison_document(comparison),
+        output,
+        as_json,
+    )
 
 
 def _is_file(word: str) -> bool:
-    """A file, or what was surely meant to be one: a run's id has no dot and no slash."""
+    """Returns whether ``word`` is a file, or looks like one: the id of a run has no dot and no slash."""
     return Path(word).is_file() or "/" in word or word.endswith((".txt", ".csv"))

@@ -1,6 +1,6 @@
-"""Shell completion: ``dbdyno completion``, and what options and arguments complete to.
+"""Shell completion: ``dbdyno completion``, and the completions of options and arguments.
 
-Those are names of files and directories: nothing is parsed, and no large library is loaded.
+These are names of files and directories, so that nothing is parsed and no large library is imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dbdyno.model.text.visible import one_line
 from dbdyno.store.listing import Listed, list_runs
 
 VARIABLE = "_DBDYNO_COMPLETE"
-"""Set by the shell's function when it asks: ``bash_complete``."""
+"""Variable that the shell's function sets to request completions: ``bash_complete``."""
 _SHELLS = ("bash", "zsh", "fish")
 
 _Names = Callable[[click.Context], Iterable[str]]
@@ -30,20 +30,22 @@ _Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 
 def _from(names: _Names, *, or_files: bool = False) -> _Completer:
-    """Those that begin as what was typed; ``or_files``: and files, by the shell itself."""
+    """Completes to names that begin with the typed text; ``or_files``: and to files, which the shell adds."""
 
     def complete(
         context: click.Context, _parameter: click.Parameter, typed: str
     ) -> list[CompletionItem[str]]:
-        some = (n for n in names(context) if n.startswith(typed) and n == one_line(n))  # a shell prints them
-        found = [CompletionItem(name) for name in some]
-        return [CompletionItem(typed, type="file"), *found] if or_files else found  # in this order for bash
+        # the shell prints the names: none with control characters
+        matching = (n for n in names(context) if n.startswith(typed) and n == one_line(n))
+        items = [CompletionItem(name) for name in matching]
+        # bash needs files first
+        return [CompletionItem(typed, type="file"), *items] if or_files else items
 
     return complete
 
 
 def _runs(context: click.Context) -> Iterable[str]:
-    """Names, and ids, the newest first."""
+    """Returns names, then ids, the newest first."""
     runs = list_runs(_root(context))[::-1]
     return ["last", *_names(runs), *(run.id for run in runs)]
 
@@ -61,11 +63,11 @@ def _root(context: click.Context) -> Path:
 
 
 def _snapshots(context: click.Context) -> Iterable[str]:
-    """Names, and ids, the newest first."""
+    """Returns names, then ids, the newest first."""
     from dbdyno.store.snapshot_catalog import DIRECTORY, names
 
-    found = names(_root(context) / DIRECTORY)
-    return ["last", *dict.fromkeys(n for _, n in found if n), *(i for i, _ in reversed(found))]
+    named = names(_root(context) / DIRECTORY)
+    return ["last", *dict.fromkeys(n for _, n in named if n), *(i for i, _ in reversed(named))]
 
 
 def _toml(folder: str) -> _Names:
@@ -74,7 +76,8 @@ def _toml(folder: str) -> _Names:
 
 
 def _claims(_context: click.Context) -> Iterable[str]:
-    """Heads of the catalogue's tables: parsing it takes three times as long as all the rest."""
+    """Returns the heads of the catalogue's tables by a regular expression: parsing takes three times as long
+    as all the rest."""
     files = resources.files("dbdyno").joinpath("conclude", "catalogue").iterdir()
     texts = (f.read_text("utf-8") for f in files if f.name.endswith(".toml"))
     return sorted(name for text in texts for name in re.findall(r"^\[([\w-]+)\]", text, re.MULTILINE))
@@ -110,13 +113,14 @@ def completion(shell: str) -> None:
 
 
 def _shell(name: str) -> ShellComplete:
-    found = get_completion_class(name)
-    if found is None:
+    shell_class = get_completion_class(name)
+    if shell_class is None:
         raise LookupError(name)
-    return found(app, {}, "dbdyno", VARIABLE)
+    return shell_class(app, {}, "dbdyno", VARIABLE)
 
 
 def answer() -> None:
-    """What a shell asked for; nothing where that fails, since whoever types has no use for an error."""
+    """Prints the requested completions; nothing on an error, which would disturb the command line being
+    typed."""
     with suppress(Exception):
         print(_shell(os.environ[VARIABLE].partition("_")[0]).complete())

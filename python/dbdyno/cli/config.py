@@ -1,7 +1,7 @@
-"""What holds for every command: ``--quiet``, ``--verbose``, and the file with defaults of options.
+"""Options of every command (``--quiet``, ``--verbose``), and the file with defaults of options.
 
 A value is taken from the command line, else from the environment, else from the file (docs/config.md). The
-file is checked strictly: what it says about any command must be right before one is run.
+whole file is checked before any command runs, also its tables of other commands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.home import base_directory
 
 VARIABLE = "DBDYNO_CONFIG"
-"""Names another file; empty: no file is read."""
+"""Environment variable with the path of another file; if empty, no file is read."""
 _CURE = f"edit the file, or ignore it: {VARIABLE}= dbdyno ..."
 _AMOUNT = "dbdyno.amount"  # key of click's Context.meta, which a command shares with its group
 _FILE = "dbdyno.config"  # the file's path, likewise
@@ -42,26 +42,27 @@ def _amount() -> str | None:
     return None if context is None else cast("str | None", context.meta.get(_AMOUNT))
 
 
-def _set_amount(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    """The command line's word holds against the file's."""
+def _set_amount(context: click.Context, parameter: click.Parameter, is_set: bool) -> None:
+    """A callback of ``--quiet`` and ``--verbose``: the command line overrides the file."""
     name, earlier = str(parameter.name), context.meta.get(_AMOUNT)
     by_hand = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    if given and by_hand and earlier not in (None, name):
+    if is_set and by_hand and earlier not in (None, name):
         raise UsageError("--quiet and --verbose exclude each other", "give one of them")
-    if given and earlier is None:
+    if is_set and earlier is None:
         context.meta[_AMOUNT] = name
         _say_defaults(context)
 
 
 def _say_defaults(context: click.Context) -> None:
-    """With ``--verbose``, once both this and the file are known."""
+    """With ``--verbose``, prints the defaults once. Called where either the option or the file may be read
+    last."""
     own = [f"{k}={v}" for k, v in (context.default_map or {}).items() if not isinstance(v, dict)]
     if own and is_verbose():
         click.echo(f"defaults of {context.meta[_FILE]}: {', '.join(own)}", err=True)
 
 
 def amount_options(*, hidden: bool) -> list[click.Option]:
-    """``-q`` and ``-v``; the program's help shows them once, for all commands."""
+    """Returns ``-q`` and ``-v``, which every command has. Only the help of the program itself shows them."""
     return [
         click.Option(
             [f"-{name[0]}", f"--{name}"],
@@ -69,15 +70,17 @@ def amount_options(*, hidden: bool) -> list[click.Option]:
             expose_value=False,
             callback=_set_amount,
             hidden=hidden,
-            help=words,
+            help=text,
         )
-        for name, words in _AMOUNTS.items()
+        for name, text in _AMOUNTS.items()
     ]
 
 
 def with_amount(command: click.Command) -> click.Command:
-    """``command``, which takes ``-q`` and ``-v``, unless it hands its words to another program; errors that a
-    value of the file causes name its line."""
+    """Adds ``-q`` and ``-v`` to ``command``, unless it passes its arguments to another program.
+
+    An error that a value of the file causes then names the file's line.
+    """
     if not command.ignore_unknown_options and not any(p.name in _AMOUNTS for p in command.params):
         command.params += amount_options(hidden=True)
         if command.callback is not None:
@@ -87,9 +90,9 @@ def with_amount(command: click.Command) -> click.Command:
 
 def _with_lines(callback: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(callback)
-    def called(*given: Any, **options: Any) -> Any:
+    def called(*args: Any, **options: Any) -> Any:
         try:
-            return callback(*given, **options)
+            return callback(*args, **options)
         except UsageError as e:
             if (place := _in_file(e.message)) is None:
                 raise
@@ -99,7 +102,7 @@ def _with_lines(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_file(message: str) -> str | None:
-    """``FILE:LINE`` of the option that a message begins with, if its value is the file's."""
+    """Returns ``FILE:LINE`` of the option that begins the message, if its value is from the file."""
     context, config = click.get_current_context(), find_config()
     option = re.match(r"--([\w-]+)", message)
     if option is None or config is None:
@@ -120,7 +123,7 @@ def _in_file(message: str) -> str | None:
 
 @dataclass(frozen=True)
 class Config:
-    """A configuration file; ``document`` as it is written."""
+    """A configuration file; ``document`` is its parsed TOML."""
 
     path: Path
     text: str
@@ -130,26 +133,28 @@ class Config:
         return UsageError(f"{self.place(at)}: {message}", cure or _CURE)
 
     def place(self, at: Sequence[str]) -> str:
-        """``FILE:LINE`` of a key."""
-        from dbdyno.plan import key_lines, line_of  # for errors alone
+        """Returns ``FILE:LINE`` of a key."""
+        from dbdyno.plan import key_lines, line_of  # here, since only errors need it
 
         return f"{self.path}:{line_of(key_lines(self.text), at) or 1}"
 
 
 def find_config() -> Config | None:
-    """``$DBDYNO_CONFIG``, else ``dbdyno/config.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``, if it exists.
+    """Reads ``$DBDYNO_CONFIG``, else ``dbdyno/config.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; None
+    if there is no file.
 
-    Raises :class:`UsageError` with file and line, or where another user may write it.
+    Raises :class:`UsageError` with file and line, also if another user may write the file.
     """
     path = _path()
     if path is None:
         return None
-    from dbdyno.store.files import decoded, read_limited  # not every start needs it
+    from dbdyno.store.files import decoded, read_limited  # here, since not every start needs it
 
     try:
         from dbdyno.plan import read_toml
 
-        text = decoded(read_limited(path, by_hand=True), str(path))  # it may name commands
+        # must be private: the file may name commands
+        text = decoded(read_limited(path, by_hand=True), str(path))
         return Config(path, text, read_toml(text))
     except UsageError as e:
         raise UsageError(f"cannot read the configuration file {e.message}", e.cure) from e
@@ -172,14 +177,14 @@ def _path() -> Path | None:
     try:
         path = base_directory("XDG_CONFIG_HOME", ".config", "the configuration", _CURE) / "dbdyno/config.toml"
         return path if path.exists() else None
-    except (OSError, UsageError):  # a home that is another user's, or none
+    except (OSError, UsageError):  # no home directory, or one of another user
         return None
 
 
 def apply(context: click.Context) -> None:
-    """Makes the file's values the defaults of the command that ``context`` of the whole program is to run.
+    """Makes the file's values the defaults of the command that ``context``, the program's, is about to run.
 
-    Raises :class:`UsageError`: an unknown command or option, or a value that the option does not take.
+    Raises :class:`UsageError` for an unknown command or option, or a value that the option does not take.
     """
     config = find_config()
     group, name = context.command, context.invoked_subcommand
@@ -189,7 +194,7 @@ def apply(context: click.Context) -> None:
     shared = {k: v for k, v in config.document.items() if not isinstance(v, dict)}
     _check_shared(config, group, context, shared)
     for table in config.document.keys() - shared.keys():
-        _own(config, group, context, (table,), config.document[table])
+        _check_table(config, group, context, (table,), config.document[table])
     command = group.get_command(context, name)
     assert command is not None
     context.meta[_FILE] = config.path
@@ -200,10 +205,10 @@ def apply(context: click.Context) -> None:
 def _check_shared(
     config: Config, group: click.Group, context: click.Context, shared: Mapping[str, Any]
 ) -> None:
-    """Each must be an option of one command at least."""
-    known = {k for c in _commands(group, context) for k in _options(c)} if shared else set()
-    for key in shared.keys() - known:
-        raise config.error(f"no command has an option --{key}", (key,), did_you_mean(key, known))
+    """Raises UsageError unless each key outside of a table is an option of at least one command."""
+    options = {k for c in _commands(group, context) for k in _options(c)} if shared else set()
+    for key in shared.keys() - options:
+        raise config.error(f"no command has an option --{key}", (key,), did_you_mean(key, options))
 
 
 def _commands(group: click.Group, context: click.Context) -> Iterator[click.Command]:
@@ -216,7 +221,7 @@ def _commands(group: click.Group, context: click.Context) -> Iterator[click.Comm
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """By long name: ``call-target``."""
+    """Returns options by long name without dashes: ``call-target``."""
     return {
         name.removeprefix("--"): p
         for p in command.params
@@ -226,7 +231,7 @@ def _options(command: click.Command) -> dict[str, click.Option]:
     }
 
 
-def _own(
+def _check_table(
     config: Config,
     group: click.Group,
     context: click.Context,
@@ -238,15 +243,15 @@ def _own(
     if command is None:
         cure = did_you_mean(path[-1], group.list_commands(context))
         raise config.error(f"no command dbdyno {' '.join(path)}", path, cure)
-    known = _options(command)
+    options = _options(command)
     for key, value in table.items():
         if isinstance(value, dict) and isinstance(command, click.Group):
-            _own(config, command, context, (*path, key), value)
-        elif key not in known:
+            _check_table(config, command, context, (*path, key), value)
+        elif key not in options:
             message = f"dbdyno {' '.join(path)} has no option --{key}"
-            raise config.error(message, (*path, key), did_you_mean(key, known))
+            raise config.error(message, (*path, key), did_you_mean(key, options))
         else:
-            _value(config, known[key], context, (*path, key), value)
+            _value(config, options[key], context, (*path, key), value)
 
 
 def _defaults(
@@ -256,31 +261,31 @@ def _defaults(
     path: tuple[str, ...],
     shared: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Of a command and of those below it; its own table holds against ``shared``."""
+    """Returns the defaults of a command and its subcommands; its own table overrides ``shared``."""
     own: Any = config.document
     for name in path:
         own = own.get(name, {})
-    known, found = _options(command), dict[str, Any]()
+    options, defaults = _options(command), dict[str, Any]()
     for at, values in (((), shared), (path, own)):
-        for key in values.keys() & known.keys():
-            value = _value(config, known[key], context, (*at, key), values[key])
-            found[str(known[key].name)] = value
+        for key in values.keys() & options.keys():
+            value = _value(config, options[key], context, (*at, key), values[key])
+            defaults[str(options[key].name)] = value
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
-            found[name] = _defaults(config, below, context, (*path, name), shared)
-    return found
+            defaults[name] = _defaults(config, below, context, (*path, name), shared)
+    return defaults
 
 
 _ONE_OR_MORE = ("dsn", "server_ssh", "server_node")
-"""One value of these serves a command that takes several, too: commands share them."""
+"""Options that some commands take once and others several times; one value in the file serves both."""
 
 
 def _value(
     config: Config, option: click.Option, context: click.Context, at: tuple[str, ...], value: Any
 ) -> Any:
-    """As the option takes it. ``~`` begins a path in the home directory."""
+    """Returns the value in the form that the option takes. ``~`` begins a path in the home directory."""
     values = value if isinstance(value, list) else [value]
     if option.multiple and option.name in _ONE_OR_MORE:
         value = values
@@ -296,7 +301,7 @@ def _value(
     for dsn in values if option.name == "dsn" else ():
         _refuse_secret(config, at, str(dsn))
     if isinstance(option.type, click.Path):
-        value = os.path.expanduser(str(value))  # noqa: PTH111  click makes it a path
+        value = os.path.expanduser(str(value))  # noqa: PTH111  click converts it to a path
     try:
         option.type_cast_value(context, value)
     except click.BadParameter as e:
@@ -305,7 +310,8 @@ def _value(
 
 
 def _refuse_secret(config: Config, at: tuple[str, ...], dsn: str) -> None:
-    """A password is refused whatever the file's mode: such files are copied and kept in repositories."""
+    """Raises UsageError for a password, whatever the file's mode: such files are copied, and kept in
+    repositories."""
     from dbdyno.engines import DEFAULT, secret_in
 
     table = config.document.get(at[0]) if len(at) > 1 else None

@@ -1,4 +1,4 @@
-"""Where to connect in the words of psql and pgbench: -h, -p, -U, -d, and a database at the end."""
+"""Connection options of psql and pgbench: -h, -p, -U, -d, and a database as the last argument."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = {"host": "-h", "port": "-p", "user": "-U", "dbname": "-d"}
 
 
 def _help(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """``-h`` alone asks for help."""
+    """Shows the help for ``-h`` without a host."""
     if value == "":
         click.echo(context.get_help(), color=context.color)
         context.exit()
@@ -23,7 +23,7 @@ def _help(context: click.Context, _parameter: click.Parameter, value: str | None
 
 
 def connection_words(f: _F) -> _F:
-    """They stand for ``--dsn``."""
+    """Adds the options; together they replace ``--dsn``."""
     f = click.option("-h", "--host", is_flag=False, flag_value="", callback=_help, hidden=True)(f)
     f = click.option("-p", "--port", type=click.IntRange(1, 65535), hidden=True)(f)
     f = click.option("-U", "--username", "user", hidden=True)(f)
@@ -31,24 +31,27 @@ def connection_words(f: _F) -> _F:
 
 
 def dsn_of(options: dict[str, Any]) -> str | None:
-    """``--dsn``, or one made of these words. Behind scripts, a word that is no workload is the database, as
-    for pgbench; it is taken out of ``options``."""
-    given = {name: str(options[name]) for name in _WORDS if options[name] is not None}
-    word = options["workload"]
+    """Returns ``--dsn``, or a connection string of these options.
+
+    If scripts are given, an argument that is no workload is the database, as for pgbench; it is removed from
+    ``options``.
+    """
+    parts = {name: str(options[name]) for name in _WORDS if options[name] is not None}
+    argument = options["workload"]
     scripts = (
         options["files"] or options["builtins"] or options["select_only"] or options["skip_some_updates"]
     )
-    if word and scripts and "dbname" not in given and not _is_ours(word, options["engine"] or ""):
-        given["dbname"], options["workload"] = word, None
+    if argument and scripts and "dbname" not in parts and not _is_ours(argument, options["engine"] or ""):
+        parts["dbname"], options["workload"] = argument, None
     dsn: str | None = options["dsn"]
-    if not given:
+    if not parts:
         return dsn
     if dsn is not None:
-        flag = _WORDS[next(iter(given))]
+        flag = _WORDS[next(iter(parts))]
         raise UsageError(f"both --dsn and {flag} were given", "give one of them: --dsn 'host=... dbname=...'")
-    if list(given) == ["dbname"] and ("=" in given["dbname"] or "://" in given["dbname"]):
-        return given["dbname"]
-    return " ".join(f"{name}={_quoted(value)}" for name, value in given.items())
+    if list(parts) == ["dbname"] and ("=" in parts["dbname"] or "://" in parts["dbname"]):
+        return parts["dbname"]
+    return " ".join(f"{name}={_quoted(value)}" for name, value in parts.items())
 
 
 def _is_ours(word: str, engine: str) -> bool:

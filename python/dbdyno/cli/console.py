@@ -1,4 +1,4 @@
-"""What rich draws: its own styles pass, texts are made visible first."""
+"""A rich console that lets its own styles pass and makes control characters in texts visible."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rich.text import Text
 from dbdyno.cli.streams import Guarded
 from dbdyno.model.text.visible import shortened, visible
 
-_FILE = 120
-"""Columns of what is no terminal: no figure of a table need be left out."""
+_FILE_COLUMNS = 120
+"""Columns if the output is not a terminal: wide enough that no table leaves out a figure."""
 
 
 class SafeConsole(Console):
-    """Texts are made visible and shortened before they are laid out. No markup: names may hold brackets."""
+    """Makes texts visible and shortens them before layout. Has no markup, since names may hold brackets."""
 
     def __init__(self, stream: IO[str]) -> None:
         under = stream.stream if isinstance(stream, Guarded) else stream
-        fixed = None if under.isatty() or "COLUMNS" in os.environ else _FILE
+        fixed = None if under.isatty() or "COLUMNS" in os.environ else _FILE_COLUMNS
         super().__init__(file=under, highlight=False, markup=False, emoji=False, width=fixed)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -35,7 +35,8 @@ class SafeConsole(Console):
 
 
 def live(console: Console, **options: Any) -> Live:
-    """Something that is redrawn. Output beside it stays guarded: rich would redirect it."""
+    """Returns a display that is redrawn. rich must not redirect other output, since :class:`Guarded` guards
+    it."""
     return Live(console=console, redirect_stdout=False, redirect_stderr=False, **options)
 
 

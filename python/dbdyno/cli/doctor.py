@@ -1,4 +1,4 @@
-"""``dbdyno doctor``: what can be measured here, and what would make the rest available."""
+"""``dbdyno doctor``: what can be measured here, and what enables the rest."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _STATES = {"ok": "on", "off": "available", "not here": "remote", "vanished": "lo
 _INDENT = 10
 _AS_ROOT = "sudo "
 _COMMAND_FOLLOWS = ": run dbdyno as root, or"
-"""In the reason of a source: what comes then is among the commands."""
+"""In the reason of a source: the rest of the reason repeats the commands."""
 
 
 def _duration(_context: click.Context, _option: click.Parameter, value: str) -> int:
-    """Nanoseconds; from 0.1 s on a source can be read twice."""
+    """Returns nanoseconds, at least 0.1 s: a shorter look could not read a source twice."""
     return max(parse_duration_ns(value, "--look"), NS_PER_S // 10)
 
 
@@ -121,20 +121,20 @@ def doctor(
         machine = stack.enter_context(conduct.server_machine(server_ssh, ssh_command))
         target = Target(dsn=dsn if server_ssh is None else dsn or "", bin_dir=bin_dir, machine=machine)
         looked = conduct.diagnosed(engine or DEFAULT, target, look_ns=look, flush=flush)
-        found = stack.enter_context(looked)
-        missing = [s for s in found.sources if s.status != "ok"]
+        diagnosis = stack.enter_context(looked)
+        missing = [s for s in diagnosis.sources if s.status != "ok"]
         if as_json:
-            print_json(_document(found))
+            print_json(_document(diagnosis))
         else:
-            for line in _lines(found, everything):
+            for line in _lines(diagnosis, everything):
                 click.echo(line)
         if fix:
-            _fix(found, missing)
-    if found.trouble is not None:
+            _fix(diagnosis, missing)
+    if diagnosis.trouble is not None:
         if not as_json:
-            screen.error(found.trouble.message, found.trouble.cure)
-        raise click.exceptions.Exit(found.trouble.exit_code)
-    bad = any(c.state == "bad" for c in found.conditions)
+            screen.error(diagnosis.trouble.message, diagnosis.trouble.cure)
+        raise click.exceptions.Exit(diagnosis.trouble.exit_code)
+    bad = any(c.state == "bad" for c in diagnosis.conditions)
     if strict and (bad or any(s.status != "off" for s in missing)):
         raise click.exceptions.Exit(EXIT_OFF)
 
@@ -143,12 +143,12 @@ def _state(source: Source) -> str:
     return source.enabling.state or _STATES.get(source.status, source.status)
 
 
-def _document(found: conduct.Diagnosis) -> dict[str, Any]:
-    trouble = found.trouble
+def _document(diagnosis: conduct.Diagnosis) -> dict[str, Any]:
+    trouble = diagnosis.trouble
     return {
         "server": None
-        if found.server is None
-        else found.server.model_dump(mode="json", exclude={"settings"}),
+        if diagnosis.server is None
+        else diagnosis.server.model_dump(mode="json", exclude={"settings"}),
         "error": None if trouble is None else {"message": trouble.message, "cure": trouble.cure},
         "checks": [
             {
@@ -160,7 +160,7 @@ def _document(found: conduct.Diagnosis) -> dict[str, Any]:
                 "cure": c.cure,
                 "commands": [{"command": _typed(s), "how": s.how} for s in c.steps],
             }
-            for c in found.conditions
+            for c in diagnosis.conditions
         ],
         "sources": [
             {
@@ -172,7 +172,7 @@ def _document(found: conduct.Diagnosis) -> dict[str, Any]:
                 "right": s.enabling.right,
                 "commands": [{"command": _typed(c), "how": c.how} for c in _steps(s)],
             }
-            for s in found.sources
+            for s in diagnosis.sources
         ],
     }
 
@@ -181,17 +181,17 @@ def _steps(source: Source) -> Sequence[Step]:
     return () if source.status == "ok" else source.enabling.steps
 
 
-def _lines(found: conduct.Diagnosis, everything: bool) -> Iterator[str]:
-    """At most 80 columns, but for what is to be copied and has no space."""
-    yield from textwrap.wrap(_heading(found), WIDTH)
+def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
+    """Yields lines of at most 80 columns, except for words to be copied that have no space."""
+    yield from textwrap.wrap(_heading(diagnosis), WIDTH)
     yield ""
-    yield from check_lines(found.conditions, everything)
-    read = [s for s in found.sources if s.status == "ok"]
-    missing = [s for s in found.sources if s.status != "ok"]
+    yield from check_lines(diagnosis.conditions, everything)
+    read = [s for s in diagnosis.sources if s.status == "ok"]
+    missing = [s for s in diagnosis.sources if s.status != "ok"]
     yield ""
     rows = [(s.name, _state(s), s.enabling.adds or s.provenance) for s in read]
     yield from screen.aligned(("data source", "state", "what it gives"), rows, (False,) * 3, WIDTH)
-    above = {c.source for c in found.conditions if c.asks}
+    above = {c.source for c in diagnosis.conditions if c.asks}
     for s in missing:
         yield ""
         yield f"{s.name}: {_state(s)}"
@@ -204,13 +204,13 @@ def _lines(found: conduct.Diagnosis, everything: bool) -> Iterator[str]:
         for n, step in enumerate(_steps(s)):
             yield from command("enable" if n == 0 else "then", _typed(step))
     yield ""
-    count = f"{len(read)} of {len(found.sources)} data sources are on."
-    later = any(_doable(found, step) for _, step in _to_do(found, missing))
+    count = f"{len(read)} of {len(diagnosis.sources)} data sources are on."
+    later = any(_doable(diagnosis, step) for _, step in _to_do(diagnosis, missing))
     yield f"{count} dbdyno doctor --fix asks before each command." if later else count
 
 
 def check_lines(conditions: Sequence[Condition], everything: bool) -> Iterator[str]:
-    """The answer, what asks for a look, then the rest in a line each or all together."""
+    """Yields the summary, the checks that need a look, then the rest, one line each or summed up."""
     from dbdyno.model.engine.condition import ASKING
 
     asking = sorted((c for c in conditions if c.asks), key=lambda c: ASKING.index(c.state))
@@ -243,7 +243,7 @@ def _answer(asking: Sequence[Condition], count: int) -> str:
 
 
 def _in_short(rest: Sequence[Condition]) -> Iterator[str]:
-    """A line for each that is unknown; the others by their number."""
+    """Yields a line for each unknown check, and the number of the others."""
     for c in rest:
         if c.state == "unknown":
             yield from textwrap.wrap(f"{c.title}: unknown; {c.value}", WIDTH, subsequent_indent="  ")
@@ -257,8 +257,8 @@ def _in_short(rest: Sequence[Condition]) -> Iterator[str]:
         yield f"Other checks: {listed} (dbdyno doctor --all lists them)."
 
 
-def _heading(found: conduct.Diagnosis) -> str:
-    s = found.server
+def _heading(diagnosis: conduct.Diagnosis) -> str:
+    s = diagnosis.server
     if s is None:
         return "No server: what this machine gives. The error is below."
     return f"{s.product} {s.version} at {s.where}" + (" (embedded)" if s.embedded else "")
@@ -279,7 +279,7 @@ def labelled(label: str, text: str, columns: int = WIDTH) -> list[str]:
 
 
 def command(label: str, command: str) -> list[str]:
-    """Lines that together are the command as it is typed."""
+    """Returns lines that together are the command as it is typed."""
     lines = labelled(label, command, WIDTH - 2)
     end = "" if command.endswith(";") or not command.startswith((_AS_ROOT, "dbdyno ")) else " \\"
     return [line + end for line in lines[:-1]] + lines[-1:]
@@ -289,9 +289,9 @@ def _typed(step: Step) -> str:
     return _AS_ROOT + step.command if step.how == "root" and os.geteuid() != 0 else step.command
 
 
-def _fix(found: conduct.Diagnosis, missing: Sequence[Source]) -> None:
-    """Executes what the user agrees to, step by step; nothing where nobody can be asked."""
-    steps = [(name, step) for name, step in _to_do(found, missing) if _doable(found, step)]
+def _fix(diagnosis: conduct.Diagnosis, missing: Sequence[Source]) -> None:
+    """Executes the steps that the user agrees to; none if standard input is not a terminal."""
+    steps = [(name, step) for name, step in _to_do(diagnosis, missing) if _doable(diagnosis, step)]
     if not steps:
         click.echo("--fix: no command can be executed from here; those above are for you", err=True)
     elif not sys.stdin.isatty():
@@ -301,30 +301,34 @@ def _fix(found: conduct.Diagnosis, missing: Sequence[Source]) -> None:
     else:
         for name, step in steps:
             if click.confirm(f"{name}: {step.command}", default=False, err=True):
-                _execute(found, step)
+                _execute(diagnosis, step)
 
 
-def _to_do(found: conduct.Diagnosis, missing: Sequence[Source]) -> list[tuple[str, Step]]:
-    """(for what, step) of sources, then of checks; a step that both have once, but for the last ones, which
-    put several others in force."""
+def _to_do(diagnosis: conduct.Diagnosis, missing: Sequence[Source]) -> list[tuple[str, Step]]:
+    """Returns (purpose, step) of sources, then of checks.
+
+    A step that both have is listed once, except for the last steps, which put several others into effect.
+    """
     listed = [(s.name, step) for s in missing for step in _steps(s)]
-    known = {s.name for s in missing}
-    return listed + [(c.title, step) for c in found.conditions if c.source not in known for step in c.steps]
+    names = {s.name for s in missing}
+    return listed + [
+        (c.title, step) for c in diagnosis.conditions if c.source not in names for step in c.steps
+    ]
 
 
-def _doable(found: conduct.Diagnosis, step: Step) -> bool:
-    return os.geteuid() == 0 if step.how == "root" else step.how == "sql" and found.enable is not None
+def _doable(diagnosis: conduct.Diagnosis, step: Step) -> bool:
+    return os.geteuid() == 0 if step.how == "root" else step.how == "sql" and diagnosis.enable is not None
 
 
-def _execute(found: conduct.Diagnosis, step: Step) -> None:
+def _execute(diagnosis: conduct.Diagnosis, step: Step) -> None:
     try:
         if step.how == "sql":
-            assert found.enable is not None
-            found.enable(step.command)
+            assert diagnosis.enable is not None
+            diagnosis.enable(step.command)
         else:
-            done = subprocess.run(shlex.split(step.command), capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                screen.error(done.stderr.strip() or f"exit code {done.returncode}")
+            process = subprocess.run(shlex.split(step.command), capture_output=True, text=True, check=False)
+            if process.returncode != 0:
+                screen.error(process.stderr.strip() or f"exit code {process.returncode}")
                 return
     except (DbdynoError, OSError) as e:
         screen.error(str(e))

@@ -1,4 +1,4 @@
-"""Options of commands with many: a group of the help each, and the field of the experiment that they set."""
+"""Options of commands that have many: each has a group in the help, and may set a field of the experiment."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ _EXAMPLES_SHOWN = 4
 
 
 class _Number(click.types.IntParamType):
-    """The number of sessions, of a process, a window or a capture: 0 to 2^31 - 1, as in tables."""
+    """A number of sessions or of a process, window or capture: 0 to 2^31 - 1, the range of the tables'
+    columns."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if not 0 <= found < 2**31:
-            self.fail(f"{found} is not from 0 to {2**31 - 1}", param, ctx)
-        return found
+        number = super().convert(value, param, ctx)
+        if not 0 <= number < 2**31:
+            self.fail(f"{number} is not from 0 to {2**31 - 1}", param, ctx)
+        return number
 
 
 NUMBER = _Number()
 
 
 class Option(click.Option):
-    """An option in a group of the help of a :class:`Command`.
+    """An option that belongs to a group of the help of a :class:`Command`.
 
-    ``common``: ``--help`` shows it, with ``brief`` in place of ``help`` if given. ``key``: the field of the
-    experiment that it sets, ``driver.protocol`` of a table; ``value``: what it sets there if it takes none.
+    ``common``: ``--help`` shows the option, with ``brief`` in place of ``help`` if given. ``key``: the field
+    of the experiment that the option sets, with its table, as in ``driver.protocol``. ``value``: the value
+    that an option without an argument sets.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Option(click.Option):
         self.group, self.common, self.brief, self.key, self.value = group, common, brief, key, value
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Without the range, which is part of the help."""
+        """Leaves out the range: the help text has it."""
         return {name: words for name, words in super().get_help_extra(ctx).items() if name != "range"}
 
 
@@ -101,21 +103,21 @@ class Command(click.Command):
 
 
 def by_group(command: click.Command, context: click.Context) -> dict[str, list[click.Option]]:
-    """Returns the options that a help shows, by group, in the order of the help."""
+    """Returns the options that the help shows, by group, in the order of the help."""
     shown = [p for p in command.get_params(context) if isinstance(p, click.Option) and not p.hidden]
     groups = {g: [p for p in shown if getattr(p, "group", OUTPUT) == g] for g in GROUPS}
     return {group: options for group, options in groups.items() if options}
 
 
-def _help_all(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
-    if asked and not context.resilient_parsing:
+def _help_all(context: click.Context, _parameter: click.Parameter, requested: bool) -> None:
+    if requested and not context.resilient_parsing:
         context.meta[_ALL] = True
         click.echo(context.get_help(), color=context.color)
         context.exit()
 
 
 def flag_options(command: str) -> Callable[[_F], _F]:
-    """Options of all flags of a command."""
+    """Adds an option for each flag of a command."""
 
     def add(f: _F) -> _F:
         for flag in reversed(flags_of(command)):
@@ -163,7 +165,7 @@ def _option(flag: Flag) -> Callable[[_F], _F]:
 
 
 def _range(flag: Flag) -> str:
-    """The range in words, as part of a help."""
+    """Returns the range of a flag as a sentence of its help."""
     if flag.least is None or (flag.most is None and flag.least == 0):
         return ""
     return f" At least {flag.least:,}." if flag.most is None else f" From {flag.least:,} to {flag.most:,}."
@@ -172,11 +174,13 @@ def _range(flag: Flag) -> str:
 def fields_given(
     options: Mapping[str, Any], read: Mapping[str, Callable[[Any], Any]] | None = None
 ) -> dict[str, Any]:
-    """Returns the fields of the experiment that options of the current command set, in tables as in a recipe.
+    """Returns the fields of the experiment that options of the current command set, in tables as in a
+    recipe.
 
-    ``read`` makes a field of what the command line has, by key. Raises :class:`UsageError` as that does.
+    ``read``: by key, a function from the option's value to the field's. Raises :class:`UsageError` if that
+    function does.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     params = [p for p in click.get_current_context().command.params if isinstance(p, Option) and p.key]
     for option in sorted(params, key=lambda p: p.key.count(".")):  # tables before their keys
         value = options[str(option.name)]
@@ -187,8 +191,8 @@ def fields_given(
         elif read and option.key in read:
             value = read[option.key](value)
         *tables, name = option.key.split(".")
-        at = found
+        target = fields
         for table in tables:
-            at = at.setdefault(table, {})
-        at[name] = value
-    return found
+            target = target.setdefault(table, {})
+        target[name] = value
+    return fields

@@ -1,4 +1,4 @@
-"""The store as a history: runs, label, rm."""
+"""Commands on the store of runs: runs, label, rm."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _COLUMNS = {
     "tags": 3,
     "remark": 8,
 }
-"""Heads, and which give way first where lines are too long: the highest. The id has start and workload."""
+"""Head -> rank: too long lines lose the highest rank first; rank 0 stays. An id has start and workload."""
 _SHORTENED = ("name", "target", "tags", "remark", "workload")
-_LONGEST, _LEAST = 40, 12  # characters of a text; on a narrow terminal
-_MOST_SESSIONS = 3  # numbers of sessions; of more the first and the last
+_LONGEST, _LEAST = 40, 12  # characters of a text that is shortened; the least on a narrow terminal
+_MOST_SESSIONS = 3  # numbers of sessions; if there are more, only the first and the last are shown
 _STATUSES = ("running", "complete", "cut short", "broken")
 
 name_filter = click.option(
@@ -94,22 +94,22 @@ def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **w
         raise UsageError("--json, --csv and --markdown exclude each other", "give one of them")
     root = default_root() if store is None else store
     all_runs = overviews(root)
-    found = select(all_runs, **wanted)
+    matching = select(all_runs, **wanted)
     if as_json:
-        print_json([one.record() for one in found])
+        print_json([one.record() for one in matching])
     elif as_csv:
-        _print_csv(found)
+        _print_csv(matching)
     elif not all_runs:
         click.echo(f"no runs in {root}; make one: dbdyno run lio")
-    elif not found:
-        click.echo(f"none of {counted(len(all_runs), 'run')} matches; {_there_are(all_runs, wanted)}")
+    elif not matching:
+        click.echo(f"none of {counted(len(all_runs), 'run')} matches; {_suggestion(all_runs, wanted)}")
     else:
-        rows = [_row(one) for one in found]
+        rows = [_row(one) for one in matching]
         click.echo(_markdown(rows).rstrip() if as_markdown else "\n".join(_table(rows, width())))
 
 
 def select(
-    found: Sequence[Overview],
+    entries: Sequence[Overview],
     *,
     workload: str | None = None,
     name: str | None = None,
@@ -119,11 +119,12 @@ def select(
     since: str | None = None,
     limit: int | None = None,
 ) -> list[Overview]:
-    """Those that meet all conditions, oldest first. Raises :class:`UsageError` where ``since`` is no time."""
+    """Returns the runs that meet all conditions, oldest first. Raises :class:`UsageError` if ``since`` is
+    not a time."""
     start = None if since is None else since_when(since)
-    kept = [
+    matching = [
         one
-        for one in found
+        for one in entries
         if (workload is None or one.outline.workload == workload)
         and (name is None or fnmatchcase(one.run.document["name"], name))
         and set(tags) <= set(one.run.document["tags"])
@@ -131,11 +132,12 @@ def select(
         and (status is None or one.run.status == status)
         and (start is None or one.run.started >= start)
     ]
-    return kept if limit is None else kept[-limit:]
+    return matching if limit is None else matching[-limit:]
 
 
 def since_when(text: str) -> datetime:
-    """A duration before now, or a date with or without a time of day, in local time unless it has a zone."""
+    """Reads a duration before now, or a date with or without a time of day, in local time unless it has a
+    zone."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d.*", text.strip()):
         try:
             return datetime.fromisoformat(text.strip()).astimezone(UTC)
@@ -151,17 +153,17 @@ def _duration(text: str) -> timedelta:
         raise UsageError(f"too long a time: {text}", "write a number and a unit: 30d, 12h") from error
 
 
-def _there_are(found: Sequence[Overview], wanted: dict[str, Any]) -> str:
-    """The nearest of the values that there are, of the first condition that none meets."""
-    known = {
-        "workload": {one.outline.workload for one in found},
-        "name": {one.run.document["name"] for one in found},
-        "tags": {tag for one in found for tag in one.run.document["tags"]},
-        "target": {one.outline.target for one in found},
+def _suggestion(entries: Sequence[Overview], wanted: dict[str, Any]) -> str:
+    """Suggests the nearest existing value for the first condition that no run meets."""
+    existing = {
+        "workload": {one.outline.workload for one in entries},
+        "name": {one.run.document["name"] for one in entries},
+        "tags": {tag for one in entries for tag in one.run.document["tags"]},
+        "target": {one.outline.target for one in entries},
     }
-    for key, values in known.items():
-        words = wanted[key] if key == "tags" else (wanted[key],)
-        for word in words or ():
+    for key, values in existing.items():
+        values_wanted = wanted[key] if key == "tags" else (wanted[key],)
+        for word in values_wanted or ():
             if word is not None and not any(fnmatchcase(v, word) or word in v for v in values if v):
                 option = key.removesuffix("s") if key == "tags" else key
                 return f"--{option} {word}: {did_you_mean(word, filter(None, values))}"
@@ -169,20 +171,20 @@ def _there_are(found: Sequence[Overview], wanted: dict[str, Any]) -> str:
 
 
 def _row(one: Overview) -> dict[str, str]:
-    run, seen = one.run, one.outline
-    sessions = ",".join(map(str, seen.sessions))
-    if len(seen.sessions) > _MOST_SESSIONS:
-        sessions = f"{seen.sessions[0]}-{seen.sessions[-1]}"
+    run, outline = one.run, one.outline
+    sessions = ",".join(map(str, outline.sessions))
+    if len(outline.sessions) > _MOST_SESSIONS:
+        sessions = f"{outline.sessions[0]}-{outline.sessions[-1]}"
     return {
         "run": run.id,
         "when": f"{run.started.astimezone():%Y-%m-%d %H:%M}",
         "name": run.document["name"],
-        "workload": seen.workload,
+        "workload": outline.workload,
         "sess": sessions,
-        "peak": seen.peak,
-        "target": seen.target,
+        "peak": outline.peak,
+        "target": outline.target,
         "status": run.status,
-        "server": seen.server,
+        "server": outline.server,
         "lasted": format_ns((run.ended - run.started).total_seconds() * 1e9) if run.ended else "",
         "tags": ", ".join(run.document["tags"]),
         "remark": "; ".join(filter(None, (run.reason, run.document["note"]))),
@@ -190,7 +192,7 @@ def _row(one: Overview) -> dict[str, str]:
 
 
 def _table(rows: Sequence[dict[str, str]], columns: int | None) -> list[str]:
-    """Lines of at most ``columns`` characters, as long as a column may give way."""
+    """Returns lines of at most ``columns`` characters, as far as columns can be shortened or left out."""
     heads = [h for h in _COLUMNS if any(row[h] for row in rows)]
     shown = [_lines(rows, heads, None)]
     while columns is not None and _longest(shown[-1]) > columns:
@@ -199,8 +201,8 @@ def _table(rows: Sequence[dict[str, str]], columns: int | None) -> list[str]:
             break
         heads.remove(max(heads, key=lambda h: _COLUMNS[h]))
         shown.append(_lines(rows, heads, None))
-    gone = [h for h in _COLUMNS if h not in heads and any(row[h] for row in rows)]
-    return [*shown[-1], *([f"Not shown at this width: {', '.join(gone)}."] if gone else [])]
+    left_out = [h for h in _COLUMNS if h not in heads and any(row[h] for row in rows)]
+    return [*shown[-1], *([f"Not shown at this width: {', '.join(left_out)}."] if left_out else [])]
 
 
 def _lines(rows: Sequence[dict[str, str]], heads: Sequence[str], longest: int | None) -> list[str]:
@@ -222,11 +224,11 @@ def _markdown(rows: Sequence[dict[str, str]]) -> str:
     return markdown.page(Document("Runs", [texts("", list(_COLUMNS), [list(r.values()) for r in rows])]))
 
 
-def _print_csv(found: Sequence[Overview]) -> None:
+def _print_csv(entries: Sequence[Overview]) -> None:
     from dbdyno.cli.sql import csv_cell
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    records = [one.record() for one in found]
+    records = [one.record() for one in entries]
     heads = [h for h in (records[0] if records else ()) if h not in ("applied", "pid", "pid_start_ticks")]
     writer.writerow(heads)
     writer.writerows([csv_cell(record[h]) for h in heads] for record in records)
@@ -294,7 +296,7 @@ def remove(
     if not paths:
         click.echo("no runs to remove")
         return
-    if not yes and not _agreed(root, paths):
+    if not yes and not _confirmed(root, paths):
         click.echo("nothing was removed")
         return
     failed: list[DbdynoError] = []
@@ -308,31 +310,32 @@ def remove(
 
 
 def _chosen(root: Path, wanted: Sequence[str], older_than: str | None, keep: int | None) -> list[Path]:
-    """Raises :class:`UsageError` where nothing was named, :class:`NoSuchRun`."""
+    """Returns the paths of the runs to remove. Raises :class:`UsageError` if none was named,
+    :class:`NoSuchRun`."""
     if wanted and (older_than is not None or keep is not None):
         raise UsageError("runs were named, and --older-than or --keep given", "one or the other")
     if wanted:
         return list(dict.fromkeys(find_run(root, word) for word in wanted))
     if older_than is None and keep is None:
         raise UsageError("no run was named", "dbdyno rm RUN, or --older-than 30d, or --keep 10; dbdyno runs")
-    found = overviews(root)
+    entries = overviews(root)
     if keep:
-        found = found[:-keep]
+        entries = entries[:-keep]
     if older_than is not None:
         before = datetime.now(UTC) - _duration(older_than)
-        found = [one for one in found if one.run.started < before]
-    return [one.run.path for one in found if one.run.status != "running"]
+        entries = [one for one in entries if one.run.started < before]
+    return [one.run.path for one in entries if one.run.status != "running"]
 
 
-def _agreed(root: Path, paths: Sequence[Path]) -> bool:
-    """Raises :class:`UsageError` where nobody can be asked."""
+def _confirmed(root: Path, paths: Sequence[Path]) -> bool:
+    """Lists the runs and asks. Raises :class:`UsageError` if standard input is not a terminal."""
     if not sys.stdin.isatty():
         raise UsageError("rm asks before it removes, and standard input is no terminal", "add --yes")
-    known = {one.run.id: one for one in overviews(root)}
+    by_id = {one.run.id: one for one in overviews(root)}
     sizes = [_bytes(path) for path in paths]
     rows = []
     for path, size in list(zip(paths, sizes, strict=True))[:_MOST_NAMED]:
-        row = _row(known[path.name]) if path.name in known else dict.fromkeys(_COLUMNS, "")
+        row = _row(by_id[path.name]) if path.name in by_id else dict.fromkeys(_COLUMNS, "")
         what = "link" if path.is_symlink() else format_size(size)
         rows.append([path.name, row["name"], row["peak"], row["status"], what])
     for line in aligned(("run", "name", "peak", "status", "size"), rows, [False] * 4 + [True]):
@@ -343,7 +346,7 @@ def _agreed(root: Path, paths: Sequence[Path]) -> bool:
 
 
 def _bytes(path: Path) -> int:
-    """On the disk, of all files below; of a link none."""
+    """Returns the size on disk of all files below ``path``; 0 for a link."""
     if path.is_symlink():
         return 0
     files = (Path(place) / name for place, _, names in os.walk(path) for name in names)

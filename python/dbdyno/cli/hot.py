@@ -38,7 +38,8 @@ def _alone(against: str | None, off_cpu: bool) -> None:
 def _against(
     results: Results, sessions: int | None, against: str, store: Path | None
 ) -> tuple[tuple[tuple[Results, Pick], tuple[Results, Pick]], CostChange]:
-    """Both sides, the baseline first, and the difference. A number is one of sessions."""
+    """Returns both sides, the baseline first, and their difference. A number in ``against`` is a number of
+    sessions."""
     from dbdyno.conclude.compare.cpu_profile import between
 
     pick = present.pick_at(results, sessions)

@@ -1,6 +1,7 @@
-"""The climb as it happens: finished rungs as lines, the running one below them, with the time left.
+"""Progress of a run: a line for each finished rung, and below them one that shows the measurement in
+progress and the time left.
 
-On a terminal all of it makes room for the results at the end; in a log it stays.
+On a terminal all of it is replaced by the results at the end; in a log it stays.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _SHARES = 3
 
 
 class LiveProgress(NullProgressListener):
-    """Draws on a terminal; elsewhere (pipe, log) it prints the same lines, without the moving one."""
+    """Redraws on a terminal. Elsewhere (pipe, log) prints the same lines without the one in progress."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan, self._console = plan, console
@@ -45,11 +46,11 @@ class LiveProgress(NullProgressListener):
             if console.is_terminal and not (console.is_dumb_terminal or console.quiet)
             else None
         )
-        self._lines: list[Text] = []  # above the moving one
+        self._lines: list[Text] = []  # above the line in progress
         self._table: tuple[Running, Callable[[Mapping[str, Any]], Row]] | None = None
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
-        self._told = ""
+        self._last_step = ""
         self._begun_s = time.monotonic()
 
     def __enter__(self) -> LiveProgress:
@@ -64,8 +65,8 @@ class LiveProgress(NullProgressListener):
             self._live.update(Text(""))
             self._live.stop()
 
-    def heard(self, count: int) -> None:
-        """A signal came in."""
+    def on_signal(self, count: int) -> None:
+        """Reports the first signal."""
         if count == 1:
             self._print(
                 "stopping: calls in flight end, what was measured is kept; Ctrl-C again ends at once",
@@ -99,7 +100,7 @@ class LiveProgress(NullProgressListener):
         self._print(f"call{label}: {size}, {format_ns(c.measured_ns)} ({c.basis} time){work}")
 
     def noted(self, words: str) -> None:
-        """It stays."""
+        """Prints a remark above the lines; it stays."""
         self._console.print(words)
 
     def tick(self, tick: Tick) -> None:
@@ -121,14 +122,14 @@ class LiveProgress(NullProgressListener):
         self._add(self._variant(row["variant"]) + table.row(line(row)).printed())
 
     def _variant(self, name: str) -> Text:
-        """A column of its own where there are several."""
+        """Returns a cell of the column of variants; empty if there is one variant."""
         wide = max((len(v.name) for v in self._plan.variants), default=0)
         several = len(self._plan.variants) > 1
         name = "phase" if name == "variant" and self._plan.experiment.phases else name
         return Text(f"{name:{max(wide, len('variant'))}}  " if several else "", no_wrap=True)
 
     def _scaled(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """``row`` with its scaling against the first rung measured of its variant."""
+        """Adds the scaling against the first rung measured of the same variant."""
         first = self._first.setdefault(row["variant"], row)
         base, rate = first["calls_per_s"], row["calls_per_s"]
         scaling = None if not base or rate is None else rate / row["sessions"] / (base / first["sessions"])
@@ -140,34 +141,35 @@ class LiveProgress(NullProgressListener):
             self._add(Text(line, style, no_wrap=True))
 
     def _add(self, line: Text) -> None:
-        """Below the others: drawn with the moving one, or printed."""
+        """Adds a line below the others: redrawn together with them on a terminal, else printed."""
         self._lines.append(line)
         if self._live is None:
             self._console.print(line, soft_wrap=True)
 
     def _step(self, what: str) -> None:
-        """With ``--verbose``: a line with the time since the start, where it is not that of before."""
-        if is_verbose() and what != self._told:
-            self._told = what
+        """With ``--verbose``, prints a new step and the time since the start."""
+        if is_verbose() and what != self._last_step:
+            self._last_step = what
             self._print(f"{time.monotonic() - self._begun_s:6.1f} s  {what}", "dim")
 
     def _status(self, text: Text) -> None:
-        """The lines that there is room for above ``text``."""
+        """Redraws ``text`` below the last lines that fit on the screen."""
         if self._live:
             room = max(1, self._console.height - 2)
             self._live.update(Text("\n", no_wrap=True, overflow="crop").join([*self._lines[-room:], text]))
 
 
 def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Text:
-    """``[3/4]  8 sessions  measuring  ####....  12.3 calls/s  CPU WAIT 93 %  80 s left``.
+    """Returns ``[3/4] 8 sessions measuring ####.... 12.3 calls/s CPU WAIT 93 % 80 s left``.
 
-    Where it is too long, the shares of time go first, then the bar; place and time left are the last.
+    If the line is too long, the shares of time are left out first, then the bar; number and time left are
+    kept longest.
     """
     cell = tick.cell
     filled = round(_BAR * min(1.0, tick.elapsed_s / ((cell.settle_ns + cell.measure_ns) / 1e9)))
     of, most = (f"/{len(plan.cells)}", "") if plan.adaptive is None else ("", "at most ")
     shares = sorted(tick.shares.items(), key=lambda s: -s[1])[:_SHARES]
-    parts = [  # how soon it goes, its words, their style
+    parts = [  # rank (the highest is left out first), text, style
         (0, f"[{tick.number}{of}]", "cyan"),
         (3, cell.variant if len(plan.variants) > 1 else "", "cyan"),
         (1, _load(cell), "cyan"),
@@ -185,7 +187,7 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Tex
 
 
 def _load(cell: Cell) -> str:
-    """``8 sessions``; of paced load ``at 500/s``."""
+    """Returns ``8 sessions``, or ``at 500/s`` for paced load."""
     return (
         counted(cell.sessions, "session")
         if cell.rate_per_s is None
@@ -194,17 +196,17 @@ def _load(cell: Cell) -> str:
 
 
 def _waiting(tick: Tick) -> str:
-    """Calls that are due and not begun, as long as any are begun."""
+    """Returns the number of calls that are due but not begun; empty in phases without calls."""
     if tick.phase not in ("settling", "measuring"):
         return ""
-    found = tick.progress
-    if not found.waiting:
+    calls = tick.progress
+    if not calls.waiting:
         return ", none waiting"
-    return f", {found.waiting:,} waiting, the first for {format_ns(found.oldest_ns)}"
+    return f", {calls.waiting:,} waiting, the first for {format_ns(calls.oldest_ns)}"
 
 
 def _rates(tick: Tick, before: Tick | None) -> str:
-    """Rate and mean response time since the last full second."""
+    """Returns rate and mean response time since the last tick that is at least a second old."""
     if before is None or before.cell.id != tick.cell.id or tick.elapsed_s <= before.elapsed_s:
         return ""
     calls = tick.progress.calls - before.progress.calls
@@ -216,7 +218,8 @@ def _rates(tick: Tick, before: Tick | None) -> str:
 
 
 def progress(plan: Plan, *, as_json: bool) -> LiveProgress:
-    """On standard error; with ``--json`` only if that is a terminal; not with ``--quiet``."""
+    """Returns a progress display on standard error; silent with ``--quiet``, and with ``--json`` unless that
+    is a terminal."""
     console = screen.err()
     console.quiet = is_quiet() or not (console.is_terminal or is_verbose() or not as_json)
     return LiveProgress(plan, console)

@@ -1,4 +1,4 @@
-"""``dbdyno memory``: where the pages of a running server and its machine are."""
+"""``dbdyno memory``: where the memory pages of a running server and its machine are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dbdyno observe``: an existing workload, live and stored."""
+"""``dbdyno observe``: shows an existing workload live, and stores it."""
 
 from __future__ import annotations
 
@@ -121,27 +121,30 @@ def observe_command(**options: Any) -> None:
         fields["triggers"] = triggers
     experiment = conduct.observation_of(fields | _where(options), options["recipe"], **chosen)
     dsns = options["dsn"] or (None,)
-    with conduct.server_machines(experiment.engine, dsns, _hosts(options, experiment), screen.note) as found:
+    with conduct.server_machines(
+        experiment.engine, dsns, _hosts(options, experiment), screen.note
+    ) as machines:
         if len(dsns) == 1:
-            _observe(options | {"dsn": dsns[0]}, experiment, found[0])
+            _observe(options | {"dsn": dsns[0]}, experiment, machines[0])
             return
-        from dbdyno.cli import observe_servers  # here, as one server needs none of it
+        from dbdyno.cli import observe_servers  # here, since one server does not need it
 
-        observe_servers.observe(options, experiment, dsns, found)
+        observe_servers.observe(options, experiment, dsns, machines)
 
 
 def _where(options: dict[str, Any]) -> dict[str, Any]:
-    """Fields of the experiment that say where the server's host is: of several servers each has its own."""
+    """Returns the fields that say how the server's host is reached. Several servers have them in their own
+    plans."""
     ssh, nodes = options["server_ssh"], options["server_node"]
-    found: dict[str, Any] = {"server_ssh": ssh[0]} if len(ssh) == 1 else {}
+    fields: dict[str, Any] = {"server_ssh": ssh[0]} if len(ssh) == 1 else {}
     if options["cluster"] is not None:
         node = {"server_node": nodes[0]} if len(nodes) == 1 else {}
-        found["cluster"] = {"address": options["cluster"], **node}
-    return found
+        fields["cluster"] = {"address": options["cluster"], **node}
+    return fields
 
 
 def _hosts(options: dict[str, Any], experiment: Experiment) -> conduct.ServerHosts:
-    """How the servers' hosts are reached: options, else the recipe."""
+    """Returns how the servers' hosts are reached: by options, else by the recipe."""
     of_recipe, cluster = experiment.server_ssh, experiment.cluster
     ssh = options["server_ssh"] or (() if of_recipe is None else (of_recipe,))
     nodes = options["server_node"] or (
@@ -160,7 +163,7 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
     plan = conduct.observation_plan(experiment, host)
     target = conduct.observed_target(experiment.engine, options["dsn"], machine)
     listener = _listener(options, experiment.observation or Observation())
-    interrupt = drive.Interrupt(listener.heard)
+    interrupt = drive.Interrupt(listener.on_signal)
     if isinstance(listener, LiveObservation):
         listener.on_quit(lambda: None if interrupt.stopping else interrupt.request())
     elif not plan.expected_ns and not is_quiet():
@@ -171,11 +174,11 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
             context = conduct.RunContext[conduct.ObservationListener](
                 host, target, open_store(options["store"]), listener, interrupt, labels
             )
-            made = conduct.observe_server(plan, context, patience_s=math.inf if shown else _PATIENCE_S)
+            observed = conduct.observe_server(plan, context, patience_s=math.inf if shown else _PATIENCE_S)
         except drive.Interrupted as e:
             screen.interrupted(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-    _end(made, options, interrupt)
+    _end(observed, options, interrupt)
 
 
 def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation | ObservationLines:
@@ -190,32 +193,32 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
 
 
 _PATIENCE_S = 10.0
-"""So long what is left is derived after the last window, where no document of it is asked for."""
+"""Limit of deriving after the last window, unless a document of the run is requested."""
 
 
-def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
-    if made.derived:
-        results = conduct.results_of(made.record)
+def _end(observed: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
+    if observed.derived:
+        results = conduct.results_of(observed.record)
         if options["as_json"]:
             print_json(present.document(results))
         else:
             screen.summary(results)
-            screen.out().print(f"cost: {cost_in_words(made.cost)}")
-        screen.places(made.record, results, options["output"], quiet=options["as_json"])
+            screen.out().print(f"cost: {cost_in_words(observed.cost)}")
+        screen.places(observed.record, results, options["output"], quiet=options["as_json"])
     else:
-        stored = counted(len(made.record.cells()), "window")
+        stored = counted(len(observed.record.cells()), "window")
         screen.out().print(
             f"{stored} stored. Not all are derived yet; "
-            f"the rest is derived at the first look: dbdyno show {made.record.id}"
+            f"the rest is derived at the first look: dbdyno show {observed.record.id}"
         )
-        screen.out().print(f"cost: {cost_in_words(made.cost)}")
-    if made.record.info.status != "complete":
-        screen.error(f"the observation was cut short: {made.record.info.reason}")
+        screen.out().print(f"cost: {cost_in_words(observed.cost)}")
+    if observed.record.info.status != "complete":
+        screen.error(f"the observation was cut short: {observed.record.info.reason}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
 
 
 def cost_in_words(cost: conduct.Cost) -> str:
-    """``observing cost 1.3 % of one CPU here (samplers 0.9 %) and 0.4 % at the server``."""
+    """Returns ``observing cost 1.3 % of one CPU here (samplers 0.9 %) and 0.4 % at the server``."""
     samplers = "" if cost.samplers is None else f" (samplers {format_percent(cost.samplers)})"
     server = (
         "an unknown share at the server: its processes are not visible from here"

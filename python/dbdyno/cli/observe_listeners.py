@@ -1,4 +1,4 @@
-"""What an observation shows as it goes: the live view on a terminal, elsewhere one line per window."""
+"""Progress of an observation: the live view on a terminal, elsewhere one line per window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbdyno import present
 from dbdyno.cli.console import live
 from dbdyno.cli.observe_state import Keyboard, Row, View
 from dbdyno.cli.observe_view import LEAST, Header, Screen, brief_words, hidden_in_words, number
-from dbdyno.cli.streams import unread
+from dbdyno.cli.streams import reader_is_gone
 from dbdyno.conduct import Look, MemoryBeside, NullObservationListener
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.plan import Plan
@@ -30,13 +30,14 @@ _HEAD = (
     f"{'ended':8} {'window':>6} {'sess':>5} {'DB time':>8} {'DB CPU':>8} {'CPU WAIT':>8} {'asleep':>8} "
     f"{'client':>8}  top wait (in the run queue)"
 )
-_EVERY = 40
+_HEAD_EVERY = 40  # lines
 OTHERS = "sessions of other users"
-"""Name of the source that says so."""
+"""Name of the data source that says which sessions are visible."""
 
 
 class ObservationLines(NullObservationListener):
-    """Lines that can be piped: notices go to ``notices``. See :class:`dbdyno.conduct.ObservationListener`."""
+    """Prints lines that can be piped; notices go to ``notices``. See
+    :class:`dbdyno.conduct.ObservationListener`."""
 
     def __init__(self, console: Console, notices: Console, whom: str) -> None:
         self._console, self._notices, self._whom = console, notices, whom
@@ -44,11 +45,11 @@ class ObservationLines(NullObservationListener):
         self._stop: Callable[[], None] | None = None
 
     def on_unread(self, stop: Callable[[], None]) -> None:
-        """``stop``: called once the lines have no reader any more (`| head`)."""
+        """Calls ``stop`` once the reader of the lines is gone (`| head`)."""
         self._stop = stop
 
     def tick(self, look: Look) -> None:  # noqa: ARG002
-        if self._stop is not None and unread():
+        if self._stop is not None and reader_is_gone():
             stop, self._stop = self._stop, None
             self.notice("the reader of the output has ended")
             stop()
@@ -60,8 +61,8 @@ class ObservationLines(NullObservationListener):
         self, _t: type[BaseException] | None, _v: BaseException | None, _tb: TracebackType | None
     ) -> None: ...
 
-    def heard(self, count: int) -> None:
-        """A signal came in."""
+    def on_signal(self, count: int) -> None:
+        """Reports the first signal."""
         if count == 1:
             self.notice("ending: the window under way is saved; Ctrl-C again ends at once")
 
@@ -86,7 +87,7 @@ class ObservationLines(NullObservationListener):
     def saved(self, window: RawCell) -> None:
         if self._console.quiet:
             return
-        if self._lines % _EVERY == 0:
+        if self._lines % _HEAD_EVERY == 0:
             self._print(_HEAD)
         self._lines += 1
         self._print(line(window, datetime.now()))
@@ -96,7 +97,7 @@ class ObservationLines(NullObservationListener):
 
 
 def unseen(environment: Environment) -> list[str]:
-    """What is not known of the host, and what the role may not see of others, with the cure."""
+    """Returns what is unknown about the host, and what the role may not see of other users, with the cure."""
     server = environment.server
     away = f"server not on this host, only its own figures are known: {server.here_detail}"
     named = [s for s in environment.sources if s.name == OTHERS and s.status != "ok"]
@@ -104,35 +105,36 @@ def unseen(environment: Environment) -> list[str]:
 
 
 def line(window: RawCell, ended: datetime) -> str:
-    """One window: seconds per second of all its sessions; ``?``: unknown."""
+    """Returns one window as a line: seconds per second of all its sessions; ``?`` for unknown."""
     widths = dict.fromkeys(("db_time", "run", "runq", "sleep", "client"), 8)
-    sessions, figures, words = told(window, widths)
-    return f"{ended:%H:%M:%S} {window.meta.cell.repeat:>6} {sessions:>5} {figures}  {words}".rstrip()
+    sessions, figures, remarks = line_parts(window, widths)
+    return f"{ended:%H:%M:%S} {window.meta.cell.repeat:>6} {sessions:>5} {figures}  {remarks}".rstrip()
 
 
-def told(window: RawCell, widths: Mapping[str, int]) -> tuple[int, str, str]:
-    """Sessions, figures of these parts in columns of these widths, and what else a line of a window says."""
+def line_parts(window: RawCell, widths: Mapping[str, int]) -> tuple[int, str, str]:
+    """Returns sessions, figures of ``widths`` in columns of these widths, and the remarks of a window's
+    line."""
     meta = window.meta
     length_ns, everyone = meta.t1_ns - meta.t0_ns, not meta.chosen
-    seen = glance(
+    summary = glance(
         window.tables, meta.wait_families, length_ns, everyone=everyone, resting=True, window_ns=length_ns
     )
-    figures = " ".join(f"{number(seen.total(part)):>{width}}" for part, width in widths.items())
+    figures = " ".join(f"{number(summary.total(part)):>{width}}" for part, width in widths.items())
     short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
-    sessions = seen.count
-    if hidden := hidden_in_words(seen.hidden, sessions):
+    sessions = summary.count
+    if hidden := hidden_in_words(summary.hidden, sessions):
         short = f"  {hidden}{short}"
-    return sessions, figures, f"{_top(seen)}{brief_words(seen)}{short}"
+    return sessions, figures, f"{_top(summary)}{brief_words(summary)}{short}"
 
 
-def _top(seen: Glance) -> str:
-    """The wait that took most, the client's left out; its part in the run queue in brackets."""
-    waits = [e for e in seen.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
+def _top(summary: Glance) -> str:
+    """Returns the longest wait apart from client waits, with its part in the run queue in brackets."""
+    waits = [e for e in summary.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
     return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])
 
 
 def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:
-    """What was read last, or why nothing was."""
+    """Returns the last reading of memory, or the reason why there is none."""
     if beside is None:
         return [Text("the first window has not begun", "dim")]
     lines = (
@@ -143,13 +145,13 @@ def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:
     return lines if beside.latest is None else [*lines, *present.memory_lines(beside.latest, width)]
 
 
-SECONDS = 5.0  # the view shows so much of the past
+SECONDS = 5.0  # the view shows the last seconds
 NOTICE_S = 8.0
 KEYS_S = 0.15
 
 
 class LiveObservation(NullObservationListener):
-    """See :class:`dbdyno.conduct.ObservationListener`."""
+    """The live view on a terminal. See :class:`dbdyno.conduct.ObservationListener`."""
 
     def __init__(self, console: Console, whom: str, refresh_s: float) -> None:
         self._console, self._refresh_s = console, refresh_s
@@ -163,7 +165,7 @@ class LiveObservation(NullObservationListener):
         self._memory_open = False
         self._notices: list[str] = []
         self._drawn_s = self._noticed_s = self._ticked_s = 0.0
-        self._over, self._obeying = threading.Event(), threading.Lock()
+        self._over, self._handling_keys = threading.Event(), threading.Lock()
         self._began_s, self._began_cpu_s = time.monotonic(), time.process_time()
         self._stack = contextlib.ExitStack()
         self._live = live(console, screen=True, auto_refresh=False)
@@ -173,7 +175,7 @@ class LiveObservation(NullObservationListener):
             stack.enter_context(self._keys.listening())
             stack.enter_context(self._live)
             stack.callback(self._over.set)
-            threading.Thread(target=self._tend, name="dbdyno-keys", daemon=True).start()
+            threading.Thread(target=self._handle_keys_between_ticks, name="dbdyno-keys", daemon=True).start()
             self._stack = stack.pop_all()
         return self
 
@@ -181,15 +183,15 @@ class LiveObservation(NullObservationListener):
         self, _t: type[BaseException] | None, _v: BaseException | None, _tb: TracebackType | None
     ) -> None:
         self._stack.close()
-        for text in self._notices:  # the screen that they were on is gone
+        for text in self._notices:  # the live screen, which had them, is closed
             self._console.print(text, style="yellow", soft_wrap=True)
 
     def on_quit(self, stop: Callable[[], None]) -> None:
-        """What the key q calls."""
+        """Calls ``stop`` when the key q is pressed."""
         self._stop = stop
 
-    def heard(self, count: int) -> None:
-        """A signal came in, or the key q."""
+    def on_signal(self, count: int) -> None:
+        """Shows that the window is being saved, after a signal or the key q."""
         if count == 1:
             self._header = replace(self._header, notice="saving ...")
             self._noticed_s = math.inf
@@ -211,15 +213,15 @@ class LiveObservation(NullObservationListener):
         self._header = replace(self._header, notice=text)
         self._draw()
 
-    def _tend(self) -> None:
-        """Keys count, too, while the observation connects, asks the server or saves."""
+    def _handle_keys_between_ticks(self) -> None:
+        """Handles keys also while the observation connects, queries the server or saves."""
         while not self._over.wait(KEYS_S):
             if time.monotonic() - self._ticked_s > KEYS_S:
-                self._obey()
+                self._handle_keys()
 
-    def _obey(self) -> bool:
-        """Whether a key was pressed."""
-        with self._obeying:
+    def _handle_keys(self) -> bool:
+        """Handles pressed keys; returns whether there were any."""
+        with self._handling_keys:
             keys = self._keys.pressed()
             for key in keys:
                 self._view.press(key, self._shown())
@@ -230,7 +232,7 @@ class LiveObservation(NullObservationListener):
 
     def tick(self, look: Look) -> None:
         self._ticked_s = time.monotonic()
-        keys = self._obey()
+        keys = self._handle_keys()
         due = time.monotonic() - self._drawn_s >= self._refresh_s
         self._memory = look.memory
         self._ask_for_memory()
@@ -240,7 +242,7 @@ class LiveObservation(NullObservationListener):
             self._draw()
 
     def _ask_for_memory(self) -> None:
-        """At once when its screen was opened, then as often as it costs little."""
+        """Requests a reading when the memory screen is opened, then as often as its cost allows."""
         opened = self._view.memory and not self._memory_open
         self._memory_open = self._view.memory
         if self._memory is None or not self._view.memory or self._view.frozen:

@@ -12,7 +12,7 @@ from rich.console import Console
 from dbdyno import conduct, drive, present
 from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet
-from dbdyno.cli.observe_listeners import ObservationLines, told, unseen
+from dbdyno.cli.observe_listeners import ObservationLines, line_parts, unseen
 from dbdyno.cli.options import labels_of, open_store, print_json
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.machine import Machine
@@ -21,12 +21,12 @@ from dbdyno.model.plan.plan import Experiment, Observation, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import format_percent
 
-_EVERY = 40
-_NAME = 20
+_HEAD_EVERY = 40  # lines
+_NAME_WIDTH = 20
 
 
 class _Page:
-    """What the lines of all servers have in common: their number, and the width of the names."""
+    """State that the lines of all servers share: their number, and the width of the names."""
 
     def __init__(self) -> None:
         self.lines, self.wide = 0, len("server")
@@ -45,15 +45,15 @@ class ServerLines(ObservationLines):
     def opened(self, environment: Environment) -> None:
         server = environment.server
         self._name = present.server_place(server)
-        self._page.wide = max(self._page.wide, min(_NAME, len(self._name)))
+        self._page.wide = max(self._page.wide, min(_NAME_WIDTH, len(self._name)))
         role = "" if server.standby is None else ", standby" if server.standby else ", primary"
         host = "" if server.reached is None else f"; host {server.reached.words}"
         self._print(f"{self._name}: {server.engine} {server.version}{role}{host}; run {self._run}")
         for text in unseen(environment):
             self.notice(text)
 
-    def heard(self, count: int) -> None:
-        """A signal came in."""
+    def on_signal(self, count: int) -> None:
+        """Reports the first signal."""
         if count == 1:
             super().notice("ending: the windows under way are saved; Ctrl-C again ends at once")
 
@@ -63,7 +63,7 @@ class ServerLines(ObservationLines):
     def saved(self, window: RawCell) -> None:
         if self._console.quiet:
             return
-        if self._page.lines % _EVERY == 0:
+        if self._page.lines % _HEAD_EVERY == 0:
             self._print(_head(self._page.wide))
         self._page.lines += 1
         self._print(_line(self._name, self._page.wide, window, datetime.now()))
@@ -75,26 +75,26 @@ def _head(wide: int) -> str:
 
 
 def _line(name: str, wide: int, window: RawCell, ended: datetime) -> str:
-    """One window of one server: seconds per second of all its sessions; ``?``: unknown."""
-    sessions, figures, words = told(window, {"db_time": 7, "run": 7, "runq": 8, "sleep": 7})
-    short = name[-wide:] if name.startswith("/") else name[:wide]  # directories of sockets begin alike
-    return f"{ended:%H:%M:%S} {short:{wide}} {sessions:>5} {figures}  {words}".rstrip()
+    """Returns one window of one server: seconds per second of all its sessions; ``?`` for unknown."""
+    sessions, figures, remarks = line_parts(window, {"db_time": 7, "run": 7, "runq": 8, "sleep": 7})
+    short = name[-wide:] if name.startswith("/") else name[:wide]  # paths of sockets differ at their ends
+    return f"{ended:%H:%M:%S} {short:{wide}} {sessions:>5} {figures}  {remarks}".rstrip()
 
 
 def observe(
     options: dict[str, Any], experiment: Experiment, dsns: Sequence[str | None], machines: Sequence[Machine]
 ) -> None:
-    """Observes all; prints them side by side, and writes the page."""
+    """Observes all servers, prints them side by side, and writes the page."""
     _check(dsns)
     silent, out, page = options["as_json"] or is_quiet(), screen.out(), _Page()
     out.quiet = silent
     names = [f"--dsn {n}" for n in range(1, len(dsns) + 1)]
     lines = [ServerLines(out, screen.err(), name, page) for name in names]
-    interrupt = drive.Interrupt(lines[0].heard)
+    interrupt = drive.Interrupt(lines[0].on_signal)
     if (experiment.observation or Observation()).duration is None and not silent:
         for each in lines:
             each.on_unread(lambda: None if interrupt.stopping else interrupt.request())
-    asked = [
+    requests = [
         conduct.ServerAsked(name, dsn, machine, _of_host(experiment, number, options), listener)
         for number, (name, dsn, machine, listener) in enumerate(
             zip(names, dsns, machines, lines, strict=True)
@@ -102,11 +102,13 @@ def observe(
     ]
     with interrupt.caught():
         try:
-            made = conduct.observe_servers(asked, open_store(options["store"]), interrupt, labels_of(options))
+            observed = conduct.observe_servers(
+                requests, open_store(options["store"]), interrupt, labels_of(options)
+            )
         except drive.Interrupted as e:
             screen.interrupted(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-    _end(made, options, interrupt)
+    _end(observed, options, interrupt)
 
 
 def _check(dsns: Sequence[str | None]) -> None:
@@ -115,7 +117,7 @@ def _check(dsns: Sequence[str | None]) -> None:
 
 
 def _of_host(experiment: Experiment, number: int, options: dict[str, Any]) -> Experiment:
-    """As its plan says it: how the host of that server was reached."""
+    """Returns the experiment for the plan of one server: with the way to its own host."""
     changes: dict[str, Any] = {}
     if options["server_ssh"]:
         changes["server_ssh"] = options["server_ssh"][number]
@@ -125,8 +127,8 @@ def _of_host(experiment: Experiment, number: int, options: dict[str, Any]) -> Ex
     return experiment.model_copy(update=changes)
 
 
-def _end(made: conduct.ObservedServers, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
-    runs = [(o.record, conduct.results_of(o.record)) for o in made.made.values()]
+def _end(observed: conduct.ObservedServers, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
+    runs = [(o.record, conduct.results_of(o.record)) for o in observed.made.values()]
     several = [results for _, results in runs]
     for record, results in runs:
         conduct.reported(record, results)
@@ -137,24 +139,24 @@ def _end(made: conduct.ObservedServers, options: dict[str, Any], interrupt: driv
         print_json(present.servers_record(several))
     else:
         screen.out().print(present.printed(present.servers_brief(several)))
-        screen.say(_cost(made))
+        screen.say(_cost(observed))
         screen.say(f"report: {screen.near(path)}")
-    _exit(made, several, interrupt)
+    _exit(observed, several, interrupt)
 
 
-def _exit(made: conduct.ObservedServers, several: Sequence[Any], interrupt: drive.Interrupt) -> None:
-    for name, error in made.failed.items():
+def _exit(observed: conduct.ObservedServers, several: Sequence[Any], interrupt: drive.Interrupt) -> None:
+    for name, error in observed.failed.items():
         screen.error(f"{name}: {getattr(error, 'message', error)}", getattr(error, "cure", None))
     short = [r.info for r in several if r.info.status != "complete"]
     for info in short:
         screen.error(f"run {info.id} was cut short: {info.reason}")
-    if short or made.failed:
+    if short or observed.failed:
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
 
 
-def _cost(made: conduct.ObservedServers) -> str:
-    """``observing cost 3.1 % of one CPU here, 0.4 % and 0.3 % at the servers``."""
-    costs = [o.cost for o in made.made.values()]
+def _cost(observed: conduct.ObservedServers) -> str:
+    """Returns ``observing cost 3.1 % of one CPU here, 0.4 % and 0.3 % at the servers``."""
+    costs = [o.cost for o in observed.made.values()]
     at = ["?" if c.server is None else format_percent(c.server) for c in costs]
     here = format_percent(max(c.here for c in costs))
     return f"observing cost {here} of one CPU here, at the servers {', '.join(at)}"

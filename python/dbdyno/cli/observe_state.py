@@ -1,4 +1,4 @@
-"""What the live view shows and what its keys change; the keys of a terminal, one by one."""
+"""State of the live view and how keys change it; reads keys of a terminal one by one."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from dbdyno.observe.glance import SessionLine
 
 @dataclass(frozen=True)
 class Row:
-    """A session and who it is."""
+    """A session and its identity."""
 
     line: SessionLine
-    who: Mapping[str, Any]  # a row of table backends; empty: not asked yet
+    who: Mapping[str, Any]  # a row of table backends; empty until it was read
 
     def text(self, name: str) -> str:
         return str(self.who.get(name) or "")
 
     @property
-    def words(self) -> str:
-        """What a filter looks into."""
+    def searched(self) -> str:
+        """The text that a filter searches."""
         line = self.line
         names = (self.text(n) for n in ("user", "database", "application", "client"))
         return " ".join((*names, line.state or "", line.event or "", str(line.pid))).lower()
 
 
 def _most(name: str) -> Callable[[Row], Any]:
-    """The greatest first, unknown ones last."""
+    """Returns a sort key: the greatest value first, unknown ones last."""
 
     def key(row: Row) -> tuple[bool, float]:
         value = getattr(row.line, name)
@@ -52,7 +52,7 @@ ORDERS: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "u": ("user", lambda r: r.text("user") or "~"),
     "p": ("pid", lambda r: r.line.pid),
 }
-"""Key -> what the sessions are sorted by; ``s`` goes through them."""
+"""Key -> name and sort key of an order of the sessions; ``s`` selects the next one."""
 
 HELP = (
     ("up down j k", "choose a session"),
@@ -74,21 +74,21 @@ class View:
     filter: str = ""
     typing: bool = False  # a filter is being typed
     chosen: int | None = None  # pid
-    alone: bool = False  # the chosen session alone
+    alone: bool = False  # shows the chosen session only
     frozen: bool = False
     help: bool = False
-    tree: bool = False  # who blocks whom, in place of events and sessions
-    memory: bool = False  # where the memory is, in their place
-    line: int = 0  # of that: the first that is shown
+    tree: bool = False  # shows who blocks whom in place of events and sessions
+    memory: bool = False  # shows where the memory is in their place
+    line: int = 0  # first line shown of the memory
     ended: bool = False
 
     def rows(self, rows: Sequence[Row]) -> list[Row]:
-        """Those that are shown, in order; the chosen one stays the same session."""
-        shown = [r for r in rows if self.filter.lower() in r.words]
+        """Returns the rows that are shown, in order."""
+        shown = [r for r in rows if self.filter.lower() in r.searched]
         return sorted(shown, key=lambda r: (ORDERS[self.order][1](r), r.line.pid))
 
     def press(self, key: str, rows: Sequence[Row]) -> None:
-        """``rows``: those that are shown."""
+        """Handles a key. ``rows``: the rows that are shown."""
         if self.typing:
             self._type(key)
         elif key in ORDERS:
@@ -107,7 +107,8 @@ class View:
             self.filter += key
 
     def _move(self, rows: Sequence[Row], by: int) -> None:
-        """Nobody chosen yet: the first on the way down, the last on the way up."""
+        """Moves the choice. If none is chosen, begins with the first on the way down, with the last on the
+        way up."""
         if self.memory:
             self.line = max(0, self.line + by)
             return
@@ -173,7 +174,7 @@ _LONGEST = 32
 
 
 def parse(data: bytes) -> list[str]:
-    """``b"k\\x1b[A"`` -> ``["k", "up"]``; unknown escape sequences are left out."""
+    """Reads ``b"k\\x1b[A"`` as ``["k", "up"]``; leaves out unknown escape sequences."""
     keys = []
     while data:
         name = next((n for n in sorted(_NAMES, key=len, reverse=True) if data.startswith(n)), None)
@@ -190,12 +191,12 @@ def parse(data: bytes) -> list[str]:
 
 
 def _length(data: bytes) -> int:
-    """The rest of an escape sequence, up to its final byte (ECMA-48, 5.4)."""
+    """Returns the length of an escape sequence, up to its final byte (ECMA-48, 5.4)."""
     return next((i + 1 for i in range(2, len(data)) if 0x40 <= data[i] <= 0x7E), len(data))
 
 
 class Keyboard:
-    """Keys pressed since last asked; never any where standard input is no terminal."""
+    """Keys pressed since the last call; none if standard input is not a terminal."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
@@ -204,7 +205,7 @@ class Keyboard:
         if self._descriptor is None or not select.select([self._descriptor], [], [], 0)[0]:
             return []
         data = b""
-        with contextlib.suppress(OSError):  # EIO
+        with contextlib.suppress(OSError):  # EIO: the terminal hung up
             data = os.read(self._descriptor, _LONGEST)
         if not data:  # the terminal is gone
             self._descriptor = None
@@ -212,14 +213,15 @@ class Keyboard:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Keyboard]:
-        """Within it keys come here; Ctrl-C still is a signal, Ctrl-Z is not: a pause would be a hole."""
+        """Reads single keys within the context. Ctrl-C remains a signal; Ctrl-Z does not, since a pause
+        would leave a gap."""
         if not sys.stdin.isatty():
             yield self
             return
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
         try:
-            tty.setcbreak(descriptor, termios.TCSANOW)  # a key pressed before counts
+            tty.setcbreak(descriptor, termios.TCSANOW)  # keeps keys pressed before
             now = termios.tcgetattr(descriptor)
             now[6][termios.VSUSP] = os.fpathconf(descriptor, "PC_VDISABLE").to_bytes(1, "little")
             termios.tcsetattr(descriptor, termios.TCSANOW, now)

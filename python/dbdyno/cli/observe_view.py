@@ -1,4 +1,4 @@
-"""The live view drawn: its header, events and sessions, one session alone; figures and colours."""
+"""Draws the live view: header, events and sessions, one session alone; figures and colours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, for
 from dbdyno.observe.blocking import Blocked
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 
-LEAST = 0.0005  # seconds per second: what shows as more than 0.000
+LEAST = 0.0005  # seconds per second: the least value that is not shown as 0.000
 RUN, WAIT = "green", "dark_orange"
 _COLORS = {
     Family.IO: "blue",
@@ -34,18 +34,18 @@ def event_color(event: EventLine) -> str:
 
 
 def hidden_in_words(hidden: int, sessions: int) -> str:
-    """Empty where all sessions are seen."""
+    """Returns an empty text if all sessions are visible."""
     return f"{hidden} of {counted(sessions, 'session')} {HIDDEN_STATUS}" if hidden else ""
 
 
 def number(value: float | None, unknown: str = "?") -> str:
-    """Seconds per second: three digits."""
+    """Formats seconds per second with three digits."""
     return unknown if value is None else format_average(value)
 
 
-def brief_words(seen: Glance) -> str:
-    """What sessions too brief to be sampled used; empty: there were none."""
-    brief = seen.brief
+def brief_words(recent: Glance) -> str:
+    """Returns the CPU use of sessions too brief to be sampled; empty if there were none."""
+    brief = recent.brief
     if brief is None:
         return ""
     count = "sessions" if brief.processes is None else counted(brief.processes, "session")
@@ -54,14 +54,14 @@ def brief_words(seen: Glance) -> str:
 
 
 def share(value: float | None) -> str:
-    """Per cent, at most one decimal."""
+    """Formats a share in per cent, with at most one decimal."""
     if value is None:
         return "?"
     return f"{100 * value:.0f}" if value >= 0.0995 else f"{100 * value:.1f}"
 
 
 def clock(seconds: float) -> str:
-    """``1:02:03``."""
+    """Formats seconds as ``1:02:03``."""
     whole = int(seconds)
     return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
 
@@ -88,7 +88,7 @@ def alone_lines(row: Row | None, pid: int | None) -> Iterator[Text]:
 
 
 def tree_lines(blocked: Sequence[Blocked], room: int) -> Iterator[Text]:
-    """Roots and, below each, who waits for it and for how long."""
+    """Yields roots and, below each, the sessions that wait for it and for how long."""
     yield Text("")
     yield Text(f"{'process':>9} {'waits':>8}  who blocks whom", "bold")
     if not blocked:
@@ -110,7 +110,7 @@ def _query(line: Blocked) -> str:
 
 
 def _microstates(s: SessionLine) -> Iterator[Text]:
-    """As prstat -m: where the session's time went, in per cent of it."""
+    """Yields where the session's time went in per cent, with the columns of prstat -m."""
     spent = s.spent
     heads = ("USR", "SYS", "CPU", "CPU WAIT", "SLEEP", "CLIENT", "BLOCK I/O", "slices/s")
     yield Text(" ".join(f"{h:>9}" for h in heads), "bold")
@@ -127,7 +127,7 @@ _MEMORY_LINE = "m back  up down scroll  q quit  h help"
 
 @dataclass(frozen=True)
 class Header:
-    """What is known besides the figures."""
+    """Facts of the header apart from the figures."""
 
     server: str = ""
     since_s: float = 0.0
@@ -148,10 +148,10 @@ class Screen:
     memory: Sequence[Text] = field(default_factory=tuple)  # where the memory is
 
     def lines(self, width: int, height: int) -> list[Text]:
-        """At most ``height`` lines; the last is for keys and notices."""
-        made = [*self._top(width), *self._body(height)][: height - 1]
-        made += [Text("")] * (height - 1 - len(made))
-        return [_cut(line, width) for line in (*made, self._foot())]
+        """Returns at most ``height`` lines; the last is for keys and notices."""
+        lines = [*self._top(width), *self._body(height)][: height - 1]
+        lines += [Text("")] * (height - 1 - len(lines))
+        return [_cut(line, width) for line in (*lines, self._foot())]
 
     def _top(self, width: int) -> Iterator[Text]:
         h = self.header
@@ -172,7 +172,7 @@ class Screen:
     def _body(self, height: int) -> Iterator[Text]:
         if self.view.help:
             yield Text("")
-            yield from (Text.assemble((f"{keys:>14}  ", "bold"), words) for keys, words in HELP)
+            yield from (Text.assemble((f"{keys:>14}  ", "bold"), text) for keys, text in HELP)
         elif self.view.memory:
             yield Text("")
             yield from self.memory[self.view.line :]
@@ -204,7 +204,7 @@ def _cut(line: Text, width: int) -> Text:
     line.plain = one_line(line.plain)
     line.no_wrap = True
     if 0 < width < len(line) and not (line.plain[width - 1] + line.plain[width]).count(" "):
-        width = line.plain.rfind(" ", 0, width) + 1 or width  # no figure is cut in its middle
+        width = line.plain.rfind(" ", 0, width) + 1 or width  # cut between figures, not within one
     line.truncate(width, overflow="crop")
     return line
 
@@ -237,14 +237,14 @@ def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
             f"CPU WAIT {number(runq_s)}",
             WAIT,
         )
-    if words := brief_words(g):
-        yield Text(f"brief{words}", WAIT)
+    if brief := brief_words(g):
+        yield Text(f"brief{brief}", WAIT)
     if h.whom:
         yield Text(f"only   {h.whom}")
 
 
 def _bar(g: Glance, width: int) -> Text:
-    """DB time as one bar: CPU, CPU WAIT, then what was slept in, class by class."""
+    """Draws DB time as one bar: CPU, CPU WAIT, then sleep by class of wait events."""
     classes: dict[str, float] = {}
     colors: dict[str, str] = {}
     for e in g.events:
@@ -265,7 +265,7 @@ def _bar(g: Glance, width: int) -> Text:
 
 
 def _events(g: Glance) -> Iterator[Text]:
-    """CPU and CPU WAIT ranked among the waits; what an event hid in the run queue beside it."""
+    """Yields CPU and CPU WAIT ranked among the wait events, each with its part in the run queue."""
     db = g.total("db_time") or 0.0
     ranked: list[tuple[str, float, float | None, str, EventLine | None]] = [
         ("DB CPU", g.total("run") or 0.0, None, RUN, None),

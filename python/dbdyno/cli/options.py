@@ -29,7 +29,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 SETTING = ("--setting", "work_mem=64MB")
-"""The option, and an example of it."""
+"""The option, and an example of its value, for messages."""
 
 
 def store_option(f: _F) -> _F:
@@ -56,7 +56,7 @@ def json_option(f: _F) -> _F:
 
 
 def engine_option(words: str) -> Callable[[_F], _F]:
-    """Read before ``--dsn``, which is the engine's own."""
+    """Adds ``--engine``. It is eager, since the check of ``--dsn`` needs the engine."""
     words = f"{words}  [default: {DEFAULT}]"
     return click.option(
         "--engine",
@@ -74,7 +74,7 @@ _Dsn = TypeVar("_Dsn", str | None, tuple[str, ...])
 
 
 def warn_of_password(context: click.Context, _parameter: click.Parameter, dsn: _Dsn) -> _Dsn:
-    """A callback of ``--dsn``, which may be given several times."""
+    """Warns if ``--dsn`` holds a password. A callback of ``--dsn``, which may be repeatable."""
     engine = context.params.get("engine") or DEFAULT
     given = (dsn,) if isinstance(dsn, str) else dsn or ()
     cures = [c for d in given if d and (c := secret_in(engine, d)) is not None]
@@ -104,13 +104,13 @@ def _dsn_option(default: str, *, several: bool = False) -> Callable[[_F], _F]:
 
 dsn_option = _dsn_option("the embedded PostgreSQL")
 running_dsn_option = _dsn_option('the embedded PostgreSQL if it runs, else ""')
-"""For commands that look at a server and start none."""
+"""For commands that read a server and start none."""
 running_dsns_option = _dsn_option('the embedded PostgreSQL if it runs, else ""', several=True)
-"""For those that look at several."""
+"""The same for commands that read several servers."""
 
 
 def server_ssh_options(f: _F, *, several: bool = False) -> _F:
-    """``--server-ssh``, ``--ssh-command``. ``several``: once for each server."""
+    """Adds ``--server-ssh`` and ``--ssh-command``. ``several``: ``--server-ssh`` is given once per server."""
     f = click.option(
         "--ssh-command",
         cls=Option,
@@ -145,7 +145,7 @@ def bin_dir_option(f: _F) -> _F:
 
 
 class _Sampling(click.ParamType[float | str]):
-    """``99`` samples a second, or ``30s`` of them."""
+    """A rate, ``99`` samples per second, or a time, ``30s``."""
 
     name = "HZ"
 
@@ -154,14 +154,14 @@ class _Sampling(click.ParamType[float | str]):
         try:
             hz = float(text)
         except ValueError:
-            return text  # the plan says whether it is a time
+            return text  # the planner checks that it is a time
         if not 0 < hz <= MOST_HZ:
             self.fail(f"{text} samples a second: more than 0 and at most {MOST_HZ}", param, ctx)
         return hz
 
 
 class _OptionalValue(Option):
-    """Its value may be left out: a next word that does not begin with a digit is none."""
+    """An option whose value may be left out. The next word is its value if it begins with a digit."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
@@ -178,7 +178,7 @@ class _OptionalValue(Option):
 
 
 def source_options(f: _F) -> _F:
-    """Options of the data sources that are off unless asked for."""
+    """Adds the options of the data sources that are off by default."""
     for option in optional_sources():
         in_help = {"group": GATHER, "key": option.key, "help": option.help}
         if option.hz is None:
@@ -203,12 +203,12 @@ REPORTS = (".html", ".htm", ".md", ".xlsx")
 
 
 def checked_output(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
-    """A callback of ``--output`` of a report: whether it can be written shows before anything is measured."""
+    """Checks a report's path before anything is measured. A callback of ``--output``."""
     return None if path is None else checked(path)
 
 
 def checked(path: Path, endings: Sequence[str] = REPORTS) -> Path:
-    """Raises UsageError where a report cannot be written there."""
+    """Returns ``path``. Raises UsageError if no report can be written there."""
     if path.suffix not in endings:
         given = f"ends in {path.suffix}" if path.suffix else "has no suffix"
         shown = [e for e in endings if e != ".htm"]
@@ -227,7 +227,7 @@ def checked(path: Path, endings: Sequence[str] = REPORTS) -> Path:
 
 
 def label_options(f: _F) -> _F:
-    """``--name``, ``--tag``, ``--note``: see :func:`labels_of`."""
+    """Adds ``--name``, ``--tag`` and ``--note``, which :func:`labels_of` reads."""
     option = partial(click.option, cls=Option, group=OUTPUT)
     f = option("--note", metavar="TEXT", help="A remark, kept with the run.")(f)
     f = option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; repeatable.")(f)
@@ -236,26 +236,27 @@ def label_options(f: _F) -> _F:
     )(f)
 
 
-_LONGEST_LABEL, _LONGEST_NOTE = 60, 2_000
-_TAKEN = re.compile(r"last|.*~.*|-.*|\d{8}-\d{6}-.*", re.DOTALL)
+_LONGEST_LABEL, _LONGEST_NOTE = 60, 2_000  # characters
+_RESERVED = re.compile(r"last|.*~.*|-.*|\d{8}-\d{6}-.*", re.DOTALL)
 
 
 def labels_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of name, tags and note that were given. Raises :class:`UsageError` where one cannot be used."""
+    """Returns name, tags and note as far as they were given. Raises :class:`UsageError` if one cannot be
+    used."""
     tags = tuple(dict.fromkeys(tag.strip() for tag in given["tags"]))
-    found = {k: given[k].strip() for k in ("name", "note") if given[k] is not None}
-    for option, text in (*(("--tag", t) for t in tags), ("--name", found.get("name", "-"))):
+    labels = {k: given[k].strip() for k in ("name", "note") if given[k] is not None}
+    for option, text in (*(("--tag", t) for t in tags), ("--name", labels.get("name", "-"))):
         if len(text) > _LONGEST_LABEL or one_line(text) != text or (option == "--tag" and not text):
             raise UsageError(f"{option} {text[:80]!r}", f"one line of at most {_LONGEST_LABEL} characters")
-    if _TAKEN.fullmatch(name := found.get("name", "")):
+    if _RESERVED.fullmatch(name := labels.get("name", "")):
         raise UsageError(
             f"--name {name!r} could be taken for something else", "not last, no ~, no id of a run"
         )
-    if (note := found.get("note", "")) != visible(note):
+    if (note := labels.get("note", "")) != visible(note):
         raise UsageError("the note has characters that a terminal would obey, or not show", "write it anew")
     if len(note) > _LONGEST_NOTE:
         raise UsageError("the note is too long", f"at most {_LONGEST_NOTE:,} characters")
-    return found | ({"tags": tags} if tags else {})
+    return labels | ({"tags": tags} if tags else {})
 
 
 def run_argument(f: _F) -> _F:
@@ -263,7 +264,7 @@ def run_argument(f: _F) -> _F:
 
 
 def open_store(path: Path | None) -> RunStore:
-    from dbdyno.store import RunStore  # here, since not every command needs Polars
+    from dbdyno.store import RunStore  # here, since importing Polars takes long
 
     return RunStore(path)
 

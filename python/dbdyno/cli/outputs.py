@@ -1,4 +1,4 @@
-"""``dbdyno show --output``: what commands printed, apart from everything that dbdyno prints."""
+"""``dbdyno show --output``: the kept output of the commands that a run executed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,15 @@ _STREAMS = {"output": "output", "error": "error output"}
 
 
 def show_outputs(record: Run, cell: str | None, *, as_json: bool) -> None:
-    """Of one measurement; None: the last that kept any. Raises :class:`UsageError` where nothing was kept."""
+    """Prints the kept output of a measurement, by default the last that has any. Raises :class:`UsageError`
+    if there is none."""
     rows = next(
-        (found for c in ([cell] if cell else record.cells()[::-1]) if (found := _rows(record, c))), []
+        (
+            rows_of_cell
+            for c in ([cell] if cell else record.cells()[::-1])
+            if (rows_of_cell := _rows(record, c))
+        ),
+        [],
     )
     if not rows:
         raise UsageError(
@@ -30,8 +36,8 @@ def show_outputs(record: Run, cell: str | None, *, as_json: bool) -> None:
         print_json({"outputs": rows})
         return
     for row in rows:
-        kept = len(row["text"].encode())
-        cut = f", the last {kept:,} of {row['bytes']:,} bytes" if kept < row["bytes"] else ""
+        kept_bytes = len(row["text"].encode())
+        cut = f", the last {kept_bytes:,} of {row['bytes']:,} bytes" if kept_bytes < row["bytes"] else ""
         what = f"session {row['session']}, execution {row['number']}: {_STREAMS[row['stream']]}"
         click.echo(f"-- {row['measurement']}, {what}{cut}")
         click.echo(visible(row["text"]).removesuffix("\n"))

@@ -1,4 +1,5 @@
-"""What can be run: workloads and recipes; a new recipe, its check, the schema for editors."""
+"""Commands on workloads and recipes: list them, write a new recipe, check one, print the schema for
+editors."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ def workloads(engine: str | None, as_json: bool) -> None:
       dbdyno workloads
       dbdyno workloads --json
     """
-    known = conduct.workloads(engine or "")
+    all_workloads = conduct.workloads(engine or "")
     if as_json:
-        print_json({name: w.model_dump(mode="json") for name, w in known.items()})
+        print_json({name: w.model_dump(mode="json") for name, w in all_workloads.items()})
     else:
-        screen.workloads_table(known)
+        screen.workloads_table(all_workloads)
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -52,12 +53,14 @@ def recipes(context: click.Context, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    known = conduct.recipes()
+    all_recipes = conduct.recipes()
     if as_json:
-        print_json({name: r.model_dump(mode="json", exclude_defaults=True) for name, r in known.items()})
+        print_json(
+            {name: r.model_dump(mode="json", exclude_defaults=True) for name, r in all_recipes.items()}
+        )
         return
-    wide = max(map(len, known))
-    for name, recipe in known.items():
+    wide = max(map(len, all_recipes))
+    for name, recipe in all_recipes.items():
         click.echo(f"{name:{wide}}  {recipe.doc}")
     click.echo(
         f"\n{'run one:':{wide}}  dbdyno run --recipe NAME; --dry-run shows its plan and how long it takes"
@@ -136,7 +139,7 @@ def _template() -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Never over what is there."""
+    """Writes a new file. Raises UsageError if it exists."""
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)

@@ -1,4 +1,4 @@
-"""``dbdyno run``: plan first, then the climb, then the report."""
+"""``dbdyno run``: plans, measures, reports."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _run(
     from dbdyno.cli import live
 
     progress = live.progress(plan, as_json=options["as_json"])
-    interrupt = drive.Interrupt(progress.heard)
+    interrupt = drive.Interrupt(progress.on_signal)
     with interrupt.caught(), progress:
         try:
             target, store = _target(options, plan, machine), open_store(options["store"])
@@ -204,7 +204,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "orders": commands.orders,
     "jobs.env": commands.environment,
 }
-"""Makes a field of what the command line has."""
+"""Key of a field -> function that reads the field from the option's values."""
 
 
 def _request(options: dict[str, Any]) -> conduct.Request:
@@ -212,15 +212,15 @@ def _request(options: dict[str, Any]) -> conduct.Request:
 
     fields = fields_given(options, _READ)
     job = fields.pop("jobs", {})
-    if options["dsn"] is None:  # the embedded server is started with them
+    if options["dsn"] is None:  # the embedded server is started with these settings
         fields.pop("settings", None)
     fields |= scripts.fields_of(options) | commands.fields_of(options)
     if (threads := scripts.threads_of(options["jobs"])) is not None:
         fields.setdefault("driver", {})["threads"] = threads
     if triggers := triggers_given(options):
         fields["triggers"] = triggers
-    workload, params = _words(options)
-    fields.pop("params", None)  # they are among the words
+    workload, params = _workload_and_params(options)
+    fields.pop("params", None)  # _workload_and_params has them
     values = {}
     if commands.runs_jobs(options, conduct.recipe_has_jobs(workload, options["recipe"])):
         values = commands.parameters_of(params, options)
@@ -230,8 +230,8 @@ def _request(options: dict[str, Any]) -> conduct.Request:
     return conduct.Request(workload, options["recipe"], patch)
 
 
-def _words(options: dict[str, Any]) -> tuple[str | None, list[str]]:
-    """The workload, and its parameters in whatever way they were given."""
+def _workload_and_params(options: dict[str, Any]) -> tuple[str | None, list[str]]:
+    """Returns the workload, and all parameters whether they were given as arguments or by ``--param``."""
     words = [w for w in (options["workload"], *options["more"]) if w is not None]
     named = [w for w in words if "=" not in w]
     if named and (options["commands"] or commands.jobs_file(options["jobs"])):

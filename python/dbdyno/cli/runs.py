@@ -1,4 +1,4 @@
-"""One stored run: show, report, export, rebuild; and explain, for the claims that it makes."""
+"""Commands on one stored run: show, report, export, rebuild; and explain for the words of their output."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def measurement_options(f: _F) -> _F:
 
 
 def chosen(results: Results, measurement: str | None, sessions: int | None, window: int | None) -> str | None:
-    """The cell's id; ``None``: none was chosen. The first good one of several repeats or variants.
+    """Returns the id of the cell that the options select; None if they select none.
 
-    Raises :class:`UsageError` naming those that there are.
+    If several repeats or variants match, returns the first valid one. Raises :class:`UsageError` that lists
+    the possible values.
     """
     if sum(choice is not None for choice in (measurement, sessions, window)) > 1:
         raise UsageError("--measurement, --sessions and --window exclude each other", "give one of them")
@@ -58,11 +59,13 @@ def chosen(results: Results, measurement: str | None, sessions: int | None, wind
 
 
 def _first(windows: pl.DataFrame, column: str, wanted: int, before: str, after: str) -> str:
-    found = windows.filter(windows[column] == wanted)["cell"]
-    if found.is_empty():
-        there = sorted(set(windows[column].to_list()))
-        raise UsageError(f"the run has no {before} {wanted} {after}".rstrip(), f"there are {_listed(there)}")
-    return str(found[0])
+    cells = windows.filter(windows[column] == wanted)["cell"]
+    if cells.is_empty():
+        existing = sorted(set(windows[column].to_list()))
+        raise UsageError(
+            f"the run has no {before} {wanted} {after}".rstrip(), f"there are {_listed(existing)}"
+        )
+    return str(cells[0])
 
 
 def _listed(values: list[Any]) -> str:
@@ -73,7 +76,7 @@ def _listed(values: list[Any]) -> str:
 
 
 def part_options(f: _F) -> _F:
-    """The options of ``show`` that each show one part of a run."""
+    """Adds the options of ``show`` that each show one part of a run."""
     for name, help in reversed([*SHOW_OPTIONS.items()]):
         f = click.option(f"--{name.replace('_', '-')}", is_flag=True, help=help)(f)
     return f
@@ -170,7 +173,7 @@ def show(
 
 
 def _several(store: Path | None, wanted: str) -> list[Results]:
-    """Servers that were observed together, where those are meant."""
+    """Returns the results of all servers if ``wanted`` names servers that were observed together."""
     from dbdyno.store import default_root, find_group
 
     if not find_group(default_root() if store is None else store, wanted):
@@ -179,34 +182,35 @@ def _several(store: Path | None, wanted: str) -> list[Results]:
 
 
 def _of_job(results: Results, job: str | None) -> Results:
-    """Its executions of that job alone. Raises :class:`UsageError` naming those that there are."""
+    """Returns the results with the executions of this job alone. Raises :class:`UsageError` that lists the
+    jobs."""
     if job is None:
         return results
     import polars as pl
 
     from dbdyno.model.results.results import Narrowed
 
-    known = results.tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
-    if job not in known:
-        raise UsageError(f"the run has no job {job!r}", f"its jobs: {_listed(known)}")
+    jobs = results.tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
+    if job not in jobs:
+        raise UsageError(f"the run has no job {job!r}", f"its jobs: {_listed(jobs)}")
     names = [n for n in _tables_of("executions") if "job" in results.tables[n].columns]
     narrowed = Narrowed(results.tables, dict.fromkeys(names, pl.col("job") == job))
     return dataclasses.replace(results, tables=narrowed)
 
 
 def _recorded(store: Path | None, run: str, capture: int | None) -> Run:
-    """A run, or what one of its triggers captured. Raises :class:`UsageError`."""
+    """Returns a run, or the capture of one of its triggers. Raises :class:`UsageError`."""
     record = open_store(store).open(run)
     return record if capture is None else conduct.capture_of(record, capture)
 
 
 def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict[str, Any]:
-    """The whole of a run, or some of its tables, of one measurement where it is named."""
+    """Returns the whole document of a run, or selected tables, restricted to a cell if one is given."""
     whole = present.document(results)
     shown = {t: None for name in wanted for t in (("findings",) if name == CLAIMS else _tables_of(name))}
     rows = {table: whole[table] for table in shown}
     if cell is not None:
-        rows = {n: [r for r in found if r.get("cell", cell) == cell] for n, found in rows.items()}
+        rows = {n: [r for r in records if r.get("cell", cell) == cell] for n, records in rows.items()}
     return {"run": whole["run"], **rows} if wanted else whole
 
 
@@ -355,12 +359,12 @@ def explain(words: tuple[str, ...]) -> None:
     from dbdyno.conclude.words import explanation
 
     if words:
-        asked = " ".join(words)
-        if "/" in asked:  # a wait event, perhaps
+        term = " ".join(words)
+        if "/" in term:  # a wait event is CLASS/NAME
             waits = engines.wait_families(engines.DEFAULT), engines.wait_advice(engines.DEFAULT)
-            click.echo(explanation(asked, *waits))
+            click.echo(explanation(term, *waits))
         else:
-            click.echo(explanation(asked))
+            click.echo(explanation(term))
         return
     width = max(len(e.name) for e in entries().values())
     for e in entries().values():

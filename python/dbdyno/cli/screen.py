@@ -1,4 +1,4 @@
-"""What the commands print besides a run's own tables, and plain tables that need no library."""
+"""What commands print apart from a run's own tables; plain tables that need no library."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 _LISTED_CELLS = 40
-_ERROR, _ERROR_LINES = 2_000, 30  # the most that is shown of a message
+_ERROR, _ERROR_LINES = 2_000, 30  # characters and lines shown of a message
 
 
 def out() -> Console:
-    """Standard output: tables, results. Plain text where it is no terminal."""
+    """Returns a console for results on standard output: plain text if that is not a terminal."""
     from dbdyno.cli.console import SafeConsole
 
     return SafeConsole(sys.stdout)
 
 
 def err() -> Console:
-    """Standard error: progress, errors."""
+    """Returns a console for progress and errors on standard error."""
     from dbdyno.cli.console import SafeConsole
 
     return SafeConsole(sys.stderr)
@@ -49,13 +49,13 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Progress, or what to bear in mind: on standard error; not with ``--quiet``."""
+    """Prints progress or a remark on standard error, unless ``--quiet``."""
     if not is_quiet():
         err().print(text, soft_wrap=True)
 
 
 def error(message: str, cure: str | None = None) -> None:
-    """The message, shortened, since some of it may be a server's words; then the cure."""
+    """Prints the message, shortened since part of it may come from a server, then the cure."""
     from rich.text import Text
 
     text = Text.assemble(("error: ", "red bold"), shortened(message, _ERROR, _ERROR_LINES))
@@ -65,16 +65,16 @@ def error(message: str, cure: str | None = None) -> None:
 
 
 def interrupted(end: Interrupted, before: str) -> None:
-    """``before``: what was not over yet, where no run is kept."""
+    """Prints that the user stopped the run. ``before``: the step that was not complete, if no run is kept."""
     if end.kept is None:
         error(f"stopped before {before}; nothing was kept")
     else:
         error("stopped while results were derived; all measurements are kept", f"dbdyno show {end.kept}")
 
 
-def workloads_table(known: Mapping[str, Workload]) -> None:
+def workloads_table(workloads: Mapping[str, Workload]) -> None:
     table = _table("workload", "what a call does", "work unit", "parameters")
-    for w in known.values():
+    for w in workloads.values():
         params = "\n".join(f"{n}={p.default}  {p.doc}" for n, p in w.parameters.items())
         table.add_row(w.name, w.doc, w.work_unit, params)
     out().print(table)
@@ -82,7 +82,8 @@ def workloads_table(known: Mapping[str, Workload]) -> None:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """The plan in a few lines: what, how many cells, how long, which variants and which defaults, and why."""
+    """Returns the plan in a few lines: load, number of measurements, duration, variants, and defaults with
+    their reasons."""
     from dbdyno.conclude.catalogue import worded
 
     e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
@@ -119,7 +120,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def _commands(plan: Plan) -> str:
-    """``command gzip``, ``jobs httpd, mysql``."""
+    """Returns ``command gzip`` or ``jobs httpd, mysql``."""
     names = [j.name for j in plan.jobs]
     side_by_side = any(len(v.jobs) > 1 for v in plan.variants)
     kind = "job" if side_by_side else "command"
@@ -127,20 +128,20 @@ def _commands(plan: Plan) -> str:
 
 
 def _executions(plan: Plan) -> str:
-    """``one execution``, ``10 executions of each of 5 jobs``."""
+    """Returns ``one execution`` or ``10 executions of each of 5 jobs``."""
     runs, jobs = plan.cells[0].runs, max(len(v.jobs) for v in plan.variants)
     return counted(runs, "execution") + (f" of each of {jobs} jobs" if jobs > 1 else "")
 
 
 def _scripts(plan: Plan) -> str:
-    """``scripts a.sql (weight 2), b.sql``: of several their weights."""
+    """Returns ``scripts a.sql (weight 2), b.sql``: weights only if there are several scripts."""
     mix = plan.scripts
     names = [s.name if len(mix) == 1 or s.weight == 1 else f"{s.name} (weight {s.weight})" for s in mix]
     return f"script{'' if len(mix) == 1 else 's'} {', '.join(names)}"
 
 
 def _auto_words(plan: Plan, rule: Adaptive) -> str:
-    """Its cells come as they go."""
+    """Describes an adaptive ladder, whose measurements are not known in advance."""
     around = "the knee" if rule.goal is None else rule.goal.text
     again = "" if rule.repeats == 1 else f"; {rule.repeats} repeats"
     again += " of the load levels beside it" if again and rule.goal is not None else ""
@@ -151,7 +152,7 @@ def _auto_words(plan: Plan, rule: Adaptive) -> str:
 
 
 def _variant_lines(plan: Plan) -> list[str]:
-    """Each variant by what it does otherwise."""
+    """Returns a line for each variant with what it changes."""
     if len(plan.variants) < 2 and not any(v.words() for v in plan.variants):
         return []
     wide = max(len(v.name) for v in plan.variants)
@@ -169,7 +170,7 @@ def _variant_lines(plan: Plan) -> list[str]:
 
 
 def in_minutes(value_ns: float) -> str:
-    """``45 s``, ``3.5 min``, ``2.1 h``: as long as a user has to wait."""
+    """Returns ``45 s``, ``3.5 min`` or ``2.1 h``: a waiting time."""
     for unit, factor in (("h", 3600e9), ("min", 60e9)):
         if value_ns >= 2 * factor:
             return f"{significant(value_ns / factor, 2)} {unit}"
@@ -192,14 +193,15 @@ def plan_table(plan: Plan) -> None:
 
 
 def summary(results: Results) -> None:
-    """What a run that has just ended says in short."""
+    """Prints the summary of a run that has just ended."""
     out().print(present.summary(results, "last"))
 
 
 def places(record: Run, results: Results, output: Path | None, *, quiet: bool) -> None:
-    """Where the page is, once it is written: that of a long run takes a while.
+    """Prints the path of the page after writing it, which takes a while for a long run.
 
-    ``output``: another place for it."""
+    ``output``: also writes a report to this path, and prints that path instead.
+    """
     path = conduct.reported(record, results)
     if output is not None:
         path = present.write_report(results, output)
@@ -208,7 +210,7 @@ def places(record: Run, results: Results, output: Path | None, *, quiet: bool) -
 
 
 def near(path: Path) -> str:
-    """The path from here, or the whole of it where that is no longer."""
+    """Returns the relative path from the current directory, or the absolute path if that is not longer."""
     whole = str(path.absolute())
     here = os.path.relpath(whole)
     return here if len(here) < len(whole) else whole
@@ -228,14 +230,16 @@ _LEAST_WRAPPED = 12
 
 
 def width() -> int | None:
-    """Columns of the terminal; ``None`` where standard output is none: then nothing is wrapped."""
+    """Returns the columns of the terminal; None if standard output is not a terminal, and nothing is
+    wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
 
 
 def aligned(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], columns: int | None = None
 ) -> list[str]:
-    """A line for the heads, then one for each row; in ``columns`` columns the last cell is wrapped."""
+    """Returns a line for the heads and one for each row; with ``columns``, the last cell is wrapped to
+    fit."""
     table = [[one_line(cell) for cell in row] for row in (heads, *rows)]
     wide = [max(len(row[i]) for row in table) for i in range(len(heads))]
     room = None if columns is None else columns - sum(w + len(_BETWEEN) for w in wide[:-1])
@@ -250,7 +254,7 @@ def aligned(
 
 
 def records(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
-    """A block of lines for each row: a name and its value on each."""
+    """Yields a block of lines for each row, with a name and its value on each line."""
     names = [one_line(head) for head in heads]
     wide = max(map(len, names), default=0)
     for number, row in enumerate(rows, start=1):

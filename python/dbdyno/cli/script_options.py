@@ -1,4 +1,4 @@
-"""Options of `dbdyno run` that pgbench has, too: its users' habits hold here."""
+"""Options of `dbdyno run` that pgbench has, too, with the same meaning."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FILE = "SQL file in pgbench's language; each call runs all its statements. Repe
 
 
 def script_options(f: _F) -> _F:
-    """Scripts, their variables, how they are run."""
+    """Adds options of scripts, their variables, and how they run."""
     for add in reversed(_OPTIONS):
         f = add(f)
-    for flags, cure in _OTHERWISE.items():
+    for flags, cure in _REPLACEMENTS.items():
         f = _refused(flags, cure)(f)
     for flags, more in _IMPLIED.items():
         f = click.option(*flags.split(), hidden=True, expose_value=False, **more)(f)
@@ -28,7 +28,8 @@ def script_options(f: _F) -> _F:
 
 
 def _refused(flags: str, cure: str) -> Callable[[_F], _F]:
-    """An option that pgbench has and that would mean something else here, or nothing."""
+    """Adds an option of pgbench that would mean something else here, or nothing; it raises UsageError with
+    the replacement."""
     names = flags.split()
 
     def refuse(_context: click.Context, _parameter: click.Parameter, value: object) -> None:
@@ -43,7 +44,7 @@ def _refused(flags: str, cure: str) -> Callable[[_F], _F]:
 
 _FLAGS = ("-i", "-l", "--vacuum-all", "--show-script", "--debug", "--verbose-errors", "--exit-on-abort")
 _STORED = "--log-calls stores every call; dbdyno sql reads them"
-_OTHERWISE = {
+_REPLACEMENTS = {
     "-i --initialize": "dbdyno workload prepare pgbench -s 10",
     "-l --log": _STORED,
     "-t --transactions": "measurements have a duration: -T 10, or --measure 10s",
@@ -62,7 +63,7 @@ _IMPLIED: dict[str, dict[str, Any]] = {
     "--progress-timestamp": {"is_flag": True},
     "--failures-detailed": {"is_flag": True},  # failures are always reported by kind
 }
-"""Options of pgbench for what is so without them."""
+"""Options of pgbench that are accepted and change nothing: dbdyno always does as they say."""
 _option = partial(click.option, cls=Option, group=SCRIPTS)
 _OPTIONS = (
     _option(
@@ -104,37 +105,37 @@ _OPTIONS = (
 
 def fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of the experiment that these options set. Raises :class:`UsageError`."""
-    found: dict[str, Any] = {"scripts": mix} if (mix := _mix(options)) else {}
+    fields: dict[str, Any] = {"scripts": mix} if (mix := _mix(options)) else {}
     for name, alias, flag in (("sessions", "clients", "-c"), ("measure", "seconds", "-T")):
         if options[alias] is not None:
             if options[name] is not None:
                 raise UsageError(f"both --{name} and {flag} were given", "give one of them")
-            found[name] = options[alias]
-    if (found.get("measure") or "").isdecimal():
-        found["measure"] += "s"
+            fields[name] = options[alias]
+    if (fields.get("measure") or "").isdecimal():
+        fields["measure"] += "s"
     if options["random_seed"] is not None:
-        found["seed"] = _seed(options["random_seed"])
-    return found
+        fields["seed"] = _seed(options["random_seed"])
+    return fields
 
 
-def threads_of(given: str | None) -> int | None:
-    """Returns the driver's threads that ``-j`` asks for, None where it names a file of jobs."""
-    if given is None or not given.isdecimal():
+def threads_of(text: str | None) -> int | None:
+    """Returns the driver's threads that ``-j`` requests; None if it names a file of jobs."""
+    if text is None or not text.isdecimal():
         return None
-    if len(given) > 3 or not 1 <= int(given) <= 256:
-        raise UsageError(f"-j {given}: not from 1 to 256", "threads of the driver; one a session is enough")
-    return int(given)
+    if len(text) > 3 or not 1 <= int(text) <= 256:
+        raise UsageError(f"-j {text}: not from 1 to 256", "threads of the driver; one a session is enough")
+    return int(text)
 
 
 def _mix(options: Mapping[str, Any]) -> list[dict[str, Any]]:
     flags = (("select_only", "select-only"), ("skip_some_updates", "simple-update"))
     builtins = [*options["builtins"], *(name for flag, name in flags if options[flag])]
-    found = [_weighted(text, "builtin", "-b") for text in builtins]
-    return [*found, *(_weighted(text, "file", "-f") for text in options["files"])]
+    scripts = [_weighted(text, "builtin", "-b") for text in builtins]
+    return [*scripts, *(_weighted(text, "file", "-f") for text in options["files"])]
 
 
 def _weighted(text: str, kind: str, flag: str) -> dict[str, Any]:
-    """``a.sql@3``; a file's name may have an @, the weight comes after the last."""
+    """Reads ``a.sql@3``. A file's name may have an @: the weight follows the last one."""
     name, at, weight = text.rpartition("@")
     if not at:
         return {kind: text}

@@ -1,4 +1,4 @@
-"""``dbdyno selftest``: loads whose truth is known, truth against ledger, on the user's own machine."""
+"""``dbdyno selftest``: compares the ledger with loads of known truth, on the user's own machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dbdyno.model.engine.truth import Truth
 
 WIDTH = 120  # columns in a pipe or a file
-WITH_INTERVAL = 96  # columns from which on a table has intervals
+WITH_INTERVAL = 96  # least columns of a table with intervals
 MOST_PER_CPU = 4  # sessions of the largest case
 SHORT, LONG = "3s", "10s"
 _BAR = 20
@@ -91,28 +91,29 @@ def selftest(
         except drive.Interrupted:
             stopped = True
         except DbdynoError as e:
-            if not shown.found:
+            if not shown.truths:
                 raise
             failed = e
     if as_json:
-        print_json([t.model_dump() | {"off": t.off} for t in shown.found])
+        print_json([t.model_dump() | {"off": t.off} for t in shown.truths])
     shown.headline()
     if failed is not None:
         raise failed
     if stopped:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    verdicts = {t.verdict for t in shown.found}
+    verdicts = {t.verdict for t in shown.truths}
     if "off" in verdicts or (strict and "inconclusive" in verdicts):
         raise click.exceptions.Exit(EXIT_OFF)
 
 
 class _Shown:
-    """The plan, a table for each case once it is over, on a terminal the one under way with the time left."""
+    """Prints the plan and a table for each finished case; on a terminal also the case in progress with the
+    time left."""
 
     def __init__(self, console: Console) -> None:
         from dbdyno.cli.console import live
 
-        self.found: list[Truth] = []
+        self.truths: list[Truth] = []
         self._console, self._plan, self._begun = console, list["Planned"](), 0
         self._quiet = is_quiet()
         shown = console.is_terminal and not self._quiet
@@ -151,19 +152,19 @@ class _Shown:
             self._begun += 1
             self._say(f"{head}: {case.title}; {left}")
 
-    def measured(self, planned: Planned, found: Sequence[Truth]) -> None:
-        self.found += found
+    def measured(self, planned: Planned, truths: Sequence[Truth]) -> None:
+        self.truths += truths
         if self._quiet:
             return
         if self._live:
             self._say(f"{planned.case.name}: {planned.case.title}", "bold")
-        self._console.print(_table(found, intervals=self._console.width >= WITH_INTERVAL))
+        self._console.print(_table(truths, intervals=self._console.width >= WITH_INTERVAL))
 
     def headline(self) -> None:
-        """What all of it says."""
+        """Prints the conclusion over all cases."""
         from dbdyno.conclude.ground_truth import headline
 
-        claim = headline(self.found, len(self._plan))
+        claim = headline(self.truths, len(self._plan))
         self._say(claim.text, {"good": "green bold", "warning": "red bold"}.get(claim.severity, "bold"))
         if claim.advice:
             self._say(f"  {claim.advice}")
@@ -199,7 +200,7 @@ def _table(truths: Sequence[Truth], *, intervals: bool) -> Group:
 
 
 def _reasons(truths: Sequence[Truth]) -> list[Text]:
-    """Where the truth of each account comes from that is not ok; each reason once."""
+    """Returns, for each account that is not ok, the source of its truth; each reason once."""
     from rich.text import Text
 
     lines: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""``dbdyno server`` and ``dbdyno clean``: the embedded server by hand; what killed runs left behind."""
+"""``dbdyno server`` controls the embedded server; ``dbdyno clean`` undoes what killed runs left behind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def start(
       dbdyno server start --setting shared_buffers=2GB --max-connections 500
       dbdyno server start --pg-bin /usr/lib/postgresql/15/bin
     """
-    from dbdyno.plan import parse_params  # here: looking and stopping need no plans
+    from dbdyno.plan import parse_params  # here, since the other commands do not need it
 
     chosen = {k: str(v) for k, v in parse_params(settings, *SETTING).items()}
     _print(
@@ -79,9 +79,9 @@ def status(as_json: bool) -> None:
       dbdyno server status
       psql "$(dbdyno server status --json | jq -r .dsn)"
     """
-    found = embedded().status()
-    _print(found, as_json)
-    if not found.get("running"):
+    facts = embedded().status()
+    _print(facts, as_json)
+    if not facts.get("running"):
         raise click.exceptions.Exit(3)
 
 
@@ -99,11 +99,11 @@ def psql(arguments: tuple[str, ...]) -> None:
     os.execv(argv[0], argv)
 
 
-def _print(found: Mapping[str, Any], as_json: bool) -> None:
+def _print(facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
-        print_json(dict(found))
+        print_json(dict(facts))
         return
-    for key, value in found.items():
+    for key, value in facts.items():
         if value is not None or key == "running":
             click.echo(f"{key.removesuffix('_s').replace('_', ' '):16} {_in_words(key, value)}")
 
@@ -158,7 +158,7 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
         return
 
     work = _Work(store.left_over())
-    work.put_back(_OF_ENGINES, put_back)  # first: a group with processes cannot be removed
+    work.put_back(_OF_ENGINES, put_back)  # first, since a control group with processes cannot be removed
     work.put_back(_OF_CLUSTERS, conduct.end_own_cluster)
     work.put_back(_OF_SYSTEM, limits.undo)
     try:
@@ -177,20 +177,20 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
 
 
 class _Work:
-    """Putting back what journals name, a line for each thing."""
+    """Undoes the changes in journals, with a line for each."""
 
-    def __init__(self, found: store.LeftOver) -> None:
-        self._dead, self._damaged = found.dead, found.damaged
-        self._failed: dict[str, DbdynoError] = {}  # by key of what could not be put back
+    def __init__(self, left_over: store.LeftOver) -> None:
+        self._dead, self._damaged = left_over.dead, left_over.damaged
+        self._failed: dict[str, DbdynoError] = {}  # by key of the change that could not be undone
         self._silent = True
-        for one in found.alive:
+        for one in left_over.alive:
             self.say(f"run {one.run} is under way (process {one.owner_pid}): left alone")
         for error in self._damaged[1:]:
             self.say(error.message)
 
     @property
     def all_back(self) -> bool:
-        """Something was put back, and nothing is left to put back."""
+        """Whether something was undone and nothing is left to undo."""
         return not self._silent and not any(one.undos for one in self._dead)
 
     def say(self, line: str) -> None:
@@ -198,13 +198,14 @@ class _Work:
         self._silent = False
 
     def put_back(self, kinds: Collection[str], how: Callable[[Undo], str | None]) -> None:
-        """What was changed last comes first. What fails stays in its journal and hinders nothing else."""
+        """Undoes the last change first. A change that cannot be undone stays in its journal and stops no
+        other."""
         for one in self._dead:
             for undo in reversed([u for u in one.undos if u.kind in kinds]):
                 try:
-                    if (done := how(undo)) is not None:
+                    if (line := how(undo)) is not None:
                         one.forget(undo.key)
-                        self.say(f"run {one.run}: {done}")
+                        self.say(f"run {one.run}: {line}")
                 except DbdynoError as error:
                     self._failed[undo.key] = error
                 except (LookupError, TypeError, ValueError) as error:
@@ -216,7 +217,7 @@ class _Work:
                 self.say(f"run {one.run}: not put back: {undo.what}; {self._failed.get(undo.key, why)}")
 
     def end(self) -> None:
-        """Raises the first of what failed."""
+        """Raises the first error."""
         for error in (*self._failed.values(), *self._damaged):
             raise error
         if self._silent:

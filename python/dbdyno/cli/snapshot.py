@@ -1,4 +1,4 @@
-"""``dbdyno snapshot``: a server's statistics at one moment, kept to be compared with others."""
+"""``dbdyno snapshot``: stores a server's statistics at one moment, to be compared with other moments."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _take(options: Mapping[str, Any], name: str | None, every_s: float | None) -
     nodes, ssh = (() if (word := options[n]) is None else (word,) for n in ("server_node", "server_ssh"))
     hosts = conduct.ServerHosts(options["cluster"], nodes, ssh, options["ssh_command"])
     with conduct.server_machines(engine, [options["dsn"]], hosts, note) as (machine,):
-        # once: a series stays with its server
+        # resolved once: a series must not move to another server
         target = conduct.observed_target(engine, options["dsn"], machine)
         _take_from(options, target, name, every_s)
 
@@ -121,7 +121,7 @@ def _take_from(options: Mapping[str, Any], target: Target, name: str | None, eve
             else:
                 conduct.take_series(take, store, every_s, interrupt, lines, duration_s, keep)
         except drive.Interrupted:
-            if every_s is None or duration_s is not None:  # before it was over
+            if every_s is None or duration_s is not None:  # interrupted before its end
                 raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -145,13 +145,13 @@ def list_command(limit: int | None, store: Path | None, as_json: bool) -> None:
     entries = catalog.every()
     for reason in catalog.damaged.values():
         click.echo(f"warning: left out: {reason}", err=True)
-    kept = list(zip(entries, remarks([e.info for e in entries]), strict=True))[-(limit or 0) :]
+    listed = list(zip(entries, remarks([e.info for e in entries]), strict=True))[-(limit or 0) :]
     if as_json:
-        print_json([record_of(e.info, e.rows) | {"remark": remark} for e, remark in kept])
-    elif not kept:
+        print_json([record_of(e.info, e.rows) | {"remark": remark} for e, remark in listed])
+    elif not listed:
         click.echo(f"no snapshots in {root}; take one: dbdyno snapshot")
     else:
-        rows = [row(entry, remark) for entry, remark in kept]
+        rows = [row(entry, remark) for entry, remark in listed]
         heads = ("snapshot", "taken", "name", "tables", "statements", "server", "remark")
         numbers = [h in ("tables", "statements") for h in heads]
         used = [i for i in range(len(heads)) if any(row[i] for row in rows)]
@@ -176,7 +176,7 @@ def show(wanted: str, store: Path | None, as_json: bool) -> None:
       dbdyno snapshot show "yesterday 14:00" --json
     """
     catalog = _open(store)
-    entry = _found(catalog, [wanted])[0]
+    entry = _find(catalog, [wanted])[0]
     record = record_of(entry.info, entry.rows)
     if as_json:
         print_json(record)
@@ -216,7 +216,7 @@ def remove(wanted: tuple[str, ...], yes: bool, store: Path | None) -> None:
     if not wanted:
         raise UsageError("no snapshot was named", "dbdyno snapshot rm SNAPSHOT; dbdyno snapshot list")
     catalog = _open(store)
-    chosen = {e.info.id: e for e in _found(catalog, wanted, exact=True)}
+    chosen = {e.info.id: e for e in _find(catalog, wanted, exact=True)}
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("rm asks before it removes, and standard input is no terminal", "add --yes")
@@ -248,27 +248,27 @@ def prune(keep: str, dry_run: bool, store: Path | None, as_json: bool) -> None:
     entries = catalog.entries()
     now = datetime.now(UTC)
     old = {i.id for i in catalog.older_than(age, now)}
-    gone = [e for e in entries if e.info.id in old]
-    if gone and not dry_run:
+    removed = [e for e in entries if e.info.id in old]
+    if removed and not dry_run:
         catalog.remove(old)
-    left = len(entries) - len(gone)
+    left = len(entries) - len(removed)
     if as_json:
-        print_json({"removed": [e.info.id for e in gone], "dry_run": dry_run, "left": left})
+        print_json({"removed": [e.info.id for e in removed], "dry_run": dry_run, "left": left})
         return
     if dry_run:
-        print_some(gone)
+        print_some(removed)
     words = "would be removed" if dry_run else "removed"
-    click.echo(f"{words}: {counted(len(gone), 'snapshot')}; {left:,} left")
+    click.echo(f"{words}: {counted(len(removed), 'snapshot')}; {left:,} left")
 
 
 def _open(store: Path | None) -> SnapshotStore:
-    from dbdyno.store import SnapshotStore  # here: a list does without Polars
+    from dbdyno.store import SnapshotStore  # here, since a list needs no Polars
 
     return SnapshotStore(_root(store))
 
 
 def _root(store: Path | None) -> Path:
-    """``--store`` may also stand before the subcommand."""
+    """Returns the store's folder. ``--store`` may also stand before the subcommand."""
     context = click.get_current_context()
     above = context.parent
     own = context.get_parameter_source("store") is ParameterSource.COMMANDLINE
@@ -278,10 +278,10 @@ def _root(store: Path | None) -> Path:
 
 
 def _refuse_others(context: click.Context) -> None:
-    """Options of taking one make no sense before a subcommand."""
+    """Raises UsageError if options of taking a snapshot stand before a subcommand."""
     for name in context.params:
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name != "store":
+        on_command_line = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if on_command_line and name != "store":
             option = next(p.opts[0] for p in context.command.params if p.name == name)
             raise UsageError(
                 f"{option} stands before {context.invoked_subcommand}",
@@ -290,13 +290,13 @@ def _refuse_others(context: click.Context) -> None:
 
 
 def _checked_name(name: str | None) -> str | None:
-    """Raises :class:`UsageError` for one that could be taken for something else."""
-    from dbdyno.store.snapshot_times import moment_of  # here: help does without
+    """Raises :class:`UsageError` for a name that could be taken for a time."""
+    from dbdyno.store.snapshot_times import moment_of  # here, since help does not need it
 
-    found = labels_of({"name": name, "note": None, "tags": ()}).get("name") or None
-    if found is not None and moment_of(found, datetime.now(UTC)) is not None:
-        raise UsageError(f"--name {found!r} could be taken for a time", "give it another name")
-    return found
+    checked = labels_of({"name": name, "note": None, "tags": ()}).get("name") or None
+    if checked is not None and moment_of(checked, datetime.now(UTC)) is not None:
+        raise UsageError(f"--name {checked!r} could be taken for a time", "give it another name")
+    return checked
 
 
 def _seconds(text: str | None, option: str) -> float | None:
@@ -308,20 +308,20 @@ def _seconds(text: str | None, option: str) -> float | None:
     return seconds
 
 
-def _found(catalog: SnapshotStore, wanted: Sequence[str], *, exact: bool = False) -> list[Entry]:
-    """Raises :class:`NoSuchSnapshot`. ``exact``: by what names one, not by a time."""
+def _find(catalog: SnapshotStore, wanted: Sequence[str], *, exact: bool = False) -> list[Entry]:
+    """Finds the snapshots. ``exact``: refuses times. Raises :class:`NoSuchSnapshot`, :class:`UsageError`."""
     from dbdyno.store.snapshot_times import nearest, remark
 
     entries, now = catalog.entries(), datetime.now(UTC)
-    infos, found = [e.info for e in entries], []
+    infos, chosen = [e.info for e in entries], []
     for word in wanted:
         info = nearest(word, infos, now)
         if exact and _is_time(word, info, now):
             raise UsageError(f"{word!r} is a time", f"name the snapshot: {info.id}")
         if (line := remark(word, info, infos, now)) is not None:
             note(line)
-        found.append(next(e for e in entries if e.info.id == info.id))
-    return found
+        chosen.append(next(e for e in entries if e.info.id == info.id))
+    return chosen
 
 
 def _is_time(word: str, info: SnapshotInfo, now: datetime) -> bool:

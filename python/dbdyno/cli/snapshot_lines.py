@@ -1,4 +1,4 @@
-"""Lines and records of snapshots: of those just taken, of the list, of what is missing."""
+"""Lines and records of snapshots: new ones, listed ones, and what they lack."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ if TYPE_CHECKING:
     from dbdyno.store.snapshot_catalog import Entry
 
 _LATE = 1.5
-"""A snapshot of a series that came so many times its interval after the one before: a gap."""
-_REASONS, _NAMED = 5, 20  # lines
+"""A snapshot of a series that is later than this multiple of its interval follows a gap."""
+_REASONS, _NAMED = 5, 20  # most lines of missing parts, and of listed snapshots
 
 
 class Lines:
-    """What is printed of each snapshot; of a series the reasons why something is missing only when they
-    change."""
+    """Prints each new snapshot. In a series, prints what is missing only when that changes."""
 
     def __init__(self, *, as_json: bool, series: bool) -> None:
         self._as_json, self._series = as_json, series
         self._missing: Mapping[str, str] | None = None
         self._failed: str | None = None
 
-    def taken(self, found: Snapshot) -> None:
-        info, rows = found.info, {t: frame.height for t, frame in found.tables.items()}
+    def taken(self, snapshot: Snapshot) -> None:
+        info, rows = snapshot.info, {t: frame.height for t, frame in snapshot.tables.items()}
         self._failed = None
         if self._as_json:
             record = record_of(info, rows)
@@ -54,7 +53,7 @@ class Lines:
         self._missing = info.missing
 
     def failed(self, error: DbdynoError) -> None:
-        """Once until it succeeds, or fails for another reason."""
+        """Reports an error once until a snapshot succeeds or fails for another reason."""
         if error.message != self._failed:
             self._failed = error.message
             line = f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot, trying again: {one_line(error.message)}"
@@ -66,18 +65,18 @@ class Lines:
 
 
 def remarks(infos: Sequence[SnapshotInfo]) -> list[str]:
-    """What to say of each snapshot: what came between it and the one before it of the same server."""
-    found = [""] * len(infos[:1])
+    """Returns a remark for each snapshot: what happened since the previous one of the same server."""
+    texts = [""] * len(infos[:1])
     latest: dict[str, SnapshotInfo] = {i.server: i for i in infos[:1]}
     for before, info in pairwise(infos):
         earlier = latest.get(info.server)
         latest[info.server] = info
-        found.append("; ".join(_between(earlier, before, info)))
-    return found
+        texts.append("; ".join(_between(earlier, before, info)))
+    return texts
 
 
 def _between(earlier: SnapshotInfo | None, listed: SnapshotInfo, info: SnapshotInfo) -> list[str]:
-    from dbdyno.store.snapshot_times import apart  # here: help does without
+    from dbdyno.store.snapshot_times import apart  # here, since help does not need it
 
     remarks = []
     if info.taken < listed.taken:
@@ -117,7 +116,7 @@ def record_of(info: SnapshotInfo, rows: Mapping[str, int]) -> dict[str, Any]:
 
 
 def reasons(missing: Mapping[str, str], most: int) -> list[str]:
-    """Each reason with what is missing for it."""
+    """Returns a line for each reason with the parts that are missing for it."""
     by_reason: dict[str, list[str]] = {}
     for what, why in missing.items():
         by_reason.setdefault(why, []).append(what)

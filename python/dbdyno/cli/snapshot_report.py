@@ -1,4 +1,4 @@
-"""The report between two snapshots: which are meant, in which order, and where it goes."""
+"""The report between two snapshots: finds them, puts them in order, and writes the report."""
 
 from __future__ import annotations
 
@@ -23,40 +23,45 @@ if TYPE_CHECKING:
     from dbdyno.store import Run, SnapshotStore
 
 BETWEEN = ".."
-"""Between the two snapshots, where they are given as one word."""
+"""Separates two snapshots that are given as one argument."""
 
 
-def pair(given: Sequence[str]) -> tuple[str, str] | None:
-    """The two snapshots that a command's arguments name; ``None``: it is a run. Raises UsageError."""
-    words = given[0].split(BETWEEN) if len(given) == 1 and BETWEEN in given[0] else list(given)
-    if len(words) == 1:
+def pair(arguments: Sequence[str]) -> tuple[str, str] | None:
+    """Returns the two snapshots that the arguments name; None if they name a run. Raises UsageError."""
+    names = (
+        arguments[0].split(BETWEEN) if len(arguments) == 1 and BETWEEN in arguments[0] else list(arguments)
+    )
+    if len(names) == 1:
         return None
-    if len(words) != 2 or not all(w.strip() for w in words):
+    if len(names) != 2 or not all(w.strip() for w in names):
         raise UsageError(
-            f"two snapshots are needed, not {BETWEEN.join(given)!r}", "A..B, or both as two arguments"
+            f"two snapshots are needed, not {BETWEEN.join(arguments)!r}", "A..B, or both as two arguments"
         )
-    return words[0].strip(), words[1].strip()
+    return names[0].strip(), names[1].strip()
 
 
 def between(
     snapshots: SnapshotStore, wanted: tuple[str, str], now: datetime | None = None
 ) -> tuple[IntervalFigures, list[str]]:
-    """What happened from the one to the other, and what to say of the choice: in the order in which they were
-    taken, whatever the order of the words. Raises UsageError, NoSuchSnapshot, StoreError."""
+    """Returns what happened between the two snapshots, and remarks on the choice.
+
+    The earlier snapshot comes first, whatever the order of ``wanted``. Raises UsageError, NoSuchSnapshot,
+    StoreError.
+    """
     from dbdyno.account.snapshot_figures import figures
     from dbdyno.account.snapshots import interval
     from dbdyno.store.snapshot_times import remark
 
     now = datetime.now(UTC) if now is None else now
     infos = snapshots.list()
-    found = [snapshots.find(w, now) for w in wanted]
-    told = [remark(w, i, infos, now) for w, i in zip(wanted, found, strict=True)]
-    notes = [f"{capital(t)}." for t in told if t]
+    chosen = [snapshots.find(w, now) for w in wanted]
+    choices = [remark(w, i, infos, now) for w, i in zip(wanted, chosen, strict=True)]
+    notes = [f"{capital(t)}." for t in choices if t]
     ids = [i.id for i in infos]
-    if ids.index(found[0].id) > ids.index(found[1].id):
-        found.reverse()
+    if ids.index(chosen[0].id) > ids.index(chosen[1].id):
+        chosen.reverse()
         notes.append("They were given in the other order: this is from the earlier to the later one.")
-    a, b = found
+    a, b = chosen
     if a.id == b.id:
         raise UsageError(
             f"{wanted[0]} and {wanted[1]} are the same snapshot, {a.id}", "name two: dbdyno snapshot list"
@@ -69,14 +74,14 @@ def between(
 
 
 def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: int, as_json: bool) -> None:
-    """On the terminal, or as a file; or JSON on standard output."""
+    """Prints the report or writes it to a file; or prints JSON."""
     from dbdyno.store import SnapshotStore
 
     check(output)
-    found, notes = between(SnapshotStore(store), wanted)
-    infos = found.interval.first, found.interval.last
+    interval, notes = between(SnapshotStore(store), wanted)
+    infos = interval.interval.first, interval.interval.last
     shown(
-        found,
+        interval,
         notes,
         conduct.time_model(default_root() if store is None else store, *infos),
         output,
@@ -86,10 +91,10 @@ def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: 
 
 
 def show_measurement(record: Run, cell: str, output: Path | None, top: int, as_json: bool) -> None:
-    """Between the snapshots of a measurement of a run."""
+    """Reports between the snapshots at start and end of a run's measurement."""
     check(output)
-    found, covered, notes = conduct.measured(record, cell)
-    shown(found, notes, conduct.time_model_of(record, covered), output, top, as_json)
+    interval, covered, notes = conduct.measured(record, cell)
+    shown(interval, notes, conduct.time_model_of(record, covered), output, top, as_json)
 
 
 def check(output: Path | None) -> None:
@@ -98,23 +103,24 @@ def check(output: Path | None) -> None:
 
 
 def shown(
-    found: IntervalFigures,
+    interval: IntervalFigures,
     notes: Sequence[str],
     time: TimeModel | None,
     output: Path | None,
     top: int,
     as_json: bool,
 ) -> None:
+    """Prints the report or writes it to a file; or prints JSON."""
     from dbdyno.conclude.snapshots import snapshots as concluding
 
-    claims = concluding.claims(found)
+    claims = concluding.claims(interval)
     record = None
     if as_json or (output is not None and output.suffix == ".json"):
-        record = present.interval_record(found, claims, time)
+        record = present.interval_record(interval, claims, time)
     if record is not None and output is None:
         print_json(record)
         return
-    page = present.interval(found, claims, concluding.unused(found), top, notes, time)
+    page = present.interval(interval, claims, concluding.unused(interval), top, notes, time)
     if output is not None:
         screen.say(f"report: {present.write(page, output, record)}")
         return
@@ -146,10 +152,10 @@ def import_command(kind: str, file: Path, engine: str, store: Path | None) -> No
     except OSError as e:
         raise UsageError(f"cannot read {file}: {e}", "name the file of the export") from e
     snapshots = SnapshotStore(store)
-    there = {(i.server, i.taken, i.name) for i in snapshots.list()}
-    found = imported(engine, kind, content)
-    new = [s for s in found if (s.info.server, s.info.taken, s.info.name) not in there]
+    stored = {(i.server, i.taken, i.name) for i in snapshots.list()}
+    read = imported(engine, kind, content)
+    new = [s for s in read if (s.info.server, s.info.taken, s.info.name) not in stored]
     for one in new:
         click.echo(f"{snapshots.add(one).id}  {one.info.name}")
-    if len(new) < len(found):
-        screen.say(f"{len(found) - len(new)} of {len(found)} were in the store already")
+    if len(new) < len(read):
+        screen.say(f"{len(read) - len(new)} of {len(read)} were in the store already")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dbdyno.store.listing import Listed
     from dbdyno.store.sql import Answer
 
-_MOST_ROWS = 1_000  # of a table; --csv and --json have no limit
+_MOST_ROWS = 1_000  # printed as a table; --csv and --json have no limit
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -72,14 +72,14 @@ def sql(
     (_print_csv if as_csv else _print_json if as_json else _print_table)(answer)
 
 
-def _text(words: tuple[str, ...]) -> str:
-    """The query itself, from a file, or from standard input."""
+def _text(arguments: tuple[str, ...]) -> str:
+    """Returns the query, given as an argument, as a file, or on standard input."""
     from dbdyno.store.files import MOST_TEXT_BYTES, decoded, read_limited
 
-    if len(words) != 1:
+    if len(arguments) != 1:
         cure = 'put the query in quotes: dbdyno sql "select run_id, status from runs"'
-        raise UsageError("no query was given" if not words else "the query is more than one word", cure)
-    word = words[0]
+        raise UsageError("no query was given" if not arguments else "the query is more than one word", cure)
+    word = arguments[0]
     if word != "-" and len(word.split()) != 1:
         return word
     try:
@@ -96,29 +96,32 @@ def _text(words: tuple[str, ...]) -> str:
 
 
 def _runs(store: Path | None, wanted: tuple[str, ...]) -> tuple[list[Listed], list[str], list[Path]]:
-    """The runs that can be read, or those that are wanted; a line on each of the others; where snapshots are:
-    theirs, and unless runs are wanted those that the user took."""
+    """Returns the readable runs (or those of ``wanted``), a warning for each broken one, and the directories
+    with snapshots.
+
+    Snapshots that belong to no run are left out if runs are wanted.
+    """
     from dbdyno.store.listing import default_root, list_run, list_runs
     from dbdyno.store.overview import find_run
 
     root = default_root() if store is None else store
-    found = [list_run(find_run(root, w)) for w in wanted] if wanted else list_runs(root)
-    if not found and not (root / "snapshots").is_dir():
+    listed = [list_run(find_run(root, w)) for w in wanted] if wanted else list_runs(root)
+    if not listed and not (root / "snapshots").is_dir():
         raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
-    known = {run.id: run for run in found}.values()
-    broken = [f"run {run.id} is left out: {run.reason}" for run in known if run.status == "broken"]
-    roots = [*([] if wanted else [root]), *(run.path for run in known)]
-    return [run for run in known if run.status != "broken"], broken, roots
+    distinct = {run.id: run for run in listed}.values()
+    broken = [f"run {run.id} is left out: {run.reason}" for run in distinct if run.status == "broken"]
+    roots = [*([] if wanted else [root]), *(run.path for run in distinct)]
+    return [run for run in distinct if run.status != "broken"], broken, roots
 
 
 def _list_tables(names: tuple[str, ...], as_json: bool) -> None:
     from dbdyno.store.view_files import views
 
-    known = views()
+    all_views = views()
     for name in names:
-        if name not in known:
-            raise UsageError(f"no table {name!r}", did_you_mean(name, known))
-    chosen = {name: view for name, view in known.items() if not names or name in names}
+        if name not in all_views:
+            raise UsageError(f"no table {name!r}", did_you_mean(name, all_views))
+    chosen = {name: view for name, view in all_views.items() if not names or name in names}
     if as_json:
         print_json({name: [c._asdict() for c in view.columns] for name, view in chosen.items()})
         return
@@ -131,30 +134,30 @@ def _list_tables(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_table(answer: Answer) -> None:
-    """Aligned; where the terminal is too narrow for it, a record below the other."""
-    found = list(islice(answer.rows, _MOST_ROWS + 1))
-    rows = [[_shown(value) for value in row] for row in found[:_MOST_ROWS]]
+    """Prints an aligned table, or one block per record if the terminal is too narrow."""
+    first_rows = list(islice(answer.rows, _MOST_ROWS + 1))
+    rows = [[_shown(value) for value in row] for row in first_rows[:_MOST_ROWS]]
     columns = width()
     lines = aligned(answer.names, rows, answer.is_number)
     if columns is not None and max(map(len, lines)) > columns:
         lines = list(records(answer.names, rows, columns))
     for line in lines:
         click.echo(line)
-    if len(found) > _MOST_ROWS:
+    if len(first_rows) > _MOST_ROWS:
         click.echo(f"... the first {_MOST_ROWS:,} rows; --csv and --json print all")
     elif not rows:
         click.echo("no rows")
 
 
 def _print_csv(answer: Answer) -> None:
-    """Unknown is empty. A text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    """Prints NULL as nothing, and an apostrophe before a text that a spreadsheet would take for a formula."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.names)
     writer.writerows([csv_cell(value) for value in row] for row in answer.rows)
 
 
 def _print_json(answer: Answer) -> None:
-    """A list with an object for each row, written as the rows come."""
+    """Prints a list with an object for each row, as the rows arrive."""
     click.echo("[", nl=False)
     for number, row in enumerate(answer.rows):
         pairs = zip(answer.names, map(_plain, row), strict=True)
@@ -163,7 +166,7 @@ def _print_json(answer: Answer) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A cell of the table: figures with six digits."""
+    """Returns a cell of the table; numbers with six digits."""
     plain = _plain(value)
     if plain is None:
         return "NULL"
@@ -182,7 +185,7 @@ def csv_cell(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; a number that is none is unknown."""
+    """Returns a value that JSON can hold; None for NaN and infinity."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float | Decimal):

@@ -1,8 +1,9 @@
-"""Standard output and standard error: nothing printed steers the terminal, and none of it ends a measurement.
+"""Standard output and standard error: nothing printed can control the terminal, and a lost reader ends no
+measurement.
 
-All that is printed passes :class:`Guarded`, so that nothing from a server, a store or a file steers the
-terminal; what rich draws passes :mod:`dbdyno.cli.console` instead, which lets its styles through. A terminal
-that is closed, or a pipe whose reader has seen enough (`| head`), ends no run.
+All output passes :class:`Guarded`, so that control characters of a server, a store or a file have no effect.
+What rich draws passes :mod:`dbdyno.cli.console` instead, which lets its styles through. A run goes on after
+its terminal is closed, or the reader of its pipe has ended (`| head`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,21 @@ from typing import Any, TextIO
 
 from dbdyno.model.text.visible import visible
 
-_PLAIN = {"…": "~", "±": "~", "²": "2", "∞": "*", "µ": "u", "×": "x"}  # one for one: columns stay in line
+_PLAIN = {
+    "…": "~",
+    "±": "~",
+    "²": "2",
+    "∞": "*",
+    "µ": "u",
+    "×": "x",
+}  # one character each: columns stay aligned
 
 
 class Guarded:
-    """A text stream that makes visible what it is given: ``print``, ``click.echo``, tracebacks, warnings."""
+    """A text stream that makes control characters visible: from ``print``, ``click.echo``, tracebacks,
+    warnings."""
 
-    buffer = None  # nobody writes past it (click would, where the encoding is ASCII)
+    buffer = None  # click would write to it directly if the encoding is ASCII
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -42,19 +51,20 @@ class Guarded:
 
 
 def guard() -> None:
-    """Puts the guard before standard output and standard error; a closed one takes and forgets everything."""
+    """Puts :class:`Guarded` before standard output and standard error; replaces a closed one by a null
+    device."""
     codecs.register_error("dbdyno", _encodable)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  until the end
+            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  open until the process ends
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="dbdyno")
         setattr(sys, name, Guarded(stream))
 
 
 def _encodable(error: UnicodeError) -> tuple[str, int]:
-    """In an encoding that lacks a character: a plain one for it, else its number."""
+    """An encoding error handler: replaces a character by a plain one, or by its number."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     part = error.object[error.start : error.end]
@@ -65,7 +75,7 @@ _GONE = (errno.EPIPE, errno.EIO)  # pipe(7); write(2) to a terminal that hung up
 
 
 class Lasting:
-    """A stream that goes nowhere once its reader is gone: no output is worth a measurement."""
+    """A stream that drops its output once its reader is gone: a measurement is worth more than its output."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -76,7 +86,7 @@ class Lasting:
             return self._stream.write(text)
         except OSError as e:
             self._let_go(e)
-        except RuntimeError as e:  # a signal's handler in the middle of a write: its words are dropped, too
+        except RuntimeError as e:  # from a signal handler within a write; its text is dropped, too
             if "reentrant" not in str(e):
                 raise
         return len(text)
@@ -102,22 +112,25 @@ class Lasting:
         os.close(nowhere)
 
 
-def unread() -> bool:
-    """Whether whoever read standard output is gone: nothing need be written to see that."""
+def reader_is_gone() -> bool:
+    """Returns whether the reader of standard output is gone, without writing to it."""
     if getattr(sys.stdout, "gone", False):
         return True
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # none, or none of the system
+    except (OSError, ValueError):  # no stream, or one without a file descriptor
         return False
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def last() -> None:
-    """Output that cannot be written is dropped; SIGTERM and SIGHUP end the program as Ctrl-C does, so that
-    what was begun is put back. What was ignored at the start (nohup, a shell's background) stays so."""
-    _ends.clear()
+def tolerate_hangups() -> None:
+    """Drops output that cannot be written, and lets SIGTERM and SIGHUP end the program as Ctrl-C does.
+
+    So changes are undone at the end. Signals that were ignored at the start (nohup, a shell's background)
+    stay ignored.
+    """
+    _signals.clear()
     for name in ("stdout", "stderr"):
         if (stream := getattr(sys, name)) is not None:
             setattr(sys, name, Lasting(stream))
@@ -126,20 +139,20 @@ def last() -> None:
             signal.signal(sign, _end)
 
 
-_ends: list[int] = []
+_signals: list[int] = []
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    _ends.append(number)
+    _signals.append(number)
     raise KeyboardInterrupt
 
 
 def interrupted() -> bool:
-    """Whether a signal asked for the end: within an import or a library its exception may come out as any
-    other."""
-    return bool(_ends)
+    """Returns whether a signal came in: an import or a library may turn its KeyboardInterrupt into another
+    exception."""
+    return bool(_signals)
 
 
-def deaf() -> None:
-    """From here on Ctrl-C changes nothing: the work is done, and Python's end takes some milliseconds."""
+def ignore_interrupts() -> None:
+    """Ignores Ctrl-C from now on: the work is done, and Python's own end takes some milliseconds."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

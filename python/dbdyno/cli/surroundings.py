@@ -1,4 +1,4 @@
-"""What the environment says and this machine does not have: a time zone, a home directory."""
+"""Remarks on environment variables that this machine does not match: time zone and home directory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from dbdyno.model.home import user_home
 
 _RULE = re.compile(r"(<[A-Za-z0-9+-]{3,}>|[A-Za-z]{3,})[+-]?\d{1,3}(:\d{1,2}){0,2}.*")
-"""A rule in place of a name (POSIX, "Environment Variables", TZ)."""
+"""A time zone given as a rule (POSIX, "Environment Variables", TZ)."""
 _ZONES = "/usr/share/zoneinfo"
 
 
 def remark() -> None:
-    """Prints a line for each to standard error."""
+    """Prints the remarks to standard error."""
     for line in (*_zone(os.environ.get("TZ", "")), *_home(os.environ.get("HOME", ""))):
         sys.stderr.write(f"note: {line}\n")
 
 
 def _zone(given: str) -> Iterator[str]:
-    """The C library takes a zone that it does not know for UTC."""
+    """Yields a remark if TZ is unknown: the C library then uses UTC."""
     name = given.removeprefix(":")
     if name in ("", "UTC", "GMT") or _RULE.fullmatch(name):
         return
@@ -31,8 +31,9 @@ def _zone(given: str) -> Iterator[str]:
 
 
 def _home(given: str) -> Iterator[str]:
-    """The C library, libpq and Python disagree on such a HOME; dbdyno goes by the user database."""
+    """Yields a remark if HOME is no directory. The C library, libpq and Python then disagree; dbdyno uses
+    the user database."""
     if given and not Path(given).is_dir():
-        found = user_home()
-        instead = f"{found} of the user database is used" if found else "name one that exists"
+        home = user_home()
+        instead = f"{home} of the user database is used" if home else "name one that exists"
         yield f"HOME={given}: there is no such directory; {instead}"

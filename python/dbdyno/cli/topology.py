@@ -1,4 +1,4 @@
-"""``dbdyno topology``: the machine, which CPUs may be used, and why."""
+"""``dbdyno topology``: the machine's CPUs, which of them may be used, and why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbdyno.model.errors import UsageError
 if TYPE_CHECKING:
     from dbdyno.model.engine.topology import Topology
 
-_WIDTH = 100  # where the output is no terminal
+_WIDTH = 100  # columns if the output is not a terminal
 
 
 @click.command()
@@ -59,32 +59,32 @@ def topology(
     if record is not None:
         click.echo(f"{record}: {observe.record(record, root)} files")
         return
-    found = _read(root)
+    machine = _read(root)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(machine.model_dump(mode="json"))
     elif svg is not None:
-        click.echo(present.write_topology_svg(found, svg))
+        click.echo(present.write_topology_svg(machine, svg))
     else:
-        for line in _lines(found, as_table, as_parse):
+        for line in _lines(machine, as_table, as_parse):
             click.echo(line)
 
 
 def _read(root: Path) -> Topology:
     with observe.opened(root) as tree:
-        found = observe.topology(tree)
-    if not found.online:
+        machine = observe.topology(tree)
+    if not machine.online:
         raise UsageError(
             f"{root} has no CPU information",
             "a recorded machine holds sys/devices/system/cpu or proc/cpuinfo; --record FILE makes one",
         )
-    return found
+    return machine
 
 
-def _lines(found: Topology, as_table: bool, as_parse: bool) -> list[str]:
+def _lines(machine: Topology, as_table: bool, as_parse: bool) -> list[str]:
     if as_table:
-        return present.topology_table(found)
+        return present.topology_table(machine)
     if as_parse:
-        return present.topology_parsable(found)
+        return present.topology_parsable(machine)
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
-    lines = [*present.topology_facts(found, width), "", *present.topology_picture(found, width)]
+    lines = [*present.topology_facts(machine, width), "", *present.topology_picture(machine, width)]
     return lines if "utf" in (sys.stdout.encoding or "").lower() else present.ascii_only(lines)

@@ -1,4 +1,4 @@
-"""``dbdyno trace-logins``: sessions of a role that log in when it has so many, traced by the server."""
+"""``dbdyno trace-logins``: the server traces the login that brings a role to N sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _SHOWN = 20
-"""Lines of a session that are printed; -o has all."""
+"""Most lines printed of a session; -o writes all."""
 _HEAD = ("time", "pid", "sessions", "role", "client", "state")
 _RIGHT = (False, True, True, False, False, False)
 
@@ -73,7 +73,7 @@ _RIGHT = (False, True, True, False, False, False)
 @engine_option("System to trace.")
 @running_dsn_option
 @json_option
-def trace_logins(list_: bool, remove: bool, engine: str | None, dsn: str | None, **given: Any) -> None:
+def trace_logins(list_: bool, remove: bool, engine: str | None, dsn: str | None, **options: Any) -> None:
     """Trace sessions of a role that log in when it has exactly N sessions.
 
     The server decides at each login, by a login event trigger in the connected database (PostgreSQL 17 and
@@ -95,69 +95,71 @@ def trace_logins(list_: bool, remove: bool, engine: str | None, dsn: str | None,
 
     if list_ and remove:
         raise UsageError("--list and --remove exclude each other", "give one of them")
-    wish = None if list_ or remove else _wish(given)
+    request = None if list_ or remove else _requested_trace(options)
     engine = checked(engine or DEFAULT)
     with open_server(engine, conduct.observed_target(engine, dsn)) as server:
         tracing = needed(server.login_tracing, "trace logins")
-        if wish is not None:
-            _trace(tracing, wish, given)
+        if request is not None:
+            _trace(tracing, request, options)
         elif list_:
-            _list(tracing, given)
+            _list(tracing, options)
         else:
-            _remove(tracing, as_json=given["as_json"])
+            _remove(tracing, as_json=options["as_json"])
 
 
-def _wish(given: dict[str, Any]) -> LoginTrace:
-    """Raises :class:`UsageError`."""
+def _requested_trace(options: dict[str, Any]) -> LoginTrace:
+    """Reads the options of a new trace. Raises :class:`UsageError`."""
     from dbdyno.model.engine.login_tracing import LoginTrace
     from dbdyno.plan import parse_params
 
     example = "dbdyno trace-logins --role app --at 10,20,30"
-    if not given["role"] or not given["counts"]:
+    if not options["role"] or not options["counts"]:
         raise UsageError("--role and --at are needed: whom to trace, at how many sessions", example)
     try:
-        counts = tuple(sorted({int(part) for part in given["counts"].split(",")}))
+        counts = tuple(sorted({int(part) for part in options["counts"].split(",")}))
     except ValueError:
-        raise UsageError(f"--at {given['counts']!r}: numbers of sessions, with commas", example) from None
+        raise UsageError(f"--at {options['counts']!r}: numbers of sessions, with commas", example) from None
     if counts[0] < 1:
         raise UsageError(f"--at {counts[0]}: the login itself is the first session", "--at 1 or more")
-    if given["stay"] and (given["duration"] or given["output"]):
+    if options["stay"] and (options["duration"] or options["output"]):
         raise UsageError(
             "--stay returns at once: there is nothing to wait for or to write",
             "dbdyno trace-logins --list -o FILE shows what was caught",
         )
-    slower_ms = -(-parse_duration_ns(given["slower"] or "0", "--slower-than") // 1_000_000)  # whole ones
-    settings = {k: str(v) for k, v in parse_params(given["settings"], "--setting", "work_mem=64MB").items()}
-    what = "plans" if given["plans"] else "statements"
-    return LoginTrace(given["role"], counts, what, slower_ms, settings, given["most"])  # type: ignore[arg-type]
+    slower_ms = -(
+        -parse_duration_ns(options["slower"] or "0", "--slower-than") // 1_000_000
+    )  # rounded up to whole ms
+    settings = {k: str(v) for k, v in parse_params(options["settings"], "--setting", "work_mem=64MB").items()}
+    what = "plans" if options["plans"] else "statements"
+    return LoginTrace(options["role"], counts, what, slower_ms, settings, options["most"])  # type: ignore[arg-type]
 
 
-def _trace(tracing: LoginTracing, wish: LoginTrace, given: dict[str, Any]) -> None:
-    duration = given["duration"]
+def _trace(tracing: LoginTracing, request: LoginTrace, options: dict[str, Any]) -> None:
+    duration = options["duration"]
     duration_s = None if duration is None else parse_duration_ns(duration, "--for") / NS_PER_S
-    plan = tracing.plan(wish)
-    _show(plan, stay=given["stay"])
-    _ask(yes=given["yes"])
+    plan = tracing.plan(request)
+    _show(plan, stay=options["stay"])
+    _ask(yes=options["yes"])
     from dbdyno.store import FileJournal
 
-    journal, on_catch = FileJournal("trace-logins"), _Lines(given["as_json"])
-    if not given["stay"]:
+    journal, on_catch = FileJournal("trace-logins"), _Lines(options["as_json"])
+    if not options["stay"]:
         until = "until Ctrl-C" if duration is None else f"for {duration}"
         click.echo(f"Waiting {until}.", err=True)
     with drive.Interrupt().caught() as interrupt:
-        done = conduct.trace_logins(
-            tracing, wish, journal, interrupt, on_catch, duration_s, stay=given["stay"]
+        finished = conduct.trace_logins(
+            tracing, request, journal, interrupt, on_catch, duration_s, stay=options["stay"]
         )
     if interrupt.stopping:
         click.echo(err=True)  # after ^C
-    if given["stay"]:
+    if options["stay"]:
         for undo in list(journal.undos):
-            journal.forget(undo.key)  # it is not what a killed process left
-        click.echo(f"Installed. Traced sessions write to {done.log.where}", err=True)
+            journal.forget(undo.key)  # the trace is to stay: dbdyno clean must not take it for a leftover
+        click.echo(f"Installed. Traced sessions write to {finished.log.where}", err=True)
         click.echo("dbdyno trace-logins --list shows them, --remove removes the trace.", err=True)
         return
-    _report(done.caught, done.log, given)
-    for line in done.removed:
+    _report(finished.caught, finished.log, options)
+    for line in finished.removed:
         click.echo(f"Removed: {line}", err=True)
 
 
@@ -173,7 +175,8 @@ def _show(plan: TracePlan, *, stay: bool) -> None:
 
 
 def _ask(*, yes: bool) -> None:
-    """Raises :class:`UsageError` where nobody can be asked; ends the program after a no."""
+    """Asks before executing. Raises :class:`UsageError` if standard input is not a terminal; ends the
+    program after a no."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -186,7 +189,7 @@ def _ask(*, yes: bool) -> None:
 
 
 class _Lines:
-    """A line for each session as it is caught; none before JSON."""
+    """Prints a line for each session as it is traced, unless JSON is requested."""
 
     def __init__(self, as_json: bool) -> None:
         self._silent = as_json
@@ -198,14 +201,14 @@ class _Lines:
             )
 
 
-def _list(tracing: LoginTracing, given: dict[str, Any]) -> None:
+def _list(tracing: LoginTracing, options: dict[str, Any]) -> None:
     installed, caught = tracing.installed(), tracing.caught()
-    if not given["as_json"]:
+    if not options["as_json"]:
         click.echo(
             f"Installed: {installed}" if installed else "No login trace is installed in this database."
         )
-    if installed or given["as_json"]:
-        _report(caught, tracing.log(caught), given, installed)
+    if installed or options["as_json"]:
+        _report(caught, tracing.log(caught), options, installed)
 
 
 def _remove(tracing: LoginTracing, *, as_json: bool) -> None:
@@ -218,12 +221,12 @@ def _remove(tracing: LoginTracing, *, as_json: bool) -> None:
 
 
 def _report(
-    caught: Sequence[Caught], log: TraceLog, given: dict[str, Any], installed: str | None = None
+    caught: Sequence[Caught], log: TraceLog, options: dict[str, Any], installed: str | None = None
 ) -> None:
-    if given["output"] is not None:
-        _write(given["output"], caught, log)
-    if given["as_json"]:
-        lines = {pid: list(found) for pid, found in log.lines.items()}
+    if options["output"] is not None:
+        _write(options["output"], caught, log)
+    if options["as_json"]:
+        lines = {pid: list(texts) for pid, texts in log.lines.items()}
         sessions = [c._asdict() | {"lines": lines.get(c.pid)} for c in caught]
         facts = {"installed": installed, "log": log.where, "why_unread": log.why or None, "find": log.find}
         print_json({"caught": sessions, **facts})
@@ -237,7 +240,7 @@ def _report(
     ]
     for line in aligned(_HEAD, rows, _RIGHT, width()):
         click.echo(line)
-    for line in _log_lines(caught, log, full=given["output"]):
+    for line in _log_lines(caught, log, full=options["output"]):
         click.echo(line)
 
 

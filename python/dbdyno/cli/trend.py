@@ -83,16 +83,16 @@ def trend(
       dbdyno trend --tag nightly --since 90d -o trend.html
       dbdyno trend --table orders --figure ins_ps --since 7d
     """
-    objects = {kind: found for kind in _KINDS if (found := wanted.pop(kind)) is not None}
+    objects = {kind: name for kind in _KINDS if (name := wanted.pop(kind)) is not None}
     if objects:
-        made = _of_snapshots(objects, figure, wanted, store)
+        result = _of_snapshots(objects, figure, wanted, store)
     else:
-        made = _of_runs(figure or "throughput", sessions, variant, machine, wanted, store)
-    shown = present.trend(made)
+        result = _of_runs(figure or "throughput", sessions, variant, machine, wanted, store)
+    shown = present.trend(result)
     if output is not None:
         present.write(shown, output)
     if as_json:
-        print_json(present.trend_record(made))
+        print_json(present.trend_record(result))
         return
     screen.out().print(present.printed(shown))
     if output is not None:
@@ -118,9 +118,9 @@ def _of_runs(
     figure: str, sessions: int | None, variant: str | None, machine: str | None, wanted: dict[str, Any],
     store: Path | None,
 ) -> Trend:  # fmt: skip
-    found = overviews(default_root() if store is None else store)
+    entries = overviews(default_root() if store is None else store)
     if wanted["workload"] is None:
-        loads = [o.outline.workload for o in found if o.outline.workload not in ("", "observation")]
+        loads = [o.outline.workload for o in entries if o.outline.workload not in ("", "observation")]
         wanted["workload"] = loads[-1] if loads else None
-    chosen = [one.run for one in select(found, **wanted)]
+    chosen = [one.run for one in select(entries, **wanted)]
     return conduct.trend(chosen, figure, sessions, variant, machine, screen.note)

@@ -13,12 +13,12 @@ from dbdyno.model.plan.flags import GATHER
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ORDER = "dbdyno.triggers"
-"""In the context's ``meta``: the options in the order in which they were given."""
+"""Key of the context's ``meta``: the options in the order given, which pairs each --do with its --when."""
 _EXAMPLE = "--when 'sessions in (10,20,30)' --do 'profile 10s'"
 
 
 class _InOrder(Option):
-    """Remembers its place among the options of its kind."""
+    """An option that remembers its place among the options of this class."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
@@ -76,26 +76,27 @@ def trigger_options(f: _F) -> _F:
 
 
 def triggers_given(options: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
-    """Fields of :class:`TriggerSpec`; None: none was given. Raises :class:`UsageError`."""
-    given = click.get_current_context().meta.get(_ORDER, [])
+    """Returns fields of :class:`TriggerSpec` for each trigger; None without triggers. Raises
+    :class:`UsageError`."""
+    in_order = click.get_current_context().meta.get(_ORDER, [])
     cool_down = options.get("trigger_cool_down")
     secrets = options.get("trigger_secrets")
-    made: list[dict[str, Any]] = []
-    for name, text in given:
+    specs: list[dict[str, Any]] = []
+    for name, text in in_order:
         if name == "when":
-            made.append({"when": text, "do": ()} | ({"cool_down": cool_down} if cool_down else {}))
-        elif not made:
+            specs.append({"when": text, "do": ()} | ({"cool_down": cool_down} if cool_down else {}))
+        elif not specs:
             raise UsageError(f"--do {text!r}: there is no --when before it", f"for example {_EXAMPLE}")
         else:
-            made[-1]["do"] += (text,)
-    if lacking := [m["when"] for m in made if not m["do"]]:
+            specs[-1]["do"] += (text,)
+    if lacking := [m["when"] for m in specs if not m["do"]]:
         raise UsageError(f"--when {lacking[0]!r} has no --do after it", f"for example {_EXAMPLE}")
     for option, value in (("cool-down", cool_down), ("secret", secrets)):
-        if value and not made:
+        if value and not specs:
             raise UsageError(f"--trigger-{option} without --when", f"for example {_EXAMPLE}")
-    for spec in made if secrets else ():
+    for spec in specs if secrets else ():
         if any(text.split()[:1] == ["exec"] for text in spec["do"]):
             spec["secrets"] = secrets
-    if secrets and not any("secrets" in spec for spec in made):
+    if secrets and not any("secrets" in spec for spec in specs):
         raise UsageError("--trigger-secret is for exec, and no --do has it", "--do 'exec COMMAND'")
-    return tuple(made) or None
+    return tuple(specs) or None

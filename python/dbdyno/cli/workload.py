@@ -1,4 +1,4 @@
-"""``dbdyno workload``: what can be run, and the tables that some of it needs."""
+"""``dbdyno workload``: lists workloads; makes and removes the tables that some need."""
 
 from __future__ import annotations
 
@@ -118,17 +118,17 @@ def prepare(
     if (chosen["partitions"] or 0) == 0 and chosen["partition_method"] == "hash":
         raise UsageError("--partition-method hash without --partitions", "say how many: --partitions 8")
     parameters = {} if warehouses is None else {"warehouses": warehouses}
-    wish = TableWish(workers=workers or 0, vacuum=not no_vacuum, parameters=parameters, **chosen)  # type: ignore[arg-type]
+    request = TableWish(workers=workers or 0, vacuum=not no_vacuum, parameters=parameters, **chosen)  # type: ignore[arg-type]
     interrupt, line = drive.Interrupt(), _Line(as_json)
     with interrupt.caught():
         try:
             with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
-                made = conduct.make_tables(server, name, wish, interrupt, line, _removed)
+                tables = conduct.make_tables(server, name, request, interrupt, line, _removed)
         except drive.Interrupted:
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         finally:
             line.end()
-    _print(name, wish, made, as_json)
+    _print(name, request, tables, as_json)
 
 
 @workload.command()
@@ -155,7 +155,7 @@ def _removed(words: str) -> None:
 
 
 class _Line:
-    """Progress on one line of a terminal; nothing elsewhere."""
+    """Shows progress on one line of a terminal; nothing elsewhere."""
 
     def __init__(self, as_json: bool) -> None:
         console = screen.err()
@@ -174,22 +174,22 @@ class _Line:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _print(name: str, wish: TableWish, made: conduct.MadeTables, as_json: bool) -> None:
-    tables = [t._asdict() for t in made.tables]
-    rows, sent = sum(t.rows for t in made.tables), sum(t.loaded_bytes for t in made.tables)
+def _print(name: str, request: TableWish, result: conduct.MadeTables, as_json: bool) -> None:
+    tables = [t._asdict() for t in result.tables]
+    rows, sent = sum(t.rows for t in result.tables), sum(t.loaded_bytes for t in result.tables)
     if as_json:
-        facts = {"workload": name, "scale": wish.scale, "seed": wish.seed, "created": made.new}
-        times = {"workers": made.workers, "rows": rows, "loaded_bytes": sent, "seconds": made.seconds}
-        print_json(facts | times | {"steps": made.steps, "tables": tables})
+        facts = {"workload": name, "scale": request.scale, "seed": request.seed, "created": result.new}
+        times = {"workers": result.workers, "rows": rows, "loaded_bytes": sent, "seconds": result.seconds}
+        print_json(facts | times | {"steps": result.steps, "tables": tables})
         return
-    if not made.new:
+    if not result.new:
         click.echo("the tables are there already, made with these options; --replace makes them anew")
-    for t in made.tables:
+    for t in result.tables:
         click.echo(f"{t.name:<20} {t.rows:>14,} rows {format_size(t.size_bytes):>12}")
-    if made.new:
-        parts = ", ".join(f"{step} {format_ns(seconds * NS_PER_S)}" for step, seconds in made.steps.items())
-        speed = f"{format_rate(rows / made.seconds)} rows/s, {format_size(sent / made.seconds)}/s"
+    if result.new:
+        parts = ", ".join(f"{step} {format_ns(seconds * NS_PER_S)}" for step, seconds in result.steps.items())
+        speed = f"{format_rate(rows / result.seconds)} rows/s, {format_size(sent / result.seconds)}/s"
         click.echo(
-            f"{counted(rows, 'row')} in {format_ns(made.seconds * NS_PER_S)} over "
-            f"{counted(made.workers, 'connection')}: {speed} ({parts})"
+            f"{counted(rows, 'row')} in {format_ns(result.seconds * NS_PER_S)} over "
+            f"{counted(result.workers, 'connection')}: {speed} ({parts})"
         )

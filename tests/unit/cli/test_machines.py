@@ -19,7 +19,7 @@ from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.cli.app import app
-from dbdyno.cli.compare import Asked, _runs
+from dbdyno.cli.compare import MachineOptions, _runs
 from dbdyno.conclude.compare import Options
 from dbdyno.conclude.machines.machines import machines, pairs
 from dbdyno.model.errors import UsageError
@@ -261,7 +261,10 @@ def _run(id: str, *, sees_host: bool = True, **cpu: object) -> Results:
 def test_runs_of_two_hosts_are_two_machines() -> None:
     """By themselves where that is seen, else when asked for."""
     a, b = _run("first"), _run("other", model="another CPU")
-    unasked, asked = Asked.of(False, None, None), Asked.of(True, (2, 4), None)
+    unasked, asked = (
+        MachineOptions.from_options(False, None, None),
+        MachineOptions.from_options(True, (2, 4), None),
+    )
     comparison, found = _runs(a, b, Options(), unasked)
     assert comparison is not None
     (made,) = found
