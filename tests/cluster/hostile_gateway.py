@@ -57,7 +57,7 @@ class HostileActor:
     def answer(self, method: str, *arguments: Any) -> Any:
         if method != "owns":
             answered = self._honest.answer(method, *arguments)
-            self._honest._heard_s = float("inf")  # it does not end where a test is slow
+            self._honest._called_s = float("inf")  # it does not end where a test is slow
             return answered
         kind, place = arguments[0]
         if kind.startswith("read "):

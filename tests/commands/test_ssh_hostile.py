@@ -214,12 +214,12 @@ def test_output_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_errors_are_kept_up_to_a_length(tmp_path: Path) -> None:
-    way = ssh._Way([stand_in(tmp_path, "yes hello | head -c 3000000 >&2; echo over; sleep 600")], "db")
+    way = ssh._SshChannel([stand_in(tmp_path, "yes hello | head -c 3000000 >&2; echo over; sleep 600")], "db")
     try:
         patience = ssh._Patience(way, 60.0, "")
         assert [way._byte(patience) for _ in range(5)] == [b"o", b"v", b"e", b"r", b"\n"]
-        eventually(lambda: way._said)
-        assert len(way._said) <= 1 << 16
+        eventually(lambda: way._error_output)
+        assert len(way._error_output) <= 1 << 16
     finally:
         way.kill()
 

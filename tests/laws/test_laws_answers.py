@@ -21,7 +21,7 @@ from dbdyno.model.errors import HostLost
 from dbdyno.model.schema.rawtables import RAW
 from dbdyno.model.schema.tables import from_core, raw
 from dbdyno.remote.agent import Agent, gather
-from dbdyno.remote.answers import OPERATIONS, Fault, answered
+from dbdyno.remote.answers import OPERATIONS, Fault, checked_answer
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.load import RemoteLoad
 from dbdyno.remote.watch import RemoteWatch
@@ -44,12 +44,12 @@ HEADERS = st.fixed_dictionaries({}, optional={"ok": JSON, "error": JSON})
 @given(st.sampled_from(sorted(OPERATIONS)), HEADERS)
 def test_any_value_is_of_the_type_or_a_wrong_answer(op: str, header: Mapping[str, Any]) -> None:
     try:
-        value = answered(op, header)
+        value = checked_answer(op, header)
     except WrongAnswer as e:
         assert str(e) and len(str(e)) < 1000
     else:
         again = {"error" if isinstance(value, Fault) else "ok": _plain(value)}
-        assert answered(op, json.loads(json.dumps(again))) == value
+        assert checked_answer(op, json.loads(json.dumps(again))) == value
 
 
 def _plain(value: Any) -> Any:
@@ -180,7 +180,7 @@ def described(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
 def test_any_tables_are_the_schema_s_or_a_wrong_answer(given_: tuple[list[Any], bytes]) -> None:
     made, body = given_
     try:
-        found = tables(answered("load.tables", {"ok": made}), body)
+        found = tables(checked_answer("load.tables", {"ok": made}), body)
     except WrongAnswer:
         return
     for table, columns in found.items():

@@ -1,6 +1,7 @@
-"""Other hosts: an agent there, reached over any channel; its clock, loads and watches as those of this one.
+"""Other hosts: an agent there, reached over any channel; its clock, and loads and watches with the interface
+of local ones.
 
-The program is crates/dyno-agent, whose README is the protocol.
+The agent's program is crates/dyno-agent; its README is the protocol.
 """
 
 from typing import TYPE_CHECKING

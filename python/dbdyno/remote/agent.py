@@ -1,4 +1,4 @@
-"""The client of an agent: requests by any thread, one thread for answers, another that keeps it alive."""
+"""The client of an agent: any thread sends requests, one thread reads answers, another sends heartbeats."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ import dbdyno
 from dbdyno import _core
 from dbdyno.model.errors import HostLost, NotAvailable
 from dbdyno.model.units import NS_PER_S
-from dbdyno.remote.answers import Fault, Hello, answered, operation
+from dbdyno.remote.answers import Fault, Hello, checked_answer, operation
 from dbdyno.remote.channels import Channel
 from dbdyno.remote.wire import MOST_TABLES_BYTES, Frames, Tables, WrongAnswer, packed, tables, unpacked
 from dbdyno.stats.clocks import Exchange
 
 PROTOCOL = 1
 SILENCE_S = 10.0
-"""Nothing heard for so long: it is lost. The agent thinks the same of us."""
+"""After this time without a byte the agent counts as lost. The agent applies the same limit to us."""
 BEAT_S = 2.0
 ANSWER_S = 60.0
-"""Most operations take milliseconds; reading all tables over a slow link takes longest."""
-TABLES_S = 10 * ANSWER_S
+"""Limit of an answer. Most operations take milliseconds."""
+TABLES_S = 10 * ANSWER_S  # reading all tables over a slow link takes longest
 _MOST_PARTS = 1_000_000
-"""Of a watch's tables: one in two seconds."""
+"""Most parts of a watch's tables; it writes one in two seconds."""
 _CLOCK_RATE = 0.1
-"""Clocks that count the same time differ by less: Linux sets none more than a tenth faster (adjtimex(2))."""
+"""Most relative difference of two clocks: Linux sets none more than a tenth faster (adjtimex(2))."""
 _DISTRUST = "nothing that it measured is to be trusted; if it is a host of yours, please report this"
 
 
@@ -48,21 +48,21 @@ class _Question(NamedTuple):
 
 
 class Agent:
-    """An agent that answers over ``channel``; ``name``: of its host, for messages.
+    """An agent that answers over ``channel``; ``name``: its host, for messages.
 
-    :meth:`request` may be called by several threads. Once the agent is lost each raises :class:`HostLost`.
+    Several threads may call :meth:`request`. Once the agent is lost, each call raises :class:`HostLost`.
     """
 
     def __init__(self, channel: Channel, name: str, silence_s: float = SILENCE_S) -> None:
         self.name = name
         self.exchanges: list[Exchange] = []
-        """Those of the beats: about one in two seconds."""
+        """Clock exchanges of the heartbeats: about one in two seconds."""
         self._channel, self._silence_s = channel, silence_s
         self._numbers = itertools.count(1)
         self._waiting: dict[int, _Question] = {}
         self._lock, self._sending, self._over = threading.Lock(), threading.Lock(), threading.Event()
         self._forgotten: deque[int] = deque()
-        self._heard_ns = _core.now_ns()
+        self._received_ns = _core.now_ns()
         self._before: Exchange | None = None
         self._lost: str | None = None
         self._cure: Collection[str] = ()
@@ -85,9 +85,11 @@ class Agent:
 
     # -- requests -------------------------------------------------------------------------------
     def ask(self, op: str, body: bytes = b"", **arguments: Any) -> Future[Answer]:
-        """The answer to come, of the operation's type (:mod:`dbdyno.remote.answers`). It raises what the core
-        raises for the same here (DriverError, ObserverError, OSError), and :class:`HostLost` where the agent
-        is gone or has failed in another way."""
+        """Returns the future answer, of the operation's type (:mod:`dbdyno.remote.answers`).
+
+        It raises what the core raises for the same operation here (DriverError, ObserverError, OSError), and
+        :class:`HostLost` if the agent is gone or fails in another way.
+        """
         number, future = next(self._numbers), Future[Answer]()
         with self._lock:
             if self._lost is not None:
@@ -98,33 +100,37 @@ class Agent:
         return future
 
     def request(self, op: str, body: bytes = b"", *, answer_s: float = ANSWER_S, **arguments: Any) -> Answer:
-        """The answer; :class:`HostLost` also where none comes within ``answer_s`` seconds: then the agent is
-        lost."""
+        """Returns the answer.
+
+        Raises :class:`HostLost` also if none arrives within ``answer_s`` seconds: then the agent counts as
+        lost.
+        """
         future = self.ask(op, body, **arguments)
         try:
             return future.result(answer_s)
         except TookTooLong:
-            if future.done():  # an error of that kind is the answer
+            if future.done():  # the answer itself is a TimeoutError
                 raise
             self._end(f"no answer to {op} within {answer_s:g} s")
             raise self._error() from None
 
     def request_each(self, op: str, number: int, body: bytes = b"", **arguments: Any) -> Sequence[Any]:
-        """An answer for each of so many things that are asked about."""
-        found: Sequence[Any] = self.request(op, body, **arguments).value
+        """Returns answers about ``number`` things. Raises :class:`HostLost` if there are fewer or more."""
+        answers: Sequence[Any] = self.request(op, body, **arguments).value
         with self.trusted():
-            if len(found) != number:
-                raise WrongAnswer(f"{len(found)} answers to {number} questions of {op}")
-        return found
+            if len(answers) != number:
+                raise WrongAnswer(f"{len(answers)} answers to {number} questions of {op}")
+        return answers
 
     def request_tables(self, op: str, **arguments: Any) -> Tables:
-        """The tables of an answer, which have the columns of the schema."""
+        """Returns the tables of an answer, checked against the schema."""
         answer = self.request(op, answer_s=TABLES_S, **arguments)
         with self.trusted():
             return tables(answer.value, answer.body)
 
     def request_parts(self, op: str, **arguments: Any) -> Iterator[Tables]:
-        """The same of tables that come packed and in parts; more parts may come meanwhile."""
+        """Yields the tables of an answer that comes compressed and in parts; their number may grow
+        meanwhile."""
         part, parts, left_bytes = 0, 1, MOST_TABLES_BYTES
         while part < parts:
             answer = self.request(op, part=part, answer_s=TABLES_S, **arguments)
@@ -132,13 +138,13 @@ class Agent:
             with self.trusted():
                 if not part <= parts <= _MOST_PARTS:
                     raise WrongAnswer(f"part {part} of {parts}")
-                found, size = unpacked(answer.body, left_bytes)
+                unpacked_tables, size = unpacked(answer.body, left_bytes)
             left_bytes -= size
-            yield found
+            yield unpacked_tables
 
     @contextmanager
     def trusted(self) -> Iterator[None]:
-        """Within it an answer is looked at; where it is wrong (:class:`WrongAnswer`) the agent is lost."""
+        """Checks an answer within the context; after a :class:`WrongAnswer` the agent counts as lost."""
         try:
             yield
         except WrongAnswer as e:
@@ -146,11 +152,11 @@ class Agent:
             raise self._error() from None
 
     def clock(self) -> Exchange:
-        """Asks for its time once. A clock that jumps is none: :class:`HostLost`."""
+        """Requests the agent's time once. Raises :class:`HostLost`, also if the clock jumps."""
         sent_ns = _core.now_ns()
         try:
             answer = self.ask("clock").result(self._silence_s)
-        except TookTooLong:  # a long answer may be under way: the heartbeat knows
+        except TookTooLong:  # not lost: a long answer may delay it, and the heartbeat decides
             raise HostLost(self.name, f"no answer to clock within {self._silence_s:g} s") from None
         exchange = Exchange(sent_ns, answer.value, answer.received_ns)
         with self.trusted():
@@ -163,15 +169,15 @@ class Agent:
 
     @property
     def lost(self) -> str | None:
-        """Why it is, if it is."""
+        """The reason why it is lost; None if it is not."""
         return self._lost
 
     def forget(self, of: int) -> None:
-        """A load or watch that nobody has any more ends there, soon. May be called by a finalizer."""
+        """Ends a load or watch there soon that nobody refers to any more. A finalizer may call it."""
         self._forgotten.append(of)
 
     def close(self) -> None:
-        """Ends it, with all that it runs."""
+        """Ends the agent with all its loads and watches."""
         self._end("it was closed")
         self._channel.close()
 
@@ -180,14 +186,14 @@ class Agent:
         try:
             with self._sending:
                 self._channel.send(data)
-        except Exception as e:  # whatever carries the bytes may fail in its own way
+        except Exception as e:  # each channel has its own exceptions
             self._end(f"the connection to it is broken: {e}")
 
     def _read(self) -> None:
         frames = Frames(self._most_body_bytes)
         try:
             while self._lost is None and (data := self._channel.receive()):
-                now_ns = self._heard_ns = _core.now_ns()
+                now_ns = self._received_ns = _core.now_ns()
                 for header, body in frames.feed(data):
                     self._take(header, body, now_ns)
             self._end("the connection to it has ended")
@@ -197,10 +203,10 @@ class Agent:
             self._end(f"the connection to it is broken: {e}")
 
     def _question(self, header: Mapping[str, Any]) -> tuple[int, _Question]:
-        """The question that is answered. Raises :class:`WrongAnswer` where nobody asked it."""
+        """Returns the request of an answer. Raises :class:`WrongAnswer` if there is none."""
         number = header.get("id")
-        if number is None and "error" in header:  # its last words
-            raise WrongAnswer(f"an error: {answered('its input', header).message}")
+        if number is None and "error" in header:  # an error about its input, before it ends
+            raise WrongAnswer(f"an error: {checked_answer('its input', header).message}")
         with self._lock:
             question = self._waiting.get(number) if type(number) is int else None
         if question is None or type(number) is not int:
@@ -213,7 +219,7 @@ class Agent:
 
     def _take(self, header: Mapping[str, Any], body: bytes, now_ns: int) -> None:
         number, question = self._question(header)
-        answer = answered(question.op, header)
+        answer = checked_answer(question.op, header)
         with self._lock:
             self._waiting.pop(number, None)
         if isinstance(answer, Fault):
@@ -222,7 +228,8 @@ class Agent:
             question.future.set_result(Answer(answer, body, now_ns))
 
     def _failure(self, op: str, fault: Fault) -> Exception:
-        """The error of the core that this is; :class:`HostLost` where the core has none for the operation."""
+        """Returns the core's error of a fault; :class:`HostLost` if the core raises none such for the
+        operation."""
         message = f"{self.name}: {fault.message}"
         if fault.family == "agent":
             return HostLost(self.name, f"{op}: {fault.message}", "this is a bug in dbdyno: please report it")
@@ -235,9 +242,9 @@ class Agent:
         return kind(fault.kind, message, fault.code, fault.session)
 
     def _beat(self) -> None:
-        """A question for the time now and then: it hears from us, we from it, and of its clock's drift."""
+        """Heartbeat: keeps the agent alive, detects a lost link, tracks clock drift."""
         while not self._over.wait(BEAT_S):
-            silent_s = (_core.now_ns() - self._heard_ns) / 1e9
+            silent_s = (_core.now_ns() - self._received_ns) / 1e9
             if silent_s > self._silence_s:
                 self._end(f"nothing was heard of it for {silent_s:.0f} s")
                 return
@@ -263,17 +270,17 @@ class Agent:
 
 
 def _jumps(before: Exchange, after: Exchange) -> bool:
-    """Whether no clock that runs as fast as ours, or nearly, gave these answers."""
+    """Returns whether no clock with nearly the rate of ours could give these two answers."""
     there_ns = after.there_ns - before.there_ns
     least_ns, most_ns = after.sent_ns - before.received_ns, after.received_ns - before.sent_ns
     return not least_ns - _CLOCK_RATE * abs(least_ns) <= there_ns <= most_ns + _CLOCK_RATE * abs(most_ns)
 
 
-# What is read of its host.
+# Files of its host.
 
 
 class Gathered(NamedTuple):
-    """What :func:`gather` has found, by path; what could not be read is an OSError."""
+    """The result of :func:`gather` by path; an OSError for what could not be read."""
 
     read: Mapping[str, bytes | OSError]
     link: Mapping[str, str | OSError]
@@ -290,17 +297,20 @@ def gather(
     stat: Iterable[str] = (),
     limit: int = 65_536,
 ) -> Gathered:
-    """Files (their first ``limit`` bytes), targets of links, names in directories, facts of files, all in one
-    question. Paths may have ``*`` and ``?`` in their components; a path without them always has an entry."""
+    """Reads files (their first ``limit`` bytes), targets of links, names in directories, and facts of files
+    in one request.
+
+    Paths may have ``*`` and ``?`` in their components. A path without these always has an entry.
+    """
     wanted = {"read": [*read], "link": [*link], "list": [*list], "stat": [*stat]}
-    asked: dict[str, Any] = {**wanted, "limit": limit}
-    found, body, _ = agent.request("gather", **asked)
+    arguments: dict[str, Any] = {**wanted, "limit": limit}
+    entries, body, _ = agent.request("gather", **arguments)
     files: dict[str, bytes | OSError] = {}
     at = 0
     with agent.trusted():
         for part, paths in wanted.items():
-            _check_paths(paths, [entry[0] for entry in found[part]])
-        for path, length, _, error in found["read"]:
+            _check_paths(paths, [entry[0] for entry in entries[part]])
+        for path, length, _, error in entries["read"]:
             if length > limit:
                 raise WrongAnswer(f"{length} bytes of {path}, of which {limit} were asked for")
             files[path] = body[at : at + length] if error is None else _refused(path, error)
@@ -309,24 +319,26 @@ def gather(
             raise WrongAnswer(f"files of {at} bytes in {len(body)}")
 
     def others(part: str) -> dict[str, Any]:
-        return {path: value if error is None else _refused(path, error) for path, value, error in found[part]}
+        return {
+            path: value if error is None else _refused(path, error) for path, value, error in entries[part]
+        }
 
     return Gathered(files, others("link"), others("list"), others("stat"))
 
 
-def _check_paths(asked: Sequence[str], found: Sequence[str]) -> None:
-    """Raises :class:`WrongAnswer` where an answer has not each path, or one that no pattern stands for."""
-    patterns = [p for p in asked if "*" in p or "?" in p]
-    plain = set(asked).difference(patterns)
-    if missing := plain.difference(found):
+def _check_paths(requested: Sequence[str], returned: Sequence[str]) -> None:
+    """Raises :class:`WrongAnswer` if an answer lacks a path, or has one that matches no pattern."""
+    patterns = [p for p in requested if "*" in p or "?" in p]
+    plain = set(requested).difference(patterns)
+    if missing := plain.difference(returned):
         raise WrongAnswer(f"nothing of {min(missing)}")
-    known = re.compile("|".join(map(pattern_of, patterns)) or r"(?!)")
-    if other := next((p for p in found if p not in plain and not known.fullmatch(p)), None):
+    expected = re.compile("|".join(map(pattern_of, patterns)) or r"(?!)")
+    if other := next((p for p in returned if p not in plain and not expected.fullmatch(p)), None):
         raise WrongAnswer(f"something of {other[:200]}, which nobody asked for")
 
 
 def pattern_of(path: str) -> str:
-    """A path with ``*`` and ``?`` as a regular expression."""
+    """Returns a path with ``*`` and ``?`` as a regular expression."""
     return re.escape(path).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
 
 
@@ -335,6 +347,6 @@ def _refused(path: str, error: Sequence[Any]) -> OSError:
 
 
 def spec_of(text: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """A specification, which may be its JSON."""
-    found: Mapping[str, Any] = json.loads(text) if isinstance(text, str) else text
-    return found
+    """Returns a specification that may be given as JSON."""
+    spec: Mapping[str, Any] = json.loads(text) if isinstance(text, str) else text
+    return spec

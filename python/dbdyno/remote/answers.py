@@ -1,7 +1,8 @@
-"""The operations of an agent: of which type each one's answer is, how it may fail, what may follow it.
+"""The operations of an agent: type of each answer, possible errors, and size of what may follow it.
 
-Whatever comes from another host is compared with this table before anything else reads it (crates/dyno-agent
-has the other side). Numbers are no texts, lists and objects end with their first fault, texts are short.
+Whatever another host sends is checked against this table before anything else reads it (crates/dyno-agent
+has the other side). Numbers given as texts are refused, checks of lists and objects end at the first fault,
+texts have a maximum length.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict  # pydantic takes that of typing from 3.12 on
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from dbdyno.model.engine.protocols import Progress
 from dbdyno.model.sources.source import Status
 from dbdyno.remote.wire import MOST_BODY_BYTES, MOST_INSTANT_NS, Description, WrongAnswer, first_fault
 
 MOST_GATHERED_BYTES = 256 << 20
-"""Of the files of one question: the agent's own limit."""
+"""All files of one request together: the agent's own limit."""
 
 _Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
 _Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 32)]
 _Large = Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
-_Figure = Annotated[int, Field(strict=True, ge=0, lt=1 << 60)]  # those of several hosts are added up
+_Figure = Annotated[
+    int, Field(strict=True, ge=0, lt=1 << 60)
+]  # smaller, since figures of several hosts are added
 _Signed = Annotated[int, Field(strict=True, ge=-(1 << 63), lt=1 << 63)]
 _Instant = Annotated[int, Field(strict=True, ge=-MOST_INSTANT_NS, le=MOST_INSTANT_NS)]
 _Truth = Annotated[bool, Field(strict=True)]
@@ -34,7 +37,7 @@ _Name = Annotated[str, Field(strict=True, max_length=1 << 12)]
 
 
 def _few(value: Any) -> Any:
-    """Each entry of an object may have a fault of its own, and all of them are kept."""
+    """Limits the entries of an object, since pydantic keeps a fault for each entry."""
     if isinstance(value, dict) and len(value) > _MOST_ENTRIES:
         raise ValueError(f"more than {_MOST_ENTRIES} entries")
     return value
@@ -46,7 +49,7 @@ _StatusByName = Annotated[dict[_Name, tuple[Status, _Text]], BeforeValidator(_fe
 
 
 class Hello(BaseModel):
-    """Who answers, and where."""
+    """Identity of the agent and its host."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,7 +70,7 @@ class Hello(BaseModel):
 
 
 class TaskRead(TypedDict):
-    """As ``_core.read_task``."""
+    """The result of ``_core.read_task``."""
 
     run_ns: _Number | None
     runq_ns: _Number | None
@@ -82,7 +85,7 @@ class TaskRead(TypedDict):
 
 
 class FileFacts(TypedDict):
-    """Of stat(2) and statfs(2)."""
+    """Facts of stat(2) and statfs(2)."""
 
     mode: _Small
     uid: _Small
@@ -96,12 +99,12 @@ class FileFacts(TypedDict):
     fs_available_bytes: _Large
 
 
-_Refusal = tuple[Annotated[int, Field(strict=True, ge=0, lt=1 << 12)], _Text]  # errno and its words
+_Refusal = tuple[Annotated[int, Field(strict=True, ge=0, lt=1 << 12)], _Text]  # errno and its message
 _Names = Annotated[list[_Name], Field(fail_fast=True)]
 
 
-class Found(TypedDict):
-    """What ``gather`` has of each path: the first of two forms, or the error of the second."""
+class Gathering(TypedDict):
+    """The result of ``gather`` for each path: the first of two forms, or the second with an error."""
 
     read: Annotated[
         list[tuple[_Name, _Number, _Truth, None] | tuple[_Name, Literal[0], _Truth, _Refusal]],
@@ -113,8 +116,10 @@ class Found(TypedDict):
 
 
 class Fault(BaseModel):
-    """What went wrong there, as the core's errors are. ``os``: of the operating system; ``agent``: of the
-    question itself."""
+    """An error on the other host, in the form of the core's errors.
+
+    ``os``: an error of the operating system; ``agent``: a malformed request.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -126,7 +131,7 @@ class Fault(BaseModel):
 
 
 class Operation(NamedTuple):
-    """``value``: the type of its answer; ``raises``: families of errors that callers handle."""
+    """``value``: type of the answer; ``raises``: families of errors that callers handle."""
 
     value: Any
     raises: Collection[str] = ()
@@ -172,7 +177,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "read_task": Operation(_list_of(TaskRead)),
         "read_behind": Operation(tuple[_Signed | None, Status, _Text]),
         "page_cache": Operation(_list_of(tuple[_Number | None, _Number | None, _Number | None, Status])),
-        "gather": Operation(Found, (), MOST_GATHERED_BYTES),
+        "gather": Operation(Gathering, (), MOST_GATHERED_BYTES),
     }
 )
 _UNKNOWN = Operation(None)
@@ -180,17 +185,18 @@ _UNKNOWN = Operation(None)
 
 @cache
 def _checker(name: str) -> TypeAdapter[Any]:
-    """Made when it is first needed: all of them take a third of a second."""
+    """Creates a checker when it is first needed: all together take a third of a second."""
     return TypeAdapter(operation(name).value)
 
 
 def operation(name: str) -> Operation:
-    """One that no agent has is answered with an error, or with nothing."""
+    """Returns the operation; an unknown one has no value and no expected errors."""
     return OPERATIONS.get(name, _UNKNOWN)
 
 
-def answered(name: str, header: Mapping[str, Any]) -> Any:
-    """The value of an answer to operation ``name``, or its :class:`Fault`. Raises :class:`WrongAnswer`."""
+def checked_answer(name: str, header: Mapping[str, Any]) -> Any:
+    """Returns the value of an answer to operation ``name``, or its :class:`Fault`. Raises
+    :class:`WrongAnswer`."""
     try:
         if "error" in header:
             return Fault.model_validate(header["error"])

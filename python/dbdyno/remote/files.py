@@ -1,7 +1,8 @@
-"""Files of another host as paths: :func:`tree` is its ``/``, below which a path is used as any other.
+"""Files of another host as paths: :func:`tree` returns its ``/``, below which paths are used like local
+ones.
 
-Only what is read is there: text, names, links, facts. The agent says which files may be read
-(crates/dyno-agent). A path is not for the local system: whoever would open it here gets an error.
+They can only be read: text, names, links, facts. The agent decides which files may be read
+(crates/dyno-agent). Opening such a path on this host is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _LIMIT_BYTES = 4 << 20
 
 
 class Files:
-    """Reads one by one, or together beforehand (:meth:`ahead`). What a thread has read ahead is its own."""
+    """Reads files one by one, or many together in advance (:meth:`ahead`). Each thread sees only its own
+    reads in advance."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
@@ -35,26 +37,27 @@ class Files:
 
     @contextmanager
     def ahead(self, files: Iterable[str], folders: Iterable[str] = ()) -> Iterator[None]:
-        """Meanwhile these are as they are now. ``*`` in a component stands for all that there is."""
+        """Reads these files at once; within the context they keep this state. ``*`` in a component matches
+        any name."""
         read, listed = list(dict.fromkeys(files)), list(dict.fromkeys(folders))
         if not read and not listed:
             yield
             return
         try:
-            found = gather(self.agent, read=read, list=listed, limit=_LIMIT_BYTES)
-        except HostLost:  # each of them cannot be read
+            gathered = gather(self.agent, read=read, list=listed, limit=_LIMIT_BYTES)
+        except HostLost:  # each read then fails by itself
             yield
             return
         layers = self._layers()
-        layers.append(_Layer(found, _matching(read), _matching(listed)))
+        layers.append(_Layer(gathered, _matching(read), _matching(listed)))
         try:
             yield
         finally:
             layers.pop()
 
     def read(self, path: str) -> bytes:
-        found: bytes = self._one("read", path)
-        return found
+        content: bytes = self._one("read", path)
+        return content
 
     def names(self, path: str) -> list[str]:
         return list(self._one("list", path))
@@ -63,24 +66,24 @@ class Files:
         return str(self._one("link", path))
 
     def stat(self, path: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._one("stat", path)
-        return found
+        facts: Mapping[str, Any] = self._one("stat", path)
+        return facts
 
     def matching(self, pattern: str) -> list[str]:
-        """Paths that there are; ``*`` and ``?`` alone."""
-        return list(_asked(lambda: gather(self.agent, stat=[pattern])).stat)
+        """Returns the existing paths; a pattern has ``*`` and ``?`` only."""
+        return list(_or_unreadable(lambda: gather(self.agent, stat=[pattern])).stat)
 
     def _one(self, part: str, path: str) -> Any:
         """Raises :class:`OSError`."""
         for layer in reversed(self._layers()):
-            if (known := layer.get(part, path)) is not None:
+            if (value := layer.get(part, path)) is not None:
                 break
         else:
-            found = _asked(lambda: gather(self.agent, **{part: [path]}, limit=_LIMIT_BYTES))
-            known = next(iter(getattr(found, part).values()))
-        if isinstance(known, OSError):
-            raise OSError(known.errno, known.strerror, path)
-        return known
+            gathered = _or_unreadable(lambda: gather(self.agent, **{part: [path]}, limit=_LIMIT_BYTES))
+            value = next(iter(getattr(gathered, part).values()))
+        if isinstance(value, OSError):
+            raise OSError(value.errno, value.strerror, path)
+        return value
 
     def _layers(self) -> list[_Layer]:
         if not hasattr(self._ahead, "layers"):
@@ -90,19 +93,19 @@ class Files:
 
 
 class _Layer:
-    """What was read together. What one of its patterns would have found, and did not, is not there."""
+    """Files that were read together. A path that matches a pattern but was not returned does not exist."""
 
-    def __init__(self, found: Gathered, files: re.Pattern[str], folders: re.Pattern[str]) -> None:
-        self._found = {"read": found.read, "list": found.list}
+    def __init__(self, gathered: Gathered, files: re.Pattern[str], folders: re.Pattern[str]) -> None:
+        self._gathered = {"read": gathered.read, "list": gathered.list}
         self._patterns = {"read": files, "list": folders}
 
     def get(self, part: str, path: str) -> Any:
-        if part not in self._found:
+        if part not in self._gathered:
             return None
-        known = self._found[part].get(path)
-        if known is None and self._patterns[part].fullmatch(path):
+        value = self._gathered[part].get(path)
+        if value is None and self._patterns[part].fullmatch(path):
             return OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return known
+        return value
 
 
 def _matching(patterns: Iterable[str]) -> re.Pattern[str]:
@@ -111,10 +114,10 @@ def _matching(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 class Unreadable(HostLost, OSError):
-    """A file of a host that is lost: for those who read files, one that cannot be read."""
+    """A file of a lost host. For readers of files it is an OSError."""
 
 
-def _asked(ask: Any) -> Any:
+def _or_unreadable(ask: Any) -> Any:
     try:
         return ask()
     except HostLost as e:
@@ -122,13 +125,13 @@ def _asked(ask: Any) -> Any:
 
 
 def tree(files: Files, machine: Machine) -> Path:
-    """The root of a host's files. Paths below it know ``machine``."""
-    made: type[Path] = type("RemotePath", (_RemotePath,), {"files": files, "machine": machine})
-    return made("/")
+    """Returns the root of a host's files. Paths below it refer to ``machine``."""
+    path_class: type[Path] = type("RemotePath", (_RemotePath,), {"files": files, "machine": machine})
+    return path_class("/")
 
 
 class _RemotePath(PosixPath):
-    """A class of its own for each host: paths make each other, and carry no more than their names."""
+    """Has a subclass for each host, since paths create other paths from their names alone."""
 
     files: Files
     machine: Machine
@@ -145,7 +148,7 @@ class _RemotePath(PosixPath):
         content = io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline)
         try:
             return content.read()
-        except UnicodeDecodeError as e:  # for those who read files, one that cannot be read
+        except UnicodeDecodeError as e:  # readers of files handle OSError
             raise OSError(errno.EILSEQ, f"it holds no text: {e.reason}", str(self)) from None
 
     def iterdir(self) -> Generator[Any, None, None]:

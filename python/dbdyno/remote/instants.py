@@ -1,4 +1,4 @@
-"""Times of another host's tables on our clock."""
+"""Converts times of another host's tables to our clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbdyno.stats import clocks
 def ours(
     tables: Mapping[str, Mapping[str, CoreColumn]], mapping: clocks.Mapping
 ) -> dict[str, dict[str, CoreColumn]]:
-    """``tables`` with all instants on our clock; durations stay."""
+    """Returns ``tables`` with all instants on our clock. Durations stay as they are."""
     return {
         table: {
             name: _mapped(column, mapping) if name in instants(table) else column

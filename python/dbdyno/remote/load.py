@@ -1,4 +1,4 @@
-"""A load on another host: its times are those of our clock."""
+"""A load on another host, with all times on our clock."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from dbdyno.remote.instants import ours
 
 
 class RemoteLoad:
-    """``dbdyno.model.engine.protocols.Load`` by an agent; ``spec``: as for ``_core.Load``.
+    """``dbdyno.model.engine.protocols.Load`` of an agent; ``spec``: as for ``_core.Load``.
 
-    The end of a phase is asked for once and told by the agent: waiting costs no messages. All methods raise
-    :class:`HostLost` once the agent is gone, except :meth:`stop` and :meth:`abort`, then without effect.
+    The end of a phase is requested once, and the agent answers when it comes, so that waiting costs no
+    messages. Once the agent is gone, all methods raise :class:`HostLost`, except :meth:`stop` and
+    :meth:`abort`, which then do nothing.
     """
 
     def __init__(self, agent: Agent, clock: HostClock, engine: str, spec: Mapping[str, Any] | str) -> None:
@@ -72,31 +73,31 @@ class RemoteLoad:
         return Progress(*self._ask("progress"))
 
     def live_durations(self) -> Sequence[tuple[int, int]]:
-        found: Sequence[tuple[int, int]] = self._ask("live_durations")
-        return found
+        durations: Sequence[tuple[int, int]] = self._ask("live_durations")
+        return durations
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
-        found: Sequence[tuple[int, int, int]] = self._ask("backends")
-        return found
+        backends: Sequence[tuple[int, int, int]] = self._ask("backends")
+        return backends
 
     def threads(self) -> Sequence[int]:
-        """Tasks of this host: it has none here. See :meth:`threads_there`."""
+        """Returns the load's threads on this host: none. See :meth:`threads_there`."""
         return ()
 
     def threads_there(self) -> Sequence[int]:
-        """The driver's threads, which are the same from connecting to the end."""
+        """Returns the driver's threads on its host, which stay the same from connecting to the end."""
         self._tids = self._tids or self._ask("threads")
         return self._tids
 
     def tasks_here(self) -> Sequence[tuple[int, int]]:
-        """(pid, tid) of the driver's threads, if they run on this host and are seen here."""
+        """Returns (pid, tid) of the driver's threads if they run on this host and are visible."""
         pid = self.agent.hello.pid
         if self.agent.hello.boot_id != boot_id() or not _is_agent(pid):
             return ()
         return [(pid, tid) for tid in self.threads_there()]
 
     def read_threads(self) -> Sequence[Mapping[str, Any]]:
-        """One read of each of them, as ``_core.read_task``."""
+        """Reads each thread once, as ``_core.read_task`` does."""
         tasks = [[self.agent.hello.pid, tid] for tid in self.threads_there()]
         return self.agent.request_each("read_task", len(tasks), tasks=tasks)
 
@@ -110,15 +111,16 @@ class RemoteLoad:
         return self._tables("window_tables", window=window)
 
     def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
-        found = self.agent.request_tables(f"load.{op}", of=self._of, **arguments)
-        return ours(found, self.clock.mapping())
+        theirs = self.agent.request_tables(f"load.{op}", of=self._of, **arguments)
+        return ours(theirs, self.clock.mapping())
 
     def _ask(self, op: str, **arguments: Any) -> Any:
         return self.agent.request(f"load.{op}", of=self._of, **arguments).value
 
 
 def _is_agent(pid: int) -> bool:
-    """Whether the process that has this number here is one: in a container another may have it."""
+    """Returns whether the process with this number is an agent. In a container the number may mean another
+    process."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text() == "dbdyno-agent\n"
     return False

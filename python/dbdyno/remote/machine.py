@@ -1,4 +1,4 @@
-"""Another host as a :class:`dbdyno.model.engine.machine.Machine`: read and observed by an agent there."""
+"""Another host as a :class:`dbdyno.model.engine.machine.Machine`, read and observed by an agent there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dbdyno.remote.watch import RemoteWatch
 from dbdyno.remote.wire import Tables, WrongAnswer
 
 Opened = Callable[[bool], Agent]
-"""Reaches the agent; ``True``: again, in the midst of a run, so that nobody may be asked for a password."""
+"""Connects to the agent. ``True``: again, during a run, so that no password may be asked for."""
 _CONNECT_S = 15.0
 _LEAST, _MEASURING_NS = 5, NS_PER_S // 4
-"""Exchanges that show a clock's offset; about so long they may take."""
+"""Least number of exchanges that show a clock's offset; about the time that all of them may take."""
 
 
 class RemoteMachine:
-    """See :class:`Machine`. ``opened`` reaches its agent, now and where it was lost."""
+    """See :class:`Machine`. ``opened`` connects to the agent, at first and after it was lost."""
 
     def __init__(self, opened: Opened, host: str, user: str | None = None, by: str = "ssh") -> None:
         self._opened, self._host, self._user, self._by = opened, host, user, by
@@ -43,10 +43,10 @@ class RemoteMachine:
         self.root: Path = tree(self._files, self)
 
     def _begin(self) -> None:
-        """Its clock, by so many exchanges as there is time for beside a measurement."""
+        """Measures its clock with as many exchanges as there is time for."""
         trip_ns = max(1, HostClock(self._agent.clock, _LEAST).round_trip_ns)
         self.clock = HostClock(self._agent.clock, max(_LEAST, min(EXCHANGES, _MEASURING_NS // trip_ns)))
-        # process start times count from boot: whole ticks, the same in all windows, as they are part of keys
+        # start times of processes count from boot; as parts of keys they need one shift of whole ticks
         self._ticks = round(self.clock.mapping().first.ns / TICK_NS)
 
     @property
@@ -67,12 +67,12 @@ class RemoteMachine:
         return self._agent.hello.arch
 
     def boot_s(self) -> float:
-        """``/proc/uptime`` counts from CLOCK_BOOTTIME, in hundredths of a second."""
+        """Reads ``/proc/uptime``, which counts from CLOCK_BOOTTIME in hundredths of a second."""
         content = (self.root / "proc/uptime").read_text()
         with self._agent.trusted():
-            if (found := re.match(r"[0-9]{1,15}(\.[0-9]{1,9})? ", content, re.ASCII)) is None:
+            if (match := re.match(r"[0-9]{1,15}(\.[0-9]{1,9})? ", content, re.ASCII)) is None:
                 raise WrongAnswer("no time since its boot in /proc/uptime")
-        return float(found[0])
+        return float(match[0])
 
     def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> AbstractContextManager[None]:
         return self._files.ahead(map(str, paths), map(str, folders))
@@ -80,27 +80,27 @@ class RemoteMachine:
     def find_cgroups(
         self, pid: int | None, root: Path, controllers: Sequence[str] | None = None
     ) -> Sequence[tuple[int, str]]:
-        given = {"pid": pid, "root": str(root), "controllers": controllers}
-        found: Sequence[tuple[int, str]] = self._ask("find_cgroups", **given)
-        return found
+        arguments = {"pid": pid, "root": str(root), "controllers": controllers}
+        cgroups: Sequence[tuple[int, str]] = self._ask("find_cgroups", **arguments)
+        return cgroups
 
     def read_task(self, pid: int, tid: int) -> Mapping[str, Any]:
-        (found,) = self._agent.request_each("read_task", 1, tasks=[[pid, tid]])
-        read: Mapping[str, Any] = found
+        (answer,) = self._agent.request_each("read_task", 1, tasks=[[pid, tid]])
+        read: Mapping[str, Any] = answer
         return read
 
     def read_behind(self, pid: int, program: str, symbol: str, offset: int) -> tuple[int | None, str, str]:
-        asked = {"pid": pid, "program": program, "symbol": symbol, "offset": offset}
-        found: tuple[int | None, str, str] = self._ask("read_behind", **asked)
-        return found
+        arguments = {"pid": pid, "program": program, "symbol": symbol, "offset": offset}
+        value: tuple[int | None, str, str] = self._ask("read_behind", **arguments)
+        return value
 
     def page_cache(
         self, files: Sequence[tuple[str | Path, bytes, int]], block_bytes: int, budget_ns: int
     ) -> PageCounts:
-        asked = [[str(path), len(blocks), first] for path, blocks, first in files]
+        requested = [[str(path), len(blocks), first] for path, blocks, first in files]
         body = b"".join(blocks for _, blocks, _ in files)
         how = {"block_bytes": block_bytes, "budget_ns": budget_ns}
-        return self._agent.request_each("page_cache", len(asked), body, files=asked, **how)
+        return self._agent.request_each("page_cache", len(requested), body, files=requested, **how)
 
     def watch(self, spec: Mapping[str, Any]) -> LastingWatch:
         return LastingWatch(self._agent, self.clock, spec, self._ticks)
@@ -130,18 +130,18 @@ class RemoteMachine:
 
 
 class LastingWatch(RemoteWatch):
-    """A watch that says that its host was lost, and does not fail with it: what it had read is lost."""
+    """A watch that reports the loss of its host instead of failing. What the agent had read is lost."""
 
     def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any], ticks: int) -> None:
-        """``ticks``: what their process start times are ahead of ours."""
-        clock.measure()  # now, as a start has to be quick
+        """``ticks``: difference between their process start times and ours."""
+        clock.measure()  # now, since start has to be quick
         super().__init__(agent, clock, spec)
         self.lost: str | None = None
         self._ticks = ticks
 
     @property
     def bound_ns(self) -> int:
-        """How well times of its tables are known on our clock."""
+        """Error bound of the times in its tables on our clock."""
         return self._clock.mapping().bound_ns
 
     def start(self, t0_ns: int, t1_ns: int) -> None:
@@ -178,8 +178,8 @@ class LastingWatch(RemoteWatch):
             return super().recent(since_ns)
         return {}
 
-    def _ours(self, found: Tables) -> Tables:
-        return self._with_ticks(super()._ours(found))
+    def _ours(self, theirs: Tables) -> Tables:
+        return self._with_ticks(super()._ours(theirs))
 
     def _noted(self) -> _Noted:
         return _Noted(self)
@@ -189,9 +189,9 @@ class LastingWatch(RemoteWatch):
 
         for columns in tables.values():
             if "start_ticks" in columns:
-                kind, payload, known = columns["start_ticks"]
+                kind, payload, validity = columns["start_ticks"]
                 theirs: Any = np.frombuffer(payload, dtype="<i8")
-                columns["start_ticks"] = (kind, (theirs - self._ticks).tobytes(), known)
+                columns["start_ticks"] = (kind, (theirs - self._ticks).tobytes(), validity)
         return tables
 
 

@@ -1,4 +1,5 @@
-"""Tables of several drivers as those of one load: nothing is lost but which host a bucket came from."""
+"""Merges the tables of several drivers into those of one load. Only the host of a histogram bucket is
+lost."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ _KEYS = {
     "script_commands": ("script", "command", "line", "text"),
     "pace": (),
 }
-"""Tables with one row for all sessions, or a few: their columns that are no figures."""
+"""Table with one row, or a few, for all sessions -> its key columns; the others are figures."""
 _LEAST = {"min_ns", "idle_ns"}
 _MOST = {"max_ns", "lag_max_ns", "driver_lag_max_ns", "backlog_age_max_ns"}
 _HISTOGRAMS = {"histogram", "script_histogram", "service_histogram", "lag_histogram", "backlog_histogram"}
 
 
 def merge(parts: Iterable[tuple[int, Core]]) -> dict[str, dict[str, CoreColumn]]:
-    """``parts``: the number of the driver's first session, and its tables."""
+    """Merges ``parts``: the number of the driver's first session, and its tables."""
     frames: dict[str, list[pl.DataFrame]] = {}
     for first, tables in parts:
         for name, table in tables.items():
@@ -32,7 +33,7 @@ def merge(parts: Iterable[tuple[int, Core]]) -> dict[str, dict[str, CoreColumn]]
 
 
 def joined(parts: Sequence[Core]) -> dict[str, dict[str, CoreColumn]]:
-    """Tables whose rows came in parts, one behind the other."""
+    """Concatenates tables whose rows arrived in parts."""
     frames: dict[str, list[pl.DataFrame]] = {}
     for part in parts:
         for name, table in part.items():
@@ -41,7 +42,7 @@ def joined(parts: Sequence[Core]) -> dict[str, dict[str, CoreColumn]]:
 
 
 def core(frame: pl.DataFrame) -> dict[str, CoreColumn]:
-    """A frame as a table of the core."""
+    """Returns a frame as a table of the core."""
     return {series.name: ("", series, None) for series in frame.get_columns()}
 
 
@@ -78,5 +79,7 @@ def _buckets(table: str, together: pl.DataFrame) -> pl.DataFrame:
     if "script" not in together.columns:
         return merged(together)
     by_script = together.partition_by("script", maintain_order=True)
-    made = [merged(t.drop("script")).with_columns(script=pl.lit(t["script"][0], pl.Int64)) for t in by_script]
-    return pl.concat([empty(raw(table)), *(t.select([c.name for c in RAW[table]]) for t in made)])
+    parts = [
+        merged(t.drop("script")).with_columns(script=pl.lit(t["script"][0], pl.Int64)) for t in by_script
+    ]
+    return pl.concat([empty(raw(table)), *(t.select([c.name for c in RAW[table]]) for t in parts)])

@@ -1,4 +1,4 @@
-"""Where the agent's program is: one for each kind of processor that this dbdyno was built with."""
+"""The path of the agent's program, one for each processor architecture that this dbdyno was built for."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from dbdyno.model.errors import NotAvailable
 
 
 def program(arch: str | None = None) -> Path:
-    """The program for ``arch`` (as ``uname -m`` says; None: of this host). Raises :class:`NotAvailable`."""
+    """Returns the program for ``arch`` (as in ``uname -m``; None: of this host). Raises
+    :class:`NotAvailable`."""
     arch = arch or platform.machine()
-    found = Path(str(files("dbdyno.remote"))) / "programs" / f"dbdyno-agent-{arch}"
-    if found.is_file():
-        return found
+    path = Path(str(files("dbdyno.remote"))) / "programs" / f"dbdyno-agent-{arch}"
+    if path.is_file():
+        return path
     raise NotAvailable(
         f"this dbdyno has no agent for {arch}",
         "install dbdyno on that host, or build the agent there: make agent",

@@ -1,4 +1,5 @@
-"""One load by the drivers of several hosts: started at one instant, its tables as of one driver."""
+"""One load by the drivers of several hosts: it starts at one instant, and has tables like those of one
+driver."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ _STEP_S = 0.02
 _LOOK_NS = 1_000_000_000
 _PROGRESS_NS = 250_000_000
 _Read = tuple[int, int, int]
-"""When (ours), run and run-queue time, ns."""
+"""Time on our clock, run time and run-queue time, in ns."""
 _AT_ONCE = 32
 _LEAD_WAYS, _LEAD_EACH_NS = 10, 2_000_000
 
 
 @dataclass(frozen=True)
 class Driver:
-    """A host that drives; ``clock=None``: this one. ``make``: makes its loads."""
+    """A host that drives; ``clock=None``: this host. ``make`` creates its loads."""
 
     host: str
     make: LoadMaker
@@ -53,19 +54,19 @@ class _Driving:
     over: bool = False
     threads: int | None = None
     cpu: tuple[_Read, _Read] | None = None
-    """CPU time of its threads: once it was connected, and at the latest look."""
+    """CPU time of its threads: after connecting, and at the latest read."""
     backends: Sequence[int] = ()
-    """Processes of the server that serve its sessions, as they were told last."""
+    """The server's processes that serve its sessions, as last reported."""
 
 
 def _own(spec: Mapping[str, Any], driver: Driver, part: Part, all_: Sequence[Part]) -> dict[str, Any]:
-    """A driver's specification. Processes of the server are looked at on this host alone."""
-    made = shared(spec, part, all_)
-    return made | {"log_cpu": False} if driver.clock is not None and made.get("log_cpu") else made
+    """Returns a driver's specification. CPU time of the server's processes is read on this host only."""
+    own = shared(spec, part, all_)
+    return own | {"log_cpu": False} if driver.clock is not None and own.get("log_cpu") else own
 
 
 def maker(drivers: Sequence[Driver]) -> LoadMaker:
-    """Makes loads that are spread over ``drivers`` by their weights."""
+    """Returns a function that creates loads spread over ``drivers`` by their weights."""
 
     def make(engine: str, spec: Mapping[str, Any]) -> Load:
         return SpreadLoad(drivers, engine, spec)
@@ -74,11 +75,13 @@ def maker(drivers: Sequence[Driver]) -> LoadMaker:
 
 
 class SpreadLoad:
-    """``dbdyno.model.engine.protocols.Load`` of several drivers: sessions in the order of the drivers.
+    """``dbdyno.model.engine.protocols.Load`` of several drivers; sessions are numbered in the order of the
+    drivers.
 
-    A driver that is lost makes the phase fail: the others are stopped, and when they have ended :meth:`wait`
-    raises :class:`HostLost` once. Then :meth:`finish` and :meth:`tables` go on with the
-    others, and table ``drivers`` says who is lost. Before the start all are aborted instead.
+    If a driver is lost, the phase fails: the other drivers are stopped, and when they have ended,
+    :meth:`wait` raises :class:`HostLost` once. Then :meth:`finish` and :meth:`tables` continue with the
+    others, and table ``drivers`` has the lost one with its status. Before the start, all drivers are aborted
+    instead.
     """
 
     def __init__(self, drivers: Sequence[Driver], engine: str, spec: Mapping[str, Any]) -> None:
@@ -91,7 +94,7 @@ class SpreadLoad:
         self._pool = ThreadPoolExecutor(min(_AT_ONCE, len(self._all)), thread_name_prefix="dbdyno-spread")
         self._failure: Exception | None = None
         self._barrier_ns: int | None = None
-        self._looked_ns = 0
+        self._last_read_ns = 0
 
     # -- phases ---------------------------------------------------------------------------------
     def connect(self) -> None:
@@ -103,15 +106,16 @@ class SpreadLoad:
 
     @property
     def lead_ns(self) -> int:
-        """So long an order may take until all have it: at times ways are slower than at their best."""
-        ways = [d.driver.clock.round_trip_ns for d in self._left() if d.driver.clock is not None]
+        """Time in which an order surely reaches all drivers. Round trips can be much slower than at their
+        best."""
+        ways = [d.driver.clock.round_trip_ns for d in self._remaining() if d.driver.clock is not None]
         return _LEAD_WAYS * max(ways, default=0) + _LEAD_EACH_NS * len(ways)
 
     def finish(self) -> None:
         self._begin(lambda d: d.load.finish())
 
     def _begin(self, phase: Callable[[_Driving], None]) -> None:
-        for driving in self._left():
+        for driving in self._remaining():
             driving.over = False
         self._each(phase)
 
@@ -119,27 +123,27 @@ class SpreadLoad:
         until_ns = _core.now_ns() + round(timeout_s * 1e9)
         self._look()
         while True:
-            for driving in self._left():
+            for driving in self._remaining():
                 driving.over = driving.over or self._is_over(driving, until_ns)
-            if all(d.over for d in self._left()):
+            if all(d.over for d in self._remaining()):
                 break
             if _core.now_ns() >= until_ns:
                 return False
-        self._each(_settled)
+        self._each(_settle)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
         return True
 
     def _look(self) -> None:
-        """Once a second while calls are made."""
+        """Reads the drivers' CPU time once a second while calls are made."""
         now_ns = _core.now_ns()
-        if self._barrier_ns is not None and now_ns >= max(self._barrier_ns, self._looked_ns + _LOOK_NS):
-            self._looked_ns = now_ns
+        if self._barrier_ns is not None and now_ns >= max(self._barrier_ns, self._last_read_ns + _LOOK_NS):
+            self._last_read_ns = now_ns
             self._each(_look)
 
     def _is_over(self, driving: _Driving, until_ns: int) -> bool:
-        """Waits a little: the others' ends are to be seen, too."""
+        """Waits only a little, since the ends of the others are to be noticed, too."""
         left_s = (until_ns - _core.now_ns()) / 1e9
         try:
             return driving.load.wait(max(0.0, min(_STEP_S, left_s)))
@@ -148,7 +152,7 @@ class SpreadLoad:
             return True
 
     def _lose(self, driving: _Driving, error: Exception) -> None:
-        """The others end, too: what they go on with would be no part of this load."""
+        """Notes the loss and ends the other drivers: their further calls would not belong to this load."""
         driving.lost = error.why if isinstance(error, HostLost) else str(error.args[1])
         if isinstance(error, DriverError):
             kind, message, code, session = error.args
@@ -161,64 +165,64 @@ class SpreadLoad:
             self.abort()
 
     def _each(self, act: Callable[[_Driving], Any]) -> None:
-        """All drivers that are left, at once where there are several."""
-        left = list(self._left())
-        for driving, done in [(d, self._pool.submit(act, d)) for d in left]:
+        """Calls ``act`` for all remaining drivers, in parallel."""
+        remaining = list(self._remaining())
+        for driving, future in [(d, self._pool.submit(act, d)) for d in remaining]:
             try:
-                done.result()
+                future.result()
             except HostLost as e:
                 self._lose(driving, e)
 
-    def _left(self) -> Iterator[_Driving]:
+    def _remaining(self) -> Iterator[_Driving]:
         return (d for d in self._all if d.lost is None)
 
     def stop(self) -> None:
-        for driving in self._left():
+        for driving in self._remaining():
             driving.load.stop()
 
     def abort(self) -> None:
-        for driving in self._left():
+        for driving in self._remaining():
             driving.load.abort()
 
     # -- figures --------------------------------------------------------------------------------
     @property
     def progress_every_ns(self) -> int:
-        """Each time is a message to every driver, whose CPU time the load goes without."""
+        """Least interval: each call sends a message to every driver, whose CPU time the load then lacks."""
         return _PROGRESS_NS if any(d.driver.clock is not None for d in self._all) else 0
 
     def progress(self) -> Progress:
-        found = self._asked(lambda d: Progress(*d.load.progress()))
-        sums = (sum(column) for column in zip(*found, strict=True))
-        whole = Progress(*sums) if found else Progress(0, 0, 0, 0)
-        return whole._replace(oldest_ns=max((p.oldest_ns for p in found), default=0))
+        of_drivers = self._answers(lambda d: Progress(*d.load.progress()))
+        sums = (sum(column) for column in zip(*of_drivers, strict=True))
+        whole = Progress(*sums) if of_drivers else Progress(0, 0, 0, 0)
+        return whole._replace(oldest_ns=max((p.oldest_ns for p in of_drivers), default=0))
 
     def live_durations(self) -> Sequence[tuple[int, int]]:
         counts: dict[int, int] = {}
-        for durations in self._asked(lambda d: d.load.live_durations()):
+        for durations in self._answers(lambda d: d.load.live_durations()):
             for ns, count in durations:
                 counts[ns] = counts.get(ns, 0) + count
         return sorted(counts.items())
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
         def numbered(d: _Driving) -> list[tuple[int, int, int]]:
-            found = d.load.backends()
-            d.backends = [pid for _, pid, _ in found]
-            return [(session + d.part.first, pid, tid) for session, pid, tid in found]
+            backends = d.load.backends()
+            d.backends = [pid for _, pid, _ in backends]
+            return [(session + d.part.first, pid, tid) for session, pid, tid in backends]
 
-        return [task for tasks in self._asked(numbered) for task in tasks]
+        return [task for tasks in self._answers(numbered) for task in tasks]
 
     def left_by(self, host: str) -> Sequence[int]:
-        """Processes of the server that may still serve sessions of a driver that was lost."""
+        """Returns the server's processes that may still serve sessions of a lost driver."""
         return [pid for d in self._all if d.lost is not None and d.driver.host == host for pid in d.backends]
 
     def threads(self) -> Sequence[int]:
-        """Those on this host."""
-        return [tid for tids in self._asked(lambda d: d.load.threads()) for tid in tids]
+        """Returns the drivers' threads in this process."""
+        return [tid for tids in self._answers(lambda d: d.load.threads()) for tid in tids]
 
     def tasks_here(self) -> Sequence[tuple[int, int]]:
-        """(pid, tid) of drivers' threads in other processes of this host."""
-        asked = self._asked(lambda d: d.load.tasks_here() if isinstance(d.load, RemoteLoad) else ())
-        return [task for tasks in asked for task in tasks]
+        """Returns (pid, tid) of drivers' threads in other processes of this host."""
+        of_drivers = self._answers(lambda d: d.load.tasks_here() if isinstance(d.load, RemoteLoad) else ())
+        return [task for tasks in of_drivers for task in tasks]
 
     def now_ns(self) -> int:
         return _core.now_ns()
@@ -229,23 +233,24 @@ class SpreadLoad:
     def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         return self._tables(lambda d: d.load.window_tables(window))  # type: ignore[attr-defined]
 
-    def _asked(self, ask: Callable[[_Driving], Any]) -> list[Any]:
-        """Answers of the drivers that are left; one that is lost meanwhile has none: :meth:`wait` says so."""
-        found = []
+    def _answers(self, ask: Callable[[_Driving], Any]) -> list[Any]:
+        """Returns the answers of the remaining drivers, without one that is lost meanwhile: :meth:`wait`
+        reports it."""
+        answers = []
 
-        def answered(driving: _Driving) -> None:
+        def note_answer(driving: _Driving) -> None:
             with suppress(HostLost):
-                found.append((driving.part.first, ask(driving)))
+                answers.append((driving.part.first, ask(driving)))
 
-        self._each(answered)
-        return [answer for _, answer in sorted(found, key=lambda entry: entry[0])]
+        self._each(note_answer)
+        return [answer for _, answer in sorted(answers, key=lambda entry: entry[0])]
 
     def _tables(self, ask: Callable[[_Driving], merging.Core]) -> dict[str, dict[str, CoreColumn]]:
-        found = self._asked(lambda d: (d.part.first, ask(d)))
-        return merging.merge(found) | {_TABLE: merging.core(self.drivers())}
+        of_drivers = self._answers(lambda d: (d.part.first, ask(d)))
+        return merging.merge(of_drivers) | {_TABLE: merging.core(self.drivers())}
 
     def drivers(self) -> pl.DataFrame:
-        """Table ``drivers`` as of now."""
+        """Returns table ``drivers`` as of now."""
         return rows(_TABLE, [_row(driving, self._barrier_ns) for driving in self._all])
 
 
@@ -269,15 +274,15 @@ def _row(driving: _Driving, barrier_ns: int | None) -> dict[str, Any]:
     }
 
 
-def _settled(driving: _Driving) -> None:
-    """After each phase: its clock against ours."""
+def _settle(driving: _Driving) -> None:
+    """Measures the clock of the driver and reads its CPU time, after each phase."""
     if driving.driver.clock is not None:
         driving.driver.clock.measure()
     _look(driving)
 
 
 def _look(driving: _Driving) -> None:
-    """How many threads it has, and their CPU time: they end with the last call."""
+    """Reads the number of the driver's threads and their CPU time. The threads end with the last call."""
     load, at_ns = driving.load, _core.now_ns()
     if isinstance(load, RemoteLoad):
         reads = load.read_threads()
@@ -290,7 +295,7 @@ def _look(driving: _Driving) -> None:
 
 
 def _spent(cpu: tuple[_Read, _Read] | None) -> dict[str, int | None]:
-    """From the end of connecting, when threads are parked, to the latest read."""
+    """Returns the CPU time from the end of connecting, when threads are parked, to the latest read."""
     if cpu is None or cpu[0] == cpu[1]:
         return {"run_ns": None, "runq_ns": None, "read_ns": None}
     (_, run_ns, runq_ns), (at_ns, run_end_ns, runq_end_ns) = cpu

@@ -1,12 +1,12 @@
-"""An agent on another host over the user's own OpenSSH client: nothing is installed there, nothing stays.
+"""An agent on another host over the user's own OpenSSH client; nothing is installed there or left behind.
 
-``ssh`` runs a shell there, which reads the script below from its standard input. In lockstep (nobody sends
-before the other has spoken) it says what the host is, takes the agent's program where an installed one is not
-the same, checks its hash, opens it, removes it, and becomes it. Configuration, keys, agent, jump hosts and
-known hosts are the user's; ssh may ask for a password on the terminal.
+``ssh`` runs a shell there, which reads the script below from its standard input. The script runs in
+lockstep: neither side sends before the other has answered. It reports the host, receives the agent's program
+unless the same is installed, checks its hash, opens it, removes it, and executes it. Configuration, keys,
+key agent, jump hosts and known hosts are the user's; ssh may ask for a password on the terminal.
 
-Each step has a time limit, and Ctrl-C ends it at once with all that ssh has started. Time in which ssh holds
-the terminal open, as it does while it asks, does not count: a human may look for a password.
+Each step has a time limit, and Ctrl-C ends it at once with all processes of ssh. The time limit stands still
+while ssh has the terminal open, as it does while it asks: a human may have to look for a password.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from dbdyno.remote.machine import RemoteMachine
 from dbdyno.remote.program import program
 
 _MARK = b"dbdyno "
-"""Begins the lines of the script: what a shell's own start-up files print does not."""
+"""Begins each line of the script, to tell them from what the shell's start-up files print."""
 _MOST_NOISE = 64 << 10
 _KEPT_NOISE, _LONGEST_WORDS = 4096, 500
 LOGIN_S = 60.0
-"""From the start of ssh to the first line of the script, as far as nobody is asked at the terminal."""
+"""From the start of ssh to the first line of the script, without the time of questions at the terminal."""
 _TRANSFER_S, _START_S = 600.0, 120.0
-"""For the program of 8 MB (14 kB/s); from its last byte to its start, as ssh has up to 2 MB under way."""
+"""For 8 MB of program (14 kB/s), and from its last byte to its start, since ssh buffers up to 2 MB."""
 _STEP_S, _LOOK_S, _END_S = 0.1, 1.0, 5.0
 _QUIET = ("sh", "-c", 'trap "" INT QUIT HUP; exec "$@"', "sh")
-"""Ctrl-C ends the measurement after its calls, and not the way to the host at once."""
+"""Ignores Ctrl-C in ssh: the measurement ends in order after its calls, over this connection."""
 _SCRIPT = r"""
 dbdyno_main() {
     umask 077
@@ -105,7 +105,7 @@ class _Login(NamedTuple):
 
 
 def login(text: str) -> _Login:
-    """``[user@]host``. Raises :class:`UsageError`."""
+    """Reads ``[user@]host``. Raises :class:`UsageError`."""
     user, _, host = text.rpartition("@")
     if not host or host.startswith("-") or user.startswith("-") or any(c.isspace() for c in text):
         raise UsageError(
@@ -116,20 +116,20 @@ def login(text: str) -> _Login:
 
 
 def machine(where: str, command: str = "ssh") -> RemoteMachine:
-    """The host ``where`` (``[user@]host``), until it is closed. ``command``: the ssh client, with options.
+    """Connects to the host ``where`` (``[user@]host``). ``command``: the ssh client, with options.
 
-    Raises :class:`UsageError`, :class:`TargetError` with ssh's own words, and :class:`NotAvailable`.
+    Raises :class:`UsageError`, :class:`TargetError` with the message of ssh, and :class:`NotAvailable`.
     """
-    found = login(where)
-    words = shlex.split(command)
-    if not words:
+    target = login(where)
+    argv = shlex.split(command)
+    if not argv:
         raise UsageError("--ssh-command is empty", "--ssh-command 'ssh -p 2222'")
-    return RemoteMachine(lambda again: _opened(words, where, again=again), found.host, found.user)
+    return RemoteMachine(lambda again: _opened(argv, where, again=again), target.host, target.user)
 
 
 def _opened(command: Sequence[str], where: str, *, again: bool) -> Agent:
     silent = ("-o", "BatchMode=yes") if again else ()
-    way = _Way([*command, *silent, "-a", "-x", "-T", where, "/bin/sh"], where)
+    way = _SshChannel([*command, *silent, "-a", "-x", "-T", where, "/bin/sh"], where)
     try:
         way.begin()
         return Agent(way, login(where).host)
@@ -139,16 +139,19 @@ def _opened(command: Sequence[str], where: str, *, again: bool) -> Agent:
 
 
 class _Patience:
-    """Time for one step: it begins anew with each look that finds somebody being asked at the terminal, and
-    stands still while dbdyno itself is stopped."""
+    """The time limit of one step.
 
-    def __init__(self, way: _Way, seconds: float, what: str) -> None:
-        self._way, self._seconds, self._what = way, seconds, what
+    It starts anew whenever ssh is seen asking at the terminal, and stands still while dbdyno itself is
+    stopped.
+    """
+
+    def __init__(self, channel: _SshChannel, seconds: float, what: str) -> None:
+        self._way, self._seconds, self._what = channel, seconds, what
         self._left_s, self._before = seconds, requests()
         self._last_s = self._looked_s = time.monotonic()
 
     def check(self) -> None:
-        """Raises :class:`Unreachable` when it is over, :class:`Abandoned` after Ctrl-C."""
+        """Raises :class:`Unreachable` when the time is over, :class:`Abandoned` after Ctrl-C."""
         if requests() > self._before:
             raise Abandoned
         now_s = time.monotonic()
@@ -162,24 +165,24 @@ class _Patience:
             raise self._way.late(f"{self._what} within {self._seconds:g} s")
 
 
-class _Way(ProcessChannel):
-    """The bytes of ssh; what ssh itself says is kept for messages."""
+class _SshChannel(ProcessChannel):
+    """The channel through ssh; keeps the end of its error output for messages."""
 
     def __init__(self, words: Sequence[str], where: str) -> None:
-        self._where, self._said, self._noise, self._ahead = where, b"", b"", b""
+        self._where, self._error_output, self._noise, self._ahead = where, b"", b"", b""
         if shutil.which(words[0]) is None:
             raise NotAvailable(f"{words[0]}: no such program", _NO_SSH)
-        environment = without_secrets(DEFAULT, os.environ)  # which SendEnv could send to that host
+        environment = without_secrets(DEFAULT, os.environ)  # SendEnv would send them to that host
         super().__init__([*_QUIET, *words], subprocess.PIPE, environment)
         assert self._process.stderr is not None
         self._listening = threading.Thread(target=self._listen, name="dbdyno-ssh", daemon=True)
         self._listening.start()
 
     def begin(self) -> None:
-        """Up to the agent, which then speaks. Raises what :func:`machine` raises."""
-        login = _Patience(self, LOGIN_S, "no shell answered")
-        self._give(_SCRIPT.encode(), login)
-        _, system, arch = [*self._line(login, "host").split(), "?", "?"][:3]
+        """Runs the script up to the start of the agent. Raises what :func:`machine` raises."""
+        patience = _Patience(self, LOGIN_S, "no shell answered")
+        self._give(_SCRIPT.encode(), patience)
+        _, system, arch = [*self._line(patience, "host").split(), "?", "?"][:3]
         if system != "Linux":
             raise TargetError(
                 f"{self._where} runs {shortened(system, 40)}: dbdyno observes servers on Linux",
@@ -204,7 +207,7 @@ class _Way(ProcessChannel):
         return _Patience(self, _START_S, "the shell said no more")
 
     def asks(self) -> bool:
-        """Whether ssh, or what it has started, has the terminal open by its name: it asks."""
+        """Returns whether ssh or one of its children has the terminal open by name: then it asks."""
         for pid in processes.tree(self.pid):
             with suppress(OSError):
                 if any(d.readlink() == Path("/dev/tty") for d in Path(f"/proc/{pid}/fd").iterdir()):
@@ -212,10 +215,10 @@ class _Way(ProcessChannel):
         return False
 
     def late(self, what: str) -> Unreachable:
-        lines = self._lines(self._said.rpartition(b"\n")[0] or self._said)
-        told = f"; ssh says: {lines[-1]}" if lines else ""
+        lines = self._lines(self._error_output.rpartition(b"\n")[0] or self._error_output)
+        message = f"; ssh says: {lines[-1]}" if lines else ""
         return Unreachable(
-            f"ssh {self._where}: {what}{told}",
+            f"ssh {self._where}: {what}{message}",
             f"ssh {self._where} /bin/sh -c true has to end by itself: look at the way there, at that host, "
             "and at what its start-up files wait for",
         )
@@ -229,7 +232,7 @@ class _Way(ProcessChannel):
             raise self._failure() from None
 
     def _line(self, patience: _Patience, *words: str) -> str:
-        """The next line of the script, without the mark."""
+        """Returns the next line of the script that begins with one of ``words``, without the mark."""
         line, noise = b"", 0
         while noise < _MOST_NOISE:
             byte = self._byte(patience)
@@ -257,7 +260,7 @@ class _Way(ProcessChannel):
         return byte
 
     def receive(self) -> bytes:
-        """What came with the last line of the script first."""
+        """Returns what arrived together with the last line of the script first."""
         ahead, self._ahead = self._ahead, b""
         return ahead or super().receive()
 
@@ -268,13 +271,13 @@ class _Way(ProcessChannel):
         return bool(poll.poll(seconds * 1000))
 
     def _listen(self) -> None:
-        """Keeps the end of what ssh and the host print to standard error, however much that is."""
+        """Keeps the end of the error output of ssh and the host, and drains the rest."""
         assert self._process.stderr is not None
         while piece := self._process.stderr.read(1024):
-            self._said = (self._said + piece)[-_KEPT_NOISE:]
+            self._error_output = (self._error_output + piece)[-_KEPT_NOISE:]
 
     def _rest(self) -> bytes:
-        """What was printed and not read yet, without waiting for more."""
+        """Returns the unread output without waiting for more."""
         return (self.receive() if self._ahead or self._readable(0) else b"")[:_KEPT_NOISE]
 
     @staticmethod
@@ -283,19 +286,21 @@ class _Way(ProcessChannel):
         return [shortened(line, _LONGEST_WORDS) for line in lines if line]
 
     def _failure(self) -> TargetError:
-        """Why ssh ended before the agent began, in its own words."""
+        """Returns the error of ssh that ended before the agent began, with its own message."""
         try:
             status = self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:  # the shell has closed its output, and stays
+        except subprocess.TimeoutExpired:  # the shell closed its output, and goes on
             return self.late("the shell closed its output")
         self._listening.join(1.0)
-        lines = self._lines(self._said or self._noise + b"\n" + self._rest())  # a shell may refuse on either
-        told = lines[-1] if lines else f"ssh ended with status {status}"
+        lines = self._lines(
+            self._error_output or self._noise + b"\n" + self._rest()
+        )  # a shell may refuse on either stream
+        message = lines[-1] if lines else f"ssh ended with status {status}"
         for sign, cure in _CURES.items():
             if any(sign in line for line in lines):
-                return Unreachable(f"ssh {self._where}: {told}", cure.format(where=self._where))
+                return Unreachable(f"ssh {self._where}: {message}", cure.format(where=self._where))
         cure = f"ssh {self._where} /bin/sh -c true has to work by itself"
-        return Unreachable(f"ssh {self._where}: {told}", cure)
+        return Unreachable(f"ssh {self._where}: {message}", cure)
 
 
 _NO_SSH = "install OpenSSH's client (openssh-client), or name another: --ssh-command"
@@ -310,7 +315,7 @@ _CURES = {
 
 
 def _not_started(where: str, word: str, rest: str) -> tuple[str, str]:
-    """Message and cure."""
+    """Returns message and cure."""
     if word == "full":
         return f"no room on {where} for the agent in {rest}", "free some megabytes there"
     if word == "damaged":

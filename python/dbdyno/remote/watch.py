@@ -1,4 +1,4 @@
-"""A watch on another host: its times are those of our clock."""
+"""A watch on another host, with all times on our clock."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dbdyno.remote.wire import Tables
 
 
 class RemoteWatch:
-    """``dbdyno.model.engine.protocols.Watch`` by an agent; ``spec``: as for ``_core.Watch``.
+    """``dbdyno.model.engine.protocols.Watch`` of an agent; ``spec``: as for ``_core.Watch``.
 
-    Times in ``spec`` (``until_ns``) and of :meth:`start` and :meth:`recent` are those of our clock.
+    Times in ``spec`` (``until_ns``) and of :meth:`start` and :meth:`recent` are on our clock.
     """
 
     def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any] | str) -> None:
@@ -39,29 +39,29 @@ class RemoteWatch:
         self._clock.measure()
 
     def latest(self) -> Mapping[str, float]:
-        found: Mapping[str, float] = self._ask("latest")
-        return found
+        figures: Mapping[str, float] = self._ask("latest")
+        return figures
 
     def trouble(self) -> str | None:
-        found: str | None = self._ask("trouble")
-        return found
+        reason: str | None = self._ask("trouble")
+        return reason
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
-        found: Mapping[str, tuple[str, str]] = self._ask("source_status")
-        return found
+        statuses: Mapping[str, tuple[str, str]] = self._ask("source_status")
+        return statuses
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """In parts, as they lie on that host's disk."""
+        """Joins the parts in which the tables lie on that host's disk."""
         parts = self._agent.request_parts("watch.tables", of=self._of)
         return joined([self._ours(part) for part in parts])
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """As far as it is not on the disk yet: of the last 10 s."""
+        """Returns rows that are not on the disk yet: those of the last 10 s."""
         theirs_ns = self._clock.to_theirs(since_ns)
         return self._ours(self._agent.request_tables("watch.recent", of=self._of, since_ns=theirs_ns))
 
-    def _ours(self, found: Tables) -> Tables:
-        return ours(found, self._clock.mapping())
+    def _ours(self, theirs: Tables) -> Tables:
+        return ours(theirs, self._clock.mapping())
 
     def _ask(self, op: str, **arguments: Any) -> Any:
         return self._agent.request(f"watch.{op}", of=self._of, **arguments).value

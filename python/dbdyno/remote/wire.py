@@ -1,7 +1,7 @@
-"""Frames and tables as they go over a channel: see crates/dyno-agent/README.md.
+"""Frames and tables as they are sent over a channel: see crates/dyno-agent/README.md.
 
-All that is read here was written by another host: every length is bounded, and a table has the columns of the
-schema, with values for the same number of rows, before anything else reads it.
+All of it was written by another host. Before anything else reads it, every length is limited, and a table
+has the columns of the schema, with values for the same number of rows.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dbdyno.model.schema.tables import CoreColumn
 
 _LENGTHS = struct.Struct("<II")
 MOST_HEADER_BYTES = 16 << 20
-"""Of an answer. As Python's objects 400 MB at worst, of empty lists; the texts of a profile are some MB."""
+"""Header of an answer. Parsed it takes at most 400 MB (empty lists). The texts of a profile are some MB."""
 MOST_BODY_BYTES = 1 << 30
 MOST_RATIO, _SMALL_BYTES = 100, 16 << 20
-"""A part of a watch's tables is unpacked up to so many times its size, and some. Measured are 7 to 14 times,
-for 100 to 1000 tasks that work, sleep, or are traced; zlib can pack a thousandfold."""
+"""Limit of unpacking a part of a watch's tables: this multiple of its size, and a constant. Measured were
+multiples of 7 to 14, for 100 to 1000 working, sleeping or traced tasks; zlib can reach 1000."""
 MOST_TABLES_BYTES = 2 << 30
-"""All parts of a watch together, unpacked: as much as one file of a run may have."""
+"""All unpacked parts of a watch together: the limit of one file of a run."""
 MOST_INSTANT_NS = 1 << 61
-"""73 years since the start: differences of two, and of their mappings, are 64-bit integers, too."""
+"""73 years: differences of two instants, also mapped ones, then still fit in 64 bits."""
 
 
 class WrongAnswer(Exception):
-    """What came is none that an agent gives: in words that follow the name of the host."""
+    """No valid answer of an agent; the text follows the name of the host in a message."""
 
 
 class Frame(NamedTuple):
@@ -43,15 +43,15 @@ class Frame(NamedTuple):
 
 
 def packed(header: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """A frame as bytes."""
+    """Returns a frame as bytes."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return _LENGTHS.pack(len(text), len(body)) + text + body
 
 
 class Frames:
-    """Takes bytes as they come, and has the frames that are whole.
+    """Splits the bytes received into frames.
 
-    ``most_body_bytes``: how long a body may be behind this header; asked before any of it is kept.
+    ``most_body_bytes``: the maximum length of the body for a header, called before any of the body is kept.
     """
 
     def __init__(
@@ -63,25 +63,25 @@ class Frames:
         self._body_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that ``data`` completes. Raises :class:`WrongAnswer`."""
+        """Yields the frames that ``data`` completes. Raises :class:`WrongAnswer`."""
         self._read += data
-        while self._begun() and self._header is not None and len(self._read) >= self._body_bytes:
+        while self._has_header() and self._header is not None and len(self._read) >= self._body_bytes:
             header, self._header = self._header, None
-            yield Frame(header, self._taken(self._body_bytes))
+            yield Frame(header, self._take(self._body_bytes))
 
-    def _begun(self) -> bool:
-        """Whether the header of the next frame is read."""
+    def _has_header(self) -> bool:
+        """Returns whether the header of the next frame is complete."""
         if self._header is None and len(self._read) >= _LENGTHS.size:
             header, body = _LENGTHS.unpack_from(self._read)
             _check_lengths(header, body)
             if len(self._read) >= _LENGTHS.size + header:
-                self._header = _object(self._taken(_LENGTHS.size + header)[_LENGTHS.size :])
+                self._header = _object(self._take(_LENGTHS.size + header)[_LENGTHS.size :])
                 self._body_bytes = body
                 if body > (most := self._most_body_bytes(self._header)):
                     raise WrongAnswer(f"{body} bytes behind an answer that has {most} at most")
         return self._header is not None
 
-    def _taken(self, length: int) -> bytes:
+    def _take(self, length: int) -> bytes:
         with memoryview(self._read) as read:
             taken = bytes(read[:length])
         del self._read[:length]
@@ -95,12 +95,12 @@ def _check_lengths(header: int, body: int) -> None:
 
 def _object(text: bytes) -> Mapping[str, Any]:
     try:
-        found = from_json(text, allow_inf_nan=False)
+        value = from_json(text, allow_inf_nan=False)
     except ValueError as e:
         raise WrongAnswer(f"a header that is no JSON: {e}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise WrongAnswer("a header that is no JSON object")
-    return found
+    return value
 
 
 # Tables.
@@ -114,14 +114,17 @@ Description = Annotated[
     list[tuple[_Name, Annotated[list[_Described], Field(fail_fast=True)]]],
     Field(max_length=len(RAW), fail_fast=True),
 ]
-"""What is said of tables before their values: ``(table, [(column, type, bytes, validity, texts), ...])``."""
+"""Describes tables before their values: ``(table, [(column, type, bytes, validity, texts), ...])``."""
 _DESCRIPTION = TypeAdapter[Any](Description)
 _WIDTH = {"i64": 8, "f64": 8, "bool": 1, "str": 4}
 
 
 def unpacked(body: bytes, most_bytes: int = MOST_TABLES_BYTES) -> tuple[Tables, int]:
-    """Tables that come as a compressed frame, and its size. Raises :class:`WrongAnswer`, also where they are
-    larger than ``most_bytes``, or than honest ones of this size can be."""
+    """Returns the tables of a compressed frame, and its unpacked size.
+
+    Raises :class:`WrongAnswer`, also if they are larger than ``most_bytes``, or than real tables of this
+    packed size can be.
+    """
     content = _inflated(body, min(most_bytes, _SMALL_BYTES + MOST_RATIO * len(body)))
     if len(content) < _LENGTHS.size:
         raise WrongAnswer("a part of tables that is no frame")
@@ -153,31 +156,32 @@ def _inflated(body: bytes, most_bytes: int) -> bytes:
 
 
 def first_fault(error: ValidationError) -> str:
-    """Where a value is not of its type, and why; of several the first."""
+    """Returns the first place where a value is not of its type, and the reason."""
     fault = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = ".".join(str(part)[:40] for part in fault["loc"])
     return f"{place}: {fault['msg']}" if place else fault["msg"]
 
 
 def tables(described: Sequence[Any], body: bytes | memoryview) -> Tables:
-    """Tables of an answer, as the core hands them over. ``described``: a :data:`Description`.
+    """Returns the tables of an answer in the form of the core. ``described``: a :data:`Description`.
 
-    Raises :class:`WrongAnswer` where they do not fit the schema, or the values not what is said of them.
+    Raises :class:`WrongAnswer` if they do not match the schema, or the values do not match their
+    description.
     """
-    made: Tables = {}
-    left = memoryview(body)
+    result: Tables = {}
+    rest = memoryview(body)
     for table, columns in described:
-        if table not in RAW or table in made:
+        if table not in RAW or table in result:
             raise WrongAnswer(f"table {table}, which it has not, or twice")
-        made[table] = {}
-        known = {c.name: c for c in RAW[table]}
+        result[table] = {}
+        expected = {c.name: c for c in RAW[table]}
         rows = None
         for name, kind, length, validity, texts in columns:
-            column = known.pop(name, None)
+            column = expected.pop(name, None)
             if column is None or column.type != kind or (kind == "str") != (texts is not None):
                 raise WrongAnswer(f"column {name} of table {table}, which has none of that name and type")
-            values, left = left[:length], left[length:]
-            valid, left = (None, left) if validity is None else (bytes(left[:validity]), left[validity:])
+            values, rest = rest[:length], rest[length:]
+            valid, rest = (None, rest) if validity is None else (bytes(rest[:validity]), rest[validity:])
             rows = length // _WIDTH[kind] if rows is None else rows
             if (
                 len(values) != rows * _WIDTH[kind]
@@ -186,12 +190,12 @@ def tables(described: Sequence[Any], body: bytes | memoryview) -> Tables:
             ):
                 raise WrongAnswer(f"column {name} of table {table} with another number of values")
             _check(table, column, values, valid, texts)
-            made[table][name] = (kind, values if texts is None else (values, texts), valid)
-        if missing := [name for name, c in known.items() if not c.null]:
+            result[table][name] = (kind, values if texts is None else (values, texts), valid)
+        if missing := [name for name, c in expected.items() if not c.null]:
             raise WrongAnswer(f"table {table} without its column {missing[0]}")
-    if left:
-        raise WrongAnswer(f"{len(left)} bytes behind its tables")
-    return made
+    if rest:
+        raise WrongAnswer(f"{len(rest)} bytes behind its tables")
+    return result
 
 
 def _number(valid: bytes | None) -> int | None:
@@ -201,8 +205,8 @@ def _number(valid: bytes | None) -> int | None:
 def _check(
     table: str, column: Column, values: memoryview, valid: bytes | None, texts: Sequence[str] | None
 ) -> None:
-    """Raises :class:`WrongAnswer`: a NULL that may not be, a text that is not there, a time out of range."""
-    import numpy as np  # here, as where tables are made
+    """Raises :class:`WrongAnswer` for a forbidden NULL, an unknown text or a time out of range."""
+    import numpy as np  # here, since not every answer has tables
 
     null = valid is not None and 0 in valid
     if texts is not None:

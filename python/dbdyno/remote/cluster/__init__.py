@@ -1,6 +1,7 @@
-"""Agents on the nodes of a Ray cluster: actors that start them, and a child process in which Ray lives.
+"""Agents on the nodes of a Ray cluster, which actors start. Ray itself runs in a child process.
 
-Only :mod:`gateway` and :mod:`own` import Ray, :mod:`access` gRPC; only that child process imports them.
+Only :mod:`gateway` and :mod:`own` import Ray, and :mod:`access` imports gRPC. Only that child process
+imports these modules.
 """
 
 from typing import TYPE_CHECKING

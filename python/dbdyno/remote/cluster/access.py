@@ -1,7 +1,8 @@
-"""Whether a cluster asks for a token, and whether it takes the one that is here. For the gateway alone.
+"""Checks whether a cluster requires a token, and accepts the one configured here. Only the gateway imports
+this module.
 
-Ray itself tries for half a minute where a token is wrong and then says that it did not connect; where the
-file of a token cannot be read its process aborts.
+With a wrong token, Ray itself tries for half a minute and then reports that it did not connect. If the
+token's file cannot be read, Ray aborts its process.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import grpc
 from dbdyno.remote.cluster.environment import TOKEN_FILE
 
 _METHODS = ("/ray.rpc.RayletDriver/ClusterInfo", "/ray.rpc.NodeInfoGcsService/GetClusterId")
-"""Of a server for clients (ray://), and of the server that all nodes know. Each changes nothing."""
+"""Read-only methods of the server for clients (ray://), and of the global control server."""
 _ANSWER_S = 20.0
 
 
 class Refused(Exception):
-    """The cluster is not used; why."""
+    """The reason why the cluster is not used."""
 
 
 def check(address: str) -> bool | None:
-    """Returns whether nobody gets in without a token; None: not known. Raises :class:`Refused` where the
-    cluster asks for a token and does not take the one that is here."""
+    """Returns whether the cluster requires a token; None if unknown.
+
+    Raises :class:`Refused` if it requires one and does not accept the one configured here.
+    """
     token = own_token()
     with _channel(address.removeprefix("ray://")) as channel:
         admitted = _admits(channel, None)
@@ -39,7 +42,7 @@ def check(address: str) -> bool | None:
 
 
 def own_token() -> str | None:
-    """Returns the token as Ray finds it; None: Ray uses none. Raises :class:`Refused`."""
+    """Returns the token as Ray finds it; None if Ray uses none. Raises :class:`Refused`."""
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return None
     if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
@@ -55,7 +58,7 @@ def own_token() -> str | None:
 
 
 def _admits(channel: grpc.Channel, token: str | None) -> bool | None:
-    """Returns whether a call is answered; None: nothing there answers as Ray does."""
+    """Returns whether a call is admitted; None if nothing there answers like Ray."""
     metadata: Sequence[tuple[str, str]] = () if token is None else (("authorization", f"Bearer {token}"),)
     for method in _METHODS:
         try:
@@ -72,7 +75,7 @@ def _admits(channel: grpc.Channel, token: str | None) -> bool | None:
 
 
 def _channel(target: str) -> grpc.Channel:
-    """With TLS where Ray uses it."""
+    """Returns a channel, with TLS if Ray uses it."""
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         return grpc.insecure_channel(target)
     chain, key, authorities = (

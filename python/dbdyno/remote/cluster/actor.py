@@ -1,8 +1,8 @@
-"""The actor on a node: starts the agent as its child and hands bytes to and fro, nothing else.
+"""The actor on a node: starts the agent as its child and passes bytes between it and the gateway.
 
-The class travels by value and uses the standard library alone: a node needs Ray and Python, not dbdyno.
-The program comes as bytes, is checked by its hash, and leaves no file behind. All that its methods return is
-bytes: Ray would hand over anything else, and each exception, as a pickle, of which the gateway reads few.
+The class is sent by value and uses the standard library only: a node needs Ray and Python, not dbdyno. The
+program comes as bytes, is checked by its hash, and leaves no file behind. All methods return bytes: Ray
+would send other types and exceptions as pickles, of which the gateway accepts few.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 SILENCE_S = 15.0
-"""After so long without a call the conductor is gone; the agent itself ends after 10 s without a frame."""
+"""After this time without a call the conductor counts as gone. The agent ends after 10 s without a frame."""
 IDLE_S = 120.0
-"""The same before it has an agent: others may take long to start."""
+"""The same limit before the agent is started: other nodes may take long."""
 READ_S = 2.0
 MOST_BYTES = 8 << 20
 _PIPE_BYTES = 1 << 20
@@ -40,9 +40,9 @@ def _boot_id() -> str | None:
 
 
 def _niceness() -> int:
-    """Of this thread and of what it starts, made 0 where this user may.
+    """Sets the nice value of this thread and its children to 0 if permitted; returns the value.
 
-    Ray's is 15: a driver would give way to all else on its node.
+    Ray sets 15, with which a driver would yield to all other processes of its node.
     """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, 0)
@@ -54,20 +54,20 @@ class AgentProcess:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the actor
-        self._heard_s = time.monotonic()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the actor lives
+        self._called_s = time.monotonic()
         threading.Thread(target=self._end_when_silent, daemon=True).start()
 
     def answer(self, method: str, *arguments: Any) -> bytes:
-        """Calls a method; its value behind ``ok``, or words of its error behind ``error``, as JSON."""
+        """Calls a method; returns JSON with its value as ``ok``, or its error's message as ``error``."""
         try:
             return json.dumps({"ok": getattr(self, method)(*arguments)}).encode()
         except Exception as e:
             return json.dumps({"error": str(e) or type(e).__name__}).encode()
 
     def facts(self) -> dict[str, Any]:
-        """Of this node."""
-        self._heard_s = time.monotonic()
+        """Returns facts of this node."""
+        self._called_s = time.monotonic()
         return {
             "python": platform.python_version(),
             "hostname": socket.gethostname(),
@@ -81,11 +81,11 @@ class AgentProcess:
         }
 
     def start(self, program: bytes, sha256: str, arguments: list[str]) -> None:
-        """Raises ValueError for a program of another hash, OSError where it cannot be started."""
-        self._heard_s = time.monotonic()
+        """Raises ValueError if the program's hash differs, OSError if it cannot be started."""
+        self._called_s = time.monotonic()
         if hashlib.sha256(program).hexdigest() != sha256:
             raise ValueError("the program arrived damaged")
-        _niceness()  # the child has it from this thread
+        _niceness()  # the child inherits it from this thread
         with tempfile.TemporaryDirectory(prefix="dbdyno-") as place:
             path = os.path.join(place, "dbdyno-agent")  # noqa: PTH118 - the name that ps shows
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
@@ -97,18 +97,18 @@ class AgentProcess:
             fcntl.fcntl(self._pipes()[1], _F_SETPIPE_SZ, _PIPE_BYTES)
 
     def write(self, data: bytes) -> None:
-        """To the agent's standard input. Raises OSError where it has ended."""
-        self._heard_s = time.monotonic()
+        """Writes to the agent's standard input. Raises OSError if it has ended."""
+        self._called_s = time.monotonic()
         into, view = self._pipes()[0], memoryview(data)
         while view:
             view = view[os.write(into, view) :]
 
     def read(self) -> bytes | None:
-        """What the agent has written; None: nothing for 2 s; empty: it has ended."""
-        self._heard_s = time.monotonic()
+        """Returns what the agent has written; None after 2 s without output; empty if it has ended."""
+        self._called_s = time.monotonic()
         try:
             return self._read(self._pipes()[1])
-        except (OSError, ValueError):  # it was ended meanwhile
+        except (OSError, ValueError):  # the agent was closed meanwhile
             return b""
 
     def _read(self, out: int) -> bytes | None:
@@ -124,11 +124,11 @@ class AgentProcess:
         return b"".join(parts) if parts else None
 
     def silent_s(self) -> float:
-        """For how long the conductor has not been heard."""
-        return time.monotonic() - self._heard_s
+        """Returns the time since the conductor's last call."""
+        return time.monotonic() - self._called_s
 
     def free_cpus(self) -> dict[str, float]:
-        """CPUs of each node of the cluster that Ray has not given away, by id. Empty: not known."""
+        """Returns unassigned CPUs of each node of the cluster, by id; empty if unknown."""
         try:
             from ray._private.state import available_resources_per_node
 
@@ -137,23 +137,23 @@ class AgentProcess:
             return {}
 
     def last_words(self) -> str:
-        """The end of what the agent wrote to standard error."""
+        """Returns the end of the agent's error output."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - _LAST_WORDS_BYTES))
         return self._errors.read().decode(errors="replace").strip()
 
     def reach(self, host: str, port: int, times: int, timeout_s: float) -> int:
-        """Shortest time to connect, in ns: one round trip. Raises OSError."""
-        self._heard_s = time.monotonic()
-        found = []
+        """Returns the shortest time to connect, in ns: one round trip. Raises OSError."""
+        self._called_s = time.monotonic()
+        durations_ns = []
         for _ in range(times):
             begun_ns = time.monotonic_ns()
             socket.create_connection((host, port), timeout_s).close()
-            found.append(time.monotonic_ns() - begun_ns)
-        return min(found)
+            durations_ns.append(time.monotonic_ns() - begun_ns)
+        return min(durations_ns)
 
     def owns(self, addresses: list[str]) -> bool:
-        """Whether one of these addresses is this host's own, and not one that every host has."""
+        """Returns whether one of these addresses belongs to this host alone, unlike a loopback address."""
         for address in addresses:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -162,7 +162,7 @@ class AgentProcess:
         return False
 
     def close(self) -> None:
-        """The agent ends, with all its sessions."""
+        """Ends the agent with all its sessions."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -181,7 +181,7 @@ class AgentProcess:
         return self._child.stdin.fileno(), self._child.stdout.fileno()
 
     def _end_when_silent(self) -> None:
-        while time.monotonic() - self._heard_s < (SILENCE_S if self._child else IDLE_S):
+        while time.monotonic() - self._called_s < (SILENCE_S if self._child else IDLE_S):
             time.sleep(1)
         self.close()
         os._exit(0)

@@ -33,15 +33,16 @@ def check_address(address: str) -> None:
 
 
 def is_own(address: str) -> bool:
-    """Returns whether it is a cluster of dbdyno's own, which begins and ends with its use."""
+    """Returns whether it is a cluster of dbdyno's own, which dbdyno starts and ends."""
     return address.startswith("local:")
 
 
 def resolved(address: str) -> str:
-    """Returns the address behind ``auto``, of the cluster that this machine is part of; others as they are.
+    """Returns the address of the cluster that ``auto`` means, the one this machine is part of; other
+    addresses unchanged.
 
-    Ray itself would take any process for that cluster that calls itself its server, whoever started it, and
-    an address that any user of this machine may have written. Raises :class:`Unreachable`.
+    Ray itself would accept any process that claims to be that cluster's server, whoever started it, and an
+    address that any user of this machine may have written. Raises :class:`Unreachable`.
     """
     if address != "auto":
         return address
@@ -53,22 +54,22 @@ def resolved(address: str) -> str:
     except OSError as e:
         raise Unreachable(f"cluster auto: this machine is part of none: {note}: {e.strerror}", CURE) from e
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        safe = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not (safe and stat.S_ISREG(found.st_mode) and found.st_nlink == 1):
+        facts = os.fstat(descriptor)
+        safe = facts.st_uid in (0, os.geteuid()) and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not (safe and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1):
             raise Unreachable(
-                f"cluster auto: {note} is not used: another user may have written it (uid {found.st_uid})",
+                f"cluster auto: {note} is not used: another user may have written it (uid {facts.st_uid})",
                 "name the cluster: ray://HOST:10001, HOST:6379, or RAY_ADDRESS",
             )
         return file.read(_MOST_BYTES).decode(errors="replace").strip()
 
 
 def check_reached(address: str) -> None:
-    """At once, where Ray would try for minutes. Raises :class:`Unreachable`, :class:`UsageError`."""
+    """Connects once, since Ray would try for minutes. Raises :class:`Unreachable`, :class:`UsageError`."""
     host, _, text = address.removeprefix("ray://").rpartition(":")
     port = number(text)
     if not host or port is None:
-        return  # a name that Ray knows better
+        return  # a form that only Ray can resolve
     if not 0 < port <= _MOST_PORT:
         raise UsageError(f"cluster {address!r}: no port {port}", _FORMS)
     try:

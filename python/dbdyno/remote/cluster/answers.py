@@ -1,4 +1,4 @@
-"""What the gateway answers, checked: much of it comes from nodes, which may be anybody's."""
+"""Checks the gateway's answers: much of their content comes from nodes, which are not trusted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Plain(BaseModel):
 
 class Connected(_Plain):
     ray: _Text  # version
-    authenticated: bool | None  # whether the cluster asks for a token; None: not known
+    authenticated: bool | None  # whether the cluster requires a token; None: unknown
 
 
 class FoundNode(_Plain):
@@ -48,7 +48,7 @@ class _Facts(_Plain):
 
     python: _Text
     hostname: _Text
-    arch: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,32}$")]  # part of a file's name here
+    arch: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,32}$")]  # becomes part of a file's name
     cpus: Annotated[int, Field(ge=1, le=1_000_000)]
     uid: Annotated[int, Field(ge=0, lt=1 << 32)]
     pid: Annotated[int, Field(ge=1, lt=1 << 31)]
@@ -64,18 +64,18 @@ _VALUES: dict[str, TypeAdapter[Any]] = {
     "reach": TypeAdapter(_Ns),
     "free_cpus": TypeAdapter(Annotated[dict[_Id, float], Field(max_length=_MOST_NODES)]),
 }
-"""Of an actor's methods."""
+"""Method of the actor -> checker of its value."""
 _CONNECTED = TypeAdapter(Connected)
 _NODES = TypeAdapter(Annotated[list[FoundNode], Field(max_length=_MOST_NODES)])
 _CLEANED = TypeAdapter(dict[_Text, bool])
 
 
 class NotUnderstood(Exception):
-    """The gateway answers in another form than its requests ask for."""
+    """An answer of the gateway has the wrong form."""
 
 
 def connected(value: object) -> Connected:
-    """Raises :class:`NotUnderstood`, as all of these do."""
+    """Raises :class:`NotUnderstood`, like the functions below."""
     return _checked(_CONNECTED, value)
 
 
@@ -87,26 +87,29 @@ def cleaned(value: object) -> dict[str, bool]:
     return _checked(_CLEANED, value)
 
 
-def by_node(value: object, asked: Collection[str], method: str) -> dict[str, dict[str, Any]]:
-    """Returns what an actor's method returned on each of the nodes, by id: ``{"ok": value}``, or
-    ``{"error": words}``, which also stands for a value of another form."""
-    if not isinstance(value, dict) or value.keys() != set(asked):
+def by_node(value: object, requested: Collection[str], method: str) -> dict[str, dict[str, Any]]:
+    """Returns the result of an actor's method on each node, by id: ``{"ok": value}`` or ``{"error":
+    message}``.
+
+    A value of the wrong form becomes an error.
+    """
+    if not isinstance(value, dict) or value.keys() != set(requested):
         raise NotUnderstood
-    return {node: _answer(value[node], _VALUES[method]) for node in asked}
+    return {node: _answer(value[node], _VALUES[method]) for node in requested}
 
 
 def error(answer: object) -> tuple[str, list[str]]:
-    """Returns kind and lines of an error of the gateway's own."""
+    """Returns kind and lines of an error of the gateway itself."""
     if not isinstance(answer, dict) or answer.keys() != {"error"}:
         raise NotUnderstood
-    found = answer["error"]
-    if not isinstance(found, list) or len(found) != 2:
+    parts = answer["error"]
+    if not isinstance(parts, list) or len(parts) != 2:
         raise NotUnderstood
-    return words(found[0]), [words(line) for line in str(found[1]).strip().splitlines() if line.strip()]
+    return words(parts[0]), [words(line) for line in str(parts[1]).strip().splitlines() if line.strip()]
 
 
 def words(value: object) -> str:
-    """Returns a text of somebody else's as one line that can be shown."""
+    """Returns an untrusted text as one line that can be shown."""
     return shortened(one_line(str(value)), _MOST_WORDS)
 
 
@@ -115,10 +118,10 @@ def _answer(value: object, adapter: TypeAdapter[Any]) -> dict[str, Any]:
         return {"error": words(value["error"])}
     if isinstance(value, dict) and value.keys() == {"ok"}:
         try:
-            found = adapter.validate_python(value["ok"], strict=True)
+            checked = adapter.validate_python(value["ok"], strict=True)
         except ValidationError:
             return {"error": _NOT_UNDERSTOOD}
-        return {"ok": found.model_dump() if isinstance(found, BaseModel) else found}
+        return {"ok": checked.model_dump() if isinstance(checked, BaseModel) else checked}
     return {"error": _NOT_UNDERSTOOD}
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster as this process sees it: its nodes, and an agent on each that is asked for."""
+"""A Ray cluster: its nodes, and the agents on them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ANSWER_S = 120.0
 _END_S = 15.0
 _PIECE_BYTES = 1 << 20
 DRIVER, SERVER = "driver", "server"
-"""Resources by which a cluster says what its nodes are for."""
+"""Resources that mark the roles of a cluster's nodes."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node that is up. ``cpus``: those that Ray may give away there."""
+    """A live node. ``cpus``: CPUs that Ray manages there."""
 
     id: str
     address: str
@@ -44,19 +44,19 @@ class Node:
     head: bool
     roles: tuple[str, ...]  # of driver and server
     name: str = ""
-    """In Ray: its address, unless it was given another one."""
+    """Name in Ray: the address unless the node was started with a name."""
 
     @staticmethod
-    def of(found: answers.FoundNode) -> Node:
-        has = found.resources
+    def of(node: answers.FoundNode) -> Node:
+        resources = node.resources
         return Node(
-            id=found.id,
-            address=found.address,
-            hostname=found.hostname,
-            name=found.name,
-            cpus=has.get("CPU", 0.0),
-            head="node:__internal_head__" in has,
-            roles=tuple(r for r in (DRIVER, SERVER) if has.get(r, 0) > 0),
+            id=node.id,
+            address=node.address,
+            hostname=node.hostname,
+            name=node.name,
+            cpus=resources.get("CPU", 0.0),
+            head="node:__internal_head__" in resources,
+            roles=tuple(r for r in (DRIVER, SERVER) if resources.get(r, 0) > 0),
         )
 
 
@@ -79,11 +79,11 @@ class SocketChannel:
 
 
 class Cluster:
-    """Connected by making it, left by :meth:`close`. ``run``: what its actors are named after.
+    """A connection to a cluster, ended by :meth:`close`. ``run`` is part of its actors' names.
 
-    ``place``: the folder of a cluster of dbdyno's own, of :func:`folder.choose`; it is made here, and for the
-    caller to remove. Raises :class:`NotAvailable` without Ray, :class:`Unreachable` where no cluster answers,
-    :class:`AuthenticationFailed` where it asks for a token that is not the one here.
+    ``place``: the folder for a cluster of dbdyno's own, from :func:`folder.choose`; it is created here and
+    removed by the caller. Raises :class:`NotAvailable` without Ray, :class:`Unreachable` if no cluster
+    answers, :class:`AuthenticationFailed` if it requires another token than the one configured here.
     """
 
     def __init__(self, address: str, run: str, place: Path | None = None) -> None:
@@ -99,21 +99,21 @@ class Cluster:
             folder.make(place)
         self._one_at_a_time = threading.Lock()
         ours, theirs = socket.socketpair()
-        self._socket, self._said = ours, tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
+        self._socket, self._output = ours, tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _GATEWAY, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
-                start_new_session=True,  # a Ctrl-C is ours to hear
+                stdout=self._output,
+                stderr=self._output,
+                start_new_session=True,  # Ctrl-C is for this process only
                 env=gateway_environment(place),
             )
         try:
-            asked: dict[str, Any] = {"address": at, "place": place and str(place)}
-            found = answers.connected(self._ask("connect", _CONNECT_S, **asked))
-            self.ray, self.authenticated = found.ray, found.authenticated
+            arguments: dict[str, Any] = {"address": at, "place": place and str(place)}
+            connected = answers.connected(self._ask("connect", _CONNECT_S, **arguments))
+            self.ray, self.authenticated = connected.ray, connected.authenticated
             nodes = [Node.of(n) for n in answers.nodes(self._ask("nodes"))]
             self.nodes = sorted(nodes, key=lambda n: (not n.head, n.address, n.name, n.id))
         except answers.NotUnderstood:
@@ -125,53 +125,56 @@ class Cluster:
 
     @property
     def warning(self) -> str | None:
-        """What is to be borne in mind before it is used, with the cure."""
+        """A security warning with its cure, before the cluster is used."""
         return open_to_all(self.address, self.ray, self.authenticated)
 
     @property
     def gateway_pid(self) -> int:
-        """The process in which Ray lives."""
+        """The process in which Ray runs."""
         return self._process.pid
 
     def open(self, nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
-        """An actor on each of the nodes, by id: ``{"ok": facts}`` or ``{"error": words}``."""
+        """Starts an actor on each node. Returns, by id, ``{"ok": facts}`` or ``{"error": message}``."""
         return self._of_nodes("open", nodes, "facts", name=f"dbdyno-{self._run}")
 
     def again(self, node: Node) -> Node:
-        """One more actor's place on ``node``, for an agent of its own: to be opened."""
+        """Adds a place for one more actor, with an agent of its own, on ``node``. It is still to be
+        opened."""
         number = sum(n.id.partition(wire.AGAIN)[0] == node.id for n in self.nodes)
-        made = replace(node, id=f"{node.id}{wire.AGAIN}{number}")
-        self.nodes.append(made)
-        return made
+        place = replace(node, id=f"{node.id}{wire.AGAIN}{number}")
+        self.nodes.append(place)
+        return place
 
     def start(self, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, SocketChannel]:
-        """An agent on each of the nodes of these facts (of :meth:`open`), by id. Raises :class:`HostLost`."""
-        made: dict[str, SocketChannel] = {}
+        """Starts an agent on each node of these facts (of :meth:`open`). Returns channels by id. Raises
+        :class:`HostLost`."""
+        channels: dict[str, SocketChannel] = {}
         for arch in sorted({f["arch"] for f in facts.values()}):
             nodes = [n for n in self.nodes if n.id in facts and facts[n.id]["arch"] == arch]
             path = program(arch)
             sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
             for at in range(0, len(nodes), wire.MOST_FILES):
-                made |= self._start(nodes[at : at + wire.MOST_FILES], str(path), sha256)
-        return made
+                channels |= self._start(nodes[at : at + wire.MOST_FILES], str(path), sha256)
+        return channels
 
     def _start(self, nodes: Sequence[Node], path: str, sha256: str) -> dict[str, SocketChannel]:
         pairs = [socket.socketpair() for _ in nodes]
         try:
-            asked: dict[str, Any] = {"program": path, "sha256": sha256, "arguments": []}
+            arguments: dict[str, Any] = {"program": path, "sha256": sha256, "arguments": []}
             files = [theirs.fileno() for _, theirs in pairs]
-            self._whole(nodes, self._of_nodes("start", nodes, "start", files=files, **asked))
+            self._values_of_all(nodes, self._of_nodes("start", nodes, "start", files=files, **arguments))
         finally:
             for _, theirs in pairs:
                 theirs.close()
         return {n.id: SocketChannel(ours) for n, (ours, _) in zip(nodes, pairs, strict=True)}
 
     def ask(self, nodes: Sequence[Node], method: str, *arguments: Any) -> dict[str, dict[str, Any]]:
-        """What the actors of these nodes answer, by id: ``{"ok": value}`` or ``{"error": words}``."""
+        """Calls a method of these nodes' actors. Returns, by id, ``{"ok": value}`` or ``{"error":
+        message}``."""
         return self._of_nodes("ask", nodes, method, method=method, arguments=arguments)
 
     def why(self, node: Node) -> str | None:
-        """Why its agent is gone; None: it is not, or nobody knows."""
+        """Returns the reason why its agent is gone; None if it is not, or the reason is unknown."""
         with suppress(DbdynoError):
             why = self._ask("why", node=node.id)
             return None if why is None else answers.words(why)
@@ -182,7 +185,8 @@ class Cluster:
         self._ask("close", nodes=[n.id for n in nodes])
 
     def clean(self) -> dict[str, bool]:
-        """Ends the actors that killed runs have left; by name, whether it was, or its run is under way."""
+        """Ends the actors that killed runs left. Returns by name whether it was ended; False: its run is in
+        progress."""
         try:
             return answers.cleaned(self._ask("clean"))
         except answers.NotUnderstood:
@@ -196,12 +200,12 @@ class Cluster:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._said.close()
+        self._output.close()
 
     def _of_nodes(
         self, op: str, nodes: Sequence[Node], returned_by: str, files: Sequence[int] = (), **arguments: Any
     ) -> dict[str, dict[str, Any]]:
-        """Returns what a method returned on each of the nodes, or words of its error."""
+        """Returns the result of a method on each of the nodes, or the message of its error."""
         ids = [n.id for n in nodes]
         try:
             return answers.by_node(self._ask(op, files=files, nodes=ids, **arguments), ids, returned_by)
@@ -233,15 +237,15 @@ class Cluster:
     def _last_words(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
         return f"Ray ended: {answers.words(lines[-1])}" if lines else "Ray ended"
 
-    def _whole(self, nodes: Sequence[Node], found: Mapping[str, Any]) -> dict[str, Any]:
+    def _values_of_all(self, nodes: Sequence[Node], results: Mapping[str, Any]) -> dict[str, Any]:
         for node in nodes:
-            if "error" in found[node.id]:
-                raise HostLost(node.address, found[node.id]["error"])
-        return {n: f["ok"] for n, f in found.items()}
+            if "error" in results[node.id]:
+                raise HostLost(node.address, results[node.id]["error"])
+        return {n: f["ok"] for n, f in results.items()}
 
 
 _TOKEN_CURE = (
@@ -251,7 +255,7 @@ _TOKEN_CURE = (
 
 
 def _check_version() -> None:
-    """Raises :class:`NotAvailable` where a cluster of dbdyno's own would be anybody's."""
+    """Raises :class:`NotAvailable` if a cluster of dbdyno's own would be open to everybody."""
     ray = version("ray")
     if not has_tokens(ray):
         raise NotAvailable(
@@ -261,7 +265,7 @@ def _check_version() -> None:
 
 
 def _in_words(kind: str, lines: Sequence[str]) -> str:
-    """The first line of what Ray says, with the last one where that alone is no answer."""
+    """Returns the first line of Ray's error, with the last line if the first only announces it."""
     lines = [line.strip() for line in lines] or [kind]
     first = lines[0].removesuffix(".")
     return f"{first} {lines[-1].removesuffix('.')}" if first.endswith(":") and len(lines) > 1 else first

@@ -1,6 +1,6 @@
-"""The environment of the gateway, and with it of all processes of a cluster of dbdyno's own.
+"""The environment of the gateway, and so of all processes of a cluster of dbdyno's own.
 
-It is a list of what may pass: the rest of this process's environment may hold secrets.
+It contains only listed variables: the rest of this process's environment may hold secrets.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _ACCESS = (
     *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"),
     *("RAY_USE_TLS", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"),
 )
-"""By which Ray reaches a cluster of others."""
+"""Variables by which Ray authenticates itself at an existing cluster."""
 TOKEN_FILE = "~/.ray/auth_token"
-"""Where Ray looks for a token that the environment does not name."""
+"""Ray's default place of the token."""
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "PYTHONUNBUFFERED": "1"}
 _OWN = {
     "RAY_AUTH_MODE": "token",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # makes 127.0.0.1 the address of this machine, and of all nodes
     "RAY_enable_worker_prestart": "0",
     "RAY_enable_metrics_collection": "0",
-    "RAY_worker_niceness": "0",  # not 15, which a user without rights could not take back
-    "SPT_NOENV": "1",  # processes that change their title keep their environment, by which they are known
+    "RAY_worker_niceness": "0",  # not 15, which an unprivileged user could not lower again
+    "SPT_NOENV": "1",  # lets processes that change their title keep their environment, which identifies them
 }
 
 
 def gateway_environment(own: Path | None) -> Mapping[str, str]:
-    """Returns it; ``own``: the folder of a cluster of dbdyno's own."""
+    """Returns the environment. ``own``: the folder of a cluster of dbdyno's own."""
     passed = _COMMON if own is not None else _COMMON + _ACCESS
     inherited = {name: os.environ[name] for name in passed if name in os.environ}
     if own is None:
@@ -45,7 +45,7 @@ def gateway_environment(own: Path | None) -> Mapping[str, str]:
 
 
 def _with_mode(inherited: dict[str, str]) -> dict[str, str]:
-    """A token that is set is used, as Ray does from some version on."""
+    """Enables token authentication if a token is set, as newer versions of Ray do by themselves."""
     named = any(inherited.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     with contextlib.suppress(RuntimeError):  # a user without a home
         named = named or Path(TOKEN_FILE).expanduser().is_file()

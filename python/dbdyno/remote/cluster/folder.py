@@ -1,8 +1,8 @@
-"""The private folder of a cluster of dbdyno's own. All that Ray writes lies in it.
+"""The private folder of a cluster of dbdyno's own, with all files of Ray.
 
-Its name is in the environment of each process of the cluster, which are known by it, and in the journal, by
-which ``dbdyno clean`` finds what a killed run left. ``python -m dbdyno.remote.cluster.folder FOLDER`` removes
-it.
+Its path is in the environment of each process of the cluster, which identifies them, and in the journal, by
+which ``dbdyno clean`` finds what a killed run left. ``python -m dbdyno.remote.cluster.folder FOLDER``
+removes it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ VARIABLE = "RAY_TMPDIR"
 """Environment variable that holds the folder's path."""
 _NAME = re.compile(r"dyno-ray-[0-9a-f]{12}")
 _MOST_BYTES = 36
-"""Length of the path. Ray's sockets lie 71 bytes deeper, and unix(7) allows a socket's path 107."""
+"""Most bytes of the path: Ray's sockets add 71, and unix(7) limits a socket's path to 107."""
 _END_S, _STEP_S = 10.0, 0.05
 
 
 def choose() -> Path:
-    """Returns a path at which nothing is yet, in the temporary directory or else in /tmp. Raises
-    :class:`NotAvailable`."""
+    """Returns an unused path in the temporary directory, or else in /tmp.
+
+    Raises :class:`NotAvailable`.
+    """
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
         place = Path(parent, f"dyno-ray-{secrets.token_hex(6)}")
         if len(os.fsencode(place)) <= _MOST_BYTES and _keeps_names(place):
@@ -45,11 +47,13 @@ def choose() -> Path:
 
 
 def make(place: Path) -> None:
-    """Makes the folder, mode 0700, with a random token, mode 0600, by which the cluster knows its members.
-    Raises :class:`NotAvailable`."""
+    """Creates the folder, mode 0700, with a random token, mode 0600, that all members of the cluster share.
+
+    Raises :class:`NotAvailable`.
+    """
     try:
-        place.mkdir(mode=0o700)  # fails where somebody else was first
-        (place / "ray").mkdir()  # Ray's own, which it makes writable to everybody
+        place.mkdir(mode=0o700)  # fails if it exists
+        (place / "ray").mkdir()  # Ray makes this one writable to everybody
         with os.fdopen(os.open(token(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(32))
     except OSError as e:
@@ -65,8 +69,11 @@ def token(place: Path) -> Path:
 
 
 def remove(place: Path) -> bool:
-    """Ends the cluster's processes that are left, but for this one, and removes the folder; whether there was
-    anything. Raises :class:`StoreError` where that is not done, or the folder is not surely this user's."""
+    """Ends the cluster's remaining processes, except this one, and removes the folder. Returns whether there
+    was anything.
+
+    Raises :class:`StoreError` if that fails, or the folder may not be this user's.
+    """
     exists = _check(place)
     ended = _end_processes(place)
     if exists:
@@ -81,11 +88,11 @@ def _check(place: Path) -> bool:
     if _NAME.fullmatch(place.name) is None or not place.is_absolute():
         raise ValueError(f"no folder of a cluster of dbdyno's: {place}")
     try:
-        found = place.lstat()
+        facts = place.lstat()
     except FileNotFoundError:
         return False
-    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
-    if not private or found.st_uid != os.geteuid():
+    private = stat.S_ISDIR(facts.st_mode) and stat.S_IMODE(facts.st_mode) == 0o700
+    if not private or facts.st_uid != os.geteuid():
         raise StoreError(
             f"{place} is left alone: it is not a directory of mode 0700 that belongs to this user",
             "look into it, and remove it by hand if it is yours",
@@ -94,7 +101,7 @@ def _check(place: Path) -> bool:
 
 
 def _end_processes(place: Path) -> bool:
-    """Kills until none is left; whether there were any."""
+    """Kills the processes until none is left; returns whether there were any."""
     until_s, ended = time.monotonic() + _END_S, False
     while pids := _processes(place):
         if time.monotonic() > until_s:
@@ -111,12 +118,12 @@ def _end_processes(place: Path) -> bool:
 
 
 def _processes(place: Path) -> set[int]:
-    found = processes.with_variable(VARIABLE, str(place))
-    return {pid for pid in found if pid != os.getpid() and processes.is_ours(pid)}
+    pids = processes.with_variable(VARIABLE, str(place))
+    return {pid for pid in pids if pid != os.getpid() and processes.is_ours(pid)}
 
 
 def _keeps_names(place: Path) -> bool:
-    """Returns whether nobody else can put something in the place of what this user makes there."""
+    """Returns whether no other user can replace files that this user creates there."""
     try:
         return is_private(place) and os.access(place.parent, os.W_OK | os.X_OK)
     except OSError:
@@ -124,5 +131,5 @@ def _keeps_names(place: Path) -> bool:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(StoreError):  # dbdyno itself reports what stays
+    with contextlib.suppress(StoreError):  # dbdyno itself reports what remains
         remove(Path(sys.argv[1]))

@@ -1,11 +1,11 @@
-"""A child process of dbdyno in which all of Ray lives: ``python -m dbdyno.remote.cluster.gateway FD``.
+"""A child process of dbdyno that runs Ray: ``python -m dbdyno.remote.cluster.gateway FD``.
 
-Ray in a process means threads, signal handlers, and an end of that process when the node below it dies;
-none of that may happen to the process that measures. So dbdyno talks to this one over a socket (:mod:`wire`):
-requests, and for each node a socket of its own whose bytes are handed to the agent there and back. When the
-socket of the requests is closed, by whatever end of dbdyno, the actors are ended and so is this process, and
-with it a cluster of dbdyno's own and its folder. This process alone reads what nodes answer, and of their
-pickles plain data alone (:mod:`unpickling`).
+Ray brings threads and signal handlers, and ends its process when the node below it dies. None of that may
+happen to the process that measures. So dbdyno talks to this process over a socket (:mod:`wire`) with
+requests, and over one more socket for each node, whose bytes are passed to the agent there and back. When
+dbdyno ends, however that happens, the socket of the requests is closed; then the actors and this process
+end, and a cluster of dbdyno's own with its folder. Only this process reads what nodes answer, and it
+unpickles plain data only (:mod:`unpickling`).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from dbdyno.remote.cluster.unpickling import refuse_code
 
 NAMESPACE = "dbdyno"
 _CHUNK_BYTES = 1 << 20
-_AT_ONCE = 3  # read and write wait at the same time, and one more method is answered
+_AT_ONCE = 3  # read and write wait at the same time; one more for other methods
 _START_S = 60.0
 _TRIES = 3
 _END_S = 8.0
 _SILENT_S = 6.0
-"""A conductor that lives is heard each time that a read ends: every 2 s."""
+"""An actor that was not called for so long has lost its conductor, which calls read every 2 s."""
 _LEAVE_S = 12.0
-"""Time to end in order; shorter than dbdyno waits for it."""
+"""Time to end in order; shorter than the time that dbdyno waits for it."""
 _MOST_ANSWER_BYTES = 1 << 20
 
 
 class _Node:
-    """An agent on a node, and the pump between it and its socket."""
+    """An agent on a node, and the threads that pass bytes between it and its socket."""
 
     def __init__(self, node: str, handle: Any, lost: Callable[[str, Exception], str]) -> None:
         self.node, self.handle = node, handle
@@ -59,7 +59,7 @@ class _Node:
     def _until_lost(self, body: Callable[[socket.socket], None], at: socket.socket) -> None:
         try:
             body(at)
-        except Exception as e:  # also what a node sends that is refused
+        except Exception as e:  # also for a refused answer of the node
             self.why = self.why or self._lost(self.node, e)
         finally:
             with contextlib.suppress(OSError):
@@ -75,14 +75,14 @@ class _Node:
                 at.sendall(data)
             elif data is not None:
                 raise ValueError(_NOT_UNDERSTOOD)
-        self.why = self.why or self._said()
+        self.why = self.why or self._last_words()
 
-    def _said(self) -> str:
-        words = str(_value(_answer(ray.get(self.ask("last_words"), timeout=_END_S))))
-        return "the agent ended" + (f": {words.splitlines()[-1]}" if words else "")
+    def _last_words(self) -> str:
+        text = str(_value(_answer(ray.get(self.ask("last_words"), timeout=_END_S))))
+        return "the agent ended" + (f": {text.splitlines()[-1]}" if text else "")
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Returns where its answer will be."""
+        """Returns a reference to the answer."""
         return self.handle.answer.remote(method, *arguments)
 
     def begin_end(self) -> Any:
@@ -97,7 +97,7 @@ _NOT_UNDERSTOOD = "the node's answer is not understood"
 
 
 def _answer(data: object) -> dict[str, Any]:
-    """Returns ``{"ok": value}`` or ``{"error": words}``. Raises :class:`ValueError` for anything else."""
+    """Returns ``{"ok": value}`` or ``{"error": message}``. Raises :class:`ValueError` for anything else."""
     if isinstance(data, bytes) and len(data) <= _MOST_ANSWER_BYTES:
         with contextlib.suppress(ValueError, RecursionError):
             answer = json.loads(data)
@@ -107,18 +107,18 @@ def _answer(data: object) -> dict[str, Any]:
 
 
 def _value(answer: Mapping[str, Any]) -> Any:
-    """Raises :class:`OSError` with the words of an error."""
+    """Raises :class:`OSError` with the message of an error."""
     if "error" in answer:
         raise OSError(str(answer["error"]))
     return answer["ok"]
 
 
-def _is_heard(handle: Any) -> bool:
-    """Returns whether the actor's conductor is."""
+def _has_conductor(handle: Any) -> bool:
+    """Returns whether the actor still has a conductor."""
     try:
         return bool(_value(_answer(ray.get(handle.answer.remote("silent_s"), timeout=_END_S))) < _SILENT_S)
     except AttributeError:
-        return True  # of another version, which ends by itself
+        return True  # an actor of another version; it ends by itself
     except (ray.exceptions.GetTimeoutError, OSError, TypeError, ValueError):
         return False
 
@@ -134,12 +134,12 @@ def _init(address: str) -> None:
 
 
 def _id(node: str) -> str:
-    """Of a node on which there may be several actors, Ray's own id."""
+    """Returns Ray's own id of a node on which there may be several actors."""
     return node.partition(wire.AGAIN)[0]
 
 
 class Gateway:
-    """Its public methods are the requests; each returns what JSON can hold."""
+    """The public methods are the requests; each returns a value that JSON can hold."""
 
     def __init__(self) -> None:
         self._own: Any = None
@@ -150,7 +150,7 @@ class Gateway:
         self._actor = ray.remote(actor.AgentProcess)
 
     def connect(self, address: str, place: str | None) -> Mapping[str, Any]:
-        """``address``: what Ray takes, or ``local:N``, whose files are below ``place``."""
+        """``address``: an address of Ray, or ``local:N`` with its files below ``place``."""
         if place is not None:
             self._place = Path(place)
             self._own = own_cluster(int(address.removeprefix("local:")))
@@ -158,12 +158,14 @@ class Gateway:
         authenticated = access.check(address)
         if place is not None and not authenticated:
             raise PermissionError(f"it is not used: this Ray ({ray.__version__}) keeps nobody out of it")
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 _init(address)
                 break
-            except ConnectionAbortedError:  # its server for us fails if a process that Ray looks at ends then
-                if not left:
+            except (
+                ConnectionAbortedError
+            ):  # Ray's server for clients fails if a process that it inspects ends meanwhile
+                if not tries_left:
                     raise
         self.connected = True
         return {"ray": ray.__version__, "authenticated": authenticated}
@@ -182,7 +184,7 @@ class Gateway:
         ]
 
     def open(self, nodes: Sequence[str], name: str) -> Mapping[str, Any]:
-        """An actor on each of the nodes; what it finds there, or an error, of each."""
+        """Starts an actor on each node. Returns the facts of each, or an error."""
         for node in nodes:
             where = NodeAffinitySchedulingStrategy(_id(node), soft=False)
             options = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": _AT_ONCE}
@@ -195,26 +197,27 @@ class Gateway:
     def start(
         self, files: Sequence[int], nodes: Sequence[str], program: str, sha256: str, arguments: list[str]
     ) -> Mapping[str, Any]:
-        """An agent on each of the nodes, at the socket of its place in ``files``; errors of those without."""
+        """Starts an agent on each node and connects it to its socket in ``files``. Returns errors of the
+        others."""
         sockets = [socket.socket(fileno=file) for file in files]
-        found = self.ask(nodes, "start", [ray.put(Path(program).read_bytes()), sha256, arguments])
+        answers = self.ask(nodes, "start", [ray.put(Path(program).read_bytes()), sha256, arguments])
         for node, at in zip(nodes, sockets, strict=True):
-            if "ok" in found[node]:
+            if "ok" in answers[node]:
                 self._nodes[node].pump(at)
             else:
                 at.close()
-        return found
+        return answers
 
     def ask(self, nodes: Sequence[str], method: str, arguments: list[Any]) -> Mapping[str, Any]:
-        """What an actor's method returns, or its error, of each of the nodes."""
+        """Returns the value of an actor's method, or its error, for each node."""
         return self._each({n: self._nodes[n].ask(method, *arguments) for n in nodes})
 
     def why(self, node: str) -> str | None:
-        """Why there is no agent any more."""
+        """Returns the reason why the agent has ended."""
         return self._nodes[node].why
 
     def close(self, nodes: Sequence[str] | None = None) -> None:
-        """Ends agents and actors: of these nodes, or all."""
+        """Ends agents and actors of these nodes, or of all."""
         ending = [self._nodes.pop(n) for n in (list(self._nodes) if nodes is None else nodes)]
         with contextlib.suppress(ray.exceptions.RayError):
             if ending:
@@ -224,16 +227,16 @@ class Gateway:
                 ray.kill(node.handle, no_restart=True)
 
     def clean(self) -> dict[str, bool]:
-        """Ends the actors whose conductor is not heard any more; by name, whether it was ended."""
+        """Ends the actors that have lost their conductor. Returns by name whether it was ended."""
         actors = [
             a["name"] for a in ray.util.list_named_actors(all_namespaces=True) if a["namespace"] == NAMESPACE
         ]
-        return {name: self._ended(name) for name in actors}
+        return {name: self._end_actor(name) for name in actors}
 
-    def _ended(self, name: str) -> bool:
+    def _end_actor(self, name: str) -> bool:
         with contextlib.suppress(ValueError, ray.exceptions.RayError):
             handle = ray.get_actor(name, NAMESPACE)
-            if _is_heard(handle):
+            if _has_conductor(handle):
                 return False
             ray.kill(handle, no_restart=True)
         return True
@@ -251,28 +254,28 @@ class Gateway:
     def leave(self) -> NoReturn:
         """Ends this process, and a cluster of dbdyno's own with its folder.
 
-        Executes the program that removes the folder: none of Ray's threads goes on to write there or to start
-        processes meanwhile.
+        It executes the program that removes the folder, so that none of Ray's threads can write there or
+        start processes meanwhile.
         """
         if self._place is not None:
             with contextlib.suppress(OSError):
                 os.execv(sys.executable, [sys.executable, "-m", folder.__name__, str(self._place)])
         os._exit(0)
 
-    def _each(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=_START_S)
-        for node, ref in asked.items():
+    def _each(self, references: Mapping[str, Any]) -> dict[str, Any]:
+        answers: dict[str, Any] = {}
+        ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=_START_S)
+        for node, ref in references.items():
             try:
-                if ref not in done:
+                if ref not in ready:
                     raise TimeoutError(f"no answer within {_START_S:.0f} s")
-                found[node] = _answer(ray.get(ref))
+                answers[node] = _answer(ray.get(ref))
             except Exception as e:
-                found[node] = {"error": self._lost(node, e)}
-        return found
+                answers[node] = {"error": self._lost(node, e)}
+        return answers
 
     def _lost(self, node: str, error: Exception) -> str:
-        """An error of an actor in words."""
+        """Returns the message of an actor's error."""
         if isinstance(error, ray.exceptions.RayTaskError):
             return str(error.cause)
         if isinstance(error, ray.exceptions.RayActorError | ray.exceptions.TaskUnschedulableError):
@@ -306,10 +309,12 @@ def serve(at: socket.socket) -> None:
 
 
 def _leave(gateway: Gateway, at: socket.socket) -> None:
-    """Ends this process once the other side is gone, also where it is kept busy: at once while it is not yet
-    connected, else when it had the time to end in order."""
+    """Ends this process once the other side is gone, also if the main thread is busy.
+
+    Ends at once while not yet connected, else after the time for an end in order.
+    """
     closed = select.poll()
-    closed.register(at, 0)  # POLLHUP comes unasked
+    closed.register(at, 0)  # poll always reports POLLHUP
     closed.poll()
     if gateway.connected:
         time.sleep(_LEAVE_S)
@@ -319,5 +324,5 @@ def _leave(gateway: Gateway, at: socket.socket) -> None:
 if __name__ == "__main__":
     refuse_code()
     requests = socket.socket(fileno=int(sys.argv[1]))
-    requests.set_inheritable(False)  # what Ray starts would keep it open
+    requests.set_inheritable(False)  # else processes that Ray starts would keep it open
     serve(requests)

@@ -1,4 +1,5 @@
-"""``local:N``: a cluster of dbdyno's own on this machine, a head and N-1 more nodes below the gateway."""
+"""``local:N``: a cluster of dbdyno's own on this machine, with a head and N-1 other nodes, as children of
+the gateway."""
 
 from __future__ import annotations
 
@@ -6,15 +7,18 @@ import os
 from typing import Any
 
 _ADDRESS = "127.0.0.1"
-"""Of all nodes: with any other one Ray listens on all interfaces."""
+"""Address of all nodes: with another one Ray listens on all interfaces."""
 _STORE_BYTES = 80 << 20
-"""Of each node: tables of a measurement pass through it."""
+"""Object store of each node, through which the tables of a measurement pass."""
 
 
 def own_cluster(nodes: int) -> Any:
-    """Returns a ``ray.cluster_utils.Cluster``; its nodes are named ``node1`` and so on. It ends with this
-    process, however that ends. Its files lie in the private folder that the environment names."""
-    from ray.cluster_utils import Cluster  # reads the environment
+    """Starts and returns a ``ray.cluster_utils.Cluster`` with nodes ``node1`` and so on.
+
+    It ends with this process, however that ends. Its files are in the private folder that the environment
+    names.
+    """
+    from ray.cluster_utils import Cluster  # the import reads the environment
 
     common = {
         "node_ip_address": _ADDRESS,
@@ -23,9 +27,9 @@ def own_cluster(nodes: int) -> Any:
         "include_dashboard": False,
         "include_log_monitor": False,
     }
-    made = Cluster()
-    made.add_node(node_name="node1", no_monitor=True, **common)
+    local = Cluster()
+    local.add_node(node_name="node1", no_monitor=True, **common)
     for number in range(2, nodes + 1):
-        made.add_node(wait=False, node_name=f"node{number}", **common)
-    made.wait_for_nodes(timeout=120)
-    return made
+        local.add_node(wait=False, node_name=f"node{number}", **common)
+    local.wait_for_nodes(timeout=120)
+    return local

@@ -1,7 +1,7 @@
-"""What the gateway unpickles: plain data and exceptions, nothing that could run code.
+"""Lets the gateway unpickle plain data and exceptions only, nothing that could run code.
 
-Ray hands over results and errors as pickles. One that a node has forged calls what it likes in the process
-that reads it, unless that process refuses all that a pickle names.
+Ray sends results and errors as pickles. A forged one runs any code in the process that reads it, unless that
+process refuses the names in the pickle.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 
 def refuse_code() -> None:
-    """From now on each unpickling in this process fails that names more than an exception of Python's or
-    Ray's. It cannot be taken back."""
-    sys.addaudithook(_check)  # sees all ways to load a pickle: C's, Python's, and subclasses of either
+    """Makes each unpickling in this process fail that names anything but an exception of Python or Ray.
+    Cannot be undone."""
+    sys.addaudithook(_check)  # an audit hook sees all unpicklers: C's, Python's, and their subclasses
 
 
 def _check(event: str, arguments: tuple[Any, ...]) -> None:
@@ -26,5 +26,7 @@ def _check(event: str, arguments: tuple[Any, ...]) -> None:
 def _is_exception(module: object, name: object) -> bool:
     if module not in ("builtins", "ray.exceptions") or module not in sys.modules:
         return False
-    named = vars(sys.modules[str(module)]).get(str(name))  # a name with dots leads further, and is not in it
+    named = vars(sys.modules[str(module)]).get(
+        str(name)
+    )  # a dotted name, which could reach other modules, is not a key
     return isinstance(named, type) and issubclass(named, Exception)
