@@ -128,7 +128,7 @@ def _of_host(experiment: Experiment, number: int, options: dict[str, Any]) -> Ex
 
 
 def _end(observed: conduct.ObservedServers, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
-    runs = [(o.record, conduct.results_of(o.record)) for o in observed.made.values()]
+    runs = [(o.record, conduct.results_of(o.record)) for o in observed.stored.values()]
     several = [results for _, results in runs]
     for record, results in runs:
         conduct.reported(record, results)
@@ -156,7 +156,7 @@ def _exit(observed: conduct.ObservedServers, several: Sequence[Any], interrupt: 
 
 def _cost(observed: conduct.ObservedServers) -> str:
     """Returns ``observing cost 3.1 % of one CPU here, 0.4 % and 0.3 % at the servers``."""
-    costs = [o.cost for o in observed.made.values()]
+    costs = [o.cost for o in observed.stored.values()]
     at = ["?" if c.server is None else format_percent(c.server) for c in costs]
     here = format_percent(max(c.here for c in costs))
     return f"observing cost {here} of one CPU here, at the servers {', '.join(at)}"

@@ -78,10 +78,10 @@ def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: 
     from dbdyno.store import SnapshotStore
 
     check(output)
-    interval, notes = between(SnapshotStore(store), wanted)
-    infos = interval.interval.first, interval.interval.last
+    interval_figures, notes = between(SnapshotStore(store), wanted)
+    infos = interval_figures.interval.first, interval_figures.interval.last
     shown(
-        interval,
+        interval_figures,
         notes,
         conduct.time_model(default_root() if store is None else store, *infos),
         output,
@@ -93,8 +93,8 @@ def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: 
 def show_measurement(record: Run, cell: str, output: Path | None, top: int, as_json: bool) -> None:
     """Reports between the snapshots at start and end of a run's measurement."""
     check(output)
-    interval, covered, notes = conduct.measured(record, cell)
-    shown(interval, notes, conduct.time_model_of(record, covered), output, top, as_json)
+    interval_figures, covered, notes = conduct.measured(record, cell)
+    shown(interval_figures, notes, conduct.time_model_of(record, covered), output, top, as_json)
 
 
 def check(output: Path | None) -> None:
@@ -103,7 +103,7 @@ def check(output: Path | None) -> None:
 
 
 def shown(
-    interval: IntervalFigures,
+    interval_figures: IntervalFigures,
     notes: Sequence[str],
     time: TimeModel | None,
     output: Path | None,
@@ -113,14 +113,14 @@ def shown(
     """Prints the report or writes it to a file; or prints JSON."""
     from dbdyno.conclude.snapshots import snapshots as concluding
 
-    claims = concluding.claims(interval)
+    claims = concluding.claims(interval_figures)
     record = None
     if as_json or (output is not None and output.suffix == ".json"):
-        record = present.interval_record(interval, claims, time)
+        record = present.interval_record(interval_figures, claims, time)
     if record is not None and output is None:
         print_json(record)
         return
-    page = present.interval(interval, claims, concluding.unused(interval), top, notes, time)
+    page = present.interval(interval_figures, claims, concluding.unused(interval_figures), top, notes, time)
     if output is not None:
         screen.say(f"report: {present.write(page, output, record)}")
         return

@@ -126,9 +126,8 @@ def _requested_trace(options: dict[str, Any]) -> LoginTrace:
             "--stay returns at once: there is nothing to wait for or to write",
             "dbdyno trace-logins --list -o FILE shows what was caught",
         )
-    slower_ms = -(
-        -parse_duration_ns(options["slower"] or "0", "--slower-than") // 1_000_000
-    )  # rounded up to whole ms
+    # rounded up to whole milliseconds
+    slower_ms = -(-parse_duration_ns(options["slower"] or "0", "--slower-than") // 1_000_000)
     settings = {k: str(v) for k, v in parse_params(options["settings"], "--setting", "work_mem=64MB").items()}
     what = "plans" if options["plans"] else "statements"
     return LoginTrace(options["role"], counts, what, slower_ms, settings, options["most"])  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""The conductor: alone knows the order in time and causes effects. A run is ``run``, then ``rebuild``."""
+"""The conductor: the only room that decides the order in time and causes effects. A run is ``run``, then
+``rebuild``."""
 
 from typing import TYPE_CHECKING
 

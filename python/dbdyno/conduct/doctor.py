@@ -1,7 +1,7 @@
-"""What can be measured here, and what would make the rest available: a short look.
+"""A short look at what can be measured here, and what enables the rest.
 
-The data sources are judged as those of a run; one is on the list by its registration. What else a run may
-need is a function in :data:`CHECKS`.
+The data sources are judged by the same code as those of a run; each registered one is listed. Other needs of
+a run are checked by the functions of :data:`CHECKS`.
 """
 
 from __future__ import annotations
@@ -35,33 +35,34 @@ _LEAD_NS, LOOK_NS = NS_PER_S // 20, NS_PER_S * 3 // 10
 _MEMORY_NS = 2 * NS_PER_S
 _OF_SERVER = ("activity samples", "wait event word")
 _SYSCTL = "sysctl -w "
-_TRIED = tuple(s.option.key for s in SOURCES if s.option is not None and s.stacks is not None)
-"""Sources that are off unless asked for, and tried here, as they need rights of their own."""
-_UNASKED = {
+_OPTIONAL = tuple(s.option.key for s in SOURCES if s.option is not None and s.stacks is not None)
+"""Options of sources that are off by default. They are tried here, since they need further rights."""
+_OFF_BY_DEFAULT = {
     s.name: (s.option, s.cures["off"]) for s in SOURCES if s.option is not None and s.stacks is not None
 }
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """``server`` None: ``trouble`` says why; the sources are then those of this machine."""
+    """If ``server`` is None, ``trouble`` has the reason, and the sources are those of this machine."""
 
     server: ServerFacts | None
     sources: tuple[Source, ...]
     conditions: tuple[Condition, ...]
     trouble: DbdynoError | None
     enable: Callable[[str], None] | None
-    """Executes a step that is a statement of the server. Raises :class:`TargetError`."""
+    """Executes a step that is a statement for the server. Raises :class:`TargetError`."""
 
 
 @contextlib.contextmanager
 def diagnosed(
     engine: str, target: Target, *, look_ns: int = LOOK_NS, flush: str | None = None
 ) -> Iterator[Diagnosis]:
-    """What can be measured with the server of ``target``, which stays open meanwhile. Changes nothing.
+    """Yields what can be measured with the server of ``target``, which stays open within the context.
+    Changes nothing.
 
-    ``look_ns``: so long the data sources are looked at, and steal. ``flush``: a directory to write in and to
-    time flushes; ``""``: the server's, if it is dbdyno's own.
+    ``look_ns``: duration of the look at data sources and steal. ``flush``: a directory in which to time
+    flushes; ``""`` means the server's, if the server is dbdyno's own.
     """
     machine = target.machine or HERE
     look = Look(machine)
@@ -82,10 +83,10 @@ def diagnosed(
 
 
 def _looked(server: Server, look_ns: int) -> list[Source]:
-    """The data sources, by what a short observation reads of them."""
+    """Returns the data sources as a short observation reads them."""
     if server.watching is None:
         return [*server.sources()]
-    watch = observe.open_observation(server, Observation(), {}, observe.How(asked=_TRIED))
+    watch = observe.open_observation(server, Observation(), {}, observe.How(asked=_OPTIONAL))
     tables = _read(watch, clock_of(server), look_ns)
     return observe.judged(server.sources(), tables, reported=observe.WatchState.by(watch))
 
@@ -93,8 +94,8 @@ def _looked(server: Server, look_ns: int) -> list[Source]:
 def _of_machine(machine: Machine, look_ns: int) -> Iterator[Source]:
     watch = observe.open_machine(machine)
     tables = _read(watch, MachineClock(), look_ns)
-    found = observe.judged((), tables, reported=observe.WatchState.by(watch))
-    yield from (s for s in found if s.name not in _OF_SERVER)
+    sources = observe.judged((), tables, reported=observe.WatchState.by(watch))
+    yield from (s for s in sources if s.name not in _OF_SERVER)
 
 
 def _read(watch: Watch, clock: Clock, look_ns: int) -> dict[str, pl.DataFrame]:
@@ -107,27 +108,27 @@ def _read(watch: Watch, clock: Clock, look_ns: int) -> dict[str, pl.DataFrame]:
     return observe.frames(watch)
 
 
-def _finished(found: Sequence[Source], machine: Machine) -> Iterator[Source]:
-    """With the sources that are off unless asked for, and without steps that were taken already."""
-    known = {s.name: s for s in found}
-    for s in known.values():
-        left = tuple(step for step in s.enabling.steps if not _taken(step, machine.root))
-        if s.name in _UNASKED and s.status == "ok":
-            option, off = _UNASKED[s.name]
+def _finished(sources: Sequence[Source], machine: Machine) -> Iterator[Source]:
+    """Adds the sources that are off by default, and removes steps that are in force already."""
+    by_name = {s.name: s for s in sources}
+    for s in by_name.values():
+        steps = tuple(step for step in s.enabling.steps if not _is_in_force(step, machine.root))
+        if s.name in _OFF_BY_DEFAULT and s.status == "ok":
+            option, off = _OFF_BY_DEFAULT[s.name]
             s = s.model_copy(update={"status": "off", "detail": off})
-            left = (Step(f"dbdyno run WORKLOAD {option.flag}"),)
+            steps = (Step(f"dbdyno run WORKLOAD {option.flag}"),)
         if s.status == "not here":
-            left = (Step(limits.other_host()),)
-        yield s.model_copy(update={"enabling": s.enabling._replace(steps=left)})
-    trace = known.get(TRACE)
+            steps = (Step(limits.other_host()),)
+        yield s.model_copy(update={"enabling": s.enabling._replace(steps=steps)})
+    trace = by_name.get(TRACE)
     for registered in SOURCES:
-        if registered.option is not None and registered.name not in known:
-            yield _unasked(registered, registered.option.flag, trace)
+        if registered.option is not None and registered.name not in by_name:
+            yield _off_by_default(registered, registered.option.flag, trace)
 
 
-def _unasked(registered: DataSource, flag: str, trace: Source | None) -> Source:
-    """A source that is off unless asked for, and then read by the trace: it needs what that needs."""
-    made = Source(
+def _off_by_default(registered: DataSource, flag: str, trace: Source | None) -> Source:
+    """Returns a source that is off by default and read by the trace: it has the needs of the trace."""
+    source = Source(
         name=registered.name,
         provenance=registered.provenance,
         status="off",
@@ -135,14 +136,14 @@ def _unasked(registered: DataSource, flag: str, trace: Source | None) -> Source:
         enabling=registered.enabling,
     )
     if trace is None or trace.status == "ok":
-        return made
+        return source
     steps = tuple(Step(f"{step.command} {flag}", step.how) for step in trace.enabling.steps)
     enabling = registered.enabling._replace(steps=steps)
-    return made.model_copy(update={"status": trace.status, "detail": trace.detail, "enabling": enabling})
+    return source.model_copy(update={"status": trace.status, "detail": trace.detail, "enabling": enabling})
 
 
-def _taken(step: Step, root: Path) -> bool:
-    """Whether a kernel's parameter has the value."""
+def _is_in_force(step: Step, root: Path) -> bool:
+    """Returns whether the kernel's parameter has the value that the step sets."""
     name, _, value = step.command.removeprefix(_SYSCTL).partition("=")
     if not step.command.startswith(_SYSCTL):
         return False
@@ -152,18 +153,19 @@ def _taken(step: Step, root: Path) -> bool:
         return False
 
 
-# -- what else a run may need: one function each ----------------------------------------------------
+# -- other needs of a run: one function each -------------------------------------------------------
 
 
 def _control_groups(server: Server, facts: ServerFacts) -> Iterator[Source]:
-    """Limits of the server's processes. Makes no group: only looks whether one may be made."""
+    """Yields the source for limits of the server's processes. Creates no group, only checks whether it
+    may."""
     spec = LimitSpec(quota=1.0, cpus="0")
 
     def attempt() -> str:
-        found = limits.decide(spec, limits.seen(facts.main_pid, facts.local, facts.why_not_local))
-        if found.alone is not None:
-            raise NotPrivileged(found.alone)
-        return ", ".join(str(place.parent) for place in found.places)
+        decision = limits.decide(spec, limits.seen(facts.main_pid, facts.local, facts.why_not_local))
+        if decision.alone is not None:
+            raise NotPrivileged(decision.alone)
+        return ", ".join(str(place.parent) for place in decision.places)
 
     if server.world is None:
         adds = "variants with a CPU quota or a cpuset: --limit quota=1, cpus=0-3, the recipe limits"
@@ -172,7 +174,7 @@ def _control_groups(server: Server, facts: ServerFacts) -> Iterator[Source]:
 
 
 def _pooler(server: Server, _facts: ServerFacts) -> Iterator[Source]:
-    """A connection pooler in front of the server."""
+    """Yields the source for a connection pooler in front of the server."""
     if (pooling := server.pooling) is not None:
         adds = "variants behind a connection pooler: --limit pool=4, the recipe limits"
         attempt = lambda: pooling.check_pool(Pool(1, "transaction", 1, "extended"))  # noqa: E731
@@ -180,10 +182,10 @@ def _pooler(server: Server, _facts: ServerFacts) -> Iterator[Source]:
 
 
 def _memory(server: Server, _facts: ServerFacts) -> Iterator[Source]:
-    """Where pages are: by a read that is short."""
+    """Yields the source for memory, by a short read."""
     if server.world is None:
-        found = read_memory(server, "start", _MEMORY_NS)
-        yield measurement_memory.source(measurement_memory.state(server, found))
+        tables = read_memory(server, "start", _MEMORY_NS)
+        yield measurement_memory.source(measurement_memory.state(server, tables))
 
 
 Check = Callable[[Server, ServerFacts], Iterator[Source]]
@@ -191,7 +193,7 @@ CHECKS: list[Check] = [_control_groups, _pooler, _memory]
 
 
 def _tried(name: str, provenance: str, enabling: Enabling, attempt: Callable[[], object]) -> Source:
-    """What ``attempt`` raises is why not, and its cure the step."""
+    """Returns a source; an error of ``attempt`` becomes its reason, and the cure its step."""
     try:
         attempt()
     except DbdynoError as e:

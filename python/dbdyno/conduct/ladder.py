@@ -69,7 +69,7 @@ class Ladder:
         with Triggers(server, plan, record, clock, listener.noted, beside) as triggers:
             variants = Variants(self.stage, record, preparation.environment)
             saved = Saved(self.derived, progress, course, variants, listener)
-            going_along = Companions(
+            companions = Companions(
                 variants,
                 Warming(bare, units),
                 resets,
@@ -80,8 +80,8 @@ class Ladder:
                 triggers,
                 saved,
             )
-            setting = replace(bare, companions=going_along)
-            save_each(self._measurements(course, setting, units), going_along, record)
+            setting = replace(bare, companions=companions)
+            save_each(self._measurements(course, setting, units), companions, record)
         if course.stopped is not None:
             record.update_info(stopped=course.stopped)
             listener.noted(course.stopped)
@@ -93,9 +93,9 @@ class Ladder:
     def _measurements(self, course: Course, setting: Setting, units: Mapping[str, Unit]) -> Measurements:
         server, plan, interrupt = setting.server, setting.plan, setting.interrupt
         cool_down_s = parse_duration_ns(plan.experiment.cool_down) / NS_PER_S
-        done: set[str] = set()
+        measured: set[str] = set()
         for cell in course.cells():
-            if cell.id in done:
+            if cell.id in measured:
                 continue
             interrupt.rest(cool_down_s, clock_of(server).sleep)
             server.machine.revive()
@@ -103,7 +103,7 @@ class Ladder:
             cells = [c for c in plan.cells if c.repeat == cell.repeat] if cell.phase else [cell]
             measure = partial(measure_cells, setting, cells, units[cell.variant])
             raws = with_hosts_left(self.crew, self.preparation.listener, measure)
-            done |= {raw.id for raw in raws}
+            measured |= {raw.id for raw in raws}
             yield raws
             interrupt.check()
             if self.crew is None or not self.crew.check():

@@ -1,4 +1,4 @@
-"""The story of a run: server -> workload -> cell after cell, each saved at once; ``rebuild`` follows."""
+"""A run from start to end: server, workload, cell after cell, each saved at once; ``rebuild`` follows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from dbdyno.store import FileJournal, Run
 def run(
     plan: Plan, workload: Workload, context: RunContext[ProgressListener], *, all_variants: bool = False
 ) -> Run:
-    """Executes ``plan``; every measured cell is saved before the next begins. ``all_variants``: variants that
-    are impossible here are an error; else they are left out if others remain to compare.
+    """Executes ``plan``; every measured cell is saved before the next one begins.
 
-    A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
-    before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
+    ``all_variants``: a variant that is not possible here is an error; else it is left out if others remain to
+    compare.
+
+    A fault after the first saved cell leaves a readable run with status "cut short" and the reason. An
+    earlier one is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     """
     ready()
     store, listener, crew = context.store, context.listener, context.crew
@@ -58,7 +60,8 @@ def run(
 
 
 def _feasible(server: Server, plan: Plan, workload: Workload) -> Plan:
-    """Returns the plan as it fits the server. Raises what cannot be had, before anything is stored."""
+    """Returns the plan fitted to the server. Raises an error for anything impossible before a run is
+    stored."""
     plan = decided(server, fitted(server, plan), workload)
     check_capacity(server, plan)
     check_room(server, plan, workload)

@@ -25,9 +25,7 @@ MOST_GATHERED_BYTES = 256 << 20
 _Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
 _Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 32)]
 _Large = Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
-_Figure = Annotated[
-    int, Field(strict=True, ge=0, lt=1 << 60)
-]  # smaller, since figures of several hosts are added
+_Figure = Annotated[int, Field(strict=True, ge=0, lt=1 << 60)]  # leaves room for sums over hosts
 _Signed = Annotated[int, Field(strict=True, ge=-(1 << 63), lt=1 << 63)]
 _Instant = Annotated[int, Field(strict=True, ge=-MOST_INSTANT_NS, le=MOST_INSTANT_NS)]
 _Truth = Annotated[bool, Field(strict=True)]

@@ -292,9 +292,8 @@ class _SshChannel(ProcessChannel):
         except subprocess.TimeoutExpired:  # the shell closed its output, and goes on
             return self.late("the shell closed its output")
         self._listening.join(1.0)
-        lines = self._lines(
-            self._error_output or self._noise + b"\n" + self._rest()
-        )  # a shell may refuse on either stream
+        # a shell may refuse on either stream
+        lines = self._lines(self._error_output or self._noise + b"\n" + self._rest())
         message = lines[-1] if lines else f"ssh ended with status {status}"
         for sign, cure in _CURES.items():
             if any(sign in line for line in lines):

@@ -18,7 +18,7 @@ from dbdyno.plan.trigger_conditions import value_words
 from dbdyno.store import Run, read_fired
 
 MOST = 5
-"""Rows of each kind that the run itself has; the capture has all."""
+"""Most rows of each kind that the run itself has; the capture has all."""
 
 
 Derived = Callable[[Run, Callable[[str], None]], Results]
@@ -35,9 +35,9 @@ def fired_tables(record: Run, derived: Derived) -> dict[str, pl.DataFrame]:
         (meta.t0_ns, meta.t1_ns, meta.cell.id, meta.cell.sessions)
         for meta in (cell.meta for cell in record.each_cell([]))
     ]
-    found = [_row(f, spans, running=record.info.status == "running") for f in fired]
+    of_triggers = [_row(f, spans, running=record.info.status == "running") for f in fired]
     parts = [part for f in fired for part in _parts(record, f, derived)]
-    return {"triggers_fired": rows("triggers_fired", found), "captured": rows("captured", parts)}
+    return {"triggers_fired": rows("triggers_fired", of_triggers), "captured": rows("captured", parts)}
 
 
 def _row(fired: Fired, spans: list[tuple[int, int, str, int]], *, running: bool) -> dict[str, Any]:
@@ -61,9 +61,9 @@ def _parts(record: Run, fired: Fired, derived: Derived) -> Iterator[dict[str, An
     with contextlib.suppress(DbdynoError):
         results = derived(Run(record.path / CAPTURES / fired.capture), lambda _words: None)
         for kind, read in _KINDS.items():
-            found = read(results)
-            whole = sum(v for _, v in found if v is not None)
-            largest = sorted((r for r in found if r[1]), key=lambda r: -(r[1] or 0.0))
+            shares = read(results)
+            whole = sum(v for _, v in shares if v is not None)
+            largest = sorted((r for r in shares if r[1]), key=lambda r: -(r[1] or 0.0))
             for name, value in largest[:MOST]:
                 share = value / whole if value is not None and whole > 0 else None
                 yield {"number": fired.number, "kind": kind, "name": name, "value": value, "share": share}
@@ -116,12 +116,12 @@ def capture_of(record: Run, number: int) -> Run:
     """Returns the capture of the action with this number as a run. Raises :class:`UsageError`."""
     fired = {f.number: f for f in read_fired(record)}
     if number not in fired:
-        there = ", ".join(map(str, fired)) or "none"
-        raise UsageError(f"the run has no action {number} of a trigger", f"there are {there}: --captures")
-    found = fired[number]
-    if found.capture is None:
-        why = found.detail or found.status
+        numbers = ", ".join(map(str, fired)) or "none"
+        raise UsageError(f"the run has no action {number} of a trigger", f"there are {numbers}: --captures")
+    chosen = fired[number]
+    if chosen.capture is None:
+        why = chosen.detail or chosen.status
         raise UsageError(
-            f"action {number} ({found.action}) captured nothing that can be shown: {why}", "--captures"
+            f"action {number} ({chosen.action}) captured nothing that can be shown: {why}", "--captures"
         )
-    return Run(record.path / CAPTURES / found.capture)
+    return Run(record.path / CAPTURES / chosen.capture)

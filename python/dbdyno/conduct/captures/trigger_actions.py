@@ -1,8 +1,8 @@
-"""The actions of triggers, each an entry of :data:`ACTIONS`
+"""The actions of triggers, each an entry of :data:`ACTIONS`.
 
-An action is a generator: it yields until when (ns) it lets time go by, is sent whether it has to end before
-its time, and returns what becomes of it. What needs observers opens a second watch beside the one under way,
-and stores what it read as an observation of one window below ``captures`` of the run: whole as it ends.
+An action is a generator. It yields the time in ns until which it waits, is sent whether it must end early,
+and returns the outcome. An action that needs observers opens a second watch beside the current one, and at
+its end stores what it read as an observation of one window below ``captures`` of the run.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 CAPTURES = "captures"
 ENDED = "the measurement ended"
-LEAD_NS = 200_000_000  # from opening a watch to what is captured: its first reads are taken
+LEAD_NS = 200_000_000  # from opening a watch to the capture: time for its first reads
 STEP_NS = 100_000_000
 MEMORY_NS = 2 * NS_PER_S
-_READ_S = 1.0  # for what a command that has ended had printed
+_READ_S = 1.0  # to read the rest of the output of a command that has ended
 _LINES, _TAIL = 20, 8192
 _WAY_SECRETS = ("SSHPASS", "DBDYNO_SSH_COMMAND")
-"""Variables that may hold the password of the way to another host."""
+"""Variables that may hold the password for another host."""
 _HZ = {"profile": 99.0}
-"""A capture is short: more samples a second than of a whole run."""
+"""More samples per second than for a whole run, since a capture is short."""
 Work = Generator[int, bool, dict[str, Any]]
-"""Returns fields of :class:`Fired`."""
+"""The generator of an action; it returns fields of :class:`Fired`."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ def watched(around: Around, action: Action, fired: Fired) -> Work:
         stopped = stopped or (yield window.t1_ns)
     finally:
         watch.stop()
-    made = _cell(around, window, stopped=stopped)
-    if made.meta.t1_ns - made.meta.t0_ns < NS_PER_S:
+    cell = _cell(around, window, stopped=stopped)
+    if cell.meta.t1_ns - cell.meta.t0_ns < NS_PER_S:
         return {"status": "failed", "detail": f"{ENDED} before a second was captured"}
-    return _kept(around, fired, made, {key: True}, stopped=stopped)
+    return _store_capture(around, fired, cell, {key: True}, stopped=stopped)
 
 
 def _refused(watch: Watch, name: str) -> str:
@@ -105,7 +105,7 @@ def _cell(around: Around, window: Window, *, stopped: bool) -> RawCell:
     return closed(around.server, around.plan, window, Numbers(), closing)
 
 
-def _kept(
+def _store_capture(
     around: Around, fired: Fired, cell: RawCell, asked: dict[str, Any], *, stopped: bool
 ) -> dict[str, Any]:
     """Stores a capture as an observation of its own."""
@@ -121,18 +121,18 @@ def _kept(
     planned = resolve_observation(experiment, plan.cpus, "as in the run")
     note = f"Captured by trigger {fired.trigger} of run {around.record.id}: {fired.matched}"
     store = RunStore(around.record.path / CAPTURES)
-    made = store.create(planned, workloads={OBSERVED.name: OBSERVED}, note=note)
-    made.write_environment(around.record.environment)
-    made.write_cell(cell)
-    made.finish("complete")
+    capture = store.create(planned, workloads={OBSERVED.name: OBSERVED}, note=note)
+    capture.write_environment(around.record.environment)
+    capture.write_cell(cell)
+    capture.finish("complete")
     lasted = cell.meta.t1_ns - cell.meta.t0_ns
     return {
         "status": "short" if stopped else "ok",
         "detail": f"ended after {format_ns(lasted)}" if stopped else "",
         "from_ns": cell.meta.t0_ns,
         "to_ns": cell.meta.t1_ns,
-        "capture": made.id,
-        "size_bytes": _size(made.path),
+        "capture": capture.id,
+        "size_bytes": _size(capture.path),
     }
 
 
@@ -148,8 +148,8 @@ def _size(path: Path) -> int:
 
 
 def memory(around: Around, _action: Action, fired: Fired) -> Work:
-    """Reads the memory of the server and its machine, over a connection of its own: the control connection
-    belongs to the measurement."""
+    """Reads the memory of the server and its machine over a connection of its own, since the control
+    connection is the measurement's."""
     t0_ns = around.clock.now_ns()
     with open_server(around.plan.experiment.engine, replace(around.target(), beside=True)) as server:
         tables = read_memory(server, "now", MEMORY_NS)
@@ -157,7 +157,7 @@ def memory(around: Around, _action: Action, fired: Fired) -> Work:
     cell = _cell(around, window, stopped=False)
     cell = replace(cell, tables={**cell.tables, **tables})
     yield t0_ns
-    return _kept(around, fired, cell, {}, stopped=False)
+    return _store_capture(around, fired, cell, {}, stopped=False)
 
 
 def snapshot(around: Around, _action: Action, fired: Fired) -> Work:
@@ -165,14 +165,14 @@ def snapshot(around: Around, _action: Action, fired: Fired) -> Work:
     from_ns = around.clock.now_ns()
     name = f"{around.record.id} trigger {fired.number}"
     store = SnapshotStore(around.record.path.parent)
-    made = take_snapshot(around.plan.experiment.engine, around.target(), store, name)
+    taken = take_snapshot(around.plan.experiment.engine, around.target(), store, name)
     yield from_ns
-    detail = f"snapshot {made.info.id}; until another one: dbdyno report {made.info.id} OTHER"
+    detail = f"snapshot {taken.info.id}; until another one: dbdyno report {taken.info.id} OTHER"
     return {"status": "ok", "detail": detail, "from_ns": from_ns, "to_ns": around.clock.now_ns()}
 
 
 def command(around: Around, action: Action, fired: Fired) -> Work:
-    """Runs a command of the user by ``sh -c`` and ends all that it started."""
+    """Runs a command of the user by ``sh -c``, and ends all processes that it started."""
     given, environment = _document(around, fired), _environment(around, action)
     began_ns = around.clock.now_ns()
     with (
@@ -206,8 +206,8 @@ def _end_words(ended: Ended | None, action: Action) -> str:
 
 
 def _environment(around: Around, action: Action) -> dict[str, str]:
-    """Returns this process's environment without the secrets that dbdyno connects with, except those that
-    the user asked for."""
+    """Returns this process's environment without the secrets that dbdyno connects with, except those
+    requested by the user."""
     kept = without_secrets(around.plan.experiment.engine, os.environ)
     asked = {name: value for name, value in os.environ.items() if name in action.secrets}
     return {name: value for name, value in kept.items() if name not in _WAY_SECRETS} | asked
@@ -222,7 +222,7 @@ def _document(around: Around, fired: Fired) -> bytes:
 
 
 class _Output:
-    """The end of a command's output. All of it is read, so that the command never waits for dbdyno."""
+    """The end of a command's output. All of it is read, so that the command never blocks."""
 
     def __init__(self) -> None:
         self._tail = b""

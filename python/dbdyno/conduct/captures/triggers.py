@@ -1,8 +1,8 @@
-"""Triggers of a run: evaluated on the live samples, beside what is measured.
+"""Evaluates the triggers of a run on the live samples, beside the measurement.
 
-A thread of its own looks at the samples a few times a second and starts actions, each on a thread; an engine
-that lives in a time of its own is looked at, and its actions go on, where time goes by. What fired is stored
-at once, as ``triggers/NNNN.json``; what an action captured as soon as it ends.
+A thread of its own reads the samples a few times a second and starts actions, each in a thread. With a
+simulated engine, conditions are evaluated and actions continued where simulated time passes. A firing is
+stored at once, as ``triggers/NNNN.json``; a capture is stored when it ends.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dbdyno.store import Run, write_fired
 
 PERIOD_NS = NS_PER_S // 2
 UNKNOWN_NS = 3 * NS_PER_S
-"""A figure that is not known for so long is said to be unknown."""
+"""A figure that is unknown for this time is reported."""
 AT_ONCE = 8
-"""Actions under way together."""
+"""Most actions in progress at the same time."""
 _JOIN_S = 15.0
 
 
@@ -47,7 +47,7 @@ class _Running:
 
 @dataclass
 class _Seen:
-    """The figures that conditions are evaluated on: of the window or the measurement in progress."""
+    """The figures that conditions are evaluated on, of the current window or measurement."""
 
     watch: Watch
     open_watch: OpenWatch
@@ -80,8 +80,8 @@ class Triggers(Companion):
         self._seen: _Seen | None = None
         self._running: list[_Running] = []
         self._words: deque[str] = deque()
-        self._said: set[str] = set()
-        self._known_ns: dict[str, int] = {}  # by figure
+        self._reported: set[str] = set()
+        self._known_ns: dict[str, int] = {}  # figure -> when it was last known
         self._number, self._looked_ns = 0, 0
         self._lock, self._ended, self._pausing = threading.RLock(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -108,7 +108,8 @@ class Triggers(Companion):
         if not self._planned.all:
             return
         if self._seen is None or self._seen.watch is not watch:
-            from_ns = 0 if load is None else self._clock.now_ns()  # of a load no warm-up
+            # of a load, samples of the warm-up do not count
+            from_ns = 0 if load is None else self._clock.now_ns()
             since_ns = from_ns if self._seen is None else self._seen.since_ns
             self._seen = _Seen(watch, open_watch, load, since_ns=since_ns)
         if self._server.world is not None:
@@ -117,7 +118,7 @@ class Triggers(Companion):
         self._tell()
 
     def window_over(self) -> None:
-        """Ends actions under way."""
+        """Ends actions in progress."""
         with self._lock:
             self._seen = None
             self._pausing.set()
@@ -138,8 +139,8 @@ class Triggers(Companion):
             self._say(self._words.popleft())
 
     def _once(self, words: str) -> None:
-        if words not in self._said:
-            self._said.add(words)
+        if words not in self._reported:
+            self._reported.add(words)
             self._words.append(words)
 
     # -- looking ----------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ class Triggers(Companion):
         while not self._ended.wait(PERIOD_NS / NS_PER_S):
             try:
                 self._evaluate()
-            except Exception as error:  # a fault here ends no measurement
+            except Exception as error:  # a fault of triggers must not end the measurement
                 self._once(f"triggers are not evaluated: {type(error).__name__}: {error}")
 
     def _evaluate(self) -> None:
@@ -203,9 +204,9 @@ class Triggers(Companion):
         calls = last.calls - first.calls
         if last_ns - first_ns < NS_PER_S // 2 or not calls:
             return {}
-        found = {"response": (last.in_call_ns - first.in_call_ns) / calls / NS_PER_S}
+        figures = {"response": (last.in_call_ns - first.in_call_ns) / calls / NS_PER_S}
         slow_ns = p95_ns(after - before)
-        return found | ({} if slow_ns is None else {"p95": slow_ns / NS_PER_S})
+        return figures | ({} if slow_ns is None else {"p95": slow_ns / NS_PER_S})
 
     def _fire(self, firing: Firing, seen: _Seen) -> None:
         trigger = firing.trigger
@@ -287,7 +288,7 @@ class Triggers(Companion):
         with self._lock:
             self._running.remove(one)
             self._budget = self._budget.stored(fired.size_bytes)
-        with contextlib.suppress(StoreError):  # what measures says that the disk is full
+        with contextlib.suppress(StoreError):  # the measurement reports a full disk
             write_fired(self._record, fired)
         if fired.status == "failed":
             self._once(f"{fired.action}: {fired.detail}")

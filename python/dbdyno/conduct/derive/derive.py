@@ -1,7 +1,7 @@
-"""From raw cells to everything that is shown: account -> conclude, and a stored run in the making.
+"""Derives everything that is shown from raw cells: account, then conclude; also for a run in progress.
 
-A part is what one cell, or a few, say by themselves; it is made once. What all parts say together follows
-from their small tables, from sums and from answers about single cells: no cell is looked at again.
+A part is the result of one cell, or a few, and is made once. Conclusions over all parts follow from their
+small tables, from sums, and from answers about single cells; no cell is read again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dbdyno.model.schema.tables import DERIVED, REGISTERED, empty
 from dbdyno.store import DamagedCell, Derived, Parts, Run
 
 MANY_ROWS = 1_000_000
-"""Cells are derived together up to so many samples: a few at a time cost less than each by itself."""
+"""Cells are derived together up to this number of samples: a few at a time cost less than each alone."""
 
 Tables = dict[str, pl.DataFrame]
 
@@ -58,8 +58,8 @@ def derive(
     """Returns all derived tables and findings of a run or some of its cells. ``cells`` is read once;
     ``fired`` has the tables of triggers."""
     parts = [part_of(c, plan, environment) for c in batches(cells)]
-    made = conclude(info, plan, environment, parts, fired=fired)
-    return replace(made, tables=dict(made.tables))
+    results = conclude(info, plan, environment, parts, fired=fired)
+    return replace(results, tables=dict(results.tables))
 
 
 def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> Part:
@@ -76,7 +76,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
 
 
 def _given(plan: Plan, environment: Environment) -> dict[str, Any]:
-    """Returns what makers of tables may ask for beside tables and cells."""
+    """Returns the further arguments that makers of tables may have."""
     engine = environment.server.engine
     named = {"kinds": lambda: failure_kinds(engine), "areas": lambda: code_areas(engine)}
     return {"plan": plan, "environment": environment, **named}
@@ -94,7 +94,7 @@ def conclude(
     only a few of them."""
     tables = Joined([p.tables for p in parts])
     tables.update(fired or {})
-    tables["ledger"] = tables["ledger"]  # held: it takes longest to unpack, and is asked for often
+    tables["ledger"] = tables["ledger"]  # unpacked once: it takes longest, and is needed often
     facts = _merged(p.facts for p in parts)
     workloads = _merged((info.workloads, *(p.workloads for p in parts)))
     given = _given(plan, environment)
@@ -105,12 +105,12 @@ def conclude(
     for name, table in make("end", tables, given):
         tables[name] = table
     tables["wait_advice"] = wait_advice(environment.server.engine).table()
-    found = findings(plan, environment, tables, workloads, facts, load)
+    claims = findings(plan, environment, tables, workloads, facts, load)
     tables["sources"] = _sources(environment, tables["cell_sources"])
     tables["histogram"] = tables["cell_histogram"]
     tables.update({t: empty(t) for t in DERIVED if t not in tables and REGISTERED[t].sessions != "all"})
     shown = tables.only((*DERIVED, "sources", "histogram", "wait_families"))
-    return Results(info, worded(plan), environment, shown, found)
+    return Results(info, worded(plan), environment, shown, claims)
 
 
 def batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:
@@ -132,8 +132,8 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
     announced it."""
     columns = ("name", "provenance", "status", "detail")
     met = of_cells.select(columns).unique(maintain_order=True)
-    told = [s.model_dump() for s in environment.sources if s.name not in set(met["name"])]
-    announced = pl.DataFrame(told, schema=met.schema) if told else met.clear()
+    announced_rows = [s.model_dump() for s in environment.sources if s.name not in set(met["name"])]
+    announced = pl.DataFrame(announced_rows, schema=met.schema) if announced_rows else met.clear()
     return pl.concat([met, announced.select(columns)])
 
 
@@ -154,9 +154,9 @@ def _in_parts() -> list[str]:
 
 
 TOGETHER = 64
-"""So many cells become one part: a frame or a file takes room, however short it is."""
+"""This many cells become one part, since each frame or file has a fixed cost."""
 _TOGETHER_ROWS = 500_000
-"""Or so many rows of single sessions."""
+"""Or this many rows of single sessions."""
 _T = TypeVar("_T")
 _WORKLOADS = TypeAdapter(dict[str, Workload])
 
@@ -165,9 +165,9 @@ def _silent(_: str) -> None: ...
 
 
 class Making:
-    """For long runs it holds small tables, sums and facts; what sessions did one by one is in the store.
+    """Holds small tables, sums and facts of a run in progress; rows of single sessions are in the store.
 
-    Those tables are held as Parquet, 64 windows together: of 24 hours that takes 10 MB, as frames 350 MB.
+    These tables are held as Parquet, 64 windows together: for 24 hours they take 10 MB, as frames 350 MB.
     """
 
     def __init__(self, record: Run, parts: Parts | None = None, say: Callable[[str], None] = _silent) -> None:
@@ -177,13 +177,13 @@ class Making:
         self._parts = record.parts if parts is None else parts
         self._packed: list[_Packed] = []
         self._recent: dict[str, Part] = {}  # by the name of the stored part
-        self._rows = 0  # of single sessions, in those
+        self._rows = 0  # of single sessions, in the recent parts
         self._done: set[str] = set()
         self._damaged: list[DamagedCell] = []
         self._environment = environment_of(record)
 
     def resume(self) -> Making:
-        """Takes what was derived before; where a part of it cannot be used, nothing of it is."""
+        """Reads what was derived before; if a part of it cannot be used, none of it is."""
         try:
             for part in map(_read, self._parts.read(held())):
                 self._packed.append(_packed([_held(part)]))
@@ -195,7 +195,7 @@ class Making:
 
     @on_polars_thread
     def more(self) -> None:
-        """Derives the cells that are new, a few together where there are many. Raises :class:`StoreFull`."""
+        """Derives new cells, several together if there are many. Raises :class:`StoreFull`."""
         for cells in batches(self._new()):
             if cells:
                 part = part_of(cells, self.record.plan, self._environment)
@@ -204,15 +204,15 @@ class Making:
 
     @on_polars_thread
     def conclude(self, fired: Tables) -> Results:
-        """Returns the results of all cells, new ones included, as they are to be stored. ``fired`` has the
-        tables of triggers."""
+        """Returns the results of all cells, including new ones, in the form to be stored. ``fired``: tables
+        of triggers."""
         self.more()
-        record = Run(self.record.path)  # as it is by now
+        record = Run(self.record.path)  # in its present state
         held = [*_unpacked(self._packed), *self._recent.values()]
         held = held or [_held(part_of([], record.plan, self._environment))]
-        made = conclude(record.info, record.plan, environment_of(record), held, self._load, fired)
-        made = with_claims(made, self._damaged)
-        return concluded(replace(made, tables=Derived(made.tables, record.parts)))
+        results = conclude(record.info, record.plan, environment_of(record), held, self._load, fired)
+        results = with_claims(results, self._damaged)
+        return concluded(replace(results, tables=Derived(results.tables, record.parts)))
 
     def _new(self) -> Iterator[RawCell]:
         ids = self.record.cells()
@@ -239,7 +239,7 @@ class Making:
         self._recent, self._rows = {}, 0
 
     def _load(self, cell_id: str) -> Mapping[str, pl.DataFrame]:
-        """Returns the tables of a cell, for a question that its part has no answer to."""
+        """Returns the tables of a cell, for a check that its part has no answer to."""
         cells = list(cells_of(self.record, [], [cell_id]))
         return part_of(cells, self.record.plan, self._environment).tables
 
@@ -264,7 +264,7 @@ def _unpacked(packed: Sequence[_Packed]) -> list[Part]:
 
 
 def keep(record: Run, results: Results) -> None:
-    """Raises :class:`StoreError` where the store cannot be written."""
+    """Raises :class:`StoreError` if the store cannot be written."""
     drawn = Conclusions(scaling=results.scaling, answers=results.answers, comparison=results.comparison)
     kept = results.tables.kept if isinstance(results.tables, Derived) else results.tables
     record.write_derived(kept, results.findings, drawn)
@@ -282,7 +282,7 @@ def concluded(results: Results) -> Results:
     results = replace(results, scaling=scalings_of(results), answers=observed(results))
     if len(results.plan.variants) < 2 or results.plan.experiment.phases:
         return results
-    with contextlib.suppress(UsageError):  # cut short before a second variant was measured
+    with contextlib.suppress(UsageError):  # the run was cut short before a second variant was measured
         return replace(results, comparison=compare_variants(results))
     return results
 
@@ -330,7 +330,7 @@ def _document(part: Part) -> dict[str, Any]:
 
 
 def _read(stored: tuple[Tables, Sequence[dict[str, Any]]]) -> Part:
-    """Raises :class:`StoreError`: it answers other questions, or is damaged."""
+    """Raises :class:`StoreError` if the part is damaged, or of other checks."""
     tables, documents = stored
     try:
         answers = [facts_of_json(d["facts"]) for d in documents]

@@ -1,11 +1,11 @@
 """Derives saved cells while the next ones are measured.
 
-Runs of one or two cells are derived at their end. For longer ones a process of its own does it, with low
-priority and one thread, so that samplers and driver keep their CPUs; it pauses in the windows of a load. It
-works in the run's directory alone: what it has derived is kept even if it ends early, and the rest is derived
-at the end of the run, or when the run is first shown.
+Runs of one or two cells are derived at their end. For longer runs a process of its own derives, with low
+priority and one thread, so that samplers and driver keep their CPUs; it pauses within the windows of a load.
+It only works in the run's directory: if it ends early, its results are kept, and the rest is derived at the
+end of the run, or when the run is first shown.
 
-The modules that derive and conclude take long to load, so functions import them when they need them.
+Modules that derive and conclude take long to import, so functions import them when needed.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ with uncollected():
     from dbdyno.conduct.derive.deriving import main
 sys.exit(main(*sys.argv[1:]))
 """
-"""Ends with the process that started it, even while paused or not loaded yet."""
+"""The kernel kills it when the process that started it ends, even while it is paused or still importing."""
 _LOOK_S = 0.02
-_SAID_S = 2.0  # after how long, and how often, progress is reported
+_REPORT_S = 2.0  # progress is reported after this time, and at this interval
 
 
 class Deriving(Protocol):
@@ -53,14 +53,17 @@ class Deriving(Protocol):
         """Returns a function for a cell's ticks that pauses the derivation within the cell's window."""
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Returns its threads, in the form in which a watch takes tasks of dbdyno."""
+        """Returns its threads, in the form in which a watch accepts tasks of dbdyno."""
 
     def cpu_s(self) -> float:
         """Returns the CPU time in seconds that it has used."""
 
     def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
-        """Derives what is left and concludes. ``say`` gets the progress if that takes long. Returns False if
-        it took longer than ``patience_s``: the rest is then derived when the run is first shown."""
+        """Derives the rest and concludes. ``say`` is called with the progress if that takes long.
+
+        Returns False if it took longer than ``patience_s``: the rest is then derived when the run is first
+        shown.
+        """
 
     def close(self) -> None: ...
 
@@ -75,13 +78,15 @@ def finish(derived: Deriving, record: Run, say: Callable[[str], None], patience_
 
 
 _alone: list[None] = []
-"""An entry for each :func:`in_this_process`."""
+"""One entry for each active :func:`in_this_process`."""
 
 
 @contextlib.contextmanager
 def in_this_process() -> Iterator[None]:
-    """Runs that begin meanwhile are derived here, once nothing is measured any more, as where no process may
-    be started: for whoever makes many short runs, of which each would start one."""
+    """Runs within this context are derived in this process after their last measurement.
+
+    For callers that make many short runs, each of which would start a process.
+    """
     _alone.append(None)
     try:
         yield
@@ -93,11 +98,11 @@ def in_this_process() -> Iterator[None]:
 def deriving(record: Run, server: Server) -> Iterator[Deriving]:
     """Yields the derivation that runs beside the measurement. A simulated server cannot be disturbed by
     it."""
-    made = _of(record) if server.world is None else _in_a_world(record)
+    derivation = _derivation_of(record) if server.world is None else _in_a_world(record)
     try:
-        yield made
+        yield derivation
     finally:
-        made.close()
+        derivation.close()
 
 
 class _Here:
@@ -118,7 +123,7 @@ class _Here:
         return []
 
     def cpu_s(self) -> float:
-        return 0.0  # in that of this process
+        return 0.0  # it is part of this process's own CPU time
 
     def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:  # noqa: ARG002
         from dbdyno.conduct.derive.rebuild import conclude_made  # takes long to load
@@ -140,7 +145,7 @@ def _in_a_world(record: Run) -> Deriving:
     return _AtTheEnd(record) if record.plan.experiment.observation is None else _Here(record)
 
 
-def _of(record: Run) -> Deriving:
+def _derivation_of(record: Run) -> Deriving:
     """Derives at the end of the run if there are few cells, if this user may start no further process, or if
     sources of data are registered in this process only."""
     if _alone or _few_cells(record.plan) or tuple(SOURCES) != BUILT_IN:
@@ -152,14 +157,14 @@ def _of(record: Run) -> Deriving:
 
 
 def _few_cells(plan: Plan) -> bool:
-    """Returns whether the run will be over soon: loading another process would take longer than what it
-    could derive meanwhile."""
+    """Returns whether the run will end soon: importing in another process would take longer than that
+    process could save."""
     more = plan.adaptive or plan.experiment.until or plan.experiment.observation
     return not more and len(plan.cells) <= _FEW
 
 
 LITTLE_MEMORY = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
-"""Environment variables: polars gives memory back as soon as it is freed; one thread loses little by it."""
+"""Environment variables that make polars return freed memory at once, at little cost with one thread."""
 
 
 class _Beside:
@@ -188,9 +193,9 @@ class _Beside:
             os.write(self._input, b"\n")
 
     def resting_while_measured(self, on_tick: OnTick) -> OnTick:
-        def tick(phase: str, *told: Any) -> None:
+        def tick(phase: str, *figures: Any) -> None:
             self._rest(phase == "measuring")
-            on_tick(phase, *told)
+            on_tick(phase, *figures)
 
         return tick
 
@@ -223,17 +228,17 @@ class _Beside:
         self._hurry()
         assert self._process.stdin is not None
         self._process.stdin.close()
-        began_s = said_s = time.monotonic()
-        said = ""
+        began_s = reported_s = time.monotonic()
+        reported = ""
         while self._process.poll() is None:
             if time.monotonic() - began_s > patience_s:
                 self.close()
                 return False
             time.sleep(_LOOK_S)
-            words = self._how_far()
-            if time.monotonic() - said_s > _SAID_S and words != said:
-                said_s, said = time.monotonic(), words
-                say(words)
+            progress = self._how_far()
+            if time.monotonic() - reported_s > _REPORT_S and progress != reported:
+                reported_s, reported = time.monotonic(), progress
+                say(progress)
         if self._process.returncode:
             from dbdyno.conduct.derive.rebuild import conclude  # takes long to load
 
@@ -271,7 +276,7 @@ class _Beside:
 
 
 _TOGETHER, _LITTLE_S = 4, 1.0
-"""Cells wait for others, as several take little longer than one: so many, for so much CPU time."""
+"""Cells are derived together up to this number or CPU time, since several take little longer than one."""
 
 
 def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:

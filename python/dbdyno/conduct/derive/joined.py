@@ -1,7 +1,7 @@
-"""Tables of the parts of a run as one, while conclusions are drawn from them.
+"""Joins the tables of a run's parts while conclusions are drawn from them.
 
-What a long run says takes far more memory in frames than in Parquet, and no conclusion needs all of it at
-once: of packed parts a long table is unpacked when it is asked for, and let go by whoever asked.
+A long run takes far more memory in frames than in Parquet, and no conclusion needs all of it at once. So a
+long table of packed parts is unpacked when it is requested, and not kept here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Runs work that consists of thousands of small queries on a thread of polars
+"""Runs work that consists of thousands of small queries on a thread of polars.
 
-From any other thread each query is handed to those and waited for: two switches each, and wake-ups of another
-CPU, which cost as much as the queries where these are small. On such a thread a query is a call.
+From any other thread each query is passed to polars' threads and waited for. That takes two context switches
+and wakes another CPU, which costs as much as a small query itself. On a thread of polars, a query is a plain
+call.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ def on_polars_thread(work: Callable[_P, _T]) -> Callable[_P, _T]:
     the caller."""
 
     @wraps(work)
-    def there(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        done: Future[_T] = Future()
+    def passed_on(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        result: Future[_T] = Future()
 
         def call(frame: pl.DataFrame) -> pl.DataFrame:
             try:
-                done.set_result(work(*args, **kwargs))
-            except BaseException as error:  # Ctrl-C, too
-                done.set_exception(error)
+                result.set_result(work(*args, **kwargs))
+            except BaseException as error:  # including Ctrl-C
+                result.set_exception(error)
             return frame
 
         pl.LazyFrame({"one": [1]}).map_batches(call).collect()
-        return done.result()
+        return result.result()
 
-    return there
+    return passed_on

@@ -1,6 +1,6 @@
-"""What is shown of a stored run: as it was derived when the run ended, or anew from its raw data.
+"""Everything that is shown of a stored run: as it was derived at the run's end, or again from its raw data.
 
-What derives is loaded when something is derived: most that is shown is only read.
+Modules that derive are imported when something is derived, since usually results are only read.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from dbdyno.present.document.document import Document
 
 Say = Callable[[str], None]
-_SAID_S = 2.0
+_REPORT_S = 2.0  # interval of reports
 
 
-def _told(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
-def rebuild(record: Run, say: Say = _told) -> tuple[Results, Path]:
+def rebuild(record: Run, say: Say = _print) -> tuple[Results, Path]:
     """Derives windows, ledger, findings and the report again from raw data, and returns the report's path."""
     results = _anew(record, say)
     return results, reported(record, results)
@@ -47,28 +47,28 @@ def rebuild(record: Run, say: Say = _told) -> tuple[Results, Path]:
 def labelled(record: Run, labels: Mapping[str, Any]) -> RunInfo:
     """Changes name, tags or note of a run that has ended, in what ``show`` prints and in the report, too."""
     info = record.update_info(**labels)
-    with contextlib.suppress(StoreError):  # of its raw data, or no place to write
+    with contextlib.suppress(StoreError):  # damaged raw data, or a read-only store
         reported(record, results_of(record))
     return info
 
 
 @on_polars_thread
 def reported(record: Run, results: Results) -> Path:
-    """Writes what ``show`` prints, and the report; its path."""
+    """Writes the screen of ``show`` and the report; returns the report's path."""
     keep_screen(record.path, results)
     return present.write_report(results, record.path / "report.html")
 
 
-def conclude(record: Run, say: Say = _told) -> Results:
-    """Concludes from what was derived cell by cell during the run, and derives what is missing."""
-    from dbdyno.conduct.derive.derive import Making  # here: most that is shown is only read
+def conclude(record: Run, say: Say = _print) -> Results:
+    """Concludes from the parts that were derived during the run, and derives missing ones."""
+    from dbdyno.conduct.derive.derive import Making  # here, since usually results are only read
 
     return conclude_made(Making(record, say=_now_and_then(record, say)).resume())
 
 
 def conclude_made(making: Making) -> Results:
-    """Concludes from what was derived cell by cell, and stores it. Raises :class:`StoreError`."""
-    from dbdyno.conduct.derive.derive import keep  # here: most that is shown is only read
+    """Concludes from the derived parts and stores the results. Raises :class:`StoreError`."""
+    from dbdyno.conduct.derive.derive import keep  # here, since usually results are only read
 
     results = making.conclude(_fired(making.record))
     keep(making.record, results)
@@ -76,30 +76,34 @@ def conclude_made(making: Making) -> Results:
 
 
 def _fired(record: Run) -> dict[str, pl.DataFrame]:
-    from dbdyno.conduct.captures.captures import fired_tables  # here, as it loads what triggers do
+    from dbdyno.conduct.captures.captures import fired_tables  # here, since it imports triggers' actions
 
     return fired_tables(record, results_of)
 
 
 def keep_screen(path: Path, results: Results) -> Document:
-    """Returns the answer of the run at ``path``, kept if the run has ended and the store is writable."""
-    made = present.brief(results)
+    """Returns the first view of the run at ``path``; keeps it if the run has ended and the store is
+    writable."""
+    screen = present.brief(results)
     if results.info.status != "running":
         with contextlib.suppress(StoreError):
-            keep_shown(path, present.dumped(made))
-    return made
+            keep_shown(path, present.dumped(screen))
+    return screen
 
 
-def results_of(record: Run, say: Say = _told) -> Results:
-    """Returns all that is shown of a stored run, as it was derived at its end. What an older run lacks is
-    derived now, reported to ``say`` (default: standard error), and kept if the store is writable."""
+def results_of(record: Run, say: Say = _print) -> Results:
+    """Returns everything that is shown of a stored run, as it was derived at its end.
+
+    Tables that an older run lacks are derived now, reported to ``say`` (default: standard error), and kept
+    if the store is writable.
+    """
     results = _read_derived(record)
     if results is None:
         return _derived_now(record, say)
     with contextlib.suppress(StoreError):
         if (drawn := record.read_conclusions()) is not None:
             return replace(results, scaling=drawn.scaling, answers=drawn.answers, comparison=drawn.comparison)
-    from dbdyno.conduct.derive.derive import concluded, keep  # here: most that is shown is only read
+    from dbdyno.conduct.derive.derive import concluded, keep  # here, since usually results are only read
 
     results = concluded(results)
     with contextlib.suppress(StoreError):
@@ -107,8 +111,8 @@ def results_of(record: Run, say: Say = _told) -> Results:
     return results
 
 
-def derived_of(record: Run, say: Say = _told) -> Results:
-    """Returns what was derived at the end of the run or, if that is missing, derives it from the raw data."""
+def derived_of(record: Run, say: Say = _print) -> Results:
+    """Returns what was derived at the end of the run; if that is missing, derives it from the raw data."""
     return _read_derived(record) or _derived_now(record, say)
 
 
@@ -122,7 +126,7 @@ def _read_derived(record: Run) -> Results | None:
         tables, findings = stored
         if FAMILIES not in tables:
             tables = {**tables, FAMILIES: wait_families(record.environment.server.engine).table()}
-        if isinstance(tables, dict) and "ledger" in tables:  # whole tables: as older versions stored them
+        if isinstance(tables, dict) and "ledger" in tables:  # older versions stored whole tables
             tables["ledger"] = of_older(tables["ledger"])
         if tables.keys() >= {*DERIVED, "sources", "histogram"}:
             return Results(record.info, worded(record.plan), environment_of(record), tables, findings)
@@ -135,18 +139,14 @@ def _derived_now(record: Run, say: Say) -> Results:
         return derived_anew(record)
     try:
         return conclude(record, say)
-    except StoreError:  # it cannot be written
+    except StoreError:  # a read-only store
         return derived_anew(record)
 
 
 def derived_anew(record: Run) -> Results:
     """Derives everything from the raw data of a stored run, in memory."""
-    from dbdyno.conduct.derive.derive import (
-        cells_of,
-        concluded,
-        derive,
-        with_claims,
-    )  # here: most that is shown is only read
+    # here, since usually results are only read
+    from dbdyno.conduct.derive.derive import cells_of, concluded, derive, with_claims
 
     damaged: list[DamagedCell] = []
     cells = cells_of(record, damaged)
@@ -164,8 +164,8 @@ def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
 
 
 def _anew(record: Run, say: Say) -> Results:
-    """Derives all parts again; the present ones stay until that is done."""
-    from dbdyno.conduct.derive.derive import Making, keep  # here: most that is shown is only read
+    """Derives all parts again; the present ones are kept until that is complete."""
+    from dbdyno.conduct.derive.derive import Making, keep  # here, since usually results are only read
 
     beside = Parts(record.path, ".parts-anew")
     beside.clear()
@@ -185,7 +185,7 @@ def _now_and_then(record: Run, say: Say) -> Say:
 
     def far(words: str) -> None:
         nonlocal said_s
-        if time.monotonic() - said_s > _SAID_S:
+        if time.monotonic() - said_s > _REPORT_S:
             said_s = time.monotonic()
             say(f"Deriving run {record.id}: {words}")
 

@@ -1,5 +1,5 @@
-"""The first view of a stored run. Most of it is only read, so the rooms that derive and conclude are loaded
-only if nothing was kept."""
+"""The first view of a stored run. The rooms that derive and conclude are imported only if no view was
+kept."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 def shown(store: Path | None, wanted: str, say: Callable[[str], None]) -> Document:
-    """Returns the first view of a run in a store, None for the default store: the one that was kept, else
-    one that is made now and kept. ``say`` is called if that takes a while. Raises :class:`NoSuchRun`,
-    :class:`StoreError`."""
+    """Returns the first view of a run in a store (None: the default store): the kept one, else a new one,
+    which is then kept.
+
+    ``say`` is called if that takes long. Raises :class:`NoSuchRun`, :class:`StoreError`.
+    """
     path = find_run(default_root() if store is None else store, wanted)
     with contextlib.suppress(ValueError):
         if (kept := read_shown(path)) is not None:

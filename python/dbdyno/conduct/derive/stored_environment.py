@@ -8,11 +8,11 @@ from dbdyno.store import Run
 
 
 def environment_of(record: Run) -> Environment:
-    """Returns the environment as it was stored; of older runs with the system's name and its helpers."""
-    found = record.environment
-    if found.server.product:
-        return found
-    engine = found.server.engine
+    """Returns the stored environment; for older runs, adds the product's name and the server's helpers."""
+    stored = record.environment
+    if stored.server.product:
+        return stored
+    engine = stored.server.engine
     known = {"product": product(engine), "helpers": helpers(engine)}
-    server = found.server.model_copy(update=known)
-    return found.model_copy(update={"server": server})
+    server = stored.server.model_copy(update=known)
+    return stored.model_copy(update={"server": server})

@@ -29,7 +29,7 @@ from dbdyno.store import Run, SnapshotStore
 from dbdyno.store.listing import list_runs
 
 MOST_BLOCKS = 12
-"""Where there are more snapshots in between, every second, third ... is read."""
+"""If there are more snapshots in between, only every second, third ... is read."""
 _OF_BLOCKS = ("databases", "statements", "resets")
 SEPARATOR = ".."
 
@@ -65,8 +65,8 @@ def side_of(
     interval, in order of time; ``others`` has all of them."""
     bare = [_bare(s, _OF_BLOCKS) for s in (first, *between, last)]
     blocks = [_block(a, b) for a, b in pairwise(bare)] if between else []
-    told = others or [s.info for s in between]
-    return IntervalSide(figures(interval(first, last, told)), blocks)
+    between_infos = others or [s.info for s in between]
+    return IntervalSide(figures(interval(first, last, between_infos)), blocks)
 
 
 def _blocks(store: SnapshotStore, inside: Sequence[SnapshotInfo]) -> list[Snapshot]:
@@ -75,7 +75,7 @@ def _blocks(store: SnapshotStore, inside: Sequence[SnapshotInfo]) -> list[Snapsh
 
 
 def comparable(one: SnapshotInfo, other: SnapshotInfo) -> bool:
-    """Returns the snapshots of the same server and the same databases."""
+    """Returns whether both snapshots are of the same server and the same databases."""
     return (one.server, set(one.databases)) == (other.server, set(other.databases))
 
 
@@ -89,10 +89,10 @@ def _bare(snapshot: Snapshot, needed: Collection[str]) -> Snapshot:
 
 def _block(first: Snapshot, last: Snapshot) -> pl.DataFrame:
     """Returns the table ``statements`` of a block's growth, with the transactions of all databases."""
-    made = figures(interval(first, last))
-    done = made.databases.filter(pl.col("database") == ALL)
-    transactions = done["transactions"][0] if done.height else None
-    return made.statements.with_columns(transactions=pl.lit(transactions, pl.Int64))
+    interval_figures = figures(interval(first, last))
+    all_databases = interval_figures.databases.filter(pl.col("database") == ALL)
+    transactions = all_databases["transactions"][0] if all_databases.height else None
+    return interval_figures.statements.with_columns(transactions=pl.lit(transactions, pl.Int64))
 
 
 # Where session time went.
@@ -108,7 +108,7 @@ def time_model(root: Path, first: SnapshotInfo, last: SnapshotInfo) -> TimeModel
     """Returns the time model from all runs of the store ``root`` on the same server: of their windows within
     the interval, each instant counted once. Observations of selected sessions are left out. None if there
     are no windows."""
-    found = []
+    tables_by_run = []
     until = first.taken
     for listed in list_runs(root):
         if listed.started > last.taken or (listed.ended is not None and listed.ended < first.taken):
@@ -120,8 +120,8 @@ def time_model(root: Path, first: SnapshotInfo, last: SnapshotInfo) -> TimeModel
             continue
         if read is not None:
             inside, until = _inside(record, read[0], until, last.taken)
-            found.append(_only(record, read, set(inside["cell"])))
-    return _together(found)
+            tables_by_run.append(_only(record, read, set(inside["cell"])))
+    return _together(tables_by_run)
 
 
 _Read = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -159,8 +159,8 @@ def _inside(
     return inside, datetime.fromtimestamp(inside.select(t1.max()).item(), UTC)
 
 
-def _together(found: Sequence[tuple[str, _Read]]) -> TimeModel | None:
-    used = {run: read for run, read in found if read[0].height and read[2].height}
+def _together(tables_by_run: Sequence[tuple[str, _Read]]) -> TimeModel | None:
+    used = {run: read for run, read in tables_by_run if read[0].height and read[2].height}
     if not used:
         return None
     windows, profiles, events = (
@@ -183,9 +183,9 @@ _TABLE_OF = {"table": "relations", "index": "indexes", "statement": "statements"
              "server": "server"}  # fmt: skip
 _FIRST = {"table": "rows_written_per_s", "index": "scans_per_s", "statement": "mean_ns",
           "database": "transactions_per_s", "server": ""}  # fmt: skip
-"""Kinds of objects; what is followed of one where nothing is said."""
+"""Kind of object -> default figure."""
 _GAP = 2.5
-"""Times the usual distance of two snapshots."""
+"""A gap: this multiple of the median distance of two snapshots."""
 
 
 class Followed(NamedTuple):
@@ -196,9 +196,11 @@ class Followed(NamedTuple):
 def trend_of(
     store: SnapshotStore, kind: str, name: str, figure: str | None, since: datetime | None, limit: int
 ) -> Trend:
-    """A figure over the newest ``limit`` snapshots of one server and the same databases. ``kind``: table |
-    index | statement | database | server; ``name``: its name, with its schema or without, or the query id; of
-    the server the figure. Raises :class:`UsageError` naming what there is."""
+    """Returns a figure over the newest ``limit`` snapshots of one server and the same databases.
+
+    ``kind``: table | index | statement | database | server; ``name``: the object's name, with or without
+    schema, or the query id; for the server the figure. Raises :class:`UsageError` that lists what exists.
+    """
     followed = Followed(kind, name)
     every = [i for i in store.list() if since is None or i.taken >= since]
     snapshots = [i for i in every if comparable(i, every[-1])][-limit:]
@@ -215,19 +217,19 @@ def trend_of(
     for info in snapshots[1:]:
         after = _bare(store.read(info), needed)
         if after.info.server_time > before.info.server_time:
-            made = figures(interval(before, after))
-            frame = _frame(made, kind)
+            between = figures(interval(before, after))
+            frame = _frame(between, kind)
             columns |= _names(frame)
-            found = _found(frame, followed)
-            named |= {title for title, _ in found}
-            rows.append((made, found[0][1] if len({t for t, _ in found}) == 1 else None))
+            objects = _objects_named(frame, followed)
+            named |= {title for title, _ in objects}
+            rows.append((between, objects[0][1] if len({t for t, _ in objects}) == 1 else None))
         before = after
     _check(followed, named)
     column = _column(wanted, columns)
     points = _points(rows, column)
     if not points:
         raise UsageError(f"{column} of {kind} {name} is not known in these snapshots", "dbdyno snapshot show")
-    left = [LeftOut("another server, or other databases", tuple(others))] if others else []
+    left_out = [LeftOut("another server, or other databases", tuple(others))] if others else []
     title = "the server" if kind == "server" else f"{kind} {min(named)}"
     return concluded(
         Trend(
@@ -236,29 +238,33 @@ def trend_of(
             title,
             snapshots[-1].address,
             points,
-            left,
+            left_out,
             thing="interval",
         )
     )
 
 
-def _frame(made: IntervalFigures, kind: str) -> pl.DataFrame:
-    """A row for each object, with ``_title`` and ``_name``."""
+def _frame(between: IntervalFigures, kind: str) -> pl.DataFrame:
+    """Returns a row for each object, with ``_title`` and ``_name``."""
     if kind == "server":
-        rates = {f"{n}{PER_S}": None if v is None or s <= 0 else v / s for n, (v, s) in made.server.items()}
+        rates = {
+            f"{n}{PER_S}": None if v is None or s <= 0 else v / s for n, (v, s) in between.server.items()
+        }
         return pl.DataFrame([{"_name": "", "_title": "server", "status": "ok", **rates}])
     if kind == "table":
-        return made.relations.with_columns(
+        return between.relations.with_columns(
             _name=pl.col("name").str.split(".").list.last(), _title=pl.col("database") + "." + pl.col("name")
         )
     if kind == "index":
-        found = made.interval.tables["indexes"]
+        indexes = between.interval.tables["indexes"]
         title = pl.concat_str("database", "schema", "index", separator=".")
-        return found.with_columns(_name="index", _title=title, name=pl.col("schema") + "." + pl.col("index"))
+        return indexes.with_columns(
+            _name="index", _title=title, name=pl.col("schema") + "." + pl.col("index")
+        )
     if kind == "database":
-        return made.databases.with_columns(_name="database", _title="database")
+        return between.databases.with_columns(_name="database", _title="database")
     ids = pl.col("query_id").cast(pl.String)
-    sums = made.statements.group_by("query_id").agg(
+    sums = between.statements.group_by("query_id").agg(
         *(pl.col(c.name).sum() for c in TABLES["statements"].counters),
         pl.col("seconds").max(),
         pl.col("status").max(),
@@ -266,7 +272,7 @@ def _frame(made: IntervalFigures, kind: str) -> pl.DataFrame:
     return sums.with_columns(_name=ids, _title=ids, mean_ns=pl.col("exec_ns") / pl.col("calls"))
 
 
-def _found(frame: pl.DataFrame, followed: Followed) -> list[tuple[str, Mapping[str, Any]]]:
+def _objects_named(frame: pl.DataFrame, followed: Followed) -> list[tuple[str, Mapping[str, Any]]]:
     if followed.kind != "server":
         parts = pl.col("_name") == followed.name, pl.col("_title") == followed.name
         whole = [pl.col("name") == followed.name] if "name" in frame.columns else []
@@ -285,23 +291,23 @@ def _check(followed: Followed, named: Collection[str]) -> None:
 
 
 def _names(frame: pl.DataFrame) -> set[str]:
-    """Figures: counters by their rates, and what stands for itself."""
+    """Returns the names of the figures: counters as rates, other columns as they are."""
     numbers = {n for n, t in frame.schema.items() if t.is_numeric() or t == pl.Null}
     counters = {c.name for t in TABLES.values() for c in t.counters}
     counters |= {"rows_read", "rows_written", "transactions", "logical_reads"}
-    told = {n.removesuffix(PER_S) + PER_S if n in counters or n.endswith(PER_S) else n for n in numbers}
-    return {n for n in told if not n.endswith(("_id", "_age", "_s")) or n.endswith(PER_S)} - {
+    columns = {n.removesuffix(PER_S) + PER_S if n in counters or n.endswith(PER_S) else n for n in numbers}
+    return {n for n in columns if not n.endswith(("_id", "_age", "_s")) or n.endswith(PER_S)} - {
         "rank",
         "seconds",
     }
 
 
 def _column(name: str, columns: Collection[str]) -> str:
-    """Raises :class:`UsageError` naming the figures that there are."""
+    """Raises :class:`UsageError` that lists the existing figures."""
     wanted = ALIASES.get(name, name)
-    for found in (wanted, wanted + PER_S, wanted.removesuffix("_ps") + PER_S):
-        if found in columns:
-            return found
+    for candidate in (wanted, wanted + PER_S, wanted.removesuffix("_ps") + PER_S):
+        if candidate in columns:
+            return candidate
     raise UsageError(
         f"no figure {name!r}; there are {', '.join(sorted(columns))}",
         did_you_mean(name, (*columns, *ALIASES)),
@@ -309,20 +315,20 @@ def _column(name: str, columns: Collection[str]) -> str:
 
 
 def _points(rows: Sequence[tuple[IntervalFigures, Mapping[str, Any] | None]], column: str) -> list[Point]:
-    usual = median(made.interval.seconds for made, _ in rows)
+    usual = median(between.interval.seconds for between, _ in rows)
     points = []
-    for made, row in rows:
+    for between, row in rows:
         value = None if row is None else _value(row, column)
         if value is None or row is None:
             continue
-        info, seconds = made.interval.last, made.interval.seconds
+        info, seconds = between.interval.last, between.interval.seconds
         bounded = row.get("status") in LOWER_BOUNDS or str(row.get("status")).startswith("lower")
         remarks = [
             "reset: lower bound" if bounded else "",
-            "the server was restarted" if made.interval.restarted else "",
+            "the server was restarted" if between.interval.restarted else "",
         ]
         remarks.append(f"gap: {format_ns(seconds * NS_PER_S)}" if seconds > _GAP * usual else "")
-        around = {"server": info.version, **_settings(made)}
+        around = {"server": info.version, **_settings(between)}
         points.append(
             Point(
                 info.id,
@@ -347,18 +353,18 @@ def _value(row: Mapping[str, Any], column: str) -> float | None:
     return None if growth is None or not seconds else float(growth) / seconds
 
 
-def _settings(made: IntervalFigures) -> dict[str, str]:
-    frame = made.interval.tables["settings"].filter(pl.col("status") != "gone")
+def _settings(between: IntervalFigures) -> dict[str, str]:
+    frame = between.interval.tables["settings"].filter(pl.col("status") != "gone")
     return {name: value or "" for name, value in frame.select("setting", "value").iter_rows()}
 
 
 def _title(column: str) -> str:
-    words = column.removesuffix(PER_S).removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
-    return f"{capital(words)}{' per second' if column.endswith(PER_S) else ''}"
+    text = column.removesuffix(PER_S).removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+    return f"{capital(text)}{' per second' if column.endswith(PER_S) else ''}"
 
 
 def _unit(column: str) -> str:
-    """Nanoseconds per second, too, are shown as a time."""
+    """Returns the unit. Nanoseconds per second are shown as a time, too."""
     inner = column.removesuffix(PER_S)
     if inner.endswith("_ns"):
         return "ns"

@@ -1,4 +1,4 @@
-"""A figure over stored runs: those of one workload, with the same parameters, on the same machine."""
+"""A figure over stored runs of one workload, with the same parameters, on the same machine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dbdyno.model.units import counted, format_given, format_ns
 from dbdyno.store import Listed, Run
 
 Say = Callable[[str], None]
-_SAID_FROM = 50
-_LONGEST = 40
+_REPORTED_FROM = 50  # least number of runs whose reading is reported
+_LONGEST = 40  # characters
 
 
 def trend(
@@ -31,12 +31,14 @@ def trend(
     machine: str | None,
     say: Say,
 ) -> Trend:
-    """The ``runs`` (oldest first) that belong together with the newest one that has the figure, and why
-    others are left out. ``sessions``: at so many; by default at the peak, of other figures than throughput at
-    the highest number. ``machine``: a part of its name. Raises :class:`UsageError` where none has it.
+    """Returns the figure of the runs that are comparable with the newest one, and why others are left out.
+
+    ``runs``: oldest first. ``sessions``: at this number; by default at the peak for throughput, at the
+    highest number for other figures. ``machine``: part of its name. Raises :class:`UsageError` if no run has
+    the figure.
     """
     wanted = figure_of(figure)
-    if len(runs) >= _SAID_FROM:
+    if len(runs) >= _REPORTED_FROM:
         say(f"Reading {counted(len(runs), 'run')} ...")
     read = [_Member(run, wanted, sessions, variant) for run in runs]
     usable = [m for m in read if not m.why and (machine or "").casefold() in m.keys["machine"].casefold()]
@@ -45,11 +47,11 @@ def trend(
         raise UsageError(f"no run has this figure: {why}", "dbdyno runs lists them; --figure, --sessions")
     newest = usable[-1]
     joined: list[Point] = []
-    left: dict[str, list[str]] = {}
+    left_out_by_reason: dict[str, list[str]] = {}
     for member in read:
         why = member.why or member.differs(newest)
         if why or member.point is None:
-            left.setdefault(why, []).append(member.run.id)
+            left_out_by_reason.setdefault(why, []).append(member.run.id)
         else:
             joined.append(member.point)
     at = (
@@ -64,7 +66,7 @@ def trend(
             f"{newest.workload} at {at}",
             newest.keys["machine"],
             joined,
-            [LeftOut(why, tuple(ids)) for why, ids in left.items()],
+            [LeftOut(why, tuple(ids)) for why, ids in left_out_by_reason.items()],
         )
     )
 
@@ -73,15 +75,15 @@ _TAILS = {"response_p95_ns": 0.95, "response_p99_ns": 0.99}
 
 
 def figure_of(name: str) -> Figure:
-    """Raises :class:`UsageError` with the nearest name."""
-    found = FIGURES.get(ALIASES.get(name, name))
-    if found is None:
+    """Raises :class:`UsageError` that suggests the nearest name."""
+    figure = FIGURES.get(ALIASES.get(name, name))
+    if figure is None:
         raise UsageError(f"no figure {name!r}", did_you_mean(name, (*FIGURES, *ALIASES)))
-    return found
+    return figure
 
 
 class _Member:
-    """What a run has of a figure: its point, or ``why`` there is none; and what others must have alike."""
+    """A run's point of a figure, or ``why`` it has none; ``keys`` must be equal in comparable runs."""
 
     def __init__(self, run: Listed, figure: Figure, sessions: int | None, variant: str | None) -> None:
         self.run, self.unit, self.sessions, self.load = run, "", 0, ""
@@ -95,10 +97,10 @@ class _Member:
             self.why = f"cannot be read: {error.message}"
 
     def differs(self, other: _Member) -> str:
-        """Why it does not belong to the history of ``other``; empty: it does."""
-        for key, mine in self.keys.items():
-            if mine != other.keys[key]:
-                return f"other {key}: {_short(mine)}, not {_short(other.keys[key])}"
+        """Returns why it is not comparable with ``other``; empty if it is."""
+        for key, value in self.keys.items():
+            if value != other.keys[key]:
+                return f"other {key}: {_short(value)}, not {_short(other.keys[key])}"
         return "" if self.unit == other.unit else f"other unit: {self.unit}"
 
     def _read(self, figure: Figure, sessions: int | None, variant: str | None) -> None:
@@ -133,8 +135,8 @@ class _Member:
                 self.why = f"fewer than {needed:,} calls{at}, which it needs"
             return
         if self.unit == "work/s":
-            known = info.workloads.get(workload)
-            self.unit = f"{known.work_short if known else 'work'}/s"
+            info_of_workload = info.workloads.get(workload)
+            self.unit = f"{info_of_workload.work_short if info_of_workload else 'work'}/s"
         self.sessions, self.workload = row["sessions"], workload
         size = info.calibrations.get(name) or info.calibrations.get(workload)
         cpu = around.host.cpu
@@ -172,27 +174,27 @@ class _Member:
 def _row(
     rows: Sequence[Mapping[str, Any]], figure: Figure, sessions: int | None
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """The row of table rungs that is meant, and the figure's unit there. Work where all rows have it."""
+    """Returns the selected rung and the unit of its figure: work units if every row has them, else calls."""
     column, unit = figure.column, figure.unit
     if column == "work_per_s" and not all(r["work_per_s"] for r in rows):
         column = unit = "calls_per_s"
         unit = "calls/s"
-    found = [r for r in rows if r[column] and sessions in (None, r["sessions"])]
-    if not found:
+    candidates = [r for r in rows if r[column] and sessions in (None, r["sessions"])]
+    if not candidates:
         return None, unit
-    good = [r for r in found if r["status"] not in LEFT_OUT] or found
+    good = [r for r in candidates if r["status"] not in LEFT_OUT] or candidates
     if figure.column == "work_per_s":
         return max(good, key=lambda r: float(r[column])), unit
-    return max(found, key=lambda r: (int(r["sessions"]), r["rate_per_s"] or 0.0)), unit
+    return max(candidates, key=lambda r: (int(r["sessions"]), r["rate_per_s"] or 0.0)), unit
 
 
 def _parameters(plan: Plan, name: str) -> str:
-    """All that a variant sets, in words that are equal where the load is."""
-    made = plan.variant(name)
-    own = made.params or plan.experiment.params
-    told = [f"{key}={value}" for key, value in sorted(own.items())]
+    """Returns everything that a variant sets, as a text that is equal for equal loads."""
+    chosen = plan.variant(name)
+    own = chosen.params or plan.experiment.params
+    texts = [f"{key}={value}" for key, value in sorted(own.items())]
     think = plan.experiment.think
-    return ", ".join(filter(None, (*told, made.words(), f"think={think}" if think else ""))) or "none"
+    return ", ".join(filter(None, (*texts, chosen.words(), f"think={think}" if think else ""))) or "none"
 
 
 def _levels(plan: Plan) -> str:
@@ -202,7 +204,7 @@ def _levels(plan: Plan) -> str:
 
 
 def _rates(plan: Plan) -> str:
-    """Rates and arrivals of paced load; empty: it is not paced."""
+    """Returns rates and arrivals of paced load; empty for other load."""
     paced = {c.pacing for c in plan.cells if c.pacing is not None}
     kinds = sorted({f"{p.arrivals}{_limit(p)}" for p in paced})
     rates = ", ".join(f"{format_given(r)}/s" for r in sorted({p.rate_per_s for p in paced}))

@@ -47,18 +47,18 @@ class Hosts:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.names = {n.id: _name(n, cluster.nodes) for n in cluster.nodes}
-        """By id: host name; where several nodes have that, address, then name in Ray."""
-        found = cluster.open(cluster.nodes)
-        self.facts: dict[str, Mapping[str, Any]] = {n: f["ok"] for n, f in found.items() if "ok" in f}
-        self.problems: dict[str, str] = {n: f["error"] for n, f in found.items() if "error" in f}
-        """By id: why there is no actor."""
+        """Id -> host name or, if several nodes have it, address, then name in Ray."""
+        opened = cluster.open(cluster.nodes)
+        self.facts: dict[str, Mapping[str, Any]] = {n: f["ok"] for n, f in opened.items() if "ok" in f}
+        self.problems: dict[str, str] = {n: f["error"] for n, f in opened.items() if "error" in f}
+        """Id -> the reason why there is no actor."""
         self.nodes = [n for n in cluster.nodes if n.id in self.facts]
 
     def agents(self, nodes: Sequence[Node]) -> list[Host]:
         """Raises :class:`HostLost`, :class:`NotAvailable` for another version."""
         channels = self.cluster.start({n.id: self.facts[n.id] for n in nodes})
-        made = [(n, Agent(channels[n.id], self.names[n.id])) for n in nodes]
-        return [Host(n, a.name, self.facts[n.id], a, HostClock(a.clock)) for n, a in made]
+        agents = [(n, Agent(channels[n.id], self.names[n.id])) for n in nodes]
+        return [Host(n, a.name, self.facts[n.id], a, HostClock(a.clock)) for n, a in agents]
 
     def machine(self, node: Node, opened: Sequence[Host]) -> RemoteMachine:
         """Returns the node as a host to observe; its agent is that of ``opened`` if there is one."""
@@ -66,48 +66,48 @@ class Hosts:
         def agent(again: bool) -> Agent:
             if again:
                 self.facts[node.id] = self._opened_again(node)
-            there = [h.agent for h in opened if h.node == node and not again]
-            return there[0] if there else self.agents([node])[0].agent
+            existing = [h.agent for h in opened if h.node == node and not again]
+            return existing[0] if existing else self.agents([node])[0].agent
 
         return RemoteMachine(agent, self.names[node.id], by="Ray")
 
     def again(self, node: Node) -> Node:
         """Returns the same node with one more actor, for an agent of its own. Raises :class:`HostLost`."""
-        made = self.cluster.again(node)
-        self.names[made.id] = self.names[node.id]
-        self.facts[made.id] = self._opened_again(made)
-        return made
+        place = self.cluster.again(node)
+        self.names[place.id] = self.names[node.id]
+        self.facts[place.id] = self._opened_again(place)
+        return place
 
     def _opened_again(self, node: Node) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.cluster.open([node])[node.id]
-        if "error" in found:
-            raise HostLost(self.names[node.id], found["error"])
-        facts: Mapping[str, Any] = found["ok"]
+        answer: Mapping[str, Any] = self.cluster.open([node])[node.id]
+        if "error" in answer:
+            raise HostLost(self.names[node.id], answer["error"])
+        facts: Mapping[str, Any] = answer["ok"]
         return facts
 
     def named(self, name: str) -> Node:
         """Returns the node with this address, host name, name in Ray, or id. Raises :class:`UsageError`."""
         nodes = self.nodes
-        found = [n for n in nodes if name in (n.address, n.hostname, n.name, n.id)]
-        if len(found) != 1:
+        matching = [n for n in nodes if name in (n.address, n.hostname, n.name, n.id)]
+        if len(matching) != 1:
             known = ", ".join(self.names[n.id] for n in nodes)
-            how = "no node" if not found else f"{len(found)} nodes"
+            how = "no node" if not matching else f"{len(matching)} nodes"
             raise UsageError(f"the cluster has {how} named {name!r}", f"nodes: {known}")
-        return found[0]
+        return matching[0]
 
     def owners(self, host: str) -> list[Node]:
         """Returns the nodes that have this address."""
         numbers = _numeric(host)
-        found = self.cluster.ask(self.nodes, "owns", numbers) if numbers else {}
-        return [n for n in self.nodes if found.get(n.id, {}).get("ok")]
+        answers = self.cluster.ask(self.nodes, "owns", numbers) if numbers else {}
+        return [n for n in self.nodes if answers.get(n.id, {}).get("ok")]
 
     def servers(self, spec: ClusterSpec, address: Address | None, *, alone: bool = True) -> list[Node]:
         """Returns the nodes on the server's host: the named one, those with its address or, for a server
         that is ``alone``, those with its role."""
         if spec.server_node is not None:
             return [self.named(spec.server_node)]
-        found = self.owners(address[0]) if address is not None else []
-        return found or [n for n in self.nodes if alone and "server" in n.roles]
+        owners = self.owners(address[0]) if address is not None else []
+        return owners or [n for n in self.nodes if alone and "server" in n.roles]
 
     def drivers(self, spec: ClusterSpec, servers: Sequence[Node]) -> list[Node]:
         """Returns the nodes that drive: those with the role of a driver, else all but the server's if others
@@ -135,8 +135,8 @@ def _name(node: Node, nodes: Sequence[Node]) -> str:
 def _numeric(host: str) -> list[str]:
     """Returns its addresses, without those that every host has."""
     with suppress(OSError):
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-        return sorted(found - set(_LOOPBACK))
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        return sorted(addresses - set(_LOOPBACK))
     return []
 
 
@@ -169,7 +169,7 @@ def _folder(address: str) -> Iterator[Path | None]:
 
 
 def end_own_cluster(undo: Undo) -> str:
-    """Ends what a killed run left of a cluster of dbdyno's own; what was done, in words. Raises
+    """Ends the rest of a killed run's cluster of dbdyno's own; returns a line about it. Raises
     :class:`StoreError`."""
     place = Path(undo.data["place"])
     return (
@@ -180,7 +180,7 @@ def end_own_cluster(undo: Undo) -> str:
 
 
 def clean(address: str) -> list[str]:
-    """Ends what killed runs have left on a cluster: lines in words."""
+    """Ends what killed runs left on a cluster; returns lines about it."""
     with _folder(address) as place, closing(Cluster(address, "clean", place)) as cluster:
         return [
             f"ended actor {name}" if ended else f"actor {name} is of a run under way: left alone"
@@ -198,9 +198,9 @@ def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
         cluster = hosts.cluster
         owners = hosts.owners(server[0]) if server is not None else []
         free = _free_cpus(hosts)
-        asked = () if server is None else (*server, _REACH_TIMES, _REACH_S)
-        reached = cluster.ask(hosts.nodes, "reach", *asked) if asked else {}
-        found = [_node(hosts, n, owners, free.get(n.id), reached.get(n.id)) for n in cluster.nodes]
+        arguments = () if server is None else (*server, _REACH_TIMES, _REACH_S)
+        reached = cluster.ask(hosts.nodes, "reach", *arguments) if arguments else {}
+        statuses = [_node(hosts, n, owners, free.get(n.id), reached.get(n.id)) for n in cluster.nodes]
         where = None if server is None else f"{server[0]}:{server[1]}"
         return ClusterStatus(
             address=cluster.address,
@@ -208,7 +208,7 @@ def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
             authenticated=cluster.authenticated,
             warning=cluster.warning,
             server=where,
-            nodes=tuple(found),
+            nodes=tuple(statuses),
         )
 
 

@@ -16,7 +16,7 @@ from dbdyno.model.errors import NotAvailable, TargetError, UsageError
 from dbdyno.model.units import format_ns
 
 CLOSE = 0.01
-"""The other host's clock has to be known to this share of a measurement."""
+"""Most error of the other host's clock, as a share of a measurement."""
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def server_machine(where: str | None, command: str | None = None) -> Iterator[Ma
     if where is None:
         yield HERE
         return
-    from dbdyno.remote import ssh  # here, as most runs need none of it
+    from dbdyno.remote import ssh  # here, since most runs do not need it
 
     reached = ssh.machine(where, command or "ssh")
     try:
@@ -91,14 +91,14 @@ def unclear_clock(host: str, bound_ns: int, window_ns: int) -> str | None:
 def unwatched(watch: Watch, host: str, window_ns: int) -> str | None:
     """Returns why the observations of another host are of no use; None if they are complete, or were made on
     this host."""
-    there = getattr(watch, "there", None)
-    return None if there is None else lost_host(watch) or unclear_clock(host, there.bound_ns, window_ns)
+    remote = getattr(watch, "there", None)
+    return None if remote is None else lost_host(watch) or unclear_clock(host, remote.bound_ns, window_ns)
 
 
 def lost_host(watch: Watch) -> str | None:
     """Returns why the observed host can no longer be reached; None if it can, or if it is this one."""
-    there = getattr(watch, "there", None)
-    lost: str | None = None if there is None else there.lost
+    remote = getattr(watch, "there", None)
+    lost: str | None = None if remote is None else remote.lost
     return lost
 
 

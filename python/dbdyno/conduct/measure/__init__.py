@@ -1,1 +1,1 @@
-"""One measurement: the server made ready, sessions connected, watched and counted."""
+"""One measurement: prepares the server, connects sessions, observes and counts them."""

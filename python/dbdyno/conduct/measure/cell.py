@@ -18,7 +18,7 @@ from dbdyno.model.results.raw import CellStatus
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import NS_PER_S
 
-# A window's ends: by which clock, and what is asked there.
+# The ends of a window: clock, and reads of the server.
 
 
 class MachineClock:
@@ -37,7 +37,7 @@ def clock_of(server: Server) -> Clock:
 
 
 LOST = (ServerLost, HostLost, Unreachable)
-"""What says that the server, or the way to it, is gone; any other error is an answer."""
+"""Errors of a lost server or connection; any other error is an answer of the server."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Mark:
     host: pl.DataFrame = field(default_factory=lambda: empty("host"))  # CPU by CPU, files of counters
     statements: pl.DataFrame = field(default_factory=lambda: empty("statement_reads"))  # of an observation
     lost: str | None = None  # the error of a server that no longer answered
-    refused: str | None = None  # the error of one that did, but would not tell
+    refused: str | None = None  # the error of a server that refused a read
 
     def renamed(self, phase: str) -> Mark:
         """Returns the mark at the end of one window as the mark at the start of the next; it is read once."""
@@ -109,7 +109,7 @@ def statement_tables(server: Server, first: pl.DataFrame, last: pl.DataFrame) ->
     return {}
 
 
-LEAD_NS = 100_000_000  # from the order to the barrier: threads parked, the first sample taken
+LEAD_NS = 100_000_000  # from the order to the barrier: time to park the threads and take the first sample
 LEAD_PER_SESSION_NS = 40_000
 
 OnTick = Callable[[str, float, Progress, Mapping[str, float]], None]

@@ -39,8 +39,10 @@ class DataChecks(Companion):
         return [replace(raw, meta=raw.meta.model_copy(update=fault)) for raw in raws]
 
     def _fault(self, raws: Sequence[RawCell]) -> str | None:
-        """Returns why the data are not right. None if they are, or if the measurement is invalid anyway:
-        where the server was lost, that says more."""
+        """Returns why the data are wrong; None if they are right, or if the measurement is invalid anyway.
+
+        The loss of a server explains more than wrong data.
+        """
         last = raws[-1]
         if self._checking is None or self._before is None or last.meta.status == "invalid":
             return None

@@ -19,12 +19,12 @@ from dbdyno.model.errors import DbdynoError
 from dbdyno.model.units import NS_PER_S
 
 _MOST_NS = NS_PER_S // 50
-"""For looking at open files before a run: a server may have thousands of sessions with hundreds of files."""
+"""Limit of reading open files before a run: a server may have thousands of sessions with many files."""
 _NO_DIRECTORY = "name a directory of the server's disk: dbdyno doctor --flush DIRECTORY"
 
 
 class Look:
-    """The start of a look for steal time."""
+    """Begins to measure steal time when it is created."""
 
     def __init__(self, machine: Machine = HERE) -> None:
         self._machine = machine
@@ -41,7 +41,7 @@ class Look:
             known = MachineFacts(flush=observe.flush_probe(Path(flush))) if flush else None
             return (*own, *machine_conditions(None, asked, facts.here_detail, probed=known))
         files = server.conditions.data_files if server is not None and server.conditions is not None else None
-        found = observe.machine_facts(
+        machine_facts = observe.machine_facts(
             None if facts is None else facts.main_pid,
             files,
             self._machine.root,
@@ -49,10 +49,10 @@ class Look:
             look_s=(time.monotonic_ns() - self._begin_ns) / NS_PER_S,
         )
         if server is not None and server.settings is not None:
-            found = replace(found, server_clock=dict(server.settings.clock_facts()))
+            machine_facts = replace(machine_facts, server_clock=dict(server.settings.clock_facts()))
         if flush is not None:
-            found = replace(found, flush=_flushed(flush, asked))
-        return (*own, *machine_conditions(found, asked))
+            machine_facts = replace(machine_facts, flush=_flushed(flush, asked))
+        return (*own, *machine_conditions(machine_facts, asked))
 
 
 def _flushed(chosen: str, asked: ServerConditions | None) -> Flush:
@@ -67,14 +67,19 @@ def _flushed(chosen: str, asked: ServerConditions | None) -> Flush:
 
 def before_run(server: Server, facts: ServerFacts) -> tuple[Condition, ...]:
     """Returns the checks that need attention, within milliseconds, without timing flushes and without the
-    server's program. Returns none if the server does not answer: no check is worth a run."""
+    server's program.
+
+    Returns none if the server does not answer: checks must not fail a run.
+    """
     if server.world is not None or server.conditions is None:
         return ()
     with contextlib.suppress(DbdynoError):
         asked = server.conditions.conditions()
         files = server.conditions.data_files if asked.direct_io else None
         root = server.machine.root
-        found = observe.machine_facts(facts.main_pid, files, root, most_ns=_MOST_NS) if facts.here else None
-        made = (*asked.found, *machine_conditions(found, asked, facts.here_detail))
-        return tuple(c for c in made if c.asks)
+        machine_facts = (
+            observe.machine_facts(facts.main_pid, files, root, most_ns=_MOST_NS) if facts.here else None
+        )
+        conditions = (*asked.found, *machine_conditions(machine_facts, asked, facts.here_detail))
+        return tuple(c for c in conditions if c.asks)
     return ()

@@ -32,7 +32,7 @@ class Crew:
     ) -> None:
         self._hosts, self._spec = hosts, spec
         self.machine = machine
-        """The server's host. None if it is this one, or one that is not seen."""
+        """The server's host; None if it is this host, or not a visible node."""
         self._left = list(drivers)
         self._loads: WeakSet[SpreadLoad] = WeakSet()
         self._news: str | None = None
@@ -51,7 +51,8 @@ class Crew:
         return load
 
     def left_by(self, host: str) -> list[int]:
-        """Returns the processes that serve that driver's sessions: a long statement goes on without it."""
+        """Returns the server's processes of that driver's sessions: a long statement goes on after the
+        driver is lost."""
         return [pid for load in self._loads for pid in load.left_by(host)]
 
     def lose(self, error: HostLost) -> str:
@@ -107,7 +108,7 @@ def lost_by(crew: Crew | None, listing: Listing | None) -> Callable[[HostLost], 
         if crew is None:
             return error.message
         if listing is not None and (left := crew.left_by(error.host)):
-            with suppress(TargetError):  # then they end with their statements
+            with suppress(TargetError):  # the processes then end after their statements
                 listing.end_left(left)
         return crew.lose(error)
 
@@ -169,7 +170,7 @@ def _observed(
 
 
 def _check_way(host: Host, address: Address | None) -> None:
-    """Raises :class:`UsageError` where the server's address means another machine there."""
+    """Raises :class:`UsageError` if the server's address means another machine on the nodes."""
     if host.facts["boot_id"] == boot_id() or (address is not None and not _is_loopback(address[0])):
         return
     where = "a socket of this machine" if address is None else address[0]

@@ -1,6 +1,6 @@
-"""One measurement in its order in time: connect, open observers, climb, close, leave.
+"""One measurement from start to end: connect, open observers, climb, close, leave.
 
-A cell that is one window and phases that share a measurement differ in their :class:`Windows` alone.
+A cell with one window and phases that share a measurement differ in their :class:`Windows` only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Span:
     """A window in progress with its observers."""
 
     cell: Cell
-    begun_ns: int = 0  # of the barrier, or of a later phase
+    begun_ns: int = 0  # when the barrier opened, or a later phase began
     t0_ns: int = 0
     t1_ns: int = 0
     watch: Watch = field(default_factory=observe.NoWatch)
@@ -33,7 +33,7 @@ class Span:
         return self.t0_ns <= now_ns < self.t1_ns
 
     def stage(self, now_ns: int) -> str:
-        """Returns the name of what is going on, for whoever looks on."""
+        """Returns the name of the current stage, for listeners."""
         if now_ns < self.t0_ns:
             return "settling"
         return "measuring" if now_ns < self.t1_ns else "last calls"
@@ -49,33 +49,33 @@ class Windows(Protocol):
         """Opens the observers while all sessions are parked. Returns when the load is to begin and end."""
 
     def look(self, now_ns: int) -> Span:
-        """Asks what is due by now. Returns the window under way."""
+        """Makes the reads that are due. Returns the current window."""
 
     def driver(self, now_ns: int) -> Progress:
-        """Returns how far the driver is, and notes it."""
+        """Returns the driver's progress, and notes it."""
 
     def broken_off(self) -> None:
         """Notes that the load ended early."""
 
     def host_lost(self, error: HostLost) -> int:
-        """Returns where the window ends that goes on without a host, or raises ``error``."""
+        """Returns the end of a window that continues without a host, or raises ``error``."""
 
     def stop(self) -> None:
         """Stops all observers."""
 
     def over(self, now_ns: int) -> None:
-        """Reads what is needed once no session makes calls any more."""
+        """Makes the reads that are due once no session makes calls any more."""
 
     def leave(self) -> None:
         """Closes the sessions."""
 
     def cells(self, end_ns: int) -> list[RawCell]:
-        """Returns the cells of the windows that began; the last of them ended at ``end_ns``."""
+        """Returns the cells of the windows that began; the last one ended at ``end_ns``."""
 
 
 def measure(setting: Setting, load: Load, windows: Windows, cells: Sequence[Cell]) -> list[RawCell]:
-    """Returns what was measured of ``cells``. Raises what keeps the load from starting; a fault later leaves
-    shorter cells."""
+    """Returns the measured cells of ``cells``. Raises an error that keeps the load from starting; a later
+    fault leaves shorter cells."""
     tick, companions = setting.on_tick(cells[0]), setting.companions
     try:
         tick("connecting", 0.0, Progress(0, 0, 0, 0), {})

@@ -1,10 +1,12 @@
-"""Snapshots at the start and the end of each measurement, kept in the run.
+"""Takes snapshots at the start and the end of each measurement and keeps them in the run.
 
 They are taken outside of measurements: before the first session connects, and after the last has left.
-Windows of an observation follow one another: there one is taken while the next window is under way, and only
-as often as its cost allows: the time that it took, as if the server had worked all the while, is at most
-:data:`COST` of the time since the one before. The end of one window is the start of the next. Counters of
-statements are read once more with a snapshot: it is one transaction, and rarer than the ends of windows.
+Windows of an observation follow one another without a gap, so there a snapshot is taken while the next
+window is in progress, as often as its cost allows: its duration, counted as if it had kept the server busy,
+is at most :data:`COST` of the time since the previous one. The end of one window is the start of the next.
+
+Counters of statements are read again with each snapshot: it is one transaction, and rarer than the ends of
+windows.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ from dbdyno.store import Run, SnapshotStore
 
 SOURCE = "snapshots"
 COST = 0.01
-"""Share of a CPU of the server."""
+"""Share of a CPU of the server that snapshots may take."""
 _ROOM = 2
-"""A snapshot is begun beside a window if so many times what the last one took are left of it."""
+"""A snapshot beside a window needs this multiple of the last one's duration before the window ends."""
 Phase = Literal["start", "end"]
 
 
@@ -55,12 +57,12 @@ class MeasurementSnapshots(Companion):
         self._supported = server.snapshots is not None
         self._store = SnapshotStore(record.path)
         self._known: set[int] = set()
-        self._frames: dict[Phase, Snapshot] = {}  # of the measurement under way
-        self._scans: list[pl.DataFrame] = []  # between each two since the last measurement
-        self._grown: dict[str, pl.DataFrame] = {}  # what the measurement left behind
+        self._frames: dict[Phase, Snapshot] = {}  # of the current measurement
+        self._scans: list[pl.DataFrame] = []  # between consecutive snapshots since the last measurement
+        self._grown: dict[str, pl.DataFrame] = {}  # growth over the measurement
         self._taken_ns, self._took_ns = 0, 0
-        self._samples = 0  # of the server, each a transaction, since the last one
-        self._why = ""  # the last one is not there
+        self._samples = 0  # samples since the last snapshot; each is a transaction of dbdyno
+        self._why = ""  # the error of the last snapshot
 
     def before(self, cell: Cell) -> None:
         self._take(cell.id, "start")
@@ -93,28 +95,28 @@ class MeasurementSnapshots(Companion):
         self._grown = {}
         begun_ns = self._clock.now_ns()
         try:
-            found = self._taking.snapshot(None, None, self._known)
+            snapshot = self._taking.snapshot(None, None, self._known)
         except TargetError as error:
             self._why = error.message
             return
-        own = dict(found.info.own_before)
+        own = dict(snapshot.info.own_before)
         if own and self._taken_ns:
-            here = found.info.databases[0]
+            here = snapshot.info.databases[0]
             own[here] = own.get(here, 0) + self._samples
         if phase == "end" and "start" in self._frames:
-            between = interval(self._frames["start"], found)
+            between = interval(self._frames["start"], snapshot)
             self._scans.append(large_scans(between))
-            if not self._observing:  # there changes are others'
+            if not self._observing:  # in an observation, other users make the changes
                 self._grown = {"growth": growth(between)}
-        self._frames["start" if self._observing else phase] = found  # the start of the next window
-        told = {"run": self._run, "cell": cell, "phase": phase, "own_before": own}
-        self._store.add(replace(found, info=found.info.model_copy(update=told)))
-        self._known |= set(found.texts["query_id"].drop_nulls())
+        self._frames["start" if self._observing else phase] = snapshot  # the start of the next window
+        added = {"run": self._run, "cell": cell, "phase": phase, "own_before": own}
+        self._store.add(replace(snapshot, info=snapshot.info.model_copy(update=added)))
+        self._known |= set(snapshot.texts["query_id"].drop_nulls())
         self._taken_ns, self._why, self._samples = self._clock.now_ns(), "", 0
         self._took_ns = self._taken_ns - begun_ns
 
     def _noted(self, raw: RawCell, *, last: bool) -> RawCell:
-        """Returns the cell with the line of this data source."""
+        """Returns the cell with the row of this data source."""
         status, detail = self._status()
         source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)
         line = rows("sources", [source.model_dump()])
@@ -141,7 +143,7 @@ PROVENANCE = "the server's statistics of databases, tables, indexes and statemen
 
 
 def wanted(plan: Plan, server: Server) -> bool:
-    """Returns whether snapshots are taken: by default yes, unless the server is simulated."""
+    """Returns whether snapshots are taken: by default yes, except of a simulated server."""
     chosen = plan.experiment.snapshots
     return server.world is None if chosen is None else chosen
 
@@ -154,14 +156,14 @@ def measured(record: Run, cell: str) -> tuple[IntervalFigures, Sequence[str], Se
     notes on both. Raises :class:`UsageError` without snapshots."""
     store, cells = SnapshotStore(record.path), record.cells()
     place = cells.index(cell)
-    found = [(_place(i, cells), i) for i in store.list()]
-    before = [(p, i) for p, i in found if p is not None and p <= place]
-    after = [(p, i) for p, i in found if p is not None and p > place]
+    placed = [(_place(i, cells), i) for i in store.list()]
+    before = [(p, i) for p, i in placed if p is not None and p <= place]
+    after = [(p, i) for p, i in placed if p is not None and p > place]
     if not before or not after:
         raise UsageError(f"measurement {cell} has no snapshots{_why(record, cell)}", "dbdyno run --snapshots")
     (start, a), (end, b) = before[-1], after[0]
     covered = cells[start:end]
-    infos = [i for _, i in found]
+    infos = [i for _, i in placed]
     between = infos[infos.index(a) + 1 : infos.index(b)]
     notes = []
     if len(covered) > 1:
@@ -178,23 +180,30 @@ def object_use(record: Run, results: Results, cell: str | None) -> ObjectUse:
     if cell is None and windows.is_empty():
         raise UsageError("the run has no usable measurement", "dbdyno show RUN --claims")
     cell = cell or str(windows["cell"][-1])
-    found, covered, _ = measured(record, cell)
+    interval_figures, covered, _ = measured(record, cell)
     calls = sum(record.read_cell(c).tables["sessions"]["calls_total"].sum() for c in covered)
     if not calls:
-        done = found.databases.filter(pl.col("database") == ALL)["transactions"].sum()
-        return ObjectUse(cell, "transaction", "", *used_per(found, float(max(done, 1)), None))
+        transactions = interval_figures.databases.filter(pl.col("database") == ALL)["transactions"].sum()
+        return ObjectUse(
+            cell, "transaction", "", *used_per(interval_figures, float(max(transactions, 1)), None)
+        )
     meta = record.read_cell(cell).meta
     rungs = results.tables["rungs"]
-    mine = rungs.filter((pl.col("variant") == meta.cell.variant) & (pl.col("sessions") == meta.cell.sessions))
-    each = mine["work_per_call"].drop_nulls()
+    same_rungs = rungs.filter(
+        (pl.col("variant") == meta.cell.variant) & (pl.col("sessions") == meta.cell.sessions)
+    )
+    each = same_rungs["work_per_call"].drop_nulls()
     work = calls * each[0] if len(each) else None
     return ObjectUse(
-        cell, "call", meta.workload.work_short if work else "", *used_per(found, float(calls), work)
+        cell,
+        "call",
+        meta.workload.work_short if work else "",
+        *used_per(interval_figures, float(calls), work),
     )
 
 
 def _place(info: SnapshotInfo, cells: Sequence[str]) -> int | None:
-    """Returns the number of measurements that were over; None for a measurement that was not saved."""
+    """Returns the number of measurements that were complete; None for a measurement that was not saved."""
     if info.cell not in cells:
         return len(cells) if info.phase == "start" else None
     return cells.index(info.cell) + (info.phase == "end")

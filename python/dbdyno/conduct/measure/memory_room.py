@@ -10,12 +10,15 @@ from dbdyno.model.plan.plan import Plan, Value, Workload
 from dbdyno.model.units import counted, format_size
 
 SESSION_BYTES = 10 << 20
-"""A session takes so much: process, its part of the page tables, what it sorts and hashes in short calls."""
+"""Memory of a session: its process, page tables, and sorts and hashes of short calls."""
 
 
 def check_room(server: Server, plan: Plan, workload: Workload) -> None:
-    """Raises :class:`NotAvailable` where the server's cache as a variant wants it, the sessions and (where
-    they are to be in memory) the data do not fit. Of a server on another host nothing is known."""
+    """Raises :class:`NotAvailable` if the server's cache of a variant, the sessions, and data that must be
+    in memory do not fit.
+
+    The free memory of another host is unknown, so nothing is checked there.
+    """
     facts = server.facts()
     if server.resetting is None or server.world is not None or not facts.here:
         return

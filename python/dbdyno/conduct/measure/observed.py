@@ -28,25 +28,27 @@ _LISTED = 8
 
 
 class SessionFilter:
-    """Reports that no session matches, and when one does again."""
+    """Reports when no session matches any more, and when one matches again."""
 
     def __init__(self, chosen: Observation, listener: ObservationListener) -> None:
         self._chosen, self._listener = chosen, listener
         self._nobody = False
 
     def look(self, watch: Watch, now_ns: int, names: Names) -> None:
-        """Looks whether sessions match; costs next to nothing while they do."""
+        """Checks whether sessions match; costs next to nothing while they do."""
         if self._somebody(watch, now_ns):
             if self._nobody:
                 self._listener.notice("matching sessions found")
             self._nobody = False
         elif not self._nobody:
             self._nobody = True
-            self._listener.notice(f"{nobody(self._chosen)}: waiting for one{_there(names.frame())}")
+            self._listener.notice(f"{nobody(self._chosen)}: waiting for one{_connected(names.frame())}")
 
     def _somebody(self, watch: Watch, now_ns: int) -> bool:
-        """Returns whether a session matches; true before the first answer, too. Samples of very many
-        sessions may be seconds apart."""
+        """Returns whether a session matches; also true before the first answer.
+
+        Samples of very many sessions may be seconds apart.
+        """
         if watch.latest():
             return True
         tables = observe.recent_frames(watch, now_ns - FAR_NS, ("samples", "sampler", "tasks"))
@@ -76,31 +78,31 @@ def nobody(chosen: Observation) -> str:
     return f"no session matches {named}" if named else "nobody else is connected"
 
 
-def _there(backends: pl.DataFrame) -> str:
+def _connected(backends: pl.DataFrame) -> str:
     """Returns the connected sessions as `` (connected: app@prod x 12, ...)``."""
     clients = backends.filter(pl.col("kind") == CLIENT_BACKEND)
-    found = clients.group_by("user", "database").len().sort("len", descending=True)
-    users = [f"{u}@{d} x {n}" for u, d, n in found.head(_LISTED).iter_rows() if u and d]
+    counts = clients.group_by("user", "database").len().sort("len", descending=True)
+    users = [f"{u}@{d} x {n}" for u, d, n in counts.head(_LISTED).iter_rows() if u and d]
     return f" (connected: {', '.join(users)})" if users else ""
 
 
 WITH_SESSIONS = ("samples", "tasks", *TRACED)
-_TOLD_LATER = {*TRACED, *(t for t in sampled() if "role" in {c.name for c in RAW[t]})}
-"""Where a process is ``other`` until its session is known."""
-_Task = tuple[int, int, int | None]  # pid; tid; start time, where the tasks can be read
+_ROLE_UNKNOWN_AT_FIRST = {*TRACED, *(t for t in sampled() if "role" in {c.name for c in RAW[t]})}
+"""Tables in which a process has the role ``other`` until its session is known."""
+_Task = tuple[int, int, int | None]  # pid, tid, start time if the task can be read
 
 
 class Numbers:
-    """Session numbers that hold over all windows of an observation.
+    """Session numbers that stay the same over all windows of an observation.
 
-    A watch numbers the sessions that it meets. Two watches overlap for a moment, and both may meet the same
-    newcomers in another order; here each session gets one number for good, by any of its tasks that was met
-    before. Of a session the tasks met last are kept: it may have run many since it came.
+    A watch numbers the sessions that it meets. Two watches overlap for a moment, and may meet the same new
+    sessions in another order. Here each session keeps one number, found by any of its known tasks. Only the
+    tasks of its last meeting are kept, since a session may have had many.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[_Task, int] = {}
-        self._tasks: list[set[_Task]] = []  # by number
+        self._tasks: list[set[_Task]] = []  # index: session number
 
     @property
     def met(self) -> int:
@@ -111,8 +113,8 @@ class Numbers:
         """Returns the session number by (pid, tid) of the tasks in the latest sample, with which the next
         watch begins."""
         now = _latest_tasks(recent["samples"])
-        found = ((self._number(tasks), tasks) for tasks in _sessions(recent).values())
-        return {task[:2]: number for number, tasks in found for task in tasks if task[:2] in now}
+        numbered = ((self._number(tasks), tasks) for tasks in _sessions(recent).values())
+        return {task[:2]: number for number, tasks in numbered for task in tasks if task[:2] in now}
 
     def of(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Returns ``tables`` of a watch with these session numbers in place of the watch's own."""
@@ -151,10 +153,10 @@ def _sessions(tables: Mapping[str, pl.DataFrame]) -> dict[int, set[_Task]]:
         [tables[t].select("session", "pid", _TID, "start_ticks") for t in WITH_SESSIONS if t in tables]
     ).drop_nulls("session")
     each = seen.group_by("session", "pid", "tid").agg(pl.col("start_ticks").drop_nulls().first())
-    found: dict[int, set[_Task]] = {}
+    tasks_by_session: dict[int, set[_Task]] = {}
     for session, *task in each.sort("session").iter_rows():
-        found.setdefault(session, set()).add(tuple(task))
-    return found
+        tasks_by_session.setdefault(session, set()).add(tuple(task))
+    return tasks_by_session
 
 
 def _renumbered(frame: pl.DataFrame, final: Mapping[int, int]) -> pl.DataFrame:
@@ -172,9 +174,9 @@ SAMPLERS = pl.col("comm").str.starts_with(observe.THREADS).fill_null(False)
 class Cost:
     """CPU time of observing, in seconds per second: shares of one CPU."""
 
-    here: float  # all of dbdyno: samplers, store, live view, deriving
-    samplers: float | None  # of which its observing threads
-    server: float | None  # the server's processes that answered; None: not on this host
+    here: float  # all of dbdyno: samplers, store, live view, derivation
+    samplers: float | None  # the part of its observing threads
+    server: float | None  # the server's processes that answered; None if on another host
 
 
 class Costing:
@@ -195,7 +197,7 @@ class Costing:
         self._server.add(ours.filter((pl.col("pid") < OF_CLIENT) & ~pl.col("pid").is_in(self._ours)))
 
     def helped_by(self, pids: Iterable[int]) -> None:
-        """Notes processes that work for dbdyno and do not belong to the server."""
+        """Notes processes that work for dbdyno."""
         self._ours.update(pids)
 
     def cost(self, helpers_s: float = 0.0) -> Cost:
@@ -242,9 +244,9 @@ class End:
 
     reason: str
     lost: bool  # the server went away
-    resume: bool = False  # with a new watch, as if it had just begun
-    silent: bool = False  # the server did not answer, or came late with it
-    who: str = "the server"  # is away, where it is lost
+    resume: bool = False  # the observation goes on with a new watch
+    silent: bool = False  # the server did not answer in time
+    who: str = "the server"  # who is away, if lost
 
 
 @dataclass(frozen=True)
@@ -256,11 +258,11 @@ class Closing:
     last: Mark = field(default=NOTHING)
     end: End | None = None
     away: Sequence[Hole] = ()
-    """When dbdyno itself was away."""
+    """Times in which dbdyno itself did not run."""
 
 
 def closed(server: Server, plan: Plan, window: Window, numbers: Numbers, closing: Closing) -> RawCell:
-    """Returns the cell of a window. It may be too short to be of use."""
+    """Returns the cell of a window, which may be too short to be of use."""
     tables = _window_tables(server, window, numbers, closing.last)
     t1_ns = _end_ns(window, tables, closing.end, closing.now_ns)
     status, reason = _status(window, t1_ns, closing)
@@ -291,7 +293,9 @@ def _window_tables(server: Server, window: Window, numbers: Numbers, last: Mark)
     tables["backends"] = pl.concat([window.first.backends, last.backends])
     own = tables["backends"].filter(pl.col("kind") == OWN_CONNECTION)["pid"].unique().to_list()
     ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")
-    tables |= {name: tables[name].with_columns(ours) for name in tables if name in _TOLD_LATER and own}
+    tables |= {
+        name: tables[name].with_columns(ours) for name in tables if name in _ROLE_UNKNOWN_AT_FIRST and own
+    }
     tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
     tables["sources"] = observe.sources(
         server, tables, driven=False, reported=observe.WatchState.by(window.watch)
@@ -300,7 +304,7 @@ def _window_tables(server: Server, window: Window, numbers: Numbers, last: Mark)
 
 
 def _status(window: Window, t1_ns: int, closing: Closing) -> tuple[CellStatus, str | None]:
-    """Returns whether the window is whole, and if not, why."""
+    """Returns whether the window is complete, and if not, the reason."""
     end, away = closing.end, closing.away
     early = end is not None and (end.silent or t1_ns < window.t1_ns)
     status: CellStatus = "short" if early else "ok"
@@ -312,8 +316,8 @@ def _status(window: Window, t1_ns: int, closing: Closing) -> tuple[CellStatus, s
 
 
 def _missed_ns(away: Sequence[Hole], t0_ns: int, t1_ns: int) -> int:
-    """Returns the time that is missing from a window. The clock of a suspended machine stands still, so
-    suspension takes no part of a window."""
+    """Returns the time missing from a window. The clock stands still while the machine is suspended, so
+    suspension takes nothing."""
     return sum(
         max(min(h.to_ns, t1_ns) - max(h.from_ns, t0_ns), 1)
         for h in away

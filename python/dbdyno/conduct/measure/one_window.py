@@ -41,7 +41,7 @@ LEFT_S, LEFT_STEP_S = 2.0, 0.02
 
 
 class _Questions:
-    """Reads made besides the observers: of the server at each mark, of the driver each second."""
+    """Reads made besides the observers: the server at each mark, the driver once a second."""
 
     def __init__(self, server: Server, load: Load, *, enabled: bool) -> None:
         self._server, self._load, self._enabled = server, load, enabled
@@ -59,10 +59,10 @@ class _Questions:
         self._marks.append(mark)
 
     def whole(self, phase: str, leaving: Sequence[int] = ()) -> None:
-        """Reads counters alone, once the processes ``leaving`` have ended."""
+        """Reads only the counters, once the processes ``leaving`` have ended."""
         if not self._enabled or self.lost or self._server.counting is None:
             return
-        with suppress(TargetError):  # then there are those of t0 and t1
+        with suppress(TargetError):  # the counters of t0 and t1 remain
             _until_gone(self._server, leaving)
             self._whole.append(self._server.counting.counters(phase))
 
@@ -86,7 +86,7 @@ class _Questions:
 
 
 def _until_gone(server: Server, pids: Sequence[int]) -> None:
-    """Waits for the sessions' processes: each reports the last of what it did when it leaves."""
+    """Waits for the end of the sessions' processes: a process reports its last counters when it ends."""
     if server.listing is None or server.world is not None or not pids:
         return
     until_s = time.monotonic() + LEFT_S
@@ -129,7 +129,7 @@ class OneWindow:
         return self._questions.driver(now_ns)
 
     def broken_off(self) -> None:
-        self._questions.at("t1")  # at the end that came earlier
+        self._questions.at("t1")  # the window ended early
 
     def host_lost(self, error: HostLost) -> int:
         """Notes that a host was lost; the sessions of the others have ended."""
@@ -189,8 +189,11 @@ class OneWindow:
         return tables
 
     def _window_end_ns(self, end_ns: int, sessions: pl.DataFrame) -> int:
-        """Returns the window's end. Of a server that stopped answering it is the last answer, of a cell that
-        runs once the end of the last execution, however early."""
+        """Returns the window's end.
+
+        If the server stopped answering, that is the last answer. For a cell that runs once, it is the end of
+        the last execution.
+        """
         lost, t0_ns = self._questions.lost, self._schedule.t0_ns
         if lost and (last_ns := last_answer_ns(sessions, t0_ns)) is not None:
             end_ns = min(end_ns, last_ns)
@@ -199,7 +202,7 @@ class OneWindow:
         return end_ns
 
     def _verdict(self, end_ns: int, sessions: pl.DataFrame) -> tuple[CellStatus, str | None]:
-        """Returns the status; whoever was away matters more than that the window is short."""
+        """Returns the status; a loss takes precedence over a short window."""
         at = self._schedule
         status, reason = verdict(at, end_ns, sessions, self._questions.lost, self._setting.interrupt)
         # last calls, too: a session's rate is that until its last

@@ -1,7 +1,7 @@
 """Phases: one measurement of the driver, cut into windows.
 
-The reads of the server at the end of one phase are those at the beginning of the next. Each phase has
-observers of its own, opened shortly before the previous phase ends.
+The reads of the server at the end of one phase are those at the start of the next. Each phase has its own
+observers, opened shortly before the previous phase ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dbdyno.model.schema.tables import RAW, empty, raw, rows
 from dbdyno.plan import whole
 
 OPENED_NS = 700_000_000
-"""The observers of a phase are opened this long before it, or twice as long as the first ones took."""
+"""Observers of a phase are opened this time before it, or twice the time that opening the first ones took."""
 LATE = "the phase before was too short to open the observers of this one beside it"
 
 
@@ -56,7 +56,7 @@ class Phases:
         self._presence = Presence(setting.server)
         self._whole = whole(cells)
         self._all = [_Phase(cell) for cell in cells]
-        self._at = -1  # the phase under way; before the first
+        self._at = -1  # index of the current phase; -1 before the first
         self._opened = 0
         self._lead_ns = OPENED_NS
         self._lost: str | None = None  # the error of a server that no longer answered
@@ -111,7 +111,7 @@ class Phases:
 
     # -- while it goes on ---------------------------------------------------------------------------
     def _watch(self) -> Watch:
-        """Returns observers that are to be started."""
+        """Returns observers that are still to be started."""
         begun_ns = self._load.now_ns()
         how = observe.How.of(self._setting.plan.experiment)
         watch = observe.open_watch(self._server, self._load, how)
@@ -123,7 +123,7 @@ class Phases:
         if number <= self._opened or number >= len(self._all) or self._lost:
             return
         self._opened, phase = number, self._all[number]
-        with suppress(TargetError):  # the sessions will find that it is gone
+        with suppress(TargetError):  # the sessions will notice the loss
             watch = self._watch()
             if self._load.now_ns() >= phase.t0_ns:
                 watch.stop()
@@ -142,7 +142,7 @@ class Phases:
         self._driver(now_ns, always=True)
 
     def _end(self, now_ns: int) -> None:
-        """Ends the phase under way, here or where it was to end."""
+        """Ends the current phase, now or at its planned end."""
         if self._at >= 0:
             self._driver(now_ns, always=True)
             self._all[self._at].last = self._mark("t1")
@@ -189,7 +189,7 @@ class Phases:
 
     def _tables(self, number: int, phase: _Phase) -> dict[str, pl.DataFrame]:
         tables = {**drive.window_frames(self._cut, number), **observe.frames(phase.watch)}
-        if number > 0:  # the sessions were connected once
+        if number > 0:  # the sessions connect only once
             never = (pl.lit(None, pl.Int64).alias(name) for name in ("connect_ns", "prepare_ns"))
             tables["sessions"] = tables["sessions"].with_columns(never)
         marks = (phase.first, phase.last)

@@ -25,9 +25,9 @@ from dbdyno.store import Run, RunStore
 _HasParams = TypeVar("_HasParams", Variant, Cell)
 EXTRA_CONNECTIONS = 3  # control, activity, calibration
 _OTHERS, _OTHERS_SHARE = 2, 0.1
-"""What others find free beside sessions whose number nobody asked for: at least so many, or this share."""
+"""Connections left to others if the user gave no number of sessions: at least this many, or this share."""
 _AS_ASKED, _AS_CHOSEN = (0.7, 1.4), (0.1, 2.0)
-"""A call's duration over its target, within which the size of earlier runs is kept."""
+"""Ratios of a call's duration to its target within which the size of earlier runs is kept."""
 
 
 def fitted(server: Server, plan: Plan) -> Plan:
@@ -76,14 +76,16 @@ def _scaled(server: Server, plan: Plan) -> Plan:
 
 
 def _sent(server: Server, plan: Plan) -> Plan:
-    """Sends simple queries where the server takes some statement only so and no protocol was asked for: in
-    all such variants, for they are compared."""
+    """Sends simple queries if the server accepts some statement only so and the user chose no protocol.
+
+    All such variants change together, since they are compared.
+    """
     specs = plan.experiment.variants
     free = [v for v in plan.variants if v.name not in specs or specs[v.name].driver.protocol is None]
     if server.scripts is None or not plan.scripts or plan.experiment.driver.protocol is not None:
         return plan
-    found = (server.scripts.needs_simple(v.scripts, v) for v in free)
-    why = next((reason for reason in found if reason is not None), None)
+    reasons = (server.scripts.needs_simple(v.scripts, v) for v in free)
+    why = next((reason for reason in reasons if reason is not None), None)
     if why is None:
         return plan
     names = {v.name for v in free}
@@ -184,7 +186,7 @@ class Preparation:
                 units[variant] = Unit(own.script(setup.scripts, setup, workload.name), None)
                 continue
             key = tuple(sorted(params.items()))
-            if not alike:  # of the first size; those of others are loaded before their measurements
+            if not alike:  # loads the first size; other sizes are loaded before their measurements
                 self.tables(workload, params)
             if key not in alike:
                 alike[key] = self._unit(workload, variant if several else "base", params)
@@ -203,7 +205,7 @@ class Preparation:
         for variant in self.plan.variants:
             self.interrupt.check()
             self.stage_of(variant)
-            jobs = [_found(j) for j in variant.jobs]
+            jobs = [_with_file_size(j) for j in variant.jobs]
             units[variant.name] = Unit(server.jobs(jobs, variant, workload.name, kept), None)
         record.update_info(workloads={workload.name: workload})
         return units
@@ -230,19 +232,19 @@ class Preparation:
         return Unit(workload, calibration)
 
     def tables(self, workload: Workload, params: Mapping[str, Value]) -> bool:
-        """Loads the tables of a workload that has such, unless there are some of that size. True: done."""
+        """Loads the tables of the workload unless they exist in that size. Returns whether it loaded them."""
         making = self.server.tables
         if making is None or workload.name not in making.preparable():
             return False
-        wish = TableWish(scale=int(params.get("scale", 1)), on_demand=True, parameters=params)
-        told = self._loading, self.listener.noted
-        made = make_tables(self.server, workload.name, wish, self.interrupt, *told)
-        if made.new:
-            rows = sum(t.rows for t in made.tables)
+        request = TableWish(scale=int(params.get("scale", 1)), on_demand=True, parameters=params)
+        reports = self._loading, self.listener.noted
+        result = make_tables(self.server, workload.name, request, self.interrupt, *reports)
+        if result.new:
+            rows = sum(t.rows for t in result.tables)
             self.listener.noted(
-                f"{workload.name}: loaded {counted(rows, 'row')} in {format_ns(made.seconds * NS_PER_S)}"
+                f"{workload.name}: loaded {counted(rows, 'row')} in {format_ns(result.seconds * NS_PER_S)}"
             )
-        return made.new
+        return result.new
 
     def _loading(self, step: str, rows: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
         self.listener.preparing(f"{step}: {rows:,} of {total:,} rows")
@@ -254,11 +256,11 @@ class Preparation:
         size = None if experiment.recalibrate else self.store.call_size(self._key(workload, params))
         if size is None:
             return None
-        found = self._calibrated(workload, params, size)
+        earlier = self._calibrated(workload, params, size)
         least, most = _AS_ASKED if experiment.call_target is not None else _AS_CHOSEN
-        if least <= found.measured_ns / found.target_ns <= most:
-            return found
-        took, target = format_ns(found.measured_ns), format_ns(found.target_ns)
+        if least <= earlier.measured_ns / earlier.target_ns <= most:
+            return earlier
+        took, target = format_ns(earlier.measured_ns), format_ns(earlier.target_ns)
         self.listener.noted(f"a call of earlier runs takes {took}, the target is {target}: calibrating anew")
         return None
 
@@ -284,7 +286,7 @@ class Preparation:
         return " | ".join([server.engine, workload.name, *given, target, machine])
 
 
-def _found(job: PlannedJob) -> PlannedJob:
+def _with_file_size(job: PlannedJob) -> PlannedJob:
     """Returns the job with the size of its file. A file that the command itself writes is measured after
     each execution. Raises :class:`UsageError`."""
     path = Path(job.directory or "", job.work_file or "")

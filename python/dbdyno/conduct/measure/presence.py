@@ -12,8 +12,8 @@ from dbdyno.model.units import format_ns
 
 
 class Hole(NamedTuple):
-    """A time in which this process did not run, by CLOCK_MONOTONIC, from half a second on. Time in the run
-    queue is not part of it."""
+    """A time of at least half a second in which this process did not run, by CLOCK_MONOTONIC. Time in the
+    run queue is not part of it."""
 
     from_ns: int
     to_ns: int
@@ -27,16 +27,19 @@ class Hole(NamedTuple):
 
 
 class Presence:
-    """Looks for holes from its creation on: a stopped process measures nothing, nor does a suspended
-    machine. A server with a simulated clock has none."""
+    """Detects holes from its creation on.
+
+    A stopped process measures nothing, nor does a suspended machine. A server with a simulated clock has no
+    holes.
+    """
 
     def __init__(self, server: Server) -> None:
         self._pulse = None if server.world is not None else _core.Pulse()
 
     def holes(self, from_ns: int = 0, to_ns: int | None = None) -> list[Hole]:
         """Returns the holes that overlap the span."""
-        found = [] if self._pulse is None else [Hole(*h) for h in self._pulse.holes()]
-        return [h for h in found if h.to_ns > from_ns and (to_ns is None or h.from_ns < to_ns)]
+        all_holes = [] if self._pulse is None else [Hole(*h) for h in self._pulse.holes()]
+        return [h for h in all_holes if h.to_ns > from_ns and (to_ns is None or h.from_ns < to_ns)]
 
     def away(self, from_ns: int, to_ns: int) -> str | None:
         """Returns the longest hole that overlaps the span, in words; None without one."""
@@ -55,8 +58,11 @@ def own_times_ns() -> tuple[int, int] | None:
 
 
 def late_words(late_ns: int, before: tuple[int, int] | None, after: tuple[int, int] | None) -> str:
-    """Says who was late at the end of a window: dbdyno, if it spent at least half of that time on a CPU or
-    in the run queue, else the server, for which it waited."""
+    """Returns who was late at the end of a window.
+
+    That is dbdyno if it spent at least half of that time on a CPU or in the run queue, else the server,
+    which it waited for.
+    """
     if before is not None and after is not None:
         run_ns, runq_ns = (b - a for a, b in zip(before, after, strict=True))
         if run_ns + runq_ns >= late_ns / 2:

@@ -36,7 +36,7 @@ class Tick:
     phase: str  # "connecting" | "settling" | "measuring" | "last calls" | "closing"
     elapsed_s: float  # since the barrier
     progress: Progress
-    shares: Mapping[str, float]  # where the sessions' time goes, of the latest samples
+    shares: Mapping[str, float]  # of the sessions' time, by the latest samples
     left_s: float  # expected time to the end of the run
 
 
@@ -52,14 +52,14 @@ class ProgressListener(Protocol):
     def tick(self, tick: Tick) -> None: ...
 
     def noted(self, words: str) -> None:
-        """Passes on a line that the user should know."""
+        """Receives a line for the user."""
 
     def measured(self, results: Results) -> None:
         """Reports a saved cell; ``results`` are of that cell alone."""
 
 
 class NullProgressListener:
-    """Tells nothing."""
+    """A listener that ignores everything."""
 
     def planned(self, plan: Plan, run_id: str) -> None: ...
 
@@ -110,8 +110,8 @@ class Names:
 
 
 def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows of two watches together. Sums since a watch began cannot be joined: the new watch's
-    are used once they span a second."""
+    """Joins the rows of two watches. Sums since a watch began cannot be joined: the new watch's are used
+    once they span a second."""
     if table not in TRACED:
         return pl.concat([old, new])
     span_ns = new.select(pl.col("after_ns").max() - pl.col("after_ns").min()).item() or 0
@@ -122,18 +122,18 @@ def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 class Look:
     """The window in progress, for a live view."""
 
-    stored: int  # windows that are saved
+    stored: int  # number of saved windows
     since_start_s: float
-    left_s: float | None  # None: until stopped
+    left_s: float | None  # None if it goes on until stopped
     watch: Watch
-    before: Watch | None  # of the window before
+    before: Watch | None  # of the previous window
     names: Names
     clock: Clock
     families: WaitFamilies
     memory: MemoryBeside | None = None
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
-        """Returns what was read in the last ``seconds``, by the previous window's watch, too."""
+        """Returns rows of the last ``seconds``, including those of the previous window's watch."""
         since_ns = self.clock.now_ns() - int(seconds * NS_PER_S)
         now = observe.recent_frames(self.watch, since_ns)
         if self.before is None:
@@ -151,8 +151,7 @@ class ObservationListener(Protocol):
     def opened(self, environment: Environment) -> None: ...
 
     def notice(self, text: str) -> None:
-        """Passes on an event that the viewer should know: no session matches, the server is lost, it is
-        back."""
+        """Receives an event: no session matches, the server is lost, it is back."""
 
     def tick(self, look: Look) -> None: ...
 
@@ -176,35 +175,41 @@ class NullObservationListener:
 
 
 class Progressing:
-    """Turns a cell's ticks into ticks of the run. The expected time besides settling and measuring is scaled
-    by what completed cells took: a busy machine connects slowly."""
+    """Turns a cell's ticks into ticks of the run.
+
+    The expected time besides settling and measuring is scaled by that of completed cells, since a busy
+    machine connects slowly.
+    """
 
     def __init__(self, plan: Plan, listener: ProgressListener, clock: Clock) -> None:
         self._plan, self._listener, self._clock = plan, listener, clock
         self._left_ns = self._expected(plan)
         expected_ns = plan.expected_ns if plan.adaptive is not None else 0
-        self._to_come_ns = max(0, expected_ns - sum(self._left_ns.values()))  # at most, of an auto ladder
+        # upper bound for the cells that an auto ladder may still add
+        self._to_come_ns = max(0, expected_ns - sum(self._left_ns.values()))
         self._since_ns = clock.now_ns()
-        self._beside_ns, self._beside_expected_ns = 0, 0  # of the cells that are done
+        self._beside_ns, self._beside_expected_ns = 0, 0  # of completed cells
 
     @staticmethod
     def _expected(plan: Plan) -> dict[str, int]:
-        found: dict[str, int] = {}
+        expected_ns: dict[str, int] = {}
         for before, cell in zip((None, *plan.cells), plan.cells, strict=False):
             reset_ns = plan.reset.each_ns if begins(plan, before, cell) else 0
-            found[cell.id] = reset_ns + cell_expected_ns(cell, plan.call_target_ns, plan.cpus)
-        return found
+            expected_ns[cell.id] = reset_ns + cell_expected_ns(cell, plan.call_target_ns, plan.cpus)
+        return expected_ns
 
     def grown(self, plan: Plan) -> None:
-        """Takes a plan to which an auto ladder has added cells."""
+        """Replaces the plan by one to which an auto ladder has added cells."""
         more = {c: ns for c, ns in self._expected(plan).items() if c not in self._left_ns}
         self._plan = plan
         self._left_ns |= more
         self._to_come_ns = max(0, self._to_come_ns - sum(more.values()))
 
     def of(self, cell: Cell) -> OnTick:
-        """Returns the function that takes a cell's ticks. Called when the cell begins and its data are
-        reset: its time counts from here."""
+        """Returns the function that takes a cell's ticks.
+
+        It is called when the cell begins and its data are reset; the cell's time counts from here.
+        """
         self._left_ns[cell.id] = cell_expected_ns(cell, self._plan.call_target_ns, self._plan.cpus)
         number = self._plan.cells.index(cell) + 1
         self._since_ns = self._clock.now_ns()
@@ -216,12 +221,12 @@ class Progressing:
         return on_tick
 
     def _left_s(self, cell: Cell, elapsed_s: float) -> float:
-        mine_ns = max(0.0, self._left_ns[cell.id] - elapsed_s * NS_PER_S)
+        own_ns = max(0.0, self._left_ns[cell.id] - elapsed_s * NS_PER_S)
         others = [c for c in self._plan.cells if c.id != cell.id and self._left_ns[c.id]]
         others_ns = sum(self._left_ns[c.id] for c in others) + self._more() * sum(
             self._beside(c, self._left_ns[c.id]) for c in others
         )
-        return (mine_ns + others_ns + self._to_come_ns + deriving_ns(len(self._plan.cells))) / NS_PER_S
+        return (own_ns + others_ns + self._to_come_ns + deriving_ns(len(self._plan.cells))) / NS_PER_S
 
     def _more(self) -> float:
         """Returns the factor, less one, by which the time besides settling and measuring exceeds what was

@@ -28,18 +28,18 @@ def sets_of(server: Server, plan: Plan, workload: str) -> Sequence[DataSet]:
     if server.resetting is None or not plan.cells:
         return ()
     of_variants = {c.variant: c.params for c in plan.cells}
-    found: dict[str, DataSet] = {}
+    by_name: dict[str, DataSet] = {}
     for variant, params in of_variants.items():
         texts = [s.text for s in plan.variant(variant).scripts]
         for one in server.resetting.data_sets(workload, params, texts):
-            known = found.get(one.name, one)
-            written = one.written or known.written
-            found[one.name] = max(one, known, key=lambda s: s.rows)._replace(written=written)
-    return tuple(found.values())
+            earlier = by_name.get(one.name, one)
+            written = one.written or earlier.written
+            by_name[one.name] = max(one, earlier, key=lambda s: s.rows)._replace(written=written)
+    return tuple(by_name.values())
 
 
 def decided(server: Server, plan: Plan, workload: Workload) -> Plan:
-    """Returns the plan with the times of resets. Raises :class:`UsageError` for what cannot be done."""
+    """Returns the plan with the times of resets. Raises :class:`UsageError` for impossible ones."""
     plan = with_resets(plan, sets_of(server, plan, workload.name))
     if server.resetting is not None and plan.reset.when != "never" and _drops(plan):
         server.resetting.check_dropping()
@@ -59,7 +59,7 @@ class Resets(Companion):
         self._listener, self._interrupt = preparation.listener, preparation.interrupt
         self._workload = workload.name
         self._sets = sets_of(self._server, self._plan, self._workload)
-        self._whole: set[str] = set()  # data sets that are as they were prepared
+        self._whole: set[str] = set()  # data sets in their prepared state
         self._noted: set[str] = set()  # reasons
         self._last: Cell | None = None
         self._done: list[dict[str, Any]] = []
@@ -117,16 +117,17 @@ class Resets(Companion):
         return {**line, "duration_ns": round(loaded.seconds * NS_PER_S)}
 
     def _dropped(self, one: DataSet) -> dict[str, Any]:
-        """Returns columns of that row. Unchanged data are in the caches all the same."""
+        """Drops the caches and returns their columns of that row. Data that need no reset are still in the
+        caches."""
         self._interrupt.check()
         self._listener.preparing(f"dropping the tables of {one.name} from the caches")
-        made = needed(self._server.resetting, "drop caches").drop_cache(one.name)
-        self._note(f"! the page cache is not dropped: {made.refused}", made.refused)
+        drop = needed(self._server.resetting, "drop caches").drop_cache(one.name)
+        self._note(f"! the page cache is not dropped: {drop.refused}", drop.refused)
         return {
             "cache": "dropped",
-            "cache_left_share": made.left_share,
-            "page_cache": made.refused or "dropped",
-            "page_cache_left_share": made.page_left_share,
+            "cache_left_share": drop.left_share,
+            "page_cache": drop.refused or "dropped",
+            "page_cache_left_share": drop.page_left_share,
         }
 
     def _loading(self, step: str, done: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
@@ -146,8 +147,8 @@ class Resets(Companion):
 
 def changed(growth: pl.DataFrame, tables: Sequence[str]) -> bool:
     """Returns whether the server counted changes of these tables; true if nothing was counted."""
-    mine = growth.filter(pl.col("relation").is_in(list(tables)))
+    growth_of_tables = growth.filter(pl.col("relation").is_in(list(tables)))
     written = pl.sum_horizontal("rows_inserted", "rows_updated", "rows_deleted", ignore_nulls=False)
     shrunk = pl.col("table_bytes_end") < pl.col("table_bytes_start")
-    still = mine.filter((written == 0) & ~shrunk)
-    return mine.is_empty() or still.height < mine.height
+    still = growth_of_tables.filter((written == 0) & ~shrunk)
+    return growth_of_tables.is_empty() or still.height < growth_of_tables.height

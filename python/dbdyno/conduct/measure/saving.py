@@ -10,11 +10,11 @@ from dbdyno.model.results.raw import RawCell
 from dbdyno.store import Run
 
 Measurements = Generator[Sequence[RawCell], None, None]
-"""Measures as it goes on: each is a cell, a window, or the phases of one measurement."""
+"""Measures one after the other; yields a cell, a window, or the phases of one measurement."""
 
 
 def save_each(measurements: Measurements, companions: Companion, record: Run) -> None:
-    """Saves every cell before the next measurement begins. What has begun is ended, whatever happened."""
+    """Saves every cell before the next measurement begins. Ends the current measurement in any case."""
     with closing(measurements):
         for raws in measurements:
             for raw in companions.after(raws):

@@ -1,4 +1,4 @@
-"""The order of cells: those of the plan, or those that an auto ladder asks for, and what it found."""
+"""The order of cells: the plan's cells, or those that an auto ladder requests, and the ladder's result."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _seen(
         fault = "it was limited by the client"
     elif not calls:
         fault = "every call ended in an error" if errors else "no call ended in the window"
-    unmet = (figures.get("dropped") or 0.0) + (figures.get("backlog_end") or 0.0)  # due, and never begun
+    unmet = (figures.get("dropped") or 0.0) + (figures.get("backlog_end") or 0.0)  # due, but never begun
     return Seen(
         load=window["sessions"] if by == "sessions" else round(window["rate_per_s"] or 0),
         throughput=figures.get("calls_per_s"),
@@ -74,8 +74,8 @@ def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
     """Returns one finding for each variant of an auto ladder; none otherwise."""
     if plan.adaptive is None:
         return
-    found = seen_in(tables, plan.adaptive)
-    for variant, seen in found.items():
+    by_variant = seen_in(tables, plan.adaptive)
+    for variant, seen in by_variant.items():
         findings = Findings(plan.adaptive, tuple(seen))
         step = next_rung(findings)
         yield _finding(plan, variant if len(plan.variants) > 1 else "", findings, step)
@@ -112,7 +112,7 @@ class Repeats:
     start and now."""
 
     def __init__(self, plan: Plan, start_ns: int) -> None:
-        self.plan = plan  # of an auto ladder: set anew when it has more cells
+        self.plan = plan  # replaced when an auto ladder adds cells
         self._start_ns = start_ns
         self._share = until_share(plan.experiment)
         budget = plan.experiment.budget
@@ -127,7 +127,7 @@ class Repeats:
         self._tables.append({name: results.tables[name] for name in _LOOKED_AT})
 
     def enough(self, cell: Cell, now_ns: int) -> str | None:
-        """Returns why the run may end before ``cell``; None if it goes on. Decides only where a repeat
+        """Returns why the run may end before ``cell``; None if it continues. Only decides where a repeat
         begins."""
         if cell.repeat == self._repeat:
             return None
@@ -135,15 +135,15 @@ class Repeats:
         done, self._repeat, self._began_ns = self._repeat, cell.repeat, now_ns
         return self._tight(done) or self._late(done, now_ns)
 
-    def _tight(self, done: int) -> str | None:
+    def _tight(self, repeats: int) -> str | None:
         if self._share is None:
             return None
         tables = {name: pl.concat([t[name] for t in self._tables]) for name in _LOOKED_AT}
-        found = tight_enough(tables, self.plan, self._share)
-        if not found.done:
+        verdict = tight_enough(tables, self.plan, self._share)
+        if not verdict.done:
             return None
         within = f"every interval is within {format_percent(self._share)} to each side"
-        return f"after {done} of {counted(self._all(), 'repeat')} {within}"
+        return f"after {repeats} of {counted(self._all(), 'repeat')} {within}"
 
     def _late(self, done: int, now_ns: int) -> str | None:
         """Returns why no further repeat fits into the budget, if it takes as long as the longest so far;
@@ -162,7 +162,7 @@ class Repeats:
 
 class Course(Protocol):
     stopped: str | None
-    """Why there are no more cells, where the plan alone does not say it."""
+    """Why there are no more cells, unless the plan itself has no more."""
 
     def cells(self) -> Iterator[Cell]: ...
 
@@ -196,8 +196,11 @@ class Written:
 
 
 class Asked:
-    """The rungs that the variants ask for in turn. Each is measured for all variants, so that they can be
-    compared. The first repeat finds the rungs; later ones climb them again, and may add to them."""
+    """The rungs that the variants request in turn.
+
+    Each is measured for all variants, so that they can be compared. The first repeat searches the rungs;
+    later ones measure them again, and may add some.
+    """
 
     def __init__(self, plan: Plan, rule: Adaptive, clock: Clock, grew: Callable[[Plan], None]) -> None:
         self._plan, self._rule, self._clock, self._grew = plan, rule, clock, grew

@@ -25,7 +25,7 @@ from dbdyno.model.errors import (
 from dbdyno.store import SnapshotStore
 
 _PASSING = (Unreachable, ServerLost, ServerBusy, TooFewConnections, StoreFull)
-"""What may be over by the time of the next try."""
+"""Errors that may be over by the next try."""
 _LONGEST_PAUSE_S, _REST_S = 30.0, 1.0
 _PRUNE_S = 3600.0
 
@@ -49,19 +49,19 @@ def take_snapshot(
     databases: Sequence[str] | None = None,
     every_s: float | None = None,
 ) -> Snapshot:
-    """Takes one and stores it; with its id. ``databases``: see
-    :class:`dbdyno.model.engine.snapshot.Snapshotting`.
+    """Takes a snapshot and stores it; returns it with its id.
 
-    Raises :class:`NotAvailable`, :class:`TargetError`, :class:`StoreError`; then nothing is stored.
+    ``databases``: see :class:`dbdyno.model.engine.snapshot.Snapshotting`. Raises :class:`NotAvailable`,
+    :class:`TargetError`, :class:`StoreError`; then nothing is stored.
     """
     with open_server(engine, target) as server:
         if server.snapshots is None:
             raise NotAvailable(
                 f"dbdyno takes no snapshots of {product(engine)}", "dbdyno observe shows what it does"
             )
-        made = server.snapshots.snapshot(name, databases, store.known_texts())
-    info = store.add(replace(made, info=made.info.model_copy(update={"every_s": every_s})))
-    return replace(made, info=info)
+        snapshot = server.snapshots.snapshot(name, databases, store.known_texts())
+    info = store.add(replace(snapshot, info=snapshot.info.model_copy(update={"every_s": every_s})))
+    return replace(snapshot, info=info)
 
 
 def take_series(
@@ -73,11 +73,11 @@ def take_series(
     duration_s: float | None = None,
     keep: timedelta | None = None,
 ) -> None:
-    """Takes one at each full ``every_s`` of the local day, and one at once where the newest is not of this
-    interval; until ``duration_s`` is over. Those older than ``keep`` go.
+    """Takes a snapshot at each full ``every_s`` of the local day, and one at once unless the newest is of
+    this interval.
 
-    A server that is away, or a full disk, is waited for. Raises what else fails at the first one, and
-    :class:`Interrupted`.
+    Ends after ``duration_s``. Removes snapshots older than ``keep``. Waits for an unavailable server or a
+    full disk. Raises other errors of the first snapshot, and :class:`Interrupted`.
     """
     end_s = None if duration_s is None else time.monotonic() + duration_s
     due_s = _due_s(time.time(), every_s)

@@ -40,9 +40,9 @@ class _NotHere(Exception):
 
 
 @contextlib.contextmanager
-def _had_here(*refusals: type[DbdynoError]) -> Iterator[None]:
-    """Turns refusals that are due to this machine or server into :class:`_NotHere`; not those of a lost
-    server, or of one in use by others."""
+def _possible_here(*refusals: type[DbdynoError]) -> Iterator[None]:
+    """Turns refusals of this machine or server into :class:`_NotHere`, except those of a lost server, or one
+    used by others."""
     try:
         yield
     except (ServerBusy, ServerLost, Unreachable):
@@ -63,7 +63,7 @@ class Stage:
         self._limited: limits.Applied | None = None
         self.applied: dict[str, Applied] = {}
         self._seen: set[str] = set()
-        self.conditions: list[Condition] = []  # as the server runs with a variant's settings
+        self.conditions: list[Condition] = []  # under the settings of each variant
 
     def __enter__(self) -> Stage:
         return self
@@ -104,9 +104,9 @@ class Stage:
                 "leave out cpus, mems, quota, weight and bind",
             )
         self.server.check_driver(variant.driver)
-        with _had_here(NotPrivileged, NotAvailable):
+        with _possible_here(NotPrivileged, NotAvailable):
             restarts = self._check_settings(variant)
-        with _had_here(UsageError, TargetError):
+        with _possible_here(UsageError, TargetError):
             means = limits.check(
                 variant.limits,
                 self._topology,
@@ -116,7 +116,7 @@ class Stage:
                 self._journal,
                 facts.why_not_local,
             )
-        with _had_here(NotAvailable, TargetError):
+        with _possible_here(NotAvailable, TargetError):
             if (pool := self._pool(variant)) is not None:
                 needed(self.server.pooling, "use a connection pooler").check_pool(pool)
         return Applied(restarts=tuple(restarts), limits=tuple(m.words for m in means))
@@ -144,8 +144,11 @@ class Stage:
                     self.listener.noted(f"left by run {journal.run}, which was killed: {words}")
 
     def _rehearse(self) -> dict[str, DbdynoError]:
-        """Starts the server once with the settings that need a restart, as only that shows whether it does
-        start. Returns the variants with which it does not."""
+        """Starts the server once with the settings that need a restart, since only that shows whether it
+        starts.
+
+        Returns the variants with which it does not start.
+        """
         needing = [v for v in self.plan.variants if self.applied[v.name].restarts]
         refused: dict[str, DbdynoError] = {}
         for kind, variant in {self._restarting(v.name): v for v in needing}.items():
@@ -164,7 +167,7 @@ class Stage:
         self.listener.noted(f"{often}, about 0.2 s each")
 
     def restarts(self) -> int:
-        """Returns how many times the server will be restarted on the way through the cells."""
+        """Returns how many times the server will be restarted over all cells."""
         names = [c.variant for c in self.plan.cells]
         kinds = [self._restarting(name) for name in names]
         return sum(a != b for a, b in zip(["", *kinds], [*kinds, ""], strict=True))
@@ -176,8 +179,8 @@ class Stage:
 
     # -- from variant to variant --------------------------------------------------------------------
     def enter(self, variant: Variant) -> None:
-        """Configures the server for this variant. Raises what went wrong; the journal has what was
-        changed."""
+        """Configures the server for this variant. Raises the error of a failed change; the journal has all
+        changes."""
         if self._now is not None and self._now.name == variant.name:
             return
         self._unlimit()
@@ -196,15 +199,15 @@ class Stage:
         self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
 
     def _look_at_settings(self, variant: Variant) -> None:
-        """Checks of the server with a variant's settings, once."""
+        """Checks the server once under the settings of a variant."""
         if variant.settings and variant.name not in self._seen:
             self._seen.add(variant.name)
-            found = before_run(self.server, self.server.facts())
+            conditions = before_run(self.server, self.server.facts())
             named = variant.name if len(self.plan.variants) > 1 else ""
-            self.conditions += [c.model_copy(update={"variant": named}) for c in found]
+            self.conditions += [c.model_copy(update={"variant": named}) for c in conditions]
 
     def look(self) -> None:
-        """Reports limits that are no longer in force: a service manager may take groups for its own."""
+        """Reports limits that are no longer in force: a service manager may reclaim control groups."""
         if self._limited is not None and (why := self._limited.broken()) is not None:
             self.listener.noted(f"limits are not in force as they were set: {why}")
 
@@ -219,7 +222,7 @@ class Stage:
         now, conditions = self._now, self.server.conditions
         if now is None or conditions is None or not now.settings or self.applied[now.name].files:
             return
-        with contextlib.suppress(DbdynoError):  # no look is worth a run
+        with contextlib.suppress(DbdynoError):  # a check must not fail a run
             facts = self.server.facts()
             asked = facts.here and conditions.conditions().direct_io
             if not asked or facts.main_pid is None:

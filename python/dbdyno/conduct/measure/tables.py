@@ -1,4 +1,4 @@
-"""Creates a workload's tables and waits for that; removes them again if the user or an error ends it."""
+"""Creates a workload's tables and waits for them; removes them again if the user or an error ends it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Tick = Callable[[str, int, int, int, float], None]
 def make_tables(
     server: Server,
     workload: str,
-    wish: TableWish,
+    request: TableWish,
     interrupt: Interrupt,
     tick: Tick,
     removed: Callable[[str], None],
 ) -> MadeTables:
-    """Makes them. After Ctrl-C or an error ``removed`` gets the names of those that were removed."""
+    """Makes the tables. After Ctrl-C or an error, calls ``removed`` with the names of the removed tables."""
     begun = time.monotonic()
-    making = needed(server.tables, "prepare tables").begin(workload, wish)
+    making = needed(server.tables, "prepare tables").begin(workload, request)
     try:
         return _finished(making, interrupt, tick, begun)
     except BaseException as e:
@@ -52,8 +52,8 @@ def make_tables(
 def bring_back(
     server: Server, name: str, cache: Cache, interrupt: Interrupt, tick: Tick, left: Callable[[str], None]
 ) -> MadeTables:
-    """Loads the tables of a data set again. After Ctrl-C or an error they stay unfinished: ``left`` gets the
-    words for that."""
+    """Loads the tables of a data set again. After Ctrl-C or an error they stay incomplete: ``left`` is
+    called with a message."""
     begun = time.monotonic()
     making = needed(server.resetting, "bring data back").begin(name, cache)
     try:
@@ -68,7 +68,8 @@ def bring_back(
 
 
 def _finished(making: Preparation, interrupt: Interrupt, tick: Tick, begun: float) -> MadeTables:
-    """Waits until they are made. ``begun``: when they were asked for, seconds of the monotonic clock."""
+    """Waits until they are complete. ``begun``: when they were requested, in seconds of the monotonic
+    clock."""
     steps: dict[str, float] = {}
     last = begun
     while not making.wait(STEP_S):

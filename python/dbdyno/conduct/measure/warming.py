@@ -1,4 +1,4 @@
-"""Executes jobs before the first measurement of a variant: pages come into caches, clocks get up to speed."""
+"""Executes jobs before the first measurement of a variant, to fill caches and raise clock frequencies."""
 
 from __future__ import annotations
 

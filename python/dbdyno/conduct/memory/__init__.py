@@ -1,1 +1,1 @@
-"""Where the memory is: read at the ends of measurements, beside an observation, on demand."""
+"""Reads where the memory is: at the ends of measurements, beside an observation, and on demand."""

@@ -1,10 +1,10 @@
-"""Memory at the start and the end of each measurement.
+"""Reads memory at the start and the end of each measurement.
 
-Processes are read while all sessions are connected and none makes calls: before the barrier, and after the
-last call. The server's cache is read outside of the span of the server's exact counters: before the first
-session connects, and after the last has left: what the read itself costs the server is no part of them.
-Of an observation both are read between two windows, beside the load: with the time that it took, as if a CPU
-had worked all the while, at most :data:`COST` of the time since the read before.
+Processes are read while all sessions are connected and none makes calls: before the barrier and after the
+last call. The server's cache is read before the first session connects and after the last has left, so that
+the cost of reading is not in the server's exact counters. In an observation both are read between two
+windows, beside the load. The time of reading, counted as if it had kept a CPU busy, is at most :data:`COST`
+of the time since the previous read.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from dbdyno.model.sources.source import Source
 from dbdyno.model.units import counted
 
 COST = 0.01
-"""Share of a CPU, beside a load."""
+"""Share of a CPU that reads beside a load may take."""
 _LEAST_NS = 20_000_000
-"""Less time than that is not enough for a read."""
+"""Least time of a read."""
 _ROOM = 3
-"""One is made beside a window that is at least so many times as long as the last one took."""
+"""A read beside a window needs a window at least this many times as long as the last read took."""
 
 
 class MeasurementMemory(Companion):
-    """Reads of one run. What cannot be had is left out, and the data source says why."""
+    """Reads memory during one run. If that is not possible, the data source has the reason."""
 
     def __init__(self, server: Server, plan: Plan, clock: Clock, *, observing: bool = False) -> None:
         self._server, self._clock, self._observing = server, clock, observing
@@ -45,7 +45,7 @@ class MeasurementMemory(Companion):
         )
         self._tables = joined()
         self._read_at_ns, self._took_ns = clock.now_ns(), 0
-        self._why = ""  # the last read failed
+        self._why = ""  # the error of the last read
 
     def before(self, cell: Cell) -> None:  # noqa: ARG002
         if not self._observing:
@@ -58,7 +58,7 @@ class MeasurementMemory(Companion):
         self._machine("end")
 
     def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
-        """The first phase of a measurement has the start and the last one the end."""
+        """Adds the start to the first phase of a measurement, and the end to the last one."""
         if self._observing:
             self.beside(raws[-1].meta.t1_ns - raws[-1].meta.t0_ns)
         else:
@@ -79,7 +79,7 @@ class MeasurementMemory(Companion):
         self._add(lambda reader: reader.machine(phase))
 
     def beside(self, window_ns: int) -> None:
-        """Reads at the end of a window of that length, while the next one is under way."""
+        """Reads at the end of a window of this length, while the next one is in progress."""
         now_ns = self._clock.now_ns()
         allowed_ns = COST * (now_ns - self._read_at_ns)
         if allowed_ns < max(_LEAST_NS, self._took_ns) or window_ns < _ROOM * self._took_ns:
@@ -107,25 +107,24 @@ class MeasurementMemory(Companion):
 
 
 def _noted(raw: RawCell, read: Tables, line: pl.DataFrame, phases: Sequence[str]) -> RawCell:
-    """Returns the cell with what was read in ``phases``, and the line of this data source."""
+    """Returns the cell with the tables read in ``phases``, and the row of this data source."""
     its = {name: table.filter(pl.col("phase").is_in(phases)) for name, table in read.items()}
     return replace(raw, tables={**raw.tables, **its, "sources": pl.concat([raw.tables["sources"], line])})
 
 
 def wanted(plan: Plan, server: Server) -> bool:
-    """Left out of the recipe: yes, where anything is observed, and unless the engine lives in a time of its
-    own."""
+    """Returns whether memory is read: by default if anything is observed. Never of a simulated server."""
     chosen = plan.experiment.memory
     return server.world is None and (plan.experiment.observe if chosen is None else chosen)
 
 
 def state(server: Server, tables: Tables) -> State:
-    """How far a read got that brought ``tables``."""
+    """Returns how complete the read of ``tables`` was."""
     if server.caching is None:
         return State(detail="this engine does not say what is in its cache")
-    found = server.caching.state()
-    details = [d for d in (found.detail, *_processes(tables["memory_processes"])) if d]
-    return found._replace(detail="; ".join(details))
+    cache = server.caching.state()
+    details = [d for d in (cache.detail, *_processes(tables["memory_processes"])) if d]
+    return cache._replace(detail="; ".join(details))
 
 
 def _processes(read: pl.DataFrame) -> Iterator[str]:
@@ -141,15 +140,13 @@ _UNREAD = {
 }
 
 
-def source(found: State) -> Source:
-    """The line of this data source."""
-    enabling = MEMORY_SOURCE.enabling._replace(steps=found.steps or MEMORY_SOURCE.enabling.steps)
+def source(read: State) -> Source:
+    """Returns the row of this data source."""
+    enabling = MEMORY_SOURCE.enabling._replace(steps=read.steps or MEMORY_SOURCE.enabling.steps)
     return Source(
         name=MEMORY_SOURCE.name,
         provenance=MEMORY_SOURCE.provenance,
-        status=found.status,
-        detail=found.detail,
-        enabling=enabling
-        if found.status != "ok" or found.steps
-        else MEMORY_SOURCE.enabling._replace(steps=()),
+        status=read.status,
+        detail=read.detail,
+        enabling=enabling if read.status != "ok" or read.steps else MEMORY_SOURCE.enabling._replace(steps=()),
     )

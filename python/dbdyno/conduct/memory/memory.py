@@ -1,7 +1,7 @@
-"""Where the pages of a server and of its machine are, read now.
+"""Reads where the memory pages of a server and its machine are now.
 
-``read_memory(server, phase, most_ns)`` is one read. Who reads more than once keeps a :class:`MemoryReader`:
-what there was no time for in one read comes first in the next.
+``read_memory(server, phase, most_ns)`` reads once. For repeated reads keep a :class:`MemoryReader`: it
+begins with the processes that the previous read had no time for.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from dbdyno.observe.process_memory import ProcessReader, executables
 Phase = Literal["start", "end", "now"]
 Tables = dict[str, pl.DataFrame]
 READ_NS = NS_PER_S // 2
-"""About so long a read at the start or end of a measurement may take."""
+"""Approximate limit of a read at the start or end of a measurement."""
 _PROCESSES, _PROGRAMS = 0.3, 0.2
-"""Shares of it; the rest is for the server's cache and its files."""
+"""Shares of the time limit; the rest is for the server's cache and its files."""
 
 
 class MemoryReader:
-    """Reads the memory of one server and its machine. Where the engine's cache is not known, that is the
-    machine's alone, of one in a time of its own nothing."""
+    """Reads the memory of one server and its machine.
+
+    If the engine does not report its cache, only the machine is read; for a simulated server nothing is.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server, self._machine = server, server.machine
@@ -46,15 +48,18 @@ class MemoryReader:
         server = self._server
         if server.world is not None:
             return joined()
-        found = server.caching.processes() if server.caching else Processes({}, self._main_pid)
+        of_server = server.caching.processes() if server.caching else Processes({}, self._main_pid)
         root = self._machine.root
-        groups = group_rows(found.main_pid, root) if found.main_pid is not None else ()
+        groups = group_rows(of_server.main_pid, root) if of_server.main_pid is not None else ()
         memory = [*host_rows(root), executables(int(_PROGRAMS * most_ns), root), *groups]
-        roles = {**found.roles, self._machine.pid: "dbdyno"}
+        roles = {**of_server.roles, self._machine.pid: "dbdyno"}
         processes = self._processes.rows(roles, int(_PROCESSES * most_ns))
-        made = {"memory": memory, "memory_processes": list(processes)}
+        raw_rows = {"memory": memory, "memory_processes": list(processes)}
         return joined(
-            {name: rows(raw(name), [{"phase": phase, **r} for r in of]) for name, of in made.items()}
+            {
+                name: rows(raw(name), [{"phase": phase, **r} for r in table_rows])
+                for name, table_rows in raw_rows.items()
+            }
         )
 
     def cache(self, phase: Phase, most_ns: int = READ_NS) -> Tables:

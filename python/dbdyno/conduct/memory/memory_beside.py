@@ -14,9 +14,9 @@ from dbdyno.model.errors import DbdynoError
 from dbdyno.model.results.memory_now import MemoryNow
 
 COST = 0.01
-"""Share of the time that reading it again and again may take."""
+"""Share of the time that repeated reads may take."""
 LEAST_S = 10.0
-"""No sooner is it read again without being asked."""
+"""Least interval of repeated reads."""
 _PATIENCE_S = 2.0
 
 
@@ -24,9 +24,9 @@ Reading = Callable[[], MemoryNow]
 
 
 class MemoryBeside:
-    """Reads once when asked; nothing waits for it but :meth:`close`, which does not for long.
+    """Reads on request. Only :meth:`close` waits for a read, and not for long.
 
-    The connection is kept: one that comes and goes would count as a session too brief to be sampled.
+    The connection is kept open: a new one for each read would count as a session too brief to be sampled.
     """
 
     def __init__(self, opened: Callable[[], AbstractContextManager[Reading]]) -> None:
@@ -48,14 +48,14 @@ class MemoryBeside:
         return self._thread is not None and self._thread.is_alive()
 
     def ask(self) -> None:
-        """Begins to read, unless that is under way."""
+        """Begins to read, unless a read is in progress."""
         if not self.reading:
             self._asked_s = time.monotonic()
             self._thread = threading.Thread(target=self._run, name="dbdyno-memory", daemon=True)
             self._thread.start()
 
     def ask_if_due(self) -> None:
-        """Asks for a read if the last one is so long ago that another costs little."""
+        """Begins to read if the last read is so long ago that another one costs little."""
         took_s = 0.0 if self.latest is None else self.latest.took_s
         if not self._asked_s or time.monotonic() - self._asked_s >= max(LEAST_S, took_s / COST):
             self.ask()
@@ -79,7 +79,7 @@ class MemoryBeside:
 @contextmanager
 def _opened(engine: str, target: Target) -> Iterator[Reading]:
     from dbdyno.conduct.memory.memory import MemoryReader
-    from dbdyno.conduct.memory.memory_now import memory_now  # here: most observations do not ask
+    from dbdyno.conduct.memory.memory_now import memory_now  # here, since most observations do not need it
 
     with open_server(engine, target) as server:
         reader = MemoryReader(server)

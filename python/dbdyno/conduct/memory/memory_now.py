@@ -18,14 +18,17 @@ from dbdyno.model.results.memory_now import CELL, NOW, MemoryNow
 from dbdyno.model.units import NS_PER_S
 
 MOST_NS = 10 * NS_PER_S
-"""About so long a read may take that a user waits for."""
+"""Approximate limit of a read that a user waits for."""
 
 
 def memory_target(engine: str, dsn: str | None) -> Target:
-    """Returns the target as for an observation. An embedded server that stays is dbdyno's own and may get
-    what it lacks."""
+    """Returns the same target as for an observation.
+
+    An embedded server that was started to stay is dbdyno's own: dbdyno may create what reading its memory
+    needs.
+    """
     if dsn is None:
-        with contextlib.suppress(UsageError):  # the engine has none
+        with contextlib.suppress(UsageError):  # the engine has no embedded server
             running = embedded(engine).status()
             if running.get("running") and running.get("stays"):
                 return Target()

@@ -1,4 +1,5 @@
-"""The story of an observation: attaches to a server under other people's load, then window after window."""
+"""An observation from start to end: attaches to a server under other people's load, then window after
+window."""
 
 from __future__ import annotations
 
@@ -46,14 +47,14 @@ class Observed:
     record: Run
     cost: Cost
     derived: bool = True
-    """False: not all windows were derived in time; the rest is when the run is shown first."""
+    """False if not all windows were derived in time; the rest is derived when the run is first shown."""
 
 
 def observation_of(overrides: Mapping[str, Any], recipe: str | None = None, **chosen: Any) -> Experiment:
-    """The experiment of an observation, alone or from a recipe's table ``observation``.
+    """Returns the experiment of an observation, alone or from a recipe's table ``observation``.
 
-    ``overrides``: fields of Experiment; ``chosen``: of Observation. Both win over the recipe, and ``None``
-    leaves it as it is. Raises :class:`UsageError` for a recipe that drives a load.
+    ``overrides``: fields of Experiment; ``chosen``: fields of Observation. Both override the recipe;
+    ``None`` leaves a field as it is. Raises :class:`UsageError` for a recipe that drives a load.
     """
     base = Experiment(name=OBSERVED.name, observation=Observation())
     if recipe is not None:
@@ -77,13 +78,13 @@ def observe_server(
     together: Together | None = None,
     patience_s: float = math.inf,
 ) -> Observed:
-    """Observes until the time is over or an end is asked for; every window is saved as soon as it is over,
-    and derived while the next one is under way.
+    """Observes until the time is over or the user ends it. Every window is saved at its end, and derived
+    while the next is in progress.
 
-    A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
-    before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
-    ``together``: with other servers.
-    ``patience_s``: so long it derives what is left after the last window.
+    A fault after the first saved window leaves a readable run with status "cut short" and the reason. An
+    earlier one is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
+    ``together``: joins observations of other servers. ``patience_s``: limit of deriving the rest after the
+    last window.
     """
     ready()
     target, listener, interrupt = context.target, context.listener, context.interrupt
@@ -98,12 +99,12 @@ def observe_server(
                 setting = ObservationSetting(server, plan, clock_of(server), listener, interrupt)
                 live = MemoryBeside.of(plan.experiment.engine, target)
                 beside.callback(live.close)
-                going_along = _companions(setting, record, derived, target, beside)
-                windows = Windows(setting, going_along, derived.tasks, live, together)
-                save_each(windows.all(), going_along, record)
-                going_along.window_over()
+                companions = _companions(setting, record, derived, target, beside)
+                windows = Windows(setting, companions, derived.tasks, live, together)
+                save_each(windows.all(), companions, record)
+                companions.window_over()
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):
-                    raise Interrupted  # before the time asked for was over
+                    raise Interrupted  # before the requested time was over
             cost = windows.costing.cost(derived.cpu_s())
             whole = finish(derived, record, listener.notice, patience_s)
     return Observed(record, cost, whole)
@@ -120,7 +121,7 @@ def _begin(server: Server, plan: Plan, host: Host, record: Run, listener: Observ
 def _companions(
     setting: ObservationSetting, record: Run, derived: Deriving, target: Target, beside: contextlib.ExitStack
 ) -> Companion:
-    """Returns what goes along with each window. ``beside`` ends it."""
+    """Returns the companions of each window; ``beside`` ends them."""
     server, plan, clock, listener = setting.server, setting.plan, setting.clock, setting.listener
     triggers = Triggers(server, plan, record, clock, listener.notice, lambda: target)
     return Companions(
@@ -133,7 +134,7 @@ def _companions(
 
 @dataclass(frozen=True)
 class Saved(Companion):
-    """Tells all that must know of a saved window."""
+    """Passes a saved window on to the derivation and the listener."""
 
     derived: Deriving
     listener: ObservationListener

@@ -29,7 +29,7 @@ class ServerHosts:
     ssh_command: str | None = None
 
     def check(self, servers: int) -> None:
-        """Raises :class:`UsageError` where that does not fit so many servers."""
+        """Raises :class:`UsageError` if the options do not fit this number of servers."""
         if self.nodes and self.cluster is None:
             raise UsageError("--server-node is for a cluster", "--cluster ADDRESS")
         if self.ssh and self.cluster is not None:
@@ -55,21 +55,21 @@ def server_machines(
             yield [stack.enter_context(server_machine(name, hosts.ssh_command)) for name in named]
             return
         addresses = [None if dsn is None else network_address(engine, dsn) for dsn in dsns]
-        found = stack.enter_context(hosts_of(hosts.cluster))
-        if (warning := found.cluster.warning) is not None:
+        cluster_hosts = stack.enter_context(hosts_of(hosts.cluster))
+        if (warning := cluster_hosts.cluster.warning) is not None:
             say(warning)
         taken: list[Node] = []
-        made: list[Machine] = []
+        machines: list[Machine] = []
         for number, address in enumerate(addresses):
             name = hosts.nodes[number] if hosts.nodes else None
             spec = ClusterSpec(address=hosts.cluster, server_node=name)
-            nodes = found.servers(spec, address, alone=len(dsns) == 1)
+            nodes = cluster_hosts.servers(spec, address, alone=len(dsns) == 1)
             if address is not None and not nodes:
                 say(
                     f"server {address[0]}:{address[1]} is on no node of the cluster: observed from here alone"
                 )
-            made.append(_machine(found, nodes, taken, stack, named=name is not None))
-        yield made
+            machines.append(_machine(cluster_hosts, nodes, taken, stack, named=name is not None))
+        yield machines
 
 
 def _machine(

@@ -1,7 +1,7 @@
-"""The story of an observation of several servers: one observation for each, begun and cut together.
+"""An observation of several servers: one observation for each, begun and cut together.
 
-Each is a run of its own in a thread of its own. What ends one of them (its server, its host) leaves the
-others alone; the end that a user asks for is heard by all.
+Each is a run of its own in a thread of its own. The loss of one server or host leaves the others alone; the
+end that a user asks for ends all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.store import Run, RunStore, find_group
 
 PAGE = "servers.html"
-"""In the directory of the first run of a group."""
+"""File name in the directory of the first run of a group."""
 _LOOK_S = 0.1
 
 
@@ -47,47 +47,47 @@ class ServerAsked:
 
 @dataclass(frozen=True)
 class ObservedServers:
-    """The result, by name: ``made`` has the servers with stored windows, ``failed`` the others."""
+    """The result, by name: ``stored`` has the servers with stored windows, ``failed`` the others."""
 
     group: str
-    made: Mapping[str, Observed]
+    stored: Mapping[str, Observed]
     failed: Mapping[str, Exception]
 
 
 def observe_servers(
     servers: Sequence[ServerAsked], store: RunStore, interrupt: Interrupt, labels: Mapping[str, Any]
 ) -> ObservedServers:
-    """Observes all until the time is over or an end is asked for, as :func:`observe_server` does each.
+    """Observes all servers as :func:`observe_server` does, until the time is over or the user ends it.
 
-    Raises the error of one that cannot be observed, as long as none is; :class:`Interrupted` where an end was
-    asked for before the first window was saved.
+    Raises the error of a server that cannot be observed, if none is observed yet. Raises
+    :class:`Interrupted` if the user ends it before the first window is saved.
     """
     ready()
     group = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-servers-{secrets.token_hex(2)}"
     together = Together(len(servers))
-    made: dict[str, Observed] = {}
+    stored: dict[str, Observed] = {}
     failed: dict[str, Exception] = {}
 
-    def observe(asked: ServerAsked) -> None:
+    def observe(request: ServerAsked) -> None:
         try:
-            host = host_of(asked.machine)
-            made[asked.name] = observe_server(
-                observation_plan(asked.experiment, host),
+            host = host_of(request.machine)
+            stored[request.name] = observe_server(
+                observation_plan(request.experiment, host),
                 RunContext(
                     host,
-                    observed_target(asked.experiment.engine, asked.dsn, asked.machine),
+                    observed_target(request.experiment.engine, request.dsn, request.machine),
                     store,
-                    asked.listener,
+                    request.listener,
                     interrupt,
                     {**labels, "group": group},
                 ),
                 together,
             )
         except Exception as e:
-            failed[asked.name] = e
+            failed[request.name] = e
             together.fail()
             if together.begun and isinstance(e, DbdynoError):
-                asked.listener.notice(e.message)
+                request.listener.notice(e.message)
 
     threads = [threading.Thread(target=observe, args=(s,), name=s.name, daemon=True) for s in servers]
     for thread in threads:
@@ -95,16 +95,16 @@ def observe_servers(
     for thread in threads:
         while thread.is_alive():
             thread.join(_LOOK_S)  # in between, a second signal ends this one
-    _raise_of(failed, none_made=not made)
-    return ObservedServers(group, {s.name: made[s.name] for s in servers if s.name in made}, failed)
+    _raise_of(failed, none_stored=not stored)
+    return ObservedServers(group, {s.name: stored[s.name] for s in servers if s.name in stored}, failed)
 
 
-def _raise_of(failed: Mapping[str, Exception], *, none_made: bool) -> None:
+def _raise_of(failed: Mapping[str, Exception], *, none_stored: bool) -> None:
     """Raises a defect of dbdyno or, if nothing is stored, the first error with its server's name."""
     for error in failed.values():
         if not isinstance(error, DbdynoError | Interrupted):
             raise error
-    if not none_made:
+    if not none_stored:
         return
     for name, error in failed.items():
         if isinstance(error, DbdynoError) and not isinstance(error, GivenUp | Interrupted):
@@ -114,13 +114,16 @@ def _raise_of(failed: Mapping[str, Exception], *, none_made: bool) -> None:
 
 
 def results_of_group(store: RunStore, wanted: str) -> list[tuple[Run, Results]]:
-    """Returns the runs that were observed together, with what was derived of each; empty if ``wanted`` is no
-    group. See :func:`dbdyno.store.find_group`."""
+    """Returns the runs that were observed together, with their results; empty if ``wanted`` is no group.
+
+    See :func:`dbdyno.store.find_group`.
+    """
     runs = [Run(path) for path in find_group(store.root, wanted)]
     return [(run, results_of(run)) for run in runs]
 
 
 def report_group(runs: Sequence[tuple[Run, Results]], output: Path | None = None) -> Path:
-    """Writes the page of all servers side by side; its path. ``output``: another place for it, or format."""
+    """Writes the page of all servers side by side and returns its path. ``output``: another path, or
+    format."""
     path = runs[0][0].path / PAGE if output is None else output
     return present.write(present.servers([results for _, results in runs]), path)

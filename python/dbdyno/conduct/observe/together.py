@@ -1,7 +1,8 @@
-"""Several observations at once, one for each server: their windows are cut at the same instants.
+"""Several observations at once, one for each server, with windows cut at the same instants.
 
-All times are those of this host's clock, to which those of other hosts are mapped; so the instants are one
-series for all. Who comes later, or comes back, begins at once and is in step from the next instant on.
+All times are on this host's clock, to which those of other hosts are mapped, so that the instants are one
+series for all. A server that is attached late, or again, begins at once and is in step from the next instant
+on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dbdyno.model.units import NS_PER_S
 
 STEP_S = 0.05
 PATIENCE_NS = 60 * NS_PER_S
-"""So long the first window waits for all servers to be watched."""
+"""The first window waits this long until all servers are watched."""
 
 
 class GivenUp(TargetError):
@@ -24,11 +25,12 @@ class GivenUp(TargetError):
 
 
 class Together:
-    """Cuts the windows of ``members`` observations at the same instants. Each has a thread that uses it."""
+    """Cuts the windows of ``members`` observations at the same instants. Each observation has its own
+    thread."""
 
     def __init__(self, members: int) -> None:
         self._members = members
-        self._ready: list[int] = []  # when each could begin, ns
+        self._ready: list[int] = []  # earliest start of each, ns
         self._t0_ns: int | None = None
         self._failed = False
         self._lock = threading.Lock()
@@ -39,13 +41,16 @@ class Together:
         return self._t0_ns is not None
 
     def fail(self) -> None:
-        """Notes that a server cannot be observed: then none begins, unless they have begun already."""
+        """Notes that a server cannot be observed: then none begins, unless they have already begun."""
         with self._lock:
             self._failed = not self.begun
 
     def begin(self, t0_ns: int, clock: Clock, stopping: Callable[[], bool]) -> int:
-        """Returns when the first window begins: as soon as all observations can; this one can at ``t0_ns``.
-        After the start, returns ``t0_ns``. Raises :class:`GivenUp`."""
+        """Returns the start of the first window: as soon as all observations can begin; this one can at
+        ``t0_ns``.
+
+        Returns ``t0_ns`` if the first window has begun. Raises :class:`GivenUp`.
+        """
         with self._lock:
             if self.begun:
                 return t0_ns

@@ -1,7 +1,7 @@
-"""The windows of an observation: one after the other, without a hole while the server is there.
+"""The windows of an observation, one after the other, without a gap while the server is available.
 
-The next watch is opened shortly before the window under way ends, so that its first reads are there when
-its window begins. What the server is asked at the end of one window is the beginning of the next.
+The next watch is opened shortly before the current window ends, so that its first reads are complete when
+its window begins. The reads of the server at the end of one window are those at the start of the next.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.plan import duration_of, observed_cell, sampled_for, window_of
 
-LEAD_NS = 500_000_000  # from opening a watch to its window: connected, first reads taken
+LEAD_NS = 500_000_000  # from opening a watch to its window: time to connect and to read once
 LONGEST_LEAD_NS = 10 * NS_PER_S
 STEP_NS = 100_000_000
-ALIVE_NS = NS_PER_S  # once samples have failed, the server is asked so often whether it is there
+ALIVE_NS = NS_PER_S  # interval of checks whether the server answers, once samples fail
 FIRST_PAUSE_NS, LONGEST_PAUSE_NS = NS_PER_S // 2, 5 * NS_PER_S
 HOST = "the server's host"
 PATIENCE_NS = 120 * NS_PER_S  # a server that is away for longer is gone for good
@@ -83,15 +83,15 @@ class Windows:
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._sampled_for = sampled_for(plan.experiment)
         self._start_ns = clock.now_ns() + LEAD_NS
-        self._end_ns: int | None = None  # of the time asked for, from the first window on
+        self._end_ns: int | None = None  # end of the requested time, known from the first window on
         self._numbers, self._names = Numbers(), Names(server, clock)
         self._filter = SessionFilter(self._chosen, setting.listener)
         self._stored = 0
         self._asked_ns = 0
         self._troubles: set[str] = set()
-        self._failing: dict[str, str] | None = None  # of the window before: data source -> why
+        self._failing: dict[str, str] | None = None  # of the previous window: data source -> reason
         self._attached_before = False
-        self._before: Watch | None = None  # for the live view, whose seconds reach back
+        self._before: Watch | None = None  # the previous watch, for the live view, which shows past seconds
         self.costing = Costing(clock)
         self._presence = Presence(server)
 
@@ -101,12 +101,13 @@ class Windows:
             end = yield from self._attached()
             if end is not None and end.resume:
                 continue
-            if end is None or not end.lost or not self._come_back(end.who, end.reason):
+            if end is None or not end.lost or not self._reconnect(end.who, end.reason):
                 return
 
-    # -- while the server is there ----------------------------------------------------------------
+    # -- while the server is available ------------------------------------------------------------
     def _attached(self) -> Generator[Sequence[RawCell], None, End | None]:
-        """Until the end of the time, or an end before; ``None``: the time was over."""
+        """Yields windows until the end of the time, or returns why they end before; ``None`` if the time is
+        over."""
         self._companions.before(self._cell(self._stored + 1))
         try:
             now = self._open(None, None)
@@ -125,7 +126,7 @@ class Windows:
                 if end is None and (self._end_ns is None or now.t1_ns < self._end_ns):
                     following, end = self._following(now)
                 end = end or self._pass(now, now.t1_ns)
-                last, end = self._asked_last(end)
+                last, end = self._last_mark(end)
                 end = end or self._overslept(now, before)
                 yield from self._close(now, last, end, over=end is not None or following is None)
                 if end is not None or following is None:
@@ -151,7 +152,7 @@ class Windows:
         except LOST as e:
             return None, _lost(e)
 
-    def _asked_last(self, end: End | None) -> tuple[Mark, End | None]:
+    def _last_mark(self, end: End | None) -> tuple[Mark, End | None]:
         """Reads the server at the end of a window, and returns how the window ended."""
         if end and (end.lost or end.silent):
             return NOTHING, end
@@ -161,8 +162,8 @@ class Windows:
         return last, end or (End(last.lost, lost=True) if last.lost else None)
 
     def _open(self, t0_ns: int | None, before: Window | None) -> Window:
-        """Opens the next window; sessions of the previous one keep their numbers. It begins at ``t0_ns``,
-        for None soon."""
+        """Opens the next window, at ``t0_ns``, or soon if that is None. Sessions of the previous window keep
+        their numbers."""
         known = {} if before is None else self._numbers.alive(self._recent(before.watch))
         asked_ns = self._clock.now_ns()
         how = observe.How.of(self._plan.experiment).until(
@@ -174,15 +175,16 @@ class Windows:
         t0_ns = self._soon(asked_ns) if t0_ns is None else t0_ns
         t1_ns = self._cut(t0_ns)
         if self._end_ns is not None and self._end_ns - t1_ns < LEAST_WINDOW_NS:
-            # opening may have taken until after the end
+            # opening may have taken longer than the rest of the time
             t1_ns = max(self._end_ns, t0_ns + LEAST_WINDOW_NS)
         watch.start(t0_ns, t1_ns)
         return Window(watch, t0_ns, t1_ns)
 
     def _soon(self, asked_ns: int) -> int:
-        """When a window may begin whose watch, open now, was asked for at ``asked_ns``.
+        """Returns the start of a window whose watch, open now, was requested at ``asked_ns``.
 
-        Its sessions have to be met before. Where opening took long, the machine is busy, and so will that.
+        The watch has to meet its sessions before. If opening took long, the machine is busy, and that will
+        take long, too.
         """
         now_ns = self._clock.now_ns()
         t0_ns = now_ns + min(max(LEAD_NS, now_ns - asked_ns), LONGEST_LEAD_NS)
@@ -193,7 +195,7 @@ class Windows:
         return t0_ns
 
     def _cut(self, t0_ns: int) -> int:
-        """Returns when a window ends that begins then."""
+        """Returns the end of a window that begins at ``t0_ns``."""
         if self._together is None:
             return t0_ns + self._window_ns
         return self._together.cut(t0_ns, self._window_ns)
@@ -202,7 +204,7 @@ class Windows:
         return observe.recent_frames(watch, self._clock.now_ns() - 2 * NS_PER_S, WITH_SESSIONS)
 
     def _pass(self, window: Window, until_ns: int) -> End | None:
-        """Lets time go by; how the window ended, if it did before."""
+        """Waits until ``until_ns``; returns how the window ended if it ends before."""
         while (now_ns := self._clock.now_ns()) < until_ns:
             if self._interrupt.stopping:
                 return End(STOPPED, lost=False)
@@ -213,8 +215,8 @@ class Windows:
         return None
 
     def _gone(self, watch: Watch) -> End | None:
-        """Returns the end of a window if samples failed and the server does not answer either, or if its
-        host is not reached."""
+        """Returns the end of the window if samples fail and the server does not answer, or its host is
+        lost."""
         self._asked_ns = self._clock.now_ns()
         self._filter.look(watch, self._asked_ns, self._names)
         if (trouble := watch.trouble()) is None:
@@ -224,7 +226,7 @@ class Windows:
         try:
             self._names.keep(backends_of(self._server))
         except Abandoned:
-            return None  # the end is seen to next
+            return None  # the caller handles the end
         except LOST as e:
             return _lost(e)
         except TargetError as e:
@@ -244,9 +246,11 @@ class Windows:
         return mark
 
     def _overslept(self, window: Window, before: tuple[int, int] | None) -> End | None:
-        """The end was noticed so late that the windows which should have followed are none: dbdyno was
-        stopped or late, or the server was slow to answer. ``before``: :func:`own_times_ns` shortly before the
-        window's end."""
+        """Returns an end if the window's end was noticed too late for the next window.
+
+        dbdyno was stopped or late, or the server was slow to answer. ``before``: :func:`own_times_ns`
+        shortly before the window's end.
+        """
         now_ns = self._clock.now_ns()
         if now_ns - window.t1_ns < LEAST_WINDOW_NS:
             return None
@@ -260,7 +264,7 @@ class Windows:
     def _close(
         self, window: Window, last: Mark, end: End | None, *, over: bool
     ) -> Iterator[Sequence[RawCell]]:
-        """Closes a window. ``over`` means that no window follows at once: companions are asked a last
+        """Closes a window. ``over``: no window follows at once, so companions are called for the last
         time."""
         window.watch.stop()
         now_ns = self._clock.now_ns()
@@ -314,10 +318,12 @@ class Windows:
             )
         )
 
-    # -- while it is away -------------------------------------------------------------------------
-    def _come_back(self, who: str, reason: str) -> bool:
+    # -- while the server is not available --------------------------------------------------------
+    def _reconnect(self, who: str, reason: str) -> bool:
         """Tries to reach the server and its host again. Returns False if the user ends the observation.
-        Raises :class:`ServerLost`."""
+
+        Raises :class:`ServerLost`.
+        """
         self._listener.notice(f"{who} is away: {reason}")
         since_ns, pause_ns = self._clock.now_ns(), FIRST_PAUSE_NS
         while self._rest(pause_ns):

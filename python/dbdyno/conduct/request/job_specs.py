@@ -32,8 +32,10 @@ def placed(experiment: Experiment, directory: Path) -> Experiment:
 
 
 def given(base: Experiment, patch: Patch) -> dict[str, Any]:
-    """Returns the fields that a patch sets, with what it says of jobs and their parameters.
-    Raises :class:`UsageError`."""
+    """Returns the fields that a patch sets, with its changes of jobs and their parameters.
+
+    Raises :class:`UsageError`.
+    """
     options, file = dict(patch.fields), patch.job_list
     listed = None if file is None else _listed(Path(file))
     if options.get("jobs") or options.get("variants"):
@@ -59,19 +61,19 @@ def _listed(file: Path) -> dict[str, Any]:
     """Reads a job list: a recipe that may consist of ``[[jobs]]`` alone."""
     from dbdyno.plan import parse_recipe
 
-    found = placed(parse_recipe(read_text(file, "job list"), file.stem, str(file)), file.parent)
-    if not found.job_set:
+    recipe = placed(parse_recipe(read_text(file, "job list"), file.stem, str(file)), file.parent)
+    if not recipe.job_set:
         raise UsageError(
             f"{file} lists no jobs", "write [[jobs]] and below it command = 'PROGRAM ...', once for each"
         )
-    return found.model_dump(exclude_unset=True) | {
-        "jobs": [j.model_dump(exclude_unset=True) for j in found.job_set]
+    return recipe.model_dump(exclude_unset=True) | {
+        "jobs": [j.model_dump(exclude_unset=True) for j in recipe.job_set]
     }
 
 
 def _changed(base: Experiment, options: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields in which options of a job are applied to all jobs."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if not (options.get("jobs") or options.get("variants") or all_jobs(base)):
         name = next(iter(changed)).replace("_", "-")
         raise UsageError(
@@ -79,19 +81,19 @@ def _changed(base: Experiment, options: Mapping[str, Any], changed: Mapping[str,
         )
     own = options.get("jobs") or [j.model_dump(exclude_unset=True) for j in base.job_set]
     if own:
-        found = {"jobs": [{**job, **_merged(job, changed)} for job in own], "command": None}
+        fields = {"jobs": [{**job, **_merged(job, changed)} for job in own], "command": None}
     variants = options.get("variants") or {
         n: v.model_dump(exclude_unset=True) for n, v in base.variants.items() if v.jobs
     }
     if variants:
-        found["variants"] = {
+        fields["variants"] = {
             **{n: v.model_dump(exclude_unset=True) for n, v in base.variants.items()},
             **{
                 n: {**v, "jobs": [{**job, **_merged(job, changed)} for job in v.get("jobs", ())]}
                 for n, v in variants.items()
             },
         }
-    return found
+    return fields
 
 
 def _merged(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +142,7 @@ def _cure(name: str, known: Collection[str]) -> str:
 def commands(experiment: Experiment) -> Mapping[str, Commands]:
     """Returns the jobs of each variant of an expanded experiment. Raises :class:`UsageError`."""
     specs = experiment.variants or {"base": VariantSpec()}
-    found = {}
+    jobs_by_variant = {}
     for name, spec in specs.items():
         jobs = spec.jobs or experiment.job_set
         if not jobs:
@@ -148,8 +150,8 @@ def commands(experiment: Experiment) -> Mapping[str, Commands]:
                 f"variant {name} has no command", f"[[variants.{name}.jobs]], or [[jobs]] for all"
             )
         values = {**experiment.params, **spec.params}
-        found[name] = [(j, _here(j, experiment.engine, values)) for j in jobs]
-    several = len({_kind(here) for jobs in found.values() for _, here in jobs}) > 1
+        jobs_by_variant[name] = [(j, _here(j, experiment.engine, values)) for j in jobs]
+    several = len({_kind(here) for jobs in jobs_by_variant.values() for _, here in jobs}) > 1
     return {
         name: commands_of(
             experiment,
@@ -157,7 +159,7 @@ def commands(experiment: Experiment) -> Mapping[str, Commands]:
             [_in_runs(j, here) if several else here for j, here in jobs],
             shell_of=jobs[0][0],
         )
-        for name, jobs in found.items()
+        for name, jobs in jobs_by_variant.items()
     }
 
 
@@ -180,9 +182,9 @@ def _here(spec: JobSpec, engine: str, values: Mapping[str, Any]) -> JobSpec:
         return _absolute(spec)
     job = engines.jobs(engine)[spec.command.strip()[1:]]
     own = {n: v for n, v in values.items() if n in job.parameters}
-    made = job.made(typed(_as_workload(spec.command, job.parameters), own))
+    resolved = job.made(typed(_as_workload(spec.command, job.parameters), own))
     given = {n: getattr(spec, n) for n in spec.model_fields_set - {"command"} if getattr(spec, n) is not None}
-    return _absolute(made.model_copy(update=given))
+    return _absolute(resolved.model_copy(update=given))
 
 
 def _absolute(spec: JobSpec) -> JobSpec:

@@ -39,8 +39,8 @@ from dbdyno.plan import (
 
 def workloads(engine: str = "") -> dict[str, Workload]:
     """Returns all workloads of dbdyno and of the engine, by name."""
-    found = (Workload.model_validate(tomllib.loads(text)) for _, text in _toml("workloads"))
-    return {w.name: w for w in found} | engines.workloads(engine)
+    built_in = (Workload.model_validate(tomllib.loads(text)) for _, text in _toml("workloads"))
+    return {w.name: w for w in built_in} | engines.workloads(engine)
 
 
 def workload(name: str, engine: str = "") -> Workload:
@@ -155,11 +155,11 @@ def _overridden(request: Request, base: Experiment, directory: Path) -> Experime
             f"both a workload and scripts were given: {named}",
             "give one of them; a database is named by --dsn dbname=NAME",
         )
-    asked = named if runs_jobs or named or base.mix or given.get("scripts") else base.workload
-    if asked is not None:
-        found = script_texts.builtin_of(asked, given["engine"], workloads(given["engine"]))
-        scripts = () if found is None else (ScriptSpec(builtin=found),)
-        given |= {"workload": asked if found is None else None, "script": None, "scripts": scripts}
+    requested = named if runs_jobs or named or base.mix or given.get("scripts") else base.workload
+    if requested is not None:
+        builtin = script_texts.builtin_of(requested, given["engine"], workloads(given["engine"]))
+        scripts = () if builtin is None else (ScriptSpec(builtin=builtin),)
+        given |= {"workload": requested if builtin is None else None, "script": None, "scripts": scripts}
     elif given.get("scripts"):
         given |= {"workload": None, "script": None}
     experiment = _validated(base.model_dump(exclude_unset=True) | given)
@@ -172,7 +172,8 @@ def _overridden(request: Request, base: Experiment, directory: Path) -> Experime
 
 
 def _check_engine(engine: str, workload: str | None, *, runs_jobs: bool) -> None:
-    """Raises :class:`UsageError` for jobs beside a workload, and for an engine that has only the others."""
+    """Raises :class:`UsageError` for jobs beside a workload, and for an engine that runs only the other
+    kind."""
     if runs_jobs and not engines.runs_commands(engine):
         raise UsageError(f"the engine {engine} runs no commands", "leave out --engine")
     if workload is None:
@@ -188,17 +189,17 @@ def _check_engine(engine: str, workload: str | None, *, runs_jobs: bool) -> None
 
 
 def _validated(data: dict[str, Any]) -> Experiment:
-    """Raises :class:`UsageError` for what an option says wrongly."""
+    """Raises :class:`UsageError` for a wrong value of an option."""
     try:
-        found = Experiment.model_validate(data)
+        experiment = Experiment.model_validate(data)
     except ValidationError as e:
         raise UsageError(*refusal(e)) from e
     try:
-        found.model_dump_json()
+        experiment.model_dump_json()
     except PydanticSerializationError as e:
         cure = "a plan is stored as UTF-8: rename the file, or convert the text"
         raise UsageError("a name or text of the experiment is not UTF-8", cure) from e
-    return found
+    return experiment
 
 
 _MOST_TRIED = 100  # keys, with a plan for each

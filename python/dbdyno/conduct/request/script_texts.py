@@ -67,7 +67,7 @@ def _has_statement(text: str) -> bool:
     for mark in [*_BLOCK.finditer(text), None]:
         if depth == 0:
             blank = _BLANK.match(text, at)
-            assert blank is not None  # of nothing, too
+            assert blank is not None  # the pattern matches an empty text, too
             if mark is None or blank.end() < mark.start() or mark[0] == "*/":
                 return blank.end() < len(text)
             if blank.end() > mark.start():
@@ -105,11 +105,11 @@ def builtin_of(name: str, engine: str, workloads: Container[str]) -> str | None:
 def _builtin(name: str, engine: str) -> str:
     """Returns the full name of an engine's own script. Raises :class:`UsageError`."""
     known = engines.scripts(engine)
-    found = [name] if name in known else [n for n in known if name and n.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"several built-in scripts begin with {name!r}", " or ".join(sorted(found)))
+    matching = [name] if name in known else [n for n in known if name and n.startswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UsageError(f"several built-in scripts begin with {name!r}", " or ".join(sorted(matching)))
     raise UsageError(f"no built-in script {name!r}", did_you_mean(name, known))
 
 

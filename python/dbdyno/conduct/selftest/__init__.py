@@ -60,7 +60,7 @@ class SelfTestListener(Protocol):
         """Reports the progress of case ``number`` of the plan (from 0): ``share`` of it is done; ``left_s``
         is the time left for all."""
 
-    def measured(self, planned: Planned, found: Sequence[Truth]) -> None: ...
+    def measured(self, planned: Planned, verdicts: Sequence[Truth]) -> None: ...
 
 
 def selftest(
@@ -72,18 +72,18 @@ def selftest(
     interrupt: Interrupt,
     listener: SelfTestListener,
 ) -> None:
-    """Runs all cases, or those in ``names``; the figures of each are passed on as soon as they are known
+    """Runs all cases, or those in ``names``; passes the figures of each on as soon as they are known.
 
-    Raises :class:`UsageError` for a name that is none, :class:`TargetError` where the server fails,
-    :class:`Interrupted` after the case that a signal ended early.
+    Raises :class:`UsageError` for an unknown name, :class:`TargetError` if the server fails,
+    :class:`Interrupted` after a case that a signal ended early.
     """
     ready()
     with open_server(engine, target) as server:
         server.claim("selftest")
-        known = needed(server.truths, "run a self-test")
+        knowing = needed(server.truths, "run a self-test")
         cases = [
-            _Case(server, known, case, host, measure_ns, interrupt)
-            for case in chosen(known.truth_cases(), names)
+            _Case(server, knowing, case, host, measure_ns, interrupt)
+            for case in chosen(knowing.truth_cases(), names)
         ]
         plan = [case.planned() for case in cases]
         listener.planned(plan)
@@ -91,18 +91,18 @@ def selftest(
         for number, (planned, case) in enumerate(zip(plan, cases, strict=True)):
             interrupt.check()
             clock.begin(number)
-            found = case.truths(clock)
-            if any(t.account == NOT_RUN for t in found):
-                interrupt.check()  # it was not completed
-            listener.measured(planned, found)
+            verdicts = case.truths(clock)
+            if any(t.account == NOT_RUN for t in verdicts):
+                interrupt.check()  # an interrupt may be the reason
+            listener.measured(planned, verdicts)
     interrupt.check()
 
 
 def chosen(cases: Sequence[TruthCase], names: Sequence[str]) -> list[TruthCase]:
-    known = {c.name: c for c in cases}
+    by_name = {c.name: c for c in cases}
     for name in names:
-        if name not in known:
-            raise UsageError(f"no case {name!r}", did_you_mean(name, list(known)))
+        if name not in by_name:
+            raise UsageError(f"no case {name!r}", did_you_mean(name, list(by_name)))
     return [c for c in cases if not names or c.name in names]
 
 

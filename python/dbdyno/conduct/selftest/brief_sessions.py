@@ -28,7 +28,7 @@ ENDS = 60
 """Sessions without a call whose end is measured: the rounding of their sum to ticks is within 5 % of it."""
 _CURE = "run dbdyno on the server's host"
 REAPED_S, PATIENCE_S = 0.3, 10.0
-"""No process of theirs ended for so long: all have; and how long that may take."""
+"""All processes have ended once none did for this time; and the limit of waiting for that."""
 
 
 @dataclass
@@ -72,9 +72,11 @@ class Sessions:
 
     def used(self, t0_ns: int, t1_ns: int, end_ns: float) -> Brief:
         """Returns the CPU time of the sessions whose call ended in that time, each with its exit."""
-        mine = [used for at, used in self.ended if t0_ns < at <= t1_ns]
+        used_ns = [used for at, used in self.ended if t0_ns < at <= t1_ns]
         span_ns = t1_ns - t0_ns
-        return Brief((sum(mine) + len(mine) * end_ns) / span_ns, NS_PER_S * len(mine) / span_ns, end_ns)
+        return Brief(
+            (sum(used_ns) + len(used_ns) * end_ns) / span_ns, NS_PER_S * len(used_ns) / span_ns, end_ns
+        )
 
 
 def end_of_one(server: Server, case: TruthCase, main_pid: int) -> float:
@@ -86,19 +88,19 @@ def end_of_one(server: Server, case: TruthCase, main_pid: int) -> float:
     for thread in empty.start():
         thread.join()
     empty.check()
-    told_ns = _settled(main_pid) - before_ns - sum(used for _, used in empty.ended)
-    return max(0.0, told_ns / len(empty.ended))
+    counted_ns = _settled(main_pid) - before_ns - sum(used for _, used in empty.ended)
+    return max(0.0, counted_ns / len(empty.ended))
 
 
 def _settled(main_pid: int) -> int:
     until_ns = _core.now_ns() + round(PATIENCE_S * NS_PER_S)
-    told_ns = _children_ns(main_pid)
+    counted_ns = _children_ns(main_pid)
     while _core.now_ns() < until_ns:
         time.sleep(REAPED_S)
-        before_ns, told_ns = told_ns, _children_ns(main_pid)
-        if before_ns == told_ns:
+        before_ns, counted_ns = counted_ns, _children_ns(main_pid)
+        if before_ns == counted_ns:
             break
-    return told_ns
+    return counted_ns
 
 
 def _children_ns(main_pid: int) -> int:

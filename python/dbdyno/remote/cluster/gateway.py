@@ -162,9 +162,7 @@ class Gateway:
             try:
                 _init(address)
                 break
-            except (
-                ConnectionAbortedError
-            ):  # Ray's server for clients fails if a process that it inspects ends meanwhile
+            except ConnectionAbortedError:  # Ray's server fails if a process that it inspects ends meanwhile
                 if not tries_left:
                     raise
         self.connected = True

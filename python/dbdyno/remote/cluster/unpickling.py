@@ -26,7 +26,6 @@ def _check(event: str, arguments: tuple[Any, ...]) -> None:
 def _is_exception(module: object, name: object) -> bool:
     if module not in ("builtins", "ray.exceptions") or module not in sys.modules:
         return False
-    named = vars(sys.modules[str(module)]).get(
-        str(name)
-    )  # a dotted name, which could reach other modules, is not a key
+    # a dotted name, which could reach other modules, is not a key
+    named = vars(sys.modules[str(module)]).get(str(name))
     return isinstance(named, type) and issubclass(named, Exception)
