@@ -1,14 +1,13 @@
-"""Packages whose public names are loaded when they are first used, so that each command starts quickly.
+"""Packages whose public names are imported at their first use, so that each command starts quickly.
 
-Such a package calls :func:`lazy` with a table of them, and imports them for type checkers (PEP 562)::
+Such a package calls :func:`lazy` with a table of the names, and imports them for type checkers (PEP 562)::
 
     if TYPE_CHECKING:
         from package.module import name
 
     lazy(__name__, {"name": "package.module"})
 
-A signal that comes meanwhile is heard when the module is there: in the middle of an import its exception may
-come out as any other.
+Signals are handled after an import: within it, code could turn the handler's exception into another one.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-EXIT_INTERRUPTED = 130  # that of dbdyno.model.errors, which may not be loaded yet
+EXIT_INTERRUPTED = 130  # as in dbdyno.model.errors, which may not be imported yet
 INTERRUPTED = b"interrupted\n"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def lazy(package: str, table: Mapping[str, str]) -> None:
-    """``table``: name -> module that has it, or ``module:name there``. Each is loaded at its first use."""
+    """Makes ``package`` import names at their first use. ``table``: name -> its module, or ``module:name in
+    it``."""
     module = sys.modules[package]
     module.__dict__["_lazy"] = table
     module.__class__ = Lazy
@@ -39,7 +39,8 @@ def lazy(package: str, table: Mapping[str, str]) -> None:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Within it no garbage is looked for: modules leave little, and each look goes through all of them."""
+    """Disables garbage collection: imports leave little garbage, but each collection would visit all of
+    their objects."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -50,26 +51,33 @@ def uncollected() -> Iterator[None]:
 
 
 def quick_end() -> None:
-    """The process does not look for garbage once more when it ends: all that it has loaded is gone then. Of
-    what is left DuckDB would say that it leaks."""
+    """Skips the garbage collection at the end of the process, when everything is freed anyway.
+
+    Not with DuckDB, which would report the objects as leaked.
+    """
     atexit.register(lambda: None if "duckdb" in sys.modules else gc.freeze())
 
 
 @uncollected()
 def ready() -> None:
-    """Loads all names of all such packages: nothing is to be loaded while something is measured."""
-    done: set[str] = set()
-    while todo := [m for m in list(sys.modules.values()) if isinstance(m, Lazy) and m.__name__ not in done]:
+    """Imports all names of all lazy packages, so that nothing is imported during a measurement."""
+    complete: set[str] = set()
+    while todo := [
+        m for m in list(sys.modules.values()) if isinstance(m, Lazy) and m.__name__ not in complete
+    ]:
         for module in todo:
-            done.add(module.__name__)
+            complete.add(module.__name__)
             for name in module.__dict__["_lazy"]:
                 getattr(module, name)
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Within it Ctrl-C, SIGTERM and SIGHUP end the program at once, without a traceback: nothing was begun
-    that would have to be put back, and an exception in the middle of an import may come out as any other."""
+    """Lets Ctrl-C, SIGTERM and SIGHUP end the program at once, without a traceback.
+
+    For imports before anything has begun: there is nothing to undo, and code within an import could turn
+    KeyboardInterrupt into another exception.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -92,24 +100,24 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Within it modules are loaded; the handlers of signals run at its end."""
-    heard: list[int] = []
+    """Delays the handlers of signals to the end of the context, for imports."""
+    received: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
     before = {s: handler for s in _SIGNALS if in_main and callable(handler := signal.getsignal(s))}
     for sign in before:
-        signal.signal(sign, lambda number, _: heard.append(number))
+        signal.signal(sign, lambda number, _: received.append(number))
     try:
         with uncollected():
             yield
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)
-        for number in dict.fromkeys(heard):
+        for number in dict.fromkeys(received):
             signal.raise_signal(number)
 
 
 class Lazy(ModuleType):
-    """A package after :func:`lazy`."""
+    """A package that :func:`lazy` was called for."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -121,7 +129,7 @@ class Lazy(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """A submodule that was loaded does not hide a public name that is spelt like it."""
-        taken = name in self.__dict__ or name in self.__dict__["_lazy"]
-        if not (taken and isinstance(value, ModuleType)):
+        """Ignores an imported submodule if a public name of the package is equal to its name."""
+        is_public = name in self.__dict__ or name in self.__dict__["_lazy"]
+        if not (is_public and isinstance(value, ModuleType)):
             super().__setattr__(name, value)

@@ -135,8 +135,8 @@ _MOST_NAMES = 40  # nobody reads a longer list
 def nearest(word: str, names: Iterable[str]) -> str | None:
     """Returns the name most similar to ``word``; None if none is similar."""
     # 0.5: less than difflib's 0.6, since names are short and a wrong offer costs little
-    found = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
+    return matches[0] if matches else None
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
@@ -147,8 +147,8 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     if near is not None:
         return f"did you mean {near!r}?"
     if len(known) > _MOST_NAMES:
-        found = difflib.get_close_matches(word, known, n=5, cutoff=0)
-        return f"the nearest of {len(known)} names: {', '.join(found)}"
+        close = difflib.get_close_matches(word, known, n=5, cutoff=0)
+        return f"the nearest of {len(known)} names: {', '.join(close)}"
     return f"known: {', '.join(known)}" if known else "there are none"
 
 

@@ -39,31 +39,31 @@ _DRIVER_ALONE = {"os": False, "host": False, "trace": "off", "task_interval_ms":
 class BothHosts:
     """A watch over the server's host, and one over our own tasks on this host."""
 
-    def __init__(self, there: Watch, here: Watch) -> None:
-        self.there, self.here = there, here
+    def __init__(self, remote: Watch, local: Watch) -> None:
+        self.remote, self.local = remote, local
 
     def start(self, t0_ns: int, t1_ns: int) -> None:
-        self.here.start(t0_ns, t1_ns)
-        self.there.start(t0_ns, t1_ns)
+        self.local.start(t0_ns, t1_ns)
+        self.remote.start(t0_ns, t1_ns)
 
     def stop(self) -> None:
-        self.here.stop()
-        self.there.stop()
+        self.local.stop()
+        self.remote.stop()
 
     def latest(self) -> Mapping[str, float]:
-        return self.there.latest()
+        return self.remote.latest()
 
     def trouble(self) -> str | None:
-        return self.there.trouble()
+        return self.remote.trouble()
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
-        return self.there.source_status()
+        return self.remote.source_status()
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        return self.there.tables()
+        return self.remote.tables()
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        return self.there.recent(since_ns)
+        return self.remote.recent(since_ns)
 
 
 class NoWatch:
@@ -331,7 +331,7 @@ def _with_own_tasks(
     """Adds our tasks of this host. All other tables are from the server's host."""
     if not isinstance(watch, BothHosts) or "tasks" not in tables:
         return tables
-    ours = _frames(read(watch.here), ("tasks",))["tasks"].with_columns(pl.col("pid", "tid") + OF_CLIENT)
+    ours = _frames(read(watch.local), ("tasks",))["tasks"].with_columns(pl.col("pid", "tid") + OF_CLIENT)
     return {**tables, "tasks": pl.concat([tables["tasks"], ours])}
 
 

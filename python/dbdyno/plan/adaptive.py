@@ -31,7 +31,7 @@ from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, level_with_best, noi
 
 _ID = {"sessions": "auto-ladder", "rate": "auto-rates"}
 _TARGET = {"sessions": "target", "rate": "rate-target"}
-_FALLS = 0.95  # below this share of the peak, and beyond noise, throughput is values to fall
+_FALLS = 0.95  # below this share of the peak, and beyond noise, throughput counts as falling
 
 
 def knee_found(findings: Findings, *, cut: bool = False) -> Done:
@@ -92,10 +92,10 @@ def _efficiency(throughputs: dict[int, Mean], values: dict[str, Any]) -> list[st
     return ["efficiency"]
 
 
-def _range(found: Bend[int], what: str) -> list[str]:
-    if found.low is None and found.high is None:
+def _range(interval: Bend[int], what: str) -> list[str]:
+    if interval.low is None and interval.high is None:
         return []
-    return [f"{what}-above" if found.high is None else f"{what}-between"]
+    return [f"{what}-above" if interval.high is None else f"{what}-between"]
 
 
 def _limit(findings: Findings, values: dict[str, Any]) -> list[str]:
@@ -214,9 +214,9 @@ def _other_side(sides: Sides, values: dict[str, Any], other: int | None) -> Iter
 def _strays(sides: Sides, values: dict[str, Any]) -> list[str]:
     """Returns the part of the claim about rungs beyond the boundary whose verdict is that of the rungs
     before it."""
-    found = sides.stray()
-    values["strays"] = ", ".join(f"{n} ({_figure(sides, n)})" for n in found)
-    return ["fails-again" if sides.rate else "meets-again"] if found else []
+    strays = sides.stray()
+    values["strays"] = ", ".join(f"{n} ({_figure(sides, n)})" for n in strays)
+    return ["fails-again" if sides.rate else "meets-again"] if strays else []
 
 
 def _figure(sides: Sides, rung: int) -> str:
@@ -381,11 +381,11 @@ def grown(plan: Plan, load: int, repeat: int) -> tuple[Plan, Sequence[Cell]]:
     block = max(c.block for c in plan.cells) + 1
     turn = (block - 1) % len(first)
     number = len(plan.cells)
-    made = [
+    added = [
         renumbered(at_load(cell, load), number + n, repeat, block)
         for n, cell in enumerate([*first[turn:], *first[:turn]], start=1)
     ]
-    return plan.model_copy(update={"cells": (*plan.cells, *made)}).sealed(), made
+    return plan.model_copy(update={"cells": (*plan.cells, *added)}).sealed(), added
 
 
 def repeated(plan: Plan, repeat: int) -> tuple[Plan, Sequence[Cell]]:
@@ -395,11 +395,11 @@ def repeated(plan: Plan, repeat: int) -> tuple[Plan, Sequence[Cell]]:
     rungs = sorted({round(c.load_by(by)) for c in plan.cells})
     if plan.order == "shuffled":
         random.Random(f"{plan.experiment.seed}/{repeat}").shuffle(rungs)
-    made: list[Cell] = []
+    added: list[Cell] = []
     for load in rungs:
         plan, cells = grown(plan, load, repeat)
-        made += cells
-    return plan, made
+        added += cells
+    return plan, added
 
 
 def capped(plan: Plan, top: int, reason: str) -> Plan:

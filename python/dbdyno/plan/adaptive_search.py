@@ -49,11 +49,11 @@ class Findings:
 
     def throughputs(self) -> dict[int, Mean]:
         """Returns the mean throughput of each usable rung over its repeats, ascending by rung."""
-        found: dict[int, Mean] = {}
+        means: dict[int, Mean] = {}
         for s in sorted(self.seen, key=lambda s: s.load):
             if s.good and s.throughput is not None:
-                found[s.load] = found.get(s.load, Mean()).merge(Mean(1, s.throughput))
-        return found
+                means[s.load] = means.get(s.load, Mean()).merge(Mean(1, s.throughput))
+        return means
 
     def blocked(self) -> tuple[int, str] | None:
         """Returns the lowest unusable rung above all usable ones, with the reason; None if there is none."""
@@ -95,9 +95,9 @@ def higher(findings: Findings, last: int) -> int | None:
     rule, blocked = findings.rule, findings.blocked()
     if blocked is not None and last > 0:
         return None if blocked[0] - last <= max(1, last // 4) else (last + blocked[0]) // 2
-    wish = min((n for n in (*rule.marks, rule.near) if n > last), default=rule.factor * last)
-    wish = min(max(wish, 1), rule.top)
-    return wish if wish > last and wish not in findings.tried else None
+    rung = min((n for n in (*rule.marks, rule.near) if n > last), default=rule.factor * last)
+    rung = min(max(rung, 1), rule.top)
+    return rung if rung > last and rung not in findings.tried else None
 
 
 def unmeasured(findings: Findings) -> Next | None:
@@ -108,12 +108,12 @@ def unmeasured(findings: Findings) -> Next | None:
     return Next(min(left)) if left else None
 
 
-def free_near(wish: float, low: int, high: int, tried: set[int], share: float = 0.0) -> int | None:
-    """Returns the untried rung nearest to ``wish``, strictly between ``low`` and ``high`` and at least
+def free_near(target: float, low: int, high: int, tried: set[int], share: float = 0.0) -> int | None:
+    """Returns the untried rung nearest to ``target``, strictly between ``low`` and ``high`` and at least
     ``share`` away from both."""
     first, last = math.floor(low * (1 + share)) + 1, math.ceil(high / (1 + share))
     untried = [n for n in range(first, last) if n not in tried]
-    return min(untried, key=lambda n: abs(n - wish), default=None)
+    return min(untried, key=lambda n: abs(n - target), default=None)
 
 
 # -- the knee (:mod:`dbdyno.stats.knee`) --
@@ -168,23 +168,25 @@ def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -
     if crossing is not None and crossing not in tried and 2 * abs(crossing - at) >= step_down:
         return crossing
     came_by_steps = findings.seen[-1].load == at
-    if above and (found := free_near(_wish(at, high, step_up, came_by_steps and not below), at, high, tried)):
-        return found
-    if below and (
-        found := free_near(_wish(at, low, -step_down, came_by_steps and not above), low, at, tried)
+    if above and (
+        rung := free_near(_target(at, high, step_up, came_by_steps and not below), at, high, tried)
     ):
-        return found
+        return rung
+    if below and (
+        rung := free_near(_target(at, low, -step_down, came_by_steps and not above), low, at, tried)
+    ):
+        return rung
     return None
 
 
 def _step(at: int, share: float, noise: float, slope: float) -> int:
     """Returns the distance to a neighbour in sessions. It is small, but large enough that noise does not
     hide the difference when the surplus falls by ``slope`` of what one session contributes."""
-    told_apart = 1.1 * SIGMAS * math.sqrt(2) * noise / slope
-    return max(1, math.ceil(max(TIGHT[share], told_apart) * at))
+    distinguishable = 1.1 * SIGMAS * math.sqrt(2) * noise / slope
+    return max(1, math.ceil(max(TIGHT[share], distinguishable) * at))
 
 
-def _wish(at: int, end: int, step: int, halve: bool) -> float:
+def _target(at: int, end: int, step: int, halve: bool) -> float:
     """Returns a step from ``at``. If steps led to ``at`` and would continue, returns the geometric mean of
     ``at`` and ``end`` instead."""
     return math.sqrt(at * max(1, end)) if halve else at + step

@@ -82,11 +82,11 @@ def words(text: str, values: Mapping[str, Value], what: str, shell: Shell = "non
     stays one word. Raises :class:`UsageError`."""
     if shell != "none":
         return (shell, "-c", filled(text, values, what, shell))
-    found = tuple(filled(word, values, what) for word in split(text, what))
-    if not found or not found[0]:
+    argv = tuple(filled(word, values, what) for word in split(text, what))
+    if not argv or not argv[0]:
         raise UsageError(f"{what} is empty", "name a program and its arguments: 'sort --parallel=4 FILE'")
     _check_shell_words(text, what)
-    return found
+    return argv
 
 
 def split(text: str, what: str) -> list[str]:
@@ -105,12 +105,12 @@ _OPERATOR = re.compile(r"&&|\|\||&>>?|\d?>>?(?:&\d)?|<<<|<<?|[;&|`]|\$\(")
 def _check_shell_words(text: str, what: str) -> None:
     """Raises :class:`UsageError` for a shell's operator without quotes, because it is surely meant as one,
     even without blanks around it."""
-    found = _OPERATOR.search(_QUOTED.sub("", text))
-    if found is not None:
+    operator = _OPERATOR.search(_QUOTED.sub("", text))
+    if operator is not None:
         raise UsageError(
-            f"{what}: {found[0]} means something to a shell, and no shell runs the command",
+            f"{what}: {operator[0]} means something to a shell, and no shell runs the command",
             "--shell sh runs it in one (its start-up is taken off), --input FILE is its standard input; "
-            f"a {found[0]} for the program itself is quoted",
+            f"a {operator[0]} for the program itself is quoted",
         )
 
 
@@ -121,10 +121,10 @@ _FACTORS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3}
 def parse_bytes(text: str, option: str) -> int:
     """Returns the bytes of ``64kB`` | ``1MiB`` | ``4096``. 1 kB is 1024 bytes. Raises :class:`UsageError`."""
     match = _SIZE.match(text.strip())
-    found = 0 if match is None else int(match[1]) * 1024 ** _FACTORS[match[2]]
-    if not 0 < found <= 1 << 30:
+    size_bytes = 0 if match is None else int(match[1]) * 1024 ** _FACTORS[match[2]]
+    if not 0 < size_bytes <= 1 << 30:
         raise UsageError(f"{option} {text}: not a size from 1 byte to 1 GB", f"for example {option} 64kB")
-    return found
+    return size_bytes
 
 
 _RANGE = re.compile(r"(-?[0-9.]+):(-?[0-9.]+)(?::(x?)([0-9.]+))?\Z")
@@ -138,10 +138,10 @@ def values_of(text: str, name: str) -> tuple[Value, ...]:
         raise UsageError(f"{name}={text}: a value is empty", f"{name}=1,2,4, or a comma as \\,")
     if len(parts) > MAX_VALUES:
         raise UsageError(f"{name}: {len(parts):,} values are too many", f"at most {MAX_VALUES:,}")
-    found = list(dict.fromkeys(v for p in dict.fromkeys(parts) for v in _range(p, f"{name}={text}")))
-    if len(found) > MAX_VALUES:
-        raise UsageError(f"{name}={text}: {len(found):,} values are too many", f"at most {MAX_VALUES:,}")
-    return tuple(found)
+    values = list(dict.fromkeys(v for p in dict.fromkeys(parts) for v in _range(p, f"{name}={text}")))
+    if len(values) > MAX_VALUES:
+        raise UsageError(f"{name}={text}: {len(values):,} values are too many", f"at most {MAX_VALUES:,}")
+    return tuple(values)
 
 
 def _range(part: str, whole: str) -> list[Value]:
@@ -156,15 +156,15 @@ def _range(part: str, whole: str) -> list[Value]:
         raise UsageError(
             f"{whole}: {part} is no range", "FROM:TO, FROM:TO:STEP or FROM:TO:x2, from low to high"
         )
-    at, found = low, [low]
+    at, values = low, [low]
     while at < high:
         after = min(high, at * step if match[3] else at + step)
-        if after == at or len(found) > MAX_VALUES:  # a step that is lost among the digits leads nowhere
+        if after == at or len(values) > MAX_VALUES:  # a step that is lost among the digits leads nowhere
             raise UsageError(f"{whole}: {part} is more than {MAX_VALUES:,} values", "give a larger step")
         at = after
-        found.append(at)
+        values.append(at)
     whole_numbers = all(v == v.to_integral_value() for v in (low, high, step))
-    return [int(v) if whole_numbers else number(f"{v.normalize():f}") for v in found]
+    return [int(v) if whole_numbers else number(f"{v.normalize():f}") for v in values]
 
 
 def number(text: str) -> Value:

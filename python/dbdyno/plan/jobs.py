@@ -46,7 +46,7 @@ def spread(experiment: Experiment, accepted: Mapping[str, Collection[str]]) -> E
     _check_used(experiment, accepted)
     axes = _axes(experiment)
     specs = experiment.variants or {"": VariantSpec()}
-    made: dict[str, VariantSpec] = {}
+    variants: dict[str, VariantSpec] = {}
     combined = 0
     for name, spec in specs.items():
         used = _used(experiment, spec.jobs or experiment.job_set, accepted)
@@ -56,10 +56,10 @@ def spread(experiment: Experiment, accepted: Mapping[str, Collection[str]]) -> E
             raise UsageError(f"{combined:,} combinations of parameters", f"at most {MAX_VARIANTS:,}")
         for values in product(*own.values()):
             point = dict(zip(own, values, strict=True))
-            made[_free(_name(name, point, hide=experiment.hide_args), made)] = spec.model_copy(
+            variants[_free(_name(name, point, hide=experiment.hide_args), variants)] = spec.model_copy(
                 update={"params": {**spec.params, **point}}
             )
-    return experiment.model_copy(update={"variants": made} if list(made) != ["base"] else {})
+    return experiment.model_copy(update={"variants": variants} if list(variants) != ["base"] else {})
 
 
 def _axes(experiment: Experiment) -> dict[str, tuple[Value, ...]]:
@@ -81,8 +81,8 @@ def _used(
     """Returns the names of the placeholders in these jobs, and in the experiment's set-up and clean-up."""
     texts = [experiment.setup, experiment.cleanup]
     texts += [t for j in jobs for t in (j.command, *(getattr(j, f) for f in _TEXTS), *j.env.values())]
-    found = {name for text in texts if text for name in placeholders(text)}
-    return found | {n for j in jobs for n in accepted.get(j.command.strip().removeprefix("@"), ())}
+    in_texts = {name for text in texts if text for name in placeholders(text)}
+    return in_texts | {n for j in jobs for n in accepted.get(j.command.strip().removeprefix("@"), ())}
 
 
 def _check_used(experiment: Experiment, accepted: Mapping[str, Collection[str]]) -> None:
@@ -136,17 +136,17 @@ def names(commands: Sequence[str], *, hide: bool = False) -> list[str]:
     arguments."""
     programs = [program(c) for c in commands]
     if len({*programs}) == len(programs):
-        found = programs
+        bases = programs
     else:
-        found = (
+        bases = (
             programs
             if hide
             else [re.sub("-+", "-", slug(c.replace("/", "-")))[:_LONGEST_NAME].strip("-.") for c in commands]
         )
-    made: dict[str, None] = {}  # in their order
-    for name in found:
-        made[_free(name or "command", made)] = None
-    return [*made]
+    distinct: dict[str, None] = {}  # in their order
+    for name in bases:
+        distinct[_free(name or "command", distinct)] = None
+    return [*distinct]
 
 
 def program(command: str) -> str:
@@ -192,12 +192,14 @@ def _points(experiment: Experiment) -> list[tuple[Value | None, int]]:
     return [at[order] for order in experiment.orders]
 
 
-def wanted(experiment: Experiment, found: Sequence[Place], variants: Mapping[str, Variant]) -> list[Place]:
+def wanted(
+    experiment: Experiment, all_places: Sequence[Place], variants: Mapping[str, Variant]
+) -> list[Place]:
     """Returns the places that belong to the chosen orders, or all without orders."""
     if not experiment.orders:
-        return [*found]
+        return [*all_places]
     axis, points = threads_axis(experiment), _points(experiment)
-    return [p for p in found if (variants[p.variant].params.get(axis or ""), p.sessions) in points]
+    return [p for p in all_places if (variants[p.variant].params.get(axis or ""), p.sessions) in points]
 
 
 def with_defaults(experiment: Experiment, choices: list[Choice]) -> Experiment:
@@ -245,11 +247,11 @@ def _alone(experiment: Experiment) -> bool:
 def planned(specs: Sequence[JobSpec], values: Mapping[str, Value], *, hide: bool) -> tuple[PlannedJob, ...]:
     """Returns each job with the values of a variant. Jobs of the same name get a number. Raises
     :class:`UsageError`."""
-    found: dict[str, PlannedJob] = {}
+    by_name: dict[str, PlannedJob] = {}
     for spec in specs:
-        name = _free(spec.name or program(spec.command), found)
-        found[name] = _planned(spec, name, {**values, "job": name}, hide=hide)
-    return tuple(found.values())
+        name = _free(spec.name or program(spec.command), by_name)
+        by_name[name] = _planned(spec, name, {**values, "job": name}, hide=hide)
+    return tuple(by_name.values())
 
 
 def _planned(spec: JobSpec, name: str, values: Mapping[str, Value], *, hide: bool) -> PlannedJob:
@@ -291,10 +293,10 @@ def _unit(spec: JobSpec) -> str:
 def _timeout_ns(what: str, text: str | None) -> int | None:
     if text is None:
         return None
-    found = parse_duration_ns(text, "--timeout")
-    if not found:
+    timeout_ns = parse_duration_ns(text, "--timeout")
+    if not timeout_ns:
         raise UsageError(f"{what}: a timeout of 0", "write a duration: --timeout 30s")
-    return found
+    return timeout_ns
 
 
 def _check_regex(what: str, spec: JobSpec) -> None:
@@ -321,10 +323,10 @@ def commands_of(
     """Returns the commands that a variant runs. ``jobs`` are its jobs, with those that come with the engine
     resolved for this machine."""
     values = {**experiment.params, **spec.params}
-    made = planned(jobs, values, hide=experiment.hide_args)
+    planned_jobs = planned(jobs, values, hide=experiment.hide_args)
 
     def beside(key: str) -> tuple[str, ...]:
         given = getattr(experiment, key)
         return () if not given else words(given, values, key, shell_of.shell)
 
-    return Commands(made, beside("setup"), beside("cleanup"))
+    return Commands(planned_jobs, beside("setup"), beside("cleanup"))

@@ -41,8 +41,8 @@ def parse_ladder(text: str, cpus: float = 1.0, cores: float | None = None) -> tu
     ``cores`` stands for their cores, or for as many as CPUs if the cores are unknown. Raises
     :class:`UsageError` for a count outside 1..5000 and for more than 1000 rungs.
     """
-    there = {"cpus": max(1, math.ceil(cpus)), "cores": max(1, math.ceil(cores or cpus))}
-    parts = _COUNTED.sub(lambda m: str(int(m[1] or 1) * there[m[2]]), text).split(",")
+    counts = {"cpus": max(1, math.ceil(cpus)), "cores": max(1, math.ceil(cores or cpus))}
+    parts = _COUNTED.sub(lambda m: str(int(m[1] or 1) * counts[m[2]]), text).split(",")
     if len(parts) > MAX_RUNGS:
         raise UsageError(
             f"--sessions: a list of {len(parts):,} entries is too long", f"at most {MAX_RUNGS:,} entries"

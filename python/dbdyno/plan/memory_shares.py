@@ -20,13 +20,13 @@ def share_bytes(name: str, text: Value, memory_bytes: int | None) -> int | None:
     invalid."""
     if not isinstance(text, str) or "of memory" not in text:
         return None
-    found = _SHARE.fullmatch(text.strip())
-    if found is None or not 0 < float(found[1]) <= 100:
+    match = _SHARE.fullmatch(text.strip())
+    if match is None or not 0 < float(match[1]) <= 100:
         raise UsageError(f"{name} = {text!r} is not a share of the memory", _FORM)
     if memory_bytes is None:
         raise UsageError(f"{name} = {text!r}: the memory of this machine is not known", "write a size")
-    most = int(found[2]) * _UNITS[found[3]] if found[2] else memory_bytes
-    return min(most, int(memory_bytes * float(found[1]) / 100))
+    most = int(match[2]) * _UNITS[match[3]] if match[2] else memory_bytes
+    return min(most, int(memory_bytes * float(match[1]) / 100))
 
 
 def sized(
@@ -34,27 +34,27 @@ def sized(
 ) -> Experiment:
     """Returns ``experiment`` with a size in place of every share of the memory. A setting gets MB, a
     parameter gets its own unit. Raises :class:`UsageError`."""
-    made: dict[str, Choice] = {}
+    reasons: dict[str, Choice] = {}
 
     def chosen(name: str, text: Value, value: Value) -> Value:
         why = f"{text}, of {format_size(memory_bytes or 0)}"
-        made[f"{name}={value}"] = Choice(name=name, value=str(value), reason=why)
+        reasons[f"{name}={value}"] = Choice(name=name, value=str(value), reason=why)
         return value
 
     def setting(name: str, text: Value) -> Value:
-        found = share_bytes(name, text, memory_bytes)
-        return text if found is None else chosen(name, text, f"{max(1, found >> 20)}MB")
+        size_bytes = share_bytes(name, text, memory_bytes)
+        return text if size_bytes is None else chosen(name, text, f"{max(1, size_bytes >> 20)}MB")
 
     def parameter(name: str, text: Value) -> Value:
-        found = share_bytes(name, text, memory_bytes)
-        if found is None:
+        size_bytes = share_bytes(name, text, memory_bytes)
+        if size_bytes is None:
             return text
         known = workload.parameters.get(name)
         if known is None or known.bytes is None:
             raise UsageError(
                 f"parameter {name} = {text!r}: its size in memory is not known", "write a number"
             )
-        return chosen(name, text, max(int(known.minimum or 1), found // known.bytes))
+        return chosen(name, text, max(int(known.minimum or 1), size_bytes // known.bytes))
 
     def resolved(spec: Experiment | VariantSpec) -> Mapping[str, object]:
         settings = {n: setting(n, v) for n, v in spec.settings.items()}
@@ -62,5 +62,5 @@ def sized(
 
     variants = {n: v.model_copy(update=resolved(v)) for n, v in experiment.variants.items()}
     whole = experiment.model_copy(update={**resolved(experiment), "variants": variants})
-    choices.extend(made.values())
+    choices.extend(reasons.values())
     return whole

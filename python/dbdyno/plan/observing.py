@@ -52,14 +52,14 @@ def sampled_for(experiment: Experiment) -> dict[str, int]:
     """Returns the sampling time in ns of each source that is sampled for a part of the time only. Raises
     :class:`UsageError` if the experiment is no observation."""
     times = {o: getattr(experiment, o.key) for o in options()}
-    found = {o.key: parse_window_ns(o.flag, time) for o, time in times.items() if isinstance(time, str)}
+    times_ns = {o.key: parse_window_ns(o.flag, time) for o, time in times.items() if isinstance(time, str)}
     for o, time in times.items():
-        if o.key in found and experiment.observation is None:
+        if o.key in times_ns and experiment.observation is None:
             raise UsageError(
                 f"{o.flag}={time}: a time is for an observation (dbdyno observe)",
                 f"{o.flag} samples every measurement; {o.flag}=99 sets the samples a second",
             )
-    return found
+    return times_ns
 
 
 def window_of(chosen: Observation) -> int:

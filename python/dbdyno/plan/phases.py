@@ -112,10 +112,10 @@ def check(experiment: Experiment) -> None:
         )
 
 
-def cells(experiment: Experiment, made: Sequence[Cell]) -> tuple[Cell, ...]:
+def cells(experiment: Experiment, measurements: Sequence[Cell]) -> tuple[Cell, ...]:
     """Returns the cells with each measurement replaced by its phases."""
-    found: list[Cell] = []
-    for cell in made:
+    replaced: list[Cell] = []
+    for cell in measurements:
         for phase in experiment.phases:
             begin = _rate(phase.rate if phase.rate is not None else phase.from_ or 0.0)
             end = None if phase.to is None else _rate(phase.to)
@@ -131,14 +131,14 @@ def cells(experiment: Experiment, made: Sequence[Cell]) -> tuple[Cell, ...]:
                     "seed": experiment.seed,
                 }
             )
-            found.append(renumbered(one, len(found) + 1, cell.repeat, len(found) + 1))
-    return tuple(found)
+            replaced.append(renumbered(one, len(replaced) + 1, cell.repeat, len(replaced) + 1))
+    return tuple(replaced)
 
 
 def goal(experiment: Experiment) -> Goal | None:
     """Returns the goal of every phase; None if there is none. Raises :class:`UsageError`."""
-    asked = experiment.target if experiment.phases else None
-    return None if asked is None else parse_goal(asked)
+    text = experiment.target if experiment.phases else None
+    return None if text is None else parse_goal(text)
 
 
 def variants(experiment: Experiment, base: Variant) -> tuple[Variant, ...]:

@@ -91,10 +91,10 @@ def resolve(
     known = repeats if adaptive is None else 1
     paces = [float(adaptive.first)] if adaptive is not None and not searched else rates.listed(experiment)
     _check_cells(len(ladder), len(variants), known, len(experiment.phases) or len(paces))
-    found = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
-    found = jobs.wanted(experiment, found, {v.name: v for v in variants})
+    cell_places = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
+    cell_places = jobs.wanted(experiment, cell_places, {v.name: v for v in variants})
     job_rules.check_sessions(experiment, top)
-    cells = _cells(experiment, workload, {v.name: v for v in variants}, found, paces, times)
+    cells = _cells(experiment, workload, {v.name: v for v in variants}, cell_places, paces, times)
     if experiment.phases:
         cells, variants = phases.cells(experiment, cells), phases.variants(experiment, variants[0])
     choices += trigger_choices(experiment)
@@ -238,9 +238,9 @@ def _call_target(
         )
         choices.append(Choice(name="call target", value=format_ns(target_ns), reason=reason))
         return target_ns
-    if (found := rates.call_target(experiment, cpus, MAX_TARGET_NS)) is not None:
-        choices.append(found[1])
-        return found[0]
+    if (of_rates := rates.call_target(experiment, cpus, MAX_TARGET_NS)) is not None:
+        choices.append(of_rates[1])
+        return of_rates[0]
     stretch = max(1.0, top / cpus)  # a CPU-bound call at the top lasts that many times longer
     target_ns = int(min(MAX_TARGET_NS, max(MIN_TARGET_NS, measure_ns / CALLS_IN_WINDOW / stretch)))
     reason = (
@@ -264,17 +264,17 @@ def _cells(
     experiment: Experiment,
     workload: Workload,
     variants: Mapping[str, Variant],
-    found: Sequence[Place],
+    cell_places: Sequence[Place],
     paces: Sequence[float | None],
     times: tuple[int, int],
 ) -> tuple[Cell, ...]:
     """Returns a cell for each place at each rate, repeat by repeat."""
     specs = experiment.variants or {"base": VariantSpec()}
     thinks = {name: rates.think_of(experiment, spec) for name, spec in specs.items()}
-    made: list[Cell] = []
-    for place, rate in ((p, r) for p in found for r in paces):
+    cells: list[Cell] = []
+    for place, rate in ((p, r) for p in cell_places for r in paces):
         think_ns, think = thinks[place.variant]
-        block = place.block if len(paces) == 1 else len(made) + 1
+        block = place.block if len(paces) == 1 else len(cells) + 1
         cell = Cell(
             id="",
             workload=workload.name,
@@ -292,8 +292,8 @@ def _cells(
             once=job_rules.exactly(experiment),
             runs=experiment.runs or 1,
         )
-        made.append(rates.renumbered(cell, len(made) + 1, place.repeat, block))
-    return tuple(made)
+        cells.append(rates.renumbered(cell, len(cells) + 1, place.repeat, block))
+    return tuple(cells)
 
 
 def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:

@@ -63,12 +63,12 @@ def _part(part: str, whole: str) -> list[float]:
         step = 0.0
     if low > high or step <= (1 if by_factor else 0) or not math.isfinite(step):
         raise UsageError(f"--rates {whole}: {part!r} is no list of rates", _FORMS)
-    found = [low]
-    while found[-1] < high and len(found) <= MAX_RATES:
-        found.append(min(high, found[-1] * step if by_factor else found[-1] + step))
-    if found[-1] < high:
+    steps = [low]
+    while steps[-1] < high and len(steps) <= MAX_RATES:
+        steps.append(min(high, steps[-1] * step if by_factor else steps[-1] + step))
+    if steps[-1] < high:
         raise UsageError(f"--rates {whole}: {part!r} is more than {MAX_RATES:,} rates", "give a larger step")
-    return [float(f"{r:.4g}") if r not in (low, high) else r for r in found]
+    return [float(f"{r:.4g}") if r not in (low, high) else r for r in steps]
 
 
 def auto_top(experiment: Experiment) -> int | None:

@@ -55,8 +55,8 @@ def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
         raise recipe_error(where, faults) from e
     if wrong := list(phases.faults(experiment.phases)):
         at = [("phases", str(f.number), *([f.key] if f.key else [])) for f in wrong]
-        found = [Fault(line_of(lines, a), f.message, f.cure) for a, f in zip(at, wrong, strict=True)]
-        raise recipe_error(where, found)
+        faults = [Fault(line_of(lines, a), f.message, f.cure) for a, f in zip(at, wrong, strict=True)]
+        raise recipe_error(where, faults)
     return experiment
 
 
@@ -167,14 +167,14 @@ _MODELS = {model.__name__: model for model in _STRICT}
 def _field_docs(model: type[BaseModel]) -> dict[str, str]:
     """Returns the docstring below each field. pydantic's ``use_attribute_docstrings`` does the same, but at
     each start."""
-    (made,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    assert isinstance(made, ast.ClassDef)
-    found: dict[str, str] = {}
-    for field, below in pairwise(made.body):
+    (class_node,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(class_node, ast.ClassDef)
+    docs: dict[str, str] = {}
+    for field, below in pairwise(class_node.body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = inspect.cleandoc(text)
-    return found
+                docs[name] = inspect.cleandoc(text)
+    return docs
 
 
 Value = str | int | float | bool

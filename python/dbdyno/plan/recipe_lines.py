@@ -67,14 +67,14 @@ def _refuse_escaped_paths(text: str) -> None:
     """Raises :class:`EscapedPathError` for texts such as ``script = "C:\\temp\\bench.sql"``, which are valid
     TOML but contain a tab and a backspace."""
     for number, line in enumerate(text.splitlines(), 1):
-        found = None if _LONG.search(line) else _ESCAPED_PATH.match(line)
-        if found is not None and "\\\\" not in found[1]:
-            raise EscapedPathError(number, found[1])
+        match = None if _LONG.search(line) else _ESCAPED_PATH.match(line)
+        if match is not None and "\\\\" not in match[1]:
+            raise EscapedPathError(number, match[1])
 
 
 def key_lines(text: str) -> dict[Path, int]:
     """Returns the line (from 1) of every table and key of a valid TOML text."""
-    found: dict[Path, int] = {}
+    lines: dict[Path, int] = {}
     table: Path = ()
     count: dict[Path, int] = {}
     end: str | None = None  # of a string of several lines
@@ -83,21 +83,21 @@ def key_lines(text: str) -> dict[Path, int]:
             end = None if end in line else end
         elif header := _HEADER.match(line):
             table = _path(header[1])
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
             if line.lstrip().startswith("[["):  # an array of tables: each by its place
                 count[table] = count.get(table, -1) + 1
                 table = (*table, str(count[table]))
-                found[table] = number
+                lines[table] = number
         elif key := _KEY.match(line):
             path = (*table, *_path(key[1]))
             for end_of in range(len(table) + 1, len(path) + 1):  # a dotted key makes the tables above it
-                found.setdefault(path[:end_of], number)
+                lines.setdefault(path[:end_of], number)
             if key[2].startswith("{"):
                 for m in _INLINE.finditer(key[2]):
-                    found.setdefault((*path, *_path(m[1])), number)
+                    lines.setdefault((*path, *_path(m[1])), number)
             quotes = _LONG.findall(key[2])
             end = quotes[0] if len(quotes) == 1 else None
-    return found
+    return lines
 
 
 def line_of(lines: Mapping[Path, int], path: Sequence[int | str]) -> int:
@@ -121,15 +121,15 @@ def syntax_error(text: str, error: Exception) -> tuple[int, str]:
 def recipe_error(name: str, faults: Iterable[Fault]) -> RecipeError:
     """Returns an error such as ``mine.toml:3: unknown key mesure`` with its remedy. Several faults become a
     list."""
-    found = sorted(set(faults))
-    if len(found) == 1:
-        return RecipeError(f"{_place(name, found[0].line)}: {found[0].message}", found[0].cure)
+    distinct = sorted(set(faults))
+    if len(distinct) == 1:
+        return RecipeError(f"{_place(name, distinct[0].line)}: {distinct[0].message}", distinct[0].cure)
     listed = [
         f"{_place(name, f.line)}: {f.message}" + (f"; {f.cure}" if f.cure else "")
-        for f in found[:MOST_FAULTS]
+        for f in distinct[:MOST_FAULTS]
     ]
-    listed += [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
-    return RecipeError(f"{name}: {len(found)} errors", "\n  ".join(listed))
+    listed += [f"and {len(distinct) - MOST_FAULTS} more"] if len(distinct) > MOST_FAULTS else []
+    return RecipeError(f"{name}: {len(distinct)} errors", "\n  ".join(listed))
 
 
 def _place(name: str, line: int) -> str:

@@ -136,40 +136,40 @@ def leaves(node: Node) -> Iterator[Compare]:
             yield from leaves(part)
 
 
-class Found(NamedTuple):
+class Verdict(NamedTuple):
     truth: bool | None
     exact: frozenset[Exact]  # comparisons by = and in that hold
 
 
-def evaluate(node: Node, values: Values, before: Values | None = None, *, near: bool = False) -> Found:
+def evaluate(node: Node, values: Values, before: Values | None = None, *, near: bool = False) -> Verdict:
     """Evaluates a condition on one sample. ``near`` relaxes thresholds by :data:`MARGIN`, so that the
     condition stays true for longer. ``before`` is the previous sample. A count that rose past an exact value
     between the two samples, and is still near it, matches that value."""
     if isinstance(node, Several):
-        found = [evaluate(part, values, before, near=near) for part in node.parts]
+        verdicts = [evaluate(part, values, before, near=near) for part in node.parts]
         deciding = not node.every
-        truths = [f.truth for f in found]
+        truths = [f.truth for f in verdicts]
         truth = deciding if deciding in truths else None if None in truths else not deciding
-        met = (f.exact for f in found if f.truth)
-        return Found(truth, frozenset[Exact]().union(*met) if truth else frozenset())
+        met = (f.exact for f in verdicts if f.truth)
+        return Verdict(truth, frozenset[Exact]().union(*met) if truth else frozenset())
     value = values.get(node.figure.key)
     if value is None:
-        return Found(None, frozenset())
+        return Verdict(None, frozenset())
     if node.op == "in":
         last = None if before is None else before.get(node.figure.key)
         rising = FIGURES[node.figure.name].whole
-        mine = frozenset(
+        exact = frozenset(
             (node.figure.key, v)
             for v in node.values
             if value == v
             or (_near(value, v) and (near or (rising and last is not None and last < v < value)))
         )
-        return Found(bool(mine), mine)
+        return Verdict(bool(exact), exact)
     if node.op == "not in":
-        return Found(value not in node.values, frozenset())
+        return Verdict(value not in node.values, frozenset())
     (limit,) = node.values
     margin = MARGIN * abs(limit) * (-1 if node.op in (">", ">=") else 1) if near else 0.0
-    return Found(_OPS[node.op](value, limit + margin), frozenset())
+    return Verdict(_OPS[node.op](value, limit + margin), frozenset())
 
 
 def _near(value: float, exact: float) -> bool:

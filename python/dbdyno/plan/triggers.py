@@ -74,8 +74,8 @@ def triggers_of(experiment: Experiment) -> Triggers:
         raise UsageError(
             "triggers need the live samples of sessions", "leave out --no-observe (observe = false)"
         )
-    made = tuple(_trigger(n, spec, driven=driven) for n, spec in enumerate(experiment.triggers, 1))
-    return Triggers(made, experiment.trigger_actions, _bytes(experiment.trigger_budget))
+    triggers = tuple(_trigger(n, spec, driven=driven) for n, spec in enumerate(experiment.triggers, 1))
+    return Triggers(triggers, experiment.trigger_actions, _bytes(experiment.trigger_budget))
 
 
 def _trigger(number: int, spec: TriggerSpec, *, driven: bool) -> Trigger:
@@ -174,17 +174,17 @@ def step(trigger: Trigger, state: Armed, at_ns: int, values: Values) -> tuple[Ar
     """Processes one sample and returns the new state, and the firing if there is one. Samples must be in
     order of time."""
     node = trigger.condition.node
-    found, near = evaluate(node, values, state.before), evaluate(node, values, near=True)
+    verdict, near = evaluate(node, values, state.before), evaluate(node, values, near=True)
     held = state.held
     if near.truth is False:
         held = frozenset()
     elif near.truth:
         held &= near.exact | {_WHOLE}
-    if found.truth is None:
+    if verdict.truth is None:
         return replace(state, before=values, held=held), None
-    if not found.truth:
+    if not verdict.truth:
         return replace(state, before=values, held=held, since_ns={}), None
-    met = found.exact or frozenset({_WHOLE})
+    met = verdict.exact or frozenset({_WHOLE})
     since = {m: state.since_ns.get(m, at_ns) for m in met}
     due = frozenset(
         m
@@ -202,11 +202,11 @@ def step(trigger: Trigger, state: Armed, at_ns: int, values: Values) -> tuple[Ar
 
 def firings(trigger: Trigger, samples: Sequence[tuple[int, Values]]) -> list[Firing]:
     """Returns all firings for a sequence of samples (time in ns, values)."""
-    state, found = Armed(), []
+    state, fired = Armed(), []
     for at_ns, values in samples:
         state, firing = step(trigger, state, at_ns, values)
-        found += [] if firing is None else [firing]
-    return found
+        fired += [] if firing is None else [firing]
+    return fired
 
 
 @dataclass(frozen=True)
@@ -239,10 +239,10 @@ def trigger_choices(experiment: Experiment) -> list[Choice]:
     """Returns a line of the plan for each trigger. Raises :class:`UsageError` like :func:`triggers_of`."""
     planned = triggers_of(experiment)
     limit = f"at most {planned.most_actions} actions and {format_size(planned.most_bytes)} in all"
-    return [Choice(name=f"trigger {t.number}", value=_words(t), reason=limit) for t in planned.all]
+    return [Choice(name=f"trigger {t.number}", value=_in_words(t), reason=limit) for t in planned.all]
 
 
-def _words(trigger: Trigger) -> str:
+def _in_words(trigger: Trigger) -> str:
     """Returns a trigger in words: ``sessions in (10,20,30) for 3 s -> profile 10s, snapshot``."""
     lasting = f" for {format_ns(trigger.for_ns)}" if trigger.for_ns and not trigger.condition.for_ns else ""
     return f"{trigger.condition.text}{lasting} -> {', '.join(a.text for a in trigger.actions)}"

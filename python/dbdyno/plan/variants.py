@@ -46,7 +46,7 @@ def variants_of(
     that are evident without a server.
     """
     specs: Mapping[str, VariantSpec] = experiment.variants or {"base": VariantSpec()}
-    found = tuple(
+    resolved = tuple(
         _variant(name, s, experiment, workload, allowed, planned, commands.get(name))
         for name, s in specs.items()
     )
@@ -54,19 +54,19 @@ def variants_of(
         raise UsageError(
             f"the baseline {experiment.baseline!r} is no variant", did_you_mean(experiment.baseline, specs)
         )
-    _check_texts(found)
+    _check_texts(resolved)
     equal: dict[str, list[str]] = {}
-    for v in found:
+    for v in resolved:
         key = f"{think_of(experiment, specs[v.name])} {_bare(v).model_dump_json()}"
         equal.setdefault(key, []).append(v.name)
     for names in (names for names in equal.values() if len(names) > 1):
         why = "any difference between them is chance (an A/A test)"
         choices.append(Choice(name="equal variants", value=", ".join(names), reason=why))
-    for v in found:
+    for v in resolved:
         if v.limits.cpus is not None and v.limits.cpus != _merged(specs[v.name], experiment).cpus:
             why = f"{_merged(specs[v.name], experiment).cpus} of those that may be used here"
             choices.append(Choice(name=f"CPUs of {v.name}", value=v.limits.cpus, reason=why))
-    return found
+    return resolved
 
 
 def _check_texts(variants: Sequence[Variant]) -> None:

@@ -160,18 +160,18 @@ class Stored(Mapping[str, pl.DataFrame]):
     def __init__(self, contents: Mapping[str, bytes], known: Mapping[str, str]) -> None:
         """``known`` maps a table to the name of its schema."""
         self._contents = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-        self._known, self._found = known, dict[str, pl.DataFrame]()
+        self._known, self._parsed = known, dict[str, pl.DataFrame]()
         for table, content in self._contents.items():
             with _readable():
                 shaped(known[table], tuple(pl.read_parquet_schema(io.BytesIO(content))))
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        if table not in self._found:
+        if table not in self._parsed:
             try:
-                self._found[table] = conformed(self._known[table], [self._contents[table]])
+                self._parsed[table] = conformed(self._known[table], [self._contents[table]])
             except (ValueError, pl.exceptions.PolarsError) as error:
                 raise _damaged(table, error) from error
-        return self._found[table]
+        return self._parsed[table]
 
     def __contains__(self, table: object) -> bool:
         return table in self._contents

@@ -37,7 +37,7 @@ def run(job: JobSpec, command: str | None = None) -> subprocess.CompletedProcess
 
 @pytest.mark.parametrize("name", ["loop", "python-loop", "sort"])
 def test_a_job_succeeds_and_says_what_it_did(name: str) -> None:
-    job = JOBS[name].made(SMALL)
+    job = JOBS[name].resolve(SMALL)
     assert job.name == name
     done = run(job)
     assert (done.returncode, done.stderr) == (0, "")
@@ -45,7 +45,7 @@ def test_a_job_succeeds_and_says_what_it_did(name: str) -> None:
 
 
 def test_the_compressor_that_is_installed_is_the_jobs_name() -> None:
-    job = JOBS["compress"].made(SMALL)
+    job = JOBS["compress"].resolve(SMALL)
     assert job.name in ("pbzip2", "xz", "zstd", "python-bz2")
     assert Path(job.work_bytes or "").stat().st_size == 1 << 20
     words = shlex.split(job.command)
@@ -59,18 +59,18 @@ def test_the_compressor_that_is_installed_is_the_jobs_name() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_work_is_shared_and_a_serial_part_is_done_first(threads: int) -> None:
-    job = JOBS["loop"].made({"rounds": 3, "threads": threads, "serial": 40})
+    job = JOBS["loop"].resolve({"rounds": 3, "threads": threads, "serial": 40})
     assert run(job).stdout == "done 3000000 rounds\n"
 
 
 def test_wrong_words_are_refused() -> None:
-    program = shlex.split(JOBS["loop"].made({}).command)[0]
+    program = shlex.split(JOBS["loop"].resolve({}).command)[0]
     done = subprocess.run([program, "0"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "loop: 0 is not a number from 1 to 4096\n")
 
 
 def test_a_build_makes_its_program_from_nothing_each_time() -> None:
-    job = JOBS["build-uneven"].made({"threads": 2})
+    job = JOBS["build-uneven"].resolve({"threads": 2})
     assert job.prepare and job.verify
     for _ in range(2):
         assert run(job, job.prepare).returncode == 0
@@ -84,13 +84,13 @@ def test_without_tools_the_job_is_python_and_says_so(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, made in (("loop", "python-loop"), ("compress", "python-bz2"), ("sort", "python-sort")):
         cases = {**SMALL, "rounds": 100}
-        job = JOBS[name].made(cases)
+        job = JOBS[name].resolve(cases)
         assert job.name == made
         assert run(job).returncode == 0
     with pytest.raises(NotAvailable, match="make is not installed"):
-        JOBS["build-chain"].made({})
+        JOBS["build-chain"].resolve({})
     with pytest.raises(NotAvailable, match="zstd is not installed"):
-        JOBS["compress"].made({"tool": "zstd", "size": 1})
+        JOBS["compress"].resolve({"tool": "zstd", "size": 1})
 
 
 def test_a_text_is_always_the_same() -> None:

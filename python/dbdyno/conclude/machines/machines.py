@@ -32,15 +32,15 @@ def claims(comparison: Machines) -> Iterator[Claim]:
         yield from _ratio(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
 
 
-def _argument(made: Machines) -> Iterator[Claim]:
+def _argument(compared: Machines) -> Iterator[Claim]:
     """Yields a claim if one session and many sessions show opposite results, beyond noise."""
-    one, many = made.one_session.ratio, made.at_loads[-1].throughput.ratio
+    one, many = compared.one_session.ratio, compared.at_loads[-1].throughput.ratio
     if one is None or many is None or _may_be_one(one) or _may_be_one(many):
         return
     if (one.value - 1) * (many.value - 1) >= 0:
         return
-    load = fmt.load(made.at_loads[-1].load, made.a.load_unit)
-    values = {"name": made.names[1], "one": one.value, "many": many.value, "load": load}
+    load = fmt.load(compared.at_loads[-1].load, compared.a.load_unit)
+    values = {"name": compared.names[1], "one": one.value, "many": many.value, "load": load}
     yield claim("alone-and-many", values, case="slower" if one.value < 1 else "faster")
 
 

@@ -184,8 +184,8 @@ class _Errors:
         return np.where(halves[0] >= halves[1], errors, other), np.maximum(*halves)
 
     def estimates(self, fit: Fit, names: Sequence[str], units: Sequence[str]) -> Iterator[Estimate]:
-        for name, unit, *found in zip(names, units, fit.beta, *self._errors(fit), strict=True):
-            value, error, half = map(float, found)
+        for name, unit, *figures in zip(names, units, fit.beta, *self._errors(fit), strict=True):
+            value, error, half = map(float, figures)
             if math.isfinite(error):
                 yield Estimate(name, value, unit, value - half, value + half, self.method, error)
             else:

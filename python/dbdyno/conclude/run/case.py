@@ -253,13 +253,13 @@ class Case:
         and variant."""
         from dbdyno.model.results.raw import LEFT_OUT  # loads the models of runs
 
-        for name, found in self._all_rungs:
-            yield name, [r for r in found if r["status"] not in LEFT_OUT]
+        for name, rows in self._all_rungs:
+            yield name, [r for r in rows if r["status"] not in LEFT_OUT]
 
     def limited(self, ladder: str) -> list[Row]:
         """Returns rungs of a ladder that the client limited."""
-        found = (rows for name, rows in self._all_rungs if name == ladder)
-        return [r for rows in found for r in rows if r["status"] == "client"]
+        matching = (rows for name, rows in self._all_rungs if name == ladder)
+        return [r for rows in matching for r in rows if r["status"] == "client"]
 
     @cached_property
     def _all_rungs(self) -> list[tuple[str, list[Row]]]:

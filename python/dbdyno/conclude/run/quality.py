@@ -269,7 +269,7 @@ def unaccounted(case: Case) -> Iterator[Claim]:
     """Yields the time that no account explains, beyond the samples' own error; behind a pooler see
     :func:`pool_way`."""
     direct = [c for c in case.usable if not is_pooled(case, c["cell"]) and not _partial(case, c["cell"])]
-    left = [_Remainder(*found, c) for c in direct if (found := _left(case, c["cell"])) is not None]
+    left = [_Remainder(*remainder, c) for c in direct if (remainder := _left(case, c["cell"])) is not None]
     large = [r for r in left if r.beyond and abs(r.share) > UNACCOUNTED_NOTE]
     if not left:
         return

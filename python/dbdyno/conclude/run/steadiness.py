@@ -83,29 +83,29 @@ def _stepped(case: Case, cell: Row) -> Stepped | None:
     if len(series) < stretches.LEAST:
         return None
     times, span = [t for t, _ in series], cell["wall_s"] / len(series)
-    found = stretches.change(
+    change = stretches.change(
         [v for _, v in series], 0.0 if case.observed else 2 * cell["sessions"] * PHASE_VARIANCE / span**2
     )
-    if found is None or found.before <= 0:
+    if change is None or change.before <= 0:
         return None
 
     def moment(place: int) -> float:
         """Between the value at ``place`` and the one before it."""
         return (times[max(place - 1, 0)] + times[min(place, len(times) - 1)]) / 2
 
-    lasts = found.end == len(series)
-    low, high = (times[max(found.start95[0] - 1, 0)], times[min(found.start95[1], len(times) - 1)])
-    ends = (times[max(found.end95[0] - 1, 0)], times[min(found.end95[1], len(times) - 1)])
+    lasts = change.end == len(series)
+    low, high = (times[max(change.start95[0] - 1, 0)], times[min(change.start95[1], len(times) - 1)])
+    ends = (times[max(change.end95[0] - 1, 0)], times[min(change.end95[1], len(times) - 1)])
     return Stepped(
-        moment(found.start),
+        moment(change.start),
         low,
         high,
-        None if lasts else moment(found.end),
+        None if lasts else moment(change.end),
         None if lasts else ends[0],
         None if lasts else ends[1],
-        found.before,
-        found.inside,
-        found.p,
+        change.before,
+        change.inside,
+        change.p,
     )
 
 

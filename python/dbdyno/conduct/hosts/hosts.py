@@ -91,13 +91,13 @@ def unclear_clock(host: str, bound_ns: int, window_ns: int) -> str | None:
 def unwatched(watch: Watch, host: str, window_ns: int) -> str | None:
     """Returns why the observations of another host are of no use; None if they are complete, or were made on
     this host."""
-    remote = getattr(watch, "there", None)
+    remote = getattr(watch, "remote", None)
     return None if remote is None else lost_host(watch) or unclear_clock(host, remote.bound_ns, window_ns)
 
 
 def lost_host(watch: Watch) -> str | None:
     """Returns why the observed host can no longer be reached; None if it can, or if it is this one."""
-    remote = getattr(watch, "there", None)
+    remote = getattr(watch, "remote", None)
     lost: str | None = None if remote is None else remote.lost
     return lost
 

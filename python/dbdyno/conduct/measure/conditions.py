@@ -35,11 +35,11 @@ class Look:
     ) -> tuple[Condition, ...]:
         """Returns all checks, those of the server first. ``flush`` is a directory to write in, empty for the
         server's. Without a server, returns the checks of this machine. Raises :class:`TargetError`."""
-        asked = None if server is None or server.conditions is None else server.conditions.conditions()
-        own = () if asked is None else asked.found
+        of_server = None if server is None or server.conditions is None else server.conditions.conditions()
+        own = () if of_server is None else of_server.conditions
         if facts is not None and not facts.here:
             known = MachineFacts(flush=observe.flush_probe(Path(flush))) if flush else None
-            return (*own, *machine_conditions(None, asked, facts.here_detail, probed=known))
+            return (*own, *machine_conditions(None, of_server, facts.here_detail, probed=known))
         files = server.conditions.data_files if server is not None and server.conditions is not None else None
         machine_facts = observe.machine_facts(
             None if facts is None else facts.main_pid,
@@ -51,18 +51,18 @@ class Look:
         if server is not None and server.settings is not None:
             machine_facts = replace(machine_facts, server_clock=dict(server.settings.clock_facts()))
         if flush is not None:
-            machine_facts = replace(machine_facts, flush=_flushed(flush, asked))
-        return (*own, *machine_conditions(machine_facts, asked))
+            machine_facts = replace(machine_facts, flush=_flushed(flush, of_server))
+        return (*own, *machine_conditions(machine_facts, of_server))
 
 
-def _flushed(chosen: str, asked: ServerConditions | None) -> Flush:
+def _flushed(chosen: str, of_server: ServerConditions | None) -> Flush:
     """Times flushes in the given directory; without one, only in the data directory of the embedded
     server."""
     if chosen:
         return observe.flush_probe(Path(chosen))
-    if asked is None or not asked.ours or asked.directory is None:
+    if of_server is None or not of_server.ours or of_server.directory is None:
         return Flush("?", "", "", "", None, 0, trouble=_NO_DIRECTORY)
-    return observe.flush_probe(Path(asked.directory))
+    return observe.flush_probe(Path(of_server.directory))
 
 
 def before_run(server: Server, facts: ServerFacts) -> tuple[Condition, ...]:
@@ -74,12 +74,12 @@ def before_run(server: Server, facts: ServerFacts) -> tuple[Condition, ...]:
     if server.world is not None or server.conditions is None:
         return ()
     with contextlib.suppress(DbdynoError):
-        asked = server.conditions.conditions()
-        files = server.conditions.data_files if asked.direct_io else None
+        of_server = server.conditions.conditions()
+        files = server.conditions.data_files if of_server.direct_io else None
         root = server.machine.root
         machine_facts = (
             observe.machine_facts(facts.main_pid, files, root, most_ns=_MOST_NS) if facts.here else None
         )
-        conditions = (*asked.found, *machine_conditions(machine_facts, asked, facts.here_detail))
+        conditions = (*of_server.conditions, *machine_conditions(machine_facts, of_server, facts.here_detail))
         return tuple(c for c in conditions if c.asks)
     return ()

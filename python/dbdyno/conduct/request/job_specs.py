@@ -182,7 +182,7 @@ def _here(spec: JobSpec, engine: str, values: Mapping[str, Any]) -> JobSpec:
         return _absolute(spec)
     job = engines.jobs(engine)[spec.command.strip()[1:]]
     own = {n: v for n, v in values.items() if n in job.parameters}
-    resolved = job.made(typed(_as_workload(spec.command, job.parameters), own))
+    resolved = job.resolve(typed(_as_workload(spec.command, job.parameters), own))
     given = {n: getattr(spec, n) for n in spec.model_fields_set - {"command"} if getattr(spec, n) is not None}
     return _absolute(resolved.model_copy(update=given))
 

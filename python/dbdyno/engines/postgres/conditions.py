@@ -321,7 +321,7 @@ def _facts(known: _Known, results: tuple[Condition, ...], *, ours: bool) -> Serv
     shared = known.settings.get("shared_memory_size") or known.settings.get("shared_buffers")
     pages = known.number("shared_memory_size_in_huge_pages", -1)
     return ServerConditions(
-        found=results,
+        conditions=results,
         direct_io=None if direct is None else "data" in _split(direct.value),
         direct_setting="" if direct is None else f"debug_io_direct = {direct.value or chr(39) * 2}",
         direct_pending=direct is not None and direct.pending,

@@ -126,7 +126,7 @@ class ServerConditions:
     """A server's answers about its own configuration. ``None`` means unknown. Only the texts contain names
     of a particular system."""
 
-    found: tuple[Condition, ...] = ()  # the engine's own checks
+    conditions: tuple[Condition, ...] = ()  # the engine's own checks
     direct_io: bool | None = None  # requested for data files; None if this version has no such option
     direct_setting: str = ""  # the setting, in words
     direct_pending: bool = False  # a configuration file has another value, which takes effect at a restart

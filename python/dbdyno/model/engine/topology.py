@@ -201,11 +201,11 @@ def cores_met(sweeps: Iterable[Iterable[int]], siblings: Sequence[Sequence[int]]
     """Returns, for each sample of the CPUs that were busy together, the number of busy threads and of cores
     that they belong to."""
     core_of = {cpu: number for number, core in enumerate(siblings) for cpu in core}
-    found = []
+    counts = []
     for sweep in sweeps:
         busy = {cpu for cpu in sweep if cpu in core_of}
-        found.append((len(busy), len({core_of[cpu] for cpu in busy})))
-    return found
+        counts.append((len(busy), len({core_of[cpu] for cpu in busy})))
+    return counts
 
 
 # -- POWER ----------------------------------------------------------------------------------------

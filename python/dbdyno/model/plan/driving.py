@@ -70,14 +70,14 @@ class DriverSetup(Strict):
 
     def words(self) -> list[str]:
         """Returns the options that differ from the default, in a few words each."""
-        found = [str(self.protocol)] if self.protocol != "prepared" else []
-        found += ["pipelined"] if self.pipeline else []
-        found += [f"validated by {self.validation}"] if self.validation else []
-        found += [f"{self.threads} driver thread(s)"] if self.threads else []
-        found += ["in rounds"] if self.rounds else []
-        found += [f"up to {self.max_tries or 'any number of'} tries"] if self.max_tries != 1 else []
-        found += ["a connection for each call"] if self.reconnect else []
-        return [*found, *(["shell commands allowed"] if self.allow_shell else [])]
+        parts = [str(self.protocol)] if self.protocol != "prepared" else []
+        parts += ["pipelined"] if self.pipeline else []
+        parts += [f"validated by {self.validation}"] if self.validation else []
+        parts += [f"{self.threads} driver thread(s)"] if self.threads else []
+        parts += ["in rounds"] if self.rounds else []
+        parts += [f"up to {self.max_tries or 'any number of'} tries"] if self.max_tries != 1 else []
+        parts += ["a connection for each call"] if self.reconnect else []
+        return [*parts, *(["shell commands allowed"] if self.allow_shell else [])]
 
 
 class ScriptSpec(Strict):

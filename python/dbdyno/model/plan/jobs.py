@@ -80,8 +80,8 @@ class BuiltinJob(NamedTuple):
     """A job that comes with the engine. Its command is ``@name`` without arguments."""
 
     doc: str
-    parameters: Mapping[str, Parameter]  # that it takes; those of the other jobs of a set are not for it
-    made: Callable[[Mapping[str, str | int | float | bool]], JobSpec]
+    parameters: Mapping[str, Parameter]  # the parameters of this job; the other jobs of a set have their own
+    resolve: Callable[[Mapping[str, str | int | float | bool]], JobSpec]
     """Returns the job with these parameters, and defaults for all others. Its name is the program that it
     runs: ``zstd``. It compiles and writes the files that it needs into
     :func:`dbdyno.engines.command.shipped.cache.directory`. Its command has no placeholders but {session} and

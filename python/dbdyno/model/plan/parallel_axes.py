@@ -29,16 +29,16 @@ def axes_of(variants: Sequence[Variant], measured: Collection[str]) -> list[Axis
 
 
 def _along(name: str, variants: Sequence[Variant]) -> list[Axis]:
-    found: dict[tuple[str, tuple[str, ...]], list[tuple[float, str]]] = {}
+    points_by_rest: dict[tuple[str, tuple[str, ...]], list[tuple[float, str]]] = {}
     for v in variants:
         value = v.params.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             continue
         rest = ", ".join(f"{k}={x}" for k, x in sorted(v.params.items()) if k != name)
-        found.setdefault((rest, tuple(j.name for j in v.jobs)), []).append((float(value), v.name))
+        points_by_rest.setdefault((rest, tuple(j.name for j in v.jobs)), []).append((float(value), v.name))
     return [
         Axis(name, rest, tuple(sorted(points)))
-        for (rest, _), points in found.items()
+        for (rest, _), points in points_by_rest.items()
         if len({n for n, _ in points}) > 1
     ]
 
@@ -50,10 +50,10 @@ _SINGULAR = re.compile(r"(thread|job|worker|process|proc|core|cpu)$", re.IGNOREC
 def counts_of(name: str) -> str:
     """Returns the plural noun that a parameter counts, such as ``workers``. It is ``threads`` for ``t`` or
     ``parallel``."""
-    if found := _PLURAL.search(name):
-        return found[0].lower()
-    found = _SINGULAR.search(name)
-    return "threads" if found is None else f"{found[0].lower()}{'es' if found[0].endswith('s') else 's'}"
+    if match := _PLURAL.search(name):
+        return match[0].lower()
+    match = _SINGULAR.search(name)
+    return "threads" if match is None else f"{match[0].lower()}{'es' if match[0].endswith('s') else 's'}"
 
 
 def counted(name: str, value: float) -> str:

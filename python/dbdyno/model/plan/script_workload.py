@@ -28,5 +28,5 @@ def workload_of(scripts: Sequence[PlannedScript], name: str = "") -> Workload:
 
 def slugged(names: Sequence[str], otherwise: str) -> str:
     """Returns one name for several, made of lower-case letters, digits and hyphens."""
-    made = "-".join("".join(c if c.isalnum() else "-" for c in n.lower()).strip("-") for n in names)
-    return made[:_LONGEST_NAME].strip("-") or otherwise
+    joined = "-".join("".join(c if c.isalnum() else "-" for c in n.lower()).strip("-") for n in names)
+    return joined[:_LONGEST_NAME].strip("-") or otherwise

@@ -72,8 +72,8 @@ class Narrowed(Mapping[str, pl.DataFrame]):
         self._tables, self._only = tables, only
 
     def __getitem__(self, name: str) -> pl.DataFrame:
-        found = self._tables[name]
-        return found.filter(self._only[name]) if name in self._only else found
+        table = self._tables[name]
+        return table.filter(self._only[name]) if name in self._only else table
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tables)

@@ -208,7 +208,7 @@ def served(cell: Tables) -> Time:
     return Time(total, "ok", "ledger: run, run queue, sleep not at the client")
 
 
-def base(cell: Tables, window: Mapping[str, int], found: Mapping[str, Part] | None = None) -> float:
+def base(cell: Tables, window: Mapping[str, int], of_cell: Mapping[str, Part] | None = None) -> float:
     """Returns the total that shares refer to: DB time, or the sum of its parts (``found``) if that is
     larger. The sum can be larger because of parallel workers, and because a backend still works after
     sending its answer. Returns 0 if the parts are incomplete, because sessions are hidden or brief ones are
@@ -218,7 +218,7 @@ def base(cell: Tables, window: Mapping[str, int], found: Mapping[str, Part] | No
     time = db_time(cell, window)
     if time.status == STATUS:
         return 0.0
-    whole = parts(cell) if found is None else found
+    whole = parts(cell) if of_cell is None else of_cell
     return max(time.aas or 0.0, sum(part.aas for part in whole.values()))
 
 

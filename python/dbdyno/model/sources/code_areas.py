@@ -37,8 +37,8 @@ class CodeAreas(NamedTuple):
 
     def _of_source(self, source: str) -> str | None:
         for root in self.roots:
-            _, there, below = source.rpartition(f"/{root}/")
-            if there:
+            _, separator, below = source.rpartition(f"/{root}/")
+            if separator:
                 return "/".join(below.split("/")[:-1][:2]) or root.rpartition("/")[2]
         return None
 

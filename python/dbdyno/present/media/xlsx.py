@@ -109,28 +109,28 @@ class _Book:
     """State that the sheets of a workbook share."""
 
     def __init__(self, workbook: Any, reserved: Iterable[str]) -> None:
-        self._made = workbook
+        self._workbook = workbook
         self._names = {n[:_LONGEST_NAME].lower() for n in reserved}
         self._formats: dict[str, Any] = {}
         self._pages: list[_Page] = []
 
     def page(self, title: str) -> _Page:
-        self._pages.append(_Page(self._made.add_worksheet(self._free(title)), self))
+        self._pages.append(_Page(self._workbook.add_worksheet(self._free(title)), self))
         return self._pages[-1]
 
     def style(self, name: str) -> Any:
         """Returns the format of this name; other names are formats of numbers."""
         if name not in self._formats:
-            self._formats[name] = self._made.add_format(_STYLES.get(name, {"num_format": name}))
+            self._formats[name] = self._workbook.add_format(_STYLES.get(name, {"num_format": name}))
         return self._formats[name]
 
     def end(self) -> None:
         """Sets the widths of columns by content, and adds the charts with a sheet for their figures."""
         charts = [(page, *c) for page in self._pages for c in page.charts]
-        data = self._made.add_worksheet(xlsx_charts.SHEET) if charts else None
+        data = self._workbook.add_worksheet(xlsx_charts.SHEET) if charts else None
         top = 0
         for page, row, chart, drawn in charts:
-            excel_chart, top = xlsx_charts.add(self._made, data, top, chart, drawn)
+            excel_chart, top = xlsx_charts.add(self._workbook, data, top, chart, drawn)
             page.sheet.insert_chart(row, 0, excel_chart)
         for page in self._pages:
             for column, width in page.widths.items():
