@@ -226,7 +226,18 @@ def _report(
         _write(options["output"], caught, log)
     if options["as_json"]:
         lines = {pid: list(texts) for pid, texts in log.lines.items()}
-        sessions = [c._asdict() | {"lines": lines.get(c.pid)} for c in caught]
+        sessions = [
+            {
+                "at_s": c.at_s,
+                "pid": c.pid,
+                "sessions": c.sessions,
+                "role": c.role,
+                "client": c.client,
+                "there": c.connected,
+                "lines": lines.get(c.pid),
+            }
+            for c in caught
+        ]
         facts = {"installed": installed, "log": log.where, "why_unread": log.why or None, "find": log.find}
         print_json({"caught": sessions, **facts})
         return
@@ -234,7 +245,14 @@ def _report(
         click.echo("No session was caught.")
         return
     rows = [
-        (_time(c.at_s), str(c.pid), str(c.sessions), c.role, c.client, "connected" if c.there else "ended")
+        (
+            _time(c.at_s),
+            str(c.pid),
+            str(c.sessions),
+            c.role,
+            c.client,
+            "connected" if c.connected else "ended",
+        )
         for c in caught
     ]
     for line in aligned(_HEAD, rows, _RIGHT, width()):
@@ -250,12 +268,12 @@ def _log_lines(caught: Sequence[Caught], log: TraceLog, full: Path | None) -> It
         return
     yield f"\nLog: {log.where}"
     for one in caught:
-        found = log.lines.get(one.pid, ())
-        yield f"\nprocess {one.pid}, session {one.sessions}: {counted(len(found), 'message')}"
+        messages = log.lines.get(one.pid, ())
+        yield f"\nprocess {one.pid}, session {one.sessions}: {counted(len(messages), 'message')}"
         if full is None:
-            yield from (f"  {line}" for text in found[:_SHOWN] for line in text.splitlines())
-            if len(found) > _SHOWN:
-                yield f"  ... {len(found) - _SHOWN:,} more; -o FILE writes all"
+            yield from (f"  {line}" for text in messages[:_SHOWN] for line in text.splitlines())
+            if len(messages) > _SHOWN:
+                yield f"  ... {len(messages) - _SHOWN:,} more; -o FILE writes all"
 
 
 def _write(path: Path, caught: Sequence[Caught], log: TraceLog) -> None:

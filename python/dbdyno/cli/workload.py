@@ -18,7 +18,7 @@ from dbdyno.model.errors import EXIT_INTERRUPTED, UsageError
 from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate, format_size
 
 if TYPE_CHECKING:
-    from dbdyno.model.plan.table_making import TableWish
+    from dbdyno.model.plan.table_making import TableOptions
 
 
 @click.group(cls=Commands)
@@ -113,22 +113,22 @@ def prepare(
       dbdyno workload prepare pgbench -s 1000 --partitions 8 --dsn postgresql://app@db1/bench
     """
     from dbdyno.model.engine.protocols import Target
-    from dbdyno.model.plan.table_making import TableWish
+    from dbdyno.model.plan.table_making import TableOptions
 
     if (chosen["partitions"] or 0) == 0 and chosen["partition_method"] == "hash":
         raise UsageError("--partition-method hash without --partitions", "say how many: --partitions 8")
     parameters = {} if warehouses is None else {"warehouses": warehouses}
-    request = TableWish(workers=workers or 0, vacuum=not no_vacuum, parameters=parameters, **chosen)  # type: ignore[arg-type]
+    options = TableOptions(workers=workers or 0, vacuum=not no_vacuum, parameters=parameters, **chosen)  # type: ignore[arg-type]
     interrupt, line = drive.Interrupt(), _Line(as_json)
     with interrupt.caught():
         try:
             with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
-                tables = conduct.make_tables(server, name, request, interrupt, line, _removed)
+                tables = conduct.make_tables(server, name, options, interrupt, line, _removed)
         except drive.Interrupted:
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         finally:
             line.end()
-    _print(name, request, tables, as_json)
+    _print(name, options, tables, as_json)
 
 
 @workload.command()
@@ -174,11 +174,11 @@ class _Line:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _print(name: str, request: TableWish, result: conduct.MadeTables, as_json: bool) -> None:
+def _print(name: str, options: TableOptions, result: conduct.MadeTables, as_json: bool) -> None:
     tables = [t._asdict() for t in result.tables]
     rows, sent = sum(t.rows for t in result.tables), sum(t.loaded_bytes for t in result.tables)
     if as_json:
-        facts = {"workload": name, "scale": request.scale, "seed": request.seed, "created": result.new}
+        facts = {"workload": name, "scale": options.scale, "seed": options.seed, "created": result.new}
         times = {"workers": result.workers, "rows": rows, "loaded_bytes": sent, "seconds": result.seconds}
         print_json(facts | times | {"steps": result.steps, "tables": tables})
         return

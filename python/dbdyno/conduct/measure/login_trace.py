@@ -24,7 +24,7 @@ class Traced(NamedTuple):
 
 def trace_logins(
     tracing: LoginTracing,
-    requested: LoginTrace,
+    request: LoginTrace,
     journal: Journal,
     interrupt: Interrupt,
     on_catch: Callable[[Caught], None],
@@ -34,7 +34,7 @@ def trace_logins(
 ) -> Traced:
     """Traces until the time is over or the user ends it. With ``stay`` it installs the trace and leaves it;
     otherwise it removes what it installed."""
-    tracing.install(requested, journal)
+    tracing.install(request, journal)
     known: dict[tuple[int, float], Caught] = {}
     if stay:
         return Traced((), tracing.log(()), ())

@@ -17,7 +17,7 @@ from dbdyno.model.engine.protocols import Server, needed
 from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan.jobs import PlannedJob
 from dbdyno.model.plan.plan import Calibration, Cell, Choice, Plan, Value, Variant, Workload
-from dbdyno.model.plan.table_making import TableWish
+from dbdyno.model.plan.table_making import TableOptions
 from dbdyno.model.units import NS_PER_S, counted, format_ns
 from dbdyno.plan import capped, fewer_sessions, parse_bytes
 from dbdyno.store import Run, RunStore
@@ -236,9 +236,9 @@ class Preparation:
         making = self.server.tables
         if making is None or workload.name not in making.preparable():
             return False
-        request = TableWish(scale=int(params.get("scale", 1)), on_demand=True, parameters=params)
+        options = TableOptions(scale=int(params.get("scale", 1)), on_demand=True, parameters=params)
         reports = self._loading, self.listener.noted
-        result = make_tables(self.server, workload.name, request, self.interrupt, *reports)
+        result = make_tables(self.server, workload.name, options, self.interrupt, *reports)
         if result.new:
             rows = sum(t.rows for t in result.tables)
             self.listener.noted(

@@ -11,7 +11,7 @@ from dbdyno.drive.phases import STEP_S, Interrupt, translated
 from dbdyno.model.engine.protocols import Server, needed
 from dbdyno.model.errors import DbdynoError, Interrupted, reset
 from dbdyno.model.plan.resetting import Cache
-from dbdyno.model.plan.table_making import Preparation, PreparedTable, TableWish
+from dbdyno.model.plan.table_making import Preparation, PreparedTable, TableOptions
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ Tick = Callable[[str, int, int, int, float], None]
 def make_tables(
     server: Server,
     workload: str,
-    request: TableWish,
+    options: TableOptions,
     interrupt: Interrupt,
     tick: Tick,
     removed: Callable[[str], None],
 ) -> MadeTables:
     """Makes the tables. After Ctrl-C or an error, calls ``removed`` with the names of the removed tables."""
     begun = time.monotonic()
-    making = needed(server.tables, "prepare tables").begin(workload, request)
+    making = needed(server.tables, "prepare tables").begin(workload, options)
     try:
         return _finished(making, interrupt, tick, begun)
     except BaseException as e:

@@ -29,7 +29,7 @@ from dbdyno.engines.postgres.settings import Site
 from dbdyno.engines.postgres.table_making import PARTITIONED, Making
 from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.plan.resetting import Cache, CacheDrop, CacheWarming, DataSet, changes_rows
-from dbdyno.model.plan.table_making import TableWish
+from dbdyno.model.plan.table_making import TableOptions
 
 _LOCK_WAIT_S = 10
 _CHECKPOINT_ROLE_SINCE = 150_000
@@ -188,7 +188,7 @@ class Reloading(Making):
             raise UsageError(
                 f"the tables of {workload} were not made by dbdyno workload prepare", "--reset never"
             )
-        super().__init__(connection, workload, TableWish(**chosen))
+        super().__init__(connection, workload, TableOptions(**chosen))
 
     def _is_done(self) -> bool:
         return False

@@ -22,7 +22,7 @@ from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import NotPrivileged, UsageError
-from dbdyno.model.plan.table_making import PreparedTable, TableWish
+from dbdyno.model.plan.table_making import PreparedTable, TableOptions
 
 _FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
 _MOST_WORKERS = 8
@@ -59,7 +59,7 @@ class Tables:
     def preparable(self) -> Mapping[str, str]:
         return {name: ", ".join(t.name for t in loader.description(name).tables) for name in loader.names()}
 
-    def begin(self, workload: str, options: TableWish) -> Making:
+    def begin(self, workload: str, options: TableOptions) -> Making:
         with doing(f"preparing {workload}"):
             return Making(self._site.connection(), workload, options)
 
@@ -81,7 +81,7 @@ class Making:
     """Implements :class:`dbdyno.model.plan.table_making.Preparation`: creates and loads the tables of a
     workload."""
 
-    def __init__(self, connection: Connection, workload: str, options: TableWish) -> None:
+    def __init__(self, connection: Connection, workload: str, options: TableOptions) -> None:
         self._connection, self._workload, self._options = connection, workload, options
         self._description = loader.description(workload)
         parameters = self._sizes()
@@ -194,7 +194,7 @@ class Making:
 
     def _check_options(self) -> None:
         """Raises :class:`UsageError` for an option that this workload's tables do not have."""
-        options, defaults = self._options, TableWish()
+        options, defaults = self._options, TableOptions()
         files = {f for table in self._description.tables for f in (table.ddl, *table.after)}
         texts = "".join((_FOLDER / self._workload / f).read_text(encoding="utf-8") for f in files)
         for name, word in _OPTIONS.items():
@@ -386,7 +386,7 @@ def _quoted(name: str) -> str:
     return pgsql.Identifier(name).as_string()
 
 
-def _placeholder_values(connection: Connection, schema: str, options: TableWish) -> dict[str, str]:
+def _placeholder_values(connection: Connection, schema: str, options: TableOptions) -> dict[str, str]:
     """Returns values for the placeholders in SQL files."""
 
     fill = f"with (fillfactor = {options.fillfactor})"

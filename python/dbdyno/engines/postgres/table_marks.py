@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from dbdyno.engines.postgres import loader, objects, ownership
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.table_making import TableWish
+from dbdyno.model.plan.table_making import TableOptions
 
 _AGAIN = "; loading again: "
 _MOST_PARTITIONS = 99_999  # as many as ownership_relations.sql recognises by name
@@ -71,7 +71,7 @@ def size_of(stamp: str) -> tuple[str, Any]:
 
 
 def options_of(stamp: str) -> dict[str, Any]:
-    """Returns the options by which the tables were created, as fields of ``TableWish``. Empty if the stamp
+    """Returns the options by which the tables were created, as fields of ``TableOptions``. Empty if the stamp
     has none, or was edited."""
     text = stamp.partition(": ")[2]
     try:
@@ -84,8 +84,8 @@ def options_of(stamp: str) -> dict[str, Any]:
 
 
 @cache
-def _options_adapter() -> TypeAdapter[TableWish]:
-    return TypeAdapter(TableWish)
+def _options_adapter() -> TypeAdapter[TableOptions]:
+    return TypeAdapter(TableOptions)
 
 
 def partitions_of(stamp: str | None) -> int | None:

@@ -43,7 +43,7 @@ class Caught(NamedTuple):
     sessions: int
     role: str
     client: str
-    there: bool  # whether it is still connected
+    connected: bool  # whether it is still connected
 
 
 class TraceLog(NamedTuple):
@@ -60,11 +60,11 @@ class TraceLog(NamedTuple):
 class LoginTracing(Protocol):
     """Traces logins to the connected database only."""
 
-    def plan(self, wish: LoginTrace) -> TracePlan:
+    def plan(self, request: LoginTrace) -> TracePlan:
         """Returns the plan of a request and changes nothing. Raises :class:`UsageError` if the request is
         impossible, :class:`NotPrivileged`, and :class:`ServerBusy` if tracing is already installed."""
 
-    def install(self, wish: LoginTrace, journal: Journal) -> None:
+    def install(self, request: LoginTrace, journal: Journal) -> None:
         """Installs the trace as planned. This connection polls for logins from now on."""
 
     def caught(self) -> Sequence[Caught]:

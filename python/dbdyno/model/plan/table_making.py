@@ -8,11 +8,14 @@ from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True)
-class TableWish:
-    """A request to create a workload's tables. ``workers`` is the number of connections; 0 stands for one
-    per CPU of this machine, at most 8. ``partition_method`` is range or hash. ``parameters`` are those of
-    the workload besides ``scale``. ``on_demand``: existing tables of the same size are kept and others
-    replaced, and parameters that do not concern tables are ignored."""
+class TableOptions:
+    """Options of creating a workload's tables.
+
+    ``workers`` is the number of connections; 0 stands for one per CPU of this machine, at most 8.
+    ``partition_method`` is range or hash. ``parameters`` are those of the workload besides ``scale``.
+    ``on_demand``: existing tables of the same size are kept and others replaced, and parameters that do not
+    concern tables are ignored.
+    """
 
     scale: int = 1
     seed: int = 42
@@ -67,7 +70,7 @@ class Preparing(Protocol):
     def preparable(self) -> Mapping[str, str]:
         """Returns the workloads that have such tables, with the tables' names."""
 
-    def begin(self, workload: str, wish: TableWish) -> Preparation:
+    def begin(self, workload: str, options: TableOptions) -> Preparation:
         """Creates the tables and starts to load them. Raises :class:`UsageError` if tables of the same names
         were not created by this method."""
 

@@ -80,7 +80,7 @@ class ByRole:
         for n, (pid, started, client, database) in enumerate(sessions, 1):
             new = (pid, started) not in self._known
             if new and self._armed_s is not None and started >= self._armed_s and database == database_here:
-                self._caught.append(Caught(started, pid, n, self._trace.role, client, there=True))
+                self._caught.append(Caught(started, pid, n, self._trace.role, client, connected=True))
         arrived = {s[:2] for s in sessions} - self._known
         self._known |= arrived
         wanted = len(sessions) + 1 in self._trace.counts and len(self._caught) < self._trace.most
@@ -89,7 +89,7 @@ class ByRole:
         if wanted and self._armed_s is None:
             self._set()
         alive = {s[:2] for s in sessions}
-        self._caught = [c._replace(there=(c.pid, c.at_s) in alive) for c in self._caught]
+        self._caught = [c._replace(connected=(c.pid, c.at_s) in alive) for c in self._caught]
         return list(self._caught)
 
     def remove(self, journal: Journal | None) -> Sequence[str]:
