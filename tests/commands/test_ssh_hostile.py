@@ -231,7 +231,7 @@ def test_ctrl_c_is_heard_while_a_host_is_reached_again(tmp_path: Path) -> None:
     with pytest.raises(Abandoned):
         try:
             _after(0.2, request)
-            ssh._opened([command], "db", again=True)
+            ssh._open([command], "db", again=True)
         finally:
             reset()
     assert not left(tmp_path)

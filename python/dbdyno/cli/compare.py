@@ -54,7 +54,7 @@ def machines_of_runs(a: Results, b: Results, chosen: MachineOptions) -> tuple[Ma
     from dbdyno.conclude.ladder.axis_ladders import with_axes
     from dbdyno.conclude.ladder.ladders import ladders_of
 
-    return _compared(with_axes(a, ladders_of(a)), with_axes(b, ladders_of(b)), ("A", "B"), chosen)
+    return _comparisons(with_axes(a, ladders_of(a)), with_axes(b, ladders_of(b)), ("A", "B"), chosen)
 
 
 def machines_of_files(paths: Sequence[Path], chosen: MachineOptions) -> tuple[Machines, ...]:
@@ -65,7 +65,7 @@ def machines_of_files(paths: Sequence[Path], chosen: MachineOptions) -> tuple[Ma
     a, b = (read_ladder(p) for p in paths)
     stems = paths[0].stem, paths[1].stem
     names = stems if stems[0] != stems[1] else (str(paths[0]), str(paths[1]))
-    return _compared((a,), (b,), names, chosen)
+    return _comparisons((a,), (b,), names, chosen)
 
 
 def are_ladders(paths: Sequence[Path]) -> bool:
@@ -87,7 +87,7 @@ def hosts_differ(a: Results, b: Results) -> bool:
     return cpu_a != cpu_b
 
 
-def _compared(
+def _comparisons(
     a: Sequence[Ladder],
     b: Sequence[Ladder],
     names: tuple[str, str],

@@ -90,7 +90,7 @@ def with_amount(command: click.Command) -> click.Command:
 
 def _with_lines(callback: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(callback)
-    def called(*args: Any, **options: Any) -> Any:
+    def call(*args: Any, **options: Any) -> Any:
         try:
             return callback(*args, **options)
         except UsageError as e:
@@ -98,7 +98,7 @@ def _with_lines(callback: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             raise type(e)(f"{place}: {e.message}", e.cure) from e
 
-    return called
+    return call
 
 
 def _in_file(message: str) -> str | None:

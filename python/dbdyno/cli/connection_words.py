@@ -51,13 +51,13 @@ def dsn_of(options: dict[str, Any]) -> str | None:
         raise UsageError(f"both --dsn and {flag} were given", "give one of them: --dsn 'host=... dbname=...'")
     if list(parts) == ["dbname"] and ("=" in parts["dbname"] or "://" in parts["dbname"]):
         return parts["dbname"]
-    return " ".join(f"{name}={_quoted(value)}" for name, value in parts.items())
+    return " ".join(f"{name}={_quote(value)}" for name, value in parts.items())
 
 
 def _is_ours(word: str, engine: str) -> bool:
     return "=" in word or word.endswith(".toml") or word in conduct.workloads(engine)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return value if value.replace("/", "").replace(".", "").isalnum() else f"'{escaped}'"

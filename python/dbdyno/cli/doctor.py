@@ -158,7 +158,7 @@ def _document(diagnosis: conduct.Diagnosis) -> dict[str, Any]:
                 "value": c.value,
                 "why": c.why,
                 "cure": c.cure,
-                "commands": [{"command": _typed(s), "how": s.how} for s in c.steps],
+                "commands": [{"command": _command_line(s), "how": s.how} for s in c.steps],
             }
             for c in diagnosis.conditions
         ],
@@ -170,7 +170,7 @@ def _document(diagnosis: conduct.Diagnosis) -> dict[str, Any]:
                 "reads": s.provenance,
                 "why": s.detail if s.status != "ok" else "",
                 "right": s.enabling.right,
-                "commands": [{"command": _typed(c), "how": c.how} for c in _steps(s)],
+                "commands": [{"command": _command_line(c), "how": c.how} for c in _steps(s)],
             }
             for s in diagnosis.sources
         ],
@@ -202,7 +202,7 @@ def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
         yield from labelled("why", s.detail.partition(_COMMAND_FOLLOWS)[0] if _steps(s) else s.detail)
         yield from labelled("right", s.enabling.right)
         for n, step in enumerate(_steps(s)):
-            yield from command("enable" if n == 0 else "then", _typed(step))
+            yield from command("enable" if n == 0 else "then", _command_line(step))
     yield ""
     count = f"{len(read)} of {len(diagnosis.sources)} data sources are on."
     later = any(_doable(diagnosis, step) for _, step in _to_do(diagnosis, missing))
@@ -225,7 +225,7 @@ def check_lines(conditions: Sequence[Condition], everything: bool) -> Iterator[s
         if c.cure and c.cure != "; ".join(s.command.rstrip(";") for s in c.steps):
             yield from labelled("cure", c.cure)
         for n, step in enumerate(c.steps):
-            yield from command("cure" if n == 0 else "then", _typed(step))
+            yield from command("cure" if n == 0 else "then", _command_line(step))
     yield ""
     rest = [c for c in conditions if not c.asks]
     if everything:
@@ -285,7 +285,7 @@ def command(label: str, command: str) -> list[str]:
     return [line + end for line in lines[:-1]] + lines[-1:]
 
 
-def _typed(step: Step) -> str:
+def _command_line(step: Step) -> str:
     return _AS_ROOT + step.command if step.how == "root" and os.geteuid() != 0 else step.command
 
 

@@ -112,7 +112,7 @@ class LiveProgress(NullProgressListener):
             self._last = tick
 
     def measured(self, results: Results) -> None:
-        row = self._scaled(results.tables["rungs"].to_dicts()[0])
+        row = self._with_scaling(results.tables["rungs"].to_dicts()[0])
         if self._table is None:
             work = present.throughput_work(results, row["workload"])
             room = min(self._console.width, 120) - len(self._variant("variant"))
@@ -128,7 +128,7 @@ class LiveProgress(NullProgressListener):
         name = "phase" if name == "variant" and self._plan.experiment.phases else name
         return Text(f"{name:{max(wide, len('variant'))}}  " if several else "", no_wrap=True)
 
-    def _scaled(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _with_scaling(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Adds the scaling against the first rung measured of the same variant."""
         first = self._first.setdefault(row["variant"], row)
         base, rate = first["calls_per_s"], row["calls_per_s"]

@@ -224,7 +224,7 @@ class LiveObservation(NullObservationListener):
         with self._handling_keys:
             keys = self._keys.pressed()
             for key in keys:
-                self._view.press(key, self._shown())
+                self._view.press(key, self._shown_rows())
             ended, self._view.ended = self._view.ended, False
         if ended:
             self._stop()
@@ -270,7 +270,7 @@ class LiveObservation(NullObservationListener):
             here=(time.process_time() - self._began_cpu_s) / max(now_s - self._began_s, 1e-9),
         )
 
-    def _shown(self) -> list[Row]:
+    def _shown_rows(self) -> list[Row]:
         return self._view.rows(self._rows)
 
     def _draw(self) -> None:
@@ -278,5 +278,5 @@ class LiveObservation(NullObservationListener):
         size = self._console.size
         memory = memory_lines(self._memory, size.width) if self._view.memory else []
         self._view.line = max(0, min(self._view.line, len(memory) - 1))
-        drawn = Screen(self._header, self._glance, self._view, self._shown(), self._blocked, memory)
+        drawn = Screen(self._header, self._glance, self._view, self._shown_rows(), self._blocked, memory)
         self._live.update(Group(*drawn.lines(size.width, size.height)), refresh=True)

@@ -123,7 +123,7 @@ class View:
             self.chosen = rows[0].line.pid
         self.alone = self.chosen is not None
 
-    def _back(self) -> None:
+    def _go_back(self) -> None:
         if self.alone or self.help or self.tree or self.memory:
             self.alone = self.help = self.tree = self.memory = False
         else:
@@ -145,7 +145,7 @@ _KEYS: Mapping[str, Callable[[View, Sequence[Row]], None]] = {
     "page up": lambda v, rows: v._move(rows, -10),
     "page down": lambda v, rows: v._move(rows, 10),
     "enter": lambda v, rows: v._enter(rows),
-    "escape": lambda v, _rows: v._back(),
+    "escape": lambda v, _rows: v._go_back(),
     "s": lambda v, _rows: v._next_order(),
     "f": lambda v, _rows: v._flip("typing"),
     " ": lambda v, _rows: v._flip("frozen"),

@@ -151,7 +151,7 @@ class Screen:
         """Returns at most ``height`` lines; the last is for keys and notices."""
         lines = [*self._top(width), *self._body(height)][: height - 1]
         lines += [Text("")] * (height - 1 - len(lines))
-        return [_cut(line, width) for line in (*lines, self._foot())]
+        return [_crop(line, width) for line in (*lines, self._foot())]
 
     def _top(self, width: int) -> Iterator[Text]:
         h = self.header
@@ -199,7 +199,7 @@ class Screen:
         return Text("  |  ".join(parts), "dim")
 
 
-def _cut(line: Text, width: int) -> Text:
+def _crop(line: Text, width: int) -> Text:
     line = line.copy()
     line.plain = one_line(line.plain)
     line.no_wrap = True

@@ -53,7 +53,8 @@ def chosen(results: Results, measurement: str | None, sessions: int | None, wind
         return _first(windows.filter(pl.col("sessions") == 0), "repeat", window, "window", "")
     if measurement is not None and measurement not in set(windows["cell"]):
         raise UsageError(
-            f"the run has no measurement {measurement!r}", f"there are {_listed(windows['cell'].to_list())}"
+            f"the run has no measurement {measurement!r}",
+            f"there are {_enumeration(windows['cell'].to_list())}",
         )
     return measurement
 
@@ -63,12 +64,12 @@ def _first(windows: pl.DataFrame, column: str, wanted: int, before: str, after: 
     if cells.is_empty():
         existing = sorted(set(windows[column].to_list()))
         raise UsageError(
-            f"the run has no {before} {wanted} {after}".rstrip(), f"there are {_listed(existing)}"
+            f"the run has no {before} {wanted} {after}".rstrip(), f"there are {_enumeration(existing)}"
         )
     return str(cells[0])
 
 
-def _listed(values: list[Any]) -> str:
+def _enumeration(values: list[Any]) -> str:
     if not values:
         return "none"
     shown = ", ".join(str(v) for v in values[:12])
@@ -146,7 +147,7 @@ def show(
     if plain and not (wanted or as_json or objects):
         screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
         return
-    record = _recorded(store, run, capture)
+    record = _run_or_capture(store, run, capture)
     results = conduct.results_of(record)
     if capture is not None and not (wanted or as_json or objects):
         screen.summary(results)
@@ -192,13 +193,13 @@ def _of_job(results: Results, job: str | None) -> Results:
 
     jobs = results.tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
     if job not in jobs:
-        raise UsageError(f"the run has no job {job!r}", f"its jobs: {_listed(jobs)}")
+        raise UsageError(f"the run has no job {job!r}", f"its jobs: {_enumeration(jobs)}")
     names = [n for n in _tables_of("executions") if "job" in results.tables[n].columns]
     narrowed = Narrowed(results.tables, dict.fromkeys(names, pl.col("job") == job))
     return dataclasses.replace(results, tables=narrowed)
 
 
-def _recorded(store: Path | None, run: str, capture: int | None) -> Run:
+def _run_or_capture(store: Path | None, run: str, capture: int | None) -> Run:
     """Returns a run, or the capture of one of its triggers. Raises :class:`UsageError`."""
     record = open_store(store).open(run)
     return record if capture is None else conduct.capture_of(record, capture)
@@ -262,7 +263,7 @@ def report_command(
         snapshot_report.show(store, wanted, output, top, as_json)
         return
     if (measurement, sessions, window) != (None, None, None):
-        record = _recorded(store, run, capture)
+        record = _run_or_capture(store, run, capture)
         cell = chosen(conduct.results_of(record), measurement, sessions, window)
         assert cell is not None
         snapshot_report.show_measurement(record, cell, output, top, as_json)
@@ -272,7 +273,7 @@ def report_command(
     if capture is None and (runs := conduct.results_of_group(open_store(store), run)):
         click.echo(conduct.report_group(runs, output))
         return
-    record = _recorded(store, run, capture)
+    record = _run_or_capture(store, run, capture)
     path = output if output is not None else record.path / "report.html"
     click.echo(present.write_report(conduct.results_of(record), path))
 

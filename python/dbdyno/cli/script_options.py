@@ -21,13 +21,13 @@ def script_options(f: _F) -> _F:
     for add in reversed(_OPTIONS):
         f = add(f)
     for flags, cure in _REPLACEMENTS.items():
-        f = _refused(flags, cure)(f)
+        f = _refusing_option(flags, cure)(f)
     for flags, more in _IMPLIED.items():
         f = click.option(*flags.split(), hidden=True, expose_value=False, **more)(f)
     return f
 
 
-def _refused(flags: str, cure: str) -> Callable[[_F], _F]:
+def _refusing_option(flags: str, cure: str) -> Callable[[_F], _F]:
     """Adds an option of pgbench that would mean something else here, or nothing; it raises UsageError with
     the replacement."""
     names = flags.split()
@@ -130,11 +130,11 @@ def threads_of(text: str | None) -> int | None:
 def _mix(options: Mapping[str, Any]) -> list[dict[str, Any]]:
     flags = (("select_only", "select-only"), ("skip_some_updates", "simple-update"))
     builtins = [*options["builtins"], *(name for flag, name in flags if options[flag])]
-    scripts = [_weighted(text, "builtin", "-b") for text in builtins]
-    return [*scripts, *(_weighted(text, "file", "-f") for text in options["files"])]
+    scripts = [_parse_weighted(text, "builtin", "-b") for text in builtins]
+    return [*scripts, *(_parse_weighted(text, "file", "-f") for text in options["files"])]
 
 
-def _weighted(text: str, kind: str, flag: str) -> dict[str, Any]:
+def _parse_weighted(text: str, kind: str, flag: str) -> dict[str, Any]:
     """Reads ``a.sql@3``. A file's name may have an @: the weight follows the last one."""
     name, at, weight = text.rpartition("@")
     if not at:

@@ -136,7 +136,7 @@ def _list_tables(names: tuple[str, ...], as_json: bool) -> None:
 def _print_table(answer: Answer) -> None:
     """Prints an aligned table, or one block per record if the terminal is too narrow."""
     first_rows = list(islice(answer.rows, _MOST_ROWS + 1))
-    rows = [[_shown(value) for value in row] for row in first_rows[:_MOST_ROWS]]
+    rows = [[_cell_text(value) for value in row] for row in first_rows[:_MOST_ROWS]]
     columns = width()
     lines = aligned(answer.names, rows, answer.is_number)
     if columns is not None and max(map(len, lines)) > columns:
@@ -165,7 +165,7 @@ def _print_json(answer: Answer) -> None:
     click.echo("\n]")
 
 
-def _shown(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     """Returns a cell of the table; numbers with six digits."""
     plain = _plain(value)
     if plain is None:
@@ -181,7 +181,7 @@ def csv_cell(value: Any) -> Any:
     plain = _plain(value)
     if isinstance(plain, str):
         return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain
-    return "" if plain is None else _shown(plain) if isinstance(plain, bool | list | dict) else plain
+    return "" if plain is None else _cell_text(plain) if isinstance(plain, bool | list | dict) else plain
 
 
 def _plain(value: Any) -> Any:

@@ -123,7 +123,7 @@ def prepare(
     with interrupt.caught():
         try:
             with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
-                tables = conduct.make_tables(server, name, options, interrupt, line, _removed)
+                tables = conduct.make_tables(server, name, options, interrupt, line, _report_removal)
         except drive.Interrupted:
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         finally:
@@ -150,7 +150,7 @@ def drop(name: str, engine: str | None, dsn: str | None, bin_dir: Path | None) -
     click.echo(f"removed: {', '.join(names)}" if names else "nothing to remove")
 
 
-def _removed(words: str) -> None:
+def _report_removal(words: str) -> None:
     click.echo(f"\n{words}", err=True)
 
 

@@ -70,19 +70,22 @@ def diagnosed(
         try:
             server = stack.enter_context(open_server(engine, target))
             facts, look = server.facts(), Look(server.machine)
-            sources = [*_looked(server, look_ns), *(s for check in CHECKS for s in check(server, facts))]
+            sources = [
+                *_sources_of_server(server, look_ns),
+                *(s for check in CHECKS for s in check(server, facts)),
+            ]
             conditions = look.conditions(server, facts, flush) if server.world is None else ()
         except TargetError as e:
-            sources = list(_of_machine(machine, look_ns))
+            sources = list(_sources_of_machine(machine, look_ns))
             yield Diagnosis(
-                None, tuple(_finished(sources, machine)), look.conditions(None, None, flush), e, None
+                None, tuple(_complete(sources, machine)), look.conditions(None, None, flush), e, None
             )
             return
         enable = getattr(server, "enable", None)
-        yield Diagnosis(facts, tuple(_finished(sources, machine)), conditions, None, enable)
+        yield Diagnosis(facts, tuple(_complete(sources, machine)), conditions, None, enable)
 
 
-def _looked(server: Server, look_ns: int) -> list[Source]:
+def _sources_of_server(server: Server, look_ns: int) -> list[Source]:
     """Returns the data sources as a short observation reads them."""
     if server.watching is None:
         return [*server.sources()]
@@ -91,7 +94,7 @@ def _looked(server: Server, look_ns: int) -> list[Source]:
     return observe.judged(server.sources(), tables, reported=observe.WatchState.by(watch))
 
 
-def _of_machine(machine: Machine, look_ns: int) -> Iterator[Source]:
+def _sources_of_machine(machine: Machine, look_ns: int) -> Iterator[Source]:
     watch = observe.open_machine(machine)
     tables = _read(watch, MachineClock(), look_ns)
     sources = observe.judged((), tables, reported=observe.WatchState.by(watch))
@@ -108,7 +111,7 @@ def _read(watch: Watch, clock: Clock, look_ns: int) -> dict[str, pl.DataFrame]:
     return observe.frames(watch)
 
 
-def _finished(sources: Sequence[Source], machine: Machine) -> Iterator[Source]:
+def _complete(sources: Sequence[Source], machine: Machine) -> Iterator[Source]:
     """Adds the sources that are off by default, and removes steps that are in force already."""
     by_name = {s.name: s for s in sources}
     for s in by_name.values():
@@ -170,7 +173,7 @@ def _control_groups(server: Server, facts: ServerFacts) -> Iterator[Source]:
     if server.world is None:
         adds = "variants with a CPU quota or a cpuset: --limit quota=1, cpus=0-3, the recipe limits"
         right = "root, or a delegated control group"
-        yield _tried("control groups", "cgroup of the server's processes", Enabling(adds, right), attempt)
+        yield _try("control groups", "cgroup of the server's processes", Enabling(adds, right), attempt)
 
 
 def _pooler(server: Server, _facts: ServerFacts) -> Iterator[Source]:
@@ -178,7 +181,7 @@ def _pooler(server: Server, _facts: ServerFacts) -> Iterator[Source]:
     if (pooling := server.pooling) is not None:
         adds = "variants behind a connection pooler: --limit pool=4, the recipe limits"
         attempt = lambda: pooling.check_pool(Pool(1, "transaction", 1, "extended"))  # noqa: E731
-        yield _tried("connection pooler", "the pooler's program", Enabling(adds), attempt)
+        yield _try("connection pooler", "the pooler's program", Enabling(adds), attempt)
 
 
 def _memory(server: Server, _facts: ServerFacts) -> Iterator[Source]:
@@ -192,7 +195,7 @@ Check = Callable[[Server, ServerFacts], Iterator[Source]]
 CHECKS: list[Check] = [_control_groups, _pooler, _memory]
 
 
-def _tried(name: str, provenance: str, enabling: Enabling, attempt: Callable[[], object]) -> Source:
+def _try(name: str, provenance: str, enabling: Enabling, attempt: Callable[[], object]) -> Source:
     """Returns a source; an error of ``attempt`` becomes its reason, and the cure its step."""
     try:
         attempt()

@@ -62,11 +62,11 @@ class Ladder:
         def on_tick(cell: Cell) -> OnTick:
             return self.derived.resting_while_measured(progress.of(cell))
 
-        def beside() -> Target:
+        def target_of_triggers() -> Target:
             return observed_target(plan.experiment.engine, target.dsn, target.machine)
 
         bare = Setting(server, plan, preparation.interrupt, on_tick, lost=lost_by(self.crew, server.listing))
-        with Triggers(server, plan, record, clock, listener.noted, beside) as triggers:
+        with Triggers(server, plan, record, clock, listener.noted, target_of_triggers) as triggers:
             variants = Variants(self.stage, record, preparation.environment)
             saved = Saved(self.derived, progress, course, variants, listener)
             companions = Companions(

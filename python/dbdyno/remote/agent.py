@@ -313,14 +313,14 @@ def gather(
         for path, length, _, error in entries["read"]:
             if length > limit:
                 raise WrongAnswer(f"{length} bytes of {path}, of which {limit} were asked for")
-            files[path] = body[at : at + length] if error is None else _refused(path, error)
+            files[path] = body[at : at + length] if error is None else _read_error(path, error)
             at += length
         if at != len(body):
             raise WrongAnswer(f"files of {at} bytes in {len(body)}")
 
     def others(part: str) -> dict[str, Any]:
         return {
-            path: value if error is None else _refused(path, error) for path, value, error in entries[part]
+            path: value if error is None else _read_error(path, error) for path, value, error in entries[part]
         }
 
     return Gathered(files, others("link"), others("list"), others("stat"))
@@ -342,7 +342,7 @@ def pattern_of(path: str) -> str:
     return re.escape(path).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
 
 
-def _refused(path: str, error: Sequence[Any]) -> OSError:
+def _read_error(path: str, error: Sequence[Any]) -> OSError:
     return OSError(error[0], error[1], path)
 
 

@@ -16,14 +16,14 @@ def ours(
     """Returns ``tables`` with all instants on our clock. Durations stay as they are."""
     return {
         table: {
-            name: _mapped(column, mapping) if name in instants(table) else column
+            name: _map(column, mapping) if name in instants(table) else column
             for name, column in columns.items()
         }
         for table, columns in tables.items()
     }
 
 
-def _mapped(column: CoreColumn, mapping: clocks.Mapping) -> CoreColumn:
+def _map(column: CoreColumn, mapping: clocks.Mapping) -> CoreColumn:
     import numpy as np
 
     kind, payload, validity = column

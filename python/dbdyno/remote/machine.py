@@ -146,43 +146,43 @@ class LastingWatch(RemoteWatch):
 
     def start(self, t0_ns: int, t1_ns: int) -> None:
         theirs = self._clock.to_theirs
-        with self._noted():
+        with self._noting_loss():
             self._ask("start", t0_ns=theirs(t0_ns), t1_ns=theirs(t1_ns))
 
     def stop(self) -> None:
-        with self._noted():
+        with self._noting_loss():
             super().stop()
 
     def latest(self) -> Mapping[str, float]:
-        with self._noted():
+        with self._noting_loss():
             return super().latest()
         return {}
 
     def trouble(self) -> str | None:
-        with self._noted():
+        with self._noting_loss():
             return super().trouble()
         return self.lost
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
-        with self._noted():
+        with self._noting_loss():
             return super().source_status()
         return {}
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        with self._noted():
+        with self._noting_loss():
             return super().tables()
         return {}
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        with self._noted():
+        with self._noting_loss():
             return super().recent(since_ns)
         return {}
 
     def _ours(self, theirs: Tables) -> Tables:
         return self._with_ticks(super()._ours(theirs))
 
-    def _noted(self) -> _Noted:
-        return _Noted(self)
+    def _noting_loss(self) -> _NotingLoss:
+        return _NotingLoss(self)
 
     def _with_ticks(self, tables: Tables) -> Tables:
         import numpy as np
@@ -195,7 +195,7 @@ class LastingWatch(RemoteWatch):
         return tables
 
 
-class _Noted(suppress):
+class _NotingLoss(suppress):
     def __init__(self, watch: LastingWatch) -> None:
         super().__init__(HostLost)
         self._watch = watch

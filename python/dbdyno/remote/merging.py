@@ -28,8 +28,8 @@ def merge(parts: Iterable[tuple[int, Core]]) -> dict[str, dict[str, CoreColumn]]
     frames: dict[str, list[pl.DataFrame]] = {}
     for first, tables in parts:
         for name, table in tables.items():
-            frames.setdefault(name, []).append(_numbered(from_core(raw(name), table), first))
-    return {name: core(_merged(name, all_)) for name, all_ in frames.items()}
+            frames.setdefault(name, []).append(_renumber(from_core(raw(name), table), first))
+    return {name: core(_merge(name, all_)) for name, all_ in frames.items()}
 
 
 def joined(parts: Sequence[Core]) -> dict[str, dict[str, CoreColumn]]:
@@ -46,11 +46,11 @@ def core(frame: pl.DataFrame) -> dict[str, CoreColumn]:
     return {series.name: ("", series, None) for series in frame.get_columns()}
 
 
-def _numbered(frame: pl.DataFrame, first: int) -> pl.DataFrame:
+def _renumber(frame: pl.DataFrame, first: int) -> pl.DataFrame:
     return frame.with_columns(pl.col("session") + first) if "session" in frame.columns else frame
 
 
-def _merged(table: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _merge(table: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     together = pl.concat(frames)
     if table in _HISTOGRAMS:
         return _buckets(table, together)

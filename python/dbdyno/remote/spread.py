@@ -204,12 +204,12 @@ class SpreadLoad:
         return sorted(counts.items())
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
-        def numbered(d: _Driving) -> list[tuple[int, int, int]]:
+        def own_backends(d: _Driving) -> list[tuple[int, int, int]]:
             backends = d.load.backends()
             d.backends = [pid for _, pid, _ in backends]
             return [(session + d.part.first, pid, tid) for session, pid, tid in backends]
 
-        return [task for tasks in self._answers(numbered) for task in tasks]
+        return [task for tasks in self._answers(own_backends) for task in tasks]
 
     def left_by(self, host: str) -> Sequence[int]:
         """Returns the server's processes that may still serve sessions of a lost driver."""

@@ -124,10 +124,10 @@ def machine(where: str, command: str = "ssh") -> RemoteMachine:
     argv = shlex.split(command)
     if not argv:
         raise UsageError("--ssh-command is empty", "--ssh-command 'ssh -p 2222'")
-    return RemoteMachine(lambda again: _opened(argv, where, again=again), target.host, target.user)
+    return RemoteMachine(lambda again: _open(argv, where, again=again), target.host, target.user)
 
 
-def _opened(command: Sequence[str], where: str, *, again: bool) -> Agent:
+def _open(command: Sequence[str], where: str, *, again: bool) -> Agent:
     silent = ("-o", "BatchMode=yes") if again else ()
     way = _SshChannel([*command, *silent, "-a", "-x", "-T", where, "/bin/sh"], where)
     try:

@@ -125,7 +125,7 @@ def unpacked(body: bytes, most_bytes: int = MOST_TABLES_BYTES) -> tuple[Tables, 
     Raises :class:`WrongAnswer`, also if they are larger than ``most_bytes``, or than real tables of this
     packed size can be.
     """
-    content = _inflated(body, min(most_bytes, _SMALL_BYTES + MOST_RATIO * len(body)))
+    content = _inflate(body, min(most_bytes, _SMALL_BYTES + MOST_RATIO * len(body)))
     if len(content) < _LENGTHS.size:
         raise WrongAnswer("a part of tables that is no frame")
     header_bytes, body_bytes = _LENGTHS.unpack_from(content)
@@ -141,7 +141,7 @@ def unpacked(body: bytes, most_bytes: int = MOST_TABLES_BYTES) -> tuple[Tables, 
     return tables(described, values[header_bytes:]), len(content)
 
 
-def _inflated(body: bytes, most_bytes: int) -> bytes:
+def _inflate(body: bytes, most_bytes: int) -> bytes:
     stream = zlib.decompressobj()
     try:
         content = stream.decompress(body, most_bytes)

@@ -8,7 +8,7 @@ from rich.text import Text
 from tests.unit import report_results as made
 
 from dbdyno import present
-from dbdyno.cli.observe_view import _cut
+from dbdyno.cli.observe_view import _crop
 from dbdyno.present.show_options import SHOW_OPTIONS
 
 
@@ -35,6 +35,6 @@ def test_a_summary_is_printed_at_any_width(width: int) -> None:
 def test_a_line_of_the_live_view_ends_at_a_word() -> None:
     line = Text("pid 1234567 user@database 99.95 100.25")
     for width in range(4, len(line)):
-        kept = _cut(line, width).plain.rstrip()
+        kept = _crop(line, width).plain.rstrip()
         assert all(word in line.plain.split() for word in kept.split()), (width, kept)
-    assert _cut(Text("x" * 50), 10).plain == "x" * 10
+    assert _crop(Text("x" * 50), 10).plain == "x" * 10

@@ -168,7 +168,7 @@ def test_an_action_that_fails_says_so_once_and_the_observation_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = {"scheduler trace": ("not permitted", "CAP_BPF is missing")}
-    monkeypatch.setattr(trigger_actions, "_refused", lambda *_: refused["scheduler trace"][1])
+    monkeypatch.setattr(trigger_actions, "_refusal", lambda *_: refused["scheduler trace"][1])
     spec = TriggerSpec(when="active >= 1", do="trace 1s", cool_down="1s")
     record, fired, said = observed(tmp_path, spec)
     assert {f.status for f in fired} == {"failed"}

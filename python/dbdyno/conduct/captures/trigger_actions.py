@@ -67,7 +67,7 @@ class Around:
     open_watch: Callable[[observe.How], Watch]  # a second one, over the same sessions
 
 
-def watched(around: Around, action: Action, fired: Fired) -> Work:
+def watch_source(around: Around, action: Action, fired: Fired) -> Work:
     """Reads a data source that is otherwise off, for the action's duration."""
     key = TIMED[action.name]
     source = next(s for s in SOURCES if s.option and s.option.key == key)
@@ -80,7 +80,7 @@ def watched(around: Around, action: Action, fired: Fired) -> Work:
         window = Window(watch, t0_ns, t0_ns + action.ns)
         watch.start(window.t0_ns, window.t1_ns)
         stopped = yield t0_ns
-        if not stopped and (why := _refused(watch, source.name)):
+        if not stopped and (why := _refusal(watch, source.name)):
             raise NotAvailable(why)
         stopped = stopped or (yield window.t1_ns)
     finally:
@@ -91,7 +91,7 @@ def watched(around: Around, action: Action, fired: Fired) -> Work:
     return _store_capture(around, fired, cell, {key: True}, stopped=stopped)
 
 
-def _refused(watch: Watch, name: str) -> str:
+def _refusal(watch: Watch, name: str) -> str:
     """Returns why the source is not read; empty if it is, or if that is not known yet."""
     status_of = watch.source_status()
     asked = name if name in status_of or name != SYSTEM_CALLS.name else TRACE
@@ -253,7 +253,7 @@ def _read_output() -> Iterator[tuple[int, _Output]]:
 
 
 ACTIONS: dict[str, Callable[[Around, Action, Fired], Work]] = {
-    **dict.fromkeys(TIMED, watched),
+    **dict.fromkeys(TIMED, watch_source),
     "memory": memory,
     "snapshot": snapshot,
     "exec": command,

@@ -66,7 +66,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     """Returns the part of these cells, with the answers that the checks will need: only these cells can give
     them."""
     workloads = {c.meta.workload.name: c.meta.workload for c in cells}
-    given = _given(plan, environment) | {"cells": cells}
+    given = _maker_values(plan, environment) | {"cells": cells}
     tables: Tables = {}
     for stage in ("cut", "cells"):
         for name, table in make(stage, tables, given):
@@ -75,7 +75,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     return Part(tables, facts, workloads)
 
 
-def _given(plan: Plan, environment: Environment) -> dict[str, Any]:
+def _maker_values(plan: Plan, environment: Environment) -> dict[str, Any]:
     """Returns the further arguments that makers of tables may have."""
     engine = environment.server.engine
     named = {"kinds": lambda: failure_kinds(engine), "areas": lambda: code_areas(engine)}
@@ -95,9 +95,9 @@ def conclude(
     tables = Joined([p.tables for p in parts])
     tables.update(fired or {})
     tables["ledger"] = tables["ledger"]  # unpacked once: it takes longest, and is needed often
-    facts = _merged(p.facts for p in parts)
-    workloads = _merged((info.workloads, *(p.workloads for p in parts)))
-    given = _given(plan, environment)
+    facts = _merge(p.facts for p in parts)
+    workloads = _merge((info.workloads, *(p.workloads for p in parts)))
+    given = _maker_values(plan, environment)
     for name, table in make("run", tables, given):
         tables[name] = table
     for name, total in list(make("total", tables, given)):
@@ -175,7 +175,7 @@ class Making:
         cell."""
         self.record, self._say = record, say
         self._parts = record.parts if parts is None else parts
-        self._packed: list[_Packed] = []
+        self._pack_parts: list[_Packed] = []
         self._recent: dict[str, Part] = {}  # by the name of the stored part
         self._rows = 0  # of single sessions, in the recent parts
         self._done: set[str] = set()
@@ -186,10 +186,10 @@ class Making:
         """Reads what was derived before; if a part of it cannot be used, none of it is."""
         try:
             for part in map(_read, self._parts.read(held())):
-                self._packed.append(_packed([_held(part)]))
+                self._pack_parts.append(_pack_parts([_small_copy(part)]))
                 self._done |= set(part.tables["windows"]["cell"])
         except StoreError:
-            self._packed, self._done = [], set()
+            self._pack_parts, self._done = [], set()
             self._parts.clear()
         return self
 
@@ -208,8 +208,8 @@ class Making:
         of triggers."""
         self.more()
         record = Run(self.record.path)  # in its present state
-        held = [*_unpacked(self._packed), *self._recent.values()]
-        held = held or [_held(part_of([], record.plan, self._environment))]
+        held = [*_unpack_parts(self._pack_parts), *self._recent.values()]
+        held = held or [_small_copy(part_of([], record.plan, self._environment))]
         results = conclude(record.info, record.plan, environment_of(record), held, self._load, fired)
         results = with_claims(results, self._damaged)
         return concluded(replace(results, tables=Derived(results.tables, record.parts)))
@@ -224,7 +224,7 @@ class Making:
 
     def _hold(self, name: str, part: Part) -> None:
         self._done |= set(part.tables["windows"]["cell"])
-        self._recent[name] = _held(part)
+        self._recent[name] = _small_copy(part)
         self._rows += sum(part.tables[name].height for name, t in REGISTERED.items() if t.sessions != "none")
         cells = sum(p.tables["windows"].height for p in self._recent.values())
         if cells >= TOGETHER or self._rows >= _TOGETHER_ROWS:
@@ -233,7 +233,7 @@ class Making:
     def _pack(self) -> None:
         """Packs and stores the recent parts as one."""
         recent = list(self._recent.values())
-        self._packed.append(_packed(recent))
+        self._pack_parts.append(_pack_parts(recent))
         if len(recent) > 1:
             self._parts.merge(list(self._recent), _document(_joined_parts(recent)))
         self._recent, self._rows = {}, 0
@@ -251,12 +251,12 @@ class _Packed(NamedTuple):
     rest: Part  # without tables
 
 
-def _packed(parts: Sequence[Part]) -> _Packed:
+def _pack_parts(parts: Sequence[Part]) -> _Packed:
     part = _joined_parts(parts)
     return _Packed(pack(part.tables), replace(part, tables={}))
 
 
-def _unpacked(packed: Sequence[_Packed]) -> list[Part]:
+def _unpack_parts(packed: Sequence[_Packed]) -> list[Part]:
     """Returns all parts as one."""
     if not packed:
         return []
@@ -301,7 +301,7 @@ def _stored(part: Part) -> Tables:
     return {name: part.tables[name] for name in (*held(), *_in_parts())}
 
 
-def _held(part: Part) -> Part:
+def _small_copy(part: Part) -> Part:
     """Returns tables without rows of single sessions, copied so that nothing else stays in memory."""
     small = {name: part.tables[name] for name in held()}
     for name, table in small.items():
@@ -317,8 +317,8 @@ def _joined_parts(parts: Sequence[Part]) -> Part:
 def _merged_parts(tables: Mapping[str, pl.DataFrame], parts: Sequence[Part]) -> Part:
     return Part(
         tables,
-        _merged(p.facts for p in parts),
-        _merged(p.workloads for p in parts),
+        _merge(p.facts for p in parts),
+        _merge(p.workloads for p in parts),
     )
 
 
@@ -339,8 +339,8 @@ def _read(stored: tuple[Tables, Sequence[dict[str, Any]]]) -> Part:
         workloads = [_WORKLOADS.validate_python(d["workloads"]) for d in documents]
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"derived answers are damaged: {error}") from error
-    return Part(tables, _merged(filter(None, answers)), _merged(workloads))
+    return Part(tables, _merge(filter(None, answers)), _merge(workloads))
 
 
-def _merged(parts: Iterable[Mapping[str, _T]]) -> dict[str, _T]:
+def _merge(parts: Iterable[Mapping[str, _T]]) -> dict[str, _T]:
     return {key: value for part in parts for key, value in part.items()}

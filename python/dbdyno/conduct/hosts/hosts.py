@@ -88,7 +88,7 @@ def unclear_clock(host: str, bound_ns: int, window_ns: int) -> str | None:
     return f"the clock of {host} is known to {bound} only; 1 % of a measurement is {most}"
 
 
-def unwatched(watch: Watch, host: str, window_ns: int) -> str | None:
+def why_unwatched(watch: Watch, host: str, window_ns: int) -> str | None:
     """Returns why the observations of another host are of no use; None if they are complete, or were made on
     this host."""
     remote = getattr(watch, "remote", None)
@@ -105,4 +105,4 @@ def lost_host(watch: Watch) -> str | None:
 def lost_in(server: Server, watch: Watch, window_ns: int) -> str | None:
     """Returns the same for the host of this server."""
     reached = server.machine.reached
-    return None if reached is None else unwatched(watch, reached.host, window_ns)
+    return None if reached is None else why_unwatched(watch, reached.host, window_ns)

@@ -71,7 +71,7 @@ def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
     lost: list[str] = []
     refused: list[str] = []
 
-    def asked(table: str, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    def read_table(table: str, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         if lost:
             return empty(table)
         try:
@@ -81,10 +81,10 @@ def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
             return empty(table)
 
     counting, listing = server.counting, server.listing
-    counters = asked("counters", lambda: counting.counters(phase) if counting else empty("counters"))
-    backends = asked("backends", lambda: listing.backends() if listing else empty("backends"))
+    counters = read_table("counters", lambda: counting.counters(phase) if counting else empty("counters"))
+    backends = read_table("backends", lambda: listing.backends() if listing else empty("backends"))
     by_statement = server.statement_counting if statements else None
-    counted = asked(
+    counted = read_table(
         "statement_reads",
         lambda: by_statement.statements(phase) if by_statement else empty("statement_reads"),
     )

@@ -51,11 +51,11 @@ class Look:
         if server is not None and server.settings is not None:
             machine_facts = replace(machine_facts, server_clock=dict(server.settings.clock_facts()))
         if flush is not None:
-            machine_facts = replace(machine_facts, flush=_flushed(flush, of_server))
+            machine_facts = replace(machine_facts, flush=_time_flushes(flush, of_server))
         return (*own, *machine_conditions(machine_facts, of_server))
 
 
-def _flushed(chosen: str, of_server: ServerConditions | None) -> Flush:
+def _time_flushes(chosen: str, of_server: ServerConditions | None) -> Flush:
     """Times flushes in the given directory; without one, only in the data directory of the embedded
     server."""
     if chosen:

@@ -150,7 +150,7 @@ def crew_of(spec: ClusterSpec | None, engine: str, dsn: str | None) -> Iterator[
         drivers = hosts.agents(hosts.drivers(spec, servers))
         for host in drivers:
             _check_way(host, address)
-        machine = _observed(hosts, spec, servers, drivers)
+        machine = _server_host(hosts, spec, servers, drivers)
         try:
             yield Crew(hosts, spec, drivers, machine)
         finally:
@@ -158,7 +158,7 @@ def crew_of(spec: ClusterSpec | None, engine: str, dsn: str | None) -> Iterator[
                 machine.close()
 
 
-def _observed(
+def _server_host(
     hosts: Hosts, spec: ClusterSpec, servers: Sequence[Node], drivers: Sequence[Host]
 ) -> RemoteMachine | None:
     """Returns the server's host if it is a node other than this host; None otherwise, as without a

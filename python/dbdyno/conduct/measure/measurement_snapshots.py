@@ -76,7 +76,7 @@ class MeasurementSnapshots(Companion):
             self._take(raws[-1].id, "end")
         if not self._wanted and not self._supported:
             return raws
-        return [self._noted(raw, last=raw is raws[-1]) for raw in raws]
+        return [self._with_source(raw, last=raw is raws[-1]) for raw in raws]
 
     def between(self, cell: Cell, left_ns: int) -> None:
         """Takes a snapshot if its cost allows."""
@@ -115,7 +115,7 @@ class MeasurementSnapshots(Companion):
         self._taken_ns, self._why, self._samples = self._clock.now_ns(), "", 0
         self._took_ns = self._taken_ns - begun_ns
 
-    def _noted(self, raw: RawCell, *, last: bool) -> RawCell:
+    def _with_source(self, raw: RawCell, *, last: bool) -> RawCell:
         """Returns the cell with the row of this data source."""
         status, detail = self._status()
         source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)

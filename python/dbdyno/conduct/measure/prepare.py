@@ -34,7 +34,7 @@ def fitted(server: Server, plan: Plan) -> Plan:
     """Returns the plan fitted to the server. An auto ladder ends at the connections that other clients leave
     free, and a paced load has no more sessions unless the user asked for a number; every rung of another
     ladder must have its connections. Scripts on tables with a scale of their own take that scale."""
-    plan = _sent(server, _scaled(server, plan))
+    plan = _with_simple_protocol(server, _with_scale_of_tables(server, plan))
     if server.commands is not None:
         return _room_for_commands(server, plan)
     capacity, sessions = server.capacity(), connections(plan)
@@ -58,7 +58,7 @@ def _room_for_commands(server: Server, plan: Plan) -> Plan:
     return capped(plan, max(1, capacity.free), f"{capacity.free} processes may be started: {capacity.detail}")
 
 
-def _scaled(server: Server, plan: Plan) -> Plan:
+def _with_scale_of_tables(server: Server, plan: Plan) -> Plan:
     """Returns the plan with the scale of the tables, as pgbench does: another scale is reported and not
     used."""
     real = server.scripts and plan.scripts and server.scripts.scale(plan.scripts)
@@ -75,7 +75,7 @@ def _scaled(server: Server, plan: Plan) -> Plan:
     return plan.model_copy(update=changed).sealed()
 
 
-def _sent(server: Server, plan: Plan) -> Plan:
+def _with_simple_protocol(server: Server, plan: Plan) -> Plan:
     """Sends simple queries if the server accepts some statement only so and the user chose no protocol.
 
     All such variants change together, since they are compared.

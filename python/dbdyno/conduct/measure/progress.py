@@ -109,7 +109,7 @@ class Names:
         return self._frame
 
 
-def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+def _join(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Joins the rows of two watches. Sums since a watch began cannot be joined: the new watch's are used
     once they span a second."""
     if table not in TRACED:
@@ -139,7 +139,7 @@ class Look:
         if self.before is None:
             return now
         old = observe.recent_frames(self.before, since_ns)
-        return {name: _joined(name, old[name], frame) for name, frame in now.items()}
+        return {name: _join(name, old[name], frame) for name, frame in now.items()}
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
         return self.watch.source_status()
@@ -183,7 +183,7 @@ class Progressing:
 
     def __init__(self, plan: Plan, listener: ProgressListener, clock: Clock) -> None:
         self._plan, self._listener, self._clock = plan, listener, clock
-        self._left_ns = self._expected(plan)
+        self._left_ns = self._expected_ns(plan)
         expected_ns = plan.expected_ns if plan.adaptive is not None else 0
         # upper bound for the cells that an auto ladder may still add
         self._to_come_ns = max(0, expected_ns - sum(self._left_ns.values()))
@@ -191,7 +191,7 @@ class Progressing:
         self._beside_ns, self._beside_expected_ns = 0, 0  # of completed cells
 
     @staticmethod
-    def _expected(plan: Plan) -> dict[str, int]:
+    def _expected_ns(plan: Plan) -> dict[str, int]:
         expected_ns: dict[str, int] = {}
         for before, cell in zip((None, *plan.cells), plan.cells, strict=False):
             reset_ns = plan.reset.each_ns if begins(plan, before, cell) else 0
@@ -200,7 +200,7 @@ class Progressing:
 
     def grown(self, plan: Plan) -> None:
         """Replaces the plan by one to which an auto ladder has added cells."""
-        more = {c: ns for c, ns in self._expected(plan).items() if c not in self._left_ns}
+        more = {c: ns for c, ns in self._expected_ns(plan).items() if c not in self._left_ns}
         self._plan = plan
         self._left_ns |= more
         self._to_come_ns = max(0, self._to_come_ns - sum(more.values()))
@@ -224,7 +224,7 @@ class Progressing:
         own_ns = max(0.0, self._left_ns[cell.id] - elapsed_s * NS_PER_S)
         others = [c for c in self._plan.cells if c.id != cell.id and self._left_ns[c.id]]
         others_ns = sum(self._left_ns[c.id] for c in others) + self._more() * sum(
-            self._beside(c, self._left_ns[c.id]) for c in others
+            self._overhead_ns(c, self._left_ns[c.id]) for c in others
         )
         return (own_ns + others_ns + self._to_come_ns + deriving_ns(len(self._plan.cells))) / NS_PER_S
 
@@ -235,14 +235,14 @@ class Progressing:
         return max(0.0, self._beside_ns / expected_ns - 1) if expected_ns else 0.0
 
     @staticmethod
-    def _beside(cell: Cell, ns: int) -> int:
+    def _overhead_ns(cell: Cell, ns: int) -> int:
         known_ns = 0 if cell.once else cell.settle_ns + cell.measure_ns
         return max(0, ns - known_ns)
 
     def done(self, cell: Cell) -> None:
         """Counts a cell as done; called when it is saved."""
-        self._beside_ns += self._beside(cell, self._clock.now_ns() - self._since_ns)
-        self._beside_expected_ns += self._beside(cell, self._left_ns[cell.id])
+        self._beside_ns += self._overhead_ns(cell, self._clock.now_ns() - self._since_ns)
+        self._beside_expected_ns += self._overhead_ns(cell, self._left_ns[cell.id])
         self._left_ns[cell.id] = 0
 
 

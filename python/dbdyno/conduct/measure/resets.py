@@ -81,11 +81,11 @@ class Resets(Companion):
         for one in self._sets if due else ():
             whole = one.name in self._whole
             line = {"data_set": one.name, "how": "unchanged"} if whole else self._bring_back(one)
-            self._done.append(line | (self._dropped(one) if _drops(self._plan) else {}))
+            self._done.append(line | (self._drop(one) if _drops(self._plan) else {}))
         if self._plan.experiment.expect == "memory" and self._server.resetting is not None:
-            self._done.append(self._warmed(self._server.resetting, cell))
+            self._done.append(self._warm(self._server.resetting, cell))
 
-    def _warmed(self, resetting: Resetting, cell: Cell) -> dict[str, Any]:
+    def _warm(self, resetting: Resetting, cell: Cell) -> dict[str, Any]:
         """Reads tables into the caches. Returns a row of the table ``resets``."""
         self._interrupt.check()
         self._listener.preparing(f"reading the tables of {self._workload} into the caches")
@@ -116,7 +116,7 @@ class Resets(Companion):
         line = {"data_set": one.name, "how": "loaded", "rows": count, "cache": cache}
         return {**line, "duration_ns": round(loaded.seconds * NS_PER_S)}
 
-    def _dropped(self, one: DataSet) -> dict[str, Any]:
+    def _drop(self, one: DataSet) -> dict[str, Any]:
         """Drops the caches and returns their columns of that row. Data that need no reset are still in the
         caches."""
         self._interrupt.check()

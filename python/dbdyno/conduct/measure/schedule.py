@@ -30,11 +30,13 @@ def seen_in(tables: Mapping[str, pl.DataFrame], rule: Adaptive) -> dict[str, lis
         rates = parts.table("rates", window["cell"]).filter(pl.col("scope") == "rung")
         figures: dict[str, float | None] = dict(rates.select("name", "value").rows())
         histogram = parts.table("histogram", window["cell"])
-        seen.setdefault(window["variant"], []).append(_seen(window, figures, histogram, rule.goal, rule.by))
+        seen.setdefault(window["variant"], []).append(
+            _measured_cell(window, figures, histogram, rule.goal, rule.by)
+        )
     return seen
 
 
-def _seen(
+def _measured_cell(
     window: Mapping[str, Any],
     figures: Mapping[str, float | None],
     histogram: pl.DataFrame,
@@ -216,12 +218,12 @@ class Asked:
         yield from self._block(self._plan, self._plan.cells)
         repeat = 1
         while True:
-            while (wanted := self._wanted()) is not None:
+            while (wanted := self._next_load()) is not None:
                 if self._late():
-                    self.stopped = self._words("as another load would end after the budget; so far: ")
+                    self.stopped = self._reason("as another load would end after the budget; so far: ")
                     return
                 yield from self._block(*grown(self._plan, wanted, self._repeat_of(wanted, repeat)))
-            self.stopped = self._words("by the rule of the auto ladder: ")
+            self.stopped = self._reason("by the rule of the auto ladder: ")
             if self._rule.goal is not None or repeat == self._rule.repeats:
                 return
             repeat += 1
@@ -246,7 +248,7 @@ class Asked:
             yield cell
             self._longest_ns = max(self._longest_ns, self._clock.now_ns() - began_ns)
 
-    def _wanted(self) -> int | None:
+    def _next_load(self) -> int | None:
         steps = [next_rung(self._findings(variant)) for variant in self._seen]
         return next((s.load for s in steps if isinstance(s, Next)), None)
 
@@ -265,7 +267,7 @@ class Asked:
             return False
         return self._clock.now_ns() + self._longest_ns > self._start_ns + self._budget_ns
 
-    def _words(self, why: str) -> str:
+    def _reason(self, why: str) -> str:
         named = len(self._seen) > 1
         return why + " ".join(self._verdict(v, v if named else "") for v in self._seen)
 

@@ -86,7 +86,7 @@ def take_series(
     first, pruned_s = True, -math.inf  # the clock may have begun less than _PRUNE_S ago
     while _wait(due_s, end_s, every_s, interrupt):
         tried_s = time.time()
-        if _tried(take, listener, must=first):
+        if _try(take, listener, must=first):
             first, due_s = False, _due_s(time.time(), every_s)
             listener.waiting(datetime.fromtimestamp(due_s, UTC))
             if keep is not None and time.monotonic() - pruned_s > _PRUNE_S:
@@ -96,7 +96,7 @@ def take_series(
             first, due_s = False, tried_s + min(_LONGEST_PAUSE_S, max(_REST_S, every_s / 10))
 
 
-def _tried(take: Callable[[], Snapshot], listener: SeriesListener, *, must: bool) -> bool:
+def _try(take: Callable[[], Snapshot], listener: SeriesListener, *, must: bool) -> bool:
     try:
         listener.taken(take())
     except DbdynoError as error:

@@ -71,7 +71,7 @@ class Stage:
     def __exit__(
         self, _t: type[BaseException] | None, error: BaseException | None, _tb: TracebackType | None
     ) -> None:
-        trouble = [e for e in (self._tried(step) for step in self._ways_back()) if e is not None]
+        trouble = [e for e in (self._try(step) for step in self._ways_back()) if e is not None]
         for e in trouble:
             self.listener.noted(f"not put back: {e.message}; dbdyno clean does it as soon as it can be done")
         if trouble and error is None:
@@ -87,7 +87,7 @@ class Stage:
         refused: dict[str, DbdynoError] = {}
         for variant in self.plan.variants:
             try:
-                self.applied[variant.name] = self._checked(variant, facts)
+                self.applied[variant.name] = self._check_one(variant, facts)
             except _NotHere as e:
                 refused[variant.name] = e.error
         self._leave_out(refused, all_variants)
@@ -96,7 +96,7 @@ class Stage:
             self._say_restarts()
         return self.plan
 
-    def _checked(self, variant: Variant, facts: ServerFacts) -> Applied:
+    def _check_one(self, variant: Variant, facts: ServerFacts) -> Applied:
         own_world = self.server.world is not None
         if own_world and (variant.limits.of_system or variant.limits.bind not in (None, "off")):
             raise UsageError(
@@ -154,11 +154,11 @@ class Stage:
         for kind, variant in {self._restarting(v.name): v for v in needing}.items():
             self.listener.preparing(f"restarting the server for variant {variant.name}")
             try:
-                self._configured(variant.settings)
+                self._configure(variant.settings)
             except UsageError as e:
                 refused |= {v.name: e for v in needing if self._restarting(v.name) == kind}
         if needing:
-            self._configured({})
+            self._configure({})
         return refused
 
     def _say_restarts(self) -> None:
@@ -186,7 +186,7 @@ class Stage:
         self._unlimit()
         self._now = None
         self._without_pool()
-        done = self._configured(variant.settings)
+        done = self._configure(variant.settings)
         if variant.limits.of_system:
             facts = self.server.facts()  # the server may have been restarted
             main_pid = limits.seen(facts.main_pid, facts.local, facts.why_not_local)
@@ -258,7 +258,7 @@ class Stage:
         except DbdynoError as e:
             self.listener.noted(f"! clean-up of variant {variant.name} failed: {e.message}")
 
-    def _tried(self, step: Callable[[], None]) -> DbdynoError | None:
+    def _try(self, step: Callable[[], None]) -> DbdynoError | None:
         try:
             step()
         except DbdynoError as e:
@@ -276,14 +276,14 @@ class Stage:
 
     def _as_found(self) -> None:
         if any(v.settings for v in self.plan.variants):
-            self._configured({})
+            self._configure({})
 
     def _check_settings(self, variant: Variant) -> Sequence[str]:
         if self.server.settings is None and not variant.settings:
             return ()
         return needed(self.server.settings, "change settings").check_settings(variant.settings)
 
-    def _configured(self, settings: Mapping[str, str]) -> Configured:
+    def _configure(self, settings: Mapping[str, str]) -> Configured:
         if self.server.settings is None and not settings:
             return Configured({}, restarted=False)
         return needed(self.server.settings, "change settings").configure(settings, self._journal)

@@ -41,7 +41,7 @@ def make_tables(
     begun = time.monotonic()
     making = needed(server.tables, "prepare tables").begin(workload, options)
     try:
-        return _finished(making, interrupt, tick, begun)
+        return _wait(making, interrupt, tick, begun)
     except BaseException as e:
         _undo(making, removed)
         if isinstance(e, DriverError):
@@ -57,7 +57,7 @@ def bring_back(
     begun = time.monotonic()
     making = needed(server.resetting, "bring data back").begin(name, cache)
     try:
-        return _finished(making, interrupt, tick, begun)
+        return _wait(making, interrupt, tick, begun)
     except BaseException as e:
         making.undo()
         left(f"the tables of {name} are unfinished: the next run that uses them loads them again")
@@ -67,7 +67,7 @@ def bring_back(
         raise
 
 
-def _finished(making: Preparation, interrupt: Interrupt, tick: Tick, begun: float) -> MadeTables:
+def _wait(making: Preparation, interrupt: Interrupt, tick: Tick, begun: float) -> MadeTables:
     """Waits until they are complete. ``begun``: when they were requested, in seconds of the monotonic
     clock."""
     steps: dict[str, float] = {}

@@ -68,7 +68,7 @@ class MeasurementMemory(Companion):
         read, self._tables = self._tables, joined()
         line = rows("sources", [self._source(read).model_dump()])
         return [
-            _noted(raw, read, line, ["start"] * (raw is raws[0]) + ["end"] * (raw is raws[-1]))
+            _with_tables(raw, read, line, ["start"] * (raw is raws[0]) + ["end"] * (raw is raws[-1]))
             for raw in raws
         ]
 
@@ -106,7 +106,7 @@ class MeasurementMemory(Companion):
         return source(state(self._server, read))
 
 
-def _noted(raw: RawCell, read: Tables, line: pl.DataFrame, phases: Sequence[str]) -> RawCell:
+def _with_tables(raw: RawCell, read: Tables, line: pl.DataFrame, phases: Sequence[str]) -> RawCell:
     """Returns the cell with the tables read in ``phases``, and the row of this data source."""
     its = {name: table.filter(pl.col("phase").is_in(phases)) for name, table in read.items()}
     return replace(raw, tables={**raw.tables, **its, "sources": pl.concat([raw.tables["sources"], line])})

@@ -41,7 +41,7 @@ class MemoryBeside:
     @classmethod
     def of(cls, engine: str, target: Target) -> MemoryBeside:
         """Creates the reader of the memory of a server that is being observed."""
-        return cls(lambda: _opened(engine, replace(target, beside=True)))
+        return cls(lambda: _open_reader(engine, replace(target, beside=True)))
 
     @property
     def reading(self) -> bool:
@@ -77,7 +77,7 @@ class MemoryBeside:
 
 
 @contextmanager
-def _opened(engine: str, target: Target) -> Iterator[Reading]:
+def _open_reader(engine: str, target: Target) -> Iterator[Reading]:
     from dbdyno.conduct.memory.memory import MemoryReader
     from dbdyno.conduct.memory.memory_now import memory_now  # here, since most observations do not need it
 

@@ -98,14 +98,14 @@ class Windows:
     def all(self) -> Measurements:
         """Yields each window when it is over. Raises :class:`ServerLost` if the server is gone for good."""
         while True:
-            end = yield from self._attached()
+            end = yield from self._windows()
             if end is not None and end.resume:
                 continue
             if end is None or not end.lost or not self._reconnect(end.who, end.reason):
                 return
 
     # -- while the server is available ------------------------------------------------------------
-    def _attached(self) -> Generator[Sequence[RawCell], None, End | None]:
+    def _windows(self) -> Generator[Sequence[RawCell], None, End | None]:
         """Yields windows until the end of the time, or returns why they end before; ``None`` if the time is
         over."""
         self._companions.before(self._cell(self._stored + 1))
@@ -114,7 +114,7 @@ class Windows:
         except LOST as e:
             if not self._attached_before:
                 raise
-            return _lost(e)
+            return _end_by_loss(e)
         self._attached_before = True
         following: Window | None = None
         try:
@@ -150,7 +150,7 @@ class Windows:
         except Abandoned:
             return None, End(STOPPED, lost=False, silent=True)
         except LOST as e:
-            return None, _lost(e)
+            return None, _end_by_loss(e)
 
     def _last_mark(self, end: End | None) -> tuple[Mark, End | None]:
         """Reads the server at the end of a window, and returns how the window ended."""
@@ -173,7 +173,7 @@ class Windows:
         self.costing.helped_by(task["pid"] for task in ours)
         watch = observe.open_observation(self._server, self._chosen, known, how, ours)
         t0_ns = self._soon(asked_ns) if t0_ns is None else t0_ns
-        t1_ns = self._cut(t0_ns)
+        t1_ns = self._window_end(t0_ns)
         if self._end_ns is not None and self._end_ns - t1_ns < LEAST_WINDOW_NS:
             # opening may have taken longer than the rest of the time
             t1_ns = max(self._end_ns, t0_ns + LEAST_WINDOW_NS)
@@ -194,7 +194,7 @@ class Windows:
             self._end_ns = t0_ns + self._duration_ns
         return t0_ns
 
-    def _cut(self, t0_ns: int) -> int:
+    def _window_end(self, t0_ns: int) -> int:
         """Returns the end of a window that begins at ``t0_ns``."""
         if self._together is None:
             return t0_ns + self._window_ns
@@ -208,13 +208,13 @@ class Windows:
         while (now_ns := self._clock.now_ns()) < until_ns:
             if self._interrupt.stopping:
                 return End(STOPPED, lost=False)
-            if now_ns - self._asked_ns >= ALIVE_NS and (gone := self._gone(window.watch)):
+            if now_ns - self._asked_ns >= ALIVE_NS and (gone := self._loss(window.watch)):
                 return gone
             self._look(window.watch)
             self._clock.sleep(min(STEP_NS, until_ns - now_ns) / NS_PER_S)
         return None
 
-    def _gone(self, watch: Watch) -> End | None:
+    def _loss(self, watch: Watch) -> End | None:
         """Returns the end of the window if samples fail and the server does not answer, or its host is
         lost."""
         self._asked_ns = self._clock.now_ns()
@@ -228,7 +228,7 @@ class Windows:
         except Abandoned:
             return None  # the caller handles the end
         except LOST as e:
-            return _lost(e)
+            return _end_by_loss(e)
         except TargetError as e:
             trouble = e.message
         if trouble not in self._troubles:
@@ -296,12 +296,12 @@ class Windows:
         for name in () if before is None else before.keys() - failing.keys():
             self._listener.notice(f"{name}: ok again")
 
-    def _beside(self, how: observe.How) -> Watch:
+    def _open_beside(self, how: observe.How) -> Watch:
         """Opens a second watch over the same sessions."""
         return observe.open_observation(self._server, self._chosen, {}, how, self._ours())
 
     def _look(self, watch: Watch) -> None:
-        self._companions.look(watch, self._beside, None)
+        self._companions.look(watch, self._open_beside, None)
         since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
         left_s = None if self._end_ns is None else (self._end_ns - self._clock.now_ns()) / NS_PER_S
         self._listener.tick(
@@ -356,6 +356,6 @@ class Windows:
         return not self._interrupt.stopping
 
 
-def _lost(error: DbdynoError) -> End:
+def _end_by_loss(error: DbdynoError) -> End:
     """Returns the end of a window that the loss of the server or its host causes."""
     return End(error.message, lost=True, who=HOST if isinstance(error, HostLost) else End.who)

@@ -37,7 +37,7 @@ def given(base: Experiment, patch: Patch) -> dict[str, Any]:
     Raises :class:`UsageError`.
     """
     options, file = dict(patch.fields), patch.job_list
-    listed = None if file is None else _listed(Path(file))
+    listed = None if file is None else _read_list(Path(file))
     if options.get("jobs") or options.get("variants"):
         options["command"] = None
     if listed is not None:
@@ -53,11 +53,11 @@ def given(base: Experiment, patch: Patch) -> dict[str, Any]:
             "several commands, and the variants of a recipe", "leave out --recipe, or one of them"
         )
     if patch.job:
-        options |= _changed(base, options, patch.job)
+        options |= _apply_to_jobs(base, options, patch.job)
     return _with_axes(base, options, patch.values)
 
 
-def _listed(file: Path) -> dict[str, Any]:
+def _read_list(file: Path) -> dict[str, Any]:
     """Reads a job list: a recipe that may consist of ``[[jobs]]`` alone."""
     from dbdyno.plan import parse_recipe
 
@@ -71,7 +71,9 @@ def _listed(file: Path) -> dict[str, Any]:
     }
 
 
-def _changed(base: Experiment, options: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_to_jobs(
+    base: Experiment, options: Mapping[str, Any], changed: Mapping[str, Any]
+) -> dict[str, Any]:
     """Returns the fields in which options of a job are applied to all jobs."""
     fields: dict[str, Any] = {}
     if not (options.get("jobs") or options.get("variants") or all_jobs(base)):
@@ -81,7 +83,7 @@ def _changed(base: Experiment, options: Mapping[str, Any], changed: Mapping[str,
         )
     own = options.get("jobs") or [j.model_dump(exclude_unset=True) for j in base.job_set]
     if own:
-        fields = {"jobs": [{**job, **_merged(job, changed)} for job in own], "command": None}
+        fields = {"jobs": [{**job, **_merge(job, changed)} for job in own], "command": None}
     variants = options.get("variants") or {
         n: v.model_dump(exclude_unset=True) for n, v in base.variants.items() if v.jobs
     }
@@ -89,14 +91,14 @@ def _changed(base: Experiment, options: Mapping[str, Any], changed: Mapping[str,
         fields["variants"] = {
             **{n: v.model_dump(exclude_unset=True) for n, v in base.variants.items()},
             **{
-                n: {**v, "jobs": [{**job, **_merged(job, changed)} for job in v.get("jobs", ())]}
+                n: {**v, "jobs": [{**job, **_merge(job, changed)} for job in v.get("jobs", ())]}
                 for n, v in variants.items()
             },
         }
     return fields
 
 
-def _merged(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     env = {**job.get("env", {}), **changed.get("env", {})}
     return {**changed, **({"env": env} if env else {})}
 

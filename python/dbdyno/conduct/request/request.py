@@ -102,13 +102,13 @@ class Request:
 
 def experiment_of(request: Request) -> Experiment:
     """Returns the requested experiment with an absolute path of its script. Raises :class:`UsageError`."""
-    _, recipe = _named(request)
-    return _overridden(request, *(find_recipe(recipe) if recipe else (Experiment(), Path.cwd())))
+    _, recipe = _workload_and_recipe(request)
+    return _override(request, *(find_recipe(recipe) if recipe else (Experiment(), Path.cwd())))
 
 
 def server_ssh(request: Request) -> str | None:
     """Returns the server's host in the form of ssh, from the option or else the recipe."""
-    _, recipe = _named(request)
+    _, recipe = _workload_and_recipe(request)
     if (given := request.patch.fields.get("server_ssh")) is not None or recipe is None:
         return given
     return find_recipe(recipe)[0].server_ssh
@@ -125,19 +125,19 @@ def cluster_of(request: Request) -> ClusterSpec | None:
 
 def recipe_has_jobs(workload: str | None, recipe: str | None) -> bool:
     """Returns whether a recipe runs commands."""
-    _, named = _named(Request(workload=workload, recipe=recipe))
+    _, named = _workload_and_recipe(Request(workload=workload, recipe=recipe))
     return named is not None and bool(all_jobs(find_recipe(named)[0]))
 
 
-def _named(request: Request) -> tuple[str | None, str | None]:
+def _workload_and_recipe(request: Request) -> tuple[str | None, str | None]:
     """Returns workload and recipe; the name of a workload may be a recipe's file."""
     if request.workload is not None and request.workload.endswith(".toml"):
         return None, request.workload
     return request.workload, request.recipe
 
 
-def _overridden(request: Request, base: Experiment, directory: Path) -> Experiment:
-    named, recipe = _named(request)
+def _override(request: Request, base: Experiment, directory: Path) -> Experiment:
+    named, recipe = _workload_and_recipe(request)
     base = job_specs.placed(script_texts.placed(base, directory), directory)
     given = job_specs.given(base, request.patch)
     runs_jobs = bool(given.get("jobs") or given.get("variants") or all_jobs(base))
@@ -162,7 +162,7 @@ def _overridden(request: Request, base: Experiment, directory: Path) -> Experime
         given |= {"workload": requested if builtin is None else None, "script": None, "scripts": scripts}
     elif given.get("scripts"):
         given |= {"workload": None, "script": None}
-    experiment = _validated(base.model_dump(exclude_unset=True) | given)
+    experiment = _validate(base.model_dump(exclude_unset=True) | given)
     if experiment.observation is not None:
         raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {quote(str(recipe))}")
     if experiment.workload is None and not experiment.mix and not all_jobs(experiment):
@@ -188,7 +188,7 @@ def _check_engine(engine: str, workload: str | None, *, runs_jobs: bool) -> None
         raise UsageError(f"the engine {engine} runs commands, and {workload} is a workload", cure)
 
 
-def _validated(data: dict[str, Any]) -> Experiment:
+def _validate(data: dict[str, Any]) -> Experiment:
     """Raises :class:`UsageError` for a wrong value of an option."""
     try:
         experiment = Experiment.model_validate(data)
@@ -218,7 +218,7 @@ def planned(request: Request, host: Host) -> tuple[Plan, Workload]:
 def _in_recipe(request: Request, host: Host, error: UsageError | None) -> RecipeError | None:
     """Finds the keys that cause an error: each is taken out in turn, until there is no error or another
     one."""
-    _, recipe = _named(request)
+    _, recipe = _workload_and_recipe(request)
     path = Path(recipe or "")
     if path.suffix != ".toml":
         return None
@@ -229,8 +229,8 @@ def _in_recipe(request: Request, host: Host, error: UsageError | None) -> Recipe
 
     def attempt(tried: dict[str, Any]) -> UsageError | None:
         try:
-            base = _validated({"name": path.stem, **tried})
-            make_plan(_overridden(request, base, path.parent), host)
+            base = _validate({"name": path.stem, **tried})
+            make_plan(_override(request, base, path.parent), host)
         except UsageError as e:
             return e
         return None

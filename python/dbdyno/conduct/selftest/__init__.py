@@ -167,9 +167,9 @@ class _Case:
                 self._known.truth_setup(self._case)
                 stack.callback(self._known.truth_teardown, self._case)
                 if self._case.kind == "brief":
-                    raw, facts = self._observed(clock)
+                    raw, facts = self._observe(clock)
                 else:
-                    raw, counted_ns = self._measured(clock)
+                    raw, counted_ns = self._measure(clock)
                     used = None if self._meter is None else self._meter.used()
                     facts = Facts(
                         self._sessions, self._cpus, used, cpus, counted_ns, groups=groups, capped=self._capped
@@ -180,7 +180,7 @@ class _Case:
             return [self._not_run(raw.meta.reason or "the window could not be used")]
         return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
-    def _observed(self, clock: _TimeLeft) -> tuple[RawCell, Facts]:
+    def _observe(self, clock: _TimeLeft) -> tuple[RawCell, Facts]:
         if self._main_pid is None:
             raise QuotaRefused("the server's processes are not on this host")
         return observed_briefly(
@@ -196,7 +196,7 @@ class _Case:
         cpus = self._case.quota_per_cpu * self._cpus
         return cpus, [str(g) for g in stack.enter_context(quota(self._main_pid, cpus))]
 
-    def _measured(self, clock: _TimeLeft) -> tuple[RawCell, float | None]:
+    def _measure(self, clock: _TimeLeft) -> tuple[RawCell, float | None]:
         """Measures the cell, and returns it with the server's own timing in ns a call if the case names a
         counter."""
         before = self._counter()

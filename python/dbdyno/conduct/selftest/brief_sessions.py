@@ -88,11 +88,11 @@ def end_of_one(server: Server, case: TruthCase, main_pid: int) -> float:
     for thread in empty.start():
         thread.join()
     empty.check()
-    counted_ns = _settled(main_pid) - before_ns - sum(used for _, used in empty.ended)
+    counted_ns = _settled_ns(main_pid) - before_ns - sum(used for _, used in empty.ended)
     return max(0.0, counted_ns / len(empty.ended))
 
 
-def _settled(main_pid: int) -> int:
+def _settled_ns(main_pid: int) -> int:
     until_ns = _core.now_ns() + round(PATIENCE_S * NS_PER_S)
     counted_ns = _children_ns(main_pid)
     while _core.now_ns() < until_ns:

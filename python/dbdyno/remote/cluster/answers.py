@@ -76,15 +76,15 @@ class NotUnderstood(Exception):
 
 def connected(value: object) -> Connected:
     """Raises :class:`NotUnderstood`, like the functions below."""
-    return _checked(_CONNECTED, value)
+    return _check(_CONNECTED, value)
 
 
 def nodes(value: object) -> list[FoundNode]:
-    return _checked(_NODES, value)
+    return _check(_NODES, value)
 
 
 def cleaned(value: object) -> dict[str, bool]:
-    return _checked(_CLEANED, value)
+    return _check(_CLEANED, value)
 
 
 def by_node(value: object, requested: Collection[str], method: str) -> dict[str, dict[str, Any]]:
@@ -125,7 +125,7 @@ def _answer(value: object, adapter: TypeAdapter[Any]) -> dict[str, Any]:
     return {"error": _NOT_UNDERSTOOD}
 
 
-def _checked(adapter: TypeAdapter[_T], value: object) -> _T:
+def _check(adapter: TypeAdapter[_T], value: object) -> _T:
     try:
         return adapter.validate_python(value, strict=True)
     except ValidationError as e:

@@ -48,7 +48,7 @@ class _Node:
     def __init__(self, node: str, handle: Any, lost: Callable[[str, Exception], str]) -> None:
         self.node, self.handle = node, handle
         self.why: str | None = None
-        self._lost = lost
+        self._error_text = lost
         self._socket: socket.socket | None = None
 
     def pump(self, at: socket.socket) -> None:
@@ -60,7 +60,7 @@ class _Node:
         try:
             body(at)
         except Exception as e:  # also for a refused answer of the node
-            self.why = self.why or self._lost(self.node, e)
+            self.why = self.why or self._error_text(self.node, e)
         finally:
             with contextlib.suppress(OSError):
                 at.shutdown(socket.SHUT_RDWR)
@@ -189,7 +189,7 @@ class Gateway:
             handle = self._actor.options(
                 name=f"{name}-{node[:12]}{node[len(_id(node)) :]}", scheduling_strategy=where, **options
             ).remote()
-            self._nodes[node] = _Node(node, handle, self._lost)
+            self._nodes[node] = _Node(node, handle, self._error_text)
         return self.ask(nodes, "facts", [])
 
     def start(
@@ -269,10 +269,10 @@ class Gateway:
                     raise TimeoutError(f"no answer within {_START_S:.0f} s")
                 answers[node] = _answer(ray.get(ref))
             except Exception as e:
-                answers[node] = {"error": self._lost(node, e)}
+                answers[node] = {"error": self._error_text(node, e)}
         return answers
 
-    def _lost(self, node: str, error: Exception) -> str:
+    def _error_text(self, node: str, error: Exception) -> str:
         """Returns the message of an actor's error."""
         if isinstance(error, ray.exceptions.RayTaskError):
             return str(error.cause)
