@@ -145,7 +145,7 @@ def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:
     return lines if beside.latest is None else [*lines, *present.memory_lines(beside.latest, width)]
 
 
-SECONDS = 5.0  # the view shows the last seconds
+SECONDS = 5.0  # the view shows this much of the past
 NOTICE_S = 8.0
 KEYS_S = 0.15
 

@@ -23,13 +23,14 @@ from dbdyno.remote.load import RemoteLoad
 from dbdyno.remote.shares import Part, parts, sessions_of, shared
 
 _TABLE = "drivers"
-_STEP_S = 0.02
-_LOOK_NS = 1_000_000_000
+_STEP_S = 0.02  # wait for one driver, before the others are looked at
+_LOOK_NS = 1_000_000_000  # interval of reading the drivers' CPU time
 _PROGRESS_NS = 250_000_000
 _Read = tuple[int, int, int]
 """Time on our clock, run time and run-queue time, in ns."""
-_AT_ONCE = 32
+_AT_ONCE = 32  # most drivers that are called in parallel
 _LEAD_WAYS, _LEAD_EACH_NS = 10, 2_000_000
+"""An order is given time for this number of the longest round trip, and this time per driver."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ LOGIN_S = 60.0
 """From the start of ssh to the first line of the script, without the time of questions at the terminal."""
 _TRANSFER_S, _START_S = 600.0, 120.0
 """For 8 MB of program (14 kB/s), and from its last byte to its start, since ssh buffers up to 2 MB."""
-_STEP_S, _LOOK_S, _END_S = 0.1, 1.0, 5.0
+_STEP_S, _LOOK_S, _END_S = 0.1, 1.0, 5.0  # wait for a byte, look whether ssh asks, wait for its end
 _QUIET = ("sh", "-c", 'trap "" INT QUIT HUP; exec "$@"', "sh")
 """Ignores Ctrl-C in ssh: the measurement ends in order after its calls, over this connection."""
 _SCRIPT = r"""

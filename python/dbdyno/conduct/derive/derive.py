@@ -46,7 +46,7 @@ Tables = dict[str, pl.DataFrame]
 class Part:
     """The tables and facts of one cell or a few, without the others."""
 
-    tables: Mapping[str, pl.DataFrame]  # of DERIVED, CUT and OF_CELL what is made cell by cell; no samples
+    tables: Mapping[str, pl.DataFrame]  # those of DERIVED, CUT and OF_CELL made cell by cell; no samples
     facts: Facts
     workloads: Mapping[str, Workload]
 
@@ -137,7 +137,7 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([met, announced.select(columns)])
 
 
-# The derived tables of a stored run in the making: each cell is derived once, stored, and concluded from.
+# The derived tables of a run in progress: each cell is derived once and stored; conclusions use the parts.
 
 load_makers()
 

@@ -187,9 +187,8 @@ class _Beside:
         os.set_blocking(self._process.stdin.fileno(), False)
 
     def more(self) -> None:
-        with contextlib.suppress(
-            BlockingIOError, BrokenPipeError
-        ):  # it looks for all that is new, or is gone
+        # a full pipe has earlier lines, and each makes it read all new cells; a broken one: it has ended
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._input, b"\n")
 
     def resting_while_measured(self, on_tick: OnTick) -> OnTick:
@@ -299,9 +298,8 @@ def main(path: str, parent: str) -> int:
     if os.getppid() != int(parent):
         return 1
     os.nice(NICE)
-    with contextlib.suppress(
-        OSError
-    ):  # each session is a group of its own to the scheduler, where it has such
+    # the scheduler may group processes by session (autogroup): then nice only counts within the session
+    with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(NICE))
     making = Making(Run(Path(path)))
     try:

@@ -44,7 +44,7 @@ LOST = (ServerLost, HostLost, Unreachable)
 class Mark:
     counters: pl.DataFrame
     backends: pl.DataFrame
-    host: pl.DataFrame = field(default_factory=lambda: empty("host"))  # CPU by CPU, files of counters
+    host: pl.DataFrame = field(default_factory=lambda: empty("host"))  # per CPU, and files of counters
     statements: pl.DataFrame = field(default_factory=lambda: empty("statement_reads"))  # of an observation
     lost: str | None = None  # the error of a server that no longer answered
     refused: str | None = None  # the error of a server that refused a read

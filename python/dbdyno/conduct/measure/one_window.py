@@ -33,9 +33,9 @@ from dbdyno.model.schema.tables import RAW, empty, raw, rows
 
 MARKS = ("t0", "t1")
 CONNECTING, BEGIN, END = "connect", "start", "end"
-"""Names of the reads of counters before the sessions are there, before the barrier with all of them parked,
-and once all have left and reported what they did. Between the last two the server's counters are exact,
-unless sessions report what they do before the barrier only later: then from the first on."""
+"""Names of the reads of counters: before the sessions connect, before the barrier with all of them parked,
+and once all have left and reported. Between the last two the server's counters are exact. If sessions report
+their work before the barrier only later, counters are exact from the first read on."""
 LEFT_S, LEFT_STEP_S = 2.0, 0.02
 """The end waits at most this long for the sessions to leave the server."""
 
@@ -142,7 +142,7 @@ class OneWindow:
     def over(self, now_ns: int) -> None:
         self._end_ns = now_ns
         self._questions.driver(now_ns, last=True)
-        # before the sessions' own end, which has statements, too
+        # read now, since the sessions execute further statements when they leave
         self._last = self._questions.statements("t1")
 
     def leave(self) -> None:
@@ -205,7 +205,7 @@ class OneWindow:
         """Returns the status; a loss takes precedence over a short window."""
         at = self._schedule
         status, reason = verdict(at, end_ns, sessions, self._questions.lost, self._setting.interrupt)
-        # last calls, too: a session's rate is that until its last
+        # including the last calls, since a session's rate is that until its last call
         if (away := self._presence.away(at.t0_ns, self._end_ns)) is not None:
             status, reason = "invalid", away
         if (unknown := lost_in(self._server, self._span.watch, at.t1_ns - at.t0_ns)) is not None:

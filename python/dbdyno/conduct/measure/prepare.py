@@ -186,7 +186,7 @@ class Preparation:
                 units[variant] = Unit(own.script(setup.scripts, setup, workload.name), None)
                 continue
             key = tuple(sorted(params.items()))
-            if not alike:  # loads the first size; other sizes are loaded before their measurements
+            if not alike:  # only the first size: others are loaded before their measurements
                 self.tables(workload, params)
             if key not in alike:
                 alike[key] = self._unit(workload, variant if several else "base", params)

@@ -76,7 +76,7 @@ class NullProgressListener:
     def noted(self, words: str) -> None: ...
 
 
-BACKENDS_NS = 5 * NS_PER_S  # names of sessions are asked for that often at most, and only if looked at
+BACKENDS_NS = 5 * NS_PER_S  # least interval of reading names of sessions
 
 
 def backends_of(server: Server) -> pl.DataFrame:

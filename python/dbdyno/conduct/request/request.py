@@ -202,7 +202,7 @@ def _validate(data: dict[str, Any]) -> Experiment:
     return experiment
 
 
-_MOST_TRIED = 100  # keys, with a plan for each
+_MOST_TRIED = 100  # keys; each is tried with a plan of its own
 
 
 def planned(request: Request, host: Host) -> tuple[Plan, Workload]:

@@ -37,10 +37,10 @@ class Sessions:
 
     server: Server
     case: TruthCase
-    ended: list[tuple[int, int]] = field(default_factory=list)  # when, CPU time (ns)
+    ended: list[tuple[int, int]] = field(default_factory=list)  # end of a session, its CPU time (ns)
     trouble: list[str] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
-    most: int | None = None  # of them; None: until it is over
+    most: int | None = None  # number of sessions; None if they go on until the end
 
     def start(self) -> list[threading.Thread]:
         threads = [threading.Thread(target=self._open, args=(n,)) for n in range(self.case.sessions)]
@@ -80,9 +80,11 @@ class Sessions:
 
 
 def end_of_one(server: Server, case: TruthCase, main_pid: int) -> float:
-    """Returns the CPU time in ns of a session's exit, which no reading contains. Sessions without a call are
-    run: what the main process accounts for them, less what was read of them before their exit. Raises
-    :class:`TargetError`."""
+    """Returns the CPU time in ns of a session's exit, which no reading of a session contains.
+
+    It runs sessions without a call. The CPU time that the main process accounts for them, less the readings
+    before their exits, is that of the exits. Raises :class:`TargetError`.
+    """
     empty = Sessions(server, case.model_copy(update={"sql": ""}), most=ENDS)
     before_ns = _children_ns(main_pid)
     for thread in empty.start():
@@ -128,7 +130,7 @@ def observed_briefly(
     interrupt: Interrupt,
     tick: Callable[[str], None],
 ) -> tuple[RawCell, Facts]:
-    """Observes the sessions for one window and returns the cell and what they used. Raises
+    """Observes the sessions for one window. Returns the cell, and the CPU time that they used. Raises
     :class:`TargetError`."""
     experiment = Experiment(name="selftest", observation=Observation())
     plan = Plan(experiment=experiment, cpus=cpus, call_target_ns=None, cells=(), expected_ns=0)

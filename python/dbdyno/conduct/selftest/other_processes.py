@@ -1,6 +1,7 @@
-"""CPU time of the machine, of the server's processes and of dbdyno, read apart from the ledger's own sources.
+"""CPU time of the machine, of the server's processes and of dbdyno, read apart from the ledger's own
+sources.
 
-What is left is that of all others, also of those that came and went between two reads.
+The difference is the CPU time of all other processes, including those that lived between two reads.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dbdyno.kernel import processes
 from dbdyno.model.units import NS_PER_S, TICK_NS
 
 _STEAL = 7
-_BUSY = (0, 1, 2, 5, 6)  # user nice system irq softirq, of user nice system idle iowait irq softirq steal
-_OWN, _CHILDREN = (11, 12), (13, 14)  # of stat after the name (proc_pid_stat(5): 14 to 17)
+_BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
+_OWN, _CHILDREN = (11, 12), (13, 14)  # fields of stat after the name: 14 to 17 of proc_pid_stat(5)
 
 
 class Reading(NamedTuple):
@@ -45,7 +46,7 @@ class Meter:
             self._thread.start()
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # the server has ended, or is hidden from us: nothing is known
+        with contextlib.suppress(OSError):  # the server has ended, or is hidden from us
             for end_ns in self._ends:
                 self._over.wait(max(0, end_ns - time.monotonic_ns()) / NS_PER_S)
                 self._readings.append(read(self._main_pid or 0))
@@ -79,9 +80,9 @@ def read(main_pid: int, root: Path = processes.ROOT) -> Reading:
 
 
 def cpu_times(stat: str, cpus: Set[int]) -> tuple[int, int]:
-    """Busy and stolen time (ns) of these CPUs, by the lines of /proc/stat (proc_stat(5)).
+    """Returns busy and stolen time (ns) of these CPUs by the lines of /proc/stat (proc_stat(5)).
 
-    Raises :class:`OSError` where it has none of them: a container may show its own numbers.
+    Raises :class:`OSError` if it has no line of them: a container may number CPUs in its own way.
     """
     wanted = {f"cpu{cpu}" for cpu in cpus}
     rows = [

@@ -1,4 +1,4 @@
-"""A CPU quota on the server's processes for the length of a test, put back at its end."""
+"""A CPU quota on the server's processes for the length of a test, removed at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.store import FileJournal
 
-_COUNTS = ("cpuacct.usage", "cpu.stat")  # files that hold the CPU time of a group, of v1 and of v2
+_COUNTS = ("cpuacct.usage", "cpu.stat")  # files with a group's CPU time, of v1 and v2
 
 
 class QuotaRefused(Exception):
@@ -22,10 +22,11 @@ class QuotaRefused(Exception):
 
 @contextlib.contextmanager
 def quota(main_pid: int, cpus: float) -> Iterator[tuple[Path, ...]]:
-    """The server's tree in a group of its own with ``cpus`` CPUs; yields the directories of its groups, one
-    of which counts its CPU time where that can be had.
+    """Moves the server's processes to a control group with ``cpus`` CPUs; yields the directories of its
+    groups.
 
-    Raises :class:`QuotaRefused`. A test that is killed is put back by ``dbdyno clean``.
+    One of the groups counts CPU time if possible. Raises :class:`QuotaRefused`. If the test is killed,
+    ``dbdyno clean`` undoes it.
     """
     spec = LimitSpec(quota=cpus)
     try:
@@ -34,7 +35,7 @@ def quota(main_pid: int, cpus: float) -> Iterator[tuple[Path, ...]]:
         raise QuotaRefused(f"{e.message}; {e.cure}" if e.cure else e.message) from e
     with applied:
         if not any(_counts(group) for group in applied.groups):
-            with contextlib.suppress(places.Refused):  # then nothing says what the group used
+            with contextlib.suppress(places.Refused):  # the group's CPU time is then unknown
                 for place in places.find(main_pid, ["cpuacct"]):
                     applied.make(spec, place)
                 applied.settle()

@@ -42,7 +42,7 @@ class Node:
     hostname: str
     cpus: float
     head: bool
-    roles: tuple[str, ...]  # of driver and server
+    roles: tuple[str, ...]  # driver, server
     name: str = ""
     """Name in Ray: the address unless the node was started with a name."""
 
