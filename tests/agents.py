@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dbdyno import _core, remote
-from dbdyno.remote.wire import Frames, packed
+from dbdyno.remote.wire import Frames, pack
 
 TIMES = {"start_ns", "t0_ns", "t1_ns", "since_ns"}
 """Arguments of operations that are times."""
@@ -58,11 +58,11 @@ class OtherClock:
             if header["op"] == "clock":
                 self._clocks.add(header["id"])
             changed = {k: self.real(v) if k in TIMES else v for k, v in header.items()}
-            self._inner.send(packed(changed, body))
+            self._inner.send(pack(changed, body))
 
     def receive(self) -> bytes:
         while data := self._inner.receive():
-            if made := b"".join(packed(*self._answer(*frame)) for frame in self._received.feed(data)):
+            if made := b"".join(pack(*self._answer(*frame)) for frame in self._received.feed(data)):
                 return made
         return b""
 
@@ -72,7 +72,7 @@ class OtherClock:
             return {**header, "ok": self.theirs(value)}, body
         if body and isinstance(value, int):  # of a watch, packed
             ((inner, values),) = Frames().feed(zlib.decompress(body))
-            return header, zlib.compress(packed(inner, self._shifted(inner["tables"], values)))
+            return header, zlib.compress(pack(inner, self._shifted(inner["tables"], values)))
         tables = value if body and "id" in header else []  # no other answers here have a body
         return header, self._shifted(tables, body)
 

@@ -22,7 +22,7 @@ from dbdyno import _core, remote
 from dbdyno.model.errors import DbdynoError, HostLost, NotAvailable
 from dbdyno.model.schema.tables import from_core
 from dbdyno.remote.agent import gather
-from dbdyno.remote.wire import packed
+from dbdyno.remote.wire import pack
 from tests.agents import agent
 from tests.waiting import eventually
 
@@ -173,7 +173,7 @@ def test_what_a_watch_has_read_lies_on_its_disk_and_comes_whole() -> None:
         struct.pack("<II", 64 << 20 | 1, 0),
         struct.pack("<II", 2, 0) + b"[]",
         struct.pack("<II", 4, 0) + b"{{{{",
-        packed({"id": 1, "op": "hello"})[:-1] + b"\xff",
+        pack({"id": 1, "op": "hello"})[:-1] + b"\xff",
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
@@ -202,7 +202,7 @@ def test_one_that_never_reads_its_answers_is_silent() -> None:
     """However much it asks: the agent reads no more than it can answer."""
     with raw("--silence-s", "1") as process:
         assert process.stdin is not None
-        asked = 1000 * packed({"id": 1, "op": "clock"})
+        asked = 1000 * pack({"id": 1, "op": "clock"})
 
         def ask() -> None:
             with contextlib.suppress(OSError, ValueError):

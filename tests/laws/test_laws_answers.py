@@ -25,7 +25,7 @@ from dbdyno.remote.answers import OPERATIONS, Fault, checked_answer
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.load import RemoteLoad
 from dbdyno.remote.watch import RemoteWatch
-from dbdyno.remote.wire import Frames, WrongAnswer, packed, tables, unpacked
+from dbdyno.remote.wire import Frames, WrongAnswer, pack, tables, unpack
 
 NUMBERS = st.integers() | st.sampled_from([0, 1, -1, 2**31, 2**53, 2**63, -(2**63), 2**64, 10**30])
 LEAVES = st.none() | st.booleans() | NUMBERS | st.floats() | st.text() | st.sampled_from(["ok", "lost", "os"])
@@ -142,7 +142,7 @@ def test_any_bytes_are_frames_or_none(pieces: list[bytes]) -> None:
 @examples(100)
 @given(st.lists(st.tuples(st.dictionaries(st.text(), NUMBERS), st.binary()), max_size=4), st.data())
 def test_frames_come_back_however_they_are_cut(sent: list[tuple[dict[str, Any], bytes]], data: Any) -> None:
-    whole, frames, found = b"".join(packed(*one) for one in sent), Frames(), []
+    whole, frames, found = b"".join(pack(*one) for one in sent), Frames(), []
     while whole:
         size = data.draw(st.integers(1, len(whole)))
         found += frames.feed(whole[:size])
@@ -191,20 +191,20 @@ def test_any_tables_are_the_schema_s_or_a_wrong_answer(given_: tuple[list[Any], 
 @given(described(), st.sampled_from([0, 0, 0, 1, -1]))
 def test_tables_come_back_from_a_part(given_: tuple[list[Any], bytes], cut: int) -> None:
     made, body = given_
-    content = zlib.compress(packed({"tables": made}, body))
+    content = zlib.compress(pack({"tables": made}, body))
     content = content[:cut] if cut < 0 else content + cut * b"x"
     try:
-        found, size = unpacked(content)
+        found, size = unpack(content)
     except WrongAnswer:
         return
     assert cut == 0 and set(found) == {table for table, _ in made}
-    assert size == len(packed({"tables": made}, body))
+    assert size == len(pack({"tables": made}, body))
 
 
 @pytest.mark.parametrize("mebibytes", [40, 100])
 def test_a_part_is_unpacked_up_to_its_size_and_what_was_measured(mebibytes: int) -> None:
-    content = zlib.compress(packed({"tables": []}, bytes(mebibytes << 20)))
+    content = zlib.compress(pack({"tables": []}, bytes(mebibytes << 20)))
     with pytest.raises(WrongAnswer, match="MiB when unpacked"):
-        unpacked(content)
+        unpack(content)
     with pytest.raises(WrongAnswer, match="bytes behind"):
-        unpacked(zlib.compress(packed({"tables": []}, bytes(1 << 20))))
+        unpack(zlib.compress(pack({"tables": []}, bytes(1 << 20))))

@@ -176,7 +176,7 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
             )
             observed = conduct.observe_server(plan, context, patience_s=math.inf if shown else _PATIENCE_S)
         except drive.Interrupted as e:
-            screen.interrupted(e, "the first second was over")
+            screen.report_stop(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(observed, options, interrupt)
 

@@ -95,7 +95,7 @@ def observe(
         for each in lines:
             each.on_unread(lambda: None if interrupt.stopping else interrupt.request())
     requests = [
-        conduct.ServerAsked(name, dsn, machine, _of_host(experiment, number, options), listener)
+        conduct.ServerRequest(name, dsn, machine, _of_host(experiment, number, options), listener)
         for number, (name, dsn, machine, listener) in enumerate(
             zip(names, dsns, machines, lines, strict=True)
         )
@@ -106,7 +106,7 @@ def observe(
                 requests, open_store(options["store"]), interrupt, labels_of(options)
             )
         except drive.Interrupted as e:
-            screen.interrupted(e, "the first second was over")
+            screen.report_stop(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(observed, options, interrupt)
 

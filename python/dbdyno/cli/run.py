@@ -172,7 +172,7 @@ def _run(
             )
             record = conduct.run(plan, workload, context, all_variants=options["all_variants"])
         except drive.Interrupted as e:
-            screen.interrupted(e, "anything was measured")
+            screen.report_stop(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results = conduct.results_of(record)
     if options["as_json"]:

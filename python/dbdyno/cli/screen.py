@@ -64,7 +64,7 @@ def error(message: str, cure: str | None = None) -> None:
         err().print(f"  {cure}", soft_wrap=True)
 
 
-def interrupted(end: Interrupted, before: str) -> None:
+def report_stop(end: Interrupted, before: str) -> None:
     """Prints that the user stopped the run. ``before``: the step that was not complete, if no run is kept."""
     if end.kept is None:
         error(f"stopped before {before}; nothing was kept")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.observe.server_hosts import ServerHosts, server_machines
     from dbdyno.conduct.observe.servers import (
         ObservedServers,
-        ServerAsked,
+        ServerRequest,
         observe_servers,
         report_group,
         results_of_group,
@@ -125,7 +125,7 @@ lazy(
         "run": "dbdyno.conduct.run",
         "selftest": "dbdyno.conduct.selftest",
         "ObservedServers": "dbdyno.conduct.observe.servers",
-        "ServerAsked": "dbdyno.conduct.observe.servers",
+        "ServerRequest": "dbdyno.conduct.observe.servers",
         "ServerHosts": "dbdyno.conduct.observe.server_hosts",
         "observe_servers": "dbdyno.conduct.observe.servers",
         "report_group": "dbdyno.conduct.observe.servers",

@@ -19,7 +19,7 @@ from dbdyno.model.errors import HostLost, NotAvailable
 from dbdyno.model.units import NS_PER_S
 from dbdyno.remote.answers import Fault, Hello, checked_answer, operation
 from dbdyno.remote.channels import Channel
-from dbdyno.remote.wire import MOST_TABLES_BYTES, Frames, Tables, WrongAnswer, packed, tables, unpacked
+from dbdyno.remote.wire import MOST_TABLES_BYTES, Frames, Tables, WrongAnswer, pack, tables, unpack
 from dbdyno.stats.clocks import Exchange
 
 PROTOCOL = 1
@@ -96,7 +96,7 @@ class Agent:
                 future.set_exception(self._error())
                 return future
             self._waiting[number] = _Question(op, future)
-        self._send(packed({"id": number, "op": op, **arguments}, body))
+        self._send(pack({"id": number, "op": op, **arguments}, body))
         return future
 
     def request(self, op: str, body: bytes = b"", *, answer_s: float = ANSWER_S, **arguments: Any) -> Answer:
@@ -138,7 +138,7 @@ class Agent:
             with self.trusted():
                 if not part <= parts <= _MOST_PARTS:
                     raise WrongAnswer(f"part {part} of {parts}")
-                unpacked_tables, size = unpacked(answer.body, left_bytes)
+                unpacked_tables, size = unpack(answer.body, left_bytes)
             left_bytes -= size
             yield unpacked_tables
 

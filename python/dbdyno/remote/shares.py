@@ -29,7 +29,7 @@ def parts(count: int, weights: Sequence[float]) -> list[Part]:
     return [Part(sum(sizes[:n]), size, count) for n, size in enumerate(sizes)]
 
 
-def shared(spec: Mapping[str, Any], part: Part, others: Sequence[Part]) -> dict[str, Any]:
+def share_of(spec: Mapping[str, Any], part: Part, others: Sequence[Part]) -> dict[str, Any]:
     """Returns ``spec`` for the sessions of ``part``; ``others``: all parts, in order.
 
     Numbers that hold for the whole load are divided so that their sum stays the same. A session has the same

@@ -20,7 +20,7 @@ from dbdyno.model.schema.tables import CoreColumn, rows
 from dbdyno.remote import merging
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.load import RemoteLoad
-from dbdyno.remote.shares import Part, parts, sessions_of, shared
+from dbdyno.remote.shares import Part, parts, sessions_of, share_of
 
 _TABLE = "drivers"
 _STEP_S = 0.02  # wait for one driver, before the others are looked at
@@ -62,7 +62,7 @@ class _Driving:
 
 def _own(spec: Mapping[str, Any], driver: Driver, part: Part, all_: Sequence[Part]) -> dict[str, Any]:
     """Returns a driver's specification. CPU time of the server's processes is read on this host only."""
-    own = shared(spec, part, all_)
+    own = share_of(spec, part, all_)
     return own | {"log_cpu": False} if driver.clock is not None and own.get("log_cpu") else own
 
 

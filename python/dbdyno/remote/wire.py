@@ -42,7 +42,7 @@ class Frame(NamedTuple):
     body: bytes
 
 
-def packed(header: Mapping[str, Any], body: bytes = b"") -> bytes:
+def pack(header: Mapping[str, Any], body: bytes = b"") -> bytes:
     """Returns a frame as bytes."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return _LENGTHS.pack(len(text), len(body)) + text + body
@@ -119,7 +119,7 @@ _DESCRIPTION = TypeAdapter[Any](Description)
 _WIDTH = {"i64": 8, "f64": 8, "bool": 1, "str": 4}
 
 
-def unpacked(body: bytes, most_bytes: int = MOST_TABLES_BYTES) -> tuple[Tables, int]:
+def unpack(body: bytes, most_bytes: int = MOST_TABLES_BYTES) -> tuple[Tables, int]:
     """Returns the tables of a compressed frame, and its unpacked size.
 
     Raises :class:`WrongAnswer`, also if they are larger than ``most_bytes``, or than real tables of this

@@ -20,7 +20,7 @@ from dbdyno.conclude.catalogue import worded
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.derive.rebuild import derived_anew
 from dbdyno.conduct.measure.prepare import fitted
-from dbdyno.conduct.measure.schedule import Asked
+from dbdyno.conduct.measure.schedule import AdaptiveCourse
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.engine.protocols import Target
 from dbdyno.model.errors import UsageError
@@ -120,10 +120,10 @@ def _measured(plan: Plan, cell: Cell, rate: float) -> Results:
     return Results(info_of(), plan, environment_of(server), tables, ())
 
 
-def _climbed(plan: Plan, laws: Mapping[str, Law]) -> tuple[list[Cell], Asked, list[Plan]]:
+def _climbed(plan: Plan, laws: Mapping[str, Law]) -> tuple[list[Cell], AdaptiveCourse, list[Plan]]:
     clock, plans, cells = Ticking(), [plan], []
     assert plan.adaptive is not None
-    course = Asked(plan, plan.adaptive, clock, plans.append)
+    course = AdaptiveCourse(plan, plan.adaptive, clock, plans.append)
     for cell in course.cells():
         assert cell in plans[-1].cells  # told before it runs
         clock.sleep(10)

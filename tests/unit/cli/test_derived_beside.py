@@ -355,5 +355,5 @@ def test_who_will_not_wait_for_the_results_is_told_that_the_measurements_are_kep
         with pytest.raises(Interrupted) as end:
             finish(derived, run, lambda _: None)
     assert end.value.kept == run.id
-    screen.interrupted(end.value, "anything was measured")
+    screen.report_stop(end.value, "anything was measured")
     assert f"dbdyno show {run.id}" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from dbdyno.model.schema.data_sources.drivers import with_host
 from dbdyno.model.schema.tables import CoreColumn, from_core, rows, to_core
 from dbdyno.remote import merging
 from dbdyno.remote.instants import ours
-from dbdyno.remote.shares import Part, apportioned, parts, sessions_of, shared
+from dbdyno.remote.shares import Part, apportioned, parts, sessions_of, share_of
 from dbdyno.stats.clocks import Mapping as ClockMapping
 from dbdyno.stats.clocks import Offset
 
@@ -46,7 +46,7 @@ def test_what_holds_for_the_load_is_divided_and_what_holds_for_a_session_is_not(
         "scripts": {"files": [], "seed": 3},
         "target": {"host": "db"},
     }
-    first, last = (shared(spec, part, PAIR) for part in PAIR)
+    first, last = (share_of(spec, part, PAIR) for part in PAIR)
     assert sessions_of(first) == 3 and sessions_of(last) == 2
     assert [(e["n"], e["count"]) for e in first["sessions"]] == [(0, 2), (1, 1)]
     assert [(e["n"], e["count"]) for e in last["sessions"]] == [(1, 2)]
@@ -57,9 +57,9 @@ def test_what_holds_for_the_load_is_divided_and_what_holds_for_a_session_is_not(
     assert (first["first_session"], last["first_session"]) == (0, 3)
     assert last["arrivals"]["part"] == {"first": 3, "end": 5, "of": 5}
     assert last["scripts"]["first_client"] == 3
-    assert shared({"sessions": 5}, PAIR[1], PAIR)["sessions"] == 2
+    assert share_of({"sessions": 5}, PAIR[1], PAIR)["sessions"] == 2
     with pytest.raises(UsageError, match="rounds"):
-        shared({"sessions": 5, "rounds": True}, PAIR[0], PAIR)
+        share_of({"sessions": 5, "rounds": True}, PAIR[0], PAIR)
 
 
 def test_no_part_is_made_for_too_small_a_weight() -> None:

@@ -71,9 +71,9 @@ class Hosts:
 
         return RemoteMachine(agent, self.names[node.id], by="Ray")
 
-    def again(self, node: Node) -> Node:
+    def add_actor(self, node: Node) -> Node:
         """Returns the same node with one more actor, for an agent of its own. Raises :class:`HostLost`."""
-        place = self.cluster.again(node)
+        place = self.cluster.add_actor(node)
         self.names[place.id] = self.names[node.id]
         self.facts[place.id] = self._opened_again(place)
         return place
@@ -85,7 +85,7 @@ class Hosts:
         facts: Mapping[str, Any] = answer["ok"]
         return facts
 
-    def named(self, name: str) -> Node:
+    def node_named(self, name: str) -> Node:
         """Returns the node with this address, host name, name in Ray, or id. Raises :class:`UsageError`."""
         nodes = self.nodes
         matching = [n for n in nodes if name in (n.address, n.hostname, n.name, n.id)]
@@ -105,7 +105,7 @@ class Hosts:
         """Returns the nodes on the server's host: the named one, those with its address or, for a server
         that is ``alone``, those with its role."""
         if spec.server_node is not None:
-            return [self.named(spec.server_node)]
+            return [self.node_named(spec.server_node)]
         owners = self.owners(address[0]) if address is not None else []
         return owners or [n for n in self.nodes if alone and "server" in n.roles]
 

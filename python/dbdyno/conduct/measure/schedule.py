@@ -175,10 +175,14 @@ class Course(Protocol):
 def course_of(plan: Plan, clock: Clock, grew: Callable[[Plan], None]) -> Course:
     """Returns the course of the plan. ``grew`` is called with each plan that has more cells, before the
     first of them is returned."""
-    return Written(plan, clock) if plan.adaptive is None else Asked(plan, plan.adaptive, clock, grew)
+    return (
+        PlannedCourse(plan, clock)
+        if plan.adaptive is None
+        else AdaptiveCourse(plan, plan.adaptive, clock, grew)
+    )
 
 
-class Written:
+class PlannedCourse:
     """The cells of the plan in order; the run may end before a repeat."""
 
     def __init__(self, plan: Plan, clock: Clock) -> None:
@@ -197,7 +201,7 @@ class Written:
         self._repeats.measured(results)
 
 
-class Asked:
+class AdaptiveCourse:
     """The rungs that the variants request in turn.
 
     Each is measured for all variants, so that they can be compared. The first repeat searches the rungs;

@@ -78,7 +78,7 @@ def _machine(
     """Returns the node as a host, with an agent of its own even if another server runs there."""
     if not nodes or (hosts.facts[nodes[0].id]["boot_id"] == boot_id() and not named):
         return HERE
-    node = hosts.again(nodes[0]) if nodes[0] in taken else nodes[0]
+    node = hosts.add_actor(nodes[0]) if nodes[0] in taken else nodes[0]
     taken.append(node)
     machine = hosts.machine(node, ())
     stack.callback(machine.close)

@@ -35,7 +35,7 @@ _LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
-class ServerAsked:
+class ServerRequest:
     """A server to observe. ``listener`` is called from the thread that observes it."""
 
     name: str
@@ -55,7 +55,7 @@ class ObservedServers:
 
 
 def observe_servers(
-    servers: Sequence[ServerAsked], store: RunStore, interrupt: Interrupt, labels: Mapping[str, Any]
+    servers: Sequence[ServerRequest], store: RunStore, interrupt: Interrupt, labels: Mapping[str, Any]
 ) -> ObservedServers:
     """Observes all servers as :func:`observe_server` does, until the time is over or the user ends it.
 
@@ -68,7 +68,7 @@ def observe_servers(
     stored: dict[str, Observed] = {}
     failed: dict[str, Exception] = {}
 
-    def observe(request: ServerAsked) -> None:
+    def observe(request: ServerRequest) -> None:
         try:
             host = host_of(request.machine)
             stored[request.name] = observe_server(

@@ -16,7 +16,7 @@ from dbdyno.model.plan.plan import Experiment, VariantSpec, Workload
 from dbdyno.plan import Commands, all_jobs, commands_of, spread, typed
 
 
-def placed(experiment: Experiment, directory: Path) -> Experiment:
+def with_directory(experiment: Experiment, directory: Path) -> Experiment:
     """Returns the experiment with relative directories of its jobs below ``directory``."""
 
     def under(jobs: tuple[JobSpec, ...]) -> tuple[JobSpec, ...]:
@@ -31,7 +31,7 @@ def placed(experiment: Experiment, directory: Path) -> Experiment:
     return experiment.model_copy(update={"jobs": under(experiment.jobs), "variants": variants})
 
 
-def given(base: Experiment, patch: Patch) -> dict[str, Any]:
+def fields_set(base: Experiment, patch: Patch) -> dict[str, Any]:
     """Returns the fields that a patch sets, with its changes of jobs and their parameters.
 
     Raises :class:`UsageError`.
@@ -61,7 +61,7 @@ def _read_list(file: Path) -> dict[str, Any]:
     """Reads a job list: a recipe that may consist of ``[[jobs]]`` alone."""
     from dbdyno.plan import parse_recipe
 
-    recipe = placed(parse_recipe(read_text(file, "job list"), file.stem, str(file)), file.parent)
+    recipe = with_directory(parse_recipe(read_text(file, "job list"), file.stem, str(file)), file.parent)
     if not recipe.job_set:
         raise UsageError(
             f"{file} lists no jobs", "write [[jobs]] and below it command = 'PROGRAM ...', once for each"

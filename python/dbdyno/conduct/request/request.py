@@ -138,8 +138,8 @@ def _workload_and_recipe(request: Request) -> tuple[str | None, str | None]:
 
 def _override(request: Request, base: Experiment, directory: Path) -> Experiment:
     named, recipe = _workload_and_recipe(request)
-    base = job_specs.placed(script_texts.placed(base, directory), directory)
-    given = job_specs.given(base, request.patch)
+    base = job_specs.with_directory(script_texts.with_directory(base, directory), directory)
+    given = job_specs.fields_set(base, request.patch)
     runs_jobs = bool(given.get("jobs") or given.get("variants") or all_jobs(base))
     jobs_engine = engines.COMMAND if runs_jobs else ""
     given["engine"] = engines.checked(given.get("engine") or base.engine or jobs_engine)
@@ -276,7 +276,7 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
     experiment, commands = _commands(experiment)
     unit = _workload(experiment, [scripts[s] for s in experiment.mix], commands)
     here = host.limits
-    experiment, why = script_texts.sent(experiment, scripts)
+    experiment, why = script_texts.with_protocol(experiment, scripts)
     plan = resolve(
         experiment,
         unit,

@@ -15,7 +15,7 @@ from dbdyno.store.files import decoded, read_limited
 _STDIN = Path("/dev/stdin")
 
 
-def placed(experiment: Experiment, directory: Path) -> Experiment:
+def with_directory(experiment: Experiment, directory: Path) -> Experiment:
     """Returns the experiment with relative paths of its scripts below ``directory``."""
 
     def under(specs: tuple[ScriptSpec, ...]) -> tuple[ScriptSpec, ...]:
@@ -42,7 +42,7 @@ def read(experiment: Experiment) -> Mapping[ScriptSpec, PlannedScript]:
     return {spec: _read(spec, experiment.engine) for spec in specs}
 
 
-def sent(
+def with_protocol(
     experiment: Experiment, scripts: Mapping[ScriptSpec, PlannedScript]
 ) -> tuple[Experiment, str | None]:
     """Returns the experiment with the simple protocol if scripts need it and the user chose none, and the

@@ -137,7 +137,7 @@ class Cluster:
         """Starts an actor on each node. Returns, by id, ``{"ok": facts}`` or ``{"error": message}``."""
         return self._of_nodes("open", nodes, "facts", name=f"dbdyno-{self._run}")
 
-    def again(self, node: Node) -> Node:
+    def add_actor(self, node: Node) -> Node:
         """Adds a place for one more actor, with an agent of its own, on ``node``. It is still to be
         opened."""
         number = sum(n.id.partition(wire.AGAIN)[0] == node.id for n in self.nodes)
