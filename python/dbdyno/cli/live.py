@@ -206,7 +206,7 @@ def _waiting(tick: Tick) -> str:
 
 
 def _rates(tick: Tick, before: Tick | None) -> str:
-    """Returns rate and mean response time since the last tick that is at least a second old."""
+    """Returns rate and mean response time since ``before``, a tick that is replaced once a second."""
     if before is None or before.cell.id != tick.cell.id or tick.elapsed_s <= before.elapsed_s:
         return ""
     calls = tick.progress.calls - before.progress.calls

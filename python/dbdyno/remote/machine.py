@@ -133,7 +133,7 @@ class LastingWatch(RemoteWatch):
     """A watch that reports the loss of its host instead of failing. What the agent had read is lost."""
 
     def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any], ticks: int) -> None:
-        """``ticks``: difference between their process start times and ours."""
+        """``ticks``: by how much their process start times are ahead of ours."""
         clock.measure()  # now, since start has to be quick
         super().__init__(agent, clock, spec)
         self.lost: str | None = None
