@@ -56,9 +56,9 @@ class Opened:
         driving.start(load, seconds)
         if before is not None:
             before(load)
-        found = driving.tables(load)
-        self.outputs = found["outputs"].to_dicts()
-        return found["executions"].to_dicts()
+        tables = driving.tables(load)
+        self.outputs = tables["outputs"].to_dicts()
+        return tables["executions"].to_dicts()
 
     def peak_kb(self) -> int:
         """Largest resident set of the launcher so far (VmHWM)."""

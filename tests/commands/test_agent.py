@@ -37,8 +37,8 @@ def raw(*words: str) -> subprocess.Popen[bytes]:
 
 
 def test_it_says_who_it_is_and_where() -> None:
-    with agent() as (made, channel):
-        hello = made.hello
+    with agent() as (peer, channel):
+        hello = peer.hello
         assert hello.pid == channel.pid
         assert hello.hash == hashlib.sha256(remote.program().read_bytes()).hexdigest()
         assert (hello.hostname, hello.arch) == (platform.node(), platform.machine())
@@ -49,20 +49,22 @@ def test_it_says_who_it_is_and_where() -> None:
 
 
 def test_it_needs_nothing_but_the_kernel() -> None:
-    said = subprocess.run(["file", "-b", str(remote.program())], capture_output=True, text=True).stdout
-    assert not said or "static" in said or "dynamically" in said  # see tools/build_agent.sh
+    description = subprocess.run(["file", "-b", str(remote.program())], capture_output=True, text=True).stdout
+    assert (
+        not description or "static" in description or "dynamically" in description
+    )  # see tools/build_agent.sh
     with subprocess.Popen(["env", "-i", str(remote.program()), "--version"], stdout=subprocess.PIPE) as p:
         assert p.communicate()[0].decode().split() == ["dbdyno-agent", dbdyno.__version__, "protocol", "1"]
 
 
 def test_the_clock_is_answered_while_long_requests_are_worked_on() -> None:
     target = {"host": "127.0.0.1", "user": "u", "database": "d", "password": None, "tls": None}
-    with socket.create_server(("127.0.0.1", 0)) as mute, agent() as (made, _):
+    with socket.create_server(("127.0.0.1", 0)) as mute, agent() as (peer, _):
         target = {**target, "port": mute.getsockname()[1]}
         spec = {"target": target, "sessions": [{"call": [{"sql": "select 1", "params": []}]}], "probe": None}
-        load = remote.RemoteLoad(made, remote.HostClock(made.clock), "postgres", spec)
+        load = remote.RemoteLoad(peer, remote.HostClock(peer.clock), "postgres", spec)
         load.connect()
-        exchanges = [made.clock() for _ in range(100)]
+        exchanges = [peer.clock() for _ in range(100)]
         assert all(e.sent_ns <= e.there_ns <= e.received_ns for e in exchanges)  # it is the same clock
         assert not load.wait(0.1)
         load.abort()
@@ -71,25 +73,25 @@ def test_the_clock_is_answered_while_long_requests_are_worked_on() -> None:
 
 
 def test_errors_are_those_of_the_core() -> None:
-    with agent() as (made, _):
+    with agent() as (peer, _):
         with pytest.raises(_core.DriverError) as driver:
-            made.request("load.new", engine="oracle", spec={})
+            peer.request("load.new", engine="oracle", spec={})
         assert driver.value.args[0] == "spec"
         with pytest.raises(_core.ObserverError) as observer:
-            made.request("watch.new", spec={"nonsense": 1})
+            peer.request("watch.new", spec={"nonsense": 1})
         assert observer.value.args[0] == "spec"
         with pytest.raises(OSError) as os_error:
-            made.request("find_cgroups", pid=2**22 + 1)
+            peer.request("find_cgroups", pid=2**22 + 1)
         assert os_error.value.errno == errno.ENOENT
         for wrong in ({"op": "nonsense"}, {"op": "clockwork"}, {"op": "load.wait", "of": 99, "timeout_s": 0}):
             with pytest.raises(DbdynoError):
-                made.request(wrong.pop("op"), **wrong)  # type: ignore[arg-type]
+                peer.request(wrong.pop("op"), **wrong)  # type: ignore[arg-type]
 
 
 def test_files_links_and_names_come_in_one_answer() -> None:
-    with agent() as (made, _):
-        found = gather(
-            made,
+    with agent() as (peer, _):
+        answer = gather(
+            peer,
             read=[
                 "/proc/sys/kernel/osrelease",
                 "/sys/devices/system/cpu/cpu*/online",
@@ -100,13 +102,13 @@ def test_files_links_and_names_come_in_one_answer() -> None:
             list=["/proc/self/task"],
             stat=["/"],
         )
-        assert found.read["/proc/sys/kernel/osrelease"] == platform.release().encode() + b"\n"
-        none, shadow = found.read["/proc/none"], found.read["/etc/shadow"]
+        assert answer.read["/proc/sys/kernel/osrelease"] == platform.release().encode() + b"\n"
+        none, shadow = answer.read["/proc/none"], answer.read["/etc/shadow"]
         assert isinstance(none, OSError) and none.errno == errno.ENOENT
         assert isinstance(shadow, OSError) and shadow.errno == errno.EACCES
-        assert found.link["/proc/self/exe"] == str(remote.program())
-        assert str(made.hello.pid) in found.list["/proc/self/task"]  # type: ignore[operator]
-        assert found.stat["/"]["inode"] == Path("/").stat().st_ino  # type: ignore[index]
+        assert answer.link["/proc/self/exe"] == str(remote.program())
+        assert str(peer.hello.pid) in answer.list["/proc/self/task"]  # type: ignore[operator]
+        assert answer.stat["/"]["inode"] == Path("/").stat().st_ino  # type: ignore[index]
 
 
 def test_a_watch_reads_tasks_as_one_in_this_process_does() -> None:
@@ -117,8 +119,8 @@ def test_a_watch_reads_tasks_as_one_in_this_process_does() -> None:
         "tasks": [{"pid": ours, "tid": ours, "role": "driver"}],
         "trace": "off",
     }
-    with agent() as (made, _):
-        watch = remote.RemoteWatch(made, remote.HostClock(made.clock), spec)
+    with agent() as (peer, _):
+        watch = remote.RemoteWatch(peer, remote.HostClock(peer.clock), spec)
         begin_ns = _core.now_ns()
         watch.start(begin_ns, begin_ns + 1_000_000_000)
         while _core.now_ns() < begin_ns + 1_200_000_000:
@@ -143,8 +145,8 @@ def test_what_a_watch_has_read_lies_on_its_disk_and_comes_whole() -> None:
         "trace": "off",
         "task_interval_ms": 100,
     }
-    with agent(lambda channel: channel, "--live-s", "0.3") as (made, channel):
-        watch = remote.RemoteWatch(made, remote.HostClock(made.clock), spec)
+    with agent(lambda channel: channel, "--live-s", "0.3") as (peer, channel):
+        watch = remote.RemoteWatch(peer, remote.HostClock(peer.clock), spec)
         begin_ns = _core.now_ns()
         watch.start(begin_ns, begin_ns + 60_000_000_000)
         status, place = watch.source_status()["samples on disk"]
@@ -229,22 +231,22 @@ def test_it_ends_with_its_input_and_after_silence() -> None:
 
 
 def test_one_that_hears_of_us_stays_and_one_that_is_killed_is_lost() -> None:
-    with agent(lambda channel: channel, "--silence-s", "4") as (made, channel):
+    with agent(lambda channel: channel, "--silence-s", "4") as (peer, channel):
         time.sleep(6)
-        assert made.lost is None
-        assert len(made.exchanges) >= 1
-        waiting = made.ask("pulse.new")
+        assert peer.lost is None
+        assert len(peer.exchanges) >= 1
+        waiting = peer.ask("pulse.new")
         waiting.result(60)
         os.kill(channel.pid, signal.SIGKILL)
-        eventually(lambda: made.lost)
+        eventually(lambda: peer.lost)
         with pytest.raises(HostLost, match="elsewhere"):
-            made.clock()
+            peer.clock()
 
 
 def test_a_request_under_way_fails_when_the_agent_dies() -> None:
-    with agent() as (made, channel):
+    with agent() as (peer, channel):
         os.kill(channel.pid, signal.SIGSTOP)
-        waiting = made.ask("hello")
+        waiting = peer.ask("hello")
         os.kill(channel.pid, signal.SIGKILL)
         with pytest.raises(HostLost):
             waiting.result(60)

@@ -52,12 +52,12 @@ def test_each_job_runs_once_over_the_sessions_there_are(tmp_path: Path) -> None:
     ]
     (tmp_path / "set.toml").write_text("".join(jobs))
     run(tmp_path, "--jobs", "set.toml", "--once", "--sessions", "1,3")
-    found = raw(tmp_path, "executions")
-    assert found.filter(pl.col("outcome") != "ok").is_empty()
-    assert found.group_by("cell").agg(pl.col("job").sort())["job"].to_list() == [["a", "b", "c"]] * 2
+    executions = raw(tmp_path, "executions")
+    assert executions.filter(pl.col("outcome") != "ok").is_empty()
+    assert executions.group_by("cell").agg(pl.col("job").sort())["job"].to_list() == [["a", "b", "c"]] * 2
     for cell in meta(tmp_path):
-        mine = found.filter(pl.col("cell") == cell["cell"]["id"])
-        spans = mine["end_ns"] - mine["start_ns"]
+        of_cell = executions.filter(pl.col("cell") == cell["cell"]["id"])
+        spans = of_cell["end_ns"] - of_cell["start_ns"]
         makespan_ns = cell["t1_ns"] - cell["t0_ns"]
         one = cell["cell"]["sessions"] == 1
         assert cell["status"] == "ok"
@@ -68,9 +68,9 @@ def test_runs_are_counted_and_warm_up_is_not_measured(tmp_path: Path) -> None:
     log = tmp_path / "log"
     write = f"echo {{session}} {{job}} >> {log}"
     run(tmp_path, "--command", write, "--shell", "sh", "--runs", "5", "--sessions", "2", "--warmup", "3")
-    found = raw(tmp_path, "executions")
-    assert found.height == 5
-    assert found["measured"].all()
+    executions = raw(tmp_path, "executions")
+    assert executions.height == 5
+    assert executions["measured"].all()
     lines = log.read_text().split("\n")[:-1]
     assert len(lines) == 8
     assert {line.split()[1] for line in lines} == {"echo"}
@@ -101,7 +101,7 @@ def test_set_up_and_clean_up_of_each_variant(tmp_path: Path) -> None:
 
 
 def test_hidden_arguments_are_nowhere_in_the_store(tmp_path: Path) -> None:
-    said = run(
+    output = run(
         tmp_path,
         "--command",
         "sh -c 'exit {n}' SECRET {k}",
@@ -126,7 +126,7 @@ def test_hidden_arguments_are_nowhere_in_the_store(tmp_path: Path) -> None:
             else file.read_text(errors="replace")
         )
         assert "SECRET" not in text, file
-    assert "SECRET" not in said
+    assert "SECRET" not in output
 
 
 @pytest.mark.parametrize(
@@ -142,25 +142,25 @@ def test_what_cannot_be_run_leaves_no_run(words: tuple[str, ...], message: str, 
 
 
 def test_a_clean_up_that_fails_is_said_and_the_run_is_whole(tmp_path: Path) -> None:
-    said = run(tmp_path, "--command", "true", "--cleanup", "false", "--runs", "1")
-    assert "! clean-up of variant base failed: false: exit code 1" in said
+    output = run(tmp_path, "--command", "true", "--cleanup", "false", "--runs", "1")
+    assert "! clean-up of variant base failed: false: exit code 1" in output
 
 
 def test_one_duration_with_a_shell_everywhere(tmp_path: Path) -> None:
     """The stored plan has what was taken off, so that whatever is derived from it agrees with the driver."""
-    said = run(tmp_path, "--command", "sleep 0.1", "--shell", "sh", "--runs", "5")
+    output = run(tmp_path, "--command", "sleep 0.1", "--shell", "sh", "--runs", "5")
     (plan,) = tmp_path.glob("data/dbdyno/*/plan.json")
-    (found,) = json.loads(plan.read_text())["variants"][0]["jobs"]
-    assert found["shell_ns"] > 0
+    (job,) = json.loads(plan.read_text())["variants"][0]["jobs"]
+    assert job["shell_ns"] > 0
     (folder,) = {p.parent for p in tmp_path.glob("data/dbdyno/*/plan.json")}
     rates = pl.read_parquet(next(folder.rglob("execution_rates.parquet")))
-    assert rates["shell_ns"].to_list() == [found["shell_ns"]] * rates.height
+    assert rates["shell_ns"].to_list() == [job["shell_ns"]] * rates.height
     took = (raw(tmp_path, "executions")["end_ns"] - raw(tmp_path, "executions")["start_ns"]).mean()
-    assert rates["mean_ns"][0] == pytest.approx(took - found["shell_ns"], abs=2)
+    assert rates["mean_ns"][0] == pytest.approx(took - job["shell_ns"], abs=2)
     assert rates["mean_ns"][0] >= 100e6  # no less than the command itself takes
     mean = pl.read_parquet(next(folder.rglob("rungs.parquet")))["response_mean_ns"][0]
     assert mean == pytest.approx(rates["mean_ns"][0], rel=1e-6)
-    assert "are taken off" in said
+    assert "are taken off" in output
     assert "By the start-up of its shell it may be up to" in shown(tmp_path)
 
 

@@ -60,13 +60,13 @@ class Running:
     def children(self, command: str) -> set[int]:
         """Processes of that command line."""
         wanted = command.replace(" ", "\0").encode() + b"\0"
-        found = set()
+        children = set()
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 with contextlib.suppress(OSError):
                     if (entry / "cmdline").read_bytes() == wanted and self.is_ours(entry):
-                        found.add(int(entry.name))
-        return found
+                        children.add(int(entry.name))
+        return children
 
     def is_ours(self, entry: Path) -> bool:
         return f"HOME={self.home}".encode() in (entry / "environ").read_bytes().split(b"\0")
@@ -141,8 +141,8 @@ def test_a_killed_dbdyno_leaves_nothing_but_its_journal(running: Running) -> Non
     eventually(
         lambda: not [e for e in Path("/proc").iterdir() if e.name.isdecimal() and running._commanded(e)]
     )
-    said = running.dbdyno("clean", "--engine", "command")
-    assert said.returncode == 0 and "was gone already" in said.stdout, said.stderr
+    done = running.dbdyno("clean", "--engine", "command")
+    assert done.returncode == 0 and "was gone already" in done.stdout, done.stderr
     running.nothing_left()
     assert running.dbdyno("clean", "--engine", "command").stdout == "nothing to remove\n"
 
@@ -156,8 +156,8 @@ def test_dbdyno_and_launcher_killed_together(running: Running) -> None:
         run.kill()
         run.wait()
         assert running.children("sleep 998"), "what was in a session of its own lives on"
-        said = running.dbdyno("clean", "--engine", "command")
-    assert "that commands left" in said.stdout, said.stdout + said.stderr
+        done = running.dbdyno("clean", "--engine", "command")
+    assert "that commands left" in done.stdout, done.stdout + done.stderr
     running.nothing_left()
 
 

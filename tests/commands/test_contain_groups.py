@@ -55,30 +55,30 @@ def begun(launcher: subprocess.Popen[str]) -> None:
 def test_all_is_ended_and_removed(launcher: subprocess.Popen[str]) -> None:
     tried = groups.candidates(groups.new_name())
     data = json.loads(groups.undo_of(TOKEN, tried, launcher.pid).model_dump_json())["data"]
-    made = groups.make(tried, launcher.pid, LIMIT)
+    containment = groups.make(tried, launcher.pid, LIMIT)
     begun(launcher)
-    there = processes.tree(launcher.pid)
-    assert len(there) >= 4
-    for group in made.groups:
-        assert there <= set(members(group.entered))
+    tree = processes.tree(launcher.pid)
+    assert len(tree) >= 4
+    for group in containment.groups:
+        assert tree <= set(members(group.entered))
     launcher.kill()  # its descendants are nobody's children now
     launcher.wait()
-    said = groups.put_back(data)
-    assert "processes that commands left" in said
+    message = groups.put_back(data)
+    assert "processes that commands left" in message
     assert processes.with_variable(groups.RUN, TOKEN) == set()
-    assert not any(group.path.exists() for group in made.groups)
+    assert not any(group.path.exists() for group in containment.groups)
     assert groups.put_back(data) == "what commands left was gone already"
 
 
 def test_a_keeper_leaves_nothing(launcher: subprocess.Popen[str]) -> None:
     keeper, journal = groups.Keeper(TOKEN, launcher.pid), FileJournal("kept")
-    made = keeper.contain(journal)
-    assert keeper.contain(journal) is made and [u.kind for u in journal.undos] == ["commands"]
-    assert made.for_launcher(TOKEN)["token"] == TOKEN
+    containment = keeper.contain(journal)
+    assert keeper.contain(journal) is containment and [u.kind for u in journal.undos] == ["commands"]
+    assert containment.for_launcher(TOKEN)["token"] == TOKEN
     begun(launcher)
     keeper.end()
     assert processes.with_variable(groups.RUN, TOKEN) == set() and launcher.wait() == -9
-    assert not any(group.path.exists() for group in made.groups) and not journal.path.exists()
+    assert not any(group.path.exists() for group in containment.groups) and not journal.path.exists()
 
 
 def test_without_groups_they_are_found_by_their_environment(launcher: subprocess.Popen[str]) -> None:

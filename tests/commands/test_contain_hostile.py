@@ -21,9 +21,9 @@ S = 1_000_000_000
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DBDYNO_STATE_DIR", str(tmp_path_factory.mktemp("state")))
-        with opened() as made:
-            made.contain(FileJournal("hostile"))
-            yield made
+        with opened() as commands:
+            commands.contain(FileJournal("hostile"))
+            yield commands
 
 
 @pytest.fixture(autouse=True)
@@ -164,28 +164,28 @@ def test_whoever_forks_without_end_is_killed(
     if not grouped:
         monkeypatch.setattr(groups, "candidates", lambda name: [])  # noqa: ARG005
     monkeypatch.setattr(groups, "limit", lambda: groups.Limit(300, "a test"))
-    with opened() as made:
-        made.contain(FileJournal("bomb"))
-        (row,) = made.run(*sh(script), timeout_ns=8 * S)
+    with opened() as commands:
+        commands.contain(FileJournal("bomb"))
+        (row,) = commands.run(*sh(script), timeout_ns=8 * S)
         # A shell ends when a fork is refused; a bomb whose processes end at once never has many alive.
         assert row["outcome"] in ("signal", "exit", "timeout")
         assert any(words in row["detail"] for words in ("300 tasks", "fork", "timeout"))
         assert row["end_ns"] - row["start_ns"] < 25 * S
-        eventually(lambda: processes.tree(made.launcher) == {made.launcher})  # the killed take time
-        (row,) = made.run("true")
+        eventually(lambda: processes.tree(commands.launcher) == {commands.launcher})  # the killed take time
+        (row,) = commands.run("true")
         assert row["outcome"] == "ok"
 
 
 def test_whoever_kills_the_launcher_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path))
-    with opened() as made:
+    with opened() as commands:
         journal = FileJournal("killer")
-        made.contain(journal)
-        token, made_groups = (journal.undos[0].data[key] for key in ("token", "groups"))
-        (row,) = made.run(*sh("setsid sleep 100 & kill -9 $PPID; sleep 100"))
+        commands.contain(journal)
+        token, group_paths = (journal.undos[0].data[key] for key in ("token", "groups"))
+        (row,) = commands.run(*sh("setsid sleep 100 & kill -9 $PPID; sleep 100"))
         assert row["outcome"] == "stopped"
-        eventually(lambda: processes.identity(made.launcher) is None)
+        eventually(lambda: processes.identity(commands.launcher) is None)
         with pytest.raises(ServerLost, match="signal 9"):
-            made.server.facts()
+            commands.server.facts()
     assert processes.with_variable(groups.RUN, token) == set()
-    assert not any(Path(group).exists() for group in made_groups)
+    assert not any(Path(group).exists() for group in group_paths)

@@ -44,11 +44,11 @@ def cases(part: str) -> list[str]:
 
 @contextmanager
 def host(case: str) -> Iterator[RemoteMachine]:
-    made = ssh.machine("db", lying(case))
+    host = ssh.machine("db", lying(case))
     try:
-        yield made
+        yield host
     finally:
-        made.close()
+        host.close()
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("case", [*cases("hello"), *cases("clock")])
 def test_a_wrong_answer_at_the_start_is_an_error_in_words(case: str) -> None:
-    with pytest.raises(HostLost, match="host db is lost: ") as lost, host(case) as made:
-        made.boot_s()
+    with pytest.raises(HostLost, match="host db is lost: ") as lost, host(case) as machine:
+        machine.boot_s()
         pytest.fail("it was believed")
     assert lost.value.cure
     assert len(lost.value.message) < 1000
@@ -69,17 +69,17 @@ def test_a_wrong_answer_at_the_start_is_an_error_in_words(case: str) -> None:
 
 @pytest.mark.parametrize("case", cases("gather"))
 def test_a_file_of_a_host_that_lies_cannot_be_read(case: str) -> None:
-    with host(case) as made, pytest.raises(OSError, match="db is lost"):
-        made.boot_s()
+    with host(case) as machine, pytest.raises(OSError, match="db is lost"):
+        machine.boot_s()
 
 
 @pytest.mark.parametrize("case", cases("watch"))
 def test_what_a_watch_is_said_to_have_read_is_lost(case: str) -> None:
-    with host(case) as made:
-        watch = made.watch({"engine": None, "os": True})
+    with host(case) as machine:
+        watch = machine.watch({"engine": None, "os": True})
         assert watch.tables() == {}
         assert "what is no answer" in str(watch.trouble())
-        assert "to be trusted" in str(made._agent._error().cure)
+        assert "to be trusted" in str(machine._agent._error().cure)
 
 
 _UNPACKING = """
@@ -124,17 +124,17 @@ def reached_by(command: str) -> list[str]:
 
 def stand_in(tmp_path: Path, script: str) -> str:
     """In place of ssh; its process number is in a file."""
-    made = tmp_path / "ssh"
-    made.write_text(
+    program = tmp_path / "ssh"
+    program.write_text(
         f"#!/bin/sh\necho $$ >{tmp_path}/pid.new\nmv {tmp_path}/pid.new {tmp_path}/pid\n{script}\n"
     )
-    made.chmod(0o755)
-    return str(made)
+    program.chmod(0o755)
+    return str(program)
 
 
 def left(tmp_path: Path) -> set[int]:
     """Processes of the stand-in that still run: sleeps that it started carry its directory in their words."""
-    found = processes.tree(int((tmp_path / "pid").read_text()))
+    pids = processes.tree(int((tmp_path / "pid").read_text()))
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
@@ -142,8 +142,8 @@ def left(tmp_path: Path) -> set[int]:
             except OSError:
                 continue
             if f"STAND_IN={tmp_path}\0".encode() in words:
-                found.add(int(entry.name))
-    return {pid for pid in found if processes.identity(pid) is not None}
+                pids.add(int(entry.name))
+    return {pid for pid in pids if processes.identity(pid) is not None}
 
 
 SILENT = {
@@ -198,8 +198,8 @@ def test_ssh_that_waits_for_a_server_s_first_word_has_a_time_limit() -> None:
         port = mute.getsockname()[1]
         with pytest.raises(Unreachable, match="no shell answered"):
             ssh.machine("127.0.0.1", f"ssh -F none -p {port}")
-        found = (processes.identity(p) for p in processes.tree(os.getpid()) - {os.getpid()})
-        names = [Path(f"/proc/{p.pid}/comm").read_text() for p in found if p is not None]
+        identities = (processes.identity(p) for p in processes.tree(os.getpid()) - {os.getpid()})
+        names = [Path(f"/proc/{p.pid}/comm").read_text() for p in identities if p is not None]
     assert "ssh\n" not in names
 
 
@@ -282,9 +282,9 @@ def test_time_for_a_password_does_not_count(tmp_path: Path) -> None:
     if child == 0:
         code = 1
         try:
-            made = ssh.machine("db", command)
-            code = 0 if made.uid == os.geteuid() else 2
-            made.close()
+            machine = ssh.machine("db", command)
+            code = 0 if machine.uid == os.geteuid() else 2
+            machine.close()
         finally:
             os._exit(code)
     try:

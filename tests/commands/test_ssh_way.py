@@ -17,10 +17,10 @@ from tests.elsewhere import needs_root
 
 def stand_in(tmp_path: Path, script: str) -> str:
     """In place of ssh."""
-    made = tmp_path / "ssh"
-    made.write_text(f"#!/bin/sh\n{script}\n")
-    made.chmod(0o755)
-    return str(made)
+    program = tmp_path / "ssh"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
 
 
 def within(mounts: str, env: str = "") -> str:

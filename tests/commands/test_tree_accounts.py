@@ -40,10 +40,10 @@ def tool() -> Iterator[str]:
     """In a directory that everybody may read."""
     with TemporaryDirectory(prefix="dbdyno-tree-") as directory:
         Path(directory).chmod(0o755)
-        made = Path(directory) / "tool"
+        program = Path(directory) / "tool"
         source = Path(trees.__file__).with_name("tool.c")
-        subprocess.run(["cc", "-O1", "-pthread", str(source), "-o", str(made)], check=True)
-        yield str(made)
+        subprocess.run(["cc", "-O1", "-pthread", str(source), "-o", str(program)], check=True)
+        yield str(program)
 
 
 def used(cell: RawCell) -> float:
@@ -57,14 +57,14 @@ def used(cell: RawCell) -> float:
 
 def ledger(cell: RawCell, scope: str = "rung") -> dict[str, float | None]:
     """Seconds per second by account."""
-    found = accounts(cut([cell]))["ledger"].filter((pl.col("scope") == scope) & ~BY_LABEL)
-    sums = found.group_by("account").agg(pl.col("aas").sum(), unknown=pl.col("aas").is_null().all())
+    rows = accounts(cut([cell]))["ledger"].filter((pl.col("scope") == scope) & ~BY_LABEL)
+    sums = rows.group_by("account").agg(pl.col("aas").sum(), unknown=pl.col("aas").is_null().all())
     return {a: None if unknown else v for a, v, unknown in sums.rows()}
 
 
 def status(cell: RawCell, source: str) -> str:
-    told = dict(cell.tables["sources"].select("name", "status").rows())
-    return str(told.get(source))
+    statuses = dict(cell.tables["sources"].select("name", "status").rows())
+    return str(statuses.get(source))
 
 
 def close(cpu: float | None, cell: RawCell, *, read: bool = False) -> None:
@@ -90,11 +90,11 @@ def test_lives_of_a_millisecond_are_counted_and_the_ledger_closes(tool: str, tie
     are all its wall time."""
     cell = trees.cell([tool, "spin", "1"], sessions=2, **TIERS[tier])
     assert cell.tables["executions"].height > 20
-    found = ledger(cell)
-    close(found["run"], cell)
-    assert found["runq"] is not None
+    aas = ledger(cell)
+    close(aas["run"], cell)
+    assert aas["runq"] is not None
     if tier != "trace" or status(cell, "scheduler trace") != "ok":
-        assert found["unaccounted"] == pytest.approx(0, abs=0.1)
+        assert aas["unaccounted"] == pytest.approx(0, abs=0.1)
 
 
 @needs_root
@@ -105,19 +105,19 @@ def test_children_that_nobody_met_are_found_by_their_statistics_at_exit(tool: st
     executions = cell.tables["executions"]["pid"]
     children = met.filter(~pl.col("pid").is_in(executions.implode()))
     assert children.height > 2 * executions.len()
-    found = ledger(cell)
-    close(found["run"], cell)
+    aas = ledger(cell)
+    close(aas["run"], cell)
     missed = ledger(cell, "brief").get("run") or 0  # on a busy machine there are some
-    assert found["runq"] is not None or material(missed, found["run"]), str((missed, found))
+    assert aas["runq"] is not None or material(missed, aas["run"]), str((missed, aas))
 
 
 @needs_root
 def test_without_the_right_their_cpu_time_is_known_and_their_run_queue_is_not_zero(tool: str) -> None:
     cell = trees.cell([tool, "brood", "5", "4"], sessions=2, user=NOBODY)
     assert status(cell, "task statistics at exit") == "not permitted"
-    found = ledger(cell)
-    close(found["run"], cell)
-    assert found["runq"] is None, "most of the CPU time is of tasks whose run queue nobody knows"
+    aas = ledger(cell)
+    close(aas["run"], cell)
+    assert aas["runq"] is None, "most of the CPU time is of tasks whose run queue nobody knows"
     assert (ledger(cell, "brief")["run"] or 0) > 0.05 * used(cell)
 
 
@@ -140,9 +140,9 @@ def test_a_daemon_belongs_to_its_session(tool: str, tier: str) -> None:
     cell = trees.cell([tool, "daemon", "150"], seconds=2, sessions=1, **TIERS[tier])
     within = (pl.col("start_ns") >= cell.meta.t0_ns) & (pl.col("end_ns") < cell.meta.t1_ns)
     whole = cell.tables["executions"].filter(within).height
-    found = ledger(cell)
-    assert (found["run"] or 0) * 2 > 0.15 * (whole - 1)
-    assert (found["run"] or 0) > 2 * used(cell)
+    aas = ledger(cell)
+    assert (aas["run"] or 0) * 2 > 0.15 * (whole - 1)
+    assert (aas["run"] or 0) > 2 * used(cell)
 
 
 @needs_root
@@ -158,8 +158,8 @@ def test_threads_are_tasks_of_the_session(tool: str, ms: int, seconds: int, tier
 
 def test_four_on_one_cpu_wait_three_quarters_of_their_time(tool: str) -> None:
     cell = trees.cell([tool, "spin", "300"], sessions=4, seconds=2, before=["taskset", "-c", "0"])
-    found = ledger(cell)
-    run, runq = found["run"] or 0, found["runq"] or 0
+    aas = ledger(cell)
+    run, runq = aas["run"] or 0, aas["runq"] or 0
     assert run < 1.1
     assert runq / (run + runq) > 0.68
 
@@ -168,7 +168,7 @@ def test_four_on_one_cpu_wait_three_quarters_of_their_time(tool: str) -> None:
 def test_a_nap_is_asleep_in_a_timer(tool: str, what: str) -> None:
     """Whatever its name is: that may hold any bytes."""
     cell = trees.cell([tool, what, "200"], sessions=2)
-    found = accounts(cut([cell]))["ledger"].filter(pl.col("scope") == "rung")
-    slept = dict(found.filter(account="sleep").select("detail", "aas").rows())
+    rows = accounts(cut([cell]))["ledger"].filter(pl.col("scope") == "rung")
+    slept = dict(rows.filter(account="sleep").select("detail", "aas").rows())
     assert slept["Sleep/timer"] > 0.6 * sum(slept.values())
-    assert found.filter(account="run")["aas"].item() < 0.2
+    assert rows.filter(account="run")["aas"].item() < 0.2

@@ -57,9 +57,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def around(tmp_path: Path) -> Around:
     experiment = conduct.observation_of({"engine": "fake"}, duration="10s", window="5s")
-    made = conduct.observation_plan(experiment, observe.host())
-    record = RunStore(tmp_path / "store").create(made)
-    return Around(FakeServer(Target()), made, record, MachineClock(), Target, lambda _how: NoWatch())
+    plan = conduct.observation_plan(experiment, observe.host())
+    record = RunStore(tmp_path / "store").create(plan)
+    return Around(FakeServer(Target()), plan, record, MachineClock(), Target, lambda _how: NoWatch())
 
 
 def ended(
@@ -93,8 +93,8 @@ def is_gone(mark: Path) -> bool:
 @pytest.mark.parametrize("kind", CHILDREN)
 def test_no_child_outlives_a_command_that_ends(around: Around, tmp_path: Path, kind: str) -> None:
     mark = tmp_path / "pid"
-    found = ended(around, f"exec {child(kind, mark)}; echo done")
-    assert (found["status"], found["lines"]) == ("ok", ("done",))
+    outcome = ended(around, f"exec {child(kind, mark)}; echo done")
+    assert (outcome["status"], outcome["lines"]) == ("ok", ("done",))
     assert is_gone(mark)
     assert left_over().dead == left_over().alive == []
 
@@ -103,19 +103,19 @@ def test_no_child_outlives_a_command_that_ends(around: Around, tmp_path: Path, k
 def test_no_child_outlives_the_measurement(around: Around, tmp_path: Path, kind: str) -> None:
     """Nor does the command, which ignores SIGTERM itself."""
     mark = tmp_path / "pid"
-    found = ended(
+    outcome = ended(
         around, f"exec trap '' TERM; echo begun; {child(kind, mark)}; sleep 1000; sleep 1000", mark.exists
     )
-    assert (found["status"], found["detail"]) == ("short", "the measurement ended first")
-    assert found["lines"][:1] == ("begun",)
+    assert (outcome["status"], outcome["detail"]) == ("short", "the measurement ended first")
+    assert outcome["lines"][:1] == ("begun",)
     assert is_gone(mark)
 
 
 @pytest.mark.parametrize("end", ["sleep 1000", "exec >&- 2>&- <&-; sleep 1000", "exec setsid -w sleep 1000"])
 def test_a_command_that_takes_too_long_is_ended(around: Around, tmp_path: Path, end: str) -> None:
     mark = tmp_path / "pid"
-    found = ended(around, f"exec 2s {child('without its environment', mark)}; {end}")
-    assert (found["status"], found["detail"]) == ("failed", "ended after 2.00 s")
+    outcome = ended(around, f"exec 2s {child('without its environment', mark)}; {end}")
+    assert (outcome["status"], outcome["detail"]) == ("failed", "ended after 2.00 s")
     assert not mark.exists() or is_gone(mark)  # it may not have begun on a busy machine
 
 

@@ -28,9 +28,9 @@ def launch(argv: list[str], sessions: int) -> list[dict[str, Any]]:
     for session in range(sessions):
         start(session)
     while running:
-        told = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        assert told is not None
-        pid, end_ns = told.si_pid, time.monotonic_ns()
+        exit_info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert exit_info is not None
+        pid, end_ns = exit_info.si_pid, time.monotonic_ns()
         run, runq, _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
         _, _, used = os.wait4(pid, 0)
         if pid not in running:

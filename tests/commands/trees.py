@@ -66,11 +66,11 @@ def measured(
     watch.stop()
     for e in executions:
         e["measured"] = t0 <= e["start_ns"] < t1
-    told = {name: [status, detail] for name, (status, detail) in watch.source_status().items()}
-    made = {**frames(watch), "executions": rows("executions", executions)}
-    made["sources"] = rows(
+    statuses = {name: [status, detail] for name, (status, detail) in watch.source_status().items()}
+    tables = {**frames(watch), "executions": rows("executions", executions)}
+    tables["sources"] = rows(
         "sources",
-        [{"name": n, "provenance": "", "status": s, "detail": d} for n, (s, d) in told.items()],
+        [{"name": n, "provenance": "", "status": s, "detail": d} for n, (s, d) in statuses.items()],
     )
     ends = {"start_ns": t0, "t0_ns": t0, "t1_ns": t1, "end_ns": t1}
     meta = CellMeta(
@@ -83,7 +83,7 @@ def measured(
         wait_families=engines.wait_families("command"),
         **ends,
     )
-    return meta.model_dump_json(), {name: made.get(name, empty(raw(name))) for name in RAW}
+    return meta.model_dump_json(), {name: tables.get(name, empty(raw(name))) for name in RAW}
 
 
 if __name__ == "__main__":

@@ -38,10 +38,10 @@ def until_done(running: _core.Load, timeout_s: float = 60) -> None:
 
 
 def connected(*args: Any, **more: Any) -> _core.Load:
-    made = load(*args, **more)
-    made.connect()
-    until_done(made)
-    return made
+    core_load = load(*args, **more)
+    core_load.connect()
+    until_done(core_load)
+    return core_load
 
 
 def start(running: _core.Load, seconds: float = 60, settle_s: float = 0) -> int:
@@ -57,9 +57,9 @@ def tables(running: _core.Load) -> dict[str, pl.DataFrame]:
     until_done(running)
     running.finish()
     until_done(running)
-    found = running.tables()
-    assert set(found) <= set(RAW)
-    return {name: from_core(name, columns) for name, columns in found.items()}
+    raw = running.tables()
+    assert set(raw) <= set(RAW)
+    return {name: from_core(name, columns) for name, columns in raw.items()}
 
 
 def run(*args: Any, seconds: float = 60, settle_s: float = 0, **more: Any) -> dict[str, pl.DataFrame]:

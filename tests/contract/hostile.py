@@ -130,11 +130,11 @@ class Hostile:
 
 @contextlib.contextmanager
 def hostile(script: Script) -> Iterator[Hostile]:
-    made = Hostile(script)
+    server = Hostile(script)
     try:
-        yield made
+        yield server
     finally:
-        made.close()
+        server.close()
 
 
 # -- scripts -------------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def run(
     driver: DriverSetup | None = None,
 ) -> dict[str, pl.DataFrame]:
     """Raw tables of one load; every session makes ``calls`` calls. In rounds these are logged."""
-    made = cell(unit, params, sessions, measure_ns, driver or DriverSetup())
-    load = server.load(unit, made, sized(unit, size), made.driver.rounds, calls)
+    planned = cell(unit, params, sessions, measure_ns, driver or DriverSetup())
+    load = server.load(unit, planned, sized(unit, size), planned.driver.rounds, calls)
     load.connect()
     _until_done(load)
     start = load.now_ns() + LEAD_NS

@@ -55,13 +55,13 @@ class PlainServer:
         place = shared("plain")
         if os.getuid() == 0:
             shutil.chown(place, NOBODY, NOBODY)
-        made = place / hashlib.sha256(bytes(self.bin_dir)).hexdigest()[:12]
-        if not made.exists():
-            new = made.with_suffix(f".{os.getpid()}")
+        template = place / hashlib.sha256(bytes(self.bin_dir)).hexdigest()[:12]
+        if not template.exists():
+            new = template.with_suffix(f".{os.getpid()}")
             self._initdb(new)
             with contextlib.suppress(OSError):  # another worker was quicker
-                new.rename(made)
-        return made
+                new.rename(template)
+        return template
 
     def make(self, settings: Mapping[str, str], hba: Sequence[str], *, copied: bool = True) -> None:
         """``copied``: with the system identifier of all others."""

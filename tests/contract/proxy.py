@@ -75,8 +75,8 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxy(port: int, piece: int = 65536) -> Iterator[Proxy]:
-    made = Proxy(port, piece)
+    instance = Proxy(port, piece)
     try:
-        yield made
+        yield instance
     finally:
-        made.close()
+        instance.close()

@@ -39,7 +39,7 @@ class Relay:
     """``taken``: what attacked clients sent after their start-up message."""
 
     def __init__(self, port: int, leave: int, attack: Attack) -> None:
-        self._there, self.leave, self.attack = port, leave, attack
+        self._port, self.leave, self.attack = port, leave, attack
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.met = 0  # connections
@@ -67,12 +67,12 @@ class Relay:
             self.attack(self, near)
 
     def _pass(self, near: socket.socket) -> None:
-        with contextlib.suppress(*CLOSED), near, socket.create_connection(("127.0.0.1", self._there)) as far:
+        with contextlib.suppress(*CLOSED), near, socket.create_connection(("127.0.0.1", self._port)) as far:
             self._lines.append(far)
             pump(near, far)
 
     def server(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self._there))
+        return socket.create_connection(("127.0.0.1", self._port))
 
     def close(self) -> None:
         self._listener.close()
@@ -172,8 +172,8 @@ def sends(what: bytes, again_s: float | None = None) -> Attack:
 
 @contextlib.contextmanager
 def relay(port: int, leave: int, attack: Attack) -> Iterator[Relay]:
-    made = Relay(port, leave, attack)
+    instance = Relay(port, leave, attack)
     try:
-        yield made
+        yield instance
     finally:
-        made.close()
+        instance.close()

@@ -36,10 +36,10 @@ def server(servers: Any, request: pytest.FixtureRequest) -> Iterator[PostgresSer
     """A server that nobody else works on."""
     with (
         plain_server(servers.bin_dir(request.param), {"autovacuum": "off", "fsync": "off"}) as plain,
-        closing(PostgresServer(plain.dsn)) as made,
+        closing(PostgresServer(plain.dsn)) as server,
     ):
         plain.ask("create table numbers as select n from generate_series(1, 10) as n")
-        yield made
+        yield server
 
 
 def _value(rows: pl.DataFrame, name: str) -> float:
@@ -72,13 +72,13 @@ def test_what_sets_sessions_up_is_reported_before_the_barrier(server: PostgresSe
 @SCRIPTS
 def test_commits_are_those_of_the_calls(server: PostgresServer, text: str, commits: int) -> None:
     script = loads.script(server, text, "commits.sql")
-    made = measured(server, script, cell_of(script, Pool(SESSIONS, "", 1, "prepared"), 0.5))
-    counters = made.tables["counters"].filter(pl.col("scope") == "server")
+    raw = measured(server, script, cell_of(script, Pool(SESSIONS, "", 1, "prepared"), 0.5))
+    counters = raw.tables["counters"].filter(pl.col("scope") == "server")
     first, last = (counters.filter(pl.col("phase") == phase) for phase in ("start", "end"))
-    samples = made.tables["sampler"].filter(pl.col("status") == "ok", pl.col("via") == "sql").height
-    calls = made.tables["sessions"]["calls_total"].sum()
+    samples = raw.tables["sampler"].filter(pl.col("status") == "ok", pl.col("via") == "sql").height
+    calls = raw.tables["sessions"]["calls_total"].sum()
     assert _grown(first, last) - samples == commits * calls
-    levels = window.cut([made])["cut_levels"].filter(pl.col("key") == COMMITS)
+    levels = window.cut([raw])["cut_levels"].filter(pl.col("key") == COMMITS)
     assert levels["status"].unique().to_list() == ["ok"]
 
 

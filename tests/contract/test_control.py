@@ -256,8 +256,8 @@ def foreign(servers: Servers) -> Iterator[str]:
 def test_bytes_that_are_no_text_are_replaced(foreign: str, database: str) -> None:
     dsn = psycopg.conninfo.make_conninfo(foreign, dbname=database)
     with closing(PostgresServer(dsn)) as server:
-        found = server.backends()
-        assert any("�" in str(row) for row in found.rows())
+        backends = server.backends()
+        assert any("�" in str(row) for row in backends.rows())
         server.facts()
         server.counters("t0")
     with closing(connect.connect(dsn)) as connection:
@@ -308,9 +308,9 @@ def test_a_host_that_is_the_rest_of_a_password_is_not_repeated(dsn: str) -> None
 @pytest.mark.parametrize("sqlstate", ["28P01", "28000"])
 def test_no_cure_asks_for_a_password_on_the_command_line(sqlstate: str) -> None:
     error = type("Refused", (psycopg.OperationalError,), {"sqlstate": sqlstate})("no")
-    made = connect_error(error, None)
-    assert made.cure is not None
-    assert "DSN" not in made.cure
+    refusal = connect_error(error, None)
+    assert refusal.cure is not None
+    assert "DSN" not in refusal.cure
     with pytest.raises(UsageError) as caught:
         connect.connect("nonsense")
     assert ":password@" not in str(caught.value)

@@ -87,10 +87,10 @@ def bench(servers: Any, request: pytest.FixtureRequest) -> Iterator[Bench]:
         plain_server(servers.bin_dir(request.param), settings) as plain,
         closing(PostgresServer(plain.dsn)) as server,
     ):
-        made = Bench(plain, server)
+        bench = Bench(plain, server)
         plain.ask("create table big (n int, t text)")
-        made.fill()
-        yield made
+        bench.fill()
+        yield bench
 
 
 def repeated(bench: Bench, statement: str, times: int) -> Callable[[], None]:
@@ -231,10 +231,10 @@ def test_statements_are_counted_where_the_extension_is(bench: Bench) -> None:
     by_name = {row["name"]: row for row in unknown}
     for name in ("executions", "blocks_dirtied", "statements_dropped"):
         assert (by_name[name]["value"], by_name[name]["status"]) == (None, "not supported")
-    said = {s.name: s for s in bench.server.sources()}["statement counters"]
-    assert said.status == "not supported"
+    source = {s.name: s for s in bench.server.sources()}["statement counters"]
+    assert source.status == "not supported"
     skip_without(STATEMENTS, bench.plain.dsn)
-    assert "shared_preload_libraries" in said.detail
+    assert "shared_preload_libraries" in source.detail
     with plain_server(bin_dir, {"shared_preload_libraries": STATEMENTS, "autovacuum": "off"}) as plain:
         plain.ask('create schema "Odd one"')
         plain.ask(f'create extension {STATEMENTS} schema "Odd one"')
@@ -276,8 +276,8 @@ def test_counters_of_a_load_are_those_of_its_calls(any_dsn: str) -> None:
         server.prepare(lio, params, 2)
         calibration = server.calibrate(lio, params, 20_000_000, "test")
         cell = cell_of(lio, Pool(2, "", 2, "prepared"), 1.5, params=params)
-        made = measured(server, lio, cell, calibration)
-    cut = window.cut([made])
-    found = cross_check(cut, ledger(cut)).filter(source="engine counters")
-    verdicts = dict(found.select("quantity", "verdict").rows())
-    assert verdicts["logical_reads"] == "agrees" and verdicts["db_time"] != "differs", str(found.to_dicts())
+        raw = measured(server, lio, cell, calibration)
+    cut = window.cut([raw])
+    checks = cross_check(cut, ledger(cut)).filter(source="engine counters")
+    verdicts = dict(checks.select("quantity", "verdict").rows())
+    assert verdicts["logical_reads"] == "agrees" and verdicts["db_time"] != "differs", str(checks.to_dicts())

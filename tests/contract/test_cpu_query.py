@@ -25,9 +25,9 @@ HALF = half_of("cpu-query")
 
 @pytest.fixture
 def server(kind_dsn: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(kind_dsn)) as made:
-        yield made
-        made.clean()
+    with closing(PostgresServer(kind_dsn)) as server:
+        yield server
+        server.clean()
 
 
 def steps(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -53,8 +53,8 @@ def test_it_joins_what_it_says_in_one_process_and_fails_where_it_does_not(
             with pytest.raises(psycopg.errors.RaiseException, match=f"counted {expected} rows"):
                 connection.execute(f"execute q({expected + 1})".encode())
             explained = f"explain (analyze, format json) execute q({expected})".encode()
-            (found,) = connection.execute(explained).fetchone() or ([],)
-        plan = (json.loads(found) if isinstance(found, str) else found)[0]
+            (answer,) = connection.execute(explained).fetchone() or ([],)
+        plan = (json.loads(answer) if isinstance(answer, str) else answer)[0]
         nodes = list(steps(plan["Plan"]))
         # the executor's own account, a source outside our code
         assert {n["Node Type"] for n in nodes} == {"Aggregate", "Nested Loop", "Function Scan"}

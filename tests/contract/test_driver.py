@@ -30,8 +30,8 @@ CLIENTS = "select count(*) from pg_stat_activity where backend_type = 'client ba
 
 @pytest.fixture(scope="module")
 def server(servers: Servers) -> Iterator[PlainServer]:
-    with plain_server(servers.bin_dir(18)) as made:
-        yield made
+    with plain_server(servers.bin_dir(18)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def served(server: PlainServer) -> int:
 def test_a_limit_of_calls_is_met_exactly(
     server: PlainServer, counter: str, sessions: int, threads: int | None
 ) -> None:
-    found = run(server.target(), [statement(counter)], sessions, threads=threads, max_calls=20)
-    rows = found["sessions"]
+    result = run(server.target(), [statement(counter)], sessions, threads=threads, max_calls=20)
+    rows = result["sessions"]
     assert rows["session"].to_list() == list(range(sessions))
     assert rows["calls"].to_list() == [20] * sessions
     assert set(rows["end_reason"]) == {"limit"}
-    assert served(server) == 20 * sessions == found["histogram"]["count"].sum()
+    assert served(server) == 20 * sessions == result["histogram"]["count"].sum()
 
 
 @pytest.mark.parametrize("sessions", [1, 9])
@@ -69,22 +69,22 @@ def test_what_the_server_counted_is_what_the_driver_counted(
 ) -> None:
     running = connected(server.target(), [statement(counter)], sessions)
     t1 = start(running, seconds=0.4, settle_s=0.4)
-    found = tables(running)
-    rows = found["sessions"]
+    result = tables(running)
+    rows = result["sessions"]
     assert rows["calls_total"].sum() == served(server)
-    assert rows["errors_total"].sum() == 0 and found["errors"].is_empty()
+    assert rows["errors_total"].sum() == 0 and result["errors"].is_empty()
     assert (rows["calls"] < rows["calls_total"]).all()
     assert set(rows["end_reason"]) == {"deadline"}
     assert (rows["first_start_ns"] >= t1 - 400_000_000).all() and (rows["first_start_ns"] < t1).all()
     assert (rows["in_call_ns"] <= rows["last_end_ns"] - rows["first_start_ns"]).all()
-    assert found["histogram"]["count"].sum() == rows["calls"].sum() == _between(found, rows)
+    assert result["histogram"]["count"].sum() == rows["calls"].sum() == _between(result, rows)
     assert running.progress()[0] == rows["calls_total"].sum()
 
 
-def _between(found: dict[str, pl.DataFrame], rows: pl.DataFrame) -> int:
+def _between(result: dict[str, pl.DataFrame], rows: pl.DataFrame) -> int:
     """Calls in buckets that lie between the shortest and the longest call."""
     shortest, longest = rows["min_ns"].min(), rows["max_ns"].max()
-    inside = found["histogram"].filter((pl.col("high_ns") >= shortest) & (pl.col("low_ns") <= longest))
+    inside = result["histogram"].filter((pl.col("high_ns") >= shortest) & (pl.col("low_ns") <= longest))
     return int(inside["count"].sum())
 
 
@@ -97,18 +97,18 @@ def test_a_call_of_several_statements_runs_them_all_in_order(server: PlainServer
         statement("update steps set n = n + $1::int where xmin::text::bigint = txid_current()", "41"),
         statement("commit"),
     ]
-    found = run(server.target(), call, sessions, max_calls=25)
+    result = run(server.target(), call, sessions, max_calls=25)
     assert server.ask("select count(*), min(n), max(n) from steps") == [(25 * sessions, 42, 42)]
-    assert found["sessions"]["calls"].to_list() == [25] * sessions
+    assert result["sessions"]["calls"].to_list() == [25] * sessions
     server.ask("drop table steps")
 
 
 def test_connecting_is_told_apart_from_setting_up(server: PlainServer) -> None:
     group = {"setup": ["select pg_sleep(0.2)"], "warm": ["select pg_sleep(0.2)"], "warm_calls": 2}
-    found = run(server.target(), ONE, 2, group=group, max_calls=1)
-    assert (found["sessions"]["prepare_ns"] >= 400_000_000).all()
-    assert (found["sessions"]["connect_ns"] > 0).all()
-    assert found["sessions"]["calls_total"].to_list() == [1, 1]
+    result = run(server.target(), ONE, 2, group=group, max_calls=1)
+    assert (result["sessions"]["prepare_ns"] >= 400_000_000).all()
+    assert (result["sessions"]["connect_ns"] > 0).all()
+    assert result["sessions"]["calls_total"].to_list() == [1, 1]
 
 
 def test_backends_and_threads_are_known_before_the_start(server: PlainServer) -> None:
@@ -126,17 +126,17 @@ def test_backends_and_threads_are_known_before_the_start(server: PlainServer) ->
 @pytest.mark.parametrize("sessions", [1, 3])
 def test_huge_results_are_read_to_their_end(server: PlainServer, counter: str, sessions: int) -> None:
     call = [statement("select repeat('x', 1000) from generate_series(1, 20000)"), statement(counter)]
-    found = run(server.target(), call, sessions, threads=1, max_calls=3)
-    assert found["sessions"]["calls"].to_list() == [3] * sessions and served(server) == 3 * sessions
+    result = run(server.target(), call, sessions, threads=1, max_calls=3)
+    assert result["sessions"]["calls"].to_list() == [3] * sessions and served(server) == 3 * sessions
 
 
 @pytest.mark.parametrize("sessions", [1, 3])
 def test_huge_parameters_are_sent_to_their_end(server: PlainServer, sessions: int) -> None:
     megabytes = "x" * 5_000_000
     call = [statement("select 1 / (length($1::text) = 5000000)::int", megabytes)]
-    found = run(server.target(), call, sessions, threads=1, max_calls=3)
-    assert found["sessions"]["calls"].to_list() == [3] * sessions
-    assert found["errors"].is_empty()
+    result = run(server.target(), call, sessions, threads=1, max_calls=3)
+    assert result["sessions"]["calls"].to_list() == [3] * sessions
+    assert result["errors"].is_empty()
 
 
 def test_what_the_server_says_unasked_is_tolerated(server: PlainServer) -> None:
@@ -146,13 +146,13 @@ def test_what_the_server_says_unasked_is_tolerated(server: PlainServer) -> None:
         statement("select pg_notify('news', repeat('n', 5000))"),
         statement("select set_config('application_name', 'dbdyno', false)"),
     ]
-    found = run(server.target(), call, 2, group={"setup": ["listen news"]}, threads=1, max_calls=30)
-    assert found["sessions"]["calls"].to_list() == [30, 30] and found["errors"].is_empty()
+    result = run(server.target(), call, 2, group={"setup": ["listen news"]}, threads=1, max_calls=30)
+    assert result["sessions"]["calls"].to_list() == [30, 30] and result["errors"].is_empty()
 
 
 def test_null_is_a_parameter(server: PlainServer) -> None:
-    found = run(server.target(), [statement("select 1 / ($1::text is null)::int", None)], max_calls=2)
-    assert found["sessions"]["calls"].to_list() == [2]
+    result = run(server.target(), [statement("select 1 / ($1::text is null)::int", None)], max_calls=2)
+    assert result["sessions"]["calls"].to_list() == [2]
 
 
 # -- errors -----------------------------------------------------------------------------------------
@@ -167,11 +167,11 @@ def test_errors_are_counted_by_code_and_the_next_call_is_clean(server: PlainServ
         statement("select 1 / $1::int", "0"),
         statement("commit"),
     ]
-    found = run(server.target(), call, sessions, max_calls=10)
-    assert found["sessions"]["errors"].to_list() == [10] * sessions
-    assert found["sessions"]["calls"].to_list() == [0] * sessions
-    assert found["sessions"]["min_ns"].null_count() == sessions
-    errors = found["errors"]
+    result = run(server.target(), call, sessions, max_calls=10)
+    assert result["sessions"]["errors"].to_list() == [10] * sessions
+    assert result["sessions"]["calls"].to_list() == [0] * sessions
+    assert result["sessions"]["min_ns"].null_count() == sessions
+    errors = result["errors"]
     assert errors["sqlstate"].to_list() == ["22012"] * sessions
     assert errors["count"].to_list() == [10] * sessions
     assert set(errors["message"]) == {"division by zero"}
@@ -180,10 +180,10 @@ def test_errors_are_counted_by_code_and_the_next_call_is_clean(server: PlainServ
 
 
 def test_calls_and_errors_add_up(server: PlainServer, counter: str) -> None:
-    found = run(server.target(), [statement(f"select 1 / (({counter}) % 3)")], 2, max_calls=300)
-    rows = found["sessions"].sum()
+    result = run(server.target(), [statement(f"select 1 / (({counter}) % 3)")], 2, max_calls=300)
+    rows = result["sessions"].sum()
     assert rows["calls_total"].item() + rows["errors_total"].item() == 600 == served(server)
-    assert rows["errors_total"].item() == 200 == found["errors"]["count"].sum()
+    assert rows["errors_total"].item() == 200 == result["errors"]["count"].sum()
 
 
 def test_one_terminated_backend_ends_its_session_alone(server: PlainServer) -> None:
@@ -192,12 +192,12 @@ def test_one_terminated_backend_ends_its_session_alone(server: PlainServer) -> N
         victim = running.backends()[1][1]
         start(running, seconds=1.5)
         server.ask(f"select pg_terminate_backend({victim})")
-        found = tables(running)
-        lost = found["sessions"].row(1, named=True)
+        result = tables(running)
+        lost = result["sessions"].row(1, named=True)
         assert lost["end_reason"] == "lost" and "57P01" in lost["end_detail"]
-        errors = found["errors"].filter(pl.col("session") == 1)
+        errors = result["errors"].filter(pl.col("session") == 1)
         assert errors["sqlstate"].to_list() == ["08006"] and errors["count"].to_list() == [1]
-        others = set(found["sessions"].filter(pl.col("session") != 1)["end_reason"])
+        others = set(result["sessions"].filter(pl.col("session") != 1)["end_reason"])
         assert others == ({"deadline"} if call is ONE else {"lost"})
 
 
@@ -210,12 +210,12 @@ def test_a_server_that_stops_in_mid_run_loses_all_sessions_and_says_why(
         start(running)
         time.sleep(0.3)
         server.stop(mode)
-        found = tables(running)
-    rows = found["sessions"]
+        result = tables(running)
+    rows = result["sessions"]
     assert set(rows["end_reason"]) == {"lost"}
     assert all(words in detail for detail in rows["end_detail"]), rows["end_detail"].to_list()
-    assert found["errors"]["count"].sum() == 4
-    after = found["counters"].filter(pl.col("phase").str.starts_with("after"))
+    assert result["errors"]["count"].sum() == 4
+    after = result["counters"].filter(pl.col("phase").str.starts_with("after"))
     assert after["value"].null_count() == 8 and set(after["status"]) == {"lost"}
 
 
@@ -228,9 +228,9 @@ def test_stop_lets_the_calls_in_flight_end(server: PlainServer) -> None:
         eventually(lambda: len(server.ask(waiting)) == 3)
         running.stop()
         assert not running.wait(0.1)
-    found = tables(running)
-    assert set(found["sessions"]["end_reason"]) == {"stopped"}
-    assert found["sessions"]["calls"].to_list() == [1, 1, 1]
+    result = tables(running)
+    assert set(result["sessions"]["end_reason"]) == {"stopped"}
+    assert result["sessions"]["calls"].to_list() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("sessions", [1, 5])
@@ -240,8 +240,8 @@ def test_abort_breaks_off_at_once(server: PlainServer, sessions: int) -> None:
     time.sleep(0.1)
     running.abort()
     until_done(running, 25)  # sooner than the call
-    found = tables(running)
-    assert set(found["sessions"]["end_reason"]) == {"aborted"} and found["errors"].is_empty()
+    result = tables(running)
+    assert set(result["sessions"]["end_reason"]) == {"aborted"} and result["errors"].is_empty()
 
 
 @pytest.mark.parametrize("sessions", [1, 3])
@@ -249,9 +249,9 @@ def test_a_call_that_outlives_the_grace_is_lost(server: PlainServer, sessions: i
     running = connected(server.target(), SLEEP, sessions, grace_ms=300)
     start(running, seconds=0.1)
     until_done(running, 25)  # sooner than the call
-    found = tables(running)
-    assert set(found["sessions"]["end_reason"]) == {"lost"}
-    assert all("no answer within 300 ms" in d for d in found["sessions"]["end_detail"])
+    result = tables(running)
+    assert set(result["sessions"]["end_reason"]) == {"lost"}
+    assert all("no answer within 300 ms" in d for d in result["sessions"]["end_detail"])
 
 
 def test_dropping_a_running_load_leaves_no_session(server: PlainServer) -> None:
@@ -349,20 +349,20 @@ def _probe(read: str, *names: str, flush: tuple[str, ...] = ()) -> dict[str, Any
     return {"flush": list(flush), "read": read, "columns": columns}
 
 
-def _values(found: dict[str, pl.DataFrame], name: str, session: int) -> dict[str, float | None]:
-    rows = found["counters"].filter((pl.col("name") == name) & (pl.col("session") == session))
+def _values(result: dict[str, pl.DataFrame], name: str, session: int) -> dict[str, float | None]:
+    rows = result["counters"].filter((pl.col("name") == name) & (pl.col("session") == session))
     return dict(zip(rows["phase"], rows["value"], strict=True))
 
 
 def test_probes_count_the_calls_and_their_own_cost(server: PlainServer, counter: str) -> None:
     """The probe itself draws from the sequence: its own cost is one, and comes off."""
     probe = _probe("select nextval('c') as drawn, 7 as constant", "drawn", "constant")
-    found = run(server.target(), [statement(counter)], 1, probe=probe, max_calls=50)
-    drawn = _values(found, "drawn", 0)
+    result = run(server.target(), [statement(counter)], 1, probe=probe, max_calls=50)
+    drawn = _values(result, "drawn", 0)
     assert drawn == {"before1": 2, "before2": 3, "after1": 54, "after2": 55}
-    assert _values(found, "constant", 0) == dict.fromkeys(drawn, 7)
-    assert set(found["counters"]["status"]) == {"ok"}
-    assert (found["counters"]["before_ns"] <= found["counters"]["after_ns"]).all()
+    assert _values(result, "constant", 0) == dict.fromkeys(drawn, 7)
+    assert set(result["counters"]["status"]) == {"ok"}
+    assert (result["counters"]["before_ns"] <= result["counters"]["after_ns"]).all()
 
 
 def test_a_probe_that_fails_is_a_null_with_its_reason(server: PlainServer) -> None:
@@ -377,16 +377,16 @@ def test_a_probe_that_fails_is_a_null_with_its_reason(server: PlainServer) -> No
         "select null as x": "not supported",
     }
     for read, status in cases.items():
-        found = run(server.target(user="small"), ONE, 2, probe=_probe(read, "x"), max_calls=3)
-        assert found["counters"]["value"].null_count() == 8
-        assert set(found["counters"]["status"]) == {status}
-        assert found["sessions"]["calls"].to_list() == [3, 3]
+        result = run(server.target(user="small"), ONE, 2, probe=_probe(read, "x"), max_calls=3)
+        assert result["counters"]["value"].null_count() == 8
+        assert set(result["counters"]["status"]) == {status}
+        assert result["sessions"]["calls"].to_list() == [3, 3]
     server.ask("drop role small")
 
 
 def test_the_log_has_each_call_and_the_backends_cpu(server: PlainServer) -> None:
-    found = run(server.target(), ONE, 3, seconds=0.2, settle_s=0.1, log_calls=True, log_cpu=True)
-    calls, rows = found["calls"], found["sessions"]
+    result = run(server.target(), ONE, 3, seconds=0.2, settle_s=0.1, log_calls=True, log_cpu=True)
+    calls, rows = result["calls"], result["sessions"]
     assert calls.height == rows["calls_total"].sum()
     assert calls.filter("measured").height == rows["calls"].sum()
     assert calls["ok"].all() and calls["cpu"].null_count() == 0 and (calls["cpu"] >= 0).all()
@@ -395,6 +395,6 @@ def test_the_log_has_each_call_and_the_backends_cpu(server: PlainServer) -> None
 
 
 def test_the_log_ends_at_its_limit(server: PlainServer) -> None:
-    found = run(server.target(), ONE, 2, threads=1, max_calls=40, log_calls=True, log_limit=10)
-    assert found["calls"].height == 10 and found["calls"]["cpu"].null_count() == 10
+    result = run(server.target(), ONE, 2, threads=1, max_calls=40, log_calls=True, log_limit=10)
+    assert result["calls"].height == 10 and result["calls"]["cpu"].null_count() == 10
     assert "calls" not in run(server.target(), ONE, max_calls=1)

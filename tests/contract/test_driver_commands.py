@@ -22,9 +22,9 @@ from dbdyno.engines.command.server import NO_GRACE_MS
 
 @pytest.fixture(scope="module")
 def launcher() -> Iterator[Launcher]:
-    made = Launcher("contract")
-    yield made
-    made.close()
+    launcher = Launcher("contract")
+    yield launcher
+    launcher.close()
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def logged(log: Path, *, then: str = "") -> dict[str, Any]:
 
 def connected(launcher: Launcher, *jobs: dict[str, Any], sessions: int = 1, **more: Any) -> _core.Load:
     spec = {"control": launcher.control.fileno(), "run": "contract", "sessions": sessions, "jobs": jobs}
-    made = _core.Load("command", json.dumps(spec | {"grace_ms": NO_GRACE_MS} | more))
-    made.connect()
-    until_done(made)
-    return made
+    load = _core.Load("command", json.dumps(spec | {"grace_ms": NO_GRACE_MS} | more))
+    load.connect()
+    until_done(load)
+    return load
 
 
 def run(
@@ -69,13 +69,13 @@ def run(
 def test_a_limit_of_calls_is_met_exactly(
     launcher: Launcher, log: Path, sessions: int, threads: int | None
 ) -> None:
-    found = run(launcher, logged(log), sessions=sessions, threads=threads, max_calls=3)
-    rows = found["sessions"]
+    result = run(launcher, logged(log), sessions=sessions, threads=threads, max_calls=3)
+    rows = result["sessions"]
     assert rows["calls"].to_list() == [3] * sessions and set(rows["end_reason"]) == {"limit"}
     assert sorted(log.read_text().split("\n")[:-1]) == sorted(
         f"job {n} {n}" for n in range(sessions) for _ in range(3)
     )
-    executed = found["executions"]
+    executed = result["executions"]
     assert executed.select("session", "number").rows() == [(n, k) for n in range(sessions) for k in range(3)]
     assert executed["measured"].all() and set(executed["outcome"]) == {"ok"}
     assert executed.select(
@@ -87,14 +87,14 @@ def test_a_limit_of_calls_is_met_exactly(
 def test_what_was_executed_is_what_the_driver_counted(launcher: Launcher, log: Path, sessions: int) -> None:
     running = connected(launcher, logged(log), sessions=sessions)
     t1 = start(running, seconds=0.4, settle_s=0.2)
-    found = tables(running)
-    rows, executed = found["sessions"], found["executions"]
+    result = tables(running)
+    rows, executed = result["sessions"], result["executions"]
     assert rows["calls_total"].sum() == len(log.read_text().splitlines()) == len(executed)
-    assert rows["errors_total"].sum() == 0 and found["errors"].is_empty()
+    assert rows["errors_total"].sum() == 0 and result["errors"].is_empty()
     t0 = t1 - 400_000_000
     assert (executed["measured"] == executed["start_ns"].is_between(t0, t1, closed="left")).all()
     assert (executed["start_ns"] < t1).all()
-    assert executed["measured"].sum() == rows["calls"].sum() == found["histogram"]["count"].sum()
+    assert executed["measured"].sum() == rows["calls"].sum() == result["histogram"]["count"].sum()
     lengths = executed.filter("measured").select(pl.col("end_ns") - pl.col("start_ns"))["end_ns"].sum()
     assert lengths == rows["in_call_ns"].sum()
 
@@ -102,17 +102,17 @@ def test_what_was_executed_is_what_the_driver_counted(launcher: Launcher, log: P
 @pytest.mark.parametrize("sessions", [1, 2, 9])
 def test_sessions_share_calls_and_each_job_is_run_once(launcher: Launcher, log: Path, sessions: int) -> None:
     jobs = [logged(log) | {"name": f"j{n}"} for n in range(5)]
-    found = run(launcher, *jobs, sessions=sessions, shared_calls=5, in_turn=True)
+    result = run(launcher, *jobs, sessions=sessions, shared_calls=5, in_turn=True)
     assert sorted(line.split()[0] for line in log.read_text().splitlines()) == [f"j{n}" for n in range(5)]
-    assert found["sessions"]["calls"].sum() == 5 and set(found["sessions"]["end_reason"]) == {"limit"}
-    assert sorted(found["executions"]["job"]) == [f"j{n}" for n in range(5)]
+    assert result["sessions"]["calls"].sum() == 5 and set(result["sessions"]["end_reason"]) == {"limit"}
+    assert sorted(result["executions"]["job"]) == [f"j{n}" for n in range(5)]
     if sessions == 1:
-        assert found["executions"]["job"].to_list() == [f"j{n}" for n in range(5)]
+        assert result["executions"]["job"].to_list() == [f"j{n}" for n in range(5)]
 
 
 def test_sessions_run_their_jobs_in_turn_each_from_another(launcher: Launcher) -> None:
-    found = run(launcher, *(job("true", name=f"j{n}") for n in range(3)), sessions=2, max_calls=4)
-    assert found["executions"]["job"].to_list() == ["j0", "j1", "j2", "j0", "j1", "j2", "j0", "j1"]
+    result = run(launcher, *(job("true", name=f"j{n}") for n in range(3)), sessions=2, max_calls=4)
+    assert result["executions"]["job"].to_list() == ["j0", "j1", "j2", "j0", "j1", "j2", "j0", "j1"]
 
 
 def test_failed_calls_are_errors_with_their_reason(launcher: Launcher) -> None:
@@ -126,8 +126,8 @@ def test_failed_calls_are_errors_with_their_reason(launcher: Launcher) -> None:
         job("echo", "done many", name="number", work_regex=r"done (\w+)"),
         job("echo", "nothing", name="none", work_regex=r"done (\w+)"),
     ]
-    found = run(launcher, *jobs, shared_calls=len(jobs), in_turn=True)
-    rows = {r["job"]: r for r in found["executions"].iter_rows(named=True)}
+    result = run(launcher, *jobs, shared_calls=len(jobs), in_turn=True)
+    rows = {r["job"]: r for r in result["executions"].iter_rows(named=True)}
     words = ["exit", "signal", "not started", "timeout", "verify", "not started", "verify", "verify"]
     assert [r["outcome"] for r in rows.values()] == words
     assert [r["exit_code"] for r in rows.values()][:5] == [3, 11, None, 15, 0]
@@ -135,8 +135,8 @@ def test_failed_calls_are_errors_with_their_reason(launcher: Launcher) -> None:
     assert "SIGSEGV" in rows["signal"]["detail"] and "No such file" in rows["missing"]["detail"]
     assert "timeout of 0.05 s" in rows["slow"]["detail"] and "differs" in rows["wrong"]["detail"]
     assert "no number" in rows["number"]["detail"] and "has no done" in rows["none"]["detail"]
-    assert found["sessions"].select("calls", "errors").rows() == [(0, len(jobs))]
-    assert {"X0003", "S0011", "START", "TIMED", "CHECK"} == set(found["errors"]["sqlstate"])
+    assert result["sessions"].select("calls", "errors").rows() == [(0, len(jobs))]
+    assert {"X0003", "S0011", "START", "TIMED", "CHECK"} == set(result["errors"]["sqlstate"])
 
 
 # -- when calls begin -------------------------------------------------------------------------------
@@ -145,10 +145,10 @@ def test_failed_calls_are_errors_with_their_reason(launcher: Launcher) -> None:
 def test_no_call_begins_after_the_end_and_the_last_ends_by_itself(launcher: Launcher) -> None:
     running = connected(launcher, job("sleep", "0.3"), sessions=2)
     t1 = start(running, seconds=0.1)
-    found = tables(running)
-    assert set(found["executions"]["outcome"]) == {"ok"} and (found["executions"]["start_ns"] < t1).all()
-    assert found["sessions"]["straddle_out"].to_list() == [1, 1]
-    assert set(found["sessions"]["end_reason"]) == {"deadline"}
+    result = tables(running)
+    assert set(result["executions"]["outcome"]) == {"ok"} and (result["executions"]["start_ns"] < t1).all()
+    assert result["sessions"]["straddle_out"].to_list() == [1, 1]
+    assert set(result["sessions"]["end_reason"]) == {"deadline"}
 
 
 def test_after_a_stop_the_calls_under_way_end(launcher: Launcher, log: Path) -> None:
@@ -158,8 +158,8 @@ def test_after_a_stop_the_calls_under_way_end(launcher: Launcher, log: Path) -> 
     running.stop()
     assert not running.wait(0.1)
     log.unlink()
-    found = tables(running)
-    assert found["sessions"].select("calls", "end_reason").rows() == [(1, "stopped")] * 2
+    result = tables(running)
+    assert result["sessions"].select("calls", "end_reason").rows() == [(1, "stopped")] * 2
 
 
 def test_after_an_abort_nothing_is_left(launcher: Launcher, log: Path) -> None:
@@ -167,54 +167,54 @@ def test_after_an_abort_nothing_is_left(launcher: Launcher, log: Path) -> None:
     start(running)
     eventually(lambda: log.exists() and len(log.read_text().splitlines()) == 2)
     running.abort()
-    found = tables(running)
-    assert set(found["executions"]["outcome"]) == {"stopped"} and not found["executions"]["measured"].any()
-    assert set(found["sessions"]["end_reason"]) == {"aborted"}
+    result = tables(running)
+    assert set(result["executions"]["outcome"]) == {"stopped"} and not result["executions"]["measured"].any()
+    assert set(result["sessions"]["end_reason"]) == {"aborted"}
     eventually(lambda: not _children(launcher.pid))
 
 
 def _children(pid: int) -> list[str]:
-    found: list[str] = []
+    _children: list[str] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            found += (task / "children").read_text().split()
-    return found
+            _children += (task / "children").read_text().split()
+    return _children
 
 
 def test_a_launcher_that_is_killed_loses_its_sessions() -> None:
-    made = Launcher("killed")
-    running = connected(made, job("sleep", "0.2"), sessions=2)
+    launcher = Launcher("killed")
+    running = connected(launcher, job("sleep", "0.2"), sessions=2)
     start(running)
-    os.kill(made.pid, signal.SIGKILL)
-    found = tables(running)
-    assert found["sessions"]["end_reason"].to_list() == ["lost", "lost"]
-    assert found["sessions"]["end_detail"].str.starts_with("the launcher of commands has ended").all()
-    made.close()
+    os.kill(launcher.pid, signal.SIGKILL)
+    result = tables(running)
+    assert result["sessions"]["end_reason"].to_list() == ["lost", "lost"]
+    assert result["sessions"]["end_detail"].str.starts_with("the launcher of commands has ended").all()
+    launcher.close()
 
 
 def test_calls_begin_when_they_are_due(launcher: Launcher) -> None:
     arrivals = {"kind": "constant", "rate": [[60, 50, 50]], "seed": 1, "latency_limit_us": None}
     running = connected(launcher, job("true"), sessions=3, arrivals=arrivals)
     start_ns = start(running, seconds=0.5) - SECOND_NS // 2
-    found = tables(running)
-    begun = found["executions"]["start_ns"].sort()
-    assert 0 < len(begun) == found["sessions"]["calls"].sum() <= 25
+    result = tables(running)
+    begun = result["executions"]["start_ns"].sort()
+    assert 0 < len(begun) == result["sessions"]["calls"].sum() <= 25
     assert all(at >= start_ns + k * SECOND_NS // 50 for k, at in enumerate(begun))
 
 
 def test_what_prepares_and_checks_a_call_is_no_part_of_it(launcher: Launcher, tmp_path: Path) -> None:
-    made = tmp_path / "made"
+    data = tmp_path / "data"
     aside = {
-        "prepare": ["sh", "-c", "sleep 1; echo 12345 > made"],
-        "verify": ["grep", "12345", "made"],
-        "conclude": ["rm", "made"],
+        "prepare": ["sh", "-c", "sleep 1; echo 12345 > data"],
+        "verify": ["grep", "12345", "data"],
+        "conclude": ["rm", "data"],
     }
-    wanted = job("cat", "made", directory=str(tmp_path), work_file="made", **aside)
-    found = run(launcher, wanted, max_calls=2)
-    assert found["executions"].select("outcome", "work").rows() == [("ok", 6.0)] * 2
-    spans = found["executions"].select(pl.col("end_ns") - pl.col("start_ns"))["end_ns"]
-    assert found["sessions"]["in_call_ns"].sum() == spans.sum() and spans.max() < SECOND_NS
-    assert not made.exists()
+    wanted = job("cat", "data", directory=str(tmp_path), work_file="data", **aside)
+    result = run(launcher, wanted, max_calls=2)
+    assert result["executions"].select("outcome", "work").rows() == [("ok", 6.0)] * 2
+    spans = result["executions"].select(pl.col("end_ns") - pl.col("start_ns"))["end_ns"]
+    assert result["sessions"]["in_call_ns"].sum() == spans.sum() and spans.max() < SECOND_NS
+    assert not data.exists()
     late = run(launcher, wanted, seconds=0.2)  # by then it is too late to begin
     assert late["executions"].is_empty() and late["sessions"]["calls_total"].to_list() == [0]
 
@@ -235,8 +235,8 @@ def test_a_command_gets_nothing_of_ours_but_two_variables(launcher: Launcher, tm
         pwd
     """
     asked = job("sh", "-c", script, directory=str(tmp_path), env={"GIVEN": "s{session}"})
-    found = run(launcher, asked, max_calls=1, keep_output=4096)
-    kept = dict(found["outputs"].select("stream", "text").iter_rows())
+    result = run(launcher, asked, max_calls=1, keep_output=4096)
+    kept = dict(result["outputs"].select("stream", "text").iter_rows())
     lines = [line.split() for line in kept["output"].splitlines()]
     assert lines[0] == ["4"]  # one is the listing's own
     not_ours = 0b11 << 31  # signals 32 and 33, which the C library keeps to itself
@@ -266,29 +266,29 @@ def test_output_is_counted_and_its_end_is_kept(launcher: Launcher) -> None:
         "head -c 20000000 /dev/zero | tr '\\0' x; echo; echo done 7; echo done 8.5",
         work_regex=r"done (\S+)",
     )
-    found = run(launcher, much, max_calls=1, keep_output=12)
-    assert found["outputs"].rows() == [
+    result = run(launcher, much, max_calls=1, keep_output=12)
+    assert result["outputs"].rows() == [
         (0, 0, "output", " 7\ndone 8.5\n", 20_000_017),
         (0, 0, "error", "", 0),
     ]
-    assert found["executions"]["work"].to_list() == [8.5]
+    assert result["executions"]["work"].to_list() == [8.5]
 
 
 def test_input_is_the_file_that_is_given(launcher: Launcher, tmp_path: Path) -> None:
     (tmp_path / "in0").write_text("a line\n")
-    found = run(
+    result = run(
         launcher, job("cat", directory=str(tmp_path), input="in{session}"), max_calls=1, keep_output=100
     )
-    assert found["outputs"]["text"][0] == "a line\n"
+    assert result["outputs"]["text"][0] == "a line\n"
 
 
 def test_cpu_of_children_is_the_execution_s_and_orphans_are_killed(launcher: Launcher) -> None:
     busy = "import time\nwhile time.process_time() < 0.3: pass"
     tree = job("sh", "-c", f"python3 -I -S -c '{busy}'; (setsid sleep 60 &); sleep 60 & exit 0")
-    found = run(launcher, tree, max_calls=1)["executions"].row(0, named=True)
-    assert found["user_ns"] + found["system_ns"] >= 300_000_000
-    assert (found["outcome"], found["left_over"]) == ("ok", 2)
-    assert found["end_ns"] - found["start_ns"] < 30 * SECOND_NS
+    execution = run(launcher, tree, max_calls=1)["executions"].row(0, named=True)
+    assert execution["user_ns"] + execution["system_ns"] >= 300_000_000
+    assert (execution["outcome"], execution["left_over"]) == ("ok", 2)
+    assert execution["end_ns"] - execution["start_ns"] < 30 * SECOND_NS
 
 
 def test_a_largest_resident_set_below_the_launcher_s_is_not_known(launcher: Launcher) -> None:

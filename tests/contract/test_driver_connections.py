@@ -34,11 +34,13 @@ def guarded(servers: Servers, request: pytest.FixtureRequest) -> Iterator[PlainS
     hba = [f"host all {m} 127.0.0.1/32 {'scram-sha-256' if m == 'scram' else m}" for m in METHODS]
     with plain_server(
         servers.bin_dir(request.param), {"md5_password_warnings": "off"} if request.param == 18 else {}, hba
-    ) as made:
+    ) as server:
         for method in METHODS:
             stored = "md5" if method == "md5" else "scram-sha-256"
-            made.ask(f"set password_encryption = '{stored}'; create role {method} login password '{SECRET}'")
-        yield made
+            server.ask(
+                f"set password_encryption = '{stored}'; create role {method} login password '{SECRET}'"
+            )
+        yield server
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -105,7 +107,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _tls_server(servers: Servers, certificates: Path, name: str) -> Any:
     hba = ["hostssl all card 127.0.0.1/32 cert", "host all boss 127.0.0.1/32 trust"]
     names = {"server.crt": f"{name}.crt", "server.key": f"{name}.key", "root.crt": "ca.crt"}
-    files = {there: (certificates / here).read_bytes() for there, here in names.items()}
+    files = {file: (certificates / certificate).read_bytes() for file, certificate in names.items()}
     settings = {
         "ssl": "on",
         "ssl_cert_file": "HOME/server.crt",
@@ -117,15 +119,15 @@ def _tls_server(servers: Servers, certificates: Path, name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def self_signed(servers: Servers, certificates: Path) -> Iterator[PlainServer]:
-    with _tls_server(servers, certificates, "self") as made:
-        yield made
+    with _tls_server(servers, certificates, "self") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def signed(servers: Servers, certificates: Path) -> Iterator[PlainServer]:
-    with _tls_server(servers, certificates, "server") as made:
-        made.ask("create role card login")
-        yield made
+    with _tls_server(servers, certificates, "server") as server:
+        server.ask("create role card login")
+        yield server
 
 
 def _tls(server: PlainServer, verify: str, name: str, **more: Any) -> dict[str, Any]:
@@ -137,8 +139,8 @@ def test_encrypted_without_asking_who_it_is(self_signed: PlainServer) -> None:
     target = _tls(self_signed, "none", "whoever")
     call = [statement("select 1 / ssl::int from pg_stat_ssl where pid = pg_backend_pid()")]
     for sessions in (1, 5):
-        found = run(target, call, sessions, threads=1, max_calls=20)
-        assert found["sessions"]["calls"].to_list() == [20] * sessions and found["errors"].is_empty()
+        result = run(target, call, sessions, threads=1, max_calls=20)
+        assert result["sessions"]["calls"].to_list() == [20] * sessions and result["errors"].is_empty()
 
 
 @pytest.mark.parametrize("sessions", [1, 3])
@@ -147,8 +149,8 @@ def test_huge_results_and_parameters_under_tls(self_signed: PlainServer, session
         statement("select repeat('x', 1000) from generate_series(1, 5000)"),
         statement("select 1 / (length($1::text) = 3000000)::int", "x" * 3_000_000),
     ]
-    found = run(_tls(self_signed, "none", "x"), call, sessions, threads=1, max_calls=3)
-    assert found["sessions"]["calls"].to_list() == [3] * sessions and found["errors"].is_empty()
+    result = run(_tls(self_signed, "none", "x"), call, sessions, threads=1, max_calls=3)
+    assert result["sessions"]["calls"].to_list() == [3] * sessions and result["errors"].is_empty()
 
 
 def test_a_self_signed_certificate_is_its_own_authority(self_signed: PlainServer, certificates: Path) -> None:
@@ -207,8 +209,8 @@ def test_what_cannot_be_is_said(guarded: PlainServer, certificates: Path) -> Non
 
 @pytest.fixture(scope="module")
 def server(servers: Servers) -> Iterator[PlainServer]:
-    with plain_server(servers.bin_dir(18), hba=["host all boss 127.0.0.1/32 trust"]) as made:
-        yield made
+    with plain_server(servers.bin_dir(18), hba=["host all boss 127.0.0.1/32 trust"]) as server:
+        yield server
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7])
@@ -220,8 +222,8 @@ def test_messages_in_pieces(server: PlainServer, piece: int) -> None:
     with proxy(server.port, piece) as line:
         target = server.target(host="127.0.0.1", port=line.port)
         for sessions in (1, 3):
-            found = run(target, call, sessions, threads=1, max_calls=10)
-            assert found["sessions"]["calls"].to_list() == [10] * sessions and found["errors"].is_empty()
+            result = run(target, call, sessions, threads=1, max_calls=10)
+            assert result["sessions"]["calls"].to_list() == [10] * sessions and result["errors"].is_empty()
 
 
 @pytest.mark.parametrize("sessions", [1, 3])
@@ -231,9 +233,9 @@ def test_a_cut_network_loses_the_sessions(server: PlainServer, sessions: int) ->
         start(running)
         line.cut()
         until_done(running)
-        found = tables(running)
-    assert set(found["sessions"]["end_reason"]) == {"lost"}
-    assert found["errors"]["sqlstate"].to_list() == ["08006"] * sessions
+        result = tables(running)
+    assert set(result["sessions"]["end_reason"]) == {"lost"}
+    assert result["errors"]["sqlstate"].to_list() == ["08006"] * sessions
 
 
 def test_a_silent_network_loses_the_sessions_when_the_grace_is_over(server: PlainServer) -> None:
@@ -242,9 +244,9 @@ def test_a_silent_network_loses_the_sessions_when_the_grace_is_over(server: Plai
         start(running, seconds=1)
         line.silence()
         until_done(running)
-        found = tables(running)
-    assert set(found["sessions"]["end_reason"]) == {"lost"}
-    assert all("no answer" in detail for detail in found["sessions"]["end_detail"])
+        result = tables(running)
+    assert set(result["sessions"]["end_reason"]) == {"lost"}
+    assert all("no answer" in detail for detail in result["sessions"]["end_detail"])
 
 
 def test_a_server_that_says_nothing_is_given_up_on() -> None:

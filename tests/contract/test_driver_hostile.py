@@ -72,8 +72,8 @@ FATAL = message(b"E", b"SFATAL\0VFATAL\0C53300\0Mtoo many clients\0\0")
     ],
 )
 def test_what_comes_first_is_said_in_words(first: bytes, kind: str, words: str) -> None:
-    found = _failure(sends(first))
-    assert found[0] == kind and words in found[1], found
+    failure = _failure(sends(first))
+    assert failure[0] == kind and words in failure[1], failure
 
 
 @pytest.mark.parametrize("what", [NOTICE, b"N" + GIGABYTE, b"N"], ids=["notices", "a gigabyte", "one letter"])
@@ -159,9 +159,9 @@ def test_a_huge_message_in_a_call_is_not_held() -> None:
     with relay(0, 0, attack) as line:
         running = connected(_here(line), ONE, max_calls=1)
         start(running)
-        found = tables(running)
-    assert found["errors"]["sqlstate"].to_list() == ["40001"]
-    assert len(found["errors"]["message"][0]) < 20_000
+        result = tables(running)
+    assert result["errors"]["sqlstate"].to_list() == ["40001"]
+    assert len(result["errors"]["message"][0]) < 20_000
     assert _resident_bytes() - before < 100 * MB
 
 
@@ -252,8 +252,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def signed(servers: Servers, authority: Path) -> Iterator[PlainServer]:
     files = {name: (authority / name).read_bytes() for name in ("server.crt", "server.key")}
     settings = {"ssl": "on", "ssl_cert_file": "HOME/server.crt", "ssl_key_file": "HOME/server.key"}
-    with plain_server(servers.bin_dir(15), settings, ["host all boss 127.0.0.1/32 trust"], files) as made:
-        yield made
+    with plain_server(servers.bin_dir(15), settings, ["host all boss 127.0.0.1/32 trust"], files) as server:
+        yield server
 
 
 @pytest.mark.db
@@ -268,8 +268,8 @@ def test_revoked_certificates(signed: PlainServer, authority: Path) -> None:
         ("stale", ""),
     ):
         bad = _tls(signed, "ca", "x", crls=[str(authority / f"{name}.crl")], **root)
-        kind, said, *_ = failure(bad, ONE)
-        assert kind == "tls" and words in said, (name, said)
+        kind, text, *_ = failure(bad, ONE)
+        assert kind == "tls" and words in text, (name, text)
     with pytest.raises(_core.DriverError):
         load(_tls(signed, "ca", "x", crls=[str(authority / "ca.crt")], **root), ONE)
 
@@ -296,7 +296,7 @@ def test_a_root_that_is_the_servers_own_certificate_has_dates(
     tmp_path: Path, dates: tuple[str, str], kind: str, words: str
 ) -> None:
     """webpki refuses such a root, so its dates are looked at here."""
-    key, wish, cert = (str(tmp_path / f"own.{end}") for end in ("key", "csr", "crt"))
+    key, request, cert = (str(tmp_path / f"own.{end}") for end in ("key", "csr", "crt"))
     (tmp_path / "index.txt").touch()
     (tmp_path / "serial").write_text("01\n")
     (tmp_path / "ca.conf").write_text(
@@ -304,16 +304,18 @@ def test_a_root_that_is_the_servers_own_certificate_has_dates(
         f"new_certs_dir={tmp_path}\ndefault_md=sha256\npolicy=p\nx509_extensions=v\n"
         "[p]\ncommonName=supplied\n[v]\nsubjectKeyIdentifier=hash\n"
     )
-    openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=own", "-out", wish)
-    own = ("-batch", "-selfsign", "-keyfile", key, "-in", wish, "-out", cert, "-notext")
+    openssl(
+        "req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=own", "-out", request
+    )
+    own = ("-batch", "-selfsign", "-keyfile", key, "-in", request, "-out", cert, "-notext")
     _ca(tmp_path, *own, "-startdate", dates[0], "-enddate", dates[1])
     tls = {"verify": "full", "root_cert": cert, "cert": None, "key": None, "server_name": "own"}
 
     def polite(_: Relay, near: socket.socket) -> None:
         welcome(near, Path(cert)).close()
 
-    found = _failure(polite, tls=tls, connect_timeout_ms=20_000)
-    assert found[0] == kind and words in found[1]
+    failure = _failure(polite, tls=tls, connect_timeout_ms=20_000)
+    assert failure[0] == kind and words in failure[1]
 
 
 # -- what stays possible ----------------------------------------------------------------------------
@@ -325,8 +327,8 @@ def test_fields_of_60_mb_are_walked_over(signed: PlainServer) -> None:
     big = "select repeat('x', 60000000)"
     before = _resident_bytes()
     group = {"setup": [big], "warm": [big], "warm_calls": 1}
-    found = run(signed.target(), [statement(big)], 2, group=group, max_calls=2)
-    assert found["sessions"]["calls"].to_list() == [2, 2] and found["errors"].is_empty()
+    result = run(signed.target(), [statement(big)], 2, group=group, max_calls=2)
+    assert result["sessions"]["calls"].to_list() == [2, 2] and result["errors"].is_empty()
     assert _resident_bytes() - before < 50 * MB
 
 
@@ -334,23 +336,23 @@ def test_fields_of_60_mb_are_walked_over(signed: PlainServer) -> None:
 def test_the_sockets_of_tcp_are_as_libpqs_options_say(signed: PlainServer) -> None:
     tcp = {"user_timeout_ms": 4321, "keepalives": True, "idle_s": 77, "interval_s": 7, "count": 3}
     running = connected(signed.target(host="127.0.0.1", tcp=tcp), ONE)
-    there = signed.port.to_bytes(2, "big")
+    port = signed.port.to_bytes(2, "big")
     names = [int(p.name) for p in Path("/proc/self/fd").iterdir()]
-    found = []
+    values = []
     for number in names:
         try:
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
             with socket.socket(fileno=socket.dup(number)) as copy:
-                if copy.family == socket.AF_INET and copy.getpeername()[1].to_bytes(2, "big") == there:
+                if copy.family == socket.AF_INET and copy.getpeername()[1].to_bytes(2, "big") == port:
                     options = (
                         socket.TCP_USER_TIMEOUT,
                         socket.TCP_KEEPIDLE,
                         socket.TCP_KEEPINTVL,
                         socket.TCP_KEEPCNT,
                     )
-                    found.append([copy.getsockopt(socket.IPPROTO_TCP, o) for o in options])
+                    values.append([copy.getsockopt(socket.IPPROTO_TCP, o) for o in options])
         except OSError:
             continue
     running.abort()
-    assert [4321, 77, 7, 3] in found
+    assert [4321, 77, 7, 3] in values

@@ -44,10 +44,10 @@ def dsn(servers: Servers, major: int) -> str:
 @pytest.fixture
 def admin(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("drop table if exists told")
-        connection.execute("create table told (n bigint, what text)")
+        connection.execute("drop table if exists written")
+        connection.execute("create table written (n bigint, what text)")
         yield connection
-        connection.execute("drop table told")
+        connection.execute("drop table written")
 
 
 def target(dsn: str) -> dict[str, Any]:
@@ -55,8 +55,8 @@ def target(dsn: str) -> dict[str, Any]:
         return connect.driver_target(connection)
 
 
-def told(admin: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-    return admin.execute("select what, count(*)::int from told group by 1 order by 1").fetchall()
+def rows_by_text(admin: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    return admin.execute("select what, count(*)::int from written group by 1 order by 1").fetchall()
 
 
 @in_each("sessions", (1, 4))
@@ -65,16 +65,16 @@ def test_all_statements_are_executed_in_order_and_round_trips_counted(
 ) -> None:
     call = [
         statement("begin"),
-        statement("insert into told values (1, 'a')"),
-        statement("update told set n = n + 41 where xmin::text::bigint = txid_current()"),
+        statement("insert into written values (1, 'a')"),
+        statement("update written set n = n + 41 where xmin::text::bigint = txid_current()"),
         statement("commit"),
     ]
     group = how | {"warm_calls": 2}
-    found = run(target(dsn), call, sessions, group=group, max_calls=CALLS)["sessions"]
-    made = (CALLS + 2) * sessions  # those that warm, too
-    assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (made, 42, 42)
-    assert found["calls"].to_list() == [CALLS] * sessions
-    assert found["round_trips"].to_list() == [CALLS * (1 if how["pipeline"] else 4)] * sessions
+    rows = run(target(dsn), call, sessions, group=group, max_calls=CALLS)["sessions"]
+    executed = (CALLS + 2) * sessions  # those that warm, too
+    assert admin.execute("select count(*), min(n), max(n) from written").fetchone() == (executed, 42, 42)
+    assert rows["calls"].to_list() == [CALLS] * sessions
+    assert rows["round_trips"].to_list() == [CALLS * (1 if how["pipeline"] else 4)] * sessions
 
 
 @in_each()
@@ -82,10 +82,10 @@ def test_a_statement_is_kept_prepared_where_that_was_asked_for(
     admin: psycopg.Connection[Any], dsn: str, how: dict[str, Any]
 ) -> None:
     """The server's own word: what of this session is prepared while the call runs."""
-    call = [statement("insert into told select count(*), 'x' from pg_prepared_statements")]
+    call = [statement("insert into written select count(*), 'x' from pg_prepared_statements")]
     run(target(dsn), call, group=how, max_calls=CALLS)
     expected = 1 if how["protocol"] == "prepared" else 0
-    assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (
+    assert admin.execute("select count(*), min(n), max(n) from written").fetchone() == (
         CALLS,
         expected,
         expected,
@@ -98,17 +98,19 @@ def test_a_failed_statement_fails_the_call(
 ) -> None:
     """Without a transaction: what is behind it is left out, but a pipeline was sent whole."""
     call = [
-        statement("insert into told values (1, 'before')"),
+        statement("insert into written values (1, 'before')"),
         statement("select 1 / (random() * 0)::int"),
-        statement("insert into told values (1, 'behind')"),
+        statement("insert into written values (1, 'behind')"),
     ]
-    found = run(target(dsn), call, 2, group=how, max_calls=CALLS)
-    assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
-    assert found["sessions"]["calls_total"].to_list() == [0] * 2
-    assert set(found["errors"]["sqlstate"]) == {"22012"}
-    assert dict(told(admin)) == {"before": 2 * CALLS} | ({"behind": 2 * CALLS} if how["pipeline"] else {})
+    result = run(target(dsn), call, 2, group=how, max_calls=CALLS)
+    assert result["sessions"]["errors_total"].to_list() == [CALLS] * 2
+    assert result["sessions"]["calls_total"].to_list() == [0] * 2
+    assert set(result["errors"]["sqlstate"]) == {"22012"}
+    assert dict(rows_by_text(admin)) == {"before": 2 * CALLS} | (
+        {"behind": 2 * CALLS} if how["pipeline"] else {}
+    )
     trips = 1 if how["pipeline"] else 2
-    assert found["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
+    assert result["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
 
 
 @in_each()
@@ -117,19 +119,19 @@ def test_a_failed_transaction_is_rolled_back(
 ) -> None:
     call = [
         statement("begin"),
-        statement("insert into told values (1, 'inside')"),
+        statement("insert into written values (1, 'inside')"),
         statement("select 1 / (random() * 0)::int"),
     ]
-    found = run(target(dsn), call, 2, group=how, max_calls=CALLS)
-    assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
-    assert set(found["errors"]["sqlstate"]) == {"22012"}
-    assert told(admin) == []
+    result = run(target(dsn), call, 2, group=how, max_calls=CALLS)
+    assert result["sessions"]["errors_total"].to_list() == [CALLS] * 2
+    assert set(result["errors"]["sqlstate"]) == {"22012"}
+    assert rows_by_text(admin) == []
     trips = 2 if how["pipeline"] else 4  # the ROLLBACK is one
-    assert found["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
+    assert result["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
 
 
 WRONG: list[tuple[str, list[str], str]] = [
-    ("copy told to stdout", [], "COPY"),
+    ("copy written to stdout", [], "COPY"),
     ("select 1; select 2", [], "multiple commands"),
     ("select", ["1"], "parameters"),
     ("selec 1", [], "syntax error"),
@@ -153,7 +155,7 @@ NASTY = [
     "",
     None,
     "ünïcödé 'x' E'",
-    "'; drop table told; --",
+    "'; drop table written; --",
 ]
 
 
@@ -161,7 +163,7 @@ NASTY = [
 def test_values_in_the_text_are_the_parameters(
     admin: psycopg.Connection[Any], dsn: str, standard: str
 ) -> None:
-    sql = "insert into told select $1::int, $2 /* $9 */ where '$1' <> $$$2$$ -- $7\n"
+    sql = "insert into written select $1::int, $2 /* $9 */ where '$1' <> $$$2$$ -- $7\n"
     admin.execute("set standard_conforming_strings = " + standard)
     setup = ["set standard_conforming_strings = " + standard, "set escape_string_warning = off"]
     for value in NASTY:
@@ -170,9 +172,9 @@ def test_values_in_the_text_are_the_parameters(
             DriverSetup(protocol="simple"),
             standard_strings=standard == "on",
         )
-        found = run(target(dsn), call, group={"protocol": "simple", "setup": setup}, max_calls=1)
-        assert found["sessions"]["calls"].to_list() == [1]
-    rows = admin.execute("select n, what from told order by ctid").fetchall()
+        result = run(target(dsn), call, group={"protocol": "simple", "setup": setup}, max_calls=1)
+        assert result["sessions"]["calls"].to_list() == [1]
+    rows = admin.execute("select n, what from written order by ctid").fetchall()
     assert rows == [(7, value) for value in NASTY]
 
 

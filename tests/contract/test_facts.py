@@ -24,8 +24,8 @@ pytestmark = pytest.mark.db
 
 @pytest.fixture
 def server(any_dsn: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(any_dsn)) as made:
-        yield made
+    with closing(PostgresServer(any_dsn)) as server:
+        yield server
 
 
 def test_facts_name_the_server_and_its_main_process(server: PostgresServer, any_dsn: str) -> None:
@@ -117,14 +117,14 @@ def test_activity_names_clients_and_helpers(server: PostgresServer, any_dsn: str
         seen.execute("select 1")
 
         def asleep() -> list[Any]:
-            found = asked.execute(activity).fetchall()
-            return [row for row in found if row[0] == seen.info.backend_pid and row[4] is not None] and found
+            rows = asked.execute(activity).fetchall()
+            return [row for row in rows if row[0] == seen.info.backend_pid and row[4] is not None] and rows
 
-        rows: list[Any] = eventually(asleep)  # its answer is here before it has gone to sleep
-        pids = {row[0]: row for row in rows}
+        answer: list[Any] = eventually(asleep)  # its answer is here before it has gone to sleep
+        pids = {row[0]: row for row in answer}
         assert asked.info.backend_pid not in pids
         assert pids[seen.info.backend_pid][1:5] == (None, "idle in transaction", "Client", "ClientRead")
-    helpers = {row[1] for row in rows if row[1] is not None}
+    helpers = {row[1] for row in answer if row[1] is not None}
     assert {"checkpointer", "walwriter", "background writer"} <= helpers
     assert ("io worker" in helpers) == (server.version >= 180000)
 

@@ -48,11 +48,11 @@ def _expect(plain: PlainServer, wanted: set[str]) -> None:
     """Sooner or later all of them are there, and none is taken for a session."""
     deadline = time.monotonic() + 120
     with closing(PostgresServer(plain.dsn)) as server:
-        found: set[str] = set()
-        while not wanted <= found:
-            assert time.monotonic() < deadline, f"{wanted - found} not among {found}: {plain.log()[-2000:]}"
+        roles: set[str] = set()
+        while not wanted <= roles:
+            assert time.monotonic() < deadline, f"{wanted - roles} not among {roles}: {plain.log()[-2000:]}"
             time.sleep(0.1)
-            found = _helpers(server, plain)
+            roles = _helpers(server, plain)
 
 
 def _helpers(server: PostgresServer, plain: PlainServer) -> set[str]:
@@ -71,27 +71,27 @@ def _replicate_to_itself(primary: PlainServer) -> None:
     primary.ask("select pg_create_physical_replication_slot('standby')")
     primary.ask("select pg_create_logical_replication_slot('s', 'pgoutput')")
     primary.ask("create database copy")
-    with psycopg.connect(primary.dsn, dbname="copy", autocommit=True) as there:
-        there.execute("create table t (a int)")
+    with psycopg.connect(primary.dsn, dbname="copy", autocommit=True) as copy:
+        copy.execute("create table t (a int)")
         subscription = f"create subscription s connection '{primary.dsn}' publication p"
-        there.execute(f"{subscription} with (create_slot = false)".encode())
+        copy.execute(f"{subscription} with (create_slot = false)".encode())
 
 
 @contextmanager
 def standby_of(primary: PlainServer, major: int) -> Iterator[PlainServer]:
     """A copy of the primary that follows it."""
-    made = PlainServer(primary.bin_dir, primary.home)
-    made.data = primary.home / "standby"
+    standby = PlainServer(primary.bin_dir, primary.home)
+    standby.data = primary.home / "standby"
     primary.stop("fast")
-    subprocess.run(["cp", "-a", primary.data, made.data], check=True)
+    subprocess.run(["cp", "-a", primary.data, standby.data], check=True)
     primary.start()
-    lines = [f"port = {made.port}", f"primary_conninfo = '{primary.dsn}'", "primary_slot_name = 'standby'"]
+    lines = [f"port = {standby.port}", f"primary_conninfo = '{primary.dsn}'", "primary_slot_name = 'standby'"]
     lines += ["hot_standby_feedback = on", *(["sync_replication_slots = on"] if major >= 17 else [])]
-    with (made.data / "postgresql.conf").open("a") as conf:
+    with (standby.data / "postgresql.conf").open("a") as conf:
         conf.write("\n".join(["", *lines, ""]))
-    subprocess.run(["touch", made.data / "standby.signal"], check=True, **unprivileged())
-    made.start()
+    subprocess.run(["touch", standby.data / "standby.signal"], check=True, **unprivileged())
+    standby.start()
     try:
-        yield made
+        yield standby
     finally:
-        made.stop()
+        standby.stop()

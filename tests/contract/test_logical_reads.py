@@ -62,12 +62,12 @@ def test_calibration_counts_what_a_call_reads(any_dsn: str) -> None:
     params = loads.defaults(unit, blocks=256)
     with _open(any_dsn) as server:
         server.prepare(unit, params, 1)
-        found = server.calibrate(unit, params, 5_000_000, "test")
-        result = loads.run(server, unit, params, 2, size=found.size, calls=3)
-    assert found.work_per_call is not None
-    assert found.size_unit == "ranges"
-    assert found.steps
-    assert set(loads.work(result, "lio").values()) == {3 * int(found.work_per_call)}
+        calibration = server.calibrate(unit, params, 5_000_000, "test")
+        result = loads.run(server, unit, params, 2, size=calibration.size, calls=3)
+    assert calibration.work_per_call is not None
+    assert calibration.size_unit == "ranges"
+    assert calibration.steps
+    assert set(loads.work(result, "lio").values()) == {3 * int(calibration.work_per_call)}
 
 
 def test_cpu_reads_no_blocks(dsn18: str) -> None:

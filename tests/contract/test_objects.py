@@ -50,11 +50,11 @@ def test_clean_leaves_the_database_as_it_was(admin: psycopg.Connection[Any], any
         for tables in ("shared", "own"):
             server.prepare(lio, loads.defaults(lio, tables=tables, blocks=64), 3)
         server.prepare(cpu, {}, 3)
-        made = {row[:2] for row in everything(admin) - before}
+        created = {row[:2] for row in everything(admin) - before}
         removed = server.clean()
         assert server.clean() == []
     assert everything(admin) == before
-    assert {schema for schema, _ in made} == {"dbdyno"}
+    assert {schema for schema, _ in created} == {"dbdyno"}
     assert {"table dbdyno.lio_own_0002", "function dbdyno.spin", "schema dbdyno"} <= set(removed)
 
 

@@ -27,8 +27,8 @@ HOSTILE = "O'Brien\\ $1 ${control} %s; --"
 
 @pytest.fixture
 def server(any_dsn: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(any_dsn)) as made:
-        yield made
+    with closing(PostgresServer(any_dsn)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def rows(server: PostgresServer, dsn: str, chosen: Observation) -> dict[int, dic
     """What the activity query of an observation says, by pid, asked on a connection of its own."""
     query = server.observation_spec(chosen, {})["activity"]["sql"]
     with psycopg.connect(dsn, row_factory=psycopg.rows.dict_row) as connection:
-        found = {row["pid"]: row for row in connection.execute(query.encode()).fetchall()}
-        assert connection.info.backend_pid not in found
-    return found
+        by_pid = {row["pid"]: row for row in connection.execute(query.encode()).fetchall()}
+        assert connection.info.backend_pid not in by_pid
+    return by_pid
 
 
 def picked(server: PostgresServer, dsn: str, **chosen: Any) -> set[int]:
@@ -58,10 +58,10 @@ def test_without_a_filter_all_clients_but_our_own_are_chosen(server: PostgresSer
     own = _own_pid(server)
     with psycopg.connect(any_dsn) as client:
         eventually(lambda: server.capacity().in_use == 2)  # those of the tests before have gone
-        found = rows(server, any_dsn, Observation())
-        assert [pid for pid, row in found.items() if row["chosen"]] == [client.info.backend_pid]
-    assert own not in found
-    assert {row["helper"] for row in found.values() if not row["chosen"]} >= {"checkpointer", "walwriter"}
+        by_pid = rows(server, any_dsn, Observation())
+        assert [pid for pid, row in by_pid.items() if row["chosen"]] == [client.info.backend_pid]
+    assert own not in by_pid
+    assert {row["helper"] for row in by_pid.values() if not row["chosen"]} >= {"checkpointer", "walwriter"}
 
 
 def test_filters_match_exactly_and_together(server: PostgresServer, any_dsn: str, plain: str) -> None:
@@ -93,7 +93,7 @@ def test_an_application_is_matched_as_the_server_shows_it(server: PostgresServer
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said", "cure"),
+    ("chosen", "message", "cure"),
     [
         ({"user": "plain_rol"}, 'role "plain_rol" does not exist', "did you mean plain_role?"),
         ({"database": "postgras"}, 'database "postgras" does not exist', "did you mean postgres?"),
@@ -103,20 +103,22 @@ def test_an_application_is_matched_as_the_server_shows_it(server: PostgresServer
         ({"pids": (2**40,)}, "is no process id", "pg_stat_activity.pid"),
     ],
 )
-def test_a_filter_that_cannot_be_is_refused(dsn18: str, chosen: dict[str, Any], said: str, cure: str) -> None:
+def test_a_filter_that_cannot_be_is_refused(
+    dsn18: str, chosen: dict[str, Any], message: str, cure: str
+) -> None:
     with psycopg.connect(dsn18, autocommit=True) as admin:
         admin.execute("drop role if exists plain_role")
         admin.execute("create role plain_role")
         with closing(PostgresServer(dsn18)) as server, pytest.raises(UsageError) as caught:
             server.observation_spec(Observation(**chosen), {})
         admin.execute("drop role plain_role")
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert cure in str(caught.value.cure)
 
 
 def test_a_process_that_is_no_session_is_refused(server: PostgresServer, any_dsn: str) -> None:
-    found = rows(server, any_dsn, Observation())
-    helper = next(pid for pid, row in found.items() if row["helper"] == "checkpointer")
+    by_pid = rows(server, any_dsn, Observation())
+    helper = next(pid for pid, row in by_pid.items() if row["helper"] == "checkpointer")
     with pytest.raises(UsageError, match=f"process {helper} is the server's checkpointer"):
         server.observation_spec(Observation(pids=(helper,)), {})
     own = _own_pid(server)
@@ -131,29 +133,29 @@ def test_without_rights_others_are_chosen_and_said_to_be_hidden(any_dsn: str, pl
         for granted in (False, True, False):  # rights may come and go in the middle
             if granted:
                 admin.execute("grant pg_monitor to plain_role")
-            found = rows(server, plain, Observation())
-            helpers = {row["helper"] for row in found.values()}
+            by_pid = rows(server, plain, Observation())
+            helpers = {row["helper"] for row in by_pid.values()}
             listed = server.backends().filter(pl.col("pid") == pid).to_dicts()[0]
-            said = {s.name: s for s in server.sources()}
-            assert found[pid]["chosen"]
-            assert found[pid]["helper"] is None
+            sources = {s.name: s for s in server.sources()}
+            assert by_pid[pid]["chosen"]
+            assert by_pid[pid]["helper"] is None
             assert listed["application"] is None
             assert (listed["user"], listed["database"]) == (admin.info.user, admin.info.dbname)
             if granted:
-                assert found[pid]["wait_event"] == "ClientRead"
+                assert by_pid[pid]["wait_event"] == "ClientRead"
                 assert {"checkpointer", "walwriter"} <= helpers
                 assert (listed["status"], listed["kind"], listed["client"]) == (
                     "ok",
                     "client backend",
                     "local",
                 )
-                assert "sessions of other users" not in said
+                assert "sessions of other users" not in sources
                 admin.execute("revoke pg_monitor from plain_role")
             else:
-                assert found[pid]["wait_event"] is None
+                assert by_pid[pid]["wait_event"] is None
                 assert helpers == {None, "unknown"}
                 assert (listed["status"], listed["kind"]) == ("not permitted", None)
-                hidden = said["sessions of other users"]
+                hidden = sources["sessions of other users"]
                 assert hidden.status == "not permitted"
                 assert "GRANT pg_monitor TO plain_role" in hidden.detail
 
@@ -175,20 +177,20 @@ def test_backends_name_everybody(server: PostgresServer, any_dsn: str) -> None:
             "select (extract(epoch from backend_start) * 1e9)::bigint from pg_stat_activity "
             "where pid = pg_backend_pid()"
         ).fetchone()
-        found = server.backends()
-        assert found.schema == schema("backends")
-        row = found.filter(pl.col("application") == "teller").to_dicts()[0]
+        backends = server.backends()
+        assert backends.schema == schema("backends")
+        row = backends.filter(pl.col("application") == "teller").to_dicts()[0]
         assert row["pid"] == client.info.backend_pid
         assert (row["backend_start_ns"],) == start_ns
-    assert {"checkpointer", "client backend"} <= set(found["kind"])
+    assert {"checkpointer", "client backend"} <= set(backends["kind"])
 
 
 def test_parallel_workers_have_their_leader_and_are_not_chosen(server: PostgresServer, any_dsn: str) -> None:
     name = "debug_parallel_query" if server.version >= 160000 else "force_parallel_mode"
     with psycopg.connect(any_dsn, autocommit=True, options=f"-c {name}=on") as leader:
         query = server.observation_spec(Observation(), {})["activity"]["sql"]
-        found = _while_parallel(leader, any_dsn, query)
-        workers = [row for row in found if row["leader_pid"] == leader.info.backend_pid]
+        activity = _while_parallel(leader, any_dsn, query)
+        workers = [row for row in activity if row["leader_pid"] == leader.info.backend_pid]
     assert [(row["helper"], row["chosen"]) for row in workers] == [("parallel worker", False)]
 
 
@@ -204,13 +206,13 @@ def _while_parallel(leader: psycopg.Connection[Any], dsn: str, query: str) -> li
     with psycopg.connect(dsn, autocommit=True, row_factory=psycopg.rows.dict_row) as asking:
 
         def together() -> list[dict[str, Any]]:
-            found = asking.execute(query.encode()).fetchall()
-            return found if any(row["leader_pid"] for row in found) else []
+            activity = asking.execute(query.encode()).fetchall()
+            return activity if any(row["leader_pid"] for row in activity) else []
 
-        found: list[dict[str, Any]] = eventually(together)
+        activity: list[dict[str, Any]] = eventually(together)
         asking.execute("select pg_cancel_backend(%s)", [leader.info.backend_pid])
     thread.join()
-    return found
+    return activity
 
 
 def test_the_watch_adopts_who_is_chosen(server: PostgresServer, any_dsn: str) -> None:

@@ -48,14 +48,14 @@ THINK_NS = 20_000_000  # between calls that take the CPU: leaves it to the tests
 
 @pytest.fixture(params=[15, 18], ids=lambda v: f"pg{v}")
 def server(servers: Servers, request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(servers.dsn(request.param))) as made:
-        yield made
+    with closing(PostgresServer(servers.dsn(request.param))) as server:
+        yield server
 
 
 @pytest.fixture
 def server18(dsn18: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(dsn18)) as made:
-        yield made
+    with closing(PostgresServer(dsn18)) as server18:
+        yield server18
 
 
 def rung(cell: RawCell) -> dict[str, float | None]:
@@ -72,28 +72,28 @@ def test_sleeps_of_known_length_and_a_known_queue(server: PostgresServer) -> Non
     """6 sessions, 2 connections, calls of 50 ms: 2 sleep at most, at least 4 queue or are on the way."""
     pool = Pool(2, "transaction", 6, "extended")
     with through(server, pool):
-        made = measured(
+        raw = measured(
             server,
             loads.script(server, SLEEP, "sleep.sql"),
             cell_of(loads.script(server, SLEEP, "s.sql"), pool),
         )
-    found = rung(made)
-    rates = window.rates([made]).filter(scope="rung", name="calls_per_s")
+    accounts = rung(raw)
+    rates = window.rates([raw]).filter(scope="rung", name="calls_per_s")
     served = 0.05 * rates["value"][0]  # by the driver's count alone
-    assert 0.95 * served <= found["sleep"] <= 2.0  # timers are late on a busy machine
-    assert found["pool.queue"] + max(0.0, found["unaccounted"]) >= 4 - 0.05
-    assert found["pool.queue"] <= 6 - served + 0.05
-    assert found["pool.queue"] > 3
-    parts = sum(found[a] for a in ("run", "runq", "sleep", "client", "pool.queue", "unaccounted"))
+    assert 0.95 * served <= accounts["sleep"] <= 2.0  # timers are late on a busy machine
+    assert accounts["pool.queue"] + max(0.0, accounts["unaccounted"]) >= 4 - 0.05
+    assert accounts["pool.queue"] <= 6 - served + 0.05
+    assert accounts["pool.queue"] > 3
+    parts = sum(accounts[a] for a in ("run", "runq", "sleep", "client", "pool.queue", "unaccounted"))
     assert parts == pytest.approx(6)
-    assert source(made, "pooler") == ("ok", "")
+    assert source(raw, "pooler") == ("ok", "")
 
 
 def test_the_servers_processes_are_the_pools_and_the_pooler_is_watched(server: PostgresServer) -> None:
     pool = Pool(2, "transaction", 5, "simple")
     script = loads.script(server, SLEEP, "sleep.sql")
     with through(server, pool):
-        made = measured(server, script, cell_of(script, pool, 1))
+        raw = measured(server, script, cell_of(script, pool, 1))
         load = server.load(script, cell_of(script, pool, 1), None, False, None)
         assert len(load.backends()) == 2
         with psycopg.connect(server._dsn) as control:
@@ -104,8 +104,8 @@ def test_the_servers_processes_are_the_pools_and_the_pooler_is_watched(server: P
             ).fetchone()
         load.abort()
         assert row == (2,)
-    assert made.tables["sessions"]["backend_pid"].null_count() == 5
-    roles = dict(made.tables["tasks"].group_by("role").agg(pl.col("pid").n_unique()).rows())
+    assert raw.tables["sessions"]["backend_pid"].null_count() == 5
+    roles = dict(raw.tables["tasks"].group_by("role").agg(pl.col("pid").n_unique()).rows())
     assert (roles["session"], roles["pooler"]) == (2, 1)
 
 
@@ -117,14 +117,14 @@ def test_work_is_that_of_the_calibration_and_the_server_agrees(server: PostgresS
     pool = Pool(2, "transaction", 4, "extended")
     # three seconds: on a slow machine dbdyno's own reads are half a per cent of those of one
     with through(server, pool):
-        made = measured(server, lio, cell_of(lio, pool, 3, params=params, think_ns=THINK_NS), calibration)
-    rates = window.rates([made]).filter(scope="rung", name="work_per_call")
+        raw = measured(server, lio, cell_of(lio, pool, 3, params=params, think_ns=THINK_NS), calibration)
+    rates = window.rates([raw]).filter(scope="rung", name="work_per_call")
     assert rates.select("value", "source").row(0) == (calibration.work_per_call, "calibration")
-    assert source(made, "engine counters, per session")[0] == "off"
+    assert source(raw, "engine counters, per session")[0] == "off"
     # The pool's connections report late, but to the call: a plan other than the calibrated one would be seen.
-    cut = window.cut([made])
-    found = cross_check(cut, ledger(cut)).filter(quantity="logical_reads", source="engine counters")
-    assert found["verdict"].to_list() == ["agrees"]
+    cut = window.cut([raw])
+    checks = cross_check(cut, ledger(cut)).filter(quantity="logical_reads", source="engine counters")
+    assert checks["verdict"].to_list() == ["agrees"]
 
 
 def test_a_session_pool_keeps_sessions_as_they_are(server: PostgresServer) -> None:
@@ -134,20 +134,20 @@ def test_a_session_pool_keeps_sessions_as_they_are(server: PostgresServer) -> No
     calibration = server.calibrate(lio, params, 2_000_000, "test")
     pool = Pool(3, "session", 2)
     with through(server, pool):
-        made = measured(server, lio, cell_of(lio, pool, 1, params=params, think_ns=THINK_NS), calibration)
-    rates = window.rates([made]).filter(scope="rung", name="work_per_call")
+        raw = measured(server, lio, cell_of(lio, pool, 1, params=params, think_ns=THINK_NS), calibration)
+    rates = window.rates([raw]).filter(scope="rung", name="work_per_call")
     assert rates.select("value", "source").row(0) == (calibration.work_per_call, "engine counters")
-    assert rung(made)["pool.queue"] == 0.0
+    assert rung(raw)["pool.queue"] == 0.0
 
 
 def test_every_server_connection_has_the_sessions_settings(dsn18: str) -> None:
     """More of them than a connect_query has room for."""
     settings = [f"SELECT pg_catalog.set_config('dbdyno.setting_{n}', '{'x' * 90}', false)" for n in range(9)]
     with connect(dsn18) as control:
-        made = Front(
+        pool_front = Front(
             config.find_program(), Pool(3, "transaction", 3), driver_target(control), "dbdyno pool x"
         )
-    with closing(Pooler(made, None)) as pooler:
+    with closing(Pooler(pool_front, None)) as pooler:
         front._fill(pooler, 3, settings)
         clients = [psycopg.connect(pooler.conninfo(ALIAS), autocommit=True) for _ in range(3)]
         seen = set()
@@ -171,9 +171,9 @@ def test_a_server_connection_that_breaks_is_told(server18: PostgresServer) -> No
         with psycopg.connect(server18._dsn) as control:
             control.execute("select pg_terminate_backend(%s, 5000)", [pid])
         eventually(lambda: _pooler_source(server18).status != "ok")
-        found = _pooler_source(server18)
+        source = _pooler_source(server18)
         load.abort()
-    assert found.status == "lost" and "1 server connections broke" in found.detail
+    assert source.status == "lost" and "1 server connections broke" in source.detail
 
 
 def _pooler_source(server: PostgresServer):  # type: ignore[no-untyped-def]
@@ -186,8 +186,8 @@ def test_a_pooler_that_died_is_a_status_and_no_zero(server18: PostgresServer) ->
     with through(server18, pool) as notes:
         load = server18.load(script, cell_of(script, pool, 1), None, False, None)
         directory = Path(notes.seen[-1].data["directory"])
-        for found in process._processes(directory):
-            os.kill(found.pid, signal.SIGKILL)
+        for pooler in process._processes(directory):
+            os.kill(pooler.pid, signal.SIGKILL)
         rows = server18.counters("t1").filter(scope="pooler", name="pool_wait_ns")
         assert rows.select("value", "status").row(0) == (None, "lost")
         assert _pooler_source(server18).status == "lost"
@@ -239,12 +239,12 @@ def test_a_pool_that_cannot_serve_is_refused(server18: PostgresServer, pool: Poo
 
 
 def test_prepared_statements_need_a_later_version(server18: PostgresServer) -> None:
-    found = config.find_program()
+    program = config.find_program()
     pool = Pool(2, "transaction", 4)
-    if found.keeps_prepared:
+    if program.keeps_prepared:
         server18.check_pool(pool)
         return
-    with pytest.raises(UsageError, match=found.name) as caught:
+    with pytest.raises(UsageError, match=program.name) as caught:
         server18.check_pool(pool)
     assert 'driver.protocol = "extended"' in str(caught.value)
 

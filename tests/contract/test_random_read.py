@@ -25,10 +25,10 @@ LEVELS = 2  # of an index of 1000 keys: a root and leaves
 
 @pytest.fixture
 def server(kind_dsn: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(kind_dsn)) as made:
-        made.clean()
-        yield made
-        made.clean()
+    with closing(PostgresServer(kind_dsn)) as server:
+        server.clean()
+        yield server
+        server.clean()
 
 
 def params(**given: Any) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def test_one_row_a_block_in_tables_of_their_own(
     server.prepare(UNIT, params(tables=tables, update=update), 3)
     stem = "random_update" if update else "random_read"
     names = [f"{stem}_shared"] if tables == "shared" else [f"{stem}_own_{n:04}" for n in range(3)]
-    made = "select relname from pg_class where relnamespace = 'dbdyno'::regnamespace and relkind = 'r'"
-    assert ask(kind_dsn, f"{made} order by 1") == [(name,) for name in names]
+    query = "select relname from pg_class where relnamespace = 'dbdyno'::regnamespace and relkind = 'r'"
+    assert ask(kind_dsn, f"{query} order by 1") == [(name,) for name in names]
     for name in names:
         counts = f"select count(*), count(distinct split_part(ctid::text, ',', 1)) from dbdyno.{name}"
         assert ask(kind_dsn, counts) == [(SCALE, SCALE)]
@@ -82,10 +82,10 @@ def test_a_table_may_be_larger_than_the_cache(server: PostgresServer) -> None:
     """128 MB of shared_buffers: 20,000 blocks are 164 MB; and then reads are physical."""
     chosen = params(scale=20_000)
     server.prepare(UNIT, chosen, 1)
-    found = loads.run(server, UNIT, chosen, 1, calls=100)
-    work = loads.work(found, "lio")[0]
+    result = loads.run(server, UNIT, chosen, 1, calls=100)
+    work = loads.work(result, "lio")[0]
     assert work == 100 * chosen["blocks"] * (LEVELS + 1)
-    assert 0 < loads.work(found, "blocks_read")[0] < work
+    assert 0 < loads.work(result, "blocks_read")[0] < work
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_a_reading_call_visits_its_blocks_and_writes_nothing(
 def test_every_session_is_counted_to_the_block(server: PostgresServer, tables: str) -> None:
     chosen = params(tables=tables)
     server.prepare(UNIT, chosen, 4)
-    found = loads.run(server, UNIT, chosen, 4, calls=50)
-    assert found["sessions"]["errors_total"].to_list() == [0] * 4
-    assert loads.work(found, "lio") == dict.fromkeys(range(4), 50 * 64 * (LEVELS + 1))
+    result = loads.run(server, UNIT, chosen, 4, calls=50)
+    assert result["sessions"]["errors_total"].to_list() == [0] * 4
+    assert loads.work(result, "lio") == dict.fromkeys(range(4), 50 * 64 * (LEVELS + 1))
     if server.version >= 180000:
-        assert loads.work(found, "wal_bytes") == dict.fromkeys(range(4), 0)
+        assert loads.work(result, "wal_bytes") == dict.fromkeys(range(4), 0)
 
 
 def test_all_rows_are_visited_alike(server: PostgresServer, kind_dsn: str) -> None:
@@ -189,11 +189,11 @@ def test_a_change_stays_in_its_block_and_its_work_is_constant(server: PostgresSe
     loads.run(server, UNIT, chosen, 1, calls=400)
     blocks = "select pg_relation_size('dbdyno.random_update_shared') / current_setting('block_size')::int"
     assert ask(kind_dsn, blocks)[0][0] <= 1.01 * SCALE
-    found = loads.run(server, UNIT, chosen, 3, calls=100)
+    result = loads.run(server, UNIT, chosen, 3, calls=100)
     if server.version >= 180000:
-        for session, work in loads.work(found, "lio").items():
+        for session, work in loads.work(result, "lio").items():
             assert work == pytest.approx(100 * expected, rel=UNIT.work_tolerance), session
-            assert loads.work(found, "wal_bytes")[session] > 100 * 16 * 30
+            assert loads.work(result, "wal_bytes")[session] > 100 * 16 * 30
 
 
 @pytest.mark.parametrize("tables", ["shared", "own"])
@@ -203,12 +203,12 @@ def test_sessions_that_change_the_same_rows_never_deadlock(
     """64 of 64 rows a call: every call meets every other."""
     chosen = params(scale=64, update=100, tables=tables)
     server.prepare(UNIT, chosen, 4)
-    found = loads.run(server, UNIT, chosen, 4, calls=100)
-    assert found["errors"].is_empty()
-    assert found["sessions"]["calls_total"].to_list() == [100] * 4
-    made = 101 * (4 if tables == "shared" else 1)
+    result = loads.run(server, UNIT, chosen, 4, calls=100)
+    assert result["errors"].is_empty()
+    assert result["sessions"]["calls_total"].to_list() == [100] * 4
+    visits = 101 * (4 if tables == "shared" else 1)
     name = "random_update_" + ("shared" if tables == "shared" else "own_0003")
-    assert ask(kind_dsn, f"select min(visits), max(visits) from dbdyno.{name}") == [(made, made)]
+    assert ask(kind_dsn, f"select min(visits), max(visits) from dbdyno.{name}") == [(visits, visits)]
 
 
 def test_before_18_only_what_reads_runs_in_one_transaction(server: PostgresServer) -> None:
@@ -225,10 +225,10 @@ def test_in_every_protocol_the_work_is_the_same(server: PostgresServer, kind_dsn
         chosen = params(update=update)
         server.prepare(UNIT, chosen, 2)
         driver = loads.DriverSetup(protocol=protocol, validation="SELECT 1")
-        found = loads.run(server, UNIT, chosen, 2, calls=49, driver=driver)
-        assert found["errors"].is_empty()
+        result = loads.run(server, UNIT, chosen, 2, calls=49, driver=driver)
+        assert result["errors"].is_empty()
         if not changed:
-            assert loads.work(found, "lio") == dict.fromkeys(range(2), 49 * 64 * (LEVELS + 1))
+            assert loads.work(result, "lio") == dict.fromkeys(range(2), 49 * 64 * (LEVELS + 1))
         else:
             query = "select sum(visits)::int from dbdyno.random_update_shared"
             assert ask(kind_dsn, query) == [(100 * changed,)]

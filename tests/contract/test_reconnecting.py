@@ -113,7 +113,7 @@ def _web() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("speaker", "said"),
+    ("speaker", "message"),
     [
         (_speaker(MYSQL), "MySQL 8.0.36, not PostgreSQL"),
         (_speaker(MARIADB), "MariaDB 10.11.6, not PostgreSQL"),
@@ -125,11 +125,11 @@ def _web() -> Iterator[int]:
     ],
     ids=["mysql", "mariadb", "ssh", "mail", "unknown", "silent", "web"],
 )
-def test_a_stranger_is_named(speaker: Any, said: str) -> None:
+def test_a_stranger_is_named(speaker: Any, message: str) -> None:
     with speaker as port, pytest.raises(Unreachable) as caught:
         PostgresServer(f"host=127.0.0.1 port={port} user=u password=secret1 connect_timeout=3")
     assert f"127.0.0.1:{port}" in caught.value.message
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert "secret1" not in str(caught.value)
 
 

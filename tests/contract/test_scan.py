@@ -22,10 +22,10 @@ SCALE = 2_000
 
 @pytest.fixture
 def server(kind_dsn: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(kind_dsn)) as made:
-        made.clean()
-        yield made
-        made.clean()
+    with closing(PostgresServer(kind_dsn)) as server:
+        server.clean()
+        yield server
+        server.clean()
 
 
 def params(**given: Any) -> dict[str, Any]:
@@ -65,9 +65,9 @@ def test_requests_are_counted_where_each_session_has_its_own_counters(server: Po
     """From 18 on. Of a table larger than the cache: at least one request, at most one a block."""
     chosen = params(scale=20_000)  # 164 MB, shared_buffers are 128
     server.prepare(UNIT, chosen, 1)
-    found = loads.run(server, UNIT, chosen, 1, calls=3)
-    if "read_requests" not in found["counters"]["name"]:
+    result = loads.run(server, UNIT, chosen, 1, calls=3)
+    if "read_requests" not in result["counters"]["name"]:
         assert server.version < 180000
         return
-    blocks, requests = loads.work(found, "blocks_read")[0], loads.work(found, "read_requests")[0]
+    blocks, requests = loads.work(result, "blocks_read")[0], loads.work(result, "read_requests")[0]
     assert 0 < requests < blocks  # io_combine_limit is 16 blocks

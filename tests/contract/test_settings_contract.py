@@ -31,8 +31,8 @@ class Case:
 
 @pytest.fixture(scope="module")
 def plain(servers: Servers) -> Iterator[PlainServer]:
-    with plain_server(servers.bin_dir(18)) as made:
-        yield made
+    with plain_server(servers.bin_dir(18)) as plain:
+        yield plain
 
 
 @pytest.fixture(params=["fake", pytest.param("postgres", marks=pytest.mark.db)])
@@ -42,9 +42,9 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
         yield Case(server, ("think", "2ms", "3ms"), ("cpu", "5ms", "6ms"), {"cpu": "much"}, "thinks")
         return
     plain: PlainServer = request.getfixturevalue("plain")
-    with closing(PostgresServer(plain.dsn)) as made:
+    with closing(PostgresServer(plain.dsn)) as postgres:
         yield Case(
-            made,
+            postgres,
             ("work_mem", "8MB", "9MB"),
             ("track_io_timing", "on", "true"),
             {"work_mem": "much"},
@@ -64,7 +64,7 @@ def test_a_check_changes_nothing(case: Case) -> None:
 
 
 def test_variants_follow_each_other_and_the_empty_one_is_as_found(case: Case) -> None:
-    notes, found = Notes(), _in_force(case)
+    notes, before = Notes(), _in_force(case)
     for settings in (
         {case.one[0]: case.one[1]},
         {case.one[0]: case.one[2], case.other[0]: case.other[1]},
@@ -74,7 +74,7 @@ def test_variants_follow_each_other_and_the_empty_one_is_as_found(case: Case) ->
         assert case.server.configure(settings, notes).in_force.keys() == settings.keys()
     case.server.configure({}, notes)
     assert notes.undos == {}
-    assert _in_force(case) == found
+    assert _in_force(case) == before
 
 
 def _in_force(case: Case) -> list[str]:

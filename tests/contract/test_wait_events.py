@@ -32,9 +32,9 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> str:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here: apt-get install gcc libc6-dev")
-    made = str(tmp_path_factory.mktemp("names") / "wait_names.so")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", made, HERE / "wait_names.c", "-ldl"], check=True)
-    return made
+    library = str(tmp_path_factory.mktemp("names") / "wait_names.so")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, HERE / "wait_names.c", "-ldl"], check=True)
+    return library
 
 
 @pytest.mark.parametrize("major", range(14, 19))
@@ -82,10 +82,10 @@ def test_a_version_that_is_not_known_has_no_words() -> None:
 
 def test_held_waits_are_read_as_the_server_calls_them(any_dsn: str) -> None:
     with closing(PostgresServer(any_dsn)) as server, _held(any_dsn) as held:
-        samples, said = watched(server)
-    if said["wait event word"][0] == "not permitted":
-        pytest.skip(said["wait event word"][1])
-    assert said["wait event word"][0] == "ok", said
+        samples, sources = watched(server)
+    if sources["wait event word"][0] == "not permitted":
+        pytest.skip(sources["wait event word"][1])
+    assert sources["wait event word"][0] == "ok", sources
     seen = {via: _by_pid(samples.filter(pl.col("via") == via)) for via in ("sql", "memory")}
     for pid, names in held.items():
         assert seen["sql"][pid] == {names}
@@ -97,10 +97,10 @@ def test_held_waits_are_read_as_the_server_calls_them(any_dsn: str) -> None:
 
 
 def _by_pid(samples: pl.DataFrame) -> dict[int, set[tuple[str, str]]]:
-    found: dict[int, set[tuple[str, str]]] = {}
+    waits: dict[int, set[tuple[str, str]]] = {}
     for pid, wait_class, event in samples.select("pid", "wait_class", "wait_event").iter_rows():
-        found.setdefault(pid, set()).add((wait_class, event))
-    return found
+        waits.setdefault(pid, set()).add((wait_class, event))
+    return waits
 
 
 @contextmanager
@@ -126,14 +126,14 @@ def _held(dsn: str) -> Iterator[dict[int, tuple[str, str]]]:
             ("Lock", "relation"): ["lock table held in access exclusive mode"],
             ("IPC", "ExecuteGather"): [f"set {parallel} = on", "select pg_sleep(600)"],
         }
-        found = {idle.info.backend_pid: ("Client", "ClientRead")}
+        held = {idle.info.backend_pid: ("Client", "ClientRead")}
         for names, statements in waiting.items():
             pid = _start(stack, dsn, statements)
-            found[pid] = names
+            held[pid] = names
             eventually(lambda pid=pid, names=names: _waits(admin).get(pid) == names)
-        stack.callback(_end, admin, list(found))
-        eventually(lambda: found.items() <= _waits(admin).items())
-        yield found
+        stack.callback(_end, admin, list(held))
+        eventually(lambda: held.items() <= _waits(admin).items())
+        yield held
 
 
 def _connection(stack: ExitStack, dsn: str) -> psycopg.Connection[Any]:
