@@ -139,11 +139,11 @@ def clocks_read_once() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def staying(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Path]:
     """The place of an embedded server that stays, with room for few sessions."""
-    made = Bench(tmp_path_factory.mktemp("staying"), server_dir(server_home / "staying"))
-    started = made.dbdyno("server", "start", "--max-connections", "30")
+    bench = Bench(tmp_path_factory.mktemp("staying"), server_dir(server_home / "staying"))
+    started = bench.dbdyno("server", "start", "--max-connections", "30")
     assert started.returncode == 0, started.stderr
-    yield made.server_dir
-    made.here("server", "stop")
+    yield bench.server_dir
+    bench.here("server", "stop")
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +155,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory, staying: Path) -> Bench:
 @pytest.fixture
 def fresh_bench(tmp_path: Path, server_home: Path) -> Iterator[Bench]:
     """A bench without a server yet."""
-    made = Bench(tmp_path, server_dir(server_home / tmp_path.name))
-    yield made
-    made.here("server", "stop")
+    bench = Bench(tmp_path, server_dir(server_home / tmp_path.name))
+    yield bench
+    bench.here("server", "stop")
 
 
 class Waiting:
@@ -169,17 +169,17 @@ class Waiting:
         self.control = self.session()
 
     def session(self, application: str = "known") -> psycopg.Connection[Any]:
-        made = psycopg.connect(self.dsn, autocommit=True, application_name=application)
-        self._open.append(made)
-        return made
+        connection = psycopg.connect(self.dsn, autocommit=True, application_name=application)
+        self._open.append(connection)
+        return connection
 
     def doing(self, sql: str, cpu: int | None = None, application: str = "known") -> int:
         """The pid of a session that is in ``sql``, on one CPU where it is given."""
-        made = self.session(application)
-        pid = made.info.backend_pid
+        connection = self.session(application)
+        pid = connection.info.backend_pid
         if cpu is not None:
             os.sched_setaffinity(pid, {cpu})
-        made.pgconn.send_query(sql.encode())
+        connection.pgconn.send_query(sql.encode())
         return pid
 
     def label(self, pid: int) -> tuple[str | None, str | None]:
@@ -230,6 +230,6 @@ def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="session")
 def stages(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[Stages]:  # noqa: ARG001
     """Databases of a plain role, on whatever server."""
-    made = Stages(tmp_path_factory.mktemp("stages"))
-    yield made
-    made.close()
+    stages = Stages(tmp_path_factory.mktemp("stages"))
+    yield stages
+    stages.close()

@@ -159,27 +159,29 @@ class Stage:
 
     def proof(self) -> list[str]:
         """What of the role's code ran with other rights than its own."""
-        found = [
+        proofs = [
             f"{who} ran {what}" for who, what in self.ask("select who, what from evil.ran order by 1, 2")
         ]
         with contextlib.suppress(FileNotFoundError):
-            found += [f"superuser wrote {line}" for line in (self.place / self.name).read_text().splitlines()]
+            proofs += [
+                f"superuser wrote {line}" for line in (self.place / self.name).read_text().splitlines()
+            ]
         if self.ask(f"select rolsuper from pg_roles where rolname = '{MALLORY}'") == [(True,)]:
-            found.append(f"{MALLORY} is superuser")
-        return sorted(set(found))
+            proofs.append(f"{MALLORY} is superuser")
+        return sorted(set(proofs))
 
     def looked_at(self) -> dict[str, list[str]]:
         """Every object that is not the server's own, and the rows of the role's tables."""
         queries = {t: f"select t.xmin || ' ' || t::text from {t} t where {w}" for t, w in _CATALOGUES.items()}
         with psycopg.connect(self.dsn, autocommit=True, options=_SAFE) as connection:
-            found = {
+            state = {
                 name: sorted(str(r[0]) for r in connection.execute(query.encode()).fetchall())
                 for name, query in (queries | {"pg_class": _RELATIONS}).items()
             }
         with psycopg.connect(self.as_role(MALLORY), autocommit=True, options=_SAFE) as connection:
             counted = [str(r[0]) for r in connection.execute(_TABLES).fetchall()]
-            found["rows"] = [f"{q}: {connection.execute(q.encode()).fetchone()}" for q in counted]
-        return found
+            state["rows"] = [f"{q}: {connection.execute(q.encode()).fetchone()}" for q in counted]
+        return state
 
 
 def refused(done: subprocess.CompletedProcess[str], *names: str) -> None:

@@ -56,12 +56,12 @@ def machine() -> Topology:
 
 def where(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
     """Of each process that is there its groups, and its mask."""
-    found = {}
+    places = {}
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a server's workers come and go
             groups = Path(f"/proc/{pid}/cgroup").read_text()
-            found[pid] = (groups, str(sorted(processes.cpus_allowed(pid))))
-    return found
+            places[pid] = (groups, str(sorted(processes.cpus_allowed(pid))))
+    return places
 
 
 def unmoved(before: dict[int, tuple[str, str]]) -> bool:
@@ -74,8 +74,8 @@ def ours(owner: int | None = None) -> list[Path]:
     """Groups that a process (this one) has made, anywhere; other runs on this machine have theirs, which come
     and go meanwhile."""
     begin = f"dbdyno-{owner or os.getpid()}-"
-    found = os.walk("/sys/fs/cgroup")
-    return [Path(place, n) for place, names, _ in found for n in names if n.startswith(begin)]
+    walk = os.walk("/sys/fs/cgroup")
+    return [Path(place, n) for place, names, _ in walk for n in names if n.startswith(begin)]
 
 
 @contextlib.contextmanager
@@ -93,13 +93,13 @@ def stat_of(group: Path, key: str) -> int:
 def boxes(*names: str) -> Iterator[list[Path]]:
     """Groups of others with the cpu controller."""
     parent = Path(next(d for _, d in _core.find_cgroups(None, controllers=["cpu"])))
-    made = [parent / f"{name}-{os.getpid()}-of-others" for name in names]
-    for box in made:
+    boxes = [parent / f"{name}-{os.getpid()}-of-others" for name in names]
+    for box in boxes:
         box.mkdir()
     try:
-        yield made
+        yield boxes
     finally:
-        for box in made:
+        for box in boxes:
             for pid in members(box):
                 with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                     (parent / "cgroup.procs").write_text(str(pid))
@@ -131,9 +131,9 @@ signal.pause()
 
 @contextlib.contextmanager
 def applying(
-    main_pid: int, spec: LimitSpec, uid: int = 0, said: list[str] | None = None
+    main_pid: int, spec: LimitSpec, uid: int = 0, means: list[str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process (of user ``uid``) that has set limits and waits; ``said``: by which means."""
+    """A process (of user ``uid``) that has set limits and waits; ``means``: gets the line that names them."""
     script = APPLY.replace("{become}", BECOME)
     argv = [sys.executable, "-c", script, str(uid), str(main_pid), spec.model_dump_json()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
@@ -141,8 +141,8 @@ def applying(
         try:
             line = process.stdout.readline()
             assert line.startswith("applied ")
-            if said is not None:
-                said.append(line)
+            if means is not None:
+                means.append(line)
             yield process
         finally:
             process.kill()

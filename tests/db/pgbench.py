@@ -24,14 +24,14 @@ _STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 def program() -> str:
     """pgbench of any PostgreSQL here; it speaks to all versions."""
-    found = shutil.which("pgbench") or next(
+    path = shutil.which("pgbench") or next(
         (str(p) for p in sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), reverse=True)), None
     )
-    if found is None:
+    if path is None:
         if os.environ.get("CI"):
             pytest.fail("pgbench is not here: install PostgreSQL's client programs or contrib package")
         pytest.skip("no pgbench here: apt-get install postgresql-15")
-    return found
+    return path
 
 
 @contextlib.contextmanager
@@ -112,8 +112,8 @@ class Terminal:
 
 @contextlib.contextmanager
 def terminal(argv: list[str], env: Mapping[str, str]) -> Iterator[Terminal]:
-    made = Terminal(argv, env)
+    terminal = Terminal(argv, env)
     try:
-        yield made
+        yield terminal
     finally:
-        made.close()
+        terminal.close()

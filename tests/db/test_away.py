@@ -96,11 +96,11 @@ def _check(bench: Bench, stops: Sequence[tuple[int, int]], rest_ns: int) -> list
     cells, _ = RunStore(bench.home / "data/dbdyno").open("last").read_cells()
     for cell in cells:
         m = cell.meta
-        told = "dbdyno was stopped for " in (m.reason or "")
+        names_the_stop = "dbdyno was stopped for " in (m.reason or "")
         if _within(stops, m.t0_ns, m.t1_ns) > 0.6:
-            assert told and m.status != "ok", m
+            assert names_the_stop and m.status != "ok", m
         if _within(stops, m.t0_ns - rest_ns, max(m.t1_ns, m.end_ns) + rest_ns) == 0:
-            assert not told, m
+            assert not names_the_stop, m
     return [c.meta.status for c in cells]
 
 
@@ -116,8 +116,10 @@ def test_stops_and_a_closed_terminal_in_a_run(bench: Bench) -> None:
     assert "invalid" in statuses and "ok" in statuses, statuses
     results = _last(bench)
     assert (results.info.status, results.info.reason) == ("cut short", "stopped by the user")
-    told = [f.text for f in results.findings if f.id == "cell-invalid"]
-    assert any("dbdyno was stopped for " in t for t in told) and not any("(-" in t for t in told), told
+    reasons = [f.text for f in results.findings if f.id == "cell-invalid"]
+    assert any("dbdyno was stopped for " in t for t in reasons) and not any("(-" in t for t in reasons), (
+        reasons
+    )
     assert bench.ask("show work_mem") != [("5MB",)]
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.db
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("rnu", "lio"), 2, "did you mean 'run'"),
         (("run", "lio", "--sesions", "1"), 2, "--sessions"),
@@ -35,9 +35,9 @@ pytestmark = pytest.mark.db
         (("run", "lio", "--pg-bin", "/nonexistent", "--sessions", "1"), 2, "/nonexistent"),
     ],
 )
-def test_wrong_words(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
+def test_wrong_words(bench: Bench, words: tuple[str, ...], code: int, message: str) -> None:
     done = bench.here(*words)
-    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert bench.runs() == []
 
@@ -67,7 +67,7 @@ def test_no_privilege(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("select 1;\nselect count(*) form pg_class;", "2:"),
         ("\\set a 1 +\nselect :a;", "own.sql:1:"),
@@ -76,12 +76,12 @@ def test_no_privilege(bench: Bench) -> None:
         ("select 'open", "1:"),
     ],
 )
-def test_script_errors_show_the_position(bench: Bench, tmp_path: Path, text: str, said: str) -> None:
+def test_script_errors_show_the_position(bench: Bench, tmp_path: Path, text: str, message: str) -> None:
     script = tmp_path / "own.sql"
     script.write_text(text)
     done = bench.here("run", "--script", str(script), "--dsn", bench.dsn, "--sessions", "1", *SHORT)
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_recipe_with_an_unknown_key(bench: Bench, tmp_path: Path) -> None:

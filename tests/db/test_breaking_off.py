@@ -34,8 +34,8 @@ BYSTANDERS = 200
 
 @pytest.fixture(scope="module")
 def plain(servers: Any) -> Iterator[PlainServer]:
-    with plain_server(servers.bin_dir(18), hba=["host all boss 127.0.0.1/32 trust"]) as made:
-        yield made
+    with plain_server(servers.bin_dir(18), hba=["host all boss 127.0.0.1/32 trust"]) as plain:
+        yield plain
 
 
 def _load(
@@ -66,9 +66,9 @@ def _at_work(plain: PlainServer) -> int:
 
 @pytest.mark.parametrize("make", MAKERS, ids=["load", "loader"])
 def test_sessions_end_with_what_is_dropped(plain: PlainServer, make: Callable[[dict[str, Any]], Any]) -> None:
-    made = make(plain.target(application_name=NAME))
+    load = make(plain.target(application_name=NAME))
     eventually(lambda: _at_work(plain) == 2)
-    del made
+    del load
     gc.collect()
     eventually(lambda: _at_work(plain) == 0)
 
@@ -79,14 +79,14 @@ def test_python_runs_while_what_is_dropped_waits(
 ) -> None:
     """Requests to cancel do not come through, so that the drop takes until its patience is over."""
     with _full(plain.port) as (port, fill):
-        made = make(plain.target(application_name=NAME, host="127.0.0.1", port=port))
+        load = make(plain.target(application_name=NAME, host="127.0.0.1", port=port))
         eventually(lambda: _at_work(plain) == 2)
         fill()
         ticks, over = [0], threading.Event()
         ticker = threading.Thread(target=_tick, args=(ticks, over))
         ticker.start()
         before, began = ticks[0], time.monotonic()
-        del made
+        del load
         took_s, counted = time.monotonic() - began, ticks[0] - before
         over.set()
         ticker.join()
@@ -135,12 +135,12 @@ def _tick(ticks: list[int], over: threading.Event) -> None:
 
 def _sleepers() -> list[int]:
     """Children of this test, wherever they stand."""
-    found = []
+    pids = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if place.read_bytes().split(b"\0")[:2] == [b"sleep", SHELL_S.encode()]:
-                found.append(int(place.parent.name))
-    return found
+                pids.append(int(place.parent.name))
+    return pids
 
 
 def _shell(plain: PlainServer) -> _core.Load:

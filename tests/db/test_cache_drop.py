@@ -23,7 +23,7 @@ select count(*) from pg_buffercache b join pg_class c on b.relfilenode = pg_rela
 where c.relnamespace = 'cold'::regnamespace"""
 
 
-def made(dsn: str) -> str:
+def dsn_of_new_schema(dsn: str) -> str:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("drop schema if exists cold cascade")
         connection.execute("create schema cold")
@@ -33,7 +33,7 @@ def made(dsn: str) -> str:
 @pytest.fixture(params=[17, 18], ids=["pg17", "pg18"])
 def cold(servers: Servers, request: pytest.FixtureRequest) -> Iterator[str]:
     dsn = servers.dsn(request.param)
-    own = made(dsn)
+    own = dsn_of_new_schema(dsn)
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("create extension if not exists pg_buffercache schema public")
         yield own
@@ -79,7 +79,7 @@ def test_files_that_may_not_be_read_are_said_with_the_cure(cold: str) -> None:
 def test_each_measurement_begins_cold_and_the_record_says_so(
     bench: Bench, dsn18: str, tmp_path: Path
 ) -> None:
-    own = made(dsn18)
+    own = dsn_of_new_schema(dsn18)
     recipe = tmp_path / "cold.toml"
     recipe.write_text('workload = "select-only"\nreset_cache = "dropped"\n')
     words = ("run", str(recipe), "--sessions", "1,2", "--no-memory", "--no-observe", "--dsn", own)

@@ -29,8 +29,8 @@ STRAY = 100  # bytes per logical read, of 8,192
 
 def of_variants(document: dict[str, Any], name: str) -> dict[str, float]:
     variants = {w["cell"]: w["variant"] for w in document["windows"]}
-    found = [r for r in document["rates"] if r["name"] == name and r["scope"] == "rung"]
-    return {variants[r["cell"]]: r["value"] for r in found}
+    rows = [r for r in document["rates"] if r["name"] == name and r["scope"] == "rung"]
+    return {variants[r["cell"]]: r["value"] for r in rows}
 
 
 def kernel_ns(document: dict[str, Any], variant: str) -> float:
@@ -60,10 +60,12 @@ def test_nothing_is_read_from_storage_and_the_copies_take_time_in_the_kernel(fre
     assert kernel_ns(document, "pages") > 3 * kernel_ns(document, "buffers")
     assert {r["cache"] for r in document["resets"]} == {"warm"}
     compared = (document["comparison"] or {"conclusions": ()})["conclusions"]
-    found = [c["said"] for c in compared if c["id"] == "cache-placement"]  # none: the client was short of CPU
-    for said in found:
-        assert said["cache"] in ("buffers", "direct") and said["pages"] == "pages"
-        assert said["system"] > said["system_before"]
+    placements = [
+        c["said"] for c in compared if c["id"] == "cache-placement"
+    ]  # none: the client was short of CPU
+    for values in placements:
+        assert values["cache"] in ("buffers", "direct") and values["pages"] == "pages"
+        assert values["system"] > values["system_before"]
     recipe.write_text(RECIPE)
     refused = fresh_bench.here("run", str(recipe))
     assert refused.returncode == 2 and "would swap" in refused.stderr

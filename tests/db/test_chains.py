@@ -31,13 +31,13 @@ def at_each_kind(kind_dsn: str, tmp_path: Path) -> Bench:
 
 
 def with_a_table(dsn: str, tmp_path: Path) -> Bench:
-    made = Bench(tmp_path / "home", tmp_path / "s")
-    made.__dict__["dsn"] = dsn
-    made.ask("drop table if exists chained; create table chained (id int primary key, v int)")
-    made.ask("insert into chained values (1, 0), (2, 0)")
-    made.ask("do $$ begin create role chained login; exception when duplicate_object then null; end $$")
-    made.ask("grant all on chained to chained")
-    return made
+    bench = Bench(tmp_path / "home", tmp_path / "s")
+    bench.__dict__["dsn"] = dsn
+    bench.ask("drop table if exists chained; create table chained (id int primary key, v int)")
+    bench.ask("insert into chained values (1, 0), (2, 0)")
+    bench.ask("do $$ begin create role chained login; exception when duplicate_object then null; end $$")
+    bench.ask("grant all on chained to chained")
+    return bench
 
 
 @contextmanager
@@ -76,9 +76,9 @@ def observed(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
 
 
 def rows(document: dict[str, Any], by: str) -> list[dict[str, Any]]:
-    found = [r for r in document["wait_chains"] if r["by"] == by]
-    names = {r["cell"] for r in found}
-    return [r for r in found if r["cell"] == ("all" if "all" in names else r["cell"])]
+    chains = [r for r in document["wait_chains"] if r["by"] == by]
+    names = {r["cell"] for r in chains}
+    return [r for r in chains if r["cell"] == ("all" if "all" in names else r["cell"])]
 
 
 @pytest.mark.parametrize("any_dsn", [14, 16, 18], indirect=True, ids=lambda v: f"pg{v}")
@@ -86,17 +86,17 @@ def test_the_holder_its_statement_and_the_locked_table_are_named(at: Bench) -> N
     with psycopg.connect(at.dsn, application_name="shop") as holder:
         holder.execute(ROW)
         with waiting(at.dsn, ROW, ROW, ROW):
-            made = observed(at, at.dsn)
-    assert [r["name"] for r in rows(made, "doing")] == ["client (idle in transaction)"]
-    chains = {r["name"] for r in rows(made, "chain")}
+            document = observed(at, at.dsn)
+    assert [r["name"] for r in rows(document, "doing")] == ["client (idle in transaction)"]
+    chains = {r["name"] for r in rows(document, "chain")}
     assert "Lock/transactionid -> client (idle in transaction)" in chains
     assert "Lock/tuple -> Lock/transactionid -> client (idle in transaction)" in chains
-    (root,) = rows(made, "statement")
+    (root,) = rows(document, "statement")
     assert root["name"].startswith("shop (")
-    assert {r["name"] for r in rows(made, "object")} == {"chained (transactionid)", "chained (tuple)"}
+    assert {r["name"] for r in rows(document, "object")} == {"chained (transactionid)", "chained (tuple)"}
     shown = at.here("show", "last", "--chains").stdout
     assert "client (idle in transaction)" in shown and "chained (tuple)" in shown
-    assert any(f["id"] == "wait-chains" for f in made["findings"])
+    assert any(f["id"] == "wait-chains" for f in document["findings"])
 
 
 def test_a_queue_for_a_table_is_followed_to_who_holds_it(at_each_kind: Bench) -> None:
@@ -105,12 +105,12 @@ def test_a_queue_for_a_table_is_followed_to_who_holds_it(at_each_kind: Bench) ->
     with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute("select * from chained")
         with waiting(at_each_kind.dsn, lock, "select * from chained"):
-            made = observed(at_each_kind, at_each_kind.dsn)
-    assert {r["name"] for r in rows(made, "chain")} == {
+            document = observed(at_each_kind, at_each_kind.dsn)
+    assert {r["name"] for r in rows(document, "chain")} == {
         "Lock/relation -> client (idle in transaction)",
         "Lock/relation -> Lock/relation -> client (idle in transaction)",
     }
-    assert [r["name"] for r in rows(made, "object")] == ["chained (relation)"]
+    assert [r["name"] for r in rows(document, "object")] == ["chained (relation)"]
 
 
 def test_what_a_role_may_not_see_is_said_with_the_cure(at_each_kind: Bench) -> None:
@@ -118,15 +118,15 @@ def test_what_a_role_may_not_see_is_said_with_the_cure(at_each_kind: Bench) -> N
     with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute(ROW)
         with waiting(dsn, ROW):
-            made = observed(at_each_kind, dsn)
-    (source,) = {json.dumps(s) for s in made["sources"] if s["name"] == "lock waits"}
+            document = observed(at_each_kind, dsn)
+    (source,) = {json.dumps(s) for s in document["sources"] if s["name"] == "lock waits"}
     assert "not permitted" in source and "GRANT pg_monitor TO chained" in source
-    assert [r["name"] for r in rows(made, "doing")] == ["hidden from this role"]
+    assert [r["name"] for r in rows(document, "doing")] == ["hidden from this role"]
     assert "GRANT pg_monitor TO chained" in at_each_kind.here("show", "last", "--chains").stdout
 
 
 def test_a_call_that_waits_for_nobody_has_no_chains(at_each_kind: Bench) -> None:
     with psycopg.connect(at_each_kind.dsn, autocommit=True, application_name="waiter") as session:
         session.execute("select 1")
-        made = observed(at_each_kind, at_each_kind.dsn)
-    assert made["wait_chains"] == []
+        document = observed(at_each_kind, at_each_kind.dsn)
+    assert document["wait_chains"] == []

@@ -35,26 +35,26 @@ def calls(dsn: str) -> int:
     with closing(PostgresServer(dsn)) as server:
         script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL):
-            made = measured(server, script, cell_of(script, POOL, 1))
-        assert made.tables["errors"].is_empty()
-        return int(made.tables["sessions"]["calls"].sum())
+            raw = measured(server, script, cell_of(script, POOL, 1))
+        assert raw.tables["errors"].is_empty()
+        return int(raw.tables["sessions"]["calls"].sum())
 
 
 def test_password_over_tcp_lies_nowhere(remote: Remote) -> None:
     with closing(PostgresServer(remote.dsn())) as server:
         script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL) as notes:
-            made = measured(server, script, cell_of(script, POOL, 1))
+            raw = measured(server, script, cell_of(script, POOL, 1))
             directory = Path(notes.seen[-1].data["directory"])
             listed = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, check=True).stdout
             (pooler,) = process._processes(directory)
             environment = Path(f"/proc/{pooler.pid}/environ").read_bytes()
             files = {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
             journal = notes.seen[-1].model_dump_json().encode()
-    assert int(made.tables["sessions"]["calls"].sum()) > 0
+    assert int(raw.tables["sessions"]["calls"].sum()) > 0
     assert set(files) == {"log"}  # the configuration is gone as soon as it was read
-    stored = b"".join(frame.write_csv().encode() for frame in made.tables.values())
-    for place in (listed, environment, files["log"], journal, stored, repr(made.meta).encode()):
+    stored = b"".join(frame.write_csv().encode() for frame in raw.tables.values())
+    for place in (listed, environment, files["log"], journal, stored, repr(raw.meta).encode()):
         assert SECRET_BYTES not in place and SECRET_BYTES.replace(b"'", b"''") not in place
 
 

@@ -35,12 +35,12 @@ def typed(source: dict[str, Any]) -> list[str]:
 
 
 def test_the_embedded_server_needs_nothing(bench: Bench) -> None:
-    found = looked(bench)
-    assert SERVERS_OWN | {"os tasks", "host", "control groups"} <= set(found)
-    assert [found[n]["state"] for n in sorted(SERVERS_OWN)] == ["on"] * 3
-    assert all(s["adds"] and s["reads"] for s in found.values())
-    assert [s for s in found.values() if not s["commands"] and s["state"] != "on"] == []
-    assert found["system calls"]["state"] in ("available", "not permitted")
+    sources = looked(bench)
+    assert SERVERS_OWN | {"os tasks", "host", "control groups"} <= set(sources)
+    assert [sources[n]["state"] for n in sorted(SERVERS_OWN)] == ["on"] * 3
+    assert all(s["adds"] and s["reads"] for s in sources.values())
+    assert [s for s in sources.values() if not s["commands"] and s["state"] != "on"] == []
+    assert sources["system calls"]["state"] in ("available", "not permitted")
     wide = [line for line in bench.here("doctor").stdout.splitlines() if len(line) > WIDTH]
     assert wide == []
 
@@ -82,23 +82,23 @@ def test_a_role_with_few_rights_gets_grants_and_leaves_no_error_in_the_log(
 ) -> None:
     with plain_server(servers.bin_dir(version), hba=["local all all trust"]) as plain:
         plain.ask('create role "Few Rights" login')
-        found = looked(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
-        hidden = found["sessions of other users"]
+        sources = looked(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
+        hidden = sources["sessions of other users"]
         assert (hidden["state"], typed(hidden)) == ("not permitted", ['GRANT pg_monitor TO "Few Rights";'])
-        assert not any("ALTER SYSTEM" in c for c in typed(found[COUNTERS]))  # it would lose a hidden list
+        assert not any("ALTER SYSTEM" in c for c in typed(sources[COUNTERS]))  # it would lose a hidden list
         assert "ERROR" not in plain.log(), plain.log()
         plain.ask(typed(hidden)[0])
-        found = looked(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
-        assert "sessions of other users" not in found
+        sources = looked(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
+        assert "sessions of other users" not in sources
 
 
 def test_without_a_server_the_sources_of_the_machine_are_listed(bench: Bench) -> None:
     done = bench.here("doctor", "--dsn", "host=127.0.0.1 port=1")
     assert done.returncode == 3
     assert "refused" in done.stderr
-    found = looked(bench, "--dsn", "host=127.0.0.1 port=1", code=3)
-    assert found["host"]["state"] == found["os tasks"]["state"] == "on"
-    assert not SERVERS_OWN & set(found)
+    sources = looked(bench, "--dsn", "host=127.0.0.1 port=1", code=3)
+    assert sources["host"]["state"] == sources["os tasks"]["state"] == "on"
+    assert not SERVERS_OWN & set(sources)
 
 
 def test_a_wrong_password(servers: Servers, bench: Bench) -> None:
@@ -155,8 +155,8 @@ def test_fix_asks_and_does_only_what_is_agreed_to(servers: Servers, bench: Bench
         delayacct = Path("/proc/sys/kernel/task_delayacct").read_text()
         fixed(bench, plain, "n\n" * 20)
         assert (auto.read_text(), plain.ask(settings)) == before
-        said = fixed(bench, plain, _answers(bench, plain))
-        assert "track_io_timing" in said
+        output = fixed(bench, plain, _answers(bench, plain))
+        assert "track_io_timing" in output
         assert dict(plain.ask(settings)) == {"compute_query_id": "auto", "track_io_timing": "on"}
         assert Path("/proc/sys/kernel/task_delayacct").read_text() == delayacct
 

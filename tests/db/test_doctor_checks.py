@@ -29,34 +29,34 @@ def test_settings_that_spoil_measurements_and_the_commands_that_cure_them(
     asked = UNSAFE | LOGGING | {"track_counts": "off", "track_wal_io_timing": "off"}
     with plain_server(servers.bin_dir(version), asked, ["local all all trust"]) as plain:
         plain.ask("create role some_user login")
-        found = checked(bench, "--dsn", plain.dsn)
-        bad = {id for id, c in found.items() if c["state"] == "bad"}
+        checks = checked(bench, "--dsn", plain.dsn)
+        bad = {id for id, c in checks.items() if c["state"] == "bad"}
         assert bad >= {"fsync", "full-page-writes", "track-counts"}
-        assert "assertions" not in bad and found["assertions"]["state"] == "ok"
+        assert "assertions" not in bad and checks["assertions"]["state"] == "ok"
         for id in ("synchronous-commit", "autovacuum", "statement-log", "statement-statistics-log"):
-            assert found[id]["state"] == "worth a look", found[id]
-        assert "log_statement = all, log_min_duration_statement = 0" in found["statement-log"]["value"]
-        assert found["direct-io"]["state"] == ("not supported" if version == 14 else "ok")
+            assert checks[id]["state"] == "worth a look", checks[id]
+        assert "log_statement = all, log_min_duration_statement = 0" in checks["statement-log"]["value"]
+        assert checks["direct-io"]["state"] == ("not supported" if version == 14 else "ok")
         checked(bench, "--strict", "--dsn", plain.dsn, code=6)
-        for command in _sql(found):
+        for command in _sql(checks):
             plain.ask(command)
         plain.ask("select pg_reload_conf()")
         again = checked(bench, "--dsn", plain.dsn.replace("user=boss", "user=some_user"))
-        cured = [id for id, c in again.items() if id in found and c["state"] == "bad"]
+        cured = [id for id, c in again.items() if id in checks and c["state"] == "bad"]
         assert not set(cured) & {"fsync", "full-page-writes", "track-counts"}
         assert again["optimised-build"]["state"] == "unknown", "this role may not call pg_config()"
         assert "ERROR" not in plain.log()
 
 
-def _sql(found: dict[str, dict[str, Any]]) -> list[str]:
-    commands = [c["command"] for check in found.values() for c in check["commands"]]
+def _sql(checks: dict[str, dict[str, Any]]) -> list[str]:
+    commands = [c["command"] for check in checks.values() for c in check["commands"]]
     return [c for c in commands if c.startswith("ALTER SYSTEM")]
 
 
 def test_direct_io_off_then_asked_for_then_on(servers: Servers, bench: Bench) -> None:
     with plain_server(servers.bin_dir(18), on_disk=True) as plain:
-        found = checked(bench, "--dsn", plain.dsn)["direct-io"]
-        assert found["state"] == "ok" and found["value"].startswith("O_DIRECT seen on 0 of "), found
+        check = checked(bench, "--dsn", plain.dsn)["direct-io"]
+        assert check["state"] == "ok" and check["value"].startswith("O_DIRECT seen on 0 of "), check
         plain.ask("alter system set debug_io_direct = 'data'")
         plain.ask("select pg_reload_conf()")
         waiting = checked(bench, "--dsn", plain.dsn)

@@ -94,10 +94,10 @@ def test_signals_that_are_blocked_here_reach_the_servers_programs() -> None:
     earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         words = argv(server_account(), "0", "/bin/cat", "/proc/self/status")
-        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
-    assert int(said.partition("SigBlk:")[2].split()[0], 16) == 0
+    assert int(output.partition("SigBlk:")[2].split()[0], 16) == 0
 
 
 def test_data_stays_unless_fresh(instance: tuple[Instance, Programs]) -> None:
@@ -150,9 +150,9 @@ def test_programs_without_contrib_start_all_the_same(home: Path, capsys: pytest.
         assert _setting(connection, "shared_preload_libraries") == ""
         assert {name: _setting(connection, name) for name in STATISTICS} == STATISTICS
     with closing(PostgresServer(server.address)) as looking:
-        said = {s.name: s for s in looking.sources()}["statement counters"]
-    assert said.status == "not supported"
-    assert any("contrib" in step.command for step in said.enabling.steps)
+        source = {s.name: s for s in looking.sources()}["statement counters"]
+    assert source.status == "not supported"
+    assert any("contrib" in step.command for step in source.enabling.steps)
     server.close()
     with pytest.raises(TargetError, match="pg_stat_statements"):
         server.open(programs, StartOptions(settings={"shared_preload_libraries": "pg_stat_statements"}))

@@ -30,7 +30,7 @@ SECRET = "known to root alone\n"
 
 
 @pytest.fixture
-def made(home: Path) -> tuple[Instance, Programs]:  # noqa: ARG001
+def stopped_instance(home: Path) -> tuple[Instance, Programs]:  # noqa: ARG001
     """A data directory on which a server has run."""
     server, programs = instance_of(None)
     server.open(programs, StartOptions())
@@ -81,9 +81,9 @@ def belongs_to_root(directory: Path) -> list[Path]:
 OURS = ("dbdyno.conf", "dbdyno.conf.new", "postmaster.pid", "postmaster.pid.new", "postgresql.conf.new")
 
 
-def test_planted_files_lead_root_nowhere(made: tuple[Instance, Programs], victim: Path) -> None:
+def test_planted_files_lead_root_nowhere(stopped_instance: tuple[Instance, Programs], victim: Path) -> None:
     """Looking, starting, changing settings, stopping: none hangs, and the server works."""
-    server, programs = made
+    server, programs = stopped_instance
     for kind in ("link", "pipe", "zero"):
         for name in OURS:
             plant(kind, server.data / name, victim)
@@ -99,9 +99,11 @@ def test_planted_files_lead_root_nowhere(made: tuple[Instance, Programs], victim
             assert file.is_symlink() or not file.is_file() or SECRET not in file.read_text(errors="replace")
 
 
-def test_planted_directories_and_every_other_file(made: tuple[Instance, Programs], victim: Path) -> None:
+def test_planted_directories_and_every_other_file(
+    stopped_instance: tuple[Instance, Programs], victim: Path
+) -> None:
     """The server itself cannot start with these; root must come to no harm, and --fresh cures it."""
-    server, programs = made
+    server, programs = stopped_instance
     for path in sorted(server.data.iterdir()):
         plant("link", path, victim if path.is_file() else victim.parent)
     tried(lambda: server.open(programs, StartOptions()))
@@ -112,11 +114,13 @@ def test_planted_directories_and_every_other_file(made: tuple[Instance, Programs
     assert victim.parent.is_dir()
 
 
-def test_a_hostile_template_gives_nothing_away(made: tuple[Instance, Programs], victim: Path) -> None:
-    server, programs = made
+def test_a_hostile_template_gives_nothing_away(
+    stopped_instance: tuple[Instance, Programs], victim: Path
+) -> None:
+    server, programs = stopped_instance
     clusters = server.places.cache / "clusters"  # one for each user that servers run as
-    mine = [t for t in clusters.iterdir() if t.stat().st_uid == server_account().uid]
-    templates = [t for t in mine if t.name.startswith(programs.version)]
+    owned = [t for t in clusters.iterdir() if t.stat().st_uid == server_account().uid]
+    templates = [t for t in owned if t.name.startswith(programs.version)]
     assert templates
     planted = [t / name for t in templates for name in ("stolen", "pipe")]
     for file in planted:
@@ -194,9 +198,9 @@ print("end")
 
 
 def test_a_new_data_directory_removes_only_what_is_in_it(
-    made: tuple[Instance, Programs], tmp_path: Path
+    stopped_instance: tuple[Instance, Programs], tmp_path: Path
 ) -> None:
-    server, programs = made
+    server, programs = stopped_instance
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()
@@ -206,11 +210,11 @@ def test_a_new_data_directory_removes_only_what_is_in_it(
     assert (kept / "file").exists()
 
 
-def test_files_are_roots_and_nobody_elses(made: tuple[Instance, Programs]) -> None:
-    server, _ = made
+def test_files_are_roots_and_nobody_elses(stopped_instance: tuple[Instance, Programs]) -> None:
+    server, _ = stopped_instance
     for name in ("server.log", "instance.json", "start.lock", "server.lock", "owner.lock"):
-        found = (server.directory / name).stat()
-        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o600), name
+        status = (server.directory / name).stat()
+        assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (0, 0o600), name
 
 
 def test_a_place_that_its_user_could_replace_is_refused(
@@ -250,8 +254,8 @@ def test_a_link_on_the_way_that_another_user_may_turn_is_refused(
         find_places(server_account())
     (loose / "link").unlink()
     (loose / "link").symlink_to(good)  # root's own
-    found = find_places(server_account())
-    assert found.data == good / "servers" and found.cache == good / "cache"
+    places = find_places(server_account())
+    assert places.data == good / "servers" and places.cache == good / "cache"
 
 
 def test_the_server_inherits_no_secrets(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
@@ -269,27 +273,27 @@ def test_the_server_inherits_no_secrets(home: Path, tmp_path: Path, monkeypatch:
 
 
 def test_a_stopped_child_is_given_up(
-    made: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
+    stopped_instance: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server's user may stop the child that acts for root: root waits no longer than that."""
     monkeypatch.setattr("dbdyno.engines.postgres.embedded.worker._PATIENCE_S", 0.5)
-    with Worker(made[0].account) as worker:
-        assert worker.read(made[0].data / "PG_VERSION") == "18\n"
+    with Worker(stopped_instance[0].account) as worker:
+        assert worker.read(stopped_instance[0].data / "PG_VERSION") == "18\n"
         child = worker._child
         assert child is not None
         as_account("/bin/kill", "-STOP", str(child.pid))
         with pytest.raises(TargetError, match="does not answer"):
-            worker._call("files.read", str(made[0].data / "PG_VERSION"), 0, 10, patience_s=0.5)
+            worker._call("files.read", str(stopped_instance[0].data / "PG_VERSION"), 0, 10, patience_s=0.5)
         assert child.poll() is not None
-    assert worker.read(made[0].data / "PG_VERSION") == "18\n"
+    assert worker.read(stopped_instance[0].data / "PG_VERSION") == "18\n"
 
 
 # -- who the server runs as ----------------------------------------------------------------------------
 def test_nobody_is_never_the_servers_user(
-    made: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
+    stopped_instance: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither by name nor by data that an earlier start left; --fresh starts anew, as another."""
-    server, programs = made
+    server, programs = stopped_instance
     monkeypatch.setenv("DBDYNO_SERVER_USER", "nobody")
     with pytest.raises(UsageError, match="other programs run as too"):
         server_account()
@@ -312,9 +316,9 @@ def test_nobody_is_never_the_servers_user(
 
 
 def test_data_of_another_database_user_keep_working(
-    made: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
+    stopped_instance: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, programs = made
+    server, programs = stopped_instance
     subprocess.run(["chown", "-hR", "daemon:", server.data], check=True)
     server, programs = instance_of(None)
     server.open(programs, StartOptions())
@@ -327,9 +331,9 @@ def test_data_of_another_database_user_keep_working(
         instance_of(None)
 
 
-def test_a_lock_of_the_servers_user_stops_nobody(made: tuple[Instance, Programs]) -> None:
+def test_a_lock_of_the_servers_user_stops_nobody(stopped_instance: tuple[Instance, Programs]) -> None:
     """The lock files are not open to it."""
-    server, _ = made
+    server, _ = stopped_instance
     for name in ("start.lock", "owner.lock", "server.lock"):
         with pytest.raises(subprocess.CalledProcessError):
             as_account("/usr/bin/flock", "-n", server.directory / name, "/bin/true")

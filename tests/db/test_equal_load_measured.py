@@ -62,12 +62,12 @@ def test_ours_is_constant_and_a_range_without_a_limit_grows(bench: Bench, own: s
     done = bench.here("run", str(recipe), "--dsn", own, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    found = _claims(document)
-    ours, grown = found["mode=read-only:equal-load"], found["mode=unbounded:equal-load"]
+    claims = _claims(document)
+    ours, grown = claims["mode=read-only:equal-load"], claims["mode=unbounded:equal-load"]
     assert ours["severity"] == "good" and "25,000 to 100,000 orders" in ours["claim"]
     assert grown["severity"] == "warning" and "browse-orders-unbounded" in grown["claim"]
     assert 3.3 < grown["value"] < 4.4  # four times the orders, and a level of an index
-    assert "mode=unbounded:transaction-load-browse-products" in found
+    assert "mode=unbounded:transaction-load-browse-products" in claims
     refused = bench.here("compare", "last")
     if (
         "limited by the client" in refused.stdout
@@ -84,10 +84,10 @@ def test_work_of_a_transaction_is_what_the_server_counted(bench: Bench, own: str
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     scripts = {r["name"]: r for r in document["script_rates"] if r["cell"] != "all"}
-    mine = scripts["browse-orders-unbounded"]
+    script = scripts["browse-orders-unbounded"]
     ((blocks, rows),) = bench.ask(COUNTED, own)
-    assert mine["lio_per_call"] == pytest.approx(blocks)
-    assert mine["rows_per_call"] == pytest.approx(rows)
+    assert script["lio_per_call"] == pytest.approx(blocks)
+    assert script["rows_per_call"] == pytest.approx(rows)
 
 
 HELD = """create function held() returns trigger language plpgsql
@@ -98,8 +98,8 @@ create trigger held after update on pgbench_branches for each row execute functi
 
 @pytest.mark.parametrize(("scale", "sessions"), [(1, 8), (8, 2)])
 def test_few_branches_are_warned_of_and_found(bench: Bench, own: str, scale: int, sessions: int) -> None:
-    made = bench.here("workload", "prepare", "pgbench", "-s", str(scale), "--dsn", own)
-    assert made.returncode == 0, made.stderr
+    prepared = bench.here("workload", "prepare", "pgbench", "-s", str(scale), "--dsn", own)
+    assert prepared.returncode == 0, prepared.stderr
     few = scale < sessions
     if few:
         bench.ask(HELD, own)
@@ -121,13 +121,13 @@ where category = 3 and product_id >= 7 order by product_id limit 10"""
 
 
 def test_shapes_of_plans_are_those_of_explain(kind_dsn: str, bench: Bench) -> None:
-    made = bench.here("workload", "prepare", "order-entry", "--warehouses", "2", "--dsn", kind_dsn)
-    assert made.returncode == 0, made.stderr
+    prepared = bench.here("workload", "prepare", "order-entry", "--warehouses", "2", "--dsn", kind_dsn)
+    assert prepared.returncode == 0, prepared.stderr
     server = PostgresServer(kind_dsn)
     try:
         assert server.planning is not None
         params = {"scale": 1, "warehouses": 2, "mode": "read-write"}
-        found = server.planning.shapes("order-entry", params, ())
+        shapes = server.planning.shapes("order-entry", params, ())
         own = PlannedScript(
             name="own",
             text="select 1;\n\\set a 1\nselect :a from pg_class where oid = :a;\ncreate temp table t();",
@@ -136,8 +136,8 @@ def test_shapes_of_plans_are_those_of_explain(kind_dsn: str, bench: Bench) -> No
         assert server.planning.shapes("script", {}, (own,)).equals(others)  # nothing is left behind
     finally:
         server.close()
-    assert set(found["status"]) == {"ok"} and found["shape"].null_count() == 0
-    by = {(r["name"], r["line"]): r["shape"] for r in found.to_dicts()}
+    assert set(shapes["status"]) == {"ok"} and shapes["shape"].null_count() == 0
+    by = {(r["name"], r["line"]): r["shape"] for r in shapes.to_dicts()}
     lines = [line for (line,) in bench.ask(EXPLAIN, kind_dsn)]
     scan = next(word for word in lines[1].split() if word.startswith("products_"))
     assert f"Limit > Index Scan {scan}" in by["browse-products", 5]

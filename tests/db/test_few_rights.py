@@ -32,11 +32,11 @@ ACCOUNTS = {"run", "runq", "sleep", "client", "unaccounted"}
 def load(dsn: str) -> Iterator[None]:
     """Sessions that sleep in the server, that wait for a lock, and whose client thinks."""
     with contextlib.ExitStack() as stack:
-        made = [
+        sessions = [
             stack.enter_context(contextlib.closing(psycopg.connect(dsn, autocommit=True)))
             for _ in range(ASLEEP + THINKING + 2)
         ]
-        holder, waiter, *rest = made
+        holder, waiter, *rest = sessions
         holder.execute("create table if not exists held (n int)")
         holder.execute("begin; lock table held in access exclusive mode")
         waiter.pgconn.send_query(b"select * from held")
@@ -125,9 +125,9 @@ def observed(
 
 @pytest.fixture
 def home(server_home: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    made = server_home / f"rights-{abs(hash(request.node.name)) % 10**6}"
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    home = server_home / f"rights-{abs(hash(request.node.name)) % 10**6}"
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def rung(document: dict[str, Any], account: str, detail: str | None = None) -> list[dict[str, Any]]:
@@ -185,10 +185,10 @@ def test_waits_are_right_whoever_reads_them(
     if source(document, "scheduler trace")["status"] != "ok":
         return  # this kernel has none: sampled
     assert {r["source"] for r in rung(document, "runq")} == {"scheduler trace"}
-    told = source(document, "scheduler trace")["detail"]
-    assert {r["source"] == "scheduler trace" for r in rung(document, "sleep")} == {labels}, told
+    detail = source(document, "scheduler trace")["detail"]
+    assert {r["source"] == "scheduler trace" for r in rung(document, "sleep")} == {labels}, detail
     if not labels:
-        assert "CAP_SYS_PTRACE" in told
+        assert "CAP_SYS_PTRACE" in detail
 
 
 @needs_root

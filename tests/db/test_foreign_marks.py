@@ -17,32 +17,32 @@ TRACED = ("trace-logins", "--role", MALLORY, "--at", "1", "--yes", "--stay")
 
 @pytest.fixture
 def schema(stages: Stages, any_dsn: str) -> Iterator[Stage]:
-    with stages.stage(any_dsn, "schema") as made:
-        yield made
+    with stages.stage(any_dsn, "schema") as stage:
+        yield stage
 
 
 @pytest.fixture
 def schema_of_kind(stages: Stages, kind_dsn: str) -> Iterator[Stage]:
-    with stages.stage(kind_dsn, "schema") as made:
-        yield made
+    with stages.stage(kind_dsn, "schema") as stage:
+        yield stage
 
 
 @pytest.fixture
 def empty_of_kind(stages: Stages, kind_dsn: str) -> Iterator[Stage]:
-    with stages.stage(kind_dsn, "empty") as made:
-        yield made
+    with stages.stage(kind_dsn, "empty") as stage:
+        yield stage
 
 
 @pytest.fixture
 def tables(stages: Stages, any_dsn: str) -> Iterator[Stage]:
-    with stages.stage(any_dsn, "tables") as made:
-        yield made
+    with stages.stage(any_dsn, "tables") as stage:
+        yield stage
 
 
 @pytest.fixture
 def empty(stages: Stages, any_dsn: str) -> Iterator[Stage]:
-    with stages.stage(any_dsn, "empty") as made:
-        yield made
+    with stages.stage(any_dsn, "empty") as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")

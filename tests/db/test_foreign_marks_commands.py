@@ -248,8 +248,8 @@ def test_what_was_put_into_tables_of_a_superuser(servers: Servers, stages: Stage
 
 def test_order_entry_in_a_superusers_schema(servers: Servers, stages: Stages) -> None:
     with stages.stage(servers.dsn(18), "empty") as stage:
-        made = stage.dbdyno("workload", "prepare", "order-entry", "--warehouses", "1")
-        assert made.returncode == 0, made.stderr
+        prepared = stage.dbdyno("workload", "prepare", "order-entry", "--warehouses", "1")
+        assert prepared.returncode == 0, prepared.stderr
         stage.ask(f"grant usage on schema dbdyno to {MALLORY}")
         stage.ask(f"grant all on all tables in schema dbdyno to {MALLORY}")
         stage.plant(*fires("dbdyno.orders", "before insert"))

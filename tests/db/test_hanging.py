@@ -55,8 +55,8 @@ def test_the_first_ctrl_c_ends_a_command_that_waits_for_a_server(fresh_bench: Be
 
 @pytest.fixture(scope="module")
 def server(servers: Servers) -> Iterator[PlainServer]:
-    with plain_server(servers.bin_dir(18)) as made:
-        yield made
+    with plain_server(servers.bin_dir(18)) as server:
+        yield server
 
 
 def _pids(server: PlainServer) -> list[int]:
@@ -186,7 +186,7 @@ def _sleeping(server: PlainServer) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "reason"),
     [
         ("select pg_sleep(600) /* forever */", "no answer within 300 ms"),
         (
@@ -196,10 +196,10 @@ def _sleeping(server: PlainServer) -> bool:
     ],
     ids=["sleep", "notices"],
 )
-def test_a_call_that_is_given_up_is_cancelled_and_said(server: PlainServer, call: str, said: str) -> None:
+def test_a_call_that_is_given_up_is_cancelled_and_said(server: PlainServer, call: str, reason: str) -> None:
     tables = driving.run(server.target(), [driving.statement(call)], 2, seconds=1, threads=1, grace_ms=300)
     assert tables["sessions"]["end_reason"].to_list() == ["lost", "lost"]
-    assert all(said in words for words in tables["sessions"]["end_detail"])
+    assert all(reason in words for words in tables["sessions"]["end_detail"])
     eventually(lambda: not _sleeping(server))
 
 

@@ -134,15 +134,15 @@ def test_where_no_cpuset_can_be_made_affinity_does_and_says_so(
         monkeypatch.setenv("DBDYNO_STATE_DIR", place)
         os.sched_setaffinity(special.info.backend_pid, {1})
         before = where(sorted(processes.tree(main_pid)))
-        said: list[str] = []
-        with applying(main_pid, LimitSpec(cpus="0"), user, said) as process:
+        means: list[str] = []
+        with applying(main_pid, LimitSpec(cpus="0"), user, means) as process:
             assert (
                 "CPUs 0 by affinity alone, which a process may change: no control group can be made"
-                in said[0]
+                in means[0]
             )
             with sessions(dsn18, 1) as (late,):
-                mine = (main_pid, plain.info.backend_pid, special.info.backend_pid, late.info.backend_pid)
-                assert [processes.cpus_allowed(pid) for pid in mine] == [{0}] * 4
+                pids = (main_pid, plain.info.backend_pid, special.info.backend_pid, late.info.backend_pid)
+                assert [processes.cpus_allowed(pid) for pid in pids] == [{0}] * 4
                 kill(process)
                 assert left_over().dead == [] and "another user" in str(left_over().damaged[0])
                 for part in (Path(place), undo_dir := Path(place, "undo"), *undo_dir.iterdir()):
@@ -152,6 +152,6 @@ def test_where_no_cpuset_can_be_made_affinity_does_and_says_so(
                 assert undo.kind == "affinity"
                 assert "put back affinity" in str(limits.undo(undo))
                 whole = processes.cpus_allowed(main_pid)
-                assert [processes.cpus_allowed(pid) for pid in mine] == [whole, whole, {1}, whole]
+                assert [processes.cpus_allowed(pid) for pid in pids] == [whole, whole, {1}, whole]
             assert "was back already" in str(limits.undo(undo))
         assert unmoved(before)

@@ -21,14 +21,14 @@ LIMIT = 128
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path_factory.mktemp("crowded"), server_dir(server_home / "crowded"))
-    started = made.dbdyno("server", "start", "--max-connections", str(SESSIONS + 20))
+    bench = Bench(tmp_path_factory.mktemp("crowded"), server_dir(server_home / "crowded"))
+    started = bench.dbdyno("server", "start", "--max-connections", str(SESSIONS + 20))
     assert started.returncode == 0, started.stderr
     with contextlib.ExitStack() as stack:
         for _ in range(SESSIONS):
-            stack.enter_context(psycopg.connect(made.dsn, autocommit=True))
-        yield made
-    made.here("server", "stop")
+            stack.enter_context(psycopg.connect(bench.dsn, autocommit=True))
+        yield bench
+    bench.here("server", "stop")
 
 
 def test_windows_that_follow_one_another_open_each_file_once(crowded: Bench) -> None:

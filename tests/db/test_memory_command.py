@@ -22,13 +22,13 @@ def test_figures_agree_with_the_server_and_add_up(dsn18: str, tmp_path: Path) ->
         connection.execute("drop table kept")
         connection.execute("drop extension pg_buffercache")
     assert done.returncode == 0 and row is not None
-    found = json.loads(done.stdout)
-    (kept,) = [r for r in found["memory_relations"] if r["relation"] == "public.kept"]
+    document = json.loads(done.stdout)
+    (kept,) = [r for r in document["memory_relations"] if r["relation"] == "public.kept"]
     assert kept["size_bytes"] == row[0] and 0 < kept["cached_bytes"] <= kept["size_bytes"]
-    figures = {r["key"]: r["value"] for r in found["memory_figures"]}
-    assert figures["data_cached_bytes"] == sum(r["cached_bytes"] for r in found["memory_relations"])
+    figures = {r["key"]: r["value"] for r in document["memory_figures"]}
+    assert figures["data_cached_bytes"] == sum(r["cached_bytes"] for r in document["memory_relations"])
     assert kept["cached_bytes"] <= figures["cache_used_bytes"] <= figures["cache_bytes"]
-    parts = {r["part"]: r["bytes"] for r in found["memory_parts"]}
+    parts = {r["part"]: r["bytes"] for r in document["memory_parts"]}
     total = parts.pop("total")
     assert sum(v for v in parts.values() if v is not None) == total
-    assert found["findings"][0]["id"] == "memory-now"
+    assert document["findings"][0]["id"] == "memory-now"

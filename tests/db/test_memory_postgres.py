@@ -43,8 +43,8 @@ def opened(dsn: str) -> Iterator[PostgresServer]:
 
 
 def held(server: Server, relation: str = "public.held") -> dict[str, object]:
-    found = MemoryReader(server).cache("now", AMPLE_NS)["memory_relations"]
-    (row,) = found.filter(pl.col("relation") == relation, pl.col("kind") == "table").iter_rows(named=True)
+    relations = MemoryReader(server).cache("now", AMPLE_NS)["memory_relations"]
+    (row,) = relations.filter(pl.col("relation") == relation, pl.col("kind") == "table").iter_rows(named=True)
     return row
 
 
@@ -101,14 +101,17 @@ def test_the_servers_own_figures_and_its_processes(any_dsn: str) -> None:
         connection.execute("drop extension pg_buffercache")
     of_server = cache["memory"].filter(pl.col("scope") == "server", pl.col("node").is_null())
     assert set(of_server["status"]) == {"ok"}
-    found = dict(of_server.select("key", "value").iter_rows())
-    assert found["cache_bytes"] == 128 << 20
-    assert 0 < found["used_bytes"] <= found["cache_bytes"] and found["dirty_bytes"] <= found["used_bytes"]
-    assert found["shared_memory_bytes"] > found["cache_bytes"]
-    assert found["huge_pages_asked"] == 1 and found["huge_pages_used"] in (0, 1)
+    figures = dict(of_server.select("key", "value").iter_rows())
+    assert figures["cache_bytes"] == 128 << 20
+    assert (
+        0 < figures["used_bytes"] <= figures["cache_bytes"]
+        and figures["dirty_bytes"] <= figures["used_bytes"]
+    )
+    assert figures["shared_memory_bytes"] > figures["cache_bytes"]
+    assert figures["huge_pages_asked"] == 1 and figures["huge_pages_used"] in (0, 1)
     processes = machine["memory_processes"]
-    mine = processes.filter(pl.col("pid") == pid)
-    assert mine["role"].to_list() == ["session"] and (mine["pss_bytes"] > 0).all()
+    of_session = processes.filter(pl.col("pid") == pid)
+    assert of_session["role"].to_list() == ["session"] and (of_session["pss_bytes"] > 0).all()
     assert {"helper:main", "helper:checkpointer", "dbdyno"} <= set(processes["role"])
     assert (processes["page_tables_bytes"] > 0).all()
     group = machine["memory"].filter(pl.col("scope") == "group")
@@ -172,9 +175,9 @@ def test_a_server_whose_processes_are_not_seen_tells_of_its_buffers_alone(
 def test_without_time_the_buffers_are_lost_and_the_summary_is_not(servers: Servers) -> None:
     with psycopg.connect(servers.dsn(18), autocommit=True) as connection, opened(servers.dsn(18)) as server:
         connection.execute("create extension pg_buffercache")
-        found = MemoryReader(server).cache("start", 1_000_000)
+        tables = MemoryReader(server).cache("start", 1_000_000)
         connection.execute("drop extension pg_buffercache")
-    used = found["memory"].filter(pl.col("key") == "used_bytes")
+    used = tables["memory"].filter(pl.col("key") == "used_bytes")
     assert used["value"][0] > 0 and used["status"][0] == "ok"
-    assert found["memory_relations"]["cached_bytes"].null_count() == found["memory_relations"].height
+    assert tables["memory_relations"]["cached_bytes"].null_count() == tables["memory_relations"].height
     assert "dbdyno memory takes it" in server.caching.state().detail

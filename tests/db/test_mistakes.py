@@ -90,9 +90,9 @@ MISTAKES = {
 @pytest.fixture(scope="module")
 def plain(servers: Servers) -> Iterator[PlainServer]:
     hba = ["local all app scram-sha-256"]
-    with plain_server(servers.bin_dir(18), {"max_connections": "30"}, hba) as made:
-        made.ask("create role app login password 'right'")
-        yield made
+    with plain_server(servers.bin_dir(18), {"max_connections": "30"}, hba) as plain:
+        plain.ask("create role app login password 'right'")
+        yield plain
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -188,12 +188,12 @@ def test_ctrl_c_before_the_time_asked_for_is_cut_short(bench: Bench) -> None:
 
 def _cells(bench: Bench, pid: int) -> list[Path]:
     """Saved windows of that process's run."""
-    found = []
+    cells = []
     for run in bench.home.glob("data/dbdyno/*-observed-*/run.json"):
         with contextlib.suppress(ValueError, OSError):
             if json.loads(run.read_text())["pid"] == pid:
-                found += [p for p in run.parent.glob("cells/[0-9]*") if p.is_dir()]
-    return found
+                cells += [p for p in run.parent.glob("cells/[0-9]*") if p.is_dir()]
+    return cells
 
 
 def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -> None:

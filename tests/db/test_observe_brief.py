@@ -180,14 +180,14 @@ def test_a_filter_leaves_brief_sessions_beside(observed: dict[str, Any]) -> None
 def test_beside_a_driven_run_they_are_others_and_their_cpu_time_is_counted(
     bench: Bench, group: Group, tmp_path: Path
 ) -> None:
-    script, mine = tmp_path / "work.sql", tmp_path / "mine.sql"
-    script.write_text(WORK)
-    mine.write_text("select pg_sleep(0.02);\n")
-    with load(bench.dsn, "-C", "-n", "-c", "4", "-R", "100", "-f", str(script)):
+    brief, driven = tmp_path / "work.sql", tmp_path / "driven.sql"
+    brief.write_text(WORK)
+    driven.write_text("select pg_sleep(0.02);\n")
+    with load(bench.dsn, "-C", "-n", "-c", "4", "-R", "100", "-f", str(brief)):
         done = bench.dbdyno(
             "run",
             "--script",
-            str(mine),
+            str(driven),
             "--sessions",
             "1",
             "--measure",

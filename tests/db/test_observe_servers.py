@@ -26,9 +26,9 @@ def runs(bench: Bench) -> Mapping[str, Run]:
     """By the port of their server, once each has a window."""
     store = RunStore(Path(bench.env["XDG_DATA_HOME"]) / "dbdyno")
     with suppress(StoreError):
-        found = [store.open(listed.id) for listed in store.list()]
-        if all(run.cells() for run in found):
-            return {run.environment.server.where.split(", ")[1].removeprefix("port "): run for run in found}
+        opened = [store.open(listed.id) for listed in store.list()]
+        if all(run.cells() for run in opened):
+            return {run.environment.server.where.split(", ")[1].removeprefix("port "): run for run in opened}
     return {}
 
 
@@ -48,16 +48,16 @@ def test_a_server_that_goes_away_pauses_its_own_observation_alone(servers: Serve
             before = len(runs(bench)[a].cells())
             eventually(lambda: len(runs(bench)[a].cells()) > before + 1)
             gone.start()
-            there = len(runs(bench)[b].cells())
-            eventually(lambda: len(runs(bench)[b].cells()) > there + 2)
+            cells_before = len(runs(bench)[b].cells())
+            eventually(lambda: len(runs(bench)[b].cells()) > cells_before + 2)
             process.send_signal(signal.SIGINT)
-            output, said = process.communicate(timeout=240)
-    assert process.returncode == 0, said + output
-    found = runs(bench)
-    assert {r.info.status for r in found.values()} == {"complete"}
-    assert len({r.info.group for r in found.values()}) == 1
-    one, other = windows(found[a]), windows(found[b])
+            output, messages = process.communicate(timeout=240)
+    assert process.returncode == 0, messages + output
+    by_port = runs(bench)
+    assert {r.info.status for r in by_port.values()} == {"complete"}
+    assert len({r.info.group for r in by_port.values()}) == 1
+    one, other = windows(by_port[a]), windows(by_port[b])
     assert (other["t0_ns"].diff().drop_nulls() > 2 * WINDOW_NS).any()
     ends = [w["t1_ns"] for frame in (one, other) for w in frame[:-1].filter(status="ok").to_dicts()]
     assert len({t1_ns % WINDOW_NS for t1_ns in ends}) == 1, (one, other)
-    assert "the server is back" in said
+    assert "the server is back" in messages

@@ -61,9 +61,9 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if compiler is None:
         pytest.skip("no C compiler here: apt-get install gcc libc6-dev")
     (tmp_path / "sleeps.c").write_text(PROGRAM)
-    made = tmp_path / "sleeps"
-    subprocess.run([compiler, "-O2", *request.param, "-o", made, tmp_path / "sleeps.c"], check=True)
-    return made
+    program = tmp_path / "sleeps"
+    subprocess.run([compiler, "-O2", *request.param, "-o", program, tmp_path / "sleeps.c"], check=True)
+    return program
 
 
 def sampled(
@@ -123,15 +123,15 @@ def test_two_functions_have_their_shares_of_sleep(program: Path, us: int) -> Non
 @pytest.fixture
 def waiting(old_and_new: Waiting) -> Iterator[dict[str, Any]]:
     """A session in pg_sleep again and again, and two that wait for a lock that a third takes in turns."""
-    made = old_and_new
-    made.control.execute("create table if not exists locked (n int)")
-    asleep = made.doing("do $$ begin loop perform pg_sleep(0.003); end loop; end $$")
+    server = old_and_new
+    server.control.execute("create table if not exists locked (n int)")
+    asleep = server.doing("do $$ begin loop perform pg_sleep(0.003); end loop; end $$")
     taking = (
         "do $$ begin loop lock table locked in access exclusive mode; perform pg_sleep(0.002); commit; "
         "end loop; end $$"
     )
-    pids = [asleep, *(made.doing(taking) for _ in range(3))]
-    yield _spec(made, pids)
+    pids = [asleep, *(server.doing(taking) for _ in range(3))]
+    yield _spec(server, pids)
 
 
 def test_sleep_by_wait_event_is_that_of_the_trace(waiting: dict[str, Any]) -> None:
@@ -143,20 +143,20 @@ def test_sleep_by_wait_event_is_that_of_the_trace(waiting: dict[str, Any]) -> No
     if status[0] in REFUSED:
         assert status[1]
         return
-    mine = stood_for(tables).filter(role="session", label_status="ok").with_columns(wait=wait_label())
-    found = mine.group_by("wait").agg(pl.col("ns").sum(), error=pl.col("ns").pow(2).sum().sqrt())
+    sleeps = stood_for(tables).filter(role="session", label_status="ok").with_columns(wait=wait_label())
+    by_wait = sleeps.group_by("wait").agg(pl.col("ns").sum(), error=pl.col("ns").pow(2).sum().sqrt())
     waits = tables["waits"].filter(role="session").with_columns(wait=wait_label())
     last = waits.filter(pl.col("after_ns") == pl.col("after_ns").max().over("pid"))
     exact = last.group_by("wait").agg(pl.col("sleep_ns").sum())
     for event in ("Timeout/PgSleep", "Lock/relation"):
         (_, ns, error), (_, truth) = (
-            found.row(by_predicate=pl.col("wait") == event),
+            by_wait.row(by_predicate=pl.col("wait") == event),
             exact.row(by_predicate=pl.col("wait") == event),
         )
         assert ns == pytest.approx(truth, rel=0.1, abs=4.5 * error), event
     code = {
         event: set(
-            mine.filter(wait=event)
+            sleeps.filter(wait=event)
             .join(tables["sleep_stacks"], on="stack")
             .join(tables["sleep_frames"], on="frame")["function"]
         )

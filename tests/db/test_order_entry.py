@@ -24,8 +24,8 @@ CHANGING = ("register-customer", "update-details", "order-products", "process-or
 @pytest.fixture
 def loaded(bench: Bench, kind_dsn: str) -> Iterator[str]:
     bench.here("clean", "--dsn", kind_dsn)
-    made = bench.here("workload", "prepare", "order-entry", "--warehouses", "2", "--dsn", kind_dsn)
-    assert made.returncode == 0, made.stderr
+    prepared = bench.here("workload", "prepare", "order-entry", "--warehouses", "2", "--dsn", kind_dsn)
+    assert prepared.returncode == 0, prepared.stderr
     yield kind_dsn
     cleaned = bench.here("clean", "--dsn", kind_dsn)
     assert cleaned.returncode == 0 and "dbdyno.items" in cleaned.stdout, cleaned.stderr
@@ -53,10 +53,10 @@ def failed(document: dict[str, Any]) -> list[str]:
 
 
 def test_data_are_consistent_as_loaded_and_after_each_measurement(bench: Bench, loaded: str) -> None:
-    found = checked(loaded)
+    checks = checked(loaded)
     half = script_half("order-entry")
-    assert half is not None and len(found) == len(half.checks) + len(CHANGING) == 9
-    assert all(c.holds for c in found), [c.words for c in found]
+    assert half is not None and len(checks) == len(half.checks) + len(CHANGING) == 9
+    assert all(c.holds for c in checks), [c.words for c in checks]
     document = measured(bench, loaded, "--sessions", "3")
     assert failed(document) == []
     assert [w["status"] for w in document["windows"]] == ["ok"]
@@ -73,8 +73,8 @@ def test_data_are_consistent_as_loaded_and_after_each_measurement(bench: Bench, 
     bench.ask("update dbdyno.inventories set on_hand = on_hand - 1 where product_id = 7", loaded)
     broken = measured(bench, loaded, "--sessions", "1", "--reset", "never")
     assert broken["windows"][0]["status"] == "invalid"
-    (said,) = failed(broken)
-    assert "rows of stock that differ: expected 0, found 2" in said
+    (claim,) = failed(broken)
+    assert "rows of stock that differ: expected 0, found 2" in claim
     read_only = measured(bench, loaded, "--sessions", "1", "--param", "mode=read-only", warehouses=3)
     assert failed(read_only) == []  # tables of another size were loaded anew
     assert bench.ask("select (select count(*) from dbdyno.warehouses), count(*) from dbdyno.log", loaded) == [

@@ -167,9 +167,9 @@ def test_a_refusal_is_known_by_its_state(state: str) -> None:
 def german(servers: Servers, open_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainServer]:
     """A server whose messages are German."""
     try:
-        made = open_dir / "de_DE.UTF-8"
+        locale = open_dir / "de_DE.UTF-8"
         subprocess.run(
-            ["localedef", "-i", "de_DE", "-f", "UTF-8", str(made)], check=True, capture_output=True
+            ["localedef", "-i", "de_DE", "-f", "UTF-8", str(locale)], check=True, capture_output=True
         )
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no German locale: apt install locales")

@@ -30,8 +30,8 @@ S = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def server(servers: Servers) -> Iterator[PlainServer]:
-    with plain_server(servers.bin_dir(18)) as made:
-        yield made
+    with plain_server(servers.bin_dir(18)) as server:
+        yield server
 
 
 def _run(dsn: str, store: Path, sleep_s: float, *words: str) -> Result:
@@ -119,10 +119,10 @@ def test_a_rate_above_the_capacity_leaves_calls_over_and_says_so(
 
 def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Servers, tmp_path: Path) -> None:
     """It has room for fewer sessions than would be chosen: the rates are run over those."""
-    with plain_server(servers.bin_dir(18), {"max_connections": "14"}) as made:
+    with plain_server(servers.bin_dir(18), {"max_connections": "14"}) as server:
         words = ("--rates", "50,100", "--measure", "2s", "--no-memory", "--no-snapshots")
-        with in_the_window(made.stop, 0.3, lambda tick: tick.number == 2):
-            done = _run(made.dsn, tmp_path, 0.005, *words)
+        with in_the_window(server.stop, 0.3, lambda tick: tick.number == 2):
+            done = _run(server.dsn, tmp_path, 0.005, *words)
     assert done.exit_code == 5, done.output
     page = tmp_path / "run.html"
     shown = CliRunner().invoke(app, ["report", "last", "--store", str(tmp_path), "-o", str(page)])
@@ -138,16 +138,18 @@ def test_a_server_that_is_restarted_ends_the_measurement_with_the_reason(
     servers: Servers, tmp_path: Path
 ) -> None:
     """No session connects again: what is lost is counted, and no later rate is measured on a cold server."""
-    with plain_server(servers.bin_dir(15)) as made:
+    with plain_server(servers.bin_dir(15)) as server:
 
         def restart() -> None:
-            made.stop("fast")
+            server.stop("fast")
             time.sleep(1)
-            made.start()
+            server.start()
 
         with in_the_window(restart):
-            done = _run(made.dsn, tmp_path, 0.005, "--rates", "50,100", "--sessions", "4", "--measure", "5s")
-        assert made.ask("select 1") == [(1,)], "it is there again"
+            done = _run(
+                server.dsn, tmp_path, 0.005, "--rates", "50,100", "--sessions", "4", "--measure", "5s"
+            )
+        assert server.ask("select 1") == [(1,)], "it is there again"
     assert done.exit_code == 5, done.output
     (cell,), _ = RunStore(tmp_path).open("last").read_cells()
     assert cell.meta.status == "short" and cell.meta.t1_ns - cell.meta.t0_ns < 4 * S

@@ -68,10 +68,10 @@ def test_a_spike_leaves_a_backlog_that_the_next_phase_works_off(servers: Servers
     tables, claims, *_ = RunStore(tmp_path).open("last").read_derived()  # type: ignore[misc]
     slowest = tables["rungs"].filter(variant="after")["response_max_ns"].item()
     assert slowest > 0.5e9, "calls of the spike end here, with the time that they waited in it"
-    found = {(c.id, c.subject): c for c in claims}
-    assert "backlog grew" in found["phase", "spike"].text
-    assert "Does not meet p99 < 100 ms" in found["phase-target", "spike"].text
-    recovery = found["phase-recovery", ""]
+    by_subject = {(c.id, c.subject): c for c in claims}
+    assert "backlog grew" in by_subject["phase", "spike"].text
+    assert "Does not meet p99 < 100 ms" in by_subject["phase-target", "spike"].text
+    recovery = by_subject["phase-recovery", ""]
     if paces[2]["idle_ns"] is not None:  # else the machine was too slow for the test's 6 s
         assert recovery.value is not None and recovery.value.value > 0.5
         assert "that spike left was gone" in recovery.text
@@ -83,14 +83,14 @@ def test_a_server_that_is_restarted_in_a_phase_leaves_the_whole_ones(
     servers: Servers, tmp_path: Path
 ) -> None:
     """Its sessions are lost with it; the phase under way is marked, and later ones are not there."""
-    with plain_server(servers.bin_dir(18)) as made:
+    with plain_server(servers.bin_dir(18)) as server:
 
         def restart() -> None:
-            made.stop()
-            made.start()
+            server.stop()
+            server.start()
 
         with in_the_window(restart, which=lambda tick: tick.cell.variant == "end"):
-            done = _run(tmp_path, made.dsn, {"calm": 1, "end": 60, "after": 60})
+            done = _run(tmp_path, server.dsn, {"calm": 1, "end": 60, "after": 60})
     assert done.exit_code != 0
     whole, cut = _cells(tmp_path)
     assert (whole.meta.cell.variant, whole.meta.status) == ("calm", "ok")

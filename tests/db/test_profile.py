@@ -48,8 +48,8 @@ def profiled(spec: dict[str, Any], enough: int = ENOUGH, *also: pl.Expr) -> tupl
     wanted = () if "samples have no wait event" in status[1] else also
     while time.monotonic() < end and status[0] == "ok":
         time.sleep(0.2)
-        mine = frames(watch)["profile_samples"].filter(role="session")
-        if mine.height >= enough and all(mine.filter(which).height >= FEW for which in wanted):
+        samples = frames(watch)["profile_samples"].filter(role="session")
+        if samples.height >= enough and all(samples.filter(which).height >= FEW for which in wanted):
             break
     watch.stop()
     return watch.source_status()["CPU profile"], frames(watch)
@@ -62,21 +62,21 @@ def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Waiting
     if status != "ok":
         assert (status, bool(detail)) == ("not permitted", True)
         return
-    samples, stacks, told, _ = (tables[t] for t in PROFILED)
+    samples, stacks, functions, _ = (tables[t] for t in PROFILED)
     assert set(samples.filter(role="session")["session"]) == {0}, "who sleeps is never on a CPU"
     assert set(samples["pid"]) <= {busy, *samples.filter(pl.col("role") != "session")["pid"]}
-    mine = samples.filter(session=0).join(stacks, on="stack").join(told, on="frame", how="left")
-    assert mine["kind"].null_count() == 0, "each frame of a stack is told"
-    leaves = mine.filter(position=0)
+    stacked = samples.filter(session=0).join(stacks, on="stack").join(functions, on="frame", how="left")
+    assert stacked["kind"].null_count() == 0, "each frame of a stack is told"
+    leaves = stacked.filter(position=0)
     assert leaves.height == samples.filter(session=0).height, "each sample has a leaf"
-    roots = mine.sort("position").group_by("t_ns", "cpu", maintain_order=True).last()
+    roots = stacked.sort("position").group_by("t_ns", "cpu", maintain_order=True).last()
     assert set(roots.filter(~pl.col("cut"))["module"]) == {"postgres"}, "all begin in the program"
     named_ones = (
-        mine.drop_nulls("function").select("t_ns", "cpu").unique()
+        stacked.drop_nulls("function").select("t_ns", "cpu").unique()
     )  # its static functions may be stripped
     assert named_ones.height >= 0.9 * leaves.height
     assert samples.filter("cut").height <= 0.1 * samples.height
-    assert "ExecutorRun" in set(mine["function"].str.replace("standard_", ""))
+    assert "ExecutorRun" in set(stacked["function"].str.replace("standard_", ""))
     assert "cpu-clock, 99 Hz" in detail
 
 
@@ -94,8 +94,8 @@ def test_a_session_that_began_later_is_in_it_as_other_and_its_end_is_no_error(se
         time.sleep(0.5)
     sessions.control.execute("select pg_terminate_backend(%s)", [later])
     watch.stop()
-    found = frames(watch)["profile_samples"].filter(pid=later)
-    assert (set(found["role"]), set(found["session"])) == ({"other"}, {None})
+    samples = frames(watch)["profile_samples"].filter(pid=later)
+    assert (set(samples["role"]), set(samples["session"])) == ({"other"}, {None})
 
 
 def test_elsewhere_or_not_asked_for_it_says_so(sessions: Waiting) -> None:
@@ -112,9 +112,9 @@ SLEEPS = "do $$ begin loop perform pg_sleep(0.00002); end loop; end $$"
 
 def _labels(tables: Tables, pid: int) -> pl.DataFrame:
     """Wait event, number of samples, of one process."""
-    mine = tables["profile_samples"].filter(pid=pid)
+    samples = tables["profile_samples"].filter(pid=pid)
     named = pl.concat_str("wait_class", "wait_event", separator="/").fill_null("none")
-    return mine.with_columns(event=named)
+    return samples.with_columns(event=named)
 
 
 def test_samples_carry_the_wait_event_and_the_statement_of_their_moment(old_and_new: Waiting) -> None:
@@ -180,14 +180,14 @@ def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new
         run("drop table read_again")
     if status != "ok" or "samples have no wait event" in detail:
         return
-    mine = _labels(tables, pid)
+    samples = _labels(tables, pid)
     stacks = tables["profile_stacks"].join(tables["profile_frames"], on="frame")
     functions = stacks.group_by("stack").agg(pl.col("function").drop_nulls().str.join(" ").alias("functions"))
     inside = pl.col("functions").str.contains("pread|preadv|read_iter|filemap_read")
-    reads = mine.filter(mode="kernel").join(functions, on="stack").filter(inside)
+    reads = samples.filter(mode="kernel").join(functions, on="stack").filter(inside)
     if int(row[0]) >= 180000:
         return  # its I/O workers read
-    assert reads.height >= ENOUGH, mine.group_by("event").len()
+    assert reads.height >= ENOUGH, samples.group_by("event").len()
     assert reads.filter(event="IO/DataFileRead").height >= 0.9 * reads.height, reads.group_by("event").len()
 
 
@@ -216,8 +216,8 @@ def test_a_profile_ends_at_its_time(sessions: Waiting) -> None:
     watch.start(_core.now_ns(), until + 10**9)
     time.sleep(1.5)
     watch.stop()
-    found = frames(watch)["profile_samples"]
-    assert found.filter(pl.col("t_ns") > until + 400_000_000).is_empty()
+    samples = frames(watch)["profile_samples"]
+    assert samples.filter(pl.col("t_ns") > until + 400_000_000).is_empty()
 
 
 AS_SOMEBODY = f"""
@@ -233,20 +233,20 @@ while watch.source_status()["CPU profile"][0] == "ok" and _core.now_ns() < end:
     if frames(watch)["profile_samples"].filter(role="session").height >= {ENOUGH}:
         break
 watch.stop()
-found = frames(watch)
-told = found["profile_frames"].select("kind", "module", "function").rows()
-labels = found["profile_samples"]["label_status"].unique().to_list()
-print(json.dumps({{"status": watch.source_status()["CPU profile"], "frames": told, "labels": labels}}))
+tables = frames(watch)
+functions = tables["profile_frames"].select("kind", "module", "function").rows()
+labels = tables["profile_samples"]["label_status"].unique().to_list()
+print(json.dumps({{"status": watch.source_status()["CPU profile"], "frames": functions, "labels": labels}}))
 """
 
 
 def _as_nobody(spec: dict[str, Any], *rights: str) -> dict[str, Any]:
     caps = [f"--inh-caps={','.join(rights)}", f"--ambient-caps={','.join(rights)}"] if rights else []
     user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    return _told(["setpriv", *user, *caps, sys.executable, "-c", AS_SOMEBODY], spec)
+    return report_of(["setpriv", *user, *caps, sys.executable, "-c", AS_SOMEBODY], spec)
 
 
-def _told(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
+def report_of(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
         command, input=json.dumps(spec), capture_output=True, text=True, timeout=120, check=False
     )
@@ -257,11 +257,11 @@ def _told(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
 @needs_root
 def test_without_rights_it_says_how_to_get_them_and_with_some_what_is_missing(sessions: Waiting) -> None:
     spec = _spec(sessions, [sessions.doing(READ_AT_TIMES)], **PROFILE)
-    told = _as_nobody(spec)
+    report = _as_nobody(spec)
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 0:
-        assert told["status"][0] == "not permitted"
-        assert "--ambient-caps=+perfmon" in told["status"][1]
-        assert told["frames"] == []
+        assert report["status"][0] == "not permitted"
+        assert "--ambient-caps=+perfmon" in report["status"][1]
+        assert report["frames"] == []
     some = _as_nobody(spec, "+perfmon")
     if some["status"][0] != "ok":
         pytest.skip(f"root has no such right to give: {some['status'][1]}")
@@ -298,9 +298,9 @@ def test_where_a_filter_forbids_a_call_that_is_said(sessions: Waiting, forbidden
         pytest.skip("numbers of system calls are not known here")
     spec = _spec(sessions, [sessions.doing(READ_AT_TIMES)], **PROFILE)
     command = [sys.executable, "-c", FORBID + AS_SOMEBODY, str(numbers[forbidden])]
-    told = _told(command, spec)
-    if forbidden == "perf_event_open" or told["status"][0] != "ok":
-        assert (told["status"][0], told["frames"]) == ("not permitted", [])
+    report = report_of(command, spec)
+    if forbidden == "perf_event_open" or report["status"][0] != "ok":
+        assert (report["status"][0], report["frames"]) == ("not permitted", [])
     else:
-        assert "samples have no wait event" in told["status"][1]
-        assert set(told["labels"]) <= {"not permitted", "not supported"}
+        assert "samples have no wait event" in report["status"][1]
+        assert set(report["labels"]) <= {"not permitted", "not supported"}

@@ -14,8 +14,8 @@ LIO = 64 * 3  # a table of 4096 blocks has an index of two levels
 
 
 def rates(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    found = [r for r in document["rates"] if r["name"] == name and r["scope"] == "rung"]
-    return sorted(found, key=lambda r: r["cell"])
+    rates = [r for r in document["rates"] if r["name"] == name and r["scope"] == "rung"]
+    return sorted(rates, key=lambda r: r["cell"])
 
 
 ONE_RECORD = 24
@@ -35,12 +35,12 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
     )
     assert done.returncode == 0, done.stderr
     document = bench.last()
-    found = findings(document)
-    assert found["writes-as-planned"]["severity"] == "good", found
-    exact = found.get("work-constant")
-    nearly = found.get("work-not-constant", {"severity": "note"})
+    claims = findings(document)
+    assert claims["writes-as-planned"]["severity"] == "good", claims
+    exact = claims.get("work-constant")
+    nearly = claims.get("work-not-constant", {"severity": "note"})
     assert (exact is not None) if update == 0 else nearly["severity"] == "note"
-    assert not [i for i in found if i.startswith("errors") or i == "sessions-lost"]
+    assert not [i for i in claims if i.startswith("errors") or i == "sessions-lost"]
     work = rates(document, "work_per_call")
     assert [w["value"] for w in work] == pytest.approx([lio] * 2, rel=0.01 if update else 1e-12)
     wal = rates(document, "wal_bytes_per_call")
@@ -113,10 +113,10 @@ def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:
 
 
 def test_what_cannot_be_is_said_before_the_start(bench: Bench) -> None:
-    for words, said in (
+    for words, message in (
         (("--param", "update=101"), "more than 100"),
         (("--param", "blocks=0"), "less than 1"),
         (("--param", "scale=64", "--param", "blocks=65"), "only 64 blocks"),
     ):
         done = bench.here("run", "random-read", "--sessions", "1", *QUICK, *words)
-        assert done.returncode == 2 and said in done.stderr, done.stderr
+        assert done.returncode == 2 and message in done.stderr, done.stderr

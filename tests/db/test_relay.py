@@ -72,25 +72,25 @@ def _server(servers: Servers, major: int, certificates: Path) -> Any:
     return plain_server(servers.bin_dir(15), settings, hba, files)
 
 
-def _people(made: PlainServer) -> PlainServer:
+def _people(server: PlainServer) -> PlainServer:
     for role in ROLES:
         stored = "md5" if role == "md5" else "scram-sha-256"
-        made.ask(f"set password_encryption = '{stored}'; create role {role} login password '{SECRET}'")
-        made.ask(f"grant create on database postgres to {role}")
-    return made
+        server.ask(f"set password_encryption = '{stored}'; create role {role} login password '{SECRET}'")
+        server.ask(f"grant create on database postgres to {role}")
+    return server
 
 
 @pytest.fixture(scope="module")
 def guarded(servers: Servers, certificates: Path) -> Iterator[PlainServer]:
     """15, with TLS."""
-    with _server(servers, 15, certificates) as made:
-        yield _people(made)
+    with _server(servers, 15, certificates) as server:
+        yield _people(server)
 
 
 @pytest.fixture(scope="module", params=[15, 18], ids=["pg15", "pg18"])
 def either(servers: Servers, certificates: Path, request: pytest.FixtureRequest) -> Iterator[PlainServer]:
-    with _server(servers, request.param, certificates) as made:
-        yield _people(made)
+    with _server(servers, request.param, certificates) as server:
+        yield _people(server)
 
 
 def dsn(port: int, user: str, **more: str) -> str:
@@ -100,7 +100,7 @@ def dsn(port: int, user: str, **more: str) -> str:
 
 def attacked(port: int, attacks: Mapping[str, Attack], user: str, **more: str) -> dict[str, tuple[str, str]]:
     """Kind and words of the driver's failures behind one control connection that was left alone."""
-    found = {}
+    failures = {}
     with relay(port, 1, asks(b"")) as line, closing(PostgresServer(dsn(line.port, user, **more))) as server:
         for name, attack in attacks.items():
             before, line.attack = line.attacked, attack
@@ -108,8 +108,8 @@ def attacked(port: int, attacks: Mapping[str, Attack], user: str, **more: str) -
             assert line.attacked == before + 1
             assert line.taken == b"", f"{name}: the relay got {line.taken!r}"
             assert SECRET not in words
-            found[name] = kind, words
-    return found
+            failures[name] = kind, words
+    return failures
 
 
 def asking(*but: str, certificate: Path | None = None) -> dict[str, Attack]:
@@ -122,8 +122,8 @@ REAL = {"scram": "sasl", "md5": "md5", "password": "cleartext", "trust": "trust"
 
 @pytest.mark.parametrize("user", ROLES)
 def test_sessions_are_held_to_what_the_first_connection_met(either: PlainServer, user: str) -> None:
-    found = attacked(either.port, asking(REAL[user]), user, sslmode="disable")
-    for asked, (kind, words) in found.items():
+    failures = attacked(either.port, asking(REAL[user]), user, sslmode="disable")
+    for asked, (kind, words) in failures.items():
         assert kind == "authentication", asked
         if asked in ("cleartext", "md5", "trust"):
             assert "what the first connection met" in words
@@ -152,8 +152,8 @@ def test_require_auth(
         (tmp_path / "services").write_text(f"[here]\nrequire_auth={rule}\n")
         monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
         more = {"service": "here"}
-    found = attacked(guarded.port, {asked: asks(REQUESTS[asked])}, "scram", sslmode="disable", **more)
-    assert found[asked][0] == "authentication"
+    failures = attacked(guarded.port, {asked: asks(REQUESTS[asked])}, "scram", sslmode="disable", **more)
+    assert failures[asked][0] == "authentication"
 
 
 @pytest.mark.parametrize("user", ROLES)
@@ -214,11 +214,11 @@ def test_a_certificate_of_its_own(guarded: PlainServer, certificates: Path, mode
     # Without verification the answer to SCRAM-SHA-256-PLUS is bound to that certificate: see the next test.
     but = ["plus"] if mode == "require" else []
     attacks = asking(*but, certificate=certificates / "relay")
-    found = attacked(guarded.port, attacks, "scram", **_tls(certificates, mode))
-    for asked, (kind, _) in found.items():
+    failures = attacked(guarded.port, attacks, "scram", **_tls(certificates, mode))
+    for asked, (kind, _) in failures.items():
         assert kind == ("authentication" if mode == "require" else "tls"), asked
     if mode == "require":
-        assert "channel binding" in found["sasl"][1] and "channel binding" in found["trust"][1]
+        assert "channel binding" in failures["sasl"][1] and "channel binding" in failures["trust"][1]
 
 
 @pytest.mark.parametrize("asked", ["cleartext", "sasl", "trust"])

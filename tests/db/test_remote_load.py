@@ -104,15 +104,15 @@ def test_calls_of_agents_and_of_this_host_are_those_of_the_server(counted: str) 
         assert load.progress().calls == calls_at(counted)
         load.finish()
         phase(load)
-        found = frames(load)
-    sessions, drivers_ = found["sessions"], found["drivers"]
+        by_table = frames(load)
+    sessions, drivers_ = by_table["sessions"], by_table["drivers"]
     assert sessions["session"].to_list() == list(range(8))
     assert sessions["calls_total"].sum() == calls_at(counted)
-    assert sessions["calls"].sum() == found["histogram"]["count"].sum()
-    assert found["calls"].height == calls_at(counted)
-    assert found["calls"].filter("measured")["session"].value_counts().sort("session")["count"].to_list() == (
-        sessions["calls"].to_list()
-    )
+    assert sessions["calls"].sum() == by_table["histogram"]["count"].sum()
+    assert by_table["calls"].height == calls_at(counted)
+    assert by_table["calls"].filter("measured")["session"].value_counts().sort("session")[
+        "count"
+    ].to_list() == (sessions["calls"].to_list())
     assert with_host(sessions, drivers_)["host"].to_list() == ["here"] * 4 + ["elsewhere"] * 4
     assert drivers_["sessions"].to_list() == [4, 2, 2]
     # The other clock is 2.5 s ahead: on ours its calls lie where all others do.
@@ -128,15 +128,15 @@ def test_calls_of_agents_and_of_this_host_are_those_of_the_server(counted: str) 
 
 
 def test_a_clock_that_is_off_and_drifts_is_mapped_within_its_bound(dsn18: str) -> None:
-    made: list[OtherClock] = []
+    clocks: list[OtherClock] = []
 
     def wrapped(channel: remote.Channel) -> OtherClock:
-        made.append(other_clock(channel))
-        return made[0]
+        clocks.append(other_clock(channel))
+        return clocks[0]
 
-    with agent(wrapped) as (there, _):
-        clock = remote.HostClock(there.clock)
-        load = remote.RemoteLoad(there, clock, "postgres", spec(dsn18, 2, log_calls=True))
+    with agent(wrapped) as (peer, _):
+        clock = remote.HostClock(peer.clock)
+        load = remote.RemoteLoad(peer, clock, "postgres", spec(dsn18, 2, log_calls=True))
         load.connect()
         phase(load)
         clock.measure()
@@ -148,7 +148,7 @@ def test_a_clock_that_is_off_and_drifts_is_mapped_within_its_bound(dsn18: str) -
         assert mapping.bound_ns > 0
         for share in range(11):
             real_ns = start_ns + share * 3 * S // 10
-            error_ns = clock.to_ours(made[0].theirs(real_ns)) - real_ns
+            error_ns = clock.to_ours(clocks[0].theirs(real_ns)) - real_ns
             assert abs(error_ns) <= mapping.bound_ns + 3
         # A server that drifts so cannot be told from one that does not by less than the bounds allow.
         span_ns = mapping.last.at_ns - mapping.first.at_ns
@@ -179,24 +179,24 @@ def test_a_driver_that_is_killed_fails_the_rung_and_the_others_tables_are_there(
         assert raised.value.host == "two"
         load.finish()
         phase(load)
-        found = frames(load)
-        assert found["drivers"]["status"].to_list() == ["ok", "lost"]
-        assert found["sessions"]["session"].to_list() == [0, 1]
-        assert found["sessions"]["calls_total"].min() > 0  # type: ignore[operator]
-        assert found["sessions"]["end_reason"].unique().to_list() == ["stopped"]
+        by_table = frames(load)
+        assert by_table["drivers"]["status"].to_list() == ["ok", "lost"]
+        assert by_table["sessions"]["session"].to_list() == [0, 1]
+        assert by_table["sessions"]["calls_total"].min() > 0  # type: ignore[operator]
+        assert by_table["sessions"]["end_reason"].unique().to_list() == ["stopped"]
         eventually(lambda: connected(counted) == 0)
 
 
 def test_sessions_of_a_killed_driver_are_ended_and_no_others(dsn18: str) -> None:
     """Nobody is left there to cancel its statements."""
-    with agent() as (made, channel), connect.connect(dsn18) as control:
+    with agent() as (peer, channel), connect.connect(dsn18) as control:
 
         def make(engine: str, spec: Mapping[str, Any]) -> Load:
-            return remote.RemoteLoad(made, remote.HostClock(made.clock), engine, spec)
+            return remote.RemoteLoad(peer, remote.HostClock(peer.clock), engine, spec)
 
         given = spec(dsn18, 4, "select pg_sleep(600)")
         given["target"]["application_name"] = connect.APPLICATION
-        drivers = [remote.Driver("here", local_load, 1), remote.Driver(made.name, make, 1)]
+        drivers = [remote.Driver("here", local_load, 1), remote.Driver(peer.name, make, 1)]
         load = remote.SpreadLoad(drivers, "postgres", given)
         load.connect()
         phase(load)
@@ -204,15 +204,15 @@ def test_sessions_of_a_killed_driver_are_ended_and_no_others(dsn18: str) -> None
         start_ns = _core.now_ns() + S // 2
         load.start(start_ns, start_ns, start_ns + S)
         asleep = "select array_agg(pid order by pid) from pg_stat_activity where wait_event = 'PgSleep'"
-        mine = f"{asleep} and pid = any(%s)"
-        eventually(lambda: control.execute(mine.encode(), (pids,)).fetchone() == (sorted(pids),))
+        query = f"{asleep} and pid = any(%s)"
+        eventually(lambda: control.execute(query.encode(), (pids,)).fetchone() == (sorted(pids),))
         os.kill(channel.pid, signal.SIGKILL)
-        eventually(lambda: made.lost is not None)
-        eventually(lambda: not load.wait(0.1) and load.left_by(made.name))
-        left = load.left_by(made.name)
+        eventually(lambda: peer.lost is not None)
+        eventually(lambda: not load.wait(0.1) and load.left_by(peer.name))
+        left = load.left_by(peer.name)
         assert sorted(left) == sorted(pids[2:]) and not load.left_by("here")
         assert end_left(control, [*left, control.info.backend_pid, 1]) == 2
-        eventually(lambda: control.execute(mine.encode(), (pids,)).fetchone() == (sorted(pids[:2]),))
+        eventually(lambda: control.execute(query.encode(), (pids,)).fetchone() == (sorted(pids[:2]),))
         load.abort()
 
 
@@ -221,9 +221,9 @@ def test_no_session_stays_when_the_conductor_is_gone(dsn18: str, how: str) -> No
     """Also in calls that would take longer than anyone waits: these are cancelled."""
     words = ("--silence-s", "3") if how == "silent" else ()
     with ExitStack() as stack:
-        there, channel = stack.enter_context(agent(lambda c: c, *words))
+        peer, channel = stack.enter_context(agent(lambda c: c, *words))
         load = remote.RemoteLoad(
-            there, remote.HostClock(there.clock), "postgres", spec(dsn18, 3, "select pg_sleep(600)")
+            peer, remote.HostClock(peer.clock), "postgres", spec(dsn18, 3, "select pg_sleep(600)")
         )
         load.connect()
         phase(load)
@@ -231,11 +231,11 @@ def test_no_session_stays_when_the_conductor_is_gone(dsn18: str, how: str) -> No
         load.start(start_ns, start_ns, start_ns + 600 * S)
         assert eventually(lambda: connected(dsn18) == 3)
         if how == "closed":
-            there.close()
+            peer.close()
         elif how == "terminated":
             os.kill(channel.pid, signal.SIGTERM)
         else:
-            there._over.set()  # no beat any more
+            peer._over.set()  # no beat any more
         eventually(lambda: connected(dsn18) == 0)
         assert eventually(lambda: channel.status is not None)
         assert channel.status == {"closed": 0, "terminated": 128 + signal.SIGTERM, "silent": 3}[how]
@@ -244,7 +244,7 @@ def test_no_session_stays_when_the_conductor_is_gone(dsn18: str, how: str) -> No
 
 
 def test_a_watch_by_an_agent_reads_what_one_here_reads(dsn18: str) -> None:
-    with psycopg.connect(dsn18, autocommit=True) as connection, agent(other_clock) as (there, _):
+    with psycopg.connect(dsn18, autocommit=True) as connection, agent(other_clock) as (peer, _):
         pid = connection.info.backend_pid
         watched = {
             "engine": "postgres",
@@ -253,7 +253,7 @@ def test_a_watch_by_an_agent_reads_what_one_here_reads(dsn18: str) -> None:
             "os": True,
             "trace": "off",
         }
-        far = remote.RemoteWatch(there, remote.HostClock(there.clock), watched)
+        far = remote.RemoteWatch(peer, remote.HostClock(peer.clock), watched)
         near = _core.Watch(json.dumps(watched))
         t0_ns = _core.now_ns() + S // 5
         for watch in (far, near):

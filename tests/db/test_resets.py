@@ -105,10 +105,10 @@ def test_broken_off_tables_are_loaded_again(schema: str, capsys: pytest.CaptureF
         reset(schema, tick=lambda *_: asked(schema, killed))
     server = PostgresServer(schema)
     try:
-        (found,) = server.resetting.data_sets("select-only", {}, ["select abalance from pgbench_accounts"])
+        (data_set,) = server.resetting.data_sets("select-only", {}, ["select abalance from pgbench_accounts"])
     finally:
         server.close()
-    assert (found.unfinished, found.refused, found.written) == (True, "", False)
+    assert (data_set.unfinished, data_set.refused, data_set.written) == (True, "", False)
     reset(schema, "as-loaded")
     assert asked(schema, "select count(*) from pgbench_accounts") == [(500_000,)]
     options = "select reloptions::text from pg_class where oid = 'pgbench_tellers'::regclass"

@@ -27,9 +27,9 @@ BEYOND = 50_001
 
 
 class Case(NamedTuple):
-    """What somebody made beside dbdyno's tables, what matters of it named ``kept``."""
+    """Statements that make objects beside dbdyno's tables; what matters of them is named ``kept``."""
 
-    made: tuple[str, ...]
+    statements: tuple[str, ...]
     prepared: tuple[str, ...] = ()
     named: str = "kept"  # in the refusal
     reset: bool = False  # the tables may be loaded again all the same
@@ -129,11 +129,11 @@ def own(kind_dsn: str) -> Iterator[str]:
 
 def ask(dsn: str, *statements: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        found: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         for statement in statements:
             cursor = connection.execute(statement.encode())
-            found = cursor.fetchall() if cursor.description else []
-        return found
+            rows = cursor.fetchall() if cursor.description else []
+        return rows
 
 
 _WHOLE = """
@@ -152,11 +152,11 @@ def whole(dsn: str) -> dict[str, Any]:
     tables = (
         "select relname from pg_class where relnamespace = 'others'::regnamespace and relkind in ('r', 'm')"
     )
-    found: dict[str, Any] = {"definitions": ask(dsn, _WHOLE)}
+    state: dict[str, Any] = {"definitions": ask(dsn, _WHOLE)}
     for (name,) in ask(dsn, tables):
-        found[name] = ask(dsn, f"select count(*), sum(hashtext(t::text)) from only {name} t")
-    found["publications"] = ask(dsn, "select prrelid::regclass::text from pg_publication_rel")
-    return found
+        state[name] = ask(dsn, f"select count(*), sum(hashtext(t::text)) from only {name} t")
+    state["publications"] = ask(dsn, "select prrelid::regclass::text from pg_publication_rel")
+    return state
 
 
 def called(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -180,7 +180,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_others_made_beside_the_tables_stays_whole(own: str, name: str, tmp_path: Path) -> None:
     case = CASES[name]
     assert prepared(own, *case.prepared).returncode == 0
-    ask(own, *case.made)
+    ask(own, *case.statements)
     before = whole(own)
     words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own)
     done = dbdyno(words, {"HOME": str(tmp_path)}, tmp_path)
@@ -213,7 +213,7 @@ def test_a_partition_that_is_being_attached_does_not_go_with_its_table(
 ) -> None:
     """It is committed while the removal waits for its lock: a look before that does not see it."""
     assert prepared(own, "--partitions=2").returncode == 0
-    detach, create, rows, attach = CASES["partition"].made
+    detach, create, rows, attach = CASES["partition"].statements
     ask(own, detach, create, rows)
     with psycopg.connect(own) as other:
         other.execute(attach.encode())
@@ -254,12 +254,14 @@ def test_statements_that_mean_one_table_say_so(own: str, tmp_path: Path) -> None
     words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own)
     done = dbdyno(words, {"HOME": str(tmp_path)}, tmp_path)
     assert done.returncode == 0, done.stderr
-    found = [
+    statements = [
         str(q).lower()
         for (q,) in ask(own, f"select query from {counted} where query ~* '^(truncate|lock|alter) '")
         if "pgbench_" in str(q)
     ]
-    assert any(q.startswith("truncate") for q in found), found
+    assert any(q.startswith("truncate") for q in statements), statements
     tables = re.compile(r'"others"[.]"?pgbench_')  # not the names of constraints
-    assert [q for q in found if len(tables.findall(q)) > q.count("only ") and "alter index" not in q] == []
-    assert all(tables.search(q) for q in found)
+    assert [
+        q for q in statements if len(tables.findall(q)) > q.count("only ") and "alter index" not in q
+    ] == []
+    assert all(tables.search(q) for q in statements)

@@ -97,30 +97,30 @@ def test_retries_and_failures_are_counted_as_pgbench_counts_them(
     dsn = str(servers.dsn(15))
     fresh = "drop sequence if exists tries; create sequence tries"
     _ask(dsn, fresh)
-    found = _run(dsn, EACH_THIRD, protocol=protocol, calls=6, max_tries=tries)
-    (row,) = found["scripts"].rows(named=True)
+    result = _run(dsn, EACH_THIRD, protocol=protocol, calls=6, max_tries=tries)
+    (row,) = result["scripts"].rows(named=True)
     _ask(dsn, fresh)
     script = tmp_path / "third.sql"
     script.write_text(EACH_THIRD)
     words = ["-n", "-M", protocol, "-f", str(script), "-t", "6", f"--max-tries={tries}", dsn]
-    said = subprocess.run([program(), *words], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run([program(), *words], check=True, capture_output=True, text=True).stdout
     names = {"failed transactions": "errors", "transactions retried": "retried", "retries": "retries"}
     theirs = {
         ours: int(number[1])
         for words, ours in names.items()
-        if (number := re.search(rf"number of {words}: (\d+)", said))
+        if (number := re.search(rf"number of {words}: (\d+)", output))
     }
     assert theirs["errors"] > 0 or tries > 2
-    assert {name: row[name] for name in theirs} == theirs, said
+    assert {name: row[name] for name in theirs} == theirs, output
 
 
 def test_tries_without_a_limit_end_with_the_window(servers: Servers) -> None:
     text = "do $$ begin perform pg_sleep(0.002); raise deadlock_detected; end $$;"
     load = _load(str(servers.dsn(18)), text, calls=None, max_tries=0)
     start(load, 0.3)
-    found = tables(load)
-    ((code, _),) = _errors(found)
-    assert code == "40P01" and found["scripts"]["retries"].sum() > 1
+    result = tables(load)
+    ((code, _),) = _errors(result)
+    assert code == "40P01" and result["scripts"]["retries"].sum() > 1
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def why_simple(server: PostgresServer, text: str, **given: str | int) -> str | N
 
 @pytest.fixture
 def server(any_dsn: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(any_dsn)) as made:
-        yield made
+    with closing(PostgresServer(any_dsn)) as server:
+        yield server
 
 
 SIMPLE = {
@@ -161,8 +161,8 @@ def test_text_that_the_encoding_lacks_is_refused_with_its_place(encoded: dict[st
 
 def test_sql_ascii_takes_the_bytes_as_they_are(encoded: dict[str, str], bench: Bench, tmp_path: Path) -> None:
     dsn = encoded["SQL_ASCII"]
-    with psycopg.connect(dsn, autocommit=True) as made:
-        made.execute("create table enc (t text)")
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute("create table enc (t text)")
     own = tmp_path / "own.sql"
     own.write_text("insert into enc values ('ü€' || :x);\n", encoding="utf-8")
     words = ("--driver", "validation=select 'é'", "-D", "x=ñ", "--dsn", dsn, "--json")

@@ -42,20 +42,20 @@ def _load(dsn: str, *texts: str, sessions: int = 1, calls: int | None = 1, **mor
         "sessions": [{"count": sessions} | group],
         "max_calls": calls,
     }
-    made = _core.Load("postgres", json.dumps(spec))
-    made.connect()
-    until_done(made)
-    return made
+    load = _core.Load("postgres", json.dumps(spec))
+    load.connect()
+    until_done(load)
+    return load
 
 
 def _run(dsn: str, *texts: str, **more: Any) -> dict[str, pl.DataFrame]:
-    made = _load(dsn, *texts, **more)
-    start(made, 20)
-    return tables(made)
+    load = _load(dsn, *texts, **more)
+    start(load, 20)
+    return tables(load)
 
 
-def _errors(found: dict[str, pl.DataFrame]) -> list[tuple[str, str]]:
-    return found["errors"].select("sqlstate", "message").rows()
+def _errors(result: dict[str, pl.DataFrame]) -> list[tuple[str, str]]:
+    return result["errors"].select("sqlstate", "message").rows()
 
 
 def _ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
@@ -88,8 +88,8 @@ insert into seen values (:p_five, (select max(v) from made), :many, :unset_one i
 def test_commands_do_what_pgbench_does(dsn: str, protocol: str, tmp_path: Path) -> None:
     text = EVERYTHING.replace(":unset_one is null", "true").replace(":p_word::text", "'x4'")
     _ask(dsn, "drop table if exists seen; create table seen (five int, v text, many int, unset bool)")
-    found = _run(dsn, text, protocol=protocol, calls=3)
-    assert _errors(found) == []
+    result = _run(dsn, text, protocol=protocol, calls=3)
+    assert _errors(result) == []
     ours = _ask(dsn, "select * from seen order by many")
     _ask(dsn, "truncate seen")
     script = tmp_path / "s.sql"
@@ -97,7 +97,7 @@ def test_commands_do_what_pgbench_does(dsn: str, protocol: str, tmp_path: Path) 
     subprocess.run([program(), "-n", "-M", protocol, "-f", str(script), "-t", "3", dsn], check=True)
     assert ours == _ask(dsn, "select * from seen order by many")
     assert len(ours) == 3
-    by_line = {row["line"]: row for row in found["script_commands"].rows(named=True)}
+    by_line = {row["line"]: row for row in result["script_commands"].rows(named=True)}
     assert by_line[10]["min_ns"] >= 2_000_000
     assert by_line[8]["executions"] == 0
     assert by_line[12]["executions"] == 3
@@ -114,11 +114,11 @@ def test_deadlocks_are_tried_again_until_they_succeed(dsn: str, protocol: str) -
         "update two set v = v + 1 where id = 1 - :client_id;\ncommit;"
     )
     setup = ["set deadlock_timeout = '10ms'"]
-    found = _run(dsn, text, protocol=protocol, sessions=2, calls=3, max_tries=0, setup=setup)
-    assert _errors(found) == []
+    result = _run(dsn, text, protocol=protocol, sessions=2, calls=3, max_tries=0, setup=setup)
+    assert _errors(result) == []
     assert _ask(dsn, "select v from two") == [(6,), (6,)]
-    assert found["scripts"]["retries"].sum() > 0
-    assert found["script_commands"]["retries"].sum() == found["scripts"]["retries"].sum()
+    assert result["scripts"]["retries"].sum() > 0
+    assert result["script_commands"]["retries"].sum() == result["scripts"]["retries"].sum()
     given_up = _run(dsn, text, protocol=protocol, sessions=2, calls=3, max_tries=1, setup=setup)
     assert {code for code, _ in _errors(given_up)} == {"40P01"}
 
@@ -132,10 +132,10 @@ def test_serialization_failures_are_tried_again_with_the_same_numbers(dsn: str) 
         "\\set n random(1, 1000000000000)\nbegin isolation level serializable;\nselect v from one;\n"
         "\\sleep 5 ms\nupdate one set v = v + 1;\ninsert into drawn values (:n);\ncommit;"
     )
-    found = _run(dsn, text, sessions=4, calls=10, max_tries=0)
-    assert _errors(found) == []
+    result = _run(dsn, text, sessions=4, calls=10, max_tries=0)
+    assert _errors(result) == []
     assert _ask(dsn, "select v from one") == [(40,)]
-    assert found["scripts"]["retries"].sum() > 0
+    assert result["scripts"]["retries"].sum() > 0
     first = _ask(dsn, "select n from drawn order by 1")
     _ask(dsn, "truncate drawn")
     _run(dsn, text, sessions=4, calls=10, max_tries=0)
@@ -149,9 +149,9 @@ def test_pipelines_and_the_errors_in_them(dsn: str, protocol: str) -> None:
     assert _errors(_run(dsn, good, protocol=protocol, calls=4)) == []
     assert _ask(dsn, "select count(*) from piped") == [(20,)]
     bad = "\\startpipeline\ninsert into piped values (2);\nselect 1 / :client_id;\n\\endpipeline"
-    found = _run(dsn, bad, protocol=protocol, calls=2)
-    assert [code for code, _ in _errors(found)] == ["22012"]
-    assert found["sessions"]["errors_total"].sum() == 2
+    result = _run(dsn, bad, protocol=protocol, calls=2)
+    assert [code for code, _ in _errors(result)] == ["22012"]
+    assert result["sessions"]["errors_total"].sum() == 2
     assert _ask(dsn, "select count(*) from piped where v = 2") == [(0,)]
     large = "\\startpipeline\n" + f"select repeat('y', 100000), '{'x' * 5000}';\n" * 100 + "\\endpipeline"
     for sessions in (1, 3):
@@ -169,12 +169,12 @@ MISTAKES = (
 
 @pytest.mark.parametrize(("text", "code", "words"), MISTAKES)
 def test_a_failed_call_leaves_a_session_that_goes_on(dsn: str, text: str, code: str, words: str) -> None:
-    found = _run(dsn, text, calls=3, variables={"word": "abc"})
-    ((found_code, message),) = _errors(found)
-    assert found_code == code
+    result = _run(dsn, text, calls=3, variables={"word": "abc"})
+    ((reported, message),) = _errors(result)
+    assert reported == code
     assert words in message
-    assert found["sessions"]["errors_total"].to_list() == [3]
-    assert found["sessions"]["end_reason"].to_list() == ["limit"]
+    assert result["sessions"]["errors_total"].to_list() == [3]
+    assert result["sessions"]["end_reason"].to_list() == ["limit"]
 
 
 def test_each_call_on_its_own_connection(dsn: str) -> None:
@@ -183,26 +183,26 @@ def test_each_call_on_its_own_connection(dsn: str) -> None:
     for sessions in (1, 3):
         _ask(dsn, "truncate pids")
         setup = ["set application_name = 'set up'"]
-        found = _run(dsn, text, sessions=sessions, calls=4, reconnect=True, setup=setup)
-        assert _errors(found) == []
+        result = _run(dsn, text, sessions=sessions, calls=4, reconnect=True, setup=setup)
+        assert _errors(result) == []
         counted = _ask(dsn, "select count(distinct pid), min(word) from pids")
         assert counted == [(4 * sessions, "set up")]
-        made = found["script_connections"]
-        assert made["connections"].sum() == 3 * sessions
-        assert made["connect_ns"].min() > 0
+        connections = result["script_connections"]
+        assert connections["connections"].sum() == 3 * sessions
+        assert connections["connect_ns"].min() > 0
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_cut_connection_loses_its_session_alone(dsn: str, protocol: str) -> None:
-    made = _load(
+    load = _load(
         dsn, "select pg_sleep(:client_id * 0.01);\n\\sleep 1 ms", sessions=3, calls=None, protocol=protocol
     )
-    pid = made.backends()[1][1]
-    t1 = start(made, 1)
+    pid = load.backends()[1][1]
+    t1 = start(load, 1)
     _ask(dsn, f"select pg_terminate_backend({pid})")
-    found = tables(made)
+    result = tables(load)
     assert t1 - SECOND_NS > 0
-    ends = found["sessions"].sort("session")["end_reason"].to_list()
+    ends = result["sessions"].sort("session")["end_reason"].to_list()
     assert ends == ["deadline", "lost", "deadline"]
 
 
@@ -218,8 +218,8 @@ def test_the_shell_is_run_where_it_is_allowed(dsn: str) -> None:
 def test_a_built_in_script_leaves_the_same_sums_as_its_calls(dsn: str, tmp_path: Path) -> None:
     subprocess.run([program(), "-i", "-q", "-s", "1", dsn], check=True, capture_output=True)
     _, text = _core.builtin_script("tpcb-like")
-    found = _run(dsn, text, sessions=4, calls=50, variables={"scale": "1"})
-    assert _errors(found) == []
+    result = _run(dsn, text, sessions=4, calls=50, variables={"scale": "1"})
+    assert _errors(result) == []
     sums = " union all ".join(
         f"select sum({column})::bigint from pgbench_{table}"
         for table, column in (
@@ -233,15 +233,15 @@ def test_a_built_in_script_leaves_the_same_sums_as_its_calls(dsn: str, tmp_path:
     assert _ask(dsn, "select count(*) from pgbench_history") == [(200,)]
     script = tmp_path / "t.sql"
     script.write_text(text)
-    said = subprocess.run(
+    output = subprocess.run(
         [program(), "-n", "-M", "prepared", "-r", "-f", str(script), "-t", "50", "-c", "4", dsn],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
     listed = re.findall(
-        r"^\s+\d+\.\d+\s+(?:\d+\s+)*(\S.*)$", said.split("statement latencies")[1], re.MULTILINE
+        r"^\s+\d+\.\d+\s+(?:\d+\s+)*(\S.*)$", output.split("statement latencies")[1], re.MULTILINE
     )
-    ours = found["script_commands"]["text"].to_list()
+    ours = result["script_commands"]["text"].to_list()
     assert [t.split()[0].rstrip(";") for t in ours] == [t.split()[0].rstrip(";") for t in listed]
-    assert found["script_commands"]["executions"].to_list() == [200] * len(listed)
+    assert result["script_commands"]["executions"].to_list() == [200] * len(listed)

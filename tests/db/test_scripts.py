@@ -15,7 +15,7 @@ BRIEF = ("--sessions", "1", "--measure", "1s", "--settle", "100ms", *LIGHT)
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "said"),
+    ("text", "place", "message"),
     [
         ("select 1;\n  \\set a random(1\n", "own.sql:2:", "^"),
         ("\\set a 1\n\\nosuch 1\n", "own.sql:2:", "nosuch"),
@@ -28,13 +28,13 @@ BRIEF = ("--sessions", "1", "--measure", "1s", "--settle", "100ms", *LIGHT)
     ],
 )
 def test_mistakes_have_their_place_and_cure(
-    bench: Bench, tmp_path: Path, text: str, place: str, said: str
+    bench: Bench, tmp_path: Path, text: str, place: str, message: str
 ) -> None:
     script = tmp_path / "own.sql"
     script.write_text(text)
     done = bench.here("run", "-f", str(script), "--dsn", bench.dsn, *BRIEF)
     assert done.returncode == 2, done.stderr
-    assert place in done.stderr and said in done.stderr and "^" in done.stderr
+    assert place in done.stderr and message in done.stderr and "^" in done.stderr
 
 
 def test_tables_that_a_script_makes_itself_are_not_asked_for(bench: Bench, tmp_path: Path) -> None:
@@ -101,14 +101,14 @@ def test_deadlocks_are_tried_again_and_counted(bench: Bench, tmp_path: Path) -> 
     bench.ask("alter system reset deadlock_timeout")
     bench.ask("select pg_reload_conf()")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    (row,) = [r for r in found["script_rates"] if r["cell"] == "all"]
+    document = json.loads(done.stdout)
+    (row,) = [r for r in document["script_rates"] if r["cell"] == "all"]
     assert row["calls"] > 0 and row["retries"] >= row["retried"] > 0
     assert row["errors"] <= 4, "a call that the end of the window cuts off is not tried again"
-    commands = [r for r in found["command_rates"] if r["cell"] == "all"]
+    commands = [r for r in document["command_rates"] if r["cell"] == "all"]
     assert sum(c["retries"] for c in commands) == row["retries"]
     assert {c["line"] for c in commands if c["retries"]} <= {3, 4}
-    claims = {f["id"]: f["claim"] for f in found["findings"]}
+    claims = {f["id"]: f["claim"] for f in document["findings"]}
     if row["retried"] / row["calls"] >= 0.01:
         assert "pairs.sql were tried again at 4 sessions" in claims["retried"]
 
@@ -141,7 +141,7 @@ def _adds_up(ledger: list[dict[str, Any]], scripts: dict[str, dict[str, Any]]) -
         assert spent[name] / sum(spent.values()) == pytest.approx(row["in_call_ns"] / 1e9 / in_calls)
     for one in (r for r in whole if r["part"] == "statement"):
         parts = [r for r in ledger if (r["name"], r["command"]) == (one["name"], one["command"])]
-        found = {r["account"]: r for r in parts}
-        if found["client"]["status"] == "ok":
+        by_account = {r["account"]: r for r in parts}
+        if by_account["client"]["status"] == "ok":
             served = sum(r["seconds"] for r in parts if r["account"] in ("run", "runq", "sleep", "client"))
             assert served == pytest.approx(one["seconds"])

@@ -45,16 +45,16 @@ class Notes:
 @pytest.fixture(scope="module", params=KINDS, ids=lambda v: f"pg{v}")
 def plain(servers: Any, request: pytest.FixtureRequest) -> Iterator[PlainServer]:
     """A server that dbdyno did not start."""
-    with plain_server(servers.bin_dir(request.param)) as made:
-        yield made
+    with plain_server(servers.bin_dir(request.param)) as plain:
+        yield plain
 
 
 @pytest.fixture
 def server(plain: PlainServer) -> Iterator[PostgresServer]:
     plain.ask("alter system reset all")
     plain.ask("select pg_reload_conf()")
-    with closing(PostgresServer(plain.dsn)) as made:
-        yield made
+    with closing(PostgresServer(plain.dsn)) as server:
+        yield server
 
 
 def entries(plain: PlainServer) -> dict[str, str]:
@@ -151,8 +151,8 @@ def test_values_are_read_as_this_server_reads_them(server: PostgresServer, plain
     ]
     assert len(asked) > 1000
     with psycopg.connect(plain.dsn, autocommit=True) as session:
-        made = [(guc.name, value, ours(guc, value), theirs(session, guc, value)) for guc, value in asked]
-    others = [row for row in made if row[2] != row[3]]
+        readings = [(guc.name, value, ours(guc, value), theirs(session, guc, value)) for guc, value in asked]
+    others = [row for row in readings if row[2] != row[3]]
     assert not others, others
 
 
@@ -185,10 +185,10 @@ def theirs(session: psycopg.Connection[Any], guc: values.Guc, value: str) -> str
 def test_a_restart_of_a_server_that_is_not_ours_is_refused_with_the_cure(server: PostgresServer) -> None:
     with pytest.raises(UsageError) as caught:
         server.check_settings({"shared_buffers": "64MB"})
-    said = str(caught.value)
-    assert "restarts only servers that it started itself" in said
-    assert "alter system set \"shared_buffers\" = '64MB'" in said
-    assert "compare RUN RUN" in said
+    message = str(caught.value)
+    assert "restarts only servers that it started itself" in message
+    assert "alter system set \"shared_buffers\" = '64MB'" in message
+    assert "compare RUN RUN" in message
 
 
 def test_a_right_that_is_missing_is_named_and_suffices(server: PostgresServer, plain: PlainServer) -> None:  # noqa: ARG001
@@ -267,7 +267,7 @@ def test_settings_that_only_new_sessions_get(server: PostgresServer, plain: Plai
 @pytest.mark.parametrize("major", [17, 18])
 def test_a_server_that_does_not_allow_alter_system(servers: Any, major: int) -> None:
     forbidding = plain_server(servers.bin_dir(major), {"allow_alter_system": "off"})
-    with forbidding as made, closing(PostgresServer(made.dsn)) as server:  # noqa: SIM117
+    with forbidding as plain, closing(PostgresServer(plain.dsn)) as server:  # noqa: SIM117
         with pytest.raises(UsageError, match="ALTER SYSTEM is not allowed"):
             server.check_settings({"work_mem": "8MB"})
 
@@ -371,10 +371,10 @@ def killed_after(program: str, *words: str) -> None:
         [sys.executable, "-c", program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    said = process.stdout.readline()
+    line = process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert said == "configured\n"
+    assert line == "configured\n"
 
 
 def test_settings_of_a_killed_run_are_put_back(
@@ -388,9 +388,9 @@ def test_settings_of_a_killed_run_are_put_back(
     undos = [Undo.model_validate_json(line) for line in journal.read_text().splitlines()]
     assert len(undos) == 2
     for undo in undos:
-        said = server.put_back(undo)
-        assert said is not None
-        assert undo.data["name"] in said
+        message = server.put_back(undo)
+        assert message is not None
+        assert undo.data["name"] in message
     assert entries(plain) == {"work_mem": "5MB"}
     assert plain.ask("show work_mem") == [("5MB",)]
     assert plain.ask("show track_io_timing") == [("off",)]

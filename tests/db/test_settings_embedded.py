@@ -32,8 +32,8 @@ BASE = {"shared_buffers": "64MB", "work_mem": "5MB", "fsync": "off"}
 
 @pytest.fixture
 def server(home: Path) -> Iterator[PostgresServer]:  # noqa: ARG001
-    with closing(open_server(Target(settings=BASE, sessions=8))) as made:
-        yield made
+    with closing(open_server(Target(settings=BASE, sessions=8))) as server:
+        yield server
 
 
 def show(server: PostgresServer, name: str) -> str:
@@ -178,10 +178,10 @@ def test_a_variant_wins_over_what_the_workload_sets_for_its_sessions(server: Pos
     assert "'jit', 'off'" in _set_up(server)
     assert "'statement_timeout', '0'" in _set_up(server)
     server.configure({"JIT": "on", "statement_timeout": "9s"}, Notes())
-    said = _set_up(server)
-    assert "'jit'" not in said
-    assert "'statement_timeout'" not in said
-    assert "'lock_timeout', '0'" in said
+    set_up = _set_up(server)
+    assert "'jit'" not in set_up
+    assert "'statement_timeout'" not in set_up
+    assert "'lock_timeout', '0'" in set_up
     server.configure({}, Notes())
     assert "'jit', 'off'" in _set_up(server)
 
@@ -221,11 +221,11 @@ def killed(tmp_path: Path, settings: dict[str, str], base: dict[str, str]) -> tu
         [sys.executable, "-c", OWNER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    said = process.stdout.readline()
+    changed = process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
     lines = journal.read_text().splitlines() if journal.exists() else []
-    return int(said), [Undo.model_validate_json(line) for line in lines]
+    return int(changed), [Undo.model_validate_json(line) for line in lines]
 
 
 def test_after_kill_9_of_the_owner_the_next_start_has_no_setting_of_it(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
@@ -292,13 +292,13 @@ def test_a_run_without_settings_leaves_a_staying_server_alone(
     embedded.start(max_connections=30)
     monkeypatch.setattr("dbdyno.engines.postgres.embedded.defaults.shared_buffers", lambda: "48MB")
     with closing(open_server(Target())) as server:
-        pid, found = main_pid(server), show(server, "shared_buffers")
-        assert found != "48MB"
+        pid, before = main_pid(server), show(server, "shared_buffers")
+        assert before != "48MB"
         assert server.configure({}, Notes()).in_force == {}
         server.configure({"max_connections": "40"}, Notes())
-        assert show(server, "shared_buffers") == found
+        assert show(server, "shared_buffers") == before
         server.configure({}, Notes())
-        assert (main_pid(server) == pid, show(server, "shared_buffers")) == (False, found)
+        assert (main_pid(server) == pid, show(server, "shared_buffers")) == (False, before)
     embedded.stop()
 
 
@@ -321,8 +321,8 @@ def test_a_server_that_stays_is_not_restarted_under_others(home: Path) -> None: 
             assert server.configure({"work_mem": "9MB"}, notes).in_force == {"work_mem": "9MB"}
             assert len(notes.undos) == 1
         with psycopg.connect(server._dsn, autocommit=True) as looking:  # a backend ends after its connection
-            there = "select from pg_stat_activity where application_name = 'somebody'"
-            eventually(lambda: not looking.execute(there).fetchall())
+            query = "select from pg_stat_activity where application_name = 'somebody'"
+            eventually(lambda: not looking.execute(query).fetchall())
         first = main_pid(server)
         assert server.configure({"shared_buffers": "32MB"}, notes).restarted
         assert main_pid(server) != first

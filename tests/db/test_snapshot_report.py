@@ -92,9 +92,9 @@ def test_the_articles_tables_from_a_load_of_known_counts(four: str) -> None:
     first = taken(four)
     commits = {name: load(four, name, n) for n, name in enumerate(NAMES, start=1)}
     last = taken(four)
-    found = figures(interval(first, last))
-    rows = {r["database"]: r for r in found.databases.to_dicts()}
-    tables = {(r["database"], r["name"]): r for r in found.relations.to_dicts()}
+    report = figures(interval(first, last))
+    rows = {r["database"]: r for r in report.databases.to_dicts()}
+    tables = {(r["database"], r["name"]): r for r in report.relations.to_dicts()}
     for rounds, name in enumerate(NAMES, start=1):
         assert rows[name]["rollbacks"] == rounds
         assert rows[name]["commits"] == commits[name]
@@ -107,15 +107,15 @@ def test_the_articles_tables_from_a_load_of_known_counts(four: str) -> None:
         assert customers["seq_rows"] == SCANS * sum(range(1, rounds + 1))
         assert customers["status"] == orders["status"] == "ok"
     assert rows[ALL]["rows_inserted"] == sum(r["rows_inserted"] for n, r in rows.items() if n != ALL)
-    assert found.interval.resets == ()
-    shown = presenting.document(found, concluding.claims(found), concluding.unused(found))
+    assert report.interval.resets == ()
+    shown = presenting.document(report, concluding.claims(report), concluding.unused(report))
     page = html.page(shown)
     assert "<script>alert(1)</script>" not in page and escape(NAMES[3]) in page
     lines = [line.text for line in text.document(shown, 80)]
     heads = next(line for line in lines if line.startswith("database ") and "tps" in line)
     assert heads.split()[1:] == ["tps", "hit", "%", "LIO/s", "reads/s", "rows/s", "ins/s", "upd/s", "del/s"]
     assert max(map(len, lines)) <= 80
-    every: dict[str, Any] = presenting.record(found, concluding.claims(found))
-    mine = [r for r in every["load_profile"] if r["database"] == "igen"]
-    assert mine[0]["transactions"] == commits["igen"] + 1
+    every: dict[str, Any] = presenting.record(report, concluding.claims(report))
+    of_igen = [r for r in every["load_profile"] if r["database"] == "igen"]
+    assert of_igen[0]["transactions"] == commits["igen"] + 1
     assert pl.DataFrame(every["most_accessed"]).filter(pl.col("name") == "public.order").height == 4

@@ -62,9 +62,9 @@ def plain(servers: Servers, request: pytest.FixtureRequest) -> Iterator[PlainSer
 
 def snapshot(dsn: str, *databases: str, everything: bool = False) -> Snapshot:
     with closing(PostgresServer(dsn)) as server:
-        made = server.snapshots.snapshot(None, databases if databases or everything else None, ())
-    check(made)
-    return made
+        taken = server.snapshots.snapshot(None, databases if databases or everything else None, ())
+    check(taken)
+    return taken
 
 
 def errors(server: PlainServer) -> list[str]:
@@ -117,12 +117,12 @@ def test_rights_that_were_revoked_are_asked_for_first(plain: PlainServer) -> Non
 
 
 def test_no_secret_is_in_a_snapshot(plain: PlainServer) -> None:
-    made = snapshot(plain.dsn)
-    told = made.info.model_dump_json() + made.texts.write_csv()
-    told += "".join(frame.write_csv() for frame in made.tables.values())
-    assert SECRET not in told
-    assert "create role spoken" in told
-    settings = dict(made.tables["settings"].select("setting", "value").iter_rows())
+    taken = snapshot(plain.dsn)
+    texts = taken.info.model_dump_json() + taken.texts.write_csv()
+    texts += "".join(frame.write_csv() for frame in taken.tables.values())
+    assert SECRET not in texts
+    assert "create role spoken" in texts
+    settings = dict(taken.tables["settings"].select("setting", "value").iter_rows())
     assert settings["autovacuum"] == "off"
     assert settings["statement_timeout"] in ("0", "0ms")  # as users get it, not as this session has it
     assert settings["shared_buffers"] == "32MB"
@@ -140,28 +140,28 @@ def locked(dsn: str, what: str) -> Iterator[None]:
 def test_a_locked_table_has_the_size_of_the_catalogue(plain: PlainServer) -> None:
     plain.ask("vacuum seen")
     with locked(plain.dsn, "seen"):
-        made = snapshot(plain.dsn)
-    sized = dict(made.tables["relations"].select("relation", "sized").iter_rows())
+        taken = snapshot(plain.dsn)
+    sized = dict(taken.tables["relations"].select("relation", "sized").iter_rows())
     assert sized["seen"] is False
     assert "seen" not in {name for name, whole in sized.items() if whole}
-    seen = made.tables["relations"].filter(relation="seen").row(0, named=True)
+    seen = taken.tables["relations"].filter(relation="seen").row(0, named=True)
     assert seen["table_bytes"] == 8192
     assert seen["rows_inserted"] == 100
-    assert "relations.sized" in made.info.missing
+    assert "relations.sized" in taken.info.missing
 
 
 def test_what_waits_too_long_is_left_out_and_named(plain: PlainServer) -> None:
     with closing(PostgresServer(plain.dsn)) as server:
         began = time.monotonic()
         with locked(plain.dsn, PARENTS):
-            made = server.snapshots.snapshot(None, None, ())
-    check(made)
+            taken = server.snapshots.snapshot(None, None, ())
+    check(taken)
     assert time.monotonic() - began < 30
-    assert "lock timeout" in made.info.missing["relations"]
-    assert made.tables["relations"].is_empty()
-    assert made.tables["indexes"].filter(relation="seen").height == 1
-    assert made.tables["databases"].height >= 3
-    assert made.tables["settings"].height > 100
+    assert "lock timeout" in taken.info.missing["relations"]
+    assert taken.tables["relations"].is_empty()
+    assert taken.tables["indexes"].filter(relation="seen").height == 1
+    assert taken.tables["databases"].height >= 3
+    assert taken.tables["settings"].height > 100
 
 
 def test_names_come_through_unharmed(plain: PlainServer) -> None:
@@ -172,11 +172,11 @@ def test_names_come_through_unharmed(plain: PlainServer) -> None:
     with psycopg.connect(dsn, autocommit=True) as c:
         c.execute(pgsql.SQL("create schema {0}; create table {0}.{0} (n int primary key)").format(name))
         c.execute(pgsql.SQL("comment on table {0}.{0} is 'x'").format(name))
-    made = snapshot(plain.dsn, everything=True)
-    assert STRANGE in made.info.databases
-    relation = made.tables["relations"].filter(relation=STRANGE).row(0, named=True)
+    taken = snapshot(plain.dsn, everything=True)
+    assert STRANGE in taken.info.databases
+    relation = taken.tables["relations"].filter(relation=STRANGE).row(0, named=True)
     assert (relation["database"], relation["schema"]) == (STRANGE, STRANGE)
-    assert made.tables["indexes"].filter(relation=STRANGE)["schema"].to_list() == [STRANGE]
+    assert taken.tables["indexes"].filter(relation=STRANGE)["schema"].to_list() == [STRANGE]
     assert snapshot(plain.dsn, STRANGE).info.databases == (STRANGE,)
 
 
@@ -187,14 +187,14 @@ def test_a_database_that_refuses_is_named_and_the_others_go_on(plain: PlainServe
     plain.ask("revoke connect on database shut from public")
     plain.ask("alter database crowded connection limit 0")
     watcher = make_conninfo(plain.dsn, user="watcher")
-    made = snapshot(watcher, everything=True)
-    assert "open" in made.info.databases
-    assert {"database shut", "database crowded"} <= set(made.info.missing)
-    assert "GRANT CONNECT" in made.info.missing["database shut"]
+    taken = snapshot(watcher, everything=True)
+    assert "open" in taken.info.databases
+    assert {"database shut", "database crowded"} <= set(taken.info.missing)
+    assert "GRANT CONNECT" in taken.info.missing["database shut"]
     assert {"shut", "crowded"} <= set(
-        made.tables["databases"]["database"]
+        taken.tables["databases"]["database"]
     )  # the server counts them all the same
-    shared = made.tables["relations"].filter(relation="pg_database")
+    shared = taken.tables["relations"].filter(relation="pg_database")
     assert shared["database_id"].to_list() == [0]
     with pytest.raises(NoSuchDatabase):
         snapshot(watcher, "nowhere")
@@ -203,11 +203,11 @@ def test_a_database_that_refuses_is_named_and_the_others_go_on(plain: PlainServe
 def test_counting_that_is_off_is_unknown(plain: PlainServer) -> None:
     plain.ask("create database uncounted")
     plain.ask("alter database uncounted set track_counts = off")
-    made = snapshot(make_conninfo(plain.dsn, dbname="uncounted"))
-    assert made.tables["relations"]["seq_scans"].null_count() == made.tables["relations"].height
-    assert "track_counts = on" in made.info.missing["relations.seq_scans"]
-    assert "CREATE EXTENSION" in made.info.missing["statements"]
-    assert made.tables["statements"].is_empty()
+    taken = snapshot(make_conninfo(plain.dsn, dbname="uncounted"))
+    assert taken.tables["relations"]["seq_scans"].null_count() == taken.tables["relations"].height
+    assert "track_counts = on" in taken.info.missing["relations.seq_scans"]
+    assert "CREATE EXTENSION" in taken.info.missing["statements"]
+    assert taken.tables["statements"].is_empty()
 
 
 def test_a_server_that_is_lost_leaves_nothing_half(servers: Servers) -> None:
@@ -227,12 +227,12 @@ def test_a_standby_and_its_primary(servers: Servers) -> None:
         _followed(primary) as standby,
     ):
         until(lambda: primary.ask("select 1 from pg_stat_replication where state = 'streaming'"))
-        here, there = snapshot(primary.dsn), snapshot(standby.dsn)
-    assert (here.info.standby, there.info.standby) == (False, True)
-    assert here.info.server != there.info.server
-    assert here.tables["standbys"]["state"].to_list() == ["streaming"]
-    assert here.tables["slots"]["kind"].to_list() == ["physical"]
-    for one in (here, there):
+        of_primary, of_standby = snapshot(primary.dsn), snapshot(standby.dsn)
+    assert (of_primary.info.standby, of_standby.info.standby) == (False, True)
+    assert of_primary.info.server != of_standby.info.server
+    assert of_primary.tables["standbys"]["state"].to_list() == ["streaming"]
+    assert of_primary.tables["slots"]["kind"].to_list() == ["physical"]
+    for one in (of_primary, of_standby):
         assert one.tables["server"].filter(figure="wal_position_bytes")["value"][0] > 0
 
 

@@ -81,9 +81,9 @@ def database(dsn: str, name: str) -> Iterator[str]:
     with psycopg.connect(dsn, autocommit=True) as c:
         c.execute(pgsql.SQL("drop database if exists {}").format(named))
         c.execute(pgsql.SQL("create database {}").format(named))
-    made = make_conninfo(dsn, dbname=name)
+    own_dsn = make_conninfo(dsn, dbname=name)
     try:
-        yield made
+        yield own_dsn
     finally:
         with psycopg.connect(dsn, autocommit=True) as c:
             c.execute(pgsql.SQL("drop database {} with (force)").format(named))
@@ -94,15 +94,15 @@ def do(dsn: str, *statements: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as c:
         for statement in statements:
             cursor = c.execute(statement.encode())
-        found = cursor.fetchall() if cursor.description else []
+        rows = cursor.fetchall() if cursor.description else []
         process = Path(f"/proc/{c.info.backend_pid}")
     eventually(lambda: not process.exists())
-    return found
+    return rows
 
 
 def row(snapshot: Snapshot, table: str, **where: Any) -> dict[str, Any]:
-    (found,) = snapshot.tables[table].filter(**where).iter_rows(named=True)
-    return found
+    (row,) = snapshot.tables[table].filter(**where).iter_rows(named=True)
+    return row
 
 
 def growth(first: Snapshot, last: Snapshot, table: str, name: str, **where: Any) -> Any:
@@ -114,8 +114,8 @@ def growth(first: Snapshot, last: Snapshot, table: str, name: str, **where: Any)
 
 def commits(first: Snapshot, last: Snapshot, *between: SnapshotInfo) -> int:
     """As a report has them: without dbdyno's own."""
-    made = interval(first, last, between).tables["databases"].filter(database="truth")
-    return int(made["commits"][0])
+    databases = interval(first, last, between).tables["databases"].filter(database="truth")
+    return int(databases["commits"][0])
 
 
 def texts_of(*snapshots: Snapshot) -> dict[int, str]:
@@ -163,16 +163,16 @@ def test_a_scripted_load_comes_out_exactly(truth: str) -> None:
 
 def check_blocks(first: Snapshot, last: Snapshot) -> None:
     """Reading a table of one page: a block a scan; an index of one page besides its root's address."""
-    found = {
+    read = {
         part: sum(
             growth(first, last, "relations", f"{part}_blocks_{how}", relation="quiet")
             for how in ("hit", "read")
         )
         for part in ("table", "index", "toast")
     }
-    assert found["table"] == 5 + 20
-    assert 20 <= found["index"] <= 22  # and once where the root is
-    assert found["toast"] == 0
+    assert read["table"] == 5 + 20
+    assert 20 <= read["index"] <= 22  # and once where the root is
+    assert read["toast"] == 0
 
 
 def check_indexes(first: Snapshot, last: Snapshot) -> None:
@@ -194,12 +194,12 @@ def check_indexes(first: Snapshot, last: Snapshot) -> None:
 
 def check_statements(first: Snapshot, last: Snapshot) -> None:
     texts = texts_of(first, last)
-    found = last.tables["statements"].filter(database="truth")
+    statements = last.tables["statements"].filter(database="truth")
     for part, expected in STATEMENTS.items():
-        (one,) = [r for r in found.iter_rows(named=True) if part in texts[r["query_id"]]]
+        (one,) = [r for r in statements.iter_rows(named=True) if part in texts[r["query_id"]]]
         assert (one["calls"], one["rows"]) == expected, part
         assert one["exec_square_s2"] * one["calls"] >= (one["exec_ns"] / 1e9) ** 2 * (1 - 1e-6)
-    scans = [r for r in found.iter_rows(named=True) if "count(*) from quiet" in texts[r["query_id"]]]
+    scans = [r for r in statements.iter_rows(named=True) if "count(*) from quiet" in texts[r["query_id"]]]
     assert scans[0]["shared_blks_hit"] + scans[0]["shared_blks_read"] == 5
     assert not [text for text in texts.values() if "dbdyno" in text]
 

@@ -60,8 +60,8 @@ class Traced:
 
     def last(self, table: str) -> pl.DataFrame:
         """Each session's latest rows."""
-        mine = self.tables[table].filter(pl.col("role") == "session")
-        return mine.filter(pl.col("after_ns") == pl.col("after_ns").max().over("pid"))
+        sessions = self.tables[table].filter(pl.col("role") == "session")
+        return sessions.filter(pl.col("after_ns") == pl.col("after_ns").max().over("pid"))
 
     @property
     def known(self) -> bool:
@@ -72,16 +72,16 @@ class Traced:
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda v: f"pg{v}")
 def traced(servers: Servers, request: pytest.FixtureRequest) -> Traced:
-    made = Traced(servers.dsn(request.param))
-    if not made.known:
-        pytest.skip(str(made.status))
-    return made
+    traced = Traced(servers.dsn(request.param))
+    if not traced.known:
+        pytest.skip(str(traced.status))
+    return traced
 
 
 def _session(dsn: str) -> psycopg.Connection[Any]:
-    made = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
-    made.execute("set compute_query_id = on")
-    return made
+    connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+    connection.execute("set compute_query_id = on")
+    return connection
 
 
 def _run(session: psycopg.Connection[Any], traced: Traced, control: Connection) -> int:

@@ -39,14 +39,14 @@ MARKUP = "<script>alert(1)</script>"
 @pytest.fixture
 def at(any_dsn: str, tmp_path: Path) -> Bench:
     """A home, and a server of each version that counts statements."""
-    made = Bench(tmp_path / "home", tmp_path / "s")
-    made.__dict__["dsn"] = any_dsn
+    bench = Bench(tmp_path / "home", tmp_path / "s")
+    bench.__dict__["dsn"] = any_dsn
     skip_without("pg_stat_statements", any_dsn)
-    made.ask("create extension if not exists pg_stat_statements")
+    bench.ask("create extension if not exists pg_stat_statements")
     for statement in MADE.split(";\n"):
-        made.ask(statement)
-    made.ask("vacuum (freeze, analyze) known")
-    return made
+        bench.ask(statement)
+    bench.ask("vacuum (freeze, analyze) known")
+    return bench
 
 
 def exported(bench: Bench, tmp_path: Path) -> dict[str, pl.DataFrame]:
@@ -56,7 +56,7 @@ def exported(bench: Bench, tmp_path: Path) -> dict[str, pl.DataFrame]:
     return {n: pl.read_parquet(tmp_path / "out" / f"{n}.parquet") for n in names}
 
 
-def found(tables: dict[str, pl.DataFrame], part: str) -> pl.DataFrame:
+def statements_with(tables: dict[str, pl.DataFrame], part: str) -> pl.DataFrame:
     texts = tables["statement_texts"].filter(pl.col("text").str.contains(part, literal=True))
     return tables["statements"].join(texts, on="query_id", how="semi")
 
@@ -73,7 +73,8 @@ def test_a_known_script_comes_out_exactly(at: Bench, tmp_path: Path) -> None:
     for cell, calls in driven.items():
         sessions = tables["windows"].filter(cell=cell)["sessions"][0]
         scan, insert = (
-            found(tables, part).filter(cell=cell).row(0, named=True) for part in ("from known", "into added")
+            statements_with(tables, part).filter(cell=cell).row(0, named=True)
+            for part in ("from known", "into added")
         )
         assert (scan["calls"], scan["rows"]) == (calls, calls)
         assert (insert["calls"], insert["rows"]) == (calls, 3 * calls)
@@ -81,19 +82,19 @@ def test_a_known_script_comes_out_exactly(at: Bench, tmp_path: Path) -> None:
         assert PAGES * calls <= blocks <= PAGES * calls + 100 * sessions  # and the catalogue, once a session
         assert insert["wal_bytes"] > 3 * 50 * calls
         assert {scan["status"], insert["status"]} == {"ok"}
-        mine = tables["statements"].filter(cell=cell)
-        counted = mine.filter(pl.col("calls") > 0)
-        told = tables["statement_texts"].filter(pl.col("query_id").is_in(counted["query_id"].implode()))
-        assert counted["calls"].sum() == 2 * calls, told["text"].to_list()  # nothing of dbdyno's own
-        assert mine["share"].sum() == pytest.approx(1)
+        statements = tables["statements"].filter(cell=cell)
+        counted = statements.filter(pl.col("calls") > 0)
+        texts = tables["statement_texts"].filter(pl.col("query_id").is_in(counted["query_id"].implode()))
+        assert counted["calls"].sum() == 2 * calls, texts["text"].to_list()  # nothing of dbdyno's own
+        assert statements["share"].sum() == pytest.approx(1)
         assert scan["db_time_s"] is None or scan["db_time_s"] > 0
 
 
 @pytest.mark.parametrize("any_dsn", [14, 18], indirect=True, ids=lambda v: f"pg{v}")
 def test_an_observed_load_comes_out_exactly(at: Bench) -> None:
     """Each of its transactions is among the statements, and nothing of dbdyno's own."""
-    made = subprocess.run([program(), "-i", "-q", at.dsn], capture_output=True, check=False)
-    assert made.returncode == 0, made.stderr
+    initialised = subprocess.run([program(), "-i", "-q", at.dsn], capture_output=True, check=False)
+    assert initialised.returncode == 0, initialised.stderr
     reads = (
         "select coalesce(sum(calls), 0) from pg_stat_statements where query like '%i.dealloc as evictions%'"
     )
@@ -119,11 +120,11 @@ def test_an_observed_load_comes_out_exactly(at: Bench) -> None:
         windows = [r for r in document["statements"] if r["query_id"] == row["query_id"]]
         assert sum(r["calls"] for r in windows if r["cell"] != "all") == 400
     every = (texts.get(r["query_id"], "") for r in rows)
-    told = " ".join(
+    seen = " ".join(
         text for text in every if not text.startswith("select coalesce(sum(calls)")
     )  # ours, above
-    assert "pg_stat_get_activity" not in told
-    assert "pg_stat_statements" not in told
+    assert "pg_stat_get_activity" not in seen
+    assert "pg_stat_statements" not in seen
     assert "UPDATE" in at.here("show", "last", "--statements").stdout
 
 
@@ -142,7 +143,7 @@ def test_hostile_texts_are_escaped_and_whole(at: Bench, tmp_path: Path) -> None:
     done = at.here("run", "--script", str(script), "--dsn", at.dsn, "--sessions", "1", *QUICK, *LIGHT)
     assert done.returncode == 0, done.stderr
     tables = exported(at, tmp_path)
-    assert found(tables, MARKUP).height
+    assert statements_with(tables, MARKUP).height
     assert (tables["statement_texts"]["text"].str.len_chars() == tables["statement_texts"]["length"]).all()
     assert tables["statement_texts"]["length"].max() > 10_000
     page = Path(at.here("report", "last").stdout.strip()).read_text()
@@ -167,8 +168,8 @@ def test_a_text_that_the_server_cannot_convert_is_said_with_the_cure(
         assert "text unknown" in shown and "dbdyno doctor" in shown
         texts = {}
         for _ in range(2):
-            said = json.loads(bench.here("doctor", "--json", "--dsn", plain.dsn).stdout)["checks"]
-            (texts,) = [c for c in said if c["id"] == "statement-texts"]
+            checks = json.loads(bench.here("doctor", "--json", "--dsn", plain.dsn).stdout)["checks"]
+            (texts,) = [c for c in checks if c["id"] == "statement-texts"]
             for command in texts["commands"]:
                 plain.ask(command["command"])
         assert texts["state"] == "ok"

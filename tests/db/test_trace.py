@@ -37,16 +37,16 @@ Tables = dict[str, pl.DataFrame]
 
 @pytest.fixture
 def sessions(dsn18: str) -> Iterator[Waiting]:
-    made = Waiting(dsn18)
-    yield made
-    made.close()
+    sessions = Waiting(dsn18)
+    yield sessions
+    sessions.close()
 
 
 @pytest.fixture
 def old_and_new(kind_dsn: str) -> Iterator[Waiting]:
-    made = Waiting(kind_dsn)
-    yield made
-    made.close()
+    sessions = Waiting(kind_dsn)
+    yield sessions
+    sessions.close()
 
 
 def _spec(sessions: Waiting, pids: list[int], **more: Any) -> dict[str, Any]:
@@ -350,18 +350,18 @@ def test_system_calls_of_a_session_have_their_sizes_and_sleep_for_the_client_apa
     watch, tables = _watched(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
     if not _traced(watch, tables):
         return
-    mine = {n: tables[n].filter(pl.col("pid") == pid) for n in ("syscalls", "syscall_sizes", "traced")}
-    sizes = mine["syscall_sizes"].group_by("name", "size_bytes").agg(pl.col("calls").max())
-    found = {(name, size): calls for name, size, calls in sizes.iter_rows()}
-    assert found["recvfrom", 8] == count
-    assert max(n for (name, _), n in found.items() if name == "sendto") >= count
-    last = {r["name"]: r for r in mine["syscalls"].sort("after_ns").to_dicts()}
+    of_session = {n: tables[n].filter(pl.col("pid") == pid) for n in ("syscalls", "syscall_sizes", "traced")}
+    sizes = of_session["syscall_sizes"].group_by("name", "size_bytes").agg(pl.col("calls").max())
+    by_size = {(name, size): calls for name, size, calls in sizes.iter_rows()}
+    assert by_size["recvfrom", 8] == count
+    assert max(n for (name, _), n in by_size.items() if name == "sendto") >= count
+    last = {r["name"]: r for r in of_session["syscalls"].sort("after_ns").to_dicts()}
     waited = last["epoll_wait"]
     asleep_ns = waited["time_ns"] - waited["cpu_ns"] - waited["runq_ns"]
     client_ns = _waits(tables, pid)["ClientRead"]["sleep_ns"]
     assert waited["client_ns"] >= 0.99 * client_ns
     assert asleep_ns - waited["client_ns"] >= 0.99 * naps * nap_s * 1e9
-    run_ns = mine["traced"]["run_ns"].max()
+    run_ns = of_session["traced"]["run_ns"].max()
     assert sum(r["cpu_ns"] for r in last.values()) <= run_ns  # type: ignore[operator]
 
 
@@ -455,8 +455,8 @@ def test_switched_off_or_elsewhere_it_says_so(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     for spec, status in (({"trace": "off"}, "off"), ({"os": False}, "not here")):
         watch, tables = _watched(_spec(sessions, [pid], **spec), 0.2)
-        told, detail = watch.source_status()["scheduler trace"]
-        assert (told, bool(detail)) == (status, True)
+        actual, detail = watch.source_status()["scheduler trace"]
+        assert (actual, bool(detail)) == (status, True)
         assert not {"traced", "waits", "syscalls"} & set(tables)
 
 
@@ -502,8 +502,8 @@ def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, lis
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    return told["data_sources"], told["tables"]
+    report = json.loads(done.stdout)
+    return report["data_sources"], report["tables"]
 
 
 def _somebody(rights: str) -> list[str]:
@@ -519,8 +519,8 @@ def _somebody(rights: str) -> list[str]:
 
 def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
-    said, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all"))
-    status, detail = said["scheduler trace"]
+    sources, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all"))
+    status, detail = sources["scheduler trace"]
     assert status == "not permitted"
     assert "CAP_BPF and CAP_PERFMON" in detail
     assert "--ambient-caps=+bpf,+perfmon" in detail
@@ -531,8 +531,8 @@ def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Wa
 def test_the_two_rights_it_names_are_enough(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     eventually(lambda: sessions.label(pid)[1] == "PgSleep")
-    said, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("+bpf,+perfmon"))
-    status, detail = said["scheduler trace"]
+    sources, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("+bpf,+perfmon"))
+    status, detail = sources["scheduler trace"]
     if status == "not supported":
         assert "kernel" in detail or "container" in detail
         return

@@ -63,21 +63,21 @@ class Site:
 
 @contextlib.contextmanager
 def site_of(dsn: str, home: Path) -> Iterator[Site]:
-    made = Site(dsn, home)
-    made.ask(f"create role {ROLE} login")
+    site = Site(dsn, home)
+    site.ask(f"create role {ROLE} login")
     try:
-        yield made
+        yield site
     finally:
-        made.dbdyno("--remove")
-        made.ask(f"drop owned by {ROLE}; drop role {ROLE}")
-        made.admin.close()
+        site.dbdyno("--remove")
+        site.ask(f"drop owned by {ROLE}; drop role {ROLE}")
+        site.admin.close()
 
 
 @pytest.fixture
 def site(dsn18: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path / "state"))
-    with site_of(dsn18, tmp_path) as made:
-        yield made
+    with site_of(dsn18, tmp_path) as site:
+        yield site
 
 
 @pytest.mark.parametrize("major", [17, 18])
@@ -87,11 +87,11 @@ def test_exactly_the_tenth_twentieth_and_thirtieth(servers: Servers, major: int,
         with site.sessions(31) as sessions:
             assert [n for n, s in enumerate(sessions, 1) if site.traced(s)] == [10, 20, 30]
             sessions[9].execute("select 'of the tenth'")
-            found = json.loads(site.dbdyno("--list", "--json").stdout)
-            assert [(c["sessions"], c["role"], c["there"]) for c in found["caught"]] == [
+            document = json.loads(site.dbdyno("--list", "--json").stdout)
+            assert [(c["sessions"], c["role"], c["there"]) for c in document["caught"]] == [
                 (n, ROLE, True) for n in (10, 20, 30)
             ]
-            tenth = next(c for c in found["caught"] if c["sessions"] == 10)
+            tenth = next(c for c in document["caught"] if c["sessions"] == 10)
             assert tenth["pid"] == sessions[9].info.backend_pid
             assert any("select 'of the tenth'" in line for line in tenth["lines"])
         shown = site.dbdyno("--list").stdout
@@ -105,11 +105,13 @@ def test_logins_at_the_same_time_are_counted_once_each(site: Site) -> None:
     site.install("--at", "3,5")
     for _ in range(5):
         site.ask("truncate dbdyno_logins.caught")
-        barrier, made = threading.Barrier(8), list[psycopg.Connection]()
+        barrier, connections = threading.Barrier(8), list[psycopg.Connection]()
 
-        def log_in(barrier: threading.Barrier = barrier, made: list[psycopg.Connection] = made) -> None:
+        def log_in(
+            barrier: threading.Barrier = barrier, connections: list[psycopg.Connection] = connections
+        ) -> None:
             barrier.wait()
-            made.append(psycopg.connect(site.app))
+            connections.append(psycopg.connect(site.app))
 
         threads = [threading.Thread(target=log_in) for _ in range(8)]
         for thread in threads:
@@ -117,7 +119,7 @@ def test_logins_at_the_same_time_are_counted_once_each(site: Site) -> None:
         for thread in threads:
             thread.join()
         assert site.ask(CATCHES) == [(3,), (5,)]
-        for session in made:
+        for session in connections:
             session.close()
         with site.sessions(0):
             pass

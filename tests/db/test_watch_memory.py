@@ -36,17 +36,17 @@ def _target(dsn: str) -> dict[str, Any]:
 
 @pytest.fixture
 def held(kind_dsn: str) -> Iterator[Waiting]:
-    made = Waiting(kind_dsn)
-    yield made
-    made.close()
+    sessions = Waiting(kind_dsn)
+    yield sessions
+    sessions.close()
 
 
 @pytest.fixture
 def held_by_each(any_dsn: str) -> Iterator[Waiting]:
     """Where the word's place and names are the version's own."""
-    made = Waiting(any_dsn)
-    yield made
-    made.close()
+    sessions = Waiting(any_dsn)
+    yield sessions
+    sessions.close()
 
 
 def _spec(held: Waiting, **more: Any) -> dict[str, Any]:
@@ -170,8 +170,8 @@ def test_backends_that_come_are_adopted_where_they_are_chosen(held: Waiting) -> 
     def come_and_go(watch: _core.Watch) -> None:
         def seen(pid: int, session: int | None) -> bool:
             """In every table that tells whose a process is."""
-            found = watch.recent(0)
-            tables = [from_core(name, found[name]) for name in ("samples", "tasks")]
+            recent = watch.recent(0)
+            tables = [from_core(name, recent[name]) for name in ("samples", "tasks")]
             asked = [t.filter((pl.col("pid") == pid) & pl.col("session").eq_missing(session)) for t in tables]
             return all(t.height for t in asked)
 
@@ -234,14 +234,14 @@ def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Waiting)
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    status, detail = told["data_sources"]["wait event word"]
+    report = json.loads(done.stdout)
+    status, detail = report["data_sources"]["wait event word"]
     assert status == "not permitted"
     assert "as the server's user" in detail
     assert "CAP_SYS_PTRACE" in detail
-    assert told["data_sources"]["sampler priority"][0] == "not permitted"
-    assert told["trouble"] is None
-    rows = list(zip(*(told["samples"][c] for c in ("via", "pid", "wait_event", "status")), strict=True))
+    assert report["data_sources"]["sampler priority"][0] == "not permitted"
+    assert report["trouble"] is None
+    rows = list(zip(*(report["samples"][c] for c in ("via", "pid", "wait_event", "status")), strict=True))
     assert ("sql", pid, "PgSleep", "ok") in rows
     assert {via for via, *_ in rows} == {"sql"}
 

@@ -71,10 +71,10 @@ def test_they_are_those_of_pgbench(schema: str, options: tuple[str, ...]) -> Non
     expected = looked_at(schema)
     refused = prepared(schema, *options)
     assert refused.returncode == 2 and "--replace" in refused.stderr
-    made = prepared(schema, *options, "--replace", "--json")
-    assert made.returncode == 0, made.stderr
+    done = prepared(schema, *options, "--replace", "--json")
+    assert done.returncode == 0, done.stderr
     assert looked_at(schema) == expected
-    assert json.loads(made.stdout)["rows"] == 100_011
+    assert json.loads(done.stdout)["rows"] == 100_011
     again = prepared(schema, *options)
     assert again.returncode == 0 and "there already" in again.stdout
     work = [program(), "--no-vacuum", "--transactions=5", schema]
@@ -108,8 +108,8 @@ def test_ctrl_c_removes_what_was_made(schema: str) -> None:
         while process.poll() is None and connection.execute(some).fetchone() == (False,):
             time.sleep(0.02)
         process.send_signal(2)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 130 and "removed: pgbench_accounts" in said
+        _, messages = process.communicate(timeout=60)
+        assert process.returncode == 130 and "removed: pgbench_accounts" in messages
         assert connection.execute("select to_regclass('pgbench_accounts')").fetchone() == (None,)
 
 

@@ -36,8 +36,8 @@ def server(dsn18: str) -> Iterator[psycopg.Connection]:
 
 
 def words(dsn: str, *more: str, options: str = "", **changed: str) -> tuple[str, ...]:
-    there = make_conninfo(dsn, options=f"-csearch_path=faults {options}", **changed)
-    return ("workload", "prepare", "pgbench", "--dsn", there, *more)
+    target = make_conninfo(dsn, options=f"-csearch_path=faults {options}", **changed)
+    return ("workload", "prepare", "pgbench", "--dsn", target, *more)
 
 
 def prepared(dsn: str, *more: str, options: str = "", **changed: str) -> subprocess.CompletedProcess[str]:
@@ -92,8 +92,8 @@ def test_a_role_without_rights_and_with_timeouts(server: psycopg.Connection, dsn
     known = server.execute("select name from pg_settings where name = any(%s)", [list(TIMEOUTS)])
     for (name,) in known.fetchall():
         server.execute(f"alter role {ROLE} set {name} = '30ms'".encode())
-    made = prepared(dsn18, "-s", "2", "--foreign-keys", **as_role)
-    assert made.returncode == 0, made.stderr
+    done = prepared(dsn18, "-s", "2", "--foreign-keys", **as_role)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_program_that_was_killed_leaves_tables_marked_as_unfinished(
@@ -104,6 +104,6 @@ def test_a_program_that_was_killed_leaves_tables_marked_as_unfinished(
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         eventually(lambda: server.execute(some).fetchone() == (True,))
         process.send_signal(signal.SIGKILL)
-    made = prepared(dsn18)
-    assert made.returncode == 0 and "there already" not in made.stdout, made.stderr
+    done = prepared(dsn18)
+    assert done.returncode == 0 and "there already" not in done.stdout, done.stderr
     assert server.execute("select count(*) from faults.pgbench_accounts").fetchone() == (100_000,)
