@@ -85,10 +85,10 @@ def climb_one(
     watch.stop()
     load.finish()
     assert load.wait(1)
-    made = {name: from_core(name, t) for name, t in (*load.tables().items(), *watch.tables().items())}
-    made["counters"] = pl.concat([made["counters"], server.counters("t0"), server.counters("t1")])
-    made["backends"] = server.backends()
-    made["sources"] = rows("sources", _told(server, watch))
+    tables = {name: from_core(name, t) for name, t in (*load.tables().items(), *watch.tables().items())}
+    tables["counters"] = pl.concat([tables["counters"], server.counters("t0"), server.counters("t1")])
+    tables["backends"] = server.backends()
+    tables["sources"] = rows("sources", _source_rows(server, watch))
     meta = CellMeta(
         cell=cell,
         workload=LIO,
@@ -103,10 +103,10 @@ def climb_one(
         reason=None if end >= t1 else "all sessions were lost",
         wait_families=server.wait_families,
     )
-    return RawCell(meta, {name: made.get(name, empty(raw(name))) for name in RAW})
+    return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
 
 
-def _told(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
+def _source_rows(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
     """The engine's own sources, and what the watch says of those that may be refused."""
     own = [source.model_dump() for source in server.sources()]
     refused = [
@@ -121,7 +121,7 @@ def sampled_again(server: FakeServer, cell: RawCell, seed: int, memory_hz: float
     watch = server.watch({"seed": seed, "memory_hz": memory_hz})
     assert isinstance(watch, FakeWatch)
     watch.start(cell.meta.t0_ns, cell.meta.t1_ns)
-    again = {name: rows(name, found) for name, found in watch.samples().items()}
+    again = {name: rows(name, columns) for name, columns in watch.samples().items()}
     return RawCell(cell.meta, {**cell.tables, **again})
 
 
@@ -287,11 +287,11 @@ def sample_row(
     } | changes
 
 
-def recorded(store: RunStore, made: Climb) -> Run:
+def recorded(store: RunStore, climbed: Climb) -> Run:
     """A run of ``store`` with the climb's raw data; it has no derived data and goes on."""
-    run = store.create(made.plan, workloads=made.info.workloads)
-    run.write_environment(made.environment)
-    for cell in made.cells:
+    run = store.create(climbed.plan, workloads=climbed.info.workloads)
+    run.write_environment(climbed.environment)
+    for cell in climbed.cells:
         run.write_cell(cell)
     return run
 

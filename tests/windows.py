@@ -33,10 +33,10 @@ def in_the_window(
     begun, over = threading.Event(), threading.Event()
     tick = LiveProgress.tick
 
-    def heard(self: LiveProgress, told: Tick) -> None:
-        if told.phase == "measuring" and which(told):
+    def noting_tick(self: LiveProgress, progress: Tick) -> None:
+        if progress.phase == "measuring" and which(progress):
             begun.set()
-        tick(self, told)
+        tick(self, progress)
 
     def wait() -> None:
         begun.wait()
@@ -46,7 +46,7 @@ def in_the_window(
     thread = threading.Thread(target=wait)
     thread.start()
     try:
-        with mock.patch.object(LiveProgress, "tick", heard):
+        with mock.patch.object(LiveProgress, "tick", noting_tick):
             yield
     finally:
         over.set()

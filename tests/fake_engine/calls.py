@@ -100,16 +100,16 @@ def _cpu(place: Place, me: Task, ns: int) -> Program:
 
     def worker(number: int) -> Program:
         yield Cpu(part)
-        at_work.remove(mine[number])
+        at_work.remove(workers_by_number[number])
         if waits and not at_work:
             place.machine.wake(me)
 
     waits = False
-    mine: list[Task] = []
+    workers_by_number: list[Task] = []
     try:
         for number in range(workers):
             task = place.spawn_worker(me, worker(number))
-            mine.append(task)
+            workers_by_number.append(task)
             at_work.append(task)
         yield Cpu(ns - part * workers)
         if at_work:

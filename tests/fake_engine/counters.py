@@ -103,10 +103,10 @@ def rows(world: World, phase: str, work_per_call: int) -> list[Row]:
     head = {"before_ns": now_ns, "after_ns": now_ns, "phase": phase, "scope": "server", "status": "ok"}
     reset_ns = world.reset_ns if world.reset_ns is not None and world.reset_ns <= now_ns else None
     zero = State(world, reset_ns, work_per_call).values() if reset_ns is not None else {}
-    made = [
+    counted = [
         head | {"name": n, "kind": "counter", "unit": unit, "value": float(value - zero.get(n, (unit, 0))[1])}
         for n, (unit, value) in State(world, now_ns, work_per_call).values().items()
     ]
     since_s = WALL_EPOCH_S + (world.born_ns if reset_ns is None else reset_ns) / NS_PER_S
     gauge = {"name": "statistics_reset_s", "kind": "gauge", "unit": "s", "value": since_s}
-    return [*made, head | gauge]
+    return [*counted, head | gauge]

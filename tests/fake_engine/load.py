@@ -79,7 +79,7 @@ class FakeLoad:
         sessions, schedule = self.world.sessions, self._planned
         if schedule is None:
             return {}
-        made = {
+        tables = {
             "sessions": [records.session(s, schedule) for s in sessions],
             "histogram": records.histogram(sessions, schedule),
             "errors": [row for s in sessions for row in records.errors(s)],
@@ -87,10 +87,10 @@ class FakeLoad:
             "progress": records.progress(sessions, schedule.start_ns, self.world.machine.now_ns),
         }
         if self.world.arrivals is not None:
-            made |= records.paced(sessions, schedule, self.world.arrivals)
+            tables |= records.paced(sessions, schedule, self.world.arrivals)
         if self._log_calls:
-            made["calls"] = [row for s in sessions for row in records.calls(s, schedule)]
-        return {name: to_core(name, rows) for name, rows in made.items()}
+            tables["calls"] = [row for s in sessions for row in records.calls(s, schedule)]
+        return {name: to_core(name, rows) for name, rows in tables.items()}
 
     def _pass(self, ns: int) -> None:
         self.world.machine.run_until(self.world.machine.now_ns + ns)

@@ -217,8 +217,8 @@ class Machine:
 
     def _later(self, task: Task, ns: int, what: Callable[[], None]) -> None:
         task.switches += 1
-        mine = task.switches
-        self.at(self.now_ns + ns, lambda: what() if task.switches == mine else None)
+        switches = task.switches
+        self.at(self.now_ns + ns, lambda: what() if task.switches == switches else None)
 
     def _sleep(self, task: Task, label: Label) -> None:
         self._leave_cpu(task)
@@ -311,9 +311,9 @@ class Machine:
         group = self.group
         group.epoch += 1
         if group.running:
-            mine = group.epoch
+            epoch = group.epoch
             wait_ns = -(-max(0, group.left_ns) // group.running)
-            self.at(self.now_ns + wait_ns, lambda: self._throttle() if group.epoch == mine else None)
+            self.at(self.now_ns + wait_ns, lambda: self._throttle() if group.epoch == epoch else None)
 
     def _throttle(self) -> None:
         self._spend()

@@ -75,7 +75,7 @@ def _reads(world: World, known: Known, reads_ns: Sequence[int], ends_ns: Sequenc
     blkio, (slices, voluntary, involuntary) = _blocked(world.law, sums, at), switches(sums, at)
     rows = []
     for i, now_ns in enumerate(reads_ns):
-        told = now_ns in ends_ns
+        at_end = now_ns in ends_ns
         rows.append(
             bracket(now_ns)
             | key(known)
@@ -88,8 +88,8 @@ def _reads(world: World, known: Known, reads_ns: Sequence[int], ends_ns: Sequenc
                 "slices": int(slices[i]),
                 "blkio_ns": None if blkio is None else int(blkio[i]),
                 "children_ns": int(children[i]) // TICK_NS * TICK_NS,
-                "voluntary": int(voluntary[i]) if told else None,
-                "involuntary": int(involuntary[i]) if told else None,
+                "voluntary": int(voluntary[i]) if at_end else None,
+                "involuntary": int(involuntary[i]) if at_end else None,
                 "cpu": 0,
                 "state": task_state(task, now_ns)[0],
                 "status": "ok",

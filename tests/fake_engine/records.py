@@ -168,7 +168,7 @@ def progress(sessions: Sequence[Session], start_ns: int, end_ns: int) -> list[Ro
     """What the driver would have said once a second, and at the end. A session lives until its last call."""
     calls = sorted((c for s in sessions for c in s.calls), key=lambda c: c.end_ns)
     lives = [s.calls[-1].end_ns if s.calls and s.end_reason else end_ns for s in sessions]
-    made, errors, in_call_ns, done = [], 0, 0, 0
+    rows, errors, in_call_ns, done = [], 0, 0, 0
     for at_ns in [*range(start_ns + NS_PER_S, end_ns, NS_PER_S), end_ns]:
         while done < len(calls) and calls[done].end_ns <= at_ns:
             failed = calls[done].sqlstate is not None
@@ -176,9 +176,9 @@ def progress(sessions: Sequence[Session], start_ns: int, end_ns: int) -> list[Ro
             in_call_ns += 0 if failed else calls[done].end_ns - calls[done].since_ns
             done += 1
         live = sum(end > at_ns for end in lives)
-        told = {"at_ns": at_ns, "calls": done - errors, "errors": errors, "live": live}
-        made.append(told | {"in_call_ns": in_call_ns})
-    return made
+        counts = {"at_ns": at_ns, "calls": done - errors, "errors": errors, "live": live}
+        rows.append(counts | {"in_call_ns": in_call_ns})
+    return rows
 
 
 def _bucket(ns: int) -> tuple[int, int]:

@@ -36,7 +36,7 @@ def roster(
     order = sorted((since, i) for i, since in enumerate(met) if since is not None)
     number = max(known.values(), default=-1) + 1
     given: set[int] = set()
-    found = []
+    roster = []
     for since, i in order:
         task = world.machine.tasks[i]
         role, session = task.role, task.session
@@ -45,8 +45,8 @@ def roster(
             if session is None or session in given:
                 session, number = number, number + 1
             given.add(session)
-        found.append(Known(task, role, session, since))
-    return found
+        roster.append(Known(task, role, session, since))
+    return roster
 
 
 def _meeting(world: World, task: Task, sampled_ns: Sequence[int]) -> int | None:

@@ -60,14 +60,14 @@ class Sampler:
         late = self.law.late
         starts = [(t, t + (chance.randrange(2 * late) if late else 0)) for t in due]
         taken = [(first_ns, first_ns), *((d, s) for d, s in starts if s <= now_ns)]
-        made = [Sample(n, d, s, self._lost(d - start_ns)) for n, (d, s) in enumerate(taken)]
-        return sorted(made, key=lambda s: s.start_ns)
+        samples = [Sample(n, d, s, self._lost(d - start_ns)) for n, (d, s) in enumerate(taken)]
+        return sorted(samples, key=lambda s: s.start_ns)
 
     def _lost(self, since_ns: int) -> bool:
         gap = self.law.gap
         return (gap is not None and gap[0] <= since_ns < gap[1]) or is_down(self.law, since_ns)
 
-    def told(self, sample: Sample) -> Row:
+    def sampler_row(self, sample: Sample) -> Row:
         """Its row in the table sampler."""
         took = (SQL_NS if self.via == "sql" else 0) + self.skew_ns
         return {
@@ -81,7 +81,7 @@ class Sampler:
 
     def rows(self, samples: Sequence[Sample], known: Sequence[Known], os: bool) -> list[Row]:
         """Their rows in the table samples."""
-        found: list[Row] = []
+        rows: list[Row] = []
         starts = [s.start_ns for s in samples]
         for one in known:
             if one.role == "driver":
@@ -90,8 +90,8 @@ class Sampler:
             low = bisect_left(starts, max(one.since_ns, life.born_ns))
             high = len(starts) if life.ended_ns is None else bisect_left(starts, life.ended_ns)
             fixed = self._fixed(one, os)
-            found += [fixed | self._read(s, one, os) for s in samples[low:high] if not s.lost]
-        return sorted(found, key=lambda r: int(r["sample"]))
+            rows += [fixed | self._read(s, one, os) for s in samples[low:high] if not s.lost]
+        return sorted(rows, key=lambda r: int(r["sample"]))
 
     def _fixed(self, known: Known, os: bool) -> Row:
         """What all rows of a task have."""

@@ -324,8 +324,8 @@ class FakeServer:
         if world is None:
             return {}
         tasks = {(t.pid, t.start_ticks): t for t in world.machine.tasks}
-        found = {key: Truth.of([t.timeline], start_ns, end_ns) for key, t in tasks.items()}
-        return {key: truth for key, truth in found.items() if truth.wall}
+        truths = {key: Truth.of([t.timeline], start_ns, end_ns) for key, t in tasks.items()}
+        return {key: truth for key, truth in truths.items() if truth.wall}
 
     def truth_of_roles(self, start_ns: int, end_ns: int) -> dict[str, Truth]:
         """The same in sum by role."""

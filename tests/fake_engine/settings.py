@@ -19,8 +19,8 @@ def law_with(dsn: str | None, settings: Mapping[str, str]) -> Law:
             raise UsageError(f"fake server: unknown setting {name!r}", did_you_mean(name, KEYS))
         if "," in value:
             raise UsageError(f"fake server: {name}={value!r} holds a comma", "give each setting by itself")
-    said = ",".join(f"{name}={value}" for name, value in settings.items())
-    return parse_law(",".join(filter(None, (dsn or "fake:", said))))
+    changes = ",".join(f"{name}={value}" for name, value in settings.items())
+    return parse_law(",".join(filter(None, (dsn or "fake:", changes))))
 
 
 def needing_restart(before: Mapping[str, str], wanted: Mapping[str, str]) -> Sequence[str]:

@@ -56,8 +56,8 @@ def snapshot(world: World, work_per_call: int, name: str | None, known: Containe
         databases=(DATABASE,),
         missing={"io": "the fake server has no I/O by kind of process", "caches": "the fake server has none"},
     )
-    made = {table: frame(table, records) for table, records in _tables(values, reset_s).items()}
-    tables = {table: made.get(table, frame(table, [])) for table in TABLES}
+    filled = {table: frame(table, records) for table, records in _tables(values, reset_s).items()}
+    tables = {table: filled.get(table, frame(table, [])) for table in TABLES}
     texts = [] if QUERY_ID in known else [(QUERY_ID, TEXT)]
     return Snapshot(info, tables, pl.DataFrame(texts, {c.name: _TYPES[c.type] for c in TEXTS}, orient="row"))
 

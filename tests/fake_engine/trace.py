@@ -132,5 +132,5 @@ class Sums:
     def count(self, pieces: Mask, until_ns: Ints) -> Ints:
         """How many of these had begun."""
         begun = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(pieces)])
-        found: Ints = begun[np.searchsorted(self.starts_ns, until_ns, side="right")]
-        return found
+        counts: Ints = begun[np.searchsorted(self.starts_ns, until_ns, side="right")]
+        return counts

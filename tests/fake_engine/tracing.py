@@ -86,17 +86,17 @@ def waits(of: Reads) -> list[Row]:
     from_cpu = sums.after(*ON_CPU)
     rows = []
     for wait_class, wait_event in dict.fromkeys(label.event for label in sums.labels):
-        mine = sums.under([n for n in sums.labels if n.event == (wait_class, wait_event)])
-        asleep, runnable = mine & sums.are(Doing.SLEEP), mine & sums.are(*RUNNABLE)
+        labelled = sums.under([n for n in sums.labels if n.event == (wait_class, wait_event)])
+        asleep, runnable = labelled & sums.are(Doing.SLEEP), labelled & sums.are(*RUNNABLE)
         columns = {
             "sleep_ns": _grown(of, sums, asleep),
             "runq_ns": _grown(of, sums, runnable),
-            "throttled_ns": _grown(of, sums, mine & sums.are(Doing.THROTTLED)),
-            "sleeps": _grown(of, sums, mine & sums.falls_asleep(), count=True),
-            "begun": _grown(of, sums, mine & sums.falls_asleep(), count=True),
-            "unclear": 0 * _grown(of, sums, mine),
+            "throttled_ns": _grown(of, sums, labelled & sums.are(Doing.THROTTLED)),
+            "sleeps": _grown(of, sums, labelled & sums.falls_asleep(), count=True),
+            "begun": _grown(of, sums, labelled & sums.falls_asleep(), count=True),
+            "unclear": 0 * _grown(of, sums, labelled),
             "preempted": _grown(of, sums, runnable & from_cpu, count=True),
-            "run_samples": _grown(of, sums, mine & sums.are(*ON_CPU)) // CLOCK_NS,
+            "run_samples": _grown(of, sums, labelled & sums.are(*ON_CPU)) // CLOCK_NS,
         }
         event = {"wait_class": wait_class, "wait_event": wait_event}
         for i in range(len(of.at_ns)):
@@ -111,8 +111,8 @@ def syscalls(of: Reads) -> list[Row]:
     sums = of.known.task.timeline.sums
     rows = []
     for name in dict.fromkeys(_call(label) for label in sums.labels):
-        mine = sums.under([n for n in sums.labels if _call(n) == name])
-        entered = mine & sums.falls_asleep()
+        labelled = sums.under([n for n in sums.labels if _call(n) == name])
+        entered = labelled & sums.falls_asleep()
         ended = _returns(sums, entered)
         for i in range(len(of.at_ns)):
             inside = (ended > of.base_ns[0]) & (ended <= of.until_ns[i])

@@ -56,7 +56,7 @@ class Truth:
             for label, under, away in _of(timeline, start_ns, end_ns):
                 labels[label] = labels.get(label, Under()).plus(under)
                 stolen += away
-        return _told({k: u for k, u in labels.items() if any(u)}, stolen)
+        return _truth({k: u for k, u in labels.items() if any(u)}, stolen)
 
 
 def _of(timeline: Timeline, start_ns: int, end_ns: int) -> Iterable[tuple[Label, Under, int]]:
@@ -65,23 +65,23 @@ def _of(timeline: Timeline, start_ns: int, end_ns: int) -> Iterable[tuple[Label,
     kinds = ((Doing.RUN,), (Doing.SLEEP,), RUNNABLE, (Doing.THROTTLED,))
     fell = sums.falls_asleep()
     for label in sums.labels:
-        mine = sums.under([label])
-        times = [int(np.diff(sums.time(mine & sums.are(*kind), ends))[0]) for kind in kinds]
-        sleeps = int(np.diff(sums.count(mine & fell, ends))[0])
-        stolen = int(np.diff(sums.time(mine & sums.are(Doing.STOLEN), ends))[0])
+        labelled = sums.under([label])
+        times = [int(np.diff(sums.time(labelled & sums.are(*kind), ends))[0]) for kind in kinds]
+        sleeps = int(np.diff(sums.count(labelled & fell, ends))[0])
+        stolen = int(np.diff(sums.time(labelled & sums.are(Doing.STOLEN), ends))[0])
         run, sleep, runq, throttled = times
         yield label, Under(run, sleep, runq, throttled, sleeps), stolen
 
 
-def _told(labels: dict[Label, Under], stolen: int) -> Truth:
+def _truth(labels: dict[Label, Under], stolen: int) -> Truth:
     def by_event(part: str, *, waits: bool) -> dict[Event, int]:
-        found: dict[Event, int] = {}
+        sums: dict[Event, int] = {}
         for label, under in labels.items():
             ns = getattr(under, part)
             if ns and (label.wait_class is not None or not waits):
                 event = (label.wait_class or "", label.wait_event or "")
-                found[event] = found.get(event, 0) + ns
-        return found
+                sums[event] = sums.get(event, 0) + ns
+        return sums
 
     run, runq, throttled = (sum(getattr(u, p) for u in labels.values()) for p in ("run", "runq", "throttled"))
     asleep = by_event("sleep", waits=False)

@@ -86,15 +86,15 @@ class FakeWatch:
         if world is None or self._span is None:
             return {}
         now_ns = min(self._span[1], world.machine.now_ns) - 1
-        mine = [
+        alive = [
             k.task for k in self._known(world) if k.role == "session" and k.task.timeline.alive_at(now_ns)
         ]
         shares: dict[str, float] = {}
-        for task in mine:
+        for task in alive:
             i = task.timeline.index(now_ns)
             doing, label = task.timeline.doing[i], task.timeline.labels[i]
             name = label.wait_class or "" if doing is Doing.SLEEP else doing.name.lower()
-            shares[name] = shares.get(name, 0.0) + 1 / len(mine)
+            shares[name] = shares.get(name, 0.0) + 1 / len(alive)
         return shares
 
     def trouble(self) -> str | None:
@@ -104,7 +104,7 @@ class FakeWatch:
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
         """Of ``wait event word`` and ``scheduler trace``, as far as they were asked for."""
-        return dict(self._sources_said())
+        return dict(self._source_statuses())
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         return {name: to_core(name, rows) for name, rows in self._rows().items()}
@@ -135,22 +135,22 @@ class FakeWatch:
             return {}
         known = self._known(world)
         ends = [reads[0], reads[-1], *self._span]
-        made = self._sampled(world, known, since_ns) | {
+        tables = self._sampled(world, known, since_ns) | {
             "tasks": readings.tasks(world, known, reads, ends, spec.os),
             "cgroup": levels.cgroup(world, reads) if spec.os else [],
             "host": levels.host(world, reads) if spec.host and spec.os else [],
         }
         if spec.trace and world.law.trace and spec.os:
-            made |= self._traced(world, reads)
-        return made
+            tables |= self._traced(world, reads)
+        return tables
 
     def _sampled(self, world: World, known: Sequence[Known], since_ns: int) -> dict[str, list[Row]]:
-        made: dict[str, list[Row]] = {"samples": [], "sampler": []}
+        tables: dict[str, list[Row]] = {"samples": [], "sampler": []}
         for sampler in self._samplers(world):
             samples = [s for s in self._samples(world, sampler) if s.start_ns >= since_ns - NS_PER_S]
-            made["samples"] += sampler.rows(samples, known, self._spec.os)
-            made["sampler"] += [sampler.told(s) for s in samples]
-        return made
+            tables["samples"] += sampler.rows(samples, known, self._spec.os)
+            tables["sampler"] += [sampler.sampler_row(s) for s in samples]
+        return tables
 
     def _traced(self, world: World, reads: Sequence[int]) -> dict[str, list[Row]]:
         """The trace knows all of the server's tasks from their birth on; whose they are it hears from the
@@ -158,14 +158,14 @@ class FakeWatch:
         known = self._known(world)
         met = {id(k.task) for k in known}
         unmet = [Known(t, "other", None, t.timeline.born_ns) for t in world.machine.tasks if id(t) not in met]
-        told = list(tracing.reads([*known, *unmet], reads))
-        made = {
-            "traced": [row for of in told for row in tracing.traced(of)],
-            "waits": [row for of in told for row in tracing.waits(of)],
+        read = list(tracing.reads([*known, *unmet], reads))
+        tables = {
+            "traced": [row for of in read for row in tracing.traced(of)],
+            "waits": [row for of in read for row in tracing.waits(of)],
         }
         if self._spec.syscalls:
-            made["syscalls"] = [row for of in told for row in tracing.syscalls(of)]
-        return made
+            tables["syscalls"] = [row for of in read for row in tracing.syscalls(of)]
+        return tables
 
     def _known(self, world: World) -> list[Known]:
         sampled = [s.start_ns for s in self._samples(world, self._asking(world)) if not s.lost]
@@ -177,10 +177,10 @@ class FakeWatch:
 
     def _samplers(self, world: World) -> list[Sampler]:
         spec, law = self._spec, self._law
-        found = [self._asking(world)]
+        samplers = [self._asking(world)]
         if spec.memory_hz > 0 and law.word and spec.os:
-            found.append(Sampler("memory", law, spec.memory_hz, spec.seed))
-        return found
+            samplers.append(Sampler("memory", law, spec.memory_hz, spec.seed))
+        return samplers
 
     def _samples(self, world: World, sampler: Sampler) -> list[Sample]:
         assert self._span is not None
@@ -200,16 +200,16 @@ class FakeWatch:
         last = [end] if self._stopped_ns is not None and end > t0 else []
         return sorted({t for t in reads if t <= now_ns}.union(last))
 
-    def _sources_said(self) -> list[tuple[str, tuple[str, str]]]:
+    def _source_statuses(self) -> list[tuple[str, tuple[str, str]]]:
         spec, law = self._spec, self._law
         asked = (
             ("wait event word", spec.memory_hz > 0, law.word, "word=on in the fake DSN"),
             ("scheduler trace", spec.trace, law.trace, "trace=on in the fake DSN"),
         )
-        found = []
+        statuses = []
         for name, wanted, permitted, cure in asked:
             if wanted and not spec.os:
-                found.append((name, ("not here", "the server runs on another host: run dbdyno there")))
+                statuses.append((name, ("not here", "the server runs on another host: run dbdyno there")))
             elif wanted:
-                found.append((name, ("ok", "") if permitted else ("not permitted", f"{cure} permits it")))
-        return found
+                statuses.append((name, ("ok", "") if permitted else ("not permitted", f"{cure} permits it")))
+        return statuses

@@ -111,8 +111,8 @@ class World:
     def truth(self, session: int, start_ns: int, end_ns: int, *, workers: bool = False) -> Truth:
         """Where the time of a session in [start, end) really went; with its parallel workers, if asked."""
         me = self.tasks[session]
-        found = [t for t in self.machine.tasks if t is me or (workers and t.leader is me)]
-        return Truth.of((t.timeline for t in found), start_ns, end_ns)
+        tasks = [t for t in self.machine.tasks if t is me or (workers and t.leader is me)]
+        return Truth.of((t.timeline for t in tasks), start_ns, end_ns)
 
     # -- who is there -------------------------------------------------------------------------------
 

@@ -142,12 +142,12 @@ def test_any_bytes_are_frames_or_none(pieces: list[bytes]) -> None:
 @examples(100)
 @given(st.lists(st.tuples(st.dictionaries(st.text(), NUMBERS), st.binary()), max_size=4), st.data())
 def test_frames_come_back_however_they_are_cut(sent: list[tuple[dict[str, Any], bytes]], data: Any) -> None:
-    whole, frames, found = b"".join(pack(*one) for one in sent), Frames(), []
+    whole, frames, received = b"".join(packed(*one) for one in sent), Frames(), []
     while whole:
         size = data.draw(st.integers(1, len(whole)))
-        found += frames.feed(whole[:size])
+        received += frames.feed(whole[:size])
         whole = whole[size:]
-    assert [(dict(header), body) for header, body in found] == sent
+    assert [(dict(header), body) for header, body in received] == sent
 
 
 SOME = ["tasks", "samples", "host", "sampler", "profile_samples", "errors"]
@@ -157,7 +157,7 @@ LENGTHS = st.sampled_from([0, 1, 4, 8, 16, 24]) | st.integers(0, 100)
 @st.composite
 def described(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
     """Tables, of which most have a schema's columns, and some a fault or two."""
-    made, size = [], 0
+    layout, size = [], 0
     for table in draw(st.lists(st.sampled_from(SOME), max_size=3)):
         rows, columns = draw(st.integers(0, 3)), []
         for column in RAW[table]:
@@ -170,35 +170,35 @@ def described(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
             texts = ["a", "b"] if kind == "str" else None
             columns.append([column.name, kind, length, validity, texts])
             size += length + (validity or 0)
-        made.append([table, columns])
+        layout.append([table, columns])
     few = st.sampled_from(b"\x00\x01\xff")
-    return made, bytes(draw(st.lists(few, min_size=size, max_size=size)))
+    return layout, bytes(draw(st.lists(few, min_size=size, max_size=size)))
 
 
 @examples(100)
 @given(described())
 def test_any_tables_are_the_schema_s_or_a_wrong_answer(given_: tuple[list[Any], bytes]) -> None:
-    made, body = given_
+    layout, body = given_
     try:
-        found = tables(checked_answer("load.tables", {"ok": made}), body)
+        received = tables(answered("load.tables", {"ok": layout}), body)
     except WrongAnswer:
         return
-    for table, columns in found.items():
-        assert from_core(raw(table), columns).columns == [c.name for c in RAW[table]]
+    for table, columns in received.items():
+        assert from_core(table, columns).columns == [c.name for c in RAW[table]]
 
 
 @examples(100)
 @given(described(), st.sampled_from([0, 0, 0, 1, -1]))
 def test_tables_come_back_from_a_part(given_: tuple[list[Any], bytes], cut: int) -> None:
-    made, body = given_
-    content = zlib.compress(pack({"tables": made}, body))
+    layout, body = given_
+    content = zlib.compress(packed({"tables": layout}, body))
     content = content[:cut] if cut < 0 else content + cut * b"x"
     try:
-        found, size = unpack(content)
+        received, size = unpacked(content)
     except WrongAnswer:
         return
-    assert cut == 0 and set(found) == {table for table, _ in made}
-    assert size == len(pack({"tables": made}, body))
+    assert cut == 0 and set(received) == {table for table, _ in layout}
+    assert size == len(packed({"tables": layout}, body))
 
 
 @pytest.mark.parametrize("mebibytes", [40, 100])

@@ -48,18 +48,18 @@ def _played(dsn: str, sessions: int) -> Climb:
 
 def _known(truth: Truth) -> dict[tuple[str, str | None], float]:
     """Seconds per second under the ledger's names."""
-    found = {("client", None): truth.client, ("unaccounted", None): 0}
+    sums_ns = {("client", None): truth.client, ("unaccounted", None): 0}
     for (wait_class, event), ns in truth.sleep.items():
-        found["sleep", f"{wait_class}/{event}" if wait_class else "no wait event"] = ns
+        sums_ns["sleep", f"{wait_class}/{event}" if wait_class else "no wait event"] = ns
     for label, under in truth.labels.items():
         name = f"{label.wait_class}/{label.wait_event}" if label.wait_class else "no wait event"
-        found["runq", name] = found.get(("runq", name), 0) + under.runq
-    return {k: ns / WALL_NS for k, ns in found.items()}
+        sums_ns["runq", name] = sums_ns.get(("runq", name), 0) + under.runq
+    return {k: ns / WALL_NS for k, ns in sums_ns.items()}
 
 
-def _again(made: Climb, seed: int, memory_hz: float) -> RawCell:
-    (cell,) = made.cells
-    again = sampled_again(made.server, cell, seed, memory_hz)
+def _again(played: Climb, seed: int, memory_hz: float) -> RawCell:
+    (cell,) = played.cells
+    again = sampled_again(played.server, cell, seed, memory_hz)
     own = cell.meta.cell.model_copy(update={"id": f"{cell.id}-{seed}"})
     return RawCell(cell.meta.model_copy(update={"cell": own}), again.tables)
 
@@ -75,21 +75,23 @@ def _try(load: str, row: dict | None, key: tuple[str, str | None], exact: float,
 def _tried(memory_hz: float) -> pl.DataFrame:
     tried = []
     for dsn, sessions in LAWS.items():
-        made = _played(dsn, sessions)
-        (cell,) = made.cells
-        truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns)
+        played = _played(dsn, sessions)
+        (cell,) = played.cells
+        truth = played.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns)
         known = {n: _known(t) for n, t in truth.items()}
         whole = {
             k: sum(t.get(k, 0.0) for t in known.values()) for k in {k for t in known.values() for k in t}
         }
-        found = ledger(cut([_again(made, seed, memory_hz) for seed in range(SEEDS)]))
-        told = found.filter(pl.col("who").is_in(["rung", "session"]) & pl.col("account").is_in(list(WIDEST)))
-        told = told.filter((pl.col("account") != "runq") | pl.col("parent").is_not_null())
-        rows = {(r["cell"], r["session"], r["account"], r["detail"]): r for r in told.to_dicts()}
+        rows_of_all = ledger(cut([_again(played, seed, memory_hz) for seed in range(SEEDS)]))
+        widest = rows_of_all.filter(
+            pl.col("who").is_in(["rung", "session"]) & pl.col("account").is_in(list(WIDEST))
+        )
+        widest = widest.filter((pl.col("account") != "runq") | pl.col("parent").is_not_null())
+        rows = {(r["cell"], r["session"], r["account"], r["detail"]): r for r in widest.to_dicts()}
         labels = {key[2:] for key in rows if key[3] is not None or key[2] in ("client", "unaccounted")}
         for of, exact in ((None, whole), *known.items()):
             size = sessions if of is None else 1
-            for at in found["cell"].unique():
+            for at in rows_of_all["cell"].unique():
                 tried += [
                     _try(dsn, rows.get((at, of, *key)), key, exact.get(key, 0.0), size) for key in labels
                 ]

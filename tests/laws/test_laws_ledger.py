@@ -106,9 +106,9 @@ def any_cells(draw: st.DrawFn) -> RawCell:
 
 def closes(cell: RawCell, tables: Tables) -> None:
     """run + runq + sleep + client + unaccounted = W for every session and the rung, which is their sum."""
-    found = tables["ledger"]
-    added = top_level(found).filter(pl.col("account").is_in(SUMMED))
-    walls = found.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))
+    ledger_rows = tables["ledger"]
+    added = top_level(ledger_rows).filter(pl.col("account").is_in(SUMMED))
+    walls = ledger_rows.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))
     by_session = added.filter(scope="session").group_by("session").agg(pl.col("aas").sum())
     assert by_session.height == cell.meta.cell.sessions
     for session, total in by_session.rows():
@@ -127,17 +127,17 @@ def closes(cell: RawCell, tables: Tables) -> None:
 
 
 def intervals_hold_their_value_and_unknowns_say_why(_cell: RawCell, tables: Tables) -> None:
-    found = tables["ledger"]
-    assert found.filter(pl.col("low") > pl.col("aas") + 1e-9).is_empty()
-    assert found.filter(pl.col("high") < pl.col("aas") - 1e-9).is_empty()
-    assert found.filter(pl.col("aas").is_null() & (pl.col("status") == "ok")).is_empty()
+    ledger_rows = tables["ledger"]
+    assert ledger_rows.filter(pl.col("low") > pl.col("aas") + 1e-9).is_empty()
+    assert ledger_rows.filter(pl.col("high") < pl.col("aas") - 1e-9).is_empty()
+    assert ledger_rows.filter(pl.col("aas").is_null() & (pl.col("status") == "ok")).is_empty()
 
 
 def parts_add_up_to_their_parent_and_nothing_is_negative(_cell: RawCell, tables: Tables) -> None:
     """CPU WAIT by label adds up to it, user and system to run, label.run to run where no trace divides it;
     only unaccounted and margin.off are signed."""
-    found = tables["ledger"].filter(pl.col("who").is_in(["session", "rung"]))
-    for (_, _), rows in found.group_by("who", "session"):
+    ledger_rows = tables["ledger"].filter(pl.col("who").is_in(["session", "rung"]))
+    for (_, _), rows in ledger_rows.group_by("who", "session"):
         (queue,), (run,) = (account_rows(rows, n, scope=rows["scope"][0]).to_dicts() for n in ("runq", "run"))
         parts = rows.filter(account="runq", parent="runq")
         if queue["aas"] is not None:
@@ -150,7 +150,7 @@ def parts_add_up_to_their_parent_and_nothing_is_negative(_cell: RawCell, tables:
         if run["aas"] is not None and "trace" not in run["source"]:
             assert rows.filter(account="label.run")["aas"].sum() == pytest.approx(run["aas"], abs=1e-6)
     signed = pl.col("account").is_in(["unaccounted", "margin.off"])
-    assert found.filter(~signed & ((pl.col("aas") < -1e-9) | (pl.col("low") < -1e-9))).is_empty()
+    assert ledger_rows.filter(~signed & ((pl.col("aas") < -1e-9) | (pl.col("low") < -1e-9))).is_empty()
 
 
 def events_are_the_ledgers_accounts_taken_apart(_cell: RawCell, tables: Tables) -> None:
@@ -159,12 +159,12 @@ def events_are_the_ledgers_accounts_taken_apart(_cell: RawCell, tables: Tables) 
     events = tables["events"]
     for column, names in (("sleep", ["sleep", "client"]), ("runq", ["runq"])):
         whole = rung.filter(pl.col("account").is_in(names))["aas"].sum()
-        mine = events.filter(scope="rung")[column].sum()
+        parts = events.filter(scope="rung")[column].sum()
         if (runq := rung.filter(account="runq"))["status"].to_list() == ["ok"]:
-            assert mine >= whole - 1e-6
+            assert parts >= whole - 1e-6
             if column == "sleep" or "trace" not in runq["source"].item():  # labels of the trace: see above
-                assert mine == pytest.approx(whole, abs=1e-6)
-        assert mine == pytest.approx(events.filter(scope="session")[column].sum(), abs=1e-6)
+                assert parts == pytest.approx(whole, abs=1e-6)
+        assert parts == pytest.approx(events.filter(scope="session")[column].sum(), abs=1e-6)
     for part in ("run", "sleep", "runq"):
         value, low, high = (pl.col(f"{part}{end}") for end in ("", "_low", "_high"))
         assert events.filter((low > value + 1e-9) | (high < value - 1e-9) | (low < 0)).is_empty()
@@ -197,10 +197,10 @@ def test_a_session_of_the_driver_that_only_the_trace_read_stays_in_the_ledger():
         "traced": [read | sums | {"before_ns": at, "after_ns": at + 2000} for at in (9 * S, 9 * S + 1)],
     }
     cell = made_cell(tables, sessions=1)
-    found = accounts(cut([cell]))
+    results = accounts(cut([cell]))
     for law in LAWS:
-        law(cell, found)
-    (run,) = found["ledger"].filter(scope="session", account="run").to_dicts()
+        law(cell, results)
+    (run,) = results["ledger"].filter(scope="session", account="run").to_dicts()
     assert (run["aas"], run["status"]) == (None, "vanished")
 
 
@@ -261,24 +261,28 @@ NEEDS = {
 
 
 @pytest.fixture(scope="module")
-def made() -> Climb:
+def climbed() -> Climb:
     return climb("fake:cpus=2,cpu=50ms,wait=IO/Read:20ms,think=9ms,helper=checkpointer:0.1,driver=1ms", [3])
 
 
 @pytest.fixture(scope="module")
-def whole(made: Climb) -> dict[str, Any]:
+def whole(climbed: Climb) -> dict[str, Any]:
     """Its rung where no source is missing."""
-    return derive(made.info, made.plan, made.environment, made.cells).tables["rungs"].row(0, named=True)
+    return (
+        derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
+        .tables["rungs"]
+        .row(0, named=True)
+    )
 
 
 @examples(8)
 @given(gone=st.sets(st.sampled_from(SOURCES)))
-def test_unknown_stays_unknown(made: Climb, whole: dict[str, Any], gone: set[str]):
+def test_unknown_stays_unknown(climbed: Climb, whole: dict[str, Any], gone: set[str]):
     """Whatever sources are missing: what needs them is NULL, never 0; all else is as it was."""
-    (cell,) = made.cells
+    (cell,) = climbed.cells
     taken = {*gone, "sampler"} if "samples" in gone else gone
     tables = {n: empty(n) if n in taken else t for n, t in cell.tables.items()}
-    results = derive(made.info, made.plan, made.environment, [RawCell(cell.meta, tables)])
+    results = derive(climbed.info, climbed.plan, climbed.environment, [RawCell(cell.meta, tables)])
     row = results.tables["rungs"].row(0, named=True)
     for column, source in NEEDS.items():
         if source in gone:
@@ -293,11 +297,11 @@ def test_unknown_stays_unknown(made: Climb, whole: dict[str, Any], gone: set[str
 
 
 def test_a_server_elsewhere_has_no_cpu_figures_and_nothing_breaks():
-    made = climb("fake:cpus=2,cpu=50ms,wait=IO/Read:20ms,helper=checkpointer:0.1", [2], os=False)
-    results = derive(made.info, made.plan, made.environment, made.cells)
+    climbed = climb("fake:cpus=2,cpu=50ms,wait=IO/Read:20ms,helper=checkpointer:0.1", [2], os=False)
+    results = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
     row = results.tables["rungs"].row(0, named=True)
     assert [row[c] for c in ("run_aas", "runq_aas", "helpers_aas", "cpu_per_call_ns")] == [None] * 4
     assert row["sleep_aas"] > 0
     assert row["driver_cpus"] is not None, "our own tasks are here"
-    found = results.tables["ledger"].filter(scope="rung", account="run")
-    assert found["status"].to_list() == ["not here"]
+    run = results.tables["ledger"].filter(scope="rung", account="run")
+    assert run["status"].to_list() == ["not here"]

@@ -42,8 +42,8 @@ def test_two_by_two_by_hand():
     108 x (5 + x) = 49 (5 - x) (10 - x), so 59 x^2 + 1275 x - 2450 = 0.
     """
     x = (-1275 + sqrt(1275**2 + 4 * 59 * 2450)) / (2 * 59)
-    found = _one(np.array([[7.0, 9.0], [12.0, 7.0]]), np.array([5.0, 15.0]), np.array([10.0, 10.0]))
-    assert found == pytest.approx(np.array([[x, 5 - x], [10 - x, 5 + x]]), abs=1e-6)
+    fitted = _one(np.array([[7.0, 9.0], [12.0, 7.0]]), np.array([5.0, 15.0]), np.array([10.0, 10.0]))
+    assert fitted == pytest.approx(np.array([[x, 5 - x], [10 - x, 5 + x]]), abs=1e-6)
 
 
 def test_a_published_table():
@@ -51,10 +51,10 @@ def test_a_published_table():
     with these margins and the cross-product ratios of the seed (Fienberg 1970)."""
     seed = np.array([[8.0, 4, 6, 7], [3, 6, 5, 2], [9, 11, 3, 1]])
     rows, columns = np.array([20.0, 18, 22]), np.array([18.0, 16, 12, 14])
-    found = _one(seed, rows, columns)
-    assert found.sum(axis=1) == pytest.approx(rows, abs=1e-6)
-    assert found.sum(axis=0) == pytest.approx(columns, abs=1e-9)
-    assert _ratios(found) == pytest.approx(_ratios(seed), rel=1e-9)
+    fitted = _one(seed, rows, columns)
+    assert fitted.sum(axis=1) == pytest.approx(rows, abs=1e-6)
+    assert fitted.sum(axis=0) == pytest.approx(columns, abs=1e-9)
+    assert _ratios(fitted) == pytest.approx(_ratios(seed), rel=1e-9)
 
 
 def test_ones_give_independence():
@@ -76,34 +76,34 @@ def tables(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @EXAMPLES
 @given(tables())
-def test_margins_are_met_and_nothing_is_negative(made):
-    seed, rows, columns = made
-    found = _one(seed, rows, columns)
-    assert (found >= 0).all()
-    assert found.sum(axis=0) == pytest.approx(columns, rel=1e-9)
-    assert np.abs(found.sum(axis=1) - rows).max() <= 1e-6 * rows.sum()
-    assert _ratios(found) == pytest.approx(_ratios(seed), rel=1e-6)
+def test_margins_are_met_and_nothing_is_negative(table):
+    seed, rows, columns = table
+    fitted = _one(seed, rows, columns)
+    assert (fitted >= 0).all()
+    assert fitted.sum(axis=0) == pytest.approx(columns, rel=1e-9)
+    assert np.abs(fitted.sum(axis=1) - rows).max() <= 1e-6 * rows.sum()
+    assert _ratios(fitted) == pytest.approx(_ratios(seed), rel=1e-6)
 
 
 @EXAMPLES
 @given(st.lists(tables().filter(lambda t: len(t[2]) == 2), min_size=1, max_size=4), st.randoms())
-def test_many_tables_at_once_in_any_order(made, random):
+def test_many_tables_at_once_in_any_order(several, random):
     """Tables do not know each other, whatever the order of the rows."""
     rows = [
         (i, seed, total)
-        for i, (seeds, totals, _) in enumerate(made)
+        for i, (seeds, totals, _) in enumerate(several)
         for seed, total in zip(seeds, totals, strict=True)
     ]
     random.shuffle(rows)
     group = np.array([i for i, _, _ in rows])
-    columns = np.array([c for _, _, c in made])
-    found = ipf(np.array([s for _, s, _ in rows]), group, np.array([t for _, _, t in rows]), columns)
-    for i, (seed, totals, wanted) in enumerate(made):
+    columns = np.array([c for _, _, c in several])
+    fitted = ipf(np.array([s for _, s, _ in rows]), group, np.array([t for _, _, t in rows]), columns)
+    for i, (seed, totals, wanted) in enumerate(several):
         alone = _one(seed, totals, wanted)
-        mine = found[group == i]
+        fitted_rows = fitted[group == i]
         key = [tuple(s) for g, s, _ in rows if g == i]
         order = [(k, t) for k, (g, _, t) in zip(key, (r for r in rows if r[0] == i), strict=True)]
-        for (s, t), row in zip(order, mine, strict=True):
+        for (s, t), row in zip(order, fitted_rows, strict=True):
             at = next(n for n in range(len(seed)) if tuple(seed[n]) == s and totals[n] == t)
             assert row == pytest.approx(alone[at], abs=1e-5 * totals.sum())
 
@@ -125,14 +125,14 @@ def _tasks(run: float, runq: float) -> pl.DataFrame:
 
 @EXAMPLES
 @given(runnables(), st.data())
-def test_the_range_holds_the_fit_and_every_other_seed(made, data):
+def test_the_range_holds_the_fit_and_every_other_seed(runnable, data):
     """Any seeds of labelled classes from 0 to 1 against 1 without a label: the fit lies within the range."""
-    frame, run, runq = made
-    found = run_shares(frame, _tasks(run, runq), FAMILIES)
+    frame, run, runq = runnable
+    shares = run_shares(frame, _tasks(run, runq), FAMILIES)
     both = run + runq
     weight = frame["weight"].to_numpy().astype(float)
     rows = both * weight / weight.sum()
-    share, low, high = (found[n].to_numpy() for n in ("share", "share_low", "share_high"))
+    share, low, high = (shares[n].to_numpy() for n in ("share", "share_low", "share_high"))
     assert (share * rows).sum() == pytest.approx(run, abs=1e-6 * max(both, 1.0))
     odds = [
         1.0 if c is None else data.draw(st.floats(1e-3, 1.0), label=f"seed of {c}")
@@ -158,8 +158,8 @@ def test_the_seeds_of_the_classes():
         tasks = pl.DataFrame({"task": [0], "run_ns": [1.0], "runq_ns": [1.0]})
         seed = 1.0 if FAMILIES.of(name) in EVEN else LABELLED
         x = 1 / sqrt(seed)
-        found = run_shares(frame, tasks, FAMILIES)["share"].to_list()
-        assert found == pytest.approx([x / (1 + x), x * seed / (1 + x * seed)], abs=1e-8)
+        shares = run_shares(frame, tasks, FAMILIES)["share"].to_list()
+        assert shares == pytest.approx([x / (1 + x), x * seed / (1 + x * seed)], abs=1e-8)
         assert seed == (1.0 if name == "IO" else 0.02)
 
 

@@ -62,14 +62,14 @@ def test_a_counter_that_fell_is_never_a_number(reads, where, fall):
 )
 def test_the_samples_spans_fill_the_window(samples):
     rows = [sampler_row(i, at, status) for i, (at, status) in enumerate(sorted(samples))]
-    found = cut_sampler([made_cell({"sampler": rows})]).sort("low_ns", "high_ns")
+    spans = cut_sampler([made_cell({"sampler": rows})]).sort("low_ns", "high_ns")
     inside = [at for at, status in samples if status == "ok" and 10 * S <= at < 20 * S]
-    assert found.height == len(inside)
+    assert spans.height == len(inside)
     if inside:
-        assert (found["low_ns"][0], found["high_ns"][-1]) == (10 * S, 20 * S)
-        assert found["low_ns"][1:].to_list() == found["high_ns"][:-1].to_list()
-        assert (found["high_ns"] - found["low_ns"]).sum() == 10 * S
-        assert found.filter(~pl.col("at_ns").is_between("low_ns", "high_ns")).is_empty()
+        assert (spans["low_ns"][0], spans["high_ns"][-1]) == (10 * S, 20 * S)
+        assert spans["low_ns"][1:].to_list() == spans["high_ns"][:-1].to_list()
+        assert (spans["high_ns"] - spans["low_ns"]).sum() == 10 * S
+        assert spans.filter(~pl.col("at_ns").is_between("low_ns", "high_ns")).is_empty()
 
 
 @SLOW
@@ -85,9 +85,9 @@ def test_the_rungs_rate_is_the_sum_of_its_sessions(sessions):
         else session_row(n, first_start_ns=None, last_end_ns=None, calls=0, in_call_ns=0)
         for n, (calls, span, late) in enumerate(sessions)
     ]
-    found = rates([made_cell({"sessions": rows}, sessions=len(rows))]).filter(name="calls_per_s")
-    known = found.filter(scope="session")["value"].drop_nulls()
-    rung = found.filter(scope="rung")["value"].item()
+    values = rates([made_cell({"sessions": rows}, sessions=len(rows))]).filter(name="calls_per_s")
+    known = values.filter(scope="session")["value"].drop_nulls()
+    rung = values.filter(scope="rung")["value"].item()
     if len(known):
         assert abs(rung - known.sum()) <= 1e-9 * abs(rung)
     else:
@@ -110,11 +110,11 @@ def test_all_calls_are_settling_or_measured(cpus, cpu_ms, sessions, more, seed):
     cell = climb(dsn, [sessions], measure_ns=2 * S, log_calls=True).cells[0]
     calls, table = cell.tables["calls"], cell.tables["sessions"]
     for s in table.iter_rows(named=True):
-        mine = calls.filter(session=s["session"])
-        assert mine.filter("ok").height == s["calls_total"]
-        assert mine.filter(~pl.col("ok")).height == s["errors_total"]
-        assert mine.filter(pl.col("ok") & pl.col("measured")).height == s["calls"]
-        settling = mine.filter(pl.col("ok") & ~pl.col("measured"))
+        of_session = calls.filter(session=s["session"])
+        assert of_session.filter("ok").height == s["calls_total"]
+        assert of_session.filter(~pl.col("ok")).height == s["errors_total"]
+        assert of_session.filter(pl.col("ok") & pl.col("measured")).height == s["calls"]
+        settling = of_session.filter(pl.col("ok") & ~pl.col("measured"))
         assert settling.height + s["calls"] == s["calls_total"]
         assert (settling["start_ns"] < cell.meta.t0_ns).all()
     assert cell.tables["histogram"]["count"].sum() == table["calls"].sum()
@@ -144,12 +144,12 @@ def test_histograms_merge_in_any_order(a, b, c):
 def test_quantiles_are_those_of_the_sorted_calls(pairs, qs):
     """Against the definition: the bucket end of the call of rank ceil(q n)."""
     calls = sorted(10 * b + 9 for b, n in pairs for _ in range(n))
-    found = quantiles_ns(_histogram(pairs), sorted(qs))
+    quantiles = quantiles_ns(_histogram(pairs), sorted(qs))
     if not calls:
-        assert found == [None] * len(qs)
+        assert quantiles == [None] * len(qs)
         return
-    assert found == sorted(found)
-    for q, value in zip(sorted(qs), found, strict=True):
+    assert quantiles == sorted(quantiles)
+    for q, value in zip(sorted(qs), quantiles, strict=True):
         below = sum(call <= value for call in calls)
         under = sum(call < value for call in calls)
         assert below >= q * len(calls) - 1e-6

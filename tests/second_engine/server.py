@@ -130,8 +130,8 @@ class SecondServer:
     def backends(self) -> pl.DataFrame:
         now_ns = self._load.now_ns()
         row = {"at_ns": now_ns, "kind": CLIENT_BACKEND, "status": "ok"}
-        found = [t for t in tasks(GUESTS, now_ns + 1) if t.is_there(now_ns)]
-        return rows("backends", [row | {"pid": t.pid, "tid": t.tid} for t in found if t.pid == SERVER])
+        present = [t for t in tasks(GUESTS, now_ns + 1) if t.is_alive(now_ns)]
+        return rows("backends", [row | {"pid": t.pid, "tid": t.tid} for t in present if t.pid == SERVER])
 
     def end_left(self, pids: Sequence[int]) -> int:
         return len(pids)

@@ -47,12 +47,12 @@ class SecondWatch:
         return seen(load.tasks(), load.began_ns, load.t1_ns, self._seed)
 
 
-def seen(found: list[Task], from_ns: int, to_ns: int, seed: int) -> dict[str, Mapping[str, CoreColumn]]:
+def seen(guests: list[Task], from_ns: int, to_ns: int, seed: int) -> dict[str, Mapping[str, CoreColumn]]:
     """The tables of a watch."""
-    read = [row for task in found for row in reads(task, to_ns, from_ns)]
-    sampled, taken = samples(found, from_ns, to_ns, seed)
-    made = {"tasks": read, "samples": sampled, "sampler": taken, "cgroup": [], "host": []}
-    return {name: to_core(name, rows) for name, rows in made.items()}
+    read = [row for task in guests for row in reads(task, to_ns, from_ns)]
+    sampled, taken = samples(guests, from_ns, to_ns, seed)
+    tables = {"tasks": read, "samples": sampled, "sampler": taken, "cgroup": [], "host": []}
+    return {name: to_core(name, rows) for name, rows in tables.items()}
 
 
 class GuestWatch(SecondWatch):
@@ -89,9 +89,9 @@ class GuestWatch(SecondWatch):
         return seen(self._met(from_ns), from_ns, self._until_ns, self._seed)
 
     def _met(self, from_ns: int) -> list[Task]:
-        found = [t for t in tasks(GUESTS, self._until_ns) if t.ends_ns is None or t.ends_ns > from_ns]
+        guests = [t for t in tasks(GUESTS, self._until_ns) if t.ends_ns is None or t.ends_ns > from_ns]
         first = max(self._known.values(), default=-1) + 1
-        met = sorted({t.session for t in found}, reverse=True)
+        met = sorted({t.session for t in guests}, reverse=True)
         numbers = {session: first + n for n, session in enumerate(met)}
-        numbers |= {t.session: self._known[t.pid, t.tid] for t in found if (t.pid, t.tid) in self._known}
-        return [t._replace(session=numbers[t.session]) for t in found]
+        numbers |= {t.session: self._known[t.pid, t.tid] for t in guests if (t.pid, t.tid) in self._known}
+        return [t._replace(session=numbers[t.session]) for t in guests]

@@ -57,7 +57,7 @@ class Task(NamedTuple):
     ends_ns: int | None  # None: it goes on
     law: Law
 
-    def is_there(self, at_ns: int) -> bool:
+    def is_alive(self, at_ns: int) -> bool:
         return self.born_ns <= at_ns and (self.ends_ns is None or at_ns < self.ends_ns)
 
 
@@ -113,7 +113,7 @@ def reads(task: Task, to_ns: int, from_ns: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def samples(
-    found: list[Task], from_ns: int, to_ns: int, seed: int
+    tasks: list[Task], from_ns: int, to_ns: int, seed: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of ``samples`` and of ``sampler``: one random instant in each cycle."""
     chance = random.Random(seed)
@@ -130,7 +130,7 @@ def samples(
                 "via": "sql",
             }
         )
-        for task in found:
+        for task in tasks:
             if task.born_ns <= at_ns < (to_ns if task.ends_ns is None else task.ends_ns):
                 state, wait_class, event = task.law.at(at_ns - task.born_ns)
                 seen.append(
