@@ -25,7 +25,7 @@ def main(count: int, _seconds: float) -> None:
     with tempfile.TemporaryDirectory() as directory:
         store = SnapshotStore(Path(directory))
         for n in (1, 2):
-            store.add(_made(n))
+            store.add(_snapshot(n))
         for output in ("text", "html", "md", "xlsx", "json"):
             times = [_report(Path(directory), output) for _ in range(max(2, count))]
             wall, cpu = min(t[0] for t in times), min(t[1] for t in times)
@@ -40,7 +40,7 @@ def _report(root: Path, output: str) -> tuple[float, float]:
     return time.monotonic() - wall, sum(os.times()[:2]) - cpu
 
 
-def _made(n: int) -> Snapshot:
+def _snapshot(n: int) -> Snapshot:
     sys.path.insert(0, str(ROOT))
     from tests.unit.snapshot_cases import snapshot  # made for the tests
 

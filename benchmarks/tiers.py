@@ -63,9 +63,9 @@ LOADS = (
 def main(count: int, seconds: float) -> None:
     """``count`` windows of ``seconds`` for each load."""
     with open_server("postgres", Target(sessions=30)) as server:
-        made = [row for load in LOADS for row in _load(server, load, count, seconds)]
-    told = pl.DataFrame(made)
-    if told.is_empty():
+        rows = [row for load in LOADS for row in _load(server, load, count, seconds)]
+    frame = pl.DataFrame(rows)
+    if frame.is_empty():
         print("the scheduler trace is not permitted here: nothing to compare with")
         return
     for keys in (["load"], ["account"], []):
@@ -75,7 +75,7 @@ def main(count: int, seconds: float) -> None:
             (100 * pl.col("error").abs().mean()).round(2).alias("mean error, % of W"),
             (100 * pl.col("half").mean()).round(2).alias("mean half width, % of W"),
         )
-        part = told.group_by(keys, maintain_order=True).agg(*figures) if keys else told.select(*figures)
+        part = frame.group_by(keys, maintain_order=True).agg(*figures) if keys else frame.select(*figures)
         with pl.Config(tbl_rows=-1, fmt_str_lengths=60, tbl_hide_dataframe_shape=True):
             print(part)
 
@@ -127,8 +127,8 @@ def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator
     both = left.join(right, on=keys, how="full", coalesce=True, nulls_equal=True, suffix="_sampled")
     for row in both.iter_rows(named=True):
         wall = load.sessions if "rung" in (row["scope"], row["who"]) else 1
-        truth, said = row["aas"] or 0.0, row["aas_sampled"] or 0.0
-        if max(truth, said) < _SMALL * wall:
+        truth, estimate = row["aas"] or 0.0, row["aas_sampled"] or 0.0
+        if max(truth, estimate) < _SMALL * wall:
             continue
         low, high = row["low_sampled"] or 0.0, row["high_sampled"]
         whole = "of the rung" if wall > 1 else "of a session"
@@ -136,7 +136,7 @@ def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator
             "load": load.name,
             "account": f"{row['account']} {whole}",
             "inside": high is not None and low - 1e-9 <= truth <= high + 1e-9,
-            "error": (said - truth) / wall,
+            "error": (estimate - truth) / wall,
             "half": ((high or 0.0) - low) / 2 / wall,
         }
 

@@ -29,11 +29,11 @@ def agent(
 ) -> Iterator[tuple[remote.Agent, remote.ProcessChannel]]:
     """An agent, and the process behind it."""
     channel = remote.ProcessChannel([str(remote.program()), *words])
-    made = remote.Agent(wrap(channel), "elsewhere")
+    peer = remote.Agent(wrap(channel), "elsewhere")
     try:
-        yield made, channel
+        yield peer, channel
     finally:
-        made.close()
+        peer.close()
 
 
 class OtherClock:
@@ -42,16 +42,16 @@ class OtherClock:
 
     def __init__(self, inner: remote.Channel, ahead_ns: int, drift: float, instants: Mapping[str, set[str]]):
         self._inner, self._ahead_ns, self._drift, self._instants = inner, ahead_ns, drift, instants
-        self._made_ns = _core.now_ns()
+        self._begun_ns = _core.now_ns()
         self._sent, self._received = Frames(), Frames()
         self._clocks: set[int] = set()
 
     def theirs(self, real_ns: int) -> int:
-        return real_ns + self._ahead_ns + round(self._drift * (real_ns - self._made_ns))
+        return real_ns + self._ahead_ns + round(self._drift * (real_ns - self._begun_ns))
 
     def real(self, theirs_ns: int) -> int:
-        since = (theirs_ns - self._made_ns - self._ahead_ns) / (1 + self._drift)
-        return self._made_ns + round(since)
+        since = (theirs_ns - self._begun_ns - self._ahead_ns) / (1 + self._drift)
+        return self._begun_ns + round(since)
 
     def send(self, data: bytes) -> None:
         for header, body in self._sent.feed(data):
@@ -62,8 +62,8 @@ class OtherClock:
 
     def receive(self) -> bytes:
         while data := self._inner.receive():
-            if made := b"".join(pack(*self._answer(*frame)) for frame in self._received.feed(data)):
-                return made
+            if answers := b"".join(packed(*self._answer(*frame)) for frame in self._received.feed(data)):
+                return answers
         return b""
 
     def _answer(self, header: Mapping[str, Any], body: bytes) -> tuple[Mapping[str, Any], bytes]:
@@ -77,16 +77,16 @@ class OtherClock:
         return header, self._shifted(tables, body)
 
     def _shifted(self, tables: Any, body: bytes) -> bytes:
-        made, at = b"", 0
+        shifted, at = b"", 0
         for table, columns in tables:
             for name, _, length, known, _ in columns:
                 values = body[at : at + length]
                 if name in self._instants.get(table, ()):
                     form = f"<{length // 8}q"
                     values = struct.pack(form, *(self.theirs(t) for t in struct.unpack(form, values)))
-                made += values + body[at + length : at + length + (known or 0)]
+                shifted += values + body[at + length : at + length + (known or 0)]
                 at += length + (known or 0)
-        return made
+        return shifted
 
     def close(self) -> None:
         self._inner.close()

@@ -53,15 +53,15 @@ def in_memory() -> str:
     """A directory for what is thrown away: tests make a hundred thousand files, which a disk takes ten times
     as long to make. /tmp where there is none with room, or none that programs start from."""
     place, room = "/dev/shm", 4 << 30
-    there = os.path.ismount(place) and os.access(place, os.W_OK | os.X_OK)
-    there = there and not os.statvfs(place).f_flag & os.ST_NOEXEC
-    return place if there and shutil.disk_usage(place).free > room else "/tmp"
+    usable = os.path.ismount(place) and os.access(place, os.W_OK | os.X_OK)
+    usable = usable and not os.statvfs(place).f_flag & os.ST_NOEXEC
+    return place if usable and shutil.disk_usage(place).free > room else "/tmp"
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """What ``make`` writes at the path of that name, made by the first worker that asks for it.
+def shared_file(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Returns the file of that name, which ``make`` writes for the first worker that asks for it.
 
-    A make that fails leaves nothing, so that the next one tries.
+    A ``make`` that fails leaves nothing, so that the next worker tries.
     """
     worker = "PYTEST_XDIST_WORKER" in os.environ
     place = (factory.getbasetemp().parent if worker else factory.getbasetemp()) / "shared"

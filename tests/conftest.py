@@ -148,13 +148,13 @@ class Servers:
 
     def bin_dir(self, major: int) -> Path:
         """Skips the test where there is no such version; fails where there must be one."""
-        found = self.programs.get(major)
-        if found is None:
+        programs = self.programs.get(major)
+        if programs is None:
             reason = f"no PostgreSQL {major} here: name its programs in DBDYNO_TEST_PG_BINS"
             if os.environ.get("CI") and major in NEEDED_IN_CI:
                 pytest.fail(reason)
             pytest.skip(reason)
-        return found.bin_dir
+        return programs.bin_dir
 
     def dsn(self, major: int) -> str:
         """A superuser's DSN of a running server of that version."""
@@ -171,9 +171,9 @@ class Servers:
 
 @pytest.fixture(scope="session")
 def servers(server_home: Path) -> Iterator[Servers]:  # noqa: ARG001
-    made = Servers()
-    yield made
-    made.close()
+    servers = Servers()
+    yield servers
+    servers.close()
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda v: f"pg{v}")
@@ -205,11 +205,11 @@ def _programs() -> dict[int, Programs]:
     places: list[Path | None] = [Path(p) for p in os.environ.get("DBDYNO_TEST_PG_BINS", "").split(":") if p]
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     places += [None, other_wheel() / "pginstall"]  # None: the product's own
-    found: dict[int, Programs] = {}
+    by_major: dict[int, Programs] = {}
     for place in places:
         try:
             programs = find_programs(place)
         except DbdynoError:
             continue
-        found.setdefault(programs.major, programs)
-    return found
+        by_major.setdefault(programs.major, programs)
+    return by_major

@@ -123,12 +123,12 @@ class Cluster:
             process = subprocess.Popen(
                 [*world, *_as_owner(), *words], cwd=directory, stdout=log, stderr=log, start_new_session=True
             )
-        made = ServerElsewhere(process, directory, port, "127.0.0.1")
+        server = ServerElsewhere(process, directory, port, "127.0.0.1")
         try:
-            made.wait()
-            yield made
+            server.wait()
+            yield server
         finally:
-            made.close()
+            server.close()
             shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -57,7 +57,7 @@ def of_pgbench(program: str, dsn: str, groups: Sequence[Sequence[str]], place: P
     done = _run(program, dsn, "".join(blocks), place, clients=len(groups))
     if "syntax error" in done or "unexpected" in done:
         raise ValueError(done)
-    shown = {(int(found[1]) - 1) // 3: found[2] or "NULL" for found in _SHOWN.finditer(done)}
+    shown = {(int(match[1]) - 1) // 3: match[2] or "NULL" for match in _SHOWN.finditer(done)}
     return [shown.get(i) for i in range(len(owned))]
 
 

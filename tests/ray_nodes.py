@@ -106,9 +106,9 @@ def _cluster(place: Path, controller_pid: int) -> None:
         os.environ["RAY_TMPDIR"] = temp
         network = stack.enter_context(contextlib.closing(Network())) if can_make() else None
         host = "127.0.0.2" if network is None else network.address
-        client, made = free_port(), Cluster()
-        stack.callback(made.shutdown)
-        made.add_node(
+        client, cluster = free_port(), Cluster()
+        stack.callback(cluster.shutdown)
+        cluster.add_node(
             node_ip_address=host,
             temp_dir=temp,
             no_monitor=True,
@@ -123,13 +123,13 @@ def _cluster(place: Path, controller_pid: int) -> None:
         within[WORKERS[0]] += ["env", "RAY_worker_niceness=15"]  # as Ray does by itself
         within[WORKERS[1]] += bare
         within[WORKERS[-1]] += shift
-        joined = [JoinedNode(str(made.address), ip, temp, within[n]) for n, ip in nodes.items()]
+        joined = [JoinedNode(str(cluster.address), ip, temp, within[n]) for n, ip in nodes.items()]
         for node in joined:
             stack.callback(node.close)
         for node in joined:
             node.ready()
         name = None if network is None else network.name
-        places = (str(made.address), f"ray://{host}:{client}", host, [*nodes.values()])
+        places = (str(cluster.address), f"ray://{host}:{client}", host, [*nodes.values()])
         ready = RayCluster(*places, name, temp, SHIFTED_S if shift else 0, bool(bare))
         (place / "making").write_text(json.dumps(ready._asdict()))
         (place / "making").rename(place / "cluster.json")
@@ -177,8 +177,8 @@ def _patiently() -> None:
 
     def started(*arguments: Any, **named: Any) -> Any:
         given = inspect.signature(start).bind(*arguments, **named).arguments
-        said = Path(given["session_dir"], f"dashboard_agent_listen_port_{given['node_id']}")
-        said.write_text("-1")
+        port_file = Path(given["session_dir"], f"dashboard_agent_listen_port_{given['node_id']}")
+        port_file.write_text("-1")
         return start(*arguments, **named)
 
     services.get_node, services.start_raylet = answered, started

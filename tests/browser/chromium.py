@@ -184,20 +184,20 @@ class Page:
 
     def errors(self) -> list[str]:
         """Exceptions, and warnings and errors of the console."""
-        found = []
+        errors = []
         for event in self._events():
             params = event["params"]
             if event["method"] == "Runtime.exceptionThrown":
-                found.append(json.dumps(params["exceptionDetails"]))
+                errors.append(json.dumps(params["exceptionDetails"]))
             elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in (
                 "error",
                 "warning",
                 "assert",
             ):
-                found.append(json.dumps(params["args"]))
+                errors.append(json.dumps(params["args"]))
             elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-                found.append(json.dumps(params["entry"]))
-        return found
+                errors.append(json.dumps(params["entry"]))
+        return errors
 
     def requests(self) -> list[str]:
         """Every address that the page asked for, itself included."""

@@ -29,9 +29,9 @@ SAMPLES = {
 @pytest.mark.parametrize("width", [390, 1280])
 def test_two_samples_are_drawn(open_page: Open, tmp_path: Path, name: str, width: int) -> None:
     sides = SAMPLES[name]
-    made = compare_samples(*sides, names=("old.txt", "new.txt"))
+    comparison = compare_samples(*sides, names=("old.txt", "new.txt"))
     path = tmp_path / "page.html"
-    present.write(present.samples(made, sides), path, present.comparison_document(made))
+    present.write(present.samples(comparison, sides), path, present.comparison_document(comparison))
     page = open_page(path, width=width)
     (drawn,) = figures(page)
     assert page.errors() == [] and drawn["drawn"] == "yes"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chromium import Page
 from tests.unit.cli import test_off_cpu as asleep
-from tests.unit.conduct import test_cpu_profile_shown as made
+from tests.unit.conduct import test_cpu_profile_shown as profile_shown
 
 from dbdyno import present
 
@@ -22,7 +22,7 @@ FOCUSED = "document.activeElement.textContent"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return present.write_flame(made.made(), tmp_path_factory.mktemp("flame") / "flame.html")
+    return present.write_flame(profile_shown.made(), tmp_path_factory.mktemp("flame") / "flame.html")
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def test_every_frame_can_be_reached_with_keys(page: Page):
     assert page.evaluate(FOCUSED) == "ExecScan"
     key(page, "/")
     assert page.evaluate("document.activeElement.type") == "search"
-    told = "document.querySelector('.flame .told').textContent"
-    assert "ExecScan" in page.evaluate(told) and "ns per LIO" in page.evaluate(told)
+    text = "document.querySelector('.flame .told').textContent"
+    assert "ExecScan" in page.evaluate(text) and "ns per LIO" in page.evaluate(text)
 
 
 def test_it_is_an_icicle_on_a_phone(open_page: Open, path: Path):

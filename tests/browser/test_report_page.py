@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import report_observation as observed
-import report_results as made
+import report_results
 from chromium import Page
-from tests.clusters import made_once
+from tests.clusters import shared_file
 
 from dbdyno import present
 from dbdyno.model.results.results import Results
@@ -57,12 +57,12 @@ TOO_WIDE = """Array.from(document.querySelectorAll("body *")).filter(function (n
 
 
 WORLDS: dict[str, Callable[[], Results]] = {
-    "small": made.results,
-    "large": lambda: made.results(made.LARGE),
-    "repeated": lambda: made.results(made.REPEATED),
-    "remote": lambda: made.results(made.REMOTE),
-    "hostile": made.hostile,
-    "single": lambda: made.results(made.World(rungs=(1,))),
+    "small": report_results.results,
+    "large": lambda: report_results.results(report_results.LARGE),
+    "repeated": lambda: report_results.results(report_results.REPEATED),
+    "remote": lambda: report_results.results(report_results.REMOTE),
+    "hostile": report_results.hostile,
+    "single": lambda: report_results.results(report_results.World(rungs=(1,))),
     "observation": observed.results,
 }
 
@@ -70,7 +70,7 @@ WORLDS: dict[str, Callable[[], Results]] = {
 @pytest.fixture(scope="session")
 def page_of(tmp_path_factory: pytest.TempPathFactory) -> PageOf:
     """The page of a world, written once for all workers."""
-    return lambda name: made_once(
+    return lambda name: shared_file(
         tmp_path_factory, f"{name}.html", lambda path: present.write_report(WORLDS[name](), path)
     )
 
@@ -81,8 +81,8 @@ def figures(page: Page) -> list[dict[str, Any]]:
     page.wait(
         "Array.from(document.querySelectorAll('figure.chart')).every(f => !f.offsetWidth || f.dataset.drawn)"
     )
-    found: list[dict[str, Any]] = page.evaluate(FIGURES)
-    return found
+    figures: list[dict[str, Any]] = page.evaluate(FIGURES)
+    return figures
 
 
 @pytest.mark.parametrize("name", ["small", "large", "repeated", "remote", "hostile", "single"])
@@ -90,9 +90,9 @@ def test_the_page_draws_all_its_charts_and_loads_nothing(page_of: PageOf, open_p
     page = open_page(page_of(name))
     assert page.errors() == []
     assert [u for u in page.requests() if not u.startswith("data:")] == [page_of(name).as_uri()]
-    found = figures(page)
-    assert len(found) >= 8
-    for figure in found:
+    charts = figures(page)
+    assert len(charts) >= 8
+    for figure in charts:
         assert figure["drawn"] == "yes", figure
         assert figure["marks"] >= figure["wanted"] > 0, figure
         assert figure["labels"], figure
@@ -100,10 +100,10 @@ def test_the_page_draws_all_its_charts_and_loads_nothing(page_of: PageOf, open_p
 
 
 def test_the_charts_are_those_that_the_report_promises(page_of: PageOf, open_page: Open) -> None:
-    found = figures(open_page(page_of("small")))
-    assert [re.sub(r"^([a-z]+-\d+|c\d+)-", "", f["id"]) for f in found] == CHARTS
-    assert [f["lines"] for f in found[:3:2]] == [2, 4]  # perfect and measured; mean and three percentiles
-    assert "CPU WAIT under LWLock" in found[1]["text"]
+    charts = figures(open_page(page_of("small")))
+    assert [re.sub(r"^([a-z]+-\d+|c\d+)-", "", f["id"]) for f in charts] == CHARTS
+    assert [f["lines"] for f in charts[:3:2]] == [2, 4]  # perfect and measured; mean and three percentiles
+    assert "CPU WAIT under LWLock" in charts[1]["text"]
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_a_table_wider_than_its_box_has_an_edge_that_shows_so(page_of: PageOf, o
     """Two covers move with the table; two shades stay at the edges, and are seen where no cover is."""
     page = open_page(page_of("small"), width=1280)
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    found = page.evaluate(
+    boxes = page.evaluate(
         "Array.from(document.querySelectorAll('.scroll')).map(n => [n.scrollWidth > n.clientWidth + 1,"
         " getComputedStyle(n).backgroundAttachment.split(',')[0].trim(),"
         " getComputedStyle(n).backgroundImage.split('linear-gradient').length - 1])"
     )
-    assert any(wide for wide, *_ in found)
-    assert all((moves, shades) == ("local", 4) for _, moves, shades in found)
+    assert any(wide for wide, *_ in boxes)
+    assert all((moves, shades) == ("local", 4) for _, moves, shades in boxes)
 
 
 CUT_HEADS = """Array.from(document.querySelectorAll(".scroll")).flatMap(function (box) {
@@ -207,10 +207,10 @@ def test_no_heading_is_cut_at_the_edge_of_a_table(page_of: PageOf, open_page: Op
 
 
 def test_time_in_the_run_queue_is_striped(page_of: PageOf, open_page: Open) -> None:
-    found = open_page(page_of("small")).evaluate(STRIPED)
-    assert len(found) > 6
-    assert all(f["pattern"] for f in found)
-    assert max(f["high"] for f in found) > 10
+    bars = open_page(page_of("small")).evaluate(STRIPED)
+    assert len(bars) > 6
+    assert all(f["pattern"] for f in bars)
+    assert max(f["high"] for f in bars) > 10
 
 
 def hover(page: Page, selector: str, x: float = 0.5, y: float = 0.5) -> None:

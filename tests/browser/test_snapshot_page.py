@@ -21,8 +21,8 @@ SHOWN = (
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = figures(interval(*story()))
-    shown = present.interval(found, claims(found), unused(found))
+    of_interval = figures(interval(*story()))
+    shown = present.interval(of_interval, claims(of_interval), unused(of_interval))
     return present.write(shown, tmp_path_factory.mktemp("page") / "report.html")
 
 

@@ -29,10 +29,10 @@ def test_status_of_each_node(bench: Bench, servers: Servers, ray_cluster: RayClu
         dsn = f"host={ray_cluster.host} port={server.port} user=boss dbname=postgres"
         done = bench.dbdyno("cluster", "status", getattr(ray_cluster, way), "--dsn", dsn, "--json")
     assert done.returncode == 0, done.stderr + done.stdout
-    found = json.loads(done.stdout)
-    assert found["authenticated"] is False
-    assert "asks for no token" in found["warning"]
-    nodes = {n["address"]: n for n in found["nodes"]}
+    document = json.loads(done.stdout)
+    assert document["authenticated"] is False
+    assert "asks for no token" in document["warning"]
+    nodes = {n["address"]: n for n in document["nodes"]}
     assert {ray_cluster.host, *ray_cluster.nodes} <= nodes.keys()
     for address in ray_cluster.nodes:
         node = nodes[address]

@@ -20,12 +20,12 @@ def hostile(request: pytest.FixtureRequest, ray_cluster: RayCluster) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connect, "_GATEWAY", "tests.cluster.hostile_gateway")
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-        made = Cluster(getattr(ray_cluster, request.param), f"hostile-{request.param}")
-    made.nodes = [n for n in made.nodes if n.address in ray_cluster.nodes][:2]
-    opened = made.open(made.nodes)
-    assert all("ok" in found for found in opened.values()), opened
-    yield made
-    made.close()
+        cluster = Cluster(getattr(ray_cluster, request.param), f"hostile-{request.param}")
+    cluster.nodes = [n for n in cluster.nodes if n.address in ray_cluster.nodes][:2]
+    opened = cluster.open(cluster.nodes)
+    assert all("ok" in answer for answer in opened.values()), opened
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def traps(tmp_path: Path) -> Path:
 
 
 def answers(cluster: Cluster, kind: str, traps: Path) -> list[str]:
-    found = cluster.ask(cluster.nodes, "owns", [kind, str(traps)])
-    assert not any("ok" in answer for answer in found.values()), found
-    return [answer["error"] for answer in found.values()]
+    by_node = cluster.ask(cluster.nodes, "owns", [kind, str(traps)])
+    assert not any("ok" in answer for answer in by_node.values()), by_node
+    return [answer["error"] for answer in by_node.values()]
 
 
 def sprung(traps: Path) -> set[str]:

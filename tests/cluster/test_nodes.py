@@ -19,9 +19,9 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def connected(ray_cluster: RayCluster) -> Iterator[Cluster]:
-    made = Cluster(ray_cluster.address, "")
-    yield made
-    made.close()
+    cluster = Cluster(ray_cluster.address, "")
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def echoing(cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 
 
 def opened(cluster: Cluster, nodes: list[Node]) -> dict[str, Any]:
-    return {n: found["ok"] for n, found in cluster.open(nodes).items()}
+    return {n: answer["ok"] for n, answer in cluster.open(nodes).items()}
 
 
 def alive(pid: int) -> bool:
@@ -64,7 +64,7 @@ def test_nodes_have_their_addresses_and_one_is_the_head(ray_cluster: RayCluster,
 
 
 def test_agents_of_root_do_not_give_way_to_others(cluster: Cluster, nodes: list[Node]) -> None:
-    assert {found["nice"] for found in opened(cluster, nodes).values()} == {0}  # of one Ray begins at 15
+    assert {facts["nice"] for facts in opened(cluster, nodes).values()} == {0}  # of one Ray begins at 15
 
 
 def test_bytes_go_there_and_back_in_order(
@@ -75,10 +75,10 @@ def test_bytes_go_there_and_back_in_order(
     for number, channel in enumerate(channels.values()):
         sent = bytes([number]) * 300_000 + os.urandom(200_000)
         channel.send(sent)
-        heard = b""
-        while len(heard) < len(sent):
-            heard += channel.receive()
-        assert heard == sent
+        received = b""
+        while len(received) < len(sent):
+            received += channel.receive()
+        assert received == sent
 
 
 def test_a_program_leaves_no_file_and_ends_with_its_channel(
@@ -99,8 +99,8 @@ def test_what_ended_is_said(cluster: Cluster, nodes: list[Node], monkeypatch: py
     assert channels[nodes[0].id].receive() == b""
     os.kill(actor, signal.SIGKILL)
     assert channels[nodes[1].id].receive() == b""
-    said = [eventually(lambda n=n: cluster.why(n)) for n in nodes[:2]]
-    assert said == ["the agent ended", "the actor's process ended"]
+    reasons = [eventually(lambda n=n: cluster.why(n)) for n in nodes[:2]]
+    assert reasons == ["the agent ended", "the actor's process ended"]
     assert cluster.why(nodes[2]) is None
 
 
@@ -129,13 +129,13 @@ def test_nodes_say_what_they_reach(ray_cluster: RayCluster, cluster: Cluster, no
 def test_nothing_stays_where_the_gateway_is_killed(
     ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch, run_name: str
 ) -> None:
-    made = Cluster(ray_cluster.address, run_name)
-    node = next(n for n in made.nodes if n.address == ray_cluster.nodes[0])
-    echoing(made, [node], monkeypatch)
-    pids = [*_agents(node, made), _actor(node, made)]
-    os.kill(made.gateway_pid, signal.SIGKILL)
+    cluster = Cluster(ray_cluster.address, run_name)
+    node = next(n for n in cluster.nodes if n.address == ray_cluster.nodes[0])
+    echoing(cluster, [node], monkeypatch)
+    pids = [*_agents(node, cluster), _actor(node, cluster)]
+    os.kill(cluster.gateway_pid, signal.SIGKILL)
     eventually(lambda: not any(map(alive, pids)))
-    made.close()
+    cluster.close()
 
 
 def test_clean_ends_what_is_silent_and_nothing_else(
@@ -152,8 +152,8 @@ def test_clean_ends_what_is_silent_and_nothing_else(
         echoing(silent, nodes[:1], monkeypatch)
         pid = _actor(nodes[0], silent)
         os.kill(silent.gateway_pid, signal.SIGSTOP)
-        found = eventually(lambda: (f := cluster.clean()).get(f"dbdyno-silent-{run_name}-{end}") and f)
-        assert found[f"dbdyno-{run_name}-{end}"] is False
+        cleaned = eventually(lambda: (f := cluster.clean()).get(f"dbdyno-silent-{run_name}-{end}") and f)
+        assert cleaned[f"dbdyno-{run_name}-{end}"] is False
         eventually(lambda: not alive(pid))
     finally:
         os.kill(silent.gateway_pid, signal.SIGCONT)
@@ -184,7 +184,7 @@ def test_a_server_of_rays_that_fails_to_start_is_asked_for_again(
 
     monkeypatch.setattr(gateway.ray, "init", init)
     monkeypatch.setattr(gateway.access, "check", lambda _address: False)
-    made = gateway.Gateway()
+    ray_gateway = gateway.Gateway()
     with contextlib.nullcontext() if whole else pytest.raises(ConnectionAbortedError):
-        assert made.connect("ray://head:10001", None)["authenticated"] is False
+        assert ray_gateway.connect("ray://head:10001", None)["authenticated"] is False
     assert len(list(outcomes)) == (3 - 1 if whole else 3)

@@ -52,21 +52,22 @@ def server(servers: Servers, ray_cluster: RayCluster) -> Iterator[PlainServer]:
         "tcp_keepalives_interval": "1",
         "tcp_user_timeout": "8s",  # ... until its sessions end
     }
-    with plain_server(servers.bin_dir(18), settings, ["host all all 0.0.0.0/0 scram-sha-256"]) as made:
-        made.ask(f"create role {USER} login password '{SECRET}'")
-        made.ask(
-            "create table told (at timestamptz default clock_timestamp(), by inet default inet_client_addr())"
+    with plain_server(servers.bin_dir(18), settings, ["host all all 0.0.0.0/0 scram-sha-256"]) as server:
+        server.ask(f"create role {USER} login password '{SECRET}'")
+        server.ask(
+            "create table arrived "
+            "(at timestamptz default clock_timestamp(), by inet default inet_client_addr())"
         )
-        made.ask(f"grant insert on told to {USER}; grant create on database postgres to {USER}")
-        yield made
+        server.ask(f"grant insert on arrived to {USER}; grant create on database postgres to {USER}")
+        yield server
 
 
-def bench_at(place: Path, server: PlainServer, sql: str = "insert into told default values") -> Bench:
-    server.ask("truncate told")  # or calls of the run before would be taken for those of this one
-    made = Bench(place / "home", server_dir(place / "servers"))
-    made.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
-    (made.home / "tell.sql").write_text(f"{sql};\n")
-    return made
+def bench_at(place: Path, server: PlainServer, sql: str = "insert into arrived default values") -> Bench:
+    server.ask("truncate arrived")  # or calls of the run before would be taken for those of this one
+    bench = Bench(place / "home", server_dir(place / "servers"))
+    bench.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
+    (bench.home / "tell.sql").write_text(f"{sql};\n")
+    return bench
 
 
 def words(server: PlainServer, ray_cluster: RayCluster, *more: str) -> list[str]:
@@ -96,7 +97,7 @@ def measuring(bench: Bench, server: PlainServer, after: int) -> None:
 
 
 def _calls(server: PlainServer) -> int:
-    return int(server.ask("select count(*) from told")[0][0])
+    return int(server.ask("select count(*) from arrived")[0][0])
 
 
 def actor_of(server: PlainServer, ray_cluster: RayCluster, number: int) -> int:
@@ -111,8 +112,8 @@ def actor_of(server: PlainServer, ray_cluster: RayCluster, number: int) -> int:
 
 
 def sessions(server: PlainServer) -> int:
-    found = server.ask(f"select count(*) from pg_stat_activity where usename = '{USER}'")
-    return int(found[0][0])
+    rows = server.ask(f"select count(*) from pg_stat_activity where usename = '{USER}'")
+    return int(rows[0][0])
 
 
 def statuses(run: Run) -> list[str]:
@@ -126,14 +127,15 @@ PACED = ("--rates", "20,40", "--sessions", "6", "--repeats", "2", "--measure", "
 
 
 class Ladders(NamedTuple):
-    """The same ladder at given rates by three drivers and by one; ``told``: when calls of the three were at
-    the server, ns since 1970, by host."""
+    """The same ladder at given rates by three drivers and by one.
+
+    ``call_times``: when calls of the three arrived at the server, ns since 1970, by host."""
 
     bench: Bench
     three: Run
     one: Run
-    said: str
-    told: dict[str, list[int]]
+    output: str
+    call_times: dict[str, list[int]]
 
 
 def drifting(address: str) -> Any:
@@ -154,25 +156,25 @@ def drifting(address: str) -> Any:
 def ladders(
     tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster
 ) -> Ladders:
-    slow = "insert into told (at) select clock_timestamp() from pg_sleep(0.05)"
-    bench, runs, said = bench_at(tmp_path_factory.mktemp("ladders"), server, slow), [], ""
-    told: dict[str, list[int]] = {}
+    slow = "insert into arrived (at) select clock_timestamp() from pg_sleep(0.05)"
+    bench, runs, output = bench_at(tmp_path_factory.mktemp("ladders"), server, slow), [], ""
+    call_times: dict[str, list[int]] = {}
     for number, more in (("3", ("--server-node", ray_cluster.host)), ("1", ())):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(connect.Cluster, "start", drifting(ray_cluster.nodes[-1]))
             done = bench.here(*words(server, ray_cluster, *PACED, "--drivers", number, *more))
         assert done.returncode == 0, done.stderr + done.stdout
         runs.append(last(bench))
-        said += done.stdout + done.stderr
+        output += done.stdout + done.stderr
         if number == "3":
-            at = "select host(by), (extract(epoch from at) * 1000000000)::int8 from told"
+            at = "select host(by), (extract(epoch from at) * 1000000000)::int8 from arrived"
             for host, at_ns in server.ask(at):
-                told.setdefault(host, []).append(at_ns)
-    return Ladders(bench, *runs, said, told)
+                call_times.setdefault(host, []).append(at_ns)
+    return Ladders(bench, *runs, output, call_times)
 
 
 def test_one_run_by_three_hosts(ladders: Ladders, ray_cluster: RayCluster) -> None:
-    assert f"the cluster at {ray_cluster.address} asks for no token" in ladders.said
+    assert f"the cluster at {ray_cluster.address} asks for no token" in ladders.output
     calls = dict.fromkeys(ray_cluster.nodes, 0)
     for tables in cells(ladders.three):
         drivers = tables["drivers"]
@@ -187,7 +189,7 @@ def test_one_run_by_three_hosts(ladders: Ladders, ray_cluster: RayCluster) -> No
         for row in drivers.join(begun, on="host").to_dicts():  # what is mapped wrongly is off by the shift
             assert -row["clock_bound_ns"] <= row["began_ns"] - row["barrier_ns"] < 100e9
     assert len(cells(ladders.three)) == 4
-    counted = {host: len(times) for host, times in ladders.told.items()}
+    counted = {host: len(times) for host, times in ladders.call_times.items()}
     assert sum(counted.values()) == sum(calls.values())
     if ray_cluster.network is not None:
         assert counted == calls
@@ -201,17 +203,17 @@ def test_drivers_in_other_processes_of_this_host_are_drivers(ladders: Ladders) -
 
 
 def test_hosts_are_in_what_is_stored_and_shown(ladders: Ladders, ray_cluster: RayCluster) -> None:
-    found = json.loads(ladders.bench.here("show", ladders.three.id, "--json").stdout)["hosts"]
-    assert len(found) == 3 * 4
-    assert {h["host"] for h in found} == {*ray_cluster.nodes}
+    hosts = json.loads(ladders.bench.here("show", ladders.three.id, "--json").stdout)["hosts"]
+    assert len(hosts) == 3 * 4
+    assert {h["host"] for h in hosts} == {*ray_cluster.nodes}
     whole = sum(t["sessions"]["calls"].sum() for t in cells(ladders.three))
-    assert sum(h["calls"] for h in found) == whole
+    assert sum(h["calls"] for h in hosts) == whole
     shown = ladders.bench.here("show", ladders.three.id).stdout
     assert all(host in shown for host in ray_cluster.nodes)
 
 
 def test_no_password_is_kept(ladders: Ladders, ray_cluster: RayCluster) -> None:
-    seen = [ladders.said.encode()]
+    seen = [ladders.output.encode()]
     seen += [p.read_bytes() for p in Path(ray_cluster.temp).rglob("*") if p.is_file()]
     seen += [p.read_bytes() for p in ladders.three.path.rglob("*") if p.is_file()]
     assert not any(SECRET.encode() in text for text in seen)
@@ -241,7 +243,7 @@ def test_a_clock_that_is_off_and_drifts(ladders: Ladders, ray_cluster: RayCluste
         for host, bound_ns in drivers.select("host", "clock_bound_ns").rows():
             theirs = with_host(tables["sessions"], drivers).filter(host=host, errors=0)
             first, end = theirs["first_start_ns"].min(), theirs["last_end_ns"].max()
-            seen = (at_ns - since_1970_ns for at_ns in ladders.told.get(host, ()))
+            seen = (at_ns - since_1970_ns for at_ns in ladders.call_times.get(host, ()))
             within = sum(first - bound_ns - MS <= at_ns <= end + bound_ns + MS for at_ns in seen)  # type: ignore[operator]
             assert ray_cluster.network is None or within >= theirs["calls"].sum()
 
@@ -250,13 +252,13 @@ def test_one_driver_and_three_make_the_same_calls(ladders: Ladders) -> None:
     """What is due is the same whoever makes it, and both make all of it."""
     due = []
     for run, number in ((ladders.three, 3), (ladders.one, 1)):
-        made = []
+        calls_by_cell = []
         for tables in cells(run):
             assert tables["drivers"].height == number
             calls, errors = tables["sessions"].select(pl.sum("calls", "errors")).row(0)
             assert (calls, errors) == (tables["pace"]["arrivals"].sum(), 0)
-            made.append(calls)
-        due.append(made)
+            calls_by_cell.append(calls)
+        due.append(calls_by_cell)
     assert due[0] == due[1]
     assert min(due[0]) > 0
 

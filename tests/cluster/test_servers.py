@@ -94,17 +94,17 @@ def pair(servers: Servers, ray_cluster: RayCluster) -> Iterator[Pair]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    made = Bench(tmp_path / "home", server_dir(tmp_path / "servers"))
-    made.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
-    return made
+    bench = Bench(tmp_path / "home", server_dir(tmp_path / "servers"))
+    bench.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
+    return bench
 
 
 def words(ray_cluster: RayCluster, *servers: tuple[str, str]) -> list[str]:
     """``servers``: their strings and their nodes."""
-    found = ["--cluster", ray_cluster.address]
+    words = ["--cluster", ray_cluster.address]
     for dsn, node in servers:
-        found += ["--dsn", f"{dsn} user={USER}", "--server-node", node]
-    return found
+        words += ["--dsn", f"{dsn} user={USER}", "--server-node", node]
+    return words
 
 
 def test_a_primary_and_its_standby_side_by_side(bench: Bench, pair: Pair, ray_cluster: RayCluster) -> None:

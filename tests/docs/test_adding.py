@@ -84,13 +84,13 @@ def test_the_check_is_made_of_the_table(
     monkeypatch.setattr("dbdyno.conclude.catalogue.entries", lambda: {id: entry})
     monkeypatch.setattr(checking, "entries", lambda: {id: entry})
     monkeypatch.setattr(checking, "_REGISTERED", [])
-    made = climb(LAW, (2,))
-    cut = window.cut_rates(made.cells)
-    row = key(made.cells[0]) | {"slowest_per_s": 10.0, "fastest_per_s": fastest}
+    climbed = climb(LAW, (2,))
+    cut = window.cut_rates(climbed.cells)
+    row = key(climbed.cells[0]) | {"slowest_per_s": 10.0, "fastest_per_s": fastest}
     row |= {"source": "driver", "status": "ok"}
-    case = Case(made.plan, made.environment, cut | {"evenness": tables.rows("evenness", [row])}, {})
+    case = Case(climbed.plan, climbed.environment, cut | {"evenness": tables.rows("evenness", [row])}, {})
     assert len([*namespace("claim.md")["unevenly_served"](case)]) == claims
-    assert [c.claims for c in checking.checks(kind_of(made.plan))] == [(id,)]
+    assert [c.claims for c in checking.checks(kind_of(climbed.plan))] == [(id,)]
 
 
 def test_the_parser_reads_the_counters_of_the_source() -> None:

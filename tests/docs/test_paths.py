@@ -58,8 +58,8 @@ def leads(link: str, folder: Path, text: str) -> bool:
 
 def headings(text: str) -> set[str]:
     """Names of headings in links, as GitHub makes them."""
-    found = re.findall(r"^#+ (.+)$", _BLOCK.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in found}
+    titles = re.findall(r"^#+ (.+)$", _BLOCK.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in titles}
 
 
 def named_paths(text: str, folder: Path) -> Iterator[str]:

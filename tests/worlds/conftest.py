@@ -22,15 +22,15 @@ def program(server_home: Path) -> Program:
 @pytest.fixture
 def theirs(program: Program, server_home: Path) -> Iterator[Elsewhere]:
     """A home of the unprivileged user."""
-    with a_home(program, test_user(), server_home) as made:
-        yield made
+    with a_home(program, test_user(), server_home) as elsewhere:
+        yield elsewhere
 
 
 @pytest.fixture
 def roots(program: Program, server_home: Path) -> Iterator[Elsewhere]:
     """A home of our own."""
-    with a_home(program, (0, 0), server_home) as made:
-        yield made
+    with a_home(program, (0, 0), server_home) as elsewhere:
+        yield elsewhere
 
 
 @pytest.fixture(scope="session")

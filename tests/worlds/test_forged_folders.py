@@ -61,7 +61,7 @@ def give(path: Path, user: tuple[int, int]) -> None:
         os.chown(place, *user, follow_symlinks=False)
 
 
-def made(home: Path, relative: str, text: str = "", mode: int = 0o600) -> Path:
+def forged_file(home: Path, relative: str, text: str = "", mode: int = 0o600) -> Path:
     """A file of the victim's in folders of the victim's."""
     path = home / relative
     for place in reversed([p for p in path.parents if not p.exists()]):
@@ -86,8 +86,8 @@ def test_nothing_of_a_first_start_is_open_to_others(theirs: Elsewhere, umask: st
         mode = {p: stat.S_IMODE(p.lstat().st_mode) for p in every}
         assert [f"{p} {m:04o}" for p, m in mode.items() if m & 0o022] == []
         places = " ".join(str(p) for p in kept)
-        found = attack(f"find {places} -writable -o -type f -readable 2>/dev/null")
-        assert found.stdout == ""
+        listing = attack(f"find {places} -writable -o -type f -readable 2>/dev/null")
+        assert listing.stdout == ""
     finally:
         stopped = dbdyno(theirs, "server", "stop")
     assert stopped.returncode == 0, stopped.stderr
@@ -134,15 +134,15 @@ def test_a_parent_in_which_others_may_exchange_folders_is_refused(theirs: Elsewh
 def journal(theirs: Elsewhere) -> Path:
     undo = {"kind": "group", "key": "group x", "what": "control group x", "data": {}}
     text = json.dumps({"run": "forged", "pid": 1, "pid_start_ticks": 1, "boot": "x", "undos": [undo]})
-    return made(theirs.home, ".local/state/dbdyno/undo/forged.json", text)
+    return forged_file(theirs.home, ".local/state/dbdyno/undo/forged.json", text)
 
 
 def config(theirs: Elsewhere) -> Path:
-    return made(theirs.home, ".config/dbdyno/config.toml", "quiet = true\n")
+    return forged_file(theirs.home, ".config/dbdyno/config.toml", "quiet = true\n")
 
 
 def started(theirs: Elsewhere) -> Path:
-    return made(theirs.home, ".local/share/dbdyno/postgres/18/instance.json", "{}")
+    return forged_file(theirs.home, ".local/share/dbdyno/postgres/18/instance.json", "{}")
 
 
 @pytest.mark.parametrize(

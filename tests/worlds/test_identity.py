@@ -91,9 +91,9 @@ def test_a_local_server_is_found_by_any_user(
     plain: ServerElsewhere, theirs: Elsewhere, name: str, way: str
 ) -> None:
     needs(WORLDS[name])
-    found = asked_in(theirs, getattr(plain, way), WORLDS[name])
-    assert (found.here, found.main_pid) == (True, plain.pid), found.detail
-    assert ("unix socket" if way == "unix" else "both ends are 127.0.0.1") in found.detail
+    answer = asked_in(theirs, getattr(plain, way), WORLDS[name])
+    assert (answer.here, answer.main_pid) == (True, plain.pid), answer.detail
+    assert ("unix socket" if way == "unix" else "both ends are 127.0.0.1") in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_a_local_server_is_found_by_any_user(
 def test_titles_and_workers_do_not_matter(cluster: Cluster, options: tuple[str, ...]) -> None:
     with cluster.server([], *options) as server:
         for dsn in (server.unix, server.tcp):
-            found = asked(dsn)
-            assert (found.here, found.main_pid) == (True, server.pid), found.detail
+            answer = asked(dsn)
+            assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
 
 
 def test_a_server_with_hardly_room_for_its_title(cluster: Cluster) -> None:
     with cluster.server(["env", "-i"]) as server:
-        found = asked(server.tcp)
-        assert (found.here, found.main_pid) == (True, server.pid), found.detail
+        answer = asked(server.tcp)
+        assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
 
 
 def test_backends_that_come_and_go_are_no_strangers(plain: ServerElsewhere) -> None:
@@ -135,9 +135,9 @@ def test_a_network_of_its_own_alone_is_no_other_host(cluster: Cluster) -> None:
     needs(world)
     with cluster.server(world) as server:
         server.bridge()
-        found = asked(server.tcp)
-        assert (found.here, found.main_pid) == (True, server.pid), found.detail
-        assert f"goes to {server.host}" in found.detail
+        answer = asked(server.tcp)
+        assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
+        assert f"goes to {server.host}" in answer.detail
 
 
 @pytest.mark.parametrize("which", ["contained", "bridged"])
@@ -147,11 +147,11 @@ def test_a_container_is_named_with_its_process(
 ) -> None:
     server: ServerElsewhere = request.getfixturevalue(which)
     for dsn in (server.tcp, server.unix):
-        found = asked(dsn) if name == "root" else asked_in(theirs, dsn, as_user())
-        assert (found.here, found.pid, found.main_pid, found.status) == (False, None, None, "not here")
-        assert "the server runs on this host in another pid namespace (a container; there " in found.detail
-        assert "run dbdyno inside that container" in found.detail
-        assert "another host" not in found.detail
+        answer = asked(dsn) if name == "root" else asked_in(theirs, dsn, as_user())
+        assert (answer.here, answer.pid, answer.main_pid, answer.status) == (False, None, None, "not here")
+        assert "the server runs on this host in another pid namespace (a container; there " in answer.detail
+        assert "run dbdyno inside that container" in answer.detail
+        assert "another host" not in answer.detail
 
 
 def test_seen_from_inside_a_container_the_host_is_another_namespace(
@@ -159,17 +159,17 @@ def test_seen_from_inside_a_container_the_host_is_another_namespace(
 ) -> None:
     needs(POD)
     for dsn in (plain.unix, plain.tcp):
-        found = asked_in(roots, dsn, POD)
-        assert (found.here, found.status) == (False, "not here")
-        assert "the server is in another pid namespace" in found.detail
+        answer = asked_in(roots, dsn, POD)
+        assert (answer.here, answer.status) == (False, "not here")
+        assert "the server is in another pid namespace" in answer.detail
 
 
 def test_a_server_at_another_address_may_be_anywhere_seen_from_a_container(
     bridged: ServerElsewhere, theirs: Elsewhere
 ) -> None:
-    found = asked_in(theirs, bridged.tcp, POD + as_user())
-    assert not found.here
-    assert "the server is on another host, or in another pid namespace" in found.detail
+    answer = asked_in(theirs, bridged.tcp, POD + as_user())
+    assert not answer.here
+    assert "the server is on another host, or in another pid namespace" in answer.detail
 
 
 @pytest.mark.parametrize("hidepid", [1, 2, 4])
@@ -177,11 +177,11 @@ def test_hidepid_is_called_so(plain: ServerElsewhere, theirs: Elsewhere, hidepid
     world = in_namespaces(hidepid=hidepid) + as_user()
     needs(world)
     for dsn in (plain.unix, plain.tcp):
-        found = asked_in(theirs, dsn, world)
-        assert (found.here, found.status) == (False, "not permitted"), found.detail
-        assert "/proc is mounted with hidepid=" in found.detail
-        assert "run dbdyno as the server's user or as root" in found.detail
-        assert "namespace" not in found.detail and "another host" not in found.detail
+        answer = asked_in(theirs, dsn, world)
+        assert (answer.here, answer.status) == (False, "not permitted"), answer.detail
+        assert "/proc is mounted with hidepid=" in answer.detail
+        assert "run dbdyno as the server's user or as root" in answer.detail
+        assert "namespace" not in answer.detail and "another host" not in answer.detail
 
 
 def test_hidepid_hides_every_task_with_the_reason(plain: ServerElsewhere, theirs: Elsewhere) -> None:
@@ -242,10 +242,10 @@ def test_a_backend_of_another_server_with_the_same_number_is_a_stranger(
             yield other.info.backend_pid
 
     with clash(backend, contained) as connection:
-        found = presence(connection)
-    assert not found.here
-    assert "serves another client" in found.detail
-    assert "the server runs on this host in another pid namespace" in found.detail
+        answer = presence(connection)
+    assert not answer.here
+    assert "serves another client" in answer.detail
+    assert "the server runs on this host in another pid namespace" in answer.detail
 
 
 @pytest.fixture
@@ -261,19 +261,19 @@ def impostor(tmp_path: Path) -> Iterator[Callable[[int, str], bool]]:
     words = [str(tmp_path / "parent" / "postgres"), "-c", f"{script} done"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdin is not None and parent.stdout is not None
-        made: list[int] = []
+        pids: list[int] = []
 
         def make(pid: int, title: str) -> bool:
             assert parent.stdin is not None and parent.stdout is not None
             parent.stdin.write(f"{pid} {title}\n")
             parent.stdin.flush()
-            made.append(int(parent.stdout.readline()))
-            return made[-1] == pid
+            pids.append(int(parent.stdout.readline()))
+            return pids[-1] == pid
 
         try:
             yield make
         finally:
-            for pid in made:
+            for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, 9)
             parent.kill()
@@ -293,12 +293,12 @@ def test_an_impostor_that_looks_like_our_backend_in_all_is_found_by_its_siblings
             if not impostor(pid, f"postgres: postgres postgres 127.0.0.1({port}) idle"):
                 continue
             assert Path(f"/proc/{pid}/comm").read_text() == "postgres\n"
-            found = presence(connection)
-            assert (found.here, found.main_pid) == (False, None), found.detail
+            answer = presence(connection)
+            assert (answer.here, answer.main_pid) == (False, None), answer.detail
             # on a busy machine its parent comes too late, and that is seen first
-            late = "is younger than the server" in found.detail
-            assert late or "of its activity view is not a child of process" in found.detail
-            server._presence = found
+            late = "is younger than the server" in answer.detail
+            assert late or "of its activity view is not a child of process" in answer.detail
+            server._presence = answer
             facts = server.facts()
             with pytest.raises(TargetError, match="another pid namespace"):
                 limits.check(

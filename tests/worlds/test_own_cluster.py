@@ -49,12 +49,12 @@ def listeners(pids: set[int]) -> list[tuple[str, int]]:
 
 
 def links(pid: int) -> list[str]:
-    found = []
+    links = []
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                found.append(str(entry.readlink()))
-    return found
+                links.append(str(entry.readlink()))
+    return links
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -85,9 +85,9 @@ def own() -> Iterator[Own]:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("PGPASSWORD", "PGHOST", "APP_API_KEY", "RAY_AUTH_TOKEN"):
                 patch.setenv(name, SECRET)
-            made = Cluster("local:2", "own", place)
-        with contextlib.closing(made) as cluster:
-            facts = {n: found["ok"] for n, found in cluster.open(cluster.nodes).items()}
+            started = Cluster("local:2", "own", place)
+        with contextlib.closing(started) as cluster:
+            facts = {n: answer["ok"] for n, answer in cluster.open(cluster.nodes).items()}
             channels = cluster.start(facts)
             yield Own(cluster, place, members(place))
             for channel in channels.values():
@@ -103,9 +103,9 @@ def test_each_process_is_known_by_the_folder(own: Own) -> None:
 
 
 def test_all_listeners_are_on_loopback(own: Own) -> None:
-    found = listeners(own.pids)
-    assert len(found) >= 7  # of the head; of each node two; of each actor and the gateway
-    assert {address for address, _ in found} == {"127.0.0.1"}
+    sockets = listeners(own.pids)
+    assert len(sockets) >= 7  # of the head; of each node two; of each actor and the gateway
+    assert {address for address, _ in sockets} == {"127.0.0.1"}
 
 
 def test_no_secret_is_in_an_environment_or_a_command_line(own: Own) -> None:
@@ -123,9 +123,9 @@ def test_all_files_lie_in_a_folder_that_others_cannot_enter(own: Own) -> None:
     for pid in own.pids:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                path, found = str(entry.readlink()), entry.stat()
+                path, status = str(entry.readlink()), entry.stat()
                 if path.startswith(("/dev/shm/", "/memfd:")):
-                    assert found.st_mode & 0o077 == 0, path
+                    assert status.st_mode & 0o077 == 0, path
                 elif path.startswith("/tmp/") and not path.endswith(" (deleted)"):
                     assert Path(path).is_relative_to(own.place)
     for line in Path("/proc/net/unix").read_text().splitlines():
@@ -216,8 +216,8 @@ def test_another_user_gets_no_answer_at_any_port_and_no_file(own: Own, program: 
         words, env=_their_environment(program), capture_output=True, text=True, check=False, cwd="/"
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found == {"got": [], "seen": len(ports), "uid": test_user()[0]}
+    report = json.loads(done.stdout)
+    assert report == {"got": [], "seen": len(ports), "uid": test_user()[0]}
     assert (own.place / "ray" / "ray_current_cluster").exists()  # it would have been there to be read
 
 
@@ -317,9 +317,9 @@ def test_a_token_that_is_missing_or_wrong_is_said(
 def test_a_cluster_of_ones_own_needs_no_rights(theirs: Elsewhere) -> None:
     done = theirs.dbdyno("cluster", "status", "local:2", "--json", world=as_user(), timeout_s=300)
     assert done.returncode == 0, done.stderr + done.stdout
-    found = json.loads(done.stdout)
-    assert (found["authenticated"], found["warning"]) == (True, None)
-    nodes = found["nodes"]
+    document = json.loads(done.stdout)
+    assert (document["authenticated"], document["warning"]) == (True, None)
+    nodes = document["nodes"]
     assert [(n["uid"], n["problem"], n["nice"]) for n in nodes] == [(test_user()[0], None, 0)] * 2
     assert [n["name"] for n in nodes] == ["node1", "node2"]
     assert journals(theirs) == []

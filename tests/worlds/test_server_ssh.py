@@ -43,8 +43,8 @@ def far(cluster: Cluster) -> Iterator[ServerElsewhere]:
 
 @pytest.fixture(scope="module")
 def host(far: ServerElsewhere, server_home: Path) -> Iterator[Sshd]:
-    with sshd(far, Path(tempfile.mkdtemp(dir=server_home))) as made:
-        yield made
+    with sshd(far, Path(tempfile.mkdtemp(dir=server_home))) as host:
+        yield host
 
 
 def words(far: ServerElsewhere, host: Sshd, *options: str, **ssh: str) -> list[str]:
@@ -96,17 +96,17 @@ def test_session_time_adds_up_and_agrees_with_a_run_there(
     inside += ['mount -t proc proc /proc; exec "$@"', "sh"]
     local = roots.dbdyno(*RUN, "--sessions", "2", "--dsn", far.unix, world=inside)
     assert (over.returncode, local.returncode) == (0, 0), over.stderr + local.stderr
-    there, here = json.loads(over.stdout), json.loads(local.stdout)
+    over_ssh, here = json.loads(over.stdout), json.loads(local.stdout)
     assert here["environment"]["server"]["here"] and here["environment"]["server"]["reached"] is None
-    for page in (there, here):
+    for page in (over_ssh, here):
         whole = sum(r["aas"] for r in page["ledger"] if r["scope"] == "rung" and r["parent"] is None)
         assert whole == pytest.approx(2, rel=0.02)
-    assert cpu_of_a_call(there) == pytest.approx(cpu_of_a_call(here), rel=0.5)
+    assert cpu_of_a_call(over_ssh) == pytest.approx(cpu_of_a_call(here), rel=0.5)
 
 
 def cpu_of_a_call(page: dict[str, Any]) -> float:
-    (found,) = (r["value"] for r in page["rates"] if r["scope"] == "rung" and r["name"] == "cpu_per_call_ns")
-    return float(found)
+    (cpu_ns,) = (r["value"] for r in page["rates"] if r["scope"] == "rung" and r["name"] == "cpu_per_call_ns")
+    return float(cpu_ns)
 
 
 def test_observe_doctor_snapshot_and_memory(roots: Elsewhere, far: ServerElsewhere, host: Sshd) -> None:
@@ -117,11 +117,11 @@ def test_observe_doctor_snapshot_and_memory(roots: Elsewhere, far: ServerElsewhe
     assert {s["name"]: s["status"] for s in page["sources"]}["os tasks"] == "ok"
     looked = roots.dbdyno("doctor", "--json", *words(far, host))
     assert looked.returncode == 0, looked.stderr
-    found = json.loads(looked.stdout)
-    states = {s["name"]: s["state"] for s in found["sources"]}
+    document = json.loads(looked.stdout)
+    states = {s["name"]: s["state"] for s in document["sources"]}
     assert states["os tasks"] == states["host"] == "on", states
     assert states["control groups"] != "on" and "only read" in looked.stdout
-    checks = {c["id"]: c["state"] for c in found["checks"]}
+    checks = {c["id"]: c["state"] for c in document["checks"]}
     assert checks["swappiness"] not in ("not here", "unknown"), checks
     taken = roots.dbdyno("snapshot", "--json", *words(far, host))
     assert taken.returncode == 0, taken.stderr
@@ -162,7 +162,7 @@ def test_limits_of_a_host_that_is_only_read_are_refused(
 
 def test_a_way_that_is_none_is_said_with_the_cure(roots: Elsewhere, far: ServerElsewhere, host: Sshd) -> None:
     """Nothing is measured, and the key's or the host's fault is told apart."""
-    said = {
+    cases = {
         "wrong key": words(far, host, key="other"),
         "strange host": words(far, host, "-o", "UserKnownHostsFile=/dev/null"),
         "no program": [*words(far, host)[:-1], "no-such-ssh"],
@@ -174,7 +174,7 @@ def test_a_way_that_is_none_is_said_with_the_cure(roots: Elsewhere, far: ServerE
         "no program": ("no-such-ssh", "openssh-client"),
         "nobody there": ("Connection refused", "sshd"),
     }
-    for case, given in said.items():
+    for case, given in cases.items():
         done = roots.dbdyno("run", "lio", *given)
         assert done.returncode in (2, 3), (case, done.stderr)
         for sign in signs[case]:

@@ -42,8 +42,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
         capture_output=True,
     )
-    (found,) = out.glob("*.whl")
-    return found
+    (wheel,) = out.glob("*.whl")
+    return wheel
 
 
 def test_it_fits_every_python_from_3_11_on_and_older_systems(wheel: Path) -> None:
@@ -61,8 +61,8 @@ def test_it_has_the_agent_of_its_processor_as_a_program(wheel: Path, tmp_path: P
     if _processor(wheel) == platform.machine():
         program = Path(archive.extract(name, tmp_path))
         program.chmod(0o755)
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-        assert said.startswith("dbdyno-agent 0.1.0 ")
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        assert output.startswith("dbdyno-agent 0.1.0 ")
 
 
 def test_it_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
@@ -156,11 +156,11 @@ def user(wheel: Path, server_home: Path) -> Installed:
 
 @pytest.mark.db
 def test_an_unprivileged_user_installs_it_and_runs_lio(user: Installed) -> None:
-    said = user.dbdyno(
+    output = user.dbdyno(
         *("run", "lio", "--sessions", "1,2", "--measure", "1s", "--settle", "200ms"),
         *("--call-target", "20ms", "--think", "60ms", "--json", "-o", "a report.html"),
     )
-    assert [rung["sessions"] for rung in json.loads(said)["rungs"]] == [1, 2]
+    assert [rung["sessions"] for rung in json.loads(output)["rungs"]] == [1, 2]
     assert "vega" in (user.home / "a report.html").read_text(encoding="utf-8")
     (run,) = json.loads(user.dbdyno("runs", "--json"))
     assert run["status"] == "complete"

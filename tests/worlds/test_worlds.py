@@ -66,12 +66,12 @@ def test_doctor_of_a_server_of_another_user(world: World, theirs: Elsewhere, clu
     with cluster.server() as server:
         done = theirs.dbdyno("doctor", "--json", "--dsn", server.unix, world=world)
     assert done.returncode == 0, done.stderr
-    found = {s["name"]: s for s in json.loads(done.stdout)["sources"]}
+    sources = {s["name"]: s for s in json.loads(done.stdout)["sources"]}
     for name in ("scheduler trace", "wait event word", "control groups"):
-        assert found[name]["state"] in ("not permitted", "remote"), found[name]
-        assert found[name]["right"] and found[name]["commands"], found[name]
-    assert found["activity samples"]["state"] == "on"
-    assert any("--trace-syscalls" in c["command"] for c in found["system calls"]["commands"])
+        assert sources[name]["state"] in ("not permitted", "remote"), sources[name]
+        assert sources[name]["right"] and sources[name]["commands"], sources[name]
+    assert sources["activity samples"]["state"] == "on"
+    assert any("--trace-syscalls" in c["command"] for c in sources["system calls"]["commands"])
 
 
 def test_doctor_as_text_keeps_80_columns_and_commands_whole(theirs: Elsewhere) -> None:
@@ -91,10 +91,10 @@ def test_doctor_of_a_server_elsewhere(theirs: Elsewhere, cluster: Cluster) -> No
         server.bridge()
         done = theirs.dbdyno("doctor", "--json", "--dsn", server.tcp, world=as_user())
     assert done.returncode == 0, done.stderr
-    found = {s["name"]: s for s in json.loads(done.stdout)["sources"]}
-    assert {found[n]["state"] for n in ("os tasks", "block I/O delay", "cgroup")} == {"remote"}
-    assert found["activity samples"]["state"] == "on"
-    (way,) = [c["command"] for c in found["os tasks"]["commands"]]
+    sources = {s["name"]: s for s in json.loads(done.stdout)["sources"]}
+    assert {sources[n]["state"] for n in ("os tasks", "block I/O delay", "cgroup")} == {"remote"}
+    assert sources["activity samples"]["state"] == "on"
+    (way,) = [c["command"] for c in sources["os tasks"]["commands"]]
     assert "on its host" in way
 
 
