@@ -27,7 +27,7 @@ SAMPLES = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("width", [390, 1280])
-def test_two_samples_are_drawn(open_page: Open, tmp_path: Path, name: str, width: int) -> None:
+def test_a_comparison_of_two_samples_is_drawn(open_page: Open, tmp_path: Path, name: str, width: int) -> None:
     sides = SAMPLES[name]
     comparison = compare_samples(*sides, names=("old.txt", "new.txt"))
     path = tmp_path / "page.html"

@@ -96,7 +96,7 @@ def test_every_frame_can_be_reached_with_keys(page: Page):
     assert "ExecScan" in page.evaluate(text) and "ns per LIO" in page.evaluate(text)
 
 
-def test_it_is_an_icicle_on_a_phone(open_page: Open, path: Path):
+def test_a_flame_graph_is_an_icicle_on_a_phone(open_page: Open, path: Path):
     page = open_page(path, width=390)
     assert top(page, "all") < top(page, "main") < top(page, "ExecScan")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -330,7 +330,7 @@ def test_a_claims_link_leads_to_its_row(page_of: PageOf, open_page: Open) -> Non
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_contents_stay_in_sight(page_of: PageOf, open_page: Open, width: int) -> None:
+def test_the_contents_stay_visible(page_of: PageOf, open_page: Open, width: int) -> None:
     page = open_page(page_of("small"), width=width)
     assert page.evaluate("document.querySelectorAll('.toc a[href^=\"#\"]').length") > 8
     page.evaluate("document.getElementById('sessions').scrollIntoView()")
@@ -346,7 +346,7 @@ def test_the_contents_stay_in_sight(page_of: PageOf, open_page: Open, width: int
 
 
 @pytest.mark.parametrize("name", ["small", "repeated", "hostile", "observation"])
-def test_in_print_it_is_short_and_nothing_is_cut(page_of: PageOf, open_page: Open, name: str) -> None:
+def test_a_printed_page_is_short_and_nothing_is_cut(page_of: PageOf, open_page: Open, name: str) -> None:
     pages_, wide = open_page(page_of(name)).printed()
     assert 1 <= pages_ <= 12
     assert wide == []
@@ -365,7 +365,7 @@ def test_paper_is_light_whatever_the_screen(page_of: PageOf, open_page: Open, *,
         assert [f[name] for f in printed] == [f[name] for f in light] != [f[name] for f in dark]
 
 
-def test_intervals_of_microstates_are_said_on_hovering(page_of: PageOf, open_page: Open) -> None:
+def test_hovering_over_a_microstate_shows_its_interval(page_of: PageOf, open_page: Open) -> None:
     page = open_page(page_of("small"))
     title = page.evaluate("document.querySelector('#microstates td span[title]').title")
     assert title.endswith(" %") and " to " in title

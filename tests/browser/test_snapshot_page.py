@@ -27,7 +27,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_fits_and_one_selector_shows_a_database(report: Path, open_page: Open, width: int) -> None:
+def test_a_snapshot_page_fits_and_one_selector_shows_a_database(
+    report: Path, open_page: Open, width: int
+) -> None:
     page = open_page(report, width=width)
     assert page.errors() == []
     assert page.evaluate(TOO_WIDE) == []

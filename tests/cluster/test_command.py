@@ -23,7 +23,9 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize("way", ["address", "client"])
-def test_status_of_each_node(bench: Bench, servers: Servers, ray_cluster: RayCluster, way: str) -> None:
+def test_status_lists_every_node_with_its_way_to_the_server(
+    bench: Bench, servers: Servers, ray_cluster: RayCluster, way: str
+) -> None:
     reached = {"listen_addresses": ray_cluster.host}
     with plain_server(servers.bin_dir(18), reached, ["host all boss 0.0.0.0/0 trust"]) as server:
         dsn = f"host={ray_cluster.host} port={server.port} user=boss dbname=postgres"
@@ -47,7 +49,7 @@ def test_status_of_each_node(bench: Bench, servers: Servers, ray_cluster: RayClu
         assert nodes[ray_cluster.host]["roles"] == ["server"]
 
 
-def test_a_node_that_cannot_reach_the_server_is_said(
+def test_a_node_that_cannot_reach_the_server_is_named(
     bench: Bench, servers: Servers, ray_cluster: RayCluster
 ) -> None:
     if ray_cluster.network is None:
@@ -68,7 +70,7 @@ def test_clean_says_what_it_did(bench: Bench, ray_cluster: RayCluster) -> None:
     assert done.stdout
 
 
-def test_no_cluster_there_is_a_readable_error(bench: Bench) -> None:
+def test_an_address_without_a_cluster_is_a_readable_error(bench: Bench) -> None:
     done = bench.dbdyno("cluster", "status", "nowhere.invalid:6379")
     assert done.returncode == 3
     assert done.stderr.startswith("error: cluster nowhere.invalid:6379: ")
@@ -84,7 +86,7 @@ def test_no_cluster_there_is_a_readable_error(bench: Bench) -> None:
         (["--cluster", "auto", "--spread", "pack"], "pack needs the number of sessions that fill a driver"),
     ],
 )
-def test_words_that_are_wrong(bench: Bench, words: list[str], message: str) -> None:
+def test_wrong_arguments_are_refused(bench: Bench, words: list[str], message: str) -> None:
     done = bench.here("run", "lio", *words)
     assert done.returncode == 2
     assert message in done.stderr

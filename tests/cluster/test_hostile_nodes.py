@@ -53,7 +53,7 @@ def test_a_pickle_that_would_run_code_is_refused(hostile: Cluster, kind: str, tr
 
 
 @pytest.mark.parametrize("kind", ["other", "text", "no JSON", "number", "both", "deep", "too long"])
-def test_another_form_is_an_error(hostile: Cluster, kind: str, traps: Path) -> None:
+def test_an_answer_of_another_form_is_an_error(hostile: Cluster, kind: str, traps: Path) -> None:
     assert answers(hostile, kind, traps) == [UNDERSTOOD_NOT] * 2
 
 

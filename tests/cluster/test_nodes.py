@@ -67,7 +67,7 @@ def test_agents_of_root_do_not_give_way_to_others(cluster: Cluster, nodes: list[
     assert {facts["nice"] for facts in opened(cluster, nodes).values()} == {0}  # of one Ray begins at 15
 
 
-def test_bytes_go_there_and_back_in_order(
+def test_bytes_come_back_in_order(
     cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channels = echoing(cluster, nodes, monkeypatch)
@@ -92,7 +92,9 @@ def test_a_program_leaves_no_file_and_ends_with_its_channel(
     eventually(lambda: not alive(pid))
 
 
-def test_what_ended_is_said(cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_names_the_process_that_ended(
+    cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
     channels = echoing(cluster, nodes, monkeypatch)
     agent, actor = _agents(nodes[0], cluster)[0], _actor(nodes[1], cluster)
     os.kill(agent, signal.SIGKILL)
@@ -171,7 +173,7 @@ def _agents(node: Node, cluster: Cluster) -> list[int]:
 
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize(("failures", "whole"), [(0, True), (2, True), (3, False)])
-def test_a_server_of_rays_that_fails_to_start_is_asked_for_again(
+def test_a_ray_server_that_fails_to_start_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, failures: int, whole: bool
 ) -> None:
     """As where a process ended that Ray looked at. Ray itself is not begun in this process."""

@@ -173,7 +173,7 @@ def ladders(
     return Ladders(bench, *runs, output, call_times)
 
 
-def test_one_run_by_three_hosts(ladders: Ladders, ray_cluster: RayCluster) -> None:
+def test_three_hosts_drive_one_run(ladders: Ladders, ray_cluster: RayCluster) -> None:
     assert f"the cluster at {ray_cluster.address} asks for no token" in ladders.output
     calls = dict.fromkeys(ray_cluster.nodes, 0)
     for tables in cells(ladders.three):
@@ -229,7 +229,9 @@ def test_the_servers_node_is_observed(ladders: Ladders) -> None:
     assert facts.here and facts.reached is not None and facts.reached.by == "Ray"
 
 
-def test_a_clock_that_is_off_and_drifts(ladders: Ladders, ray_cluster: RayCluster) -> None:
+def test_a_clock_that_is_off_and_drifts_is_mapped_within_its_bound(
+    ladders: Ladders, ray_cluster: RayCluster
+) -> None:
     """Besides the shift that the node's kernel makes. What the server saw of each host's measured calls lies
     between their first and their last, within the bound."""
     since_1970_ns = time.time_ns() - _core.now_ns()
@@ -275,7 +277,7 @@ def test_one_driver_and_three_compare_as_the_same(ladders: Ladders) -> None:
         assert 1 / 1.4 < claim["effect"]["ratio"] < 1.4
 
 
-def test_a_driver_without_rights(ray_cluster: RayCluster, run_name: str) -> None:
+def test_agents_of_the_second_node_have_no_capability(ray_cluster: RayCluster, run_name: str) -> None:
     """The second node, which drives in nearly all of these, may do nothing that needs a capability."""
     if not ray_cluster.bare:
         pytest.skip("needs the program setpriv")
@@ -348,7 +350,7 @@ def test_a_lost_driver_makes_a_measurement_invalid_and_the_others_go_on(
     assert after.tables["sessions"].height == 4
 
 
-def test_a_node_that_is_gone(events: Events, ray_cluster: RayCluster) -> None:
+def test_a_node_that_is_gone_costs_one_measurement(events: Events, ray_cluster: RayCluster) -> None:
     """Its sessions are ended by the server's keepalive."""
     assert statuses(events.run)[3:5] == ["invalid", "ok"]
     lost, after = (events.run.read_cell(c) for c in events.run.cells()[3:5])
@@ -362,7 +364,7 @@ def test_a_killed_conductor_leaves_no_session_and_no_actor(events: Events) -> No
     assert 5 <= len(events.run.cells()) < 20
 
 
-def test_a_node_behind_a_delay(events: Events) -> None:
+def test_a_node_behind_a_delay_has_a_longer_round_trip_and_a_wider_clock_bound(events: Events) -> None:
     if not events.is_far:
         pytest.skip("needs netem in the kernel, and the program tc")
     drivers = events.run.read_cell(events.run.cells()[0]).tables["drivers"].sort("round_trip_ns")
@@ -399,7 +401,7 @@ def _down_for(end: str, seconds: float) -> None:
         link(end, "up")
 
 
-def test_a_link_that_is_down_for_three_seconds(ending: Run, ray_cluster: RayCluster) -> None:
+def test_a_link_that_is_down_for_three_seconds_loses_nothing(ending: Run, ray_cluster: RayCluster) -> None:
     """Calls of that host take as long; nothing is lost, and nothing is made up."""
     if ray_cluster.network is None:
         pytest.skip("needs network namespaces: root, and the program ip")

@@ -107,7 +107,9 @@ def words(ray_cluster: RayCluster, *servers: tuple[str, str]) -> list[str]:
     return words
 
 
-def test_a_primary_and_its_standby_side_by_side(bench: Bench, pair: Pair, ray_cluster: RayCluster) -> None:
+def test_a_primary_and_its_standby_are_observed_side_by_side(
+    bench: Bench, pair: Pair, ray_cluster: RayCluster
+) -> None:
     both = (pair.primary, pair.nodes[0]), (pair.standby, pair.nodes[1])
     brief = ("--for", "2s", "--window", "1s", "--no-memory", "--no-snapshots")
     with ExitStack() as stack:
@@ -161,7 +163,7 @@ def test_a_server_that_cannot_be_observed_is_named_and_nothing_is_kept(
     assert not bench.here("runs", "--json").stdout.strip("[] \n")
 
 
-def test_a_snapshot_by_the_servers_node(bench: Bench, pair: Pair, ray_cluster: RayCluster) -> None:
+def test_the_servers_node_takes_a_snapshot(bench: Bench, pair: Pair, ray_cluster: RayCluster) -> None:
     done = bench.dbdyno("snapshot", *words(ray_cluster, (pair.standby, pair.nodes[1])), "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     assert json.loads(done.stdout)["standby"] is True

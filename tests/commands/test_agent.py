@@ -36,7 +36,7 @@ def raw(*words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_it_says_who_it_is_and_where() -> None:
+def test_an_agent_says_who_it_is_and_where() -> None:
     with agent() as (peer, channel):
         hello = peer.hello
         assert hello.pid == channel.pid
@@ -48,7 +48,7 @@ def test_it_says_who_it_is_and_where() -> None:
     assert channel.status == 0
 
 
-def test_it_needs_nothing_but_the_kernel() -> None:
+def test_an_agent_needs_nothing_but_the_kernel() -> None:
     description = subprocess.run(["file", "-b", str(remote.program())], capture_output=True, text=True).stdout
     assert (
         not description or "static" in description or "dynamically" in description
@@ -179,7 +179,7 @@ def test_what_a_watch_has_read_lies_on_its_disk_and_comes_whole() -> None:
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_is_no_frame_ends_it(bytes_: bytes) -> None:
+def test_bytes_that_are_no_frame_end_an_agent(bytes_: bytes) -> None:
     process = raw()
     out, err = process.communicate(bytes_, timeout=60)
     assert process.returncode == 2
@@ -187,7 +187,7 @@ def test_what_is_no_frame_ends_it(bytes_: bytes) -> None:
     assert b"dbdyno-agent: " in err
 
 
-def test_a_length_alone_takes_no_memory() -> None:
+def test_a_declared_length_alone_takes_no_memory() -> None:
     with raw() as process:
         assert process.stdin is not None
         process.stdin.write(struct.pack("<II", 60 << 20, 60 << 20) + b"{")
@@ -200,7 +200,7 @@ def test_a_length_alone_takes_no_memory() -> None:
         assert process.wait(60) == 2
 
 
-def test_one_that_never_reads_its_answers_is_silent() -> None:
+def test_a_client_that_never_reads_its_answers_counts_as_silent() -> None:
     """However much it asks: the agent reads no more than it can answer."""
     with raw("--silence-s", "1") as process:
         assert process.stdin is not None
@@ -220,7 +220,7 @@ def test_one_that_never_reads_its_answers_is_silent() -> None:
             asking.join(60)
 
 
-def test_it_ends_with_its_input_and_after_silence() -> None:
+def test_an_agent_ends_with_its_input_and_after_silence() -> None:
     process = raw()
     process.communicate(b"", timeout=60)
     assert process.returncode == 0
@@ -230,7 +230,7 @@ def test_it_ends_with_its_input_and_after_silence() -> None:
         assert b"nothing came for 1 s" in silent.stderr.read()
 
 
-def test_one_that_hears_of_us_stays_and_one_that_is_killed_is_lost() -> None:
+def test_an_agent_stays_while_it_gets_beats_and_is_lost_when_killed() -> None:
     with agent(lambda channel: channel, "--silence-s", "4") as (peer, channel):
         time.sleep(6)
         assert peer.lost is None
@@ -252,12 +252,12 @@ def test_a_request_under_way_fails_when_the_agent_dies() -> None:
             waiting.result(60)
 
 
-def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dbdyno, "__version__", "9.9")
     with pytest.raises(NotAvailable, match=r"9\.9"), agent():
         pass
 
 
-def test_a_processor_without_a_program_is_said() -> None:
+def test_a_processor_without_a_program_is_named() -> None:
     with pytest.raises(NotAvailable, match="mips"):
         remote.program("mips")

@@ -46,7 +46,7 @@ def meta(place: Path) -> list[dict[str, Any]]:
     return [json.loads(f.read_text()) for f in sorted(place.glob("data/dbdyno/*/cells/*/cell.json"))]
 
 
-def test_each_job_runs_once_over_the_sessions_there_are(tmp_path: Path) -> None:
+def test_each_job_runs_once_over_all_sessions(tmp_path: Path) -> None:
     jobs = [
         f'[[jobs]]\nname = "{n}"\ncommand = "sleep {t}"\n' for n, t in (("a", 0.3), ("b", 0.2), ("c", 0.1))
     ]
@@ -77,7 +77,7 @@ def test_runs_are_counted_and_warm_up_is_not_measured(tmp_path: Path) -> None:
     assert {int(line.split()[0]) for line in lines} <= {0, 1}
 
 
-def test_set_up_and_clean_up_of_each_variant(tmp_path: Path) -> None:
+def test_each_variant_is_set_up_and_cleaned_up(tmp_path: Path) -> None:
     run(
         tmp_path,
         "--command",
@@ -136,17 +136,17 @@ def test_hidden_arguments_are_nowhere_in_the_store(tmp_path: Path) -> None:
         (("--command", "true", "--setup", "false"), "false"),
     ],
 )
-def test_what_cannot_be_run_leaves_no_run(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_a_job_that_cannot_be_run_leaves_no_run(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     assert message in run(tmp_path, *words, code=2 if "--setup" not in words else 3)
     assert not list(tmp_path.glob("data/dbdyno/*/run.json"))
 
 
-def test_a_clean_up_that_fails_is_said_and_the_run_is_whole(tmp_path: Path) -> None:
+def test_a_clean_up_that_fails_is_reported_and_the_run_is_whole(tmp_path: Path) -> None:
     output = run(tmp_path, "--command", "true", "--cleanup", "false", "--runs", "1")
     assert "! clean-up of variant base failed: false: exit code 1" in output
 
 
-def test_one_duration_with_a_shell_everywhere(tmp_path: Path) -> None:
+def test_the_shells_time_is_taken_off_everywhere(tmp_path: Path) -> None:
     """The stored plan has what was taken off, so that whatever is derived from it agrees with the driver."""
     output = run(tmp_path, "--command", "sleep 0.1", "--shell", "sh", "--runs", "5")
     (plan,) = tmp_path.glob("data/dbdyno/*/plan.json")

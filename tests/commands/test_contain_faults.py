@@ -120,7 +120,7 @@ def test_ctrl_c_lets_executions_end_and_keeps_them(running: Running) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_second_ends_long_commands_at_once(running: Running, number: int) -> None:
+def test_the_second_ctrl_c_ends_long_commands_at_once(running: Running, number: int) -> None:
     with running.run(LONG) as run:
         eventually(lambda: running.children(LONG))
         run.send_signal(number)
@@ -147,7 +147,7 @@ def test_a_killed_dbdyno_leaves_nothing_but_its_journal(running: Running) -> Non
     assert running.dbdyno("clean", "--engine", "command").stdout == "nothing to remove\n"
 
 
-def test_dbdyno_and_launcher_killed_together(running: Running) -> None:
+def test_clean_ends_what_dbdyno_and_its_launcher_left_when_killed_together(running: Running) -> None:
     with running.run("sh -c 'setsid sleep 998 & sleep 998; :'") as run:
         eventually(lambda: len(running.children("sleep 998")) == 2)
         launcher = running.launcher(run)

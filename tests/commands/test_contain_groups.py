@@ -52,7 +52,7 @@ def begun(launcher: subprocess.Popen[str]) -> None:
     assert launcher.stdout.readline() == "ready\n"
 
 
-def test_all_is_ended_and_removed(launcher: subprocess.Popen[str]) -> None:
+def test_put_back_ends_all_processes_and_removes_their_groups(launcher: subprocess.Popen[str]) -> None:
     tried = groups.candidates(groups.new_name())
     data = json.loads(groups.undo_of(TOKEN, tried, launcher.pid).model_dump_json())["data"]
     containment = groups.make(tried, launcher.pid, LIMIT)
@@ -70,7 +70,7 @@ def test_all_is_ended_and_removed(launcher: subprocess.Popen[str]) -> None:
     assert groups.put_back(data) == "what commands left was gone already"
 
 
-def test_a_keeper_leaves_nothing(launcher: subprocess.Popen[str]) -> None:
+def test_a_keeper_leaves_no_process_group_or_journal(launcher: subprocess.Popen[str]) -> None:
     keeper, journal = groups.Keeper(TOKEN, launcher.pid), FileJournal("kept")
     containment = keeper.contain(journal)
     assert keeper.contain(journal) is containment and [u.kind for u in journal.undos] == ["commands"]
@@ -81,7 +81,7 @@ def test_a_keeper_leaves_nothing(launcher: subprocess.Popen[str]) -> None:
     assert not any(group.path.exists() for group in containment.groups) and not journal.path.exists()
 
 
-def test_without_groups_they_are_found_by_their_environment(launcher: subprocess.Popen[str]) -> None:
+def test_without_groups_processes_are_known_by_their_environment(launcher: subprocess.Popen[str]) -> None:
     data = json.loads(groups.undo_of(TOKEN, [], launcher.pid).model_dump_json())["data"]
     begun(launcher)
     launcher.kill()
@@ -142,7 +142,7 @@ def test_clean_ends_what_a_killed_run_left(way: str, open_dir: Path, monkeypatch
 
 
 @needs_root
-def test_groups_that_cannot_be_made_are_said() -> None:
+def test_groups_that_cannot_be_made_are_reported() -> None:
     world = in_namespaces(
         before="mount -o remount,bind,ro /sys/fs/cgroup/unified 2>/dev/null || true; "
         "for d in /sys/fs/cgroup /sys/fs/cgroup/*; do "

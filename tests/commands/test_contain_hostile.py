@@ -40,7 +40,7 @@ def py(script: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", script)
 
 
-def test_programs_that_cannot_be_started(commands: Opened, tmp_path: Path) -> None:
+def test_programs_that_cannot_be_started_are_errors_with_the_reason(commands: Opened, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
     for argv in (("dbdyno-no-such-program",), (str(plain),), (str(tmp_path),)):
@@ -53,7 +53,7 @@ def test_programs_that_cannot_be_started(commands: Opened, tmp_path: Path) -> No
     assert row["outcome"] == "not started" and "the interpreter that it names is missing" in row["detail"]
 
 
-def test_arguments_that_are_too_long(commands: Opened) -> None:
+def test_arguments_that_are_too_long_are_a_failure_to_start(commands: Opened) -> None:
     (row,) = commands.run("true", "x" * 3_000_000)
     assert row["outcome"] == "not started" and "Argument list too long" in row["detail"]
 
@@ -70,7 +70,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_it_ends_by_itself(commands: Opened, how: str) -> None:
+def test_a_command_that_ends_by_itself_has_its_outcome_and_exit_code(commands: Opened, how: str) -> None:
     script, outcome, code, detail = ENDS[how]
     (row,) = commands.run(*sh(script))
     assert row["outcome"] == outcome and code in (None, row["exit_code"])
@@ -86,7 +86,7 @@ NEVER = {
 
 
 @pytest.mark.parametrize("how", NEVER)
-def test_the_timeout_ends_all(commands: Opened, how: str) -> None:
+def test_a_timeout_ends_all_processes(commands: Opened, how: str) -> None:
     (row,) = commands.run(*sh(NEVER[how]), timeout_ns=S // 5)
     assert row["outcome"] == "timeout" and "timeout of 0.2 s" in row["detail"]
     assert S // 5 <= row["end_ns"] - row["start_ns"] < 20 * S
@@ -119,7 +119,7 @@ DAEMONS = {
 
 
 @pytest.mark.parametrize("which", DAEMONS)
-def test_what_outlives_it_is_killed_and_counted(commands: Opened, which: str) -> None:
+def test_processes_that_outlive_a_command_are_killed_and_counted(commands: Opened, which: str) -> None:
     argv, count = DAEMONS[which]
     (row,) = commands.run(*argv)
     assert (row["outcome"], row["left_over"]) == ("ok", count)
@@ -157,7 +157,7 @@ FORKING = {"bomb": (BOMB, True), "escaping": (ESCAPING, True), "without groups":
 
 
 @pytest.mark.parametrize(("script", "grouped"), FORKING.values(), ids=FORKING)
-def test_whoever_forks_without_end_is_killed(
+def test_a_command_that_forks_without_end_is_killed(
     script: str, grouped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path))
@@ -176,7 +176,9 @@ def test_whoever_forks_without_end_is_killed(
         assert row["outcome"] == "ok"
 
 
-def test_whoever_kills_the_launcher_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_kills_the_launcher_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path))
     with opened() as commands:
         journal = FileJournal("killer")

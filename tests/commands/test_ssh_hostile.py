@@ -74,7 +74,7 @@ def test_a_file_of_a_host_that_lies_cannot_be_read(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", cases("watch"))
-def test_what_a_watch_is_said_to_have_read_is_lost(case: str) -> None:
+def test_readings_of_a_host_that_lies_are_lost(case: str) -> None:
     with host(case) as machine:
         watch = machine.watch({"engine": None, "os": True})
         assert watch.tables() == {}
@@ -108,7 +108,7 @@ def test_a_bomb_is_not_unpacked() -> None:
 @pytest.mark.parametrize(
     "case", ["hello: an error that steers", "hello: noise without end", "hello: nested", "clock: absurd"]
 )
-def test_the_command_says_it_without_a_traceback(case: str) -> None:
+def test_a_command_names_the_lost_host_without_a_traceback(case: str) -> None:
     code, written = on_terminal("doctor", "--dsn", "host=/nowhere", *reached_by(lying(case)))
     assert code == 3, written
     assert "host db is lost" in written.replace("\r\n", " ")
@@ -225,7 +225,7 @@ def test_errors_are_kept_up_to_a_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_ctrl_c_is_heard_while_a_host_is_reached_again(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_wait_while_a_host_is_reached_again(tmp_path: Path) -> None:
     """In a run the first Ctrl-C is counted only: whoever waits looks at the count."""
     command = stand_in(tmp_path, "sleep 600")
     with pytest.raises(Abandoned):
@@ -242,7 +242,7 @@ def _after(seconds: float, act: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("script", [SILENT["silent"], SILENT["child of its own"], SILENT["takes nothing"]])
-def test_the_first_ctrl_c_ends_it_and_leaves_no_process(tmp_path: Path, script: str) -> None:
+def test_the_first_ctrl_c_ends_the_wait_for_ssh_and_leaves_no_process(tmp_path: Path, script: str) -> None:
     words = [sys.executable, "-m", "dbdyno", "doctor", "--dsn", "host=/nowhere"]
     env = {**os.environ, "STAND_IN": str(tmp_path)}
     with subprocess.Popen(

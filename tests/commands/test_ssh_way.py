@@ -57,7 +57,9 @@ def test_a_place_that_is_of_no_use_is_passed_over(tmp_path: Path, mount: str) ->
 
 @needs_root
 @pytest.mark.parametrize(("mount", "sign"), [("-o size=1m", "(full)"), ("-o noexec", "noexec")])
-def test_no_place_at_all_is_said_with_what_is_installed(tmp_path: Path, mount: str, sign: str) -> None:
+def test_without_a_usable_place_the_error_names_what_is_installed(
+    tmp_path: Path, mount: str, sign: str
+) -> None:
     """An agent of another version is no agent, and that is said."""
     old = Path(tempfile.mkdtemp(dir="/var/tmp"))
     try:

@@ -114,7 +114,7 @@ def test_connecting_has_one_limit_whatever_the_server_does(script: Script) -> No
         connect.connect(f"{server.dsn} password=secret connect_timeout=2")
 
 
-def test_an_end_is_heard_while_connecting() -> None:
+def test_a_stop_takes_effect_while_connecting() -> None:
     with hostile.hostile(hostile.notices) as server, stopped_after(0.5), pytest.raises(Abandoned):
         connect.connect(f"{server.dsn} password=secret connect_timeout=600")
 
@@ -122,7 +122,9 @@ def test_an_end_is_heard_while_connecting() -> None:
 @pytest.mark.parametrize(
     ("timeout_s", "stop_s", "error"), [(2, 600, "Unreachable: .*timeout"), (600, 0.5, "Abandoned")]
 )
-def test_both_while_a_password_is_computed(timeout_s: int, stop_s: float, error: str) -> None:
+def test_time_limit_and_stop_hold_while_a_password_is_computed(
+    timeout_s: int, stop_s: float, error: str
+) -> None:
     """In a process of its own, which has an end: libpq's thread computes for as long as there is one."""
     with hostile.hostile(hostile.endless_scram) as server:
         dsn = f"{server.dsn} password=secret connect_timeout={timeout_s}"
@@ -172,7 +174,7 @@ def test_a_server_that_answers_no_more_is_lost(script: Script) -> None:
         eventually(lambda: server.lines == 2)  # one to connect, one to cancel
 
 
-def test_an_end_is_heard_while_a_server_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_takes_effect_while_a_server_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "STOPPING_S", 0.5)
     with (
         hostile.hostile(hostile.silent_when_ready) as server,
@@ -195,7 +197,7 @@ def test_a_statement_that_waits_too_long_is_cancelled(dsn18: str, monkeypatch: p
         assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_an_end_cancels_a_long_statement_and_leaves_the_connection_usable(dsn18: str) -> None:
+def test_a_stop_cancels_a_long_statement_and_leaves_the_connection_usable(dsn18: str) -> None:
     with closing(connect.connect(dsn18)) as connection:
         with connection.patient(), stopped_after(0.5), pytest.raises(Abandoned):
             connection.execute("select pg_catalog.pg_sleep(601)")
@@ -204,7 +206,7 @@ def test_an_end_cancels_a_long_statement_and_leaves_the_connection_usable(dsn18:
         assert connection.execute(left, [connection.info.backend_pid]).fetchone() == (0,)
 
 
-def test_an_end_does_not_cut_a_statement_that_is_nearly_done(dsn18: str) -> None:
+def test_a_stop_does_not_cut_a_statement_that_is_nearly_done(dsn18: str) -> None:
     with closing(connect.connect(dsn18)) as connection, stopped_after(0.2):
         assert connection.execute("select 1 from pg_catalog.pg_sleep(1)").fetchone() == (1,)
 

@@ -216,7 +216,7 @@ def test_a_deadlock_is_counted(bench: Bench) -> None:
     assert bench.grown("deadlocks", 1, lock) == 1
 
 
-def test_a_reset_and_the_start_are_told(bench: Bench) -> None:
+def test_a_reset_and_the_start_are_reported(bench: Bench) -> None:
     before = bench.read()
     assert before["server_start_s"] == pytest.approx(
         float(bench.plain.ask("select extract(epoch from pg_postmaster_start_time())")[0][0]), abs=1e-3

@@ -36,7 +36,7 @@ def steps(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from steps(part)
 
 
-def test_it_joins_what_it_says_in_one_process_and_fails_where_it_does_not(
+def test_the_query_joins_the_stated_rows_in_one_process_and_fails_for_any_other_number(
     server: PostgresServer, kind_dsn: str
 ) -> None:
     for chosen in ({"rows": 20, "sets": 2}, {"rows": 12, "sets": 3}, {"rows": 11, "sets": 4}):
@@ -62,7 +62,7 @@ def test_it_joins_what_it_says_in_one_process_and_fails_where_it_does_not(
         assert "JIT" not in plan
 
 
-def test_rounds_on_a_real_server(server: PostgresServer) -> None:
+def test_no_round_begins_before_the_one_before_has_ended(server: PostgresServer) -> None:
     """No call begins before all of the round before have ended; each says where it ran."""
     params = dict(typed(UNIT, {"rows": 50}))
     server.prepare(UNIT, params, 3)

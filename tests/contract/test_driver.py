@@ -103,7 +103,7 @@ def test_a_call_of_several_statements_runs_them_all_in_order(server: PlainServer
     server.ask("drop table steps")
 
 
-def test_connecting_is_told_apart_from_setting_up(server: PlainServer) -> None:
+def test_time_to_connect_and_time_to_set_up_are_separate(server: PlainServer) -> None:
     group = {"setup": ["select pg_sleep(0.2)"], "warm": ["select pg_sleep(0.2)"], "warm_calls": 2}
     result = run(server.target(), ONE, 2, group=group, max_calls=1)
     assert (result["sessions"]["prepare_ns"] >= 400_000_000).all()
@@ -278,13 +278,13 @@ def test_failures_say_what_and_which_session(server: PlainServer) -> None:
     )
 
 
-def test_too_many_sessions_for_the_server(server: PlainServer) -> None:
+def test_more_sessions_than_the_server_allows_are_an_error_and_leave_none(server: PlainServer) -> None:
     assert failure(server.target(), ONE, 420)[::2] == ("full", "53300")
     eventually(lambda: server.ask(CLIENTS) == [(1,)])
     assert run(server.target(), ONE, 5, max_calls=1)["sessions"].height == 5
 
 
-def test_a_wrong_number_of_parameters_is_said_before_the_start(server: PlainServer) -> None:
+def test_a_wrong_number_of_parameters_is_refused_before_the_start(server: PlainServer) -> None:
     kind, message, *_ = failure(server.target(), [statement("select $1::int + $2::int", "1")])
     assert kind == "spec" and "2 parameters, 1 were given" in message
 

@@ -299,7 +299,7 @@ def test_a_largest_resident_set_below_the_launcher_s_is_not_known(launcher: Laun
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["a\0b"]])
-def test_what_is_no_command_is_refused_when_it_connects(launcher: Launcher, argv: list[str]) -> None:
+def test_a_spec_without_a_valid_command_is_refused_on_connecting(launcher: Launcher, argv: list[str]) -> None:
     with pytest.raises(_core.DriverError) as caught:
         connected(launcher, job(*argv))
     assert caught.value.args[0] == "statement"

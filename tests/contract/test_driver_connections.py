@@ -44,7 +44,7 @@ def guarded(servers: Servers, request: pytest.FixtureRequest) -> Iterator[PlainS
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_of_authentication(guarded: PlainServer, method: str) -> None:
+def test_every_method_of_authentication_lets_sessions_in(guarded: PlainServer, method: str) -> None:
     target = guarded.target(host="127.0.0.1", user=method, password=SECRET)
     assert run(target, ONE, 3, max_calls=5)["sessions"]["calls"].to_list() == [5, 5, 5]
 
@@ -57,12 +57,12 @@ def test_a_wrong_password_is_refused_and_not_repeated(guarded: PlainServer, meth
     assert "wrong-secret" not in message and method in message
 
 
-def test_no_password_where_one_is_asked_for(guarded: PlainServer) -> None:
+def test_a_missing_password_is_an_authentication_error(guarded: PlainServer) -> None:
     kind, message, sqlstate, _ = failure(guarded.target(host="127.0.0.1", user="scram"), ONE)
     assert (kind, sqlstate) == ("authentication", None) and "none was given" in message
 
 
-def test_no_entry_in_pg_hba_conf(guarded: PlainServer) -> None:
+def test_a_missing_entry_in_pg_hba_conf_is_an_authentication_error(guarded: PlainServer) -> None:
     kind, message, sqlstate, _ = failure(guarded.target(user="scram"), ONE)
     assert (kind, sqlstate) == ("authentication", "28000") and "pg_hba.conf" in message
 
@@ -135,7 +135,7 @@ def _tls(server: PlainServer, verify: str, name: str, **more: Any) -> dict[str, 
     return server.target(host="127.0.0.1", tls=tls)
 
 
-def test_encrypted_without_asking_who_it_is(self_signed: PlainServer) -> None:
+def test_without_verification_connections_are_still_encrypted(self_signed: PlainServer) -> None:
     target = _tls(self_signed, "none", "whoever")
     call = [statement("select 1 / ssl::int from pg_stat_ssl where pid = pg_backend_pid()")]
     for sessions in (1, 5):
@@ -144,7 +144,7 @@ def test_encrypted_without_asking_who_it_is(self_signed: PlainServer) -> None:
 
 
 @pytest.mark.parametrize("sessions", [1, 3])
-def test_huge_results_and_parameters_under_tls(self_signed: PlainServer, sessions: int) -> None:
+def test_huge_results_and_parameters_pass_through_tls(self_signed: PlainServer, sessions: int) -> None:
     call = [
         statement("select repeat('x', 1000) from generate_series(1, 5000)"),
         statement("select 1 / (length($1::text) = 3000000)::int", "x" * 3_000_000),
@@ -178,7 +178,7 @@ def test_a_chain_is_verified(signed: PlainServer, certificates: Path) -> None:
         assert failure(_tls(signed, verify, "db.example", root_cert="system"), ONE)[0] == "tls"
 
 
-def test_a_client_certificate(signed: PlainServer, certificates: Path) -> None:
+def test_a_client_certificate_lets_its_role_in(signed: PlainServer, certificates: Path) -> None:
     files = {"cert": str(certificates / "client.crt"), "key": str(certificates / "client.key")}
     target = _tls(signed, "ca", "x", root_cert=str(certificates / "ca.crt"), **files) | {"user": "card"}
     assert run(target, ONE, 2, max_calls=2)["sessions"]["calls"].to_list() == [2, 2]
@@ -186,7 +186,7 @@ def test_a_client_certificate(signed: PlainServer, certificates: Path) -> None:
     assert failure(without, ONE)[0] == "authentication"
 
 
-def test_a_terminated_backend_under_tls(self_signed: PlainServer) -> None:
+def test_a_terminated_backend_ends_its_session_alone_under_tls(self_signed: PlainServer) -> None:
     running = connected(_tls(self_signed, "none", "x"), ONE, 2, threads=1)
     victim = running.backends()[0][1]
     start(running, seconds=1.5)
@@ -195,7 +195,9 @@ def test_a_terminated_backend_under_tls(self_signed: PlainServer) -> None:
     assert rows["end_reason"].to_list() == ["lost", "deadline"] and "57P01" in rows["end_detail"][0]
 
 
-def test_what_cannot_be_is_said(guarded: PlainServer, certificates: Path) -> None:
+def test_a_server_without_tls_and_unusable_root_certificates_are_tls_errors(
+    guarded: PlainServer, certificates: Path
+) -> None:
     kind, message, *_ = failure(_tls(guarded, "none", "x") | {"user": "trust"}, ONE)
     assert kind == "tls" and "does not support TLS" in message
     for wrong in ({"root_cert": "/nowhere"}, {}, {"root_cert": str(certificates / "ca.key")}):
@@ -214,7 +216,7 @@ def server(servers: Servers) -> Iterator[PlainServer]:
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7])
-def test_messages_in_pieces(server: PlainServer, piece: int) -> None:
+def test_messages_that_come_in_pieces_are_put_together(server: PlainServer, piece: int) -> None:
     call = [
         statement("select n, repeat('y', 20) from generate_series(1, 5) n"),
         statement("select $1::int", "4"),
@@ -263,7 +265,7 @@ def test_a_server_that_says_nothing_is_given_up_on() -> None:
         assert caught.value.args[0] == "aborted"
 
 
-def test_what_is_no_postgres_is_said() -> None:
+def test_another_protocol_is_reported_as_no_postgresql_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         here = {"host": "127.0.0.1", "port": listener.getsockname()[1], "user": "u", "database": "d"}
         running = load(here, ONE)

@@ -71,7 +71,7 @@ FATAL = message(b"E", b"SFATAL\0VFATAL\0C53300\0Mtoo many clients\0\0")
         (request(0xFFFFFFFF), "authentication", "not supported"),
     ],
 )
-def test_what_comes_first_is_said_in_words(first: bytes, kind: str, words: str) -> None:
+def test_an_unexpected_first_message_is_an_error_in_words(first: bytes, kind: str, words: str) -> None:
     failure = _failure(sends(first))
     assert failure[0] == kind and words in failure[1], failure
 
@@ -208,7 +208,7 @@ def test_a_server_that_does_not_know_the_password_is_refused(first: str) -> None
     assert kind == "authentication" and "SCRAM" in words
 
 
-def test_aborted_while_a_server_holds_it_up() -> None:
+def test_an_abort_ends_connecting_to_a_server_that_holds_it_up() -> None:
     with relay(0, 0, sends(NOTICE, 0.05)) as line:
         running = load(_here(line, connect_timeout_ms=60_000), ONE)
         running.connect()
@@ -257,7 +257,7 @@ def signed(servers: Servers, authority: Path) -> Iterator[PlainServer]:
 
 
 @pytest.mark.db
-def test_revoked_certificates(signed: PlainServer, authority: Path) -> None:
+def test_revoked_certificates_are_refused(signed: PlainServer, authority: Path) -> None:
     root = {"root_cert": str(authority / "ca.crt")}
     good = _tls(signed, "ca", "x", crls=[str(authority / "empty.crl")], **root)
     assert run(good, ONE, max_calls=1)["sessions"]["calls"].item() == 1
@@ -276,7 +276,7 @@ def test_revoked_certificates(signed: PlainServer, authority: Path) -> None:
 
 @pytest.mark.db
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_versions_of_tls(signed: PlainServer, version: str) -> None:
+def test_each_version_of_tls_can_be_required(signed: PlainServer, version: str) -> None:
     target = _tls(signed, "none", "x", versions=[version], sni=False)
     call = [
         statement(f"select 1 / (version = '{version}')::int from pg_stat_ssl where pid = pg_backend_pid()")
@@ -292,7 +292,7 @@ def test_versions_of_tls(signed: PlainServer, version: str) -> None:
         (("20200101000000Z", "20990101000000Z"), "lost", "closed the connection"),
     ],
 )
-def test_a_root_that_is_the_servers_own_certificate_has_dates(
+def test_the_dates_of_a_root_that_is_the_servers_own_certificate_are_checked(
     tmp_path: Path, dates: tuple[str, str], kind: str, words: str
 ) -> None:
     """webpki refuses such a root, so its dates are looked at here."""

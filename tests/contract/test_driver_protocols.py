@@ -140,7 +140,7 @@ WRONG: list[tuple[str, list[str], str]] = [
 
 @in_each("wrong", WRONG)
 @pytest.mark.usefixtures("admin")
-def test_what_cannot_be_a_call_is_refused_alike(
+def test_invalid_calls_are_refused_alike_in_every_protocol(
     dsn: str, how: dict[str, Any], wrong: tuple[str, list[str], str]
 ) -> None:
     sql, params, words = wrong
@@ -195,7 +195,7 @@ def test_a_validation_goes_before_each_statement() -> None:
         ("-- nothing", "is empty"),
     ],
 )
-def test_what_cannot_be_a_validation_is_refused_with_the_cure(kind_dsn: str, wrong: str, words: str) -> None:
+def test_an_invalid_validation_is_refused_with_the_cure(kind_dsn: str, wrong: str, words: str) -> None:
     with closing(PostgresServer(kind_dsn)) as server:
         server.check_driver(DriverSetup(validation="select 1;"))
         with pytest.raises(UsageError, match=words) as caught:
@@ -232,6 +232,6 @@ def test_logical_reads_are_the_same_in_every_protocol(
 
 
 @in_each()
-def test_a_failure_to_connect_is_told_in_every_protocol(dsn: str, how: dict[str, Any]) -> None:
+def test_a_failure_to_connect_is_reported_in_every_protocol(dsn: str, how: dict[str, Any]) -> None:
     wrong = target(dsn) | {"database": "nowhere"}
     assert failure(wrong, [statement("select 1")], group=how)[0] == "server"

@@ -72,7 +72,7 @@ def test_prepare_again_makes_nothing_new_and_another_size_does(
     assert admin.execute("select count(*) from dbdyno.lio_shared").fetchone() == (128,)
 
 
-def test_an_unfinished_table_is_made_anew(admin: psycopg.Connection[Any], any_dsn: str) -> None:
+def test_an_unfinished_table_is_prepared_anew(admin: psycopg.Connection[Any], any_dsn: str) -> None:
     unit = loads.workload("lio")
     with closing(PostgresServer(any_dsn)) as server:
         server.prepare(unit, loads.defaults(unit, blocks=64), 1)

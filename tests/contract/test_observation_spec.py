@@ -103,9 +103,7 @@ def test_an_application_is_matched_as_the_server_shows_it(server: PostgresServer
         ({"pids": (2**40,)}, "is no process id", "pg_stat_activity.pid"),
     ],
 )
-def test_a_filter_that_cannot_be_is_refused(
-    dsn18: str, chosen: dict[str, Any], message: str, cure: str
-) -> None:
+def test_an_impossible_filter_is_refused(dsn18: str, chosen: dict[str, Any], message: str, cure: str) -> None:
     with psycopg.connect(dsn18, autocommit=True) as admin:
         admin.execute("drop role if exists plain_role")
         admin.execute("create role plain_role")
@@ -126,7 +124,7 @@ def test_a_process_that_is_no_session_is_refused(server: PostgresServer, any_dsn
         server.observation_spec(Observation(pids=(own,)), {})
 
 
-def test_without_rights_others_are_chosen_and_said_to_be_hidden(any_dsn: str, plain: str) -> None:
+def test_without_rights_sessions_of_others_are_chosen_and_marked_as_hidden(any_dsn: str, plain: str) -> None:
     with psycopg.connect(any_dsn, autocommit=True) as admin, closing(PostgresServer(plain)) as server:
         admin.execute("select 1")
         pid = admin.info.backend_pid

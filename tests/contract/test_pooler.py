@@ -68,7 +68,7 @@ def source(cell: RawCell, name: str) -> tuple[str, str]:
 
 
 # -- what is measured -------------------------------------------------------------------------------
-def test_sleeps_of_known_length_and_a_known_queue(server: PostgresServer) -> None:
+def test_a_known_load_has_its_known_sleep_and_queue_in_the_ledger(server: PostgresServer) -> None:
     """6 sessions, 2 connections, calls of 50 ms: 2 sleep at most, at least 4 queue or are on the way."""
     pool = Pool(2, "transaction", 6, "extended")
     with through(server, pool):
@@ -162,7 +162,7 @@ def test_every_server_connection_has_the_sessions_settings(dsn18: str) -> None:
     assert len(seen) == 3
 
 
-def test_a_server_connection_that_breaks_is_told(server18: PostgresServer) -> None:
+def test_a_server_connection_that_breaks_is_in_the_sources_status(server18: PostgresServer) -> None:
     pool = Pool(2, "transaction", 3, "simple")
     script = loads.script(server18, SLEEP, "sleep.sql")
     with through(server18, pool):
@@ -218,7 +218,9 @@ def test_a_missing_program_says_how_to_install_it(
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
 
 
-def test_what_is_no_pgbouncer_is_refused(server18: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_no_pgbouncer_is_refused(
+    server18: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(config.VARIABLE, "/bin/true")
     with pytest.raises(UsageError, match="does not say its version"):
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
@@ -238,7 +240,7 @@ def test_a_pool_that_cannot_serve_is_refused(server18: PostgresServer, pool: Poo
     assert words in str(caught.value)
 
 
-def test_prepared_statements_need_a_later_version(server18: PostgresServer) -> None:
+def test_prepared_statements_are_refused_by_an_old_version(server18: PostgresServer) -> None:
     program = config.find_program()
     pool = Pool(2, "transaction", 4)
     if program.keeps_prepared:
@@ -249,7 +251,7 @@ def test_prepared_statements_need_a_later_version(server18: PostgresServer) -> N
     assert 'driver.protocol = "extended"' in str(caught.value)
 
 
-def test_a_pool_larger_than_the_server_has_room_for(server18: PostgresServer) -> None:
+def test_a_pool_larger_than_the_server_has_room_for_is_refused(server18: PostgresServer) -> None:
     eventually(lambda: server18.capacity().in_use == 1)  # those of the tests before have gone
     free = server18.capacity().free
     with pytest.raises(TooFewConnections, match=f"{free} are free") as caught:

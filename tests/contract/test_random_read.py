@@ -62,9 +62,7 @@ def reads(plan: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("update", [0, 20])
 @pytest.mark.parametrize("tables", ["shared", "own"])
-def test_one_row_a_block_in_tables_of_their_own(
-    server: PostgresServer, kind_dsn: str, tables: str, update: int
-) -> None:
+def test_tables_have_one_row_a_block(server: PostgresServer, kind_dsn: str, tables: str, update: int) -> None:
     server.prepare(UNIT, params(tables=tables, update=update), 3)
     stem = "random_update" if update else "random_read"
     names = [f"{stem}_shared"] if tables == "shared" else [f"{stem}_own_{n:04}" for n in range(3)]
@@ -100,13 +98,13 @@ def test_a_table_may_be_larger_than_the_cache(server: PostgresServer) -> None:
         ({"tables": "ours"}, "none of"),
     ],
 )
-def test_parameters_have_bounds(wrong: dict[str, Any], words: str) -> None:
+def test_parameters_beyond_their_bounds_are_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         typed(UNIT, wrong)
     assert caught.value.cure
 
 
-def test_a_call_cannot_visit_more_blocks_than_there_are(server: PostgresServer) -> None:
+def test_more_blocks_a_call_than_the_table_has_are_refused(server: PostgresServer) -> None:
     with pytest.raises(UsageError, match="only 64 blocks") as caught:
         server.prepare(UNIT, params(scale=64, blocks=65), 1)
     assert caught.value.cure == "scale=65 or more"

@@ -63,7 +63,7 @@ def test_a_check_changes_nothing(case: Case) -> None:
     assert shown(case) == before
 
 
-def test_variants_follow_each_other_and_the_empty_one_is_as_found(case: Case) -> None:
+def test_the_empty_variant_restores_what_was_in_force(case: Case) -> None:
     notes, before = Notes(), _in_force(case)
     for settings in (
         {case.one[0]: case.one[1]},
@@ -83,7 +83,7 @@ def _in_force(case: Case) -> list[str]:
     return [str(value) for value in shown(case)]
 
 
-def test_unknown_and_refused_ones_are_usage_errors_with_the_cure(case: Case) -> None:
+def test_unknown_and_refused_settings_are_usage_errors_with_the_cure(case: Case) -> None:
     with pytest.raises(UsageError, match=case.one[0]):
         case.server.check_settings({case.unknown: case.one[1]})
     with pytest.raises(UsageError) as caught:
@@ -95,6 +95,6 @@ def test_unknown_and_refused_ones_are_usage_errors_with_the_cure(case: Case) -> 
     assert shown(case) == before
 
 
-def test_what_is_another_servers_is_not_put_back(case: Case) -> None:
+def test_settings_of_another_server_are_not_put_back(case: Case) -> None:
     undo = Undo(kind="settings", key="x", what="x", data={"system": 1, "name": case.one[0], "entry": None})
     assert case.server.put_back(undo) is None

@@ -54,18 +54,18 @@ def taken(server: Server) -> None:
     assert last.info.server_time >= first.info.server_time
 
 
-def test_of_the_fake_engine() -> None:
+def test_snapshots_of_the_fake_engine_hold_the_contract() -> None:
     taken(FakeServer(Target(dsn="fake:foreign=2,cpu=5ms")))
 
 
 @pytest.mark.db
 @pytest.mark.parametrize("major", VERSIONS)
-def test_of_postgres(servers: Servers, major: int) -> None:
+def test_snapshots_of_postgresql_hold_the_contract(servers: Servers, major: int) -> None:
     taken(PostgresServer(servers.dsn(major)))
 
 
 @pytest.mark.db
-def test_its_own_statements_are_left_out_whatever_texts_a_store_has(servers: Servers) -> None:
+def test_dbdynos_own_statements_are_left_out_whatever_texts_a_store_has(servers: Servers) -> None:
     """A store that has taken over another program's snapshots knows the texts of dbdyno's statements, too."""
     dsn = servers.dsn(18)
     for _ in range(2):  # those of the first are counted when the second looks

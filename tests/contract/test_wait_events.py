@@ -80,7 +80,7 @@ def test_a_version_that_is_not_known_has_no_words() -> None:
     assert words(99) is None
 
 
-def test_held_waits_are_read_as_the_server_calls_them(any_dsn: str) -> None:
+def test_held_waits_have_the_servers_names_by_sql_and_from_memory(any_dsn: str) -> None:
     with closing(PostgresServer(any_dsn)) as server, _held(any_dsn) as held:
         samples, sources = watched(server)
     if sources["wait event word"][0] == "not permitted":

@@ -35,14 +35,16 @@ pytestmark = pytest.mark.db
         (("run", "lio", "--pg-bin", "/nonexistent", "--sessions", "1"), 2, "/nonexistent"),
     ],
 )
-def test_wrong_words(bench: Bench, words: tuple[str, ...], code: int, message: str) -> None:
+def test_wrong_arguments_are_errors_and_leave_no_run(
+    bench: Bench, words: tuple[str, ...], code: int, message: str
+) -> None:
     done = bench.here(*words)
     assert (done.returncode, message in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert bench.runs() == []
 
 
-def test_too_few_connections_are_said_before_anything_starts(bench: Bench) -> None:
+def test_too_few_connections_are_an_error_before_anything_starts(bench: Bench) -> None:
     done = bench.here("run", "lio", "--dsn", bench.dsn, "--sessions", "1,500")
     assert done.returncode == 3
     assert "max_connections = 30" in done.stderr
@@ -50,13 +52,13 @@ def test_too_few_connections_are_said_before_anything_starts(bench: Bench) -> No
     assert bench.runs() == []
 
 
-def test_no_such_database(bench: Bench) -> None:
+def test_a_missing_database_is_an_error_that_names_it(bench: Bench) -> None:
     done = bench.here("run", "lio", "--dsn", bench.with_words(dbname="nosuch"), "--sessions", "1")
     assert done.returncode == 3
     assert "nosuch" in done.stderr
 
 
-def test_no_privilege(bench: Bench) -> None:
+def test_a_missing_privilege_is_an_error_with_the_grant(bench: Bench) -> None:
     bench.ask(
         "do $$ begin create role weak login; exception when duplicate_object then null; end $$; select 1"
     )
@@ -84,7 +86,7 @@ def test_script_errors_show_the_position(bench: Bench, tmp_path: Path, text: str
     assert message in done.stderr
 
 
-def test_a_recipe_with_an_unknown_key(bench: Bench, tmp_path: Path) -> None:
+def test_an_unknown_key_of_a_recipe_is_an_error_with_the_nearest_key(bench: Bench, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('workload = "lio"\nmesure = "5s"\n')
     done = bench.here("run", "--recipe", str(recipe))

@@ -158,7 +158,7 @@ def test_a_script_in_the_shell_is_aborted_with_its_child(plain: PlainServer) -> 
     eventually(lambda: not _sleepers())
 
 
-def test_an_interrupt_is_heard_while_scripts_are_in_the_shell(plain: PlainServer) -> None:
+def test_an_interrupt_ends_scripts_that_are_in_the_shell(plain: PlainServer) -> None:
     load = _shell(plain)
     threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):

@@ -63,7 +63,7 @@ def test_no_page_is_left_and_the_next_read_goes_to_the_disk(cold: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
-def test_files_that_may_not_be_read_are_said_with_the_cure(cold: str) -> None:
+def test_files_that_may_not_be_read_are_an_error_with_the_cure(cold: str) -> None:
     assert prepared(cold).returncode == 0
     server = PostgresServer(cold)
     os.seteuid(65534)
@@ -101,7 +101,9 @@ def test_each_measurement_begins_cold_and_the_record_says_so(
     assert "Caches were dropped" in shown.stdout
 
 
-def test_what_cannot_be_is_refused_with_the_cure(servers: Servers, dsn18: str) -> None:
+def test_dropping_is_refused_with_the_cure_where_the_server_cannot_or_the_role_may_not(
+    servers: Servers, dsn18: str
+) -> None:
     for dsn, says in ((servers.dsn(15), "PostgreSQL 17 or newer"), (dsn18, "as superuser")):
         server = PostgresServer(dsn)
         try:

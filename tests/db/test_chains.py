@@ -113,7 +113,7 @@ def test_a_queue_for_a_table_is_followed_to_who_holds_it(at_each_kind: Bench) ->
     assert [r["name"] for r in rows(document, "object")] == ["chained (relation)"]
 
 
-def test_what_a_role_may_not_see_is_said_with_the_cure(at_each_kind: Bench) -> None:
+def test_what_a_role_may_not_see_is_reported_with_the_cure(at_each_kind: Bench) -> None:
     dsn = make_conninfo(at_each_kind.dsn, user="chained")
     with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute(ROW)

@@ -35,7 +35,7 @@ def in_force(dsn: str) -> str:
         return str(connection.execute(f"show {NAME}".encode()).fetchone()[0])  # type: ignore[index]
 
 
-def test_settings_of_a_killed_run(dsn18: str, servers) -> None:  # type: ignore[no-untyped-def]
+def test_clean_puts_settings_of_a_killed_run_back_on_its_own_server_alone(dsn18: str, servers) -> None:  # type: ignore[no-untyped-def]
     other = servers.dsn(16)
     before = in_force(dsn18)
     killed = subprocess.run([sys.executable, "-c", SET, dsn18, NAME, OURS], capture_output=True, text=True)

@@ -160,20 +160,22 @@ def both_ways(dsn: str) -> PostgresServer:
     ],
     ids=lambda g: ",".join(g),
 )
-def test_password_ways_in(remote: Remote, given: dict[str, str]) -> None:
+def test_each_way_to_give_a_password_lets_in(remote: Remote, given: dict[str, str]) -> None:
     both_ways(remote.dsn(**{k: v.format(port=remote.port) for k, v in given.items()}))
 
 
-def test_uri_with_a_password_of_odd_characters(remote: Remote) -> None:
+def test_a_uri_may_have_a_password_of_odd_characters(remote: Remote) -> None:
     both_ways(f"postgresql://u:p%40ss%3Aw%2Ford%3F%20'%C3%A9@127.0.0.1:{remote.port}/postgres?sslmode=prefer")
 
 
-def test_unix_socket_with_scram(remote: Remote) -> None:
+def test_scram_lets_in_over_the_unix_socket(remote: Remote) -> None:
     server = both_ways(remote.dsn(host=str(remote.socket_dir)))
     assert server._target["tls"] is None
 
 
-def test_environment_variables(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_name_server_options_and_password(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = {
         "HOST": "127.0.0.1",
         "PORT": str(remote.port),
@@ -194,7 +196,7 @@ def test_environment_variables(remote: Remote, monkeypatch: pytest.MonkeyPatch) 
         assert result["errors"].is_empty()  # the sessions have the options too
 
 
-def test_password_file_and_service_file(
+def test_password_file_and_service_file_are_read(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     escaped = SECRET.replace("\\", "\\\\").replace(":", "\\:")
@@ -211,7 +213,7 @@ def test_password_file_and_service_file(
 
 
 @pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
-def test_tls_with_a_checked_certificate(remote: Remote, mode: str) -> None:
+def test_tls_with_a_checked_certificate_lets_in(remote: Remote, mode: str) -> None:
     root = str(remote.certificates / "ca.crt")
     given = {"host": "localhost", "hostaddr": "127.0.0.1", "sslmode": mode, "sslrootcert": root}
     with closing(PostgresServer(remote.dsn(**given))) as server:
@@ -219,7 +221,7 @@ def test_tls_with_a_checked_certificate(remote: Remote, mode: str) -> None:
     both_ways(remote.dsn(**given))
 
 
-def test_tls_with_a_client_certificate(remote: Remote) -> None:
+def test_tls_with_a_client_certificate_lets_in(remote: Remote) -> None:
     files = {
         "sslrootcert": remote.certificates / "ca.crt",
         "sslcert": remote.certificates / "client.crt",
@@ -298,7 +300,7 @@ def test_no_connection_is_left_of_a_full_server(remote: Remote) -> None:
     assert "max_connections" in str(caught.value.cure)
 
 
-def test_a_database_without_the_right_to_connect(remote: Remote) -> None:
+def test_a_database_without_the_right_to_connect_is_an_error_that_names_it(remote: Remote) -> None:
     with psycopg.connect(remote.admin, autocommit=True) as admin:
         admin.execute("create database locked")
         admin.execute("revoke connect on database locked from public")
@@ -306,7 +308,7 @@ def test_a_database_without_the_right_to_connect(remote: Remote) -> None:
         PostgresServer(remote.dsn(dbname="locked"))
 
 
-def test_no_credentials_in_facts(remote: Remote) -> None:
+def test_facts_hold_no_credentials(remote: Remote) -> None:
     with closing(PostgresServer(remote.dsn())) as server:
         facts = server.facts()
         assert SECRET not in facts.model_dump_json()

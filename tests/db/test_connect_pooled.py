@@ -40,7 +40,7 @@ def calls(dsn: str) -> int:
         return int(raw.tables["sessions"]["calls"].sum())
 
 
-def test_password_over_tcp_lies_nowhere(remote: Remote) -> None:
+def test_a_password_over_tcp_is_stored_nowhere(remote: Remote) -> None:
     with closing(PostgresServer(remote.dsn())) as server:
         script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL) as notes:
@@ -73,24 +73,24 @@ def test_the_configuration_is_for_its_user_alone(remote: Remote, monkeypatch: py
     assert seen == {"file": 0o600, "directory": 0o700}
 
 
-def test_md5_and_the_unix_socket(remote: Remote) -> None:
+def test_a_pooler_gets_in_by_md5_and_over_the_unix_socket(remote: Remote) -> None:
     assert calls(remote.dsn(user="oldfashioned")) > 0
     assert calls(remote.dsn(host=str(remote.socket_dir))) > 0
 
 
 @pytest.mark.parametrize("mode", ["disable", "require", "verify-ca", "verify-full"])
-def test_tls_as_the_target_wants_it(remote: Remote, mode: str) -> None:
+def test_a_pooler_uses_tls_as_the_target_asks(remote: Remote, mode: str) -> None:
     given = {"host": "localhost", "hostaddr": "127.0.0.1", "sslmode": mode}
     if mode.startswith("verify"):
         given["sslrootcert"] = str(remote.certificates / "ca.crt")
     assert calls(remote.dsn(**given)) > 0
 
 
-def test_tls_alone_is_let_in(remote: Remote) -> None:
+def test_a_pooler_gets_in_where_tls_alone_is_let_in(remote: Remote) -> None:
     assert calls(remote.dsn(dbname="tlsonly", sslmode="require")) > 0
 
 
-def test_a_client_certificate(remote: Remote) -> None:
+def test_a_pooler_gets_in_by_a_client_certificate(remote: Remote) -> None:
     files = {
         "sslrootcert": str(remote.certificates / "ca.crt"),
         "sslcert": str(remote.certificates / "client.crt"),

@@ -101,7 +101,7 @@ def test_without_a_server_the_sources_of_the_machine_are_listed(bench: Bench) ->
     assert not SERVERS_OWN & set(sources)
 
 
-def test_a_wrong_password(servers: Servers, bench: Bench) -> None:
+def test_a_wrong_password_is_an_error_that_does_not_repeat_it(servers: Servers, bench: Bench) -> None:
     hba = ["local all all scram-sha-256"]
     with plain_server(servers.bin_dir(18), hba=hba) as plain:
         plain.ask("create role app login password 'right'")

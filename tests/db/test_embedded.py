@@ -49,7 +49,9 @@ def ask(instance: Instance, sql: str) -> object:
     return row and row[0]
 
 
-def test_starts_private_and_ends_with_its_owner(instance: tuple[Instance, Programs]) -> None:
+def test_an_embedded_server_starts_private_and_ends_with_its_owner(
+    instance: tuple[Instance, Programs],
+) -> None:
     server, programs = instance
     server.open(programs, StartOptions(settings={"work_mem": "5MB"}, sessions=200))
     process = server.process()
@@ -81,7 +83,7 @@ def test_the_sockets_directory_may_have_any_name(home: Path) -> None:
     assert server.socket_dir.parent == odd
 
 
-def test_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:
+def test_an_embedded_server_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
     server.open(programs, StartOptions())
     process = server.process()
@@ -116,7 +118,7 @@ def test_data_stays_unless_fresh(instance: tuple[Instance, Programs]) -> None:
 STATISTICS = {"compute_query_id": "on", "track_io_timing": "on", "track_wal_io_timing": "on"}
 
 
-def test_it_counts_statements_from_its_start(
+def test_an_embedded_server_counts_statements_from_its_start(
     instance: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGHOSTADDR", "198.51.100.1")  # ours is made in our own server alone
@@ -132,7 +134,7 @@ def test_it_counts_statements_from_its_start(
         server.close()
 
 
-def test_what_is_asked_for_comes_before_the_statistics(instance: tuple[Instance, Programs]) -> None:
+def test_requested_settings_win_over_those_for_statistics(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
     server.open(programs, StartOptions(settings={"shared_preload_libraries": "", "track_io_timing": "off"}))
     with psycopg.connect(server.address) as connection:
@@ -210,7 +212,7 @@ def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> 
     assert not Worker(server.account).orphans(server.data)
 
 
-def test_an_orphan_that_outlived_its_owner_is_found_and_ended(instance: tuple[Instance, Programs]) -> None:
+def test_an_orphan_that_outlived_its_owner_is_ended(instance: tuple[Instance, Programs]) -> None:
     """Without the kernel's help: started to stay, then recorded as somebody's whose lock is free."""
     server, programs = instance
     server.open(programs, StartOptions(stay=True))
@@ -294,7 +296,7 @@ def test_leftover_backends_of_a_killed_postmaster_are_ended(instance: tuple[Inst
     server.close()
 
 
-def test_started_to_stay_it_serves_runs_and_is_stopped_by_hand(home: Path) -> None:  # noqa: ARG001
+def test_a_server_that_was_started_to_stay_serves_runs_and_is_stopped_by_hand(home: Path) -> None:  # noqa: ARG001
     assert embedded.status()["running"] is False
     with pytest.raises(Unreachable, match="does not run"):
         embedded.client_argv()
@@ -331,7 +333,7 @@ def test_a_bad_setting_shows_the_servers_words(instance: tuple[Instance, Program
     server.close()
 
 
-def test_programs_that_are_none_say_where_to_look(tmp_path: Path) -> None:
+def test_missing_programs_say_where_to_look(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no PostgreSQL server in") as caught:
         instance_of(tmp_path)
     assert "pg_config --bindir" in str(caught.value.cure)
@@ -360,7 +362,7 @@ def test_programs_that_the_servers_user_cannot_reach_are_copied(
     assert instance_of(prefix)[1].bin_dir == copied.bin_dir
 
 
-def test_the_template_is_made_once(instance: tuple[Instance, Programs], home: Path) -> None:
+def test_the_template_is_initialised_once(instance: tuple[Instance, Programs], home: Path) -> None:
     server, programs = instance
     server.open(programs, StartOptions())
     server.close()
@@ -388,7 +390,9 @@ def _tcp_sockets(pid: int) -> list[str]:
     return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
 
 
-def test_who_lost_its_server_does_not_end_the_next_ones(instance: tuple[Instance, Programs]) -> None:
+def test_closing_after_the_server_was_lost_does_not_end_the_next_one(
+    instance: tuple[Instance, Programs],
+) -> None:
     server, programs = instance
     server.open(programs, StartOptions())
     first = server.process()

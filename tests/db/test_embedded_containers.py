@@ -132,7 +132,9 @@ def test_a_hidden_server_is_seen(staying: Bench) -> None:
     [NONE, NO_CHOWN, ("unshare", "-U"), ("unshare", "-U", "-r")],
     ids=["no capability", "no chown", "unmapped", "root alone"],
 )
-def test_where_no_server_can_be_started_the_cure_is_said(fresh_bench: Bench, prefix: tuple[str, ...]) -> None:
+def test_a_server_that_cannot_be_started_is_an_error_with_the_cure(
+    fresh_bench: Bench, prefix: tuple[str, ...]
+) -> None:
     if not can(*prefix):
         pytest.skip("no user namespace can be made here")
     done = dbdyno(fresh_bench, prefix, "server", "start")

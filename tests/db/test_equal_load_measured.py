@@ -56,7 +56,9 @@ def _claims(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{f['subject']}:{f['id']}": f for f in document["findings"]}
 
 
-def test_ours_is_constant_and_a_range_without_a_limit_grows(bench: Bench, own: str, tmp_path: Path) -> None:
+def test_a_bounded_range_costs_the_same_at_every_size_and_an_unbounded_one_grows(
+    bench: Bench, own: str, tmp_path: Path
+) -> None:
     recipe = tmp_path / "sizes.toml"
     recipe.write_text(RECIPE)
     done = bench.here("run", str(recipe), "--dsn", own, "--json")
@@ -97,7 +99,9 @@ create trigger held after update on pgbench_branches for each row execute functi
 
 
 @pytest.mark.parametrize(("scale", "sessions"), [(1, 8), (8, 2)])
-def test_few_branches_are_warned_of_and_found(bench: Bench, own: str, scale: int, sessions: int) -> None:
+def test_few_branches_are_warned_of_and_named_as_the_cause(
+    bench: Bench, own: str, scale: int, sessions: int
+) -> None:
     prepared = bench.here("workload", "prepare", "pgbench", "-s", str(scale), "--dsn", own)
     assert prepared.returncode == 0, prepared.stderr
     few = scale < sessions

@@ -59,7 +59,7 @@ def test_random_expressions_have_the_values_of_pgbench(servers: Servers, tmp_pat
 @pytest.mark.parametrize(
     "text", ["1 < 2 < 3", "(1", "1 +", "abs()", "mod(1)", "foo(1)", "case 1 end", "1;", "x"]
 )
-def test_what_pgbench_does_not_read(tmp_path: Path, text: str) -> None:
+def test_what_pgbench_does_not_read_is_an_error_with_its_place(tmp_path: Path, text: str) -> None:
     assert expressions.parses(pgbench.program(), "1", tmp_path)
     assert not expressions.parses(pgbench.program(), text, tmp_path)
     with pytest.raises(ValueError, match=r"^script:1:\d+: "):

@@ -76,7 +76,9 @@ def test_a_second_ctrl_c_ends_at_once(bench: Bench, tmp_path: Path) -> None:
     eventually(lambda: not bench.ask("select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
 
 
-def test_server_stopped_in_mid_rung(fresh_bench: Bench, brief: tuple[str, ...]) -> None:
+def test_a_server_stopped_in_mid_rung_leaves_a_readable_run(
+    fresh_bench: Bench, brief: tuple[str, ...]
+) -> None:
     fresh_bench.dbdyno("server", "start")
     pid = int(fresh_bench.status()["pid"])
     with fresh_bench.background("run", *brief, "--dsn", fresh_bench.dsn, "--sessions", "2", *LONG) as run:
@@ -140,7 +142,7 @@ class Proxy:
             sink.shutdown(socket.SHUT_WR)
 
 
-def test_network_cut(bench: Bench, brief: tuple[str, ...]) -> None:
+def test_a_cut_network_leaves_a_readable_run(bench: Bench, brief: tuple[str, ...]) -> None:
     status = bench.status()
     proxy = Proxy(str(next(Path(str(status["socket"])).glob(".s.PGSQL.*[0-9]"))))
     dsn = bench.with_words(host="127.0.0.1", port=str(proxy.port), sslmode="disable")
@@ -154,7 +156,7 @@ def test_network_cut(bench: Bench, brief: tuple[str, ...]) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs: run the tests as root")
-def test_disk_full_in_the_store(bench: Bench, tmp_path: Path) -> None:
+def test_a_full_disk_in_the_store_leaves_a_readable_run(bench: Bench, tmp_path: Path) -> None:
     with _small_tmpfs(tmp_path / "small") as store:
         with bench.background("run", "lio", "--dsn", bench.dsn, *THREE, "--store", str(store)) as run:
             eventually(lambda: list(store.glob("*/cells/[0-9]*")))
@@ -178,7 +180,7 @@ def _small_tmpfs(where: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(where)], check=True)
 
 
-def test_two_runs_at_once_on_one_server(bench: Bench) -> None:
+def test_a_second_run_on_a_server_is_refused_while_the_first_goes_on(bench: Bench) -> None:
     """The first goes on for as long as the second takes to be refused, then ends as it is asked to."""
     with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "1", *LONG, *THINKING) as first:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 1)

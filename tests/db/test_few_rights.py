@@ -203,7 +203,7 @@ def test_the_advice_asks_for_the_third_right_where_the_server_is_another_users(
 
 @pytest.mark.alone
 @needs_root
-def test_a_server_without_the_symbol(servers: Servers, home: Path) -> None:
+def test_a_program_without_the_symbol_has_no_wait_event_word(servers: Servers, home: Path) -> None:
     """A copy of the program whose symbol has another name: root cannot find the wait event either."""
     from dbdyno.engines.postgres.embedded import StartOptions, instance_of
     from dbdyno.engines.postgres.embedded.account import server_account

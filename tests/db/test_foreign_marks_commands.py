@@ -201,7 +201,9 @@ GRANTED = {
 @pytest.mark.parametrize(
     ("major", "name"), [*((18, name) for name in TABLES), *((14, name) for name in OLDEST)]
 )
-def test_tables_with_marks_of_a_plain_role(servers: Servers, stages: Stages, name: str, major: int) -> None:
+def test_tables_with_marks_of_a_plain_role_are_refused_and_left_alone(
+    servers: Servers, stages: Stages, name: str, major: int
+) -> None:
     with stages.stage(servers.dsn(major), "tables") as stage:
         stage.ask(
             f"create foreign data wrapper nothing; grant usage on foreign data wrapper nothing to {MALLORY}"
@@ -216,7 +218,9 @@ def test_tables_with_marks_of_a_plain_role(servers: Servers, stages: Stages, nam
 
 
 @pytest.mark.parametrize("name", SCHEMA)
-def test_a_schema_with_marks_of_a_plain_role(servers: Servers, stages: Stages, name: str) -> None:
+def test_a_schema_with_marks_of_a_plain_role_is_refused_and_left_alone(
+    servers: Servers, stages: Stages, name: str
+) -> None:
     with stages.stage(servers.dsn(18), "schema") as stage:
         stage.plant(*SCHEMA[name].statements)
         before = stage.looked_at()
@@ -228,7 +232,9 @@ def test_a_schema_with_marks_of_a_plain_role(servers: Servers, stages: Stages, n
 
 
 @pytest.mark.parametrize("name", GRANTED)
-def test_what_was_put_into_tables_of_a_superuser(servers: Servers, stages: Stages, name: str) -> None:
+def test_code_planted_in_tables_of_a_superuser_is_not_run(
+    servers: Servers, stages: Stages, name: str
+) -> None:
     """They are in a schema of the superuser's, and what is planted needs no more than GRANT ALL."""
     statements, words = GRANTED[name]
     with stages.stage(servers.dsn(18), "empty") as stage:
@@ -246,7 +252,7 @@ def test_what_was_put_into_tables_of_a_superuser(servers: Servers, stages: Stage
             refused(done, "trigger", MALLORY)
 
 
-def test_order_entry_in_a_superusers_schema(servers: Servers, stages: Stages) -> None:
+def test_code_planted_in_order_entrys_tables_is_not_run(servers: Servers, stages: Stages) -> None:
     with stages.stage(servers.dsn(18), "empty") as stage:
         prepared = stage.dbdyno("workload", "prepare", "order-entry", "--warehouses", "1")
         assert prepared.returncode == 0, prepared.stderr
@@ -275,7 +281,7 @@ FORGED = (
 """In place of how the tables were made."""
 
 
-def test_a_mark_that_cannot_be_is_no_bug(servers: Servers, stages: Stages) -> None:
+def test_an_impossible_mark_is_an_error_without_a_traceback(servers: Servers, stages: Stages) -> None:
     with stages.stage(servers.dsn(18), "tables") as stage:
         ((mark,),) = stage.ask("select obj_description('public.pgbench_branches'::regclass)")
         for forged in FORGED:
@@ -327,7 +333,7 @@ def test_tables_without_code_are_read_and_changed_as_ever(servers: Servers, stag
         assert done.returncode == 0 and "reset = never" in done.stdout + done.stderr, done.stderr
 
 
-def test_a_child_of_a_plain_role_under_a_table_of_a_superuser(servers: Servers, stages: Stages) -> None:
+def test_a_plain_roles_child_of_a_superusers_table_is_refused(servers: Servers, stages: Stages) -> None:
     """Its owner may make a trigger while the load runs."""
     with stages.stage(servers.dsn(18), "tables") as stage:
         stage.plant(*CHILD)
@@ -341,7 +347,7 @@ def test_a_child_of_a_plain_role_under_a_table_of_a_superuser(servers: Servers, 
             refused(done, "child", MALLORY)
 
 
-def test_a_superuser_and_its_own_code(servers: Servers, stages: Stages) -> None:
+def test_a_superusers_own_triggers_keep_no_run_from_its_calls(servers: Servers, stages: Stages) -> None:
     """Own triggers keep no run from its calls: what the caller could do anyway is nobody's attack."""
     with stages.stage(servers.dsn(18), "empty") as stage:
         stage.ask("create schema boss")

@@ -141,7 +141,9 @@ def _observed(server: PlainServer, store: Path, *more: str) -> Result:
     return CliRunner().invoke(app, words)
 
 
-def test_a_server_that_hangs_in_a_window_and_comes_back(server: PlainServer, tmp_path: Path) -> None:
+def test_a_server_that_hangs_and_comes_back_leaves_an_incomplete_window_and_whole_ones(
+    server: PlainServer, tmp_path: Path
+) -> None:
     def two_windows_more() -> None:
         before = len(_saved(tmp_path))
         try:
@@ -196,7 +198,9 @@ def _sleeping(server: PlainServer) -> bool:
     ],
     ids=["sleep", "notices"],
 )
-def test_a_call_that_is_given_up_is_cancelled_and_said(server: PlainServer, call: str, reason: str) -> None:
+def test_a_call_that_is_given_up_is_cancelled_and_the_reason_stored(
+    server: PlainServer, call: str, reason: str
+) -> None:
     tables = driving.run(server.target(), [driving.statement(call)], 2, seconds=1, threads=1, grace_ms=300)
     assert tables["sessions"]["end_reason"].to_list() == ["lost", "lost"]
     assert all(reason in words for words in tables["sessions"]["end_detail"])

@@ -115,7 +115,7 @@ def test_what_the_kernel_refuses_changes_nothing(main_pid: int) -> None:
 @needs_cpu
 @needs_cpuset
 @needs_two
-def test_somebody_elses_change_is_seen(main_pid: int) -> None:
+def test_a_change_by_somebody_else_is_noticed(main_pid: int) -> None:
     with limits.apply(LimitSpec(quota=0.5, cpus="0"), main_pid, FileJournal("changed")) as applied:
         assert applied.broken() is None
         group = next(g for g in applied.groups if (g / "cpu.stat").exists())

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("own_state")
 
 @needs_root
 @needs_two
-def test_cpus_that_the_server_may_not_use(main_pid: int) -> None:
+def test_cpus_that_the_server_may_not_use_are_refused(main_pid: int) -> None:
     with subprocess.Popen(["taskset", "-c", "0", "sleep", "60"]) as server:
         eventually(lambda: processes.cpus_allowed(server.pid) == {0})
         with pytest.raises(UsageError, match="CPU 1 is not allowed to the server: its affinity is 0"):
@@ -46,7 +46,7 @@ def test_cpus_that_the_server_may_not_use(main_pid: int) -> None:
 
 @needs_root
 @needs_cpu
-def test_a_quota_above_that_of_the_group_it_is_in() -> None:
+def test_a_quota_above_that_of_the_servers_group_is_refused() -> None:
     with boxes("box") as (box,), subprocess.Popen(["sleep", "60"]) as server:
         v2 = (box / "cpu.max").exists()
         (box / ("cpu.max" if v2 else "cpu.cfs_quota_us")).write_text("50000 100000" if v2 else "50000")
@@ -88,7 +88,7 @@ def test_a_user_with_a_v1_group_of_his_own_needs_no_root() -> None:
 @pytest.mark.parametrize(
     "limit", [{"quota": 0.5}, {"cpus": "0"}, {"mems": "0"}, {"bind": "spread"}, {"weight": 7}]
 )
-def test_a_plain_user_is_told_the_right_and_the_command(main_pid: int, limit: dict[str, object]) -> None:
+def test_a_plain_user_gets_the_missing_right_and_the_command(main_pid: int, limit: dict[str, object]) -> None:
     kind, text = as_nobody(main_pid, LimitSpec.model_validate(limit))
     if "mems" in limit:  # one node, and the server has it: nothing to do
         assert (kind, "nothing to do" in text) == ("none", True)

@@ -124,7 +124,7 @@ def test_a_reused_pid_keeps_its_affinity() -> None:
 @needs_root
 @needs_cpuset
 @needs_two
-def test_where_no_cpuset_can_be_made_affinity_does_and_says_so(
+def test_affinity_stands_in_where_no_cpuset_can_be_made_and_is_named(
     dsn18: str, main_pid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the server's own user, who may set affinity and make no group; killed with kill -9."""

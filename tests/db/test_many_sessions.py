@@ -46,7 +46,7 @@ def test_windows_that_follow_one_another_open_each_file_once(crowded: Bench) -> 
     assert 2 * SESSIONS <= most <= 2 * SESSIONS + OTHERS
 
 
-def test_a_low_limit_of_open_files_is_said_and_changes_no_figure(crowded: Bench) -> None:
+def test_a_low_limit_of_open_files_is_reported_and_changes_no_figure(crowded: Bench) -> None:
     under = ("prlimit", f"--nofile={LIMIT}:{LIMIT}")
     done = crowded.dbdyno("observe", "--dsn", crowded.dsn, "--for", "2s", "--json", under=under)
     assert done.returncode == 0, done.stderr

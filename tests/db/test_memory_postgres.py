@@ -90,7 +90,7 @@ def test_a_table_that_was_read_once_is_held_twice(table: tuple[str, Path, int]) 
             assert row["both_bytes"] == pytest.approx(pages / 2 * BLOCK, abs=64 * BLOCK)
 
 
-def test_the_servers_own_figures_and_its_processes(any_dsn: str) -> None:
+def test_figures_are_the_servers_own_and_its_processes_are_listed(any_dsn: str) -> None:
     skip_without("pg_buffercache", any_dsn)
     with psycopg.connect(any_dsn, autocommit=True) as connection, opened(any_dsn) as server:
         connection.execute("create extension if not exists pg_buffercache")
@@ -118,7 +118,7 @@ def test_the_servers_own_figures_and_its_processes(any_dsn: str) -> None:
     assert group.is_empty() or (group.filter(pl.col("key") == "used_bytes")["value"].drop_nulls() > 0).all()
 
 
-def test_without_the_extension_or_the_right_the_cure_is_said(dsn18: str) -> None:
+def test_a_missing_extension_or_right_is_reported_with_the_cure(dsn18: str) -> None:
     with opened(dsn18) as server:
         row = held(server, "pg_catalog.pg_proc")
         assert row["cached_bytes"] is row["both_bytes"] is None and row["status"] == "not supported"

@@ -96,7 +96,9 @@ def plain(servers: Servers) -> Iterator[PlainServer]:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake(bench: Bench, plain: PlainServer, name: str) -> None:
+def test_a_mistake_is_one_error_with_its_cure_and_leaves_nothing(
+    bench: Bench, plain: PlainServer, name: str
+) -> None:
     mistake = MISTAKES[name]
     for file, text in FILES.items():
         (bench.home / file).write_text(text)

@@ -66,7 +66,7 @@ def account(document: dict[str, Any], name: str, cell: str, detail: str | None =
     return float(sum(r["aas"] for r in rows if r["aas"] is not None and detail in (None, r["detail"])))
 
 
-def test_somebody_elses_sessions_are_found_and_their_waits_named(bench: Bench, tmp_path: Path) -> None:
+def test_sessions_of_somebody_else_are_observed_and_their_waits_named(bench: Bench, tmp_path: Path) -> None:
     with sleepers(bench, tmp_path, 4):
         document = observed(bench, "--for", "6s", "--window", "3s")
     assert [w["status"] for w in document["windows"]] == ["ok", "ok"]
@@ -196,7 +196,7 @@ def _cells(bench: Bench, pid: int) -> list[Path]:
     return cells
 
 
-def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -> None:
+def test_an_observation_goes_on_after_a_restart_of_the_server(fresh_bench: Bench, tmp_path: Path) -> None:
     bench = fresh_bench
     bench.dbdyno("server", "start")
     watching = "select 1 from pg_stat_activity where application_name like 'dbdyno activity%'"
@@ -263,7 +263,7 @@ def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_pat
         assert len(sessions(document, window["cell"])) >= 2  # still there, by their databases
 
 
-def test_beside_a_run_of_dbdyno(bench: Bench) -> None:
+def test_an_observation_beside_a_run_measures_its_sessions(bench: Bench) -> None:
     with bench.background(
         "run",
         "lio",
@@ -288,14 +288,14 @@ def test_beside_a_run_of_dbdyno(bench: Bench) -> None:
     assert account(document, "run", window["cell"]) + account(document, "runq", window["cell"]) > 0.5
 
 
-def test_not_a_server_at_the_other_end(bench: Bench) -> None:
+def test_an_address_without_a_server_is_an_error_and_leaves_no_run(bench: Bench) -> None:
     done = bench.here("observe", "--dsn", "host=127.0.0.1 port=1 user=x", "--for", "2s")
     assert done.returncode == 3
     assert done.stderr.startswith("error: ")
     assert [r for r in bench.runs() if r["status"] == "running"] == []
 
 
-def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
+def test_keys_sort_and_filter_the_live_view(bench: Bench, tmp_path: Path) -> None:
     argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "2s", "--refresh", "0.5"]
     with (
         sleepers(bench, tmp_path, 2),

@@ -177,7 +177,7 @@ def test_a_filter_leaves_brief_sessions_beside(observed: dict[str, Any]) -> None
     assert sum(r["aas"] or 0.0 for r in beside) > 0.01
 
 
-def test_beside_a_driven_run_they_are_others_and_their_cpu_time_is_counted(
+def test_brief_sessions_beside_a_driven_run_are_others_and_their_cpu_time_is_counted(
     bench: Bench, group: Group, tmp_path: Path
 ) -> None:
     brief, driven = tmp_path / "work.sql", tmp_path / "driven.sql"

@@ -175,7 +175,7 @@ def test_a_rate_that_cannot_be_is_refused_and_the_trace_goes_on(hz: float) -> No
     assert (status, "at most" in detail) == ("not supported", True)
 
 
-def test_without_the_trace_it_says_why(sessions: Waiting) -> None:
+def test_stacks_without_the_trace_have_a_status_that_says_why(sessions: Waiting) -> None:
     spec = _spec(sessions, []) | {"off_cpu": ASKED}
     assert _core.Watch(json.dumps(spec | {"trace": "off"})).source_status()[OFF_CPU.name][0] == "off"
     assert _core.Watch(json.dumps(spec | {"os": False})).source_status()[OFF_CPU.name][0] == "not here"

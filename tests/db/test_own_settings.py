@@ -204,5 +204,5 @@ def test_a_german_server_gets_the_cures_of_an_english_one(german: PlainServer) -
             connect(make_conninfo(german.dsn, user="mon"))
 
 
-def test_releases_before_10_have_two_numbers() -> None:
+def test_a_release_before_10_has_two_numbers() -> None:
     assert [release(n) for n in (90624, 90426, 100023, 130000)] == ["9.6", "9.4", "10", "13"]

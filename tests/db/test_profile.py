@@ -98,7 +98,7 @@ def test_a_session_that_began_later_is_in_it_as_other_and_its_end_is_no_error(se
     assert (set(samples["role"]), set(samples["session"])) == ({"other"}, {None})
 
 
-def test_elsewhere_or_not_asked_for_it_says_so(sessions: Waiting) -> None:
+def test_a_profile_has_the_status_not_here_elsewhere_and_none_unasked(sessions: Waiting) -> None:
     spec = _spec(sessions, [], **PROFILE)
     watch = _core.Watch(json.dumps(spec | {"os": False}))
     assert watch.source_status()["CPU profile"][0] == "not here"
@@ -255,7 +255,9 @@ def report_of(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @needs_root
-def test_without_rights_it_says_how_to_get_them_and_with_some_what_is_missing(sessions: Waiting) -> None:
+def test_without_rights_a_profile_says_how_to_get_them_and_with_some_what_is_missing(
+    sessions: Waiting,
+) -> None:
     spec = _spec(sessions, [sessions.doing(READ_AT_TIMES)], **PROFILE)
     report = _as_nobody(spec)
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 0:
@@ -292,7 +294,7 @@ NUMBERS = {"x86_64": {"perf_event_open": 298, "bpf": 321}, "aarch64": {"perf_eve
 
 @needs_root
 @pytest.mark.parametrize("forbidden", ["perf_event_open", "bpf"])
-def test_where_a_filter_forbids_a_call_that_is_said(sessions: Waiting, forbidden: str) -> None:
+def test_a_call_forbidden_by_a_filter_is_in_the_status(sessions: Waiting, forbidden: str) -> None:
     numbers = NUMBERS.get(os.uname().machine)
     if numbers is None:
         pytest.skip("numbers of system calls are not known here")

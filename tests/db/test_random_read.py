@@ -48,7 +48,9 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
 
 
 @pytest.mark.parametrize("update", [20])
-def test_every_version_is_measured(bench: Bench, kind_dsn: str, update: int) -> None:
+def test_every_version_has_its_work_per_call_or_the_status_not_supported(
+    bench: Bench, kind_dsn: str, update: int
+) -> None:
     """Before 18 the work of calls that change rows is unknown, and says so: it is not zero."""
     words = ("--sessions", "2", *QUICK, *LIGHT, "--param", f"update={update}", "--dsn", kind_dsn)
     done = bench.here("run", "random-read", *words)
@@ -112,7 +114,7 @@ def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:
     assert all(cpu is None or cpu > 0 for cpu in client)  # unknown where the driver was read too late
 
 
-def test_what_cannot_be_is_said_before_the_start(bench: Bench) -> None:
+def test_impossible_parameters_are_refused_before_the_start(bench: Bench) -> None:
     for words, message in (
         (("--param", "update=101"), "more than 100"),
         (("--param", "blocks=0"), "less than 1"),

@@ -142,7 +142,7 @@ def test_sessions_are_held_to_what_the_first_connection_met(either: PlainServer,
     ],
 )
 @pytest.mark.parametrize("way", ["dsn", "environment", "service"])
-def test_require_auth(
+def test_require_auth_refuses_other_methods_however_it_is_given(
     guarded: PlainServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rule: str, asked: str, way: str
 ) -> None:
     more = {"require_auth": rule} if way == "dsn" else {}
@@ -165,7 +165,9 @@ def test_the_method_of_the_first_connection_is_known(either: PlainServer, user: 
 
 
 @pytest.mark.parametrize("leave", [1, 2])
-def test_a_whole_load_behind_a_relay(guarded: PlainServer, leave: int) -> None:
+def test_a_load_behind_a_relay_that_asks_for_clear_text_fails_without_a_password(
+    guarded: PlainServer, leave: int
+) -> None:
     unit = loads.workload("cpu")
     with (
         relay(guarded.port, leave, asks(CLEARTEXT)) as line,
@@ -210,7 +212,9 @@ def test_every_way_works_where_nobody_is_between(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_certificate_of_its_own(guarded: PlainServer, certificates: Path, mode: str) -> None:
+def test_a_relay_with_a_certificate_of_its_own_is_refused(
+    guarded: PlainServer, certificates: Path, mode: str
+) -> None:
     # Without verification the answer to SCRAM-SHA-256-PLUS is bound to that certificate: see the next test.
     but = ["plus"] if mode == "require" else []
     attacks = asking(*but, certificate=certificates / "relay")
@@ -238,7 +242,7 @@ def _without_plus(answer: bytes) -> bytes:
 
 @pytest.mark.parametrize("filtered", [bytes, _without_plus], ids=["as it is", "without PLUS"])
 @pytest.mark.parametrize("binding", ["prefer", "require"])
-def test_between_two_tls_connections(
+def test_channel_binding_refuses_a_relay_between_two_tls_connections(
     guarded: PlainServer, certificates: Path, binding: str, filtered: Any
 ) -> None:
     """The server's own check, or ours, where the relay hides that the server could."""
@@ -281,7 +285,9 @@ def test_stripped_tls_is_no_advice_to_do_without(guarded: PlainServer, certifica
     ],
     ids=lambda m: ",".join(m),
 )
-def test_a_pooler_cannot_so_there_is_none(guarded: PlainServer, more: dict[str, str]) -> None:
+def test_a_pool_is_refused_where_the_pooler_cannot_hold_the_connections_demands(
+    guarded: PlainServer, more: dict[str, str]
+) -> None:
     with closing(PostgresServer(dsn(guarded.port, "scram", **more))) as server:
         with pytest.raises(UsageError) as caught:
             server.check_pool(Pool(2, "transaction", 3, "extended"))
@@ -302,7 +308,7 @@ def test_a_pooler_to_a_server_elsewhere_needs_its_certificate(guarded: PlainServ
 # -- other options ----------------------------------------------------------------------------------
 
 
-def test_requirepeer(guarded: PlainServer) -> None:
+def test_requirepeer_refuses_a_socket_of_another_user(guarded: PlainServer) -> None:
     by_socket = f"host={guarded.home} port={guarded.port} user=boss dbname=postgres"
     with closing(PostgresServer(f"{by_socket} requirepeer=nobody")) as server:
         assert server._target["peer_uid"] == (guarded.home.stat().st_uid)
@@ -314,4 +320,6 @@ def test_requirepeer(guarded: PlainServer) -> None:
 
 
 if os.getuid() != 0:
-    test_requirepeer = pytest.mark.skip(reason="the server runs as us, not as nobody")(test_requirepeer)
+    test_requirepeer_refuses_a_socket_of_another_user = pytest.mark.skip(
+        reason="the server runs as us, not as nobody"
+    )(test_requirepeer_refuses_a_socket_of_another_user)

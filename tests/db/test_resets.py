@@ -74,7 +74,7 @@ def test_tables_are_as_they_were_prepared(schema: str) -> None:  # noqa: F811
     assert again.returncode == 0 and "there already" in again.stdout
 
 
-def test_who_holds_the_tables_is_said_and_nothing_is_lost(
+def test_the_holder_of_the_tables_is_named_and_nothing_is_lost(
     schema: str,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -174,7 +174,7 @@ def test_tables_of_others_are_left_alone(bench: Bench, own: str, tmp_path: Path)
         )
 
 
-def test_who_is_not_the_owner_resets_nothing(bench: Bench, own: str) -> None:
+def test_a_role_that_is_not_the_owner_resets_nothing(bench: Bench, own: str) -> None:
     assert prepared(own).returncode == 0
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("drop role if exists guest")

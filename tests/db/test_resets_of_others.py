@@ -233,7 +233,7 @@ def _commit_when_waited_for(dsn: str, other: psycopg.Connection[tuple[object, ..
         other.commit()
 
 
-def test_by_default_a_table_that_inherits_is_left_alone_and_it_is_said(own: str, tmp_path: Path) -> None:
+def test_by_default_a_table_that_inherits_is_left_alone_and_reported(own: str, tmp_path: Path) -> None:
     assert prepared(own).returncode == 0
     ask(own, *CHILD, "insert into pgbench_history (delta) values (424242)")
     rows = "select count(*), sum(hashtext(t::text)) from only kept t"
@@ -245,7 +245,7 @@ def test_by_default_a_table_that_inherits_is_left_alone_and_it_is_said(own: str,
     assert done.returncode == 0 and "reset = never" in output and "kept" in output, output
 
 
-def test_statements_that_mean_one_table_say_so(own: str, tmp_path: Path) -> None:
+def test_statements_that_mean_one_table_say_only(own: str, tmp_path: Path) -> None:
     """As the server counted them. Children that are made while a reset is under way are safe, too."""
     counted = "public.pg_stat_statements"
     skip_without("pg_stat_statements", own)

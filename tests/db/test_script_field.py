@@ -66,7 +66,7 @@ insert into seen values ('":last" :seven');
         (18, "simple", COMPOUND),
     ],
 )
-def test_scripts_of_the_field(
+def test_scripts_of_the_field_write_what_they_write_under_pgbench(
     servers: Servers, tmp_path: Path, version: int, protocol: str, text: str
 ) -> None:
     dsn = str(servers.dsn(version))
@@ -131,7 +131,9 @@ def test_tries_without_a_limit_end_with_the_window(servers: Servers) -> None:
         ("\\set t null\n\\sleep :t us", "variable :t"),
     ],
 )
-def test_what_pgbench_refuses_while_it_runs(servers: Servers, tmp_path: Path, text: str, words: str) -> None:
+def test_what_pgbench_refuses_at_run_time_is_an_error(
+    servers: Servers, tmp_path: Path, text: str, words: str
+) -> None:
     dsn = str(servers.dsn(18))
     ((code, message),) = _errors(_run(dsn, text))
     assert code == "-----" and words in message

@@ -79,7 +79,7 @@ def test_only_what_the_server_takes_in_no_other_way_is_sent_as_simple_queries(se
     assert [why_simple(server, text) for text in PREPARED] == [None] * len(PREPARED)
 
 
-def test_a_mistake_is_none_of_the_protocol(server: PostgresServer) -> None:
+def test_a_mistake_is_not_blamed_on_the_protocol(server: PostgresServer) -> None:
     wrong = ("\\set a 1\nselec :a;", "\\set a 1\nselect nosuch, :a::int from pg_class;")
     for text in wrong:
         assert why_simple(server, text) is None
@@ -94,7 +94,7 @@ def test_with_a_protocol_that_was_asked_for_the_cure_names_the_other(server: Pos
             server.script([script(text)], given)
 
 
-def test_in_a_pipeline_the_cure_is_none_that_a_pipeline_refuses(server: PostgresServer) -> None:
+def test_in_a_pipeline_the_cure_is_to_leave_it(server: PostgresServer) -> None:
     for text in SIMPLE:
         given = Variant(name="base", params={"tab": "pg_am"}, driver=DriverSetup(protocol="extended"))
         with pytest.raises(ScriptError) as e:
@@ -102,7 +102,7 @@ def test_in_a_pipeline_the_cure_is_none_that_a_pipeline_refuses(server: Postgres
         assert "take -M simple" not in str(e.value) and "out of the pipeline" in (e.value.cure or "")
 
 
-def test_such_a_script_runs_and_the_plan_says_why(bench: Bench, tmp_path: Path) -> None:
+def test_a_script_for_simple_queries_runs_and_the_reason_is_shown(bench: Bench, tmp_path: Path) -> None:
     own = tmp_path / "own.sql"
     own.write_text("create role bench_:client_id;\ndrop role bench_:client_id;\nset work_mem = :wm;\n")
     done = bench.here("run", "-f", str(own), "-D", "wm=64", "--dsn", bench.dsn, "--json", *BRIEF)

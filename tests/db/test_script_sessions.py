@@ -143,7 +143,7 @@ def test_serialization_failures_are_tried_again_with_the_same_numbers(dsn: str) 
 
 
 @pytest.mark.parametrize("protocol", ("prepared", "extended"))
-def test_pipelines_and_the_errors_in_them(dsn: str, protocol: str) -> None:
+def test_a_pipeline_is_executed_whole_or_rolled_back_by_its_error(dsn: str, protocol: str) -> None:
     _ask(dsn, "drop table if exists piped; create table piped (v int)")
     good = "\\startpipeline\n" + "insert into piped values (1);\n" * 5 + "\\endpipeline"
     assert _errors(_run(dsn, good, protocol=protocol, calls=4)) == []
@@ -177,7 +177,7 @@ def test_a_failed_call_leaves_a_session_that_goes_on(dsn: str, text: str, code: 
     assert result["sessions"]["end_reason"].to_list() == ["limit"]
 
 
-def test_each_call_on_its_own_connection(dsn: str) -> None:
+def test_with_reconnect_each_call_has_its_own_connection(dsn: str) -> None:
     _ask(dsn, "drop table if exists pids; create table pids (pid int, word text)")
     text = "insert into pids select pg_backend_pid(), current_setting('application_name');"
     for sessions in (1, 3):

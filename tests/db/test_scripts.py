@@ -113,7 +113,9 @@ def test_deadlocks_are_tried_again_and_counted(bench: Bench, tmp_path: Path) -> 
         assert "pairs.sql were tried again at 4 sessions" in claims["retried"]
 
 
-def test_a_mix_of_scripts_with_weights(bench: Bench, tmp_path: Path) -> None:
+def test_scripts_with_weights_share_the_calls_and_have_rates_of_their_own(
+    bench: Bench, tmp_path: Path
+) -> None:
     bench.ask("drop table if exists sbtest")
     bench.ask("create table sbtest as select id, 1 as k, md5(id::text) c from generate_series(1, 1000) id")
     bench.ask("alter table sbtest add primary key (id)")

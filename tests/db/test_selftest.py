@@ -63,7 +63,7 @@ def test_a_selftest_with_nothing_off_succeeds(all_of_them: Found) -> None:
     assert all_of_them.summary.splitlines()
 
 
-def test_a_ledger_that_is_broken_on_purpose_is_found(
+def test_a_ledger_that_is_broken_on_purpose_fails_the_selftest(
     server_home: Path,  # noqa: ARG001
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -252,7 +252,9 @@ def test_variants_follow_each_other_and_nothing_is_left(server: PostgresServer, 
     assert notes.undos == {}
 
 
-def test_settings_that_only_new_sessions_get(server: PostgresServer, plain: PlainServer) -> None:
+def test_settings_that_only_new_sessions_get_come_into_force_and_go(
+    server: PostgresServer, plain: PlainServer
+) -> None:
     notes = Notes()
     wanted = {"log_connections": "on", "statement_timeout": "90s", "max_parallel_workers": "3"}
     done = server.configure(wanted, notes)
@@ -265,14 +267,14 @@ def test_settings_that_only_new_sessions_get(server: PostgresServer, plain: Plai
 
 
 @pytest.mark.parametrize("major", [17, 18])
-def test_a_server_that_does_not_allow_alter_system(servers: Any, major: int) -> None:
+def test_a_server_that_does_not_allow_alter_system_is_refused(servers: Any, major: int) -> None:
     forbidding = plain_server(servers.bin_dir(major), {"allow_alter_system": "off"})
     with forbidding as plain, closing(PostgresServer(plain.dsn)) as server:  # noqa: SIM117
         with pytest.raises(UsageError, match="ALTER SYSTEM is not allowed"):
             server.check_settings({"work_mem": "8MB"})
 
 
-def test_what_is_so_already_is_left_alone(server: PostgresServer, plain: PlainServer) -> None:
+def test_a_setting_that_is_in_force_already_is_left_alone(server: PostgresServer, plain: PlainServer) -> None:
     notes = Notes()
     done = server.configure({"work_mem": "4096kB", "shared_buffers": "32MB"}, notes)
     assert done.in_force == {"work_mem": "4MB", "shared_buffers": "32MB"}
@@ -314,7 +316,7 @@ def test_what_wins_over_the_file_is_named(
         plain.ask(undone)
 
 
-def test_what_comes_to_win_afterwards_is_found_and_everything_put_back(
+def test_a_source_that_comes_to_win_afterwards_is_named_and_everything_put_back(
     server: PostgresServer, plain: PlainServer
 ) -> None:
     """The control connection has not seen it: a new session has."""
@@ -328,7 +330,9 @@ def test_what_comes_to_win_afterwards_is_found_and_everything_put_back(
     assert (entries(plain), notes.undos) == ({}, {})
 
 
-def test_a_broken_file_is_said_and_the_entry_taken_back(server: PostgresServer, plain: PlainServer) -> None:
+def test_a_broken_file_is_an_error_and_the_entry_is_taken_back(
+    server: PostgresServer, plain: PlainServer
+) -> None:
     conf = plain.data / "postgresql.conf"
     whole = conf.read_text()
     conf.write_text(whole + "\nthis = is = broken\n")
@@ -410,7 +414,9 @@ def test_another_servers_settings_are_not_put_back(server: PostgresServer, plain
     server.configure({}, notes)
 
 
-def test_the_clock_of_the_servers_machine(server: PostgresServer, plain: PlainServer) -> None:
+def test_clock_facts_hold_the_cost_of_a_reading_or_unknown(
+    server: PostgresServer, plain: PlainServer
+) -> None:
     facts = server.clock_facts()
     if (plain.bin_dir / "pg_test_timing").exists():
         assert re.fullmatch(r"[\d.]+ ns a loop", facts["pg_test_timing"])

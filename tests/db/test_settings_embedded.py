@@ -50,7 +50,7 @@ def main_pid(server: PostgresServer) -> int:
     return pid
 
 
-def test_a_reload_where_that_is_enough_and_back_to_what_it_was_opened_with(server: PostgresServer) -> None:
+def test_a_reload_suffices_where_it_can_and_restores_the_opening_values(server: PostgresServer) -> None:
     first, notes = main_pid(server), Notes()
     assert list(server.check_settings({"work_mem": "9MB", "autovacuum_naptime": "2min"})) == []
     done = server.configure({"work_mem": "9MB", "autovacuum_naptime": "120s"}, notes)
@@ -63,7 +63,7 @@ def test_a_reload_where_that_is_enough_and_back_to_what_it_was_opened_with(serve
     assert (main_pid(server), notes.undos) == (first, {})
 
 
-def test_a_restart_where_one_is_needed_and_only_there(server: PostgresServer) -> None:
+def test_a_restart_happens_only_where_one_is_needed(server: PostgresServer) -> None:
     pids, notes = [main_pid(server)], Notes()
     server.claim("run-1")
     with psycopg.connect(server._dsn, autocommit=True) as other:
@@ -138,7 +138,7 @@ def test_a_start_that_fails_is_survived(server: PostgresServer) -> None:
         ({"block_size": "4096"}, "cannot be changed"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_impossible_settings_are_refused_and_change_nothing(
     server: PostgresServer, settings: dict[str, str], words: str
 ) -> None:
     first = main_pid(server)
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert main_pid(server) == first
 
 
-def test_what_alter_system_has_said_would_win_and_is_named(server: PostgresServer) -> None:
+def test_a_value_of_alter_system_would_win_and_is_named(server: PostgresServer) -> None:
     with psycopg.connect(server._dsn, autocommit=True) as other:
         other.execute("alter system set work_mem = '3MB'")
     server.configure({"autovacuum_naptime": "2min"}, Notes())  # reloads
@@ -271,7 +271,7 @@ def test_a_server_that_stays_is_put_back_by_the_next_run_too(home: Path, tmp_pat
     embedded.stop()
 
 
-def test_a_run_killed_in_the_middle_of_a_restart(home: Path) -> None:  # noqa: ARG001
+def test_a_server_left_by_a_run_that_was_killed_in_its_restart_is_started_again(home: Path) -> None:  # noqa: ARG001
     """The server has been told to end, and nobody is left to start it again."""
     embedded.start(settings=BASE, max_connections=30)
     facts = embedded.status()
@@ -302,7 +302,7 @@ def test_a_run_without_settings_leaves_a_staying_server_alone(
     embedded.stop()
 
 
-def test_the_note_of_a_server_that_has_ended_since(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
+def test_settings_of_a_server_that_has_ended_since_are_not_put_back(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
     embedded.start(settings=BASE, max_connections=30)
     _, undos = killed(tmp_path, {"work_mem": "9MB"}, {})
     embedded.stop()

@@ -84,7 +84,7 @@ def taken(dsn: str) -> Snapshot:
         return server.snapshots.snapshot(None, (), set())
 
 
-def test_the_articles_tables_from_a_load_of_known_counts(four: str) -> None:
+def test_a_load_of_known_counts_has_them_in_the_report(four: str) -> None:
     for name in NAMES:
         with psycopg.connect(make_conninfo(four, dbname=name), autocommit=True) as c:
             c.execute(SHAPE)

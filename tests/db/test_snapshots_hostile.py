@@ -86,7 +86,7 @@ def test_a_monitoring_role_sees_all(plain: PlainServer, role: str) -> None:
     assert seen.tables["relations"]["table_bytes"].null_count() == 0
 
 
-def test_a_plain_role_gets_less_and_is_told(plain: PlainServer) -> None:
+def test_a_plain_role_gets_less_and_the_reason(plain: PlainServer) -> None:
     before = errors(plain)
     seen = snapshot(make_conninfo(plain.dsn, user="nobody_much"))
     assert errors(plain) == before
@@ -221,7 +221,7 @@ def test_a_server_that_is_lost_leaves_nothing_half(servers: Servers) -> None:
         ending.join()
 
 
-def test_a_standby_and_its_primary(servers: Servers) -> None:
+def test_a_standby_and_its_primary_are_told_apart_and_linked(servers: Servers) -> None:
     with (
         plain_server(servers.bin_dir(15), {}, ("local replication all trust",)) as primary,
         _followed(primary) as standby,

@@ -221,7 +221,7 @@ def test_transactions_of_pgbench_are_the_commits_less_dbdynos_own(truth: str, tm
     assert commits(first, last, *between) == 3 * 40 + sessions
 
 
-def test_a_table_made_again_has_another_key(truth: str) -> None:
+def test_a_table_created_again_has_another_key(truth: str) -> None:
     with closing(PostgresServer(truth)) as server:
         first = server.snapshots.snapshot(None, None, ())
         do(truth, "drop table quiet", MADE[1])

@@ -152,7 +152,7 @@ def test_hostile_texts_are_escaped_and_whole(at: Bench, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [14, 18])
-def test_a_text_that_the_server_cannot_convert_is_said_with_the_cure(
+def test_a_text_that_the_server_cannot_convert_is_reported_with_the_cure(
     servers: Servers, tmp_path: Path, version: int
 ) -> None:
     """In a database without an encoding any bytes are a statement. One such text hides all others."""
@@ -219,7 +219,9 @@ def counting(servers: Servers, version: int, most: int) -> Iterator[PlainServer]
 
 
 @pytest.mark.parametrize("version", [14, 18])
-def test_statements_that_the_server_drops_are_said(servers: Servers, tmp_path: Path, version: int) -> None:
+def test_statements_that_the_server_drops_are_reported(
+    servers: Servers, tmp_path: Path, version: int
+) -> None:
     kinds = ("1", "'x'")
     lists = (", ".join(kinds[n >> bit & 1] for bit in range(8)) for n in range(150))
     script = tmp_path / "many.sql"
@@ -238,7 +240,7 @@ def test_statements_that_the_server_drops_are_said(servers: Servers, tmp_path: P
 
 
 @pytest.mark.parametrize("version", [14, 18])
-def test_what_a_role_may_not_read_is_said_and_leaves_no_error_in_the_log(
+def test_what_a_role_may_not_read_is_reported_and_leaves_no_error_in_the_log(
     servers: Servers, tmp_path: Path, version: int
 ) -> None:
     bench = Bench(tmp_path / "home", tmp_path / "s")

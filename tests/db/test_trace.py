@@ -392,7 +392,7 @@ def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Waitin
 
 
 @pytest.mark.root
-def test_time_throttled_by_a_quota_is_told_apart(sessions: Waiting) -> None:
+def test_time_throttled_by_a_quota_has_its_own_account(sessions: Waiting) -> None:
     if os.geteuid() != 0:
         pytest.skip("sets a quota: run the tests as root")
     cpus = sorted(os.sched_getaffinity(0))[:2]
@@ -451,7 +451,7 @@ def test_without_a_quota_nothing_is_throttled(sessions: Waiting) -> None:
         assert _window(tables, pid)["throttled_ns"] == 0
 
 
-def test_switched_off_or_elsewhere_it_says_so(sessions: Waiting) -> None:
+def test_a_trace_that_is_off_or_elsewhere_has_that_status(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     for spec, status in (({"trace": "off"}, "off"), ({"os": False}, "not here")):
         watch, tables = _watched(_spec(sessions, [pid], **spec), 0.2)
@@ -460,7 +460,7 @@ def test_switched_off_or_elsewhere_it_says_so(sessions: Waiting) -> None:
         assert not {"traced", "waits", "syscalls"} & set(tables)
 
 
-def test_recent_rows_only(sessions: Waiting) -> None:
+def test_recent_returns_only_later_rows(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     watch, tables = _watched(_spec(sessions, [pid], task_interval_ms=100), 1.0)
     if not _traced(watch, tables):
@@ -517,7 +517,7 @@ def _somebody(rights: str) -> list[str]:
     ]
 
 
-def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Waiting) -> None:
+def test_without_rights_the_trace_says_what_is_needed_and_all_else_is_read(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     sources, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all"))
     status, detail = sources["scheduler trace"]
@@ -528,7 +528,7 @@ def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Wa
     assert {row["status"] for row in tables["tasks"] if row["pid"] == pid} == {"ok"}
 
 
-def test_the_two_rights_it_names_are_enough(sessions: Waiting) -> None:
+def test_the_two_rights_that_the_trace_names_are_enough(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     eventually(lambda: sessions.label(pid)[1] == "PgSleep")
     sources, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("+bpf,+perfmon"))
@@ -544,7 +544,7 @@ def test_the_two_rights_it_names_are_enough(sessions: Waiting) -> None:
     assert {(row["wait_event"], row["status"]) for row in of} == {(None, "not permitted")}
 
 
-def test_room_that_runs_out_is_told(sessions: Waiting) -> None:
+def test_processes_beyond_the_room_are_counted(sessions: Waiting) -> None:
     """More processes at once than there is room for: counted, never silent."""
     spec = _spec(sessions, [sessions.control.info.backend_pid], trace_room=3)
     with contextlib.ExitStack() as stack:

@@ -81,7 +81,9 @@ def site(dsn18: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.parametrize("major", [17, 18])
-def test_exactly_the_tenth_twentieth_and_thirtieth(servers: Servers, major: int, tmp_path: Path) -> None:
+def test_exactly_the_tenth_twentieth_and_thirtieth_login_are_traced(
+    servers: Servers, major: int, tmp_path: Path
+) -> None:
     with site_of(servers.dsn(major), tmp_path) as site:
         site.install("--at", "10,20,30")
         with site.sessions(31) as sessions:
@@ -233,7 +235,7 @@ def test_a_standby_lets_everybody_in_after_the_removal(site: Site) -> None:
     site.ask("drop event trigger other; drop function other")
 
 
-def test_the_kill_switch(site: Site) -> None:
+def test_the_kill_switch_stops_tracing_and_refuses_installation(site: Site) -> None:
     site.install("--at", "1")
     site.ask("alter system set dbdyno.trace_logins = off")
     site.ask("select pg_reload_conf()")
@@ -255,7 +257,7 @@ def test_the_kill_switch(site: Site) -> None:
         assert not site.traced(session)
 
 
-def test_of_other_roles_nothing_is_traced_and_no_more_than_wanted(site: Site) -> None:
+def test_nothing_is_traced_of_other_roles_or_beyond_the_number_asked_for(site: Site) -> None:
     site.install("--at", "1", "--most", "2", "--setting", "work_mem=77MB")
     with psycopg.connect(site.dsn) as other:
         assert other.execute("show log_min_duration_statement").fetchone() == ("-1",)
@@ -275,7 +277,7 @@ def test_plans_are_logged_without_a_restart(site: Site) -> None:
     assert any("Buffers: shared hit" in line for line in caught["lines"])
 
 
-def test_clean_removes_what_a_killed_one_left_and_no_other_s(site: Site) -> None:
+def test_clean_removes_what_a_killed_login_trace_left_and_no_others(site: Site) -> None:
     words = (PROGRAM, "trace-logins", "--role", ROLE, "--at", "1", "--yes", "--dsn", site.dsn)
     running = subprocess.Popen(words, env=site.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     eventually(lambda: site.ask("select true from pg_event_trigger"))
@@ -317,14 +319,16 @@ def test_clean_removes_what_a_killed_one_left_and_no_other_s(site: Site) -> None
         (("--list", "--remove"), "exclude each other"),
     ],
 )
-def test_mistakes(site: Site, words: tuple[str, ...], says: str) -> None:
+def test_wrong_arguments_are_refused_and_install_nothing(
+    site: Site, words: tuple[str, ...], says: str
+) -> None:
     done = site.dbdyno(*words)
     assert done.returncode == 2
     assert says in done.stderr
     assert site.ask("select from pg_event_trigger") == []
 
 
-def test_only_superusers_and_only_once(site: Site) -> None:
+def test_a_login_trace_is_installed_by_superusers_alone_and_once(site: Site) -> None:
     refused = site.dbdyno("--role", ROLE, "--at", "1", "--yes", dsn=site.app)
     assert refused.returncode == 3
     assert f"needs a superuser; {ROLE} is none" in refused.stderr

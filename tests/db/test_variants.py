@@ -45,7 +45,7 @@ def _postmaster(dsn: str) -> int:
 
 
 @needs_root
-def test_every_variant_is_in_force_and_nothing_stays(bench: Bench, servers: Servers) -> None:
+def test_every_variant_is_in_force_in_its_cells_and_nothing_stays(bench: Bench, servers: Servers) -> None:
     dsn = servers.dsn(15)
     main = _postmaster(dsn)
     before, mask = _group(main), os.sched_getaffinity(main)

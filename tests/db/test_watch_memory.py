@@ -135,7 +135,7 @@ def test_the_servers_own_processes_are_read_too(held_by_each: Waiting) -> None:
     assert by_role["memory"].to_list() == by_role["sql"].to_list()
 
 
-def test_a_server_of_which_only_classes_are_known(held: Waiting) -> None:
+def test_without_names_of_events_waits_have_their_class_and_a_number(held: Waiting) -> None:
     pid = held.doing("select pg_sleep(100)")
     eventually(lambda: held.label(pid) == ("Timeout", "PgSleep"))
     spec = _spec(held, sessions=[[0, pid]])
@@ -203,7 +203,7 @@ def test_backends_that_come_are_adopted_where_they_are_chosen(held: Waiting) -> 
     assert _labels(in_memory, chosen, "memory") >= {("Timeout", "PgSleep")}
 
 
-def test_context_switches_and_children_at_the_ends_of_the_window(held: Waiting) -> None:
+def test_context_switches_are_read_at_the_ends_of_a_window_and_childrens_time_always(held: Waiting) -> None:
     pid = held.doing("do $$ begin for i in 1..100000 loop perform pg_sleep(0.005); end loop; end $$")
     watch, tables = _watched(_spec(held, sessions=[[0, pid]], task_interval_ms=200), 1.0)
     tasks = tables["tasks"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
@@ -220,7 +220,7 @@ def test_context_switches_and_children_at_the_ends_of_the_window(held: Waiting) 
     assert 0 < recent["samples"].height < tables["samples"].height
 
 
-def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Waiting) -> None:
+def test_without_the_right_the_status_says_so_and_samples_come_by_sql(held: Waiting) -> None:
     if os.geteuid() != 0:
         pytest.skip("becomes another user: run the tests as root")
     pid = held.doing("select pg_sleep(100)")

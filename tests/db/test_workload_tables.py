@@ -61,7 +61,7 @@ def looked_at(dsn: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_they_are_those_of_pgbench(schema: str, options: tuple[str, ...]) -> None:
+def test_prepared_tables_are_those_of_pgbench(schema: str, options: tuple[str, ...]) -> None:
     if "--unlogged" in options:
         with psycopg.connect(schema) as connection:
             if connection.info.server_version >= 180000:
@@ -83,7 +83,7 @@ def test_they_are_those_of_pgbench(schema: str, options: tuple[str, ...]) -> Non
     )
 
 
-def test_what_is_not_ours_stays_and_an_error_leaves_nothing(schema: str) -> None:
+def test_tables_of_others_stay_and_an_error_leaves_nothing(schema: str) -> None:
     with psycopg.connect(schema, autocommit=True) as connection:
         connection.execute("create table pgbench_history (mine int)")
         drop = dbdyno(("workload", "drop", "pgbench", "--dsn", schema), {}, Path("/"))
@@ -96,7 +96,7 @@ def test_what_is_not_ours_stays_and_an_error_leaves_nothing(schema: str) -> None
         assert connection.execute("select to_regclass('pgbench_history')").fetchone() == (None,)
 
 
-def test_ctrl_c_removes_what_was_made(schema: str) -> None:
+def test_ctrl_c_removes_what_was_prepared(schema: str) -> None:
     words = ["workload", "prepare", "pgbench", "-s", "300", "--dsn", schema]
     argv = [str(Path(sys.executable).parent / "dbdyno"), *words]
     with (

@@ -52,7 +52,7 @@ def _dropped(server: psycopg.Connection) -> bool:
     return True
 
 
-def test_a_full_disk(server: psycopg.Connection, dsn18: str) -> None:
+def test_a_full_disk_is_an_error_and_leaves_no_table(server: psycopg.Connection, dsn18: str) -> None:
     row = server.execute("show data_directory").fetchone()
     assert row is not None
     place = Path(str(row[0])).with_name("small")
@@ -77,13 +77,15 @@ def test_a_full_disk(server: psycopg.Connection, dsn18: str) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_a_server_that_may_not_write(dsn18: str) -> None:
+def test_a_read_only_server_is_an_error_with_the_cure(dsn18: str) -> None:
     refused = prepared(dsn18, options="-cdefault_transaction_read_only=on")
     assert refused.returncode not in (0, 1) and "read-only" in refused.stderr
     assert "that may write: not a standby" in refused.stderr
 
 
-def test_a_role_without_rights_and_with_timeouts(server: psycopg.Connection, dsn18: str) -> None:
+def test_a_role_without_rights_gets_the_grant_and_timeouts_cut_no_load(
+    server: psycopg.Connection, dsn18: str
+) -> None:
     as_role = {"user": ROLE, "password": "secret"}
     refused = prepared(dsn18, **as_role)
     assert refused.returncode not in (0, 1)

@@ -76,7 +76,7 @@ def test_an_unknown_rate_makes_the_ends_unknown(registered: dict[str, Any]) -> N
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(("fastest", "claims"), [(19.0, 0), (20.0, 1), (None, 0)])
-def test_the_check_is_made_of_the_table(
+def test_the_check_claims_what_the_table_shows(
     monkeypatch: pytest.MonkeyPatch, fastest: float | None, claims: int
 ) -> None:
     ((id, record),) = tomllib.loads(blocks("claim.md", "toml")).items()

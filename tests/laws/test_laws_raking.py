@@ -35,7 +35,7 @@ def _ratios(table: np.ndarray) -> list[float]:
     ]
 
 
-def test_two_by_two_by_hand():
+def test_a_two_by_two_table_is_fitted_as_by_hand():
     """The survey 7, 9; 12, 7 raked to the census 5, 15; 10, 10 (B. Klemens, Iterative proportional fitting).
 
     With x in the first cell the others are 5 - x, 10 - x, 5 + x, and the cross-product ratio stays 49/108:
@@ -46,7 +46,7 @@ def test_two_by_two_by_hand():
     assert fitted == pytest.approx(np.array([[x, 5 - x], [10 - x, 5 + x]]), abs=1e-6)
 
 
-def test_a_published_table():
+def test_a_published_table_is_fitted_with_its_margins_and_ratios():
     """Example 1 of real-statistics.com, "Iterative Proportional Fitting Procedure". The fit is the one table
     with these margins and the cross-product ratios of the seed (Fienberg 1970)."""
     seed = np.array([[8.0, 4, 6, 7], [3, 6, 5, 2], [9, 11, 3, 1]])
@@ -87,7 +87,7 @@ def test_margins_are_met_and_nothing_is_negative(table):
 
 @EXAMPLES
 @given(st.lists(tables().filter(lambda t: len(t[2]) == 2), min_size=1, max_size=4), st.randoms())
-def test_many_tables_at_once_in_any_order(several, random):
+def test_many_tables_at_once_are_fitted_as_each_alone_in_any_order(several, random):
     """Tables do not know each other, whatever the order of the rows."""
     rows = [
         (i, seed, total)
@@ -148,7 +148,7 @@ def test_the_range_holds_the_fit_and_every_other_seed(runnable, data):
     assert (high * rows <= np.minimum(rows, run) + slip).all()
 
 
-def test_the_seeds_of_the_classes():
+def test_each_class_has_the_seed_of_its_family():
     """Half of the samples without a label, half under each class; run = run queue = 1: by symmetry the two
     odds are x and x times the seed, with x / (1 + x) + x s / (1 + x s) = 1, so x = 1 / sqrt(s)."""
     for name in ("Client", "LWLock", "IO"):
@@ -163,7 +163,7 @@ def test_the_seeds_of_the_classes():
         assert seed == (1.0 if name == "IO" else 0.02)
 
 
-def test_no_rows_no_fit():
+def test_no_rows_have_no_fit():
     nobody = pl.DataFrame(
         schema={"task": pl.Int64, "wait_class": pl.String, "wait_event": pl.String, "weight": pl.Int64}
     )

@@ -172,7 +172,7 @@ def test_means_merge_in_any_order(a, b, c):
             assert abs(mean.m2 - whole.m2) <= 1e-6 * max(1.0, whole.m2)
 
 
-def test_students_interval_by_hand():
+def test_the_interval_of_a_mean_is_students_by_hand():
     """4, 5, 6: mean 5, standard error 1 / sqrt(3), t(2) = 4.303: 2.516 to 7.484."""
     low, high = Mean.of([4, 5, 6]).interval95 or (0, 0)
     assert (round(low, 3), round(high, 3)) == (2.516, 7.484)

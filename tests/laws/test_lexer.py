@@ -64,7 +64,7 @@ def test_pieces_join_to_the_text(text: str) -> None:
 
 
 @given(st.lists(STATEMENT, min_size=1, max_size=4))
-def test_no_split_inside_literals_names_and_comments(statements: list[list[str]]) -> None:
+def test_literals_names_and_comments_are_not_split(statements: list[list[str]]) -> None:
     texts = [" ".join(parts) + ";" for parts in statements]
     assert split("".join(texts)) == texts
 
@@ -87,7 +87,7 @@ def test_no_split_inside_literals_names_and_comments(statements: list[list[str]]
         ("select U&'\\0061;';", ["select U&'\\0061;';"]),
     ],
 )
-def test_known_cases(text: str, pieces: list[str]) -> None:
+def test_documented_texts_are_split_as_documented(text: str, pieces: list[str]) -> None:
     """From PostgreSQL, "Lexical Structure", 4.1."""
     assert split(text) == pieces
 

@@ -99,7 +99,9 @@ def test_nothing_of_a_first_start_is_open_to_others(theirs: Elsewhere, umask: st
     ["mkdir -m 777 {base}/dbdyno", "mkdir -m 777 {base}/evil; ln -s {base}/evil {base}/dbdyno"],
     ids=["folder", "link"],
 )
-def test_what_another_user_made_first_is_refused(theirs: Elsewhere, variable: str, forge: str) -> None:
+def test_a_folder_that_another_user_made_first_is_refused(
+    theirs: Elsewhere, variable: str, forge: str
+) -> None:
     """In a place where everybody may make something, as /tmp."""
     base = theirs.home / "base"
     base.mkdir()
@@ -178,7 +180,7 @@ def test_a_forged_program_of_the_shipped_jobs_is_not_run(theirs: Elsewhere) -> N
     assert done.returncode == 2 and f"{program} belongs to another user" in done.stderr, done.stderr
 
 
-def test_a_template_that_others_could_replace_is_made_anew(theirs: Elsewhere) -> None:
+def test_a_template_that_others_could_replace_is_initialised_anew(theirs: Elsewhere) -> None:
     """As earlier versions left it with umask 000: everybody could put another in its place."""
     assert dbdyno(theirs, "server", "start").returncode == 0
     assert dbdyno(theirs, "server", "stop").returncode == 0

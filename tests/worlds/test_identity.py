@@ -87,7 +87,7 @@ WORLDS: dict[str, World] = {
 
 @pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize("way", ["unix", "tcp"])
-def test_a_local_server_is_found_by_any_user(
+def test_a_local_server_is_identified_by_any_user(
     plain: ServerElsewhere, theirs: Elsewhere, name: str, way: str
 ) -> None:
     needs(WORLDS[name])
@@ -112,7 +112,7 @@ def test_titles_and_workers_do_not_matter(cluster: Cluster, options: tuple[str, 
             assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
 
 
-def test_a_server_with_hardly_room_for_its_title(cluster: Cluster) -> None:
+def test_a_server_with_hardly_room_for_its_title_is_identified(cluster: Cluster) -> None:
     with cluster.server(["env", "-i"]) as server:
         answer = asked(server.tcp)
         assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
@@ -173,7 +173,7 @@ def test_a_server_at_another_address_may_be_anywhere_seen_from_a_container(
 
 
 @pytest.mark.parametrize("hidepid", [1, 2, 4])
-def test_hidepid_is_called_so(plain: ServerElsewhere, theirs: Elsewhere, hidepid: int) -> None:
+def test_hidepid_is_named_as_the_reason(plain: ServerElsewhere, theirs: Elsewhere, hidepid: int) -> None:
     world = in_namespaces(hidepid=hidepid) + as_user()
     needs(world)
     for dsn in (plain.unix, plain.tcp):

@@ -281,7 +281,7 @@ def client(own: Own) -> Iterator[str]:
     process.wait()
 
 
-def test_the_token_of_a_cluster_lets_in(
+def test_the_token_of_a_cluster_lets_its_holder_in(
     own: Own, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text(f"{own.token}\n")
@@ -301,7 +301,7 @@ def test_the_token_of_a_cluster_lets_in(
         ({"RAY_AUTH_MODE": "token"}, "the token cannot be read: ~/.ray/auth_token"),
     ],
 )
-def test_a_token_that_is_missing_or_wrong_is_said(
+def test_a_missing_or_wrong_token_is_named_in_the_error(
     roots: Elsewhere, client: str, env: dict[str, str], message: str
 ) -> None:
     done = roots.dbdyno("cluster", "status", client, **env)

@@ -71,7 +71,7 @@ def accounts(page: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def test_a_run_has_the_whole_ledger(roots: Elsewhere, far: ServerElsewhere, host: Sshd) -> None:
+def test_a_run_over_ssh_has_the_whole_ledger(roots: Elsewhere, far: ServerElsewhere, host: Sshd) -> None:
     done = roots.dbdyno(*RUN, "--sessions", "2", *words(far, host))
     assert done.returncode == 0, done.stderr
     page = json.loads(done.stdout)
@@ -87,7 +87,7 @@ def test_a_run_has_the_whole_ledger(roots: Elsewhere, far: ServerElsewhere, host
     eventually(lambda: nothing_stays(far, host))
 
 
-def test_session_time_adds_up_and_agrees_with_a_run_there(
+def test_session_time_adds_up_and_agrees_with_a_run_on_the_servers_host(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd
 ) -> None:
     """CPU of a call over ssh, and by dbdyno in the server's own namespaces."""
@@ -109,7 +109,9 @@ def cpu_of_a_call(page: dict[str, Any]) -> float:
     return float(cpu_ns)
 
 
-def test_observe_doctor_snapshot_and_memory(roots: Elsewhere, far: ServerElsewhere, host: Sshd) -> None:
+def test_observe_doctor_snapshot_and_memory_reach_the_host_over_ssh(
+    roots: Elsewhere, far: ServerElsewhere, host: Sshd
+) -> None:
     observed = roots.dbdyno("observe", "--for", "2s", "--window", "1s", "--json", *words(far, host))
     assert observed.returncode == 0, observed.stderr
     page = json.loads(observed.stdout)
@@ -160,7 +162,9 @@ def test_limits_of_a_host_that_is_only_read_are_refused(
     assert done.returncode == 3 and "only read" in done.stderr, done.stderr
 
 
-def test_a_way_that_is_none_is_said_with_the_cure(roots: Elsewhere, far: ServerElsewhere, host: Sshd) -> None:
+def test_a_way_that_fails_is_an_error_with_the_cure(
+    roots: Elsewhere, far: ServerElsewhere, host: Sshd
+) -> None:
     """Nothing is measured, and the key's or the host's fault is told apart."""
     cases = {
         "wrong key": words(far, host, key="other"),
@@ -195,7 +199,9 @@ def test_a_way_that_is_none_is_said_with_the_cure(roots: Elsewhere, far: ServerE
         ),
     ],
 )
-def test_hosts_that_cannot_be_observed(roots: Elsewhere, tmp_path: Path, script: str, sign: str) -> None:
+def test_a_host_that_cannot_be_observed_is_an_error_with_the_reason(
+    roots: Elsewhere, tmp_path: Path, script: str, sign: str
+) -> None:
     """By what stands in place of ssh."""
     ssh = tmp_path / "ssh"
     ssh.write_text(f"#!/bin/sh\n{script}\n")
@@ -332,7 +338,7 @@ def test_an_observation_goes_on_after_its_agent_was_killed(
     eventually(lambda: nothing_stays(far, host))
 
 
-def test_without_it_the_server_is_not_here(roots: Elsewhere, far: ServerElsewhere) -> None:
+def test_without_server_ssh_the_server_is_not_here(roots: Elsewhere, far: ServerElsewhere) -> None:
     done = roots.dbdyno(*RUN, "--sessions", "1", "--dsn", far.tcp)
     assert done.returncode == 0, done.stderr
     assert not json.loads(done.stdout)["environment"]["server"]["here"]

@@ -46,7 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
-def test_it_fits_every_python_from_3_11_on_and_older_systems(wheel: Path) -> None:
+def test_the_wheel_fits_every_python_from_3_11_on_and_older_systems(wheel: Path) -> None:
     assert re.search(r"-cp311-abi3-manylinux_2_\d+_(x86_64|aarch64)\.whl$", wheel.name)
 
 
@@ -54,7 +54,7 @@ def _processor(wheel: Path) -> str:
     return "aarch64" if "aarch64" in wheel.name else "x86_64"
 
 
-def test_it_has_the_agent_of_its_processor_as_a_program(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_has_the_agent_of_its_processor_as_a_program(wheel: Path, tmp_path: Path) -> None:
     name = f"dbdyno/remote/programs/dbdyno-agent-{_processor(wheel)}"
     archive = zipfile.ZipFile(wheel)
     assert archive.getinfo(name).external_attr >> 16 & 0o111 == 0o111
@@ -65,7 +65,7 @@ def test_it_has_the_agent_of_its_processor_as_a_program(wheel: Path, tmp_path: P
         assert output.startswith("dbdyno-agent 0.1.0 ")
 
 
-def test_it_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
+def test_the_wheel_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     needed = {
         "dbdyno/_core.abi3.so",
@@ -83,7 +83,7 @@ def test_it_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
     assert [n for n in names if re.search(r"(^|/)(tests?|driver|conftest|Cargo)[/.]|\.rs$", n)] == []
 
 
-def test_its_manual_page_names_every_command_and_option(wheel: Path) -> None:
+def test_the_manual_page_names_every_command_and_option(wheel: Path) -> None:
     page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1").decode()
     plain = page.replace("\\-", "-")
     for path, command in COMMANDS.items():
@@ -95,7 +95,7 @@ def test_its_manual_page_names_every_command_and_option(wheel: Path) -> None:
 @pytest.mark.parametrize(
     "check", [["groff", "-ww", "-man", "-Tutf8"], ["mandoc", "-T", "lint", "-W", "error"]]
 )
-def test_its_manual_page_is_laid_out_without_warnings(wheel: Path, check: Sequence[str]) -> None:
+def test_the_manual_page_is_laid_out_without_warnings(wheel: Path, check: Sequence[str]) -> None:
     if shutil.which(check[0]) is None:
         pytest.skip(f"no {check[0]} here: apt-get install {check[0]}")
     page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1")
@@ -155,7 +155,7 @@ def user(wheel: Path, server_home: Path) -> Installed:
 
 
 @pytest.mark.db
-def test_an_unprivileged_user_installs_it_and_runs_lio(user: Installed) -> None:
+def test_an_unprivileged_user_installs_the_wheel_and_runs_lio(user: Installed) -> None:
     output = user.dbdyno(
         *("run", "lio", "--sessions", "1,2", "--measure", "1s", "--settle", "200ms"),
         *("--call-target", "20ms", "--think", "60ms", "--json", "-o", "a report.html"),
@@ -167,7 +167,7 @@ def test_an_unprivileged_user_installs_it_and_runs_lio(user: Installed) -> None:
     assert (user.home / "a venv" / "share" / "man" / "man1" / "dbdyno.1").is_file()
 
 
-def test_it_takes_no_more_room_than_stated(user: Installed) -> None:
+def test_the_wheel_takes_no_more_room_than_stated(user: Installed) -> None:
     (site,) = (user.home / "a venv" / "lib").glob("python*/site-packages")
     files = (p for p in site.rglob("*") if not p.is_symlink() and p.is_file())
     own = (p for p in files if p.relative_to(site).parts[0].split("-")[0] not in INSTALLER)

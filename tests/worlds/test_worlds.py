@@ -31,7 +31,9 @@ LADDER = ("run", "cpu", "--sessions", "2", "--measure", "1s", "--settle", "100ms
         pytest.param("roots", with_docker_capabilities(), id="docker"),
     ],
 )
-def test_a_ladder_on_the_embedded_server(owner: str, world: World, request: pytest.FixtureRequest) -> None:
+def test_a_ladder_on_the_embedded_server_has_the_cpu_time_of_its_processes(
+    owner: str, world: World, request: pytest.FixtureRequest
+) -> None:
     needs(world)
     home: Elsewhere = request.getfixturevalue(owner)
     done = home.dbdyno(*LADDER, "--json", world=world, timeout_s=120)
@@ -43,7 +45,7 @@ def test_a_ladder_on_the_embedded_server(owner: str, world: World, request: pyte
 
 
 @pytest.mark.parametrize("world", [as_user(), in_namespaces(hidepid=2) + as_user()], ids=["user", "hidepid"])
-def test_a_server_that_stays_is_found_again_and_observed(world: World, theirs: Elsewhere) -> None:
+def test_a_server_that_stays_is_used_again_and_observed(world: World, theirs: Elsewhere) -> None:
     needs(world)
     started = theirs.dbdyno("server", "start", "--max-connections", "20", world=world)
     assert started.returncode == 0, started.stderr
@@ -61,7 +63,9 @@ def test_a_server_that_stays_is_found_again_and_observed(world: World, theirs: E
 
 
 @pytest.mark.parametrize("world", [as_user(), in_namespaces(hidepid=2) + as_user()], ids=["user", "hidepid"])
-def test_doctor_of_a_server_of_another_user(world: World, theirs: Elsewhere, cluster: Cluster) -> None:
+def test_doctor_names_the_rights_for_a_server_of_another_user(
+    world: World, theirs: Elsewhere, cluster: Cluster
+) -> None:
     needs(world)
     with cluster.server() as server:
         done = theirs.dbdyno("doctor", "--json", "--dsn", server.unix, world=world)
@@ -84,7 +88,7 @@ def test_doctor_as_text_keeps_80_columns_and_commands_whole(theirs: Elsewhere) -
         assert all(c["command"] in whole for c in source["commands"]), source
 
 
-def test_doctor_of_a_server_elsewhere(theirs: Elsewhere, cluster: Cluster) -> None:
+def test_doctor_sends_to_the_host_of_a_server_elsewhere(theirs: Elsewhere, cluster: Cluster) -> None:
     world = in_namespaces(pid=True, net=True)
     needs(world)
     with cluster.server(world) as server:
