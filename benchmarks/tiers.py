@@ -146,9 +146,17 @@ def _measure(server: Server, load: Load, number: int, seconds: float) -> RawCell
     server.truths.truth_setup(_TABLE)
     workload = server.scripts.script([PlannedScript(name=load.name, text=load.sql)])
     cell = Cell(
-        id=f"{number:04}", workload=workload.name, variant="base", sessions=load.sessions, repeat=number,
-        params={}, settle_ns=NS_PER_S, measure_ns=int(seconds * NS_PER_S), think_ns=load.think_ms * 1_000_000,
-    )  # fmt: skip
-    plan = Plan(experiment=Experiment(script=load.name), cpus=1, call_target_ns=None, cells=(cell,),
-                expected_ns=0)  # fmt: skip
+        id=f"{number:04}",
+        workload=workload.name,
+        variant="base",
+        sessions=load.sessions,
+        repeat=number,
+        params={},
+        settle_ns=NS_PER_S,
+        measure_ns=int(seconds * NS_PER_S),
+        think_ns=load.think_ms * 1_000_000,
+    )
+    plan = Plan(
+        experiment=Experiment(script=load.name), cpus=1, call_target_ns=None, cells=(cell,), expected_ns=0
+    )
     return measure_cell(Setting(server, plan, Interrupt()), cell, Unit(workload, None))
