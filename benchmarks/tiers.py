@@ -1,4 +1,4 @@
-"""The sampled tier against the exact one on the same windows, and what simpler formulas would have given.
+"""The sampled tier against the exact one, and against simpler formulas, on the same windows.
 
 ``tiers``: how often each account of the sampled ledger has the traced figure inside its own 95 % interval.
 ``naive``: CPU as "active without wait event" and waiting as "elapsed less CPU", beside the ledger.
@@ -61,7 +61,7 @@ LOADS = (
 
 
 def main(count: int, seconds: float) -> None:
-    """``count`` windows of ``seconds`` for each load."""
+    """Measures ``count`` windows of ``seconds`` for each load."""
     with open_server("postgres", Target(sessions=30)) as server:
         rows = [row for load in LOADS for row in _load(server, load, count, seconds)]
     frame = pl.DataFrame(rows)
@@ -81,7 +81,7 @@ def main(count: int, seconds: float) -> None:
 
 
 def naive(_count: int, seconds: float) -> None:
-    """One window of each load: CPU and waiting, seconds per second."""
+    """Measures one window of each load and returns CPU and waiting in seconds per second."""
     chosen = (
         Load("one CPU loop per CPU", _SPIN, 2),
         Load("four CPU loops per CPU", _SPIN, 8),
@@ -120,7 +120,7 @@ def _load(server: Server, load: Load, count: int, seconds: float) -> Iterator[di
 
 
 def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator[dict[str, object]]:
-    """Accounts of rung and sessions that sleep or wait in the run queue."""
+    """Compares the accounts of the rung and its sessions that sleep or wait in the run queue."""
     keys = ["scope", "session", "who", "account", "detail"]
     chosen = pl.col("account").is_in(["sleep", "client", "label.runq"]) & (pl.col("scope") != "helper")
     left, right = (book.filter(chosen).select(*keys, "aas", "low", "high") for book in (exact, sampled))

@@ -1,4 +1,4 @@
-"""Agents of tests: the real program in a process of its own, behind channels that are not what they seem."""
+"""Agents for tests: the real program in a process of its own, behind channels that distort or count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INSTANTS = {
 def agent(
     wrap: Callable[[remote.ProcessChannel], remote.Channel] = lambda channel: channel, *words: str
 ) -> Iterator[tuple[remote.Agent, remote.ProcessChannel]]:
-    """An agent, and the process behind it."""
+    """Yields an agent and the channel to its process."""
     channel = remote.ProcessChannel([str(remote.program()), *words])
     peer = remote.Agent(wrap(channel), "elsewhere")
     try:
@@ -37,8 +37,11 @@ def agent(
 
 
 class OtherClock:
-    """A channel to an agent whose host has another clock: ahead by ``ahead_ns`` when it is made, and gaining
-    ``drift`` seconds in one. The times of requests and answers are those of that clock."""
+    """A channel to an agent whose host has another clock.
+
+    That clock is ahead by ``ahead_ns`` when the channel is opened, and gains ``drift`` seconds in one.
+    Times of requests and answers are in that clock.
+    """
 
     def __init__(self, inner: remote.Channel, ahead_ns: int, drift: float, instants: Mapping[str, set[str]]):
         self._inner, self._ahead_ns, self._drift, self._instants = inner, ahead_ns, drift, instants

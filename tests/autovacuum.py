@@ -1,4 +1,5 @@
-"""Where it counts what a server did: no autovacuum, which commits, reads blocks and changes catalogs, too."""
+"""Settings without autovacuum, which commits, reads blocks and changes catalogs, for tests that count what
+a server did."""
 
 from __future__ import annotations
 

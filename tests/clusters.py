@@ -1,4 +1,4 @@
-"""What the workers of a test run share: clusters that initdb has made, for copies; files made once."""
+"""Resources that the workers of a test run share: clusters to copy, made by initdb, and files made once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACE, _CONTROLLER = "DBDYNO_TEST_CLUSTERS", "DBDYNO_TEST_CONTROLLER"
 
 
 def share(config: pytest.Config) -> None:
-    """Makes the place, until the end of the run; workers inherit its name."""
+    """Makes the shared place until the end of the run. Workers inherit its name."""
     if _PLACE in os.environ:
         return
     place = Path(tempfile.mkdtemp(prefix="dyno-clusters-", dir="/tmp"))
@@ -32,17 +32,18 @@ def share(config: pytest.Config) -> None:
 
 
 def controller() -> int:
-    """The process that began the test run and ends it."""
+    """Returns the process that began the test run and ends it."""
     return int(os.environ[_CONTROLLER])
 
 
 def shared(kind: str) -> Path:
-    """The directory of the embedded servers' clusters, of plain ones, of recorded machines, or of Ray."""
+    """Returns the directory of one kind: the embedded servers' clusters, plain ones, recorded machines, or
+    Ray."""
     return Path(os.environ[_PLACE], kind)
 
 
 def server_dir(place: Path) -> Path:
-    """``place``, made a DBDYNO_SERVER_DIR whose servers are copies of these."""
+    """Makes ``place`` a DBDYNO_SERVER_DIR whose servers are copies of the shared ones, and returns it."""
     place.mkdir(mode=0o755)
     (place / "cache").mkdir(mode=0o755)
     (place / "cache" / "clusters").symlink_to(shared("embedded"))
@@ -50,8 +51,11 @@ def server_dir(place: Path) -> Path:
 
 
 def in_memory() -> str:
-    """A directory for what is thrown away: tests make a hundred thousand files, which a disk takes ten times
-    as long to make. /tmp where there is none with room, or none that programs start from."""
+    """Returns a directory for files that are thrown away.
+
+    Tests make a hundred thousand files, for which a disk takes ten times as long. Returns /tmp if no
+    directory in memory has room, or none lets programs start from it.
+    """
     place, room = "/dev/shm", 4 << 30
     usable = os.path.ismount(place) and os.access(place, os.W_OK | os.X_OK)
     usable = usable and not os.statvfs(place).f_flag & os.ST_NOEXEC

@@ -35,7 +35,7 @@ _TOO_WIDE_TO_PRINT = """Array.from(document.querySelectorAll("body *")).filter(f
 
 
 class Chromium:
-    """One browser; :meth:`page` gives a page of its own in it."""
+    """One browser; :meth:`page` opens a page in it."""
 
     def __init__(self, program: str, profile: Path) -> None:
         to_read, self._write = _pipe()
@@ -58,7 +58,7 @@ class Chromium:
         os.close(to_write)
 
     def call(self, method: str, session: str | None = None, /, **params: Any) -> dict[str, Any]:
-        """The answer to ``method``; events that come before it are kept."""
+        """Returns the answer to ``method``. Keeps events that come before it."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if session:
@@ -75,14 +75,15 @@ class Chromium:
                 return result
 
     def page(self, *, width: int, height: int, dark: bool) -> Page:
-        """One that a test is done with, where there is one: its process has the charts' code at hand."""
+        """Returns a page of an ended test if there is one, since its process has already loaded the
+        charts' code."""
         page = self._spare.pop() if self._spare else Page(self)
         page.show(width=width, height=height, dark=dark)
         return page
 
     def done(self, page: Page) -> None:
-        """The next :meth:`page`, unless there may be more left in it than a document, which the next one
-        replaces."""
+        """Keeps ``page`` for the next :meth:`page`, unless more may be left in it than a document, which
+        the next one replaces."""
         if page.acted_on or page.errors():
             page.close()
         else:
@@ -110,9 +111,10 @@ class Chromium:
 
 
 class Page:
-    """A page with a window of its own size and colour scheme; remembers errors and requests.
+    """A page with its own window size and colour scheme; remembers errors and requests.
 
-    ``acted_on``: by the mouse, or by what is shown on another medium."""
+    ``acted_on``: whether the mouse was used, or another medium shown.
+    """
 
     def __init__(self, browser: Chromium) -> None:
         self._browser, self._since, self.acted_on = browser, 0, False
@@ -139,14 +141,14 @@ class Page:
         self._call("Page.navigate", url=url)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression; a promise is waited for."""
+        """Returns the value of a JavaScript expression. Waits for a promise."""
         answer = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
     def wait(self, expression: str, seconds: float = 60) -> None:
-        """Until ``expression`` is true."""
+        """Waits until ``expression`` is true."""
         end = time.monotonic() + seconds
         while not self.evaluate(expression):
             if time.monotonic() > end:
@@ -154,13 +156,13 @@ class Page:
             time.sleep(0.05)
 
     def move(self, x: float, y: float) -> None:
-        """The mouse to a place of the window, in its pixels."""
+        """Moves the mouse to a place of the window, in pixels."""
         self.acted_on = True
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x - 1, y=y)
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def prefer(self, scheme: str) -> None:
-        """Changes what the system prefers, while the page is open."""
+        """Changes the preferred colour scheme of the system while the page is open."""
         self.acted_on = True
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
@@ -170,7 +172,7 @@ class Page:
         self._call("Emulation.setEmulatedMedia", media="print")
 
     def printed(self) -> tuple[int, list[str]]:
-        """Pages on A4 as the page's own style asks for it, and what is wider than the paper."""
+        """Returns the number of A4 pages by the page's own style, and the elements wider than the paper."""
         self.on_paper()
         margins = 210 - 2 * 11  # mm, as in page.css
         width = round(margins / 25.4 * 96)
@@ -183,7 +185,7 @@ class Page:
         return len(re.findall(rb"/Type\s*/Page\b", data)), wide
 
     def errors(self) -> list[str]:
-        """Exceptions, and warnings and errors of the console."""
+        """Returns exceptions, and warnings and errors of the console."""
         errors = []
         for event in self._events():
             params = event["params"]
@@ -200,7 +202,7 @@ class Page:
         return errors
 
     def requests(self) -> list[str]:
-        """Every address that the page asked for, itself included."""
+        """Returns every address that the page asked for, its own included."""
         sent = [e["params"] for e in self._events() if e["method"] == "Network.requestWillBeSent"]
         return [p["request"]["url"] for p in sent]
 
@@ -215,7 +217,7 @@ class Page:
 
 
 def _pipe() -> tuple[int, int]:
-    """Ends of a pipe, both above 9: 3 and 4 stay free."""
+    """Returns the ends of a pipe, both above 9, so that 3 and 4 stay free."""
     ends = os.pipe()
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in ends]
     for fd in ends:

@@ -1,4 +1,4 @@
-"""A Chromium for all tests of this folder; pages are opened with the network cut."""
+"""A Chromium for all tests of this folder. Pages are opened without a network."""
 
 from __future__ import annotations
 

@@ -69,14 +69,14 @@ WORLDS: dict[str, Callable[[], Results]] = {
 
 @pytest.fixture(scope="session")
 def page_of(tmp_path_factory: pytest.TempPathFactory) -> PageOf:
-    """The page of a world, written once for all workers."""
+    """Returns a function that writes the page of a world, once for all workers."""
     return lambda name: shared_file(
         tmp_path_factory, f"{name}.html", lambda path: present.write_report(WORLDS[name](), path)
     )
 
 
 def figures(page: Page) -> list[dict[str, Any]]:
-    """All that are shown, what is folded opened first."""
+    """Returns all shown figures, after opening what is folded."""
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.wait(
         "Array.from(document.querySelectorAll('figure.chart')).every(f => !f.offsetWidth || f.dataset.drawn)"
@@ -174,7 +174,7 @@ STRIPED = """Array.from(document.querySelectorAll("figure[id$=stack-aas] .mark-r
 
 
 def test_a_table_wider_than_its_box_has_an_edge_that_shows_so(page_of: PageOf, open_page: Open) -> None:
-    """Two covers move with the table; two shades stay at the edges, and are seen where no cover is."""
+    """Two covers move with the table. Two shades stay at the edges and show where no cover is."""
     page = open_page(page_of("small"), width=1280)
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     boxes = page.evaluate(
@@ -214,7 +214,7 @@ def test_time_in_the_run_queue_is_striped(page_of: PageOf, open_page: Open) -> N
 
 
 def hover(page: Page, selector: str, x: float = 0.5, y: float = 0.5) -> None:
-    """The mouse over a place of an element: 0 to 1 from its left and its top."""
+    """Moves the mouse over a place of an element; 0 to 1 from its left and its top."""
     where = page.evaluate(f"""(function () {{
       var node = document.querySelector({selector!r});
       node.scrollIntoView({{block: "center"}});
@@ -390,7 +390,7 @@ def colours(page: Page) -> dict[str, float]:
 
 
 def luminance(colour: str) -> float:
-    """0 black to 1 white of ``rgb(r, g, b)``, without gamma: enough to tell light from dark."""
+    """Returns 0 for black to 1 for white, without gamma, which is enough to tell light from dark."""
     red, green, blue = (int(c) for c in colour.removeprefix("rgb(").removesuffix(")").split(","))
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
 

@@ -1,4 +1,4 @@
-"""A Ray cluster of a head and three nodes, of which all workers of a test run have the same one."""
+"""A Ray cluster of a head and three nodes, shared by all workers of a test run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.ray_nodes import RayCluster, shared_cluster
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> RayCluster:
-    """Skips where Ray has no wheel."""
+    """Returns the shared cluster. Skips the test where Ray has no wheel."""
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed: it has no wheel for this platform")
     return shared_cluster(clusters.shared("ray"), clusters.controller())
@@ -23,7 +23,7 @@ def ray_cluster() -> RayCluster:
 
 @pytest.fixture(scope="module")
 def one_at_a_time(ray_cluster: RayCluster) -> Iterator[None]:  # noqa: ARG001 - it makes the place
-    """No other module with this has the cluster's nodes meanwhile."""
+    """Keeps other modules with this fixture from the cluster's nodes meanwhile."""
     with (clusters.shared("ray") / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -31,5 +31,5 @@ def one_at_a_time(ray_cluster: RayCluster) -> Iterator[None]:  # noqa: ARG001 - 
 
 @pytest.fixture
 def run_name() -> str:
-    """What no other test's actors are named after."""
+    """Returns a name that no other test's actors have."""
     return f"test-{secrets.token_hex(4)}"

@@ -24,7 +24,8 @@ class Trap:
 
 
 class Carried:
-    """Passes through the server of ray://, which reads it first, and becomes a trap behind it."""
+    """A value that passes through the server of ray://, which reads it first, and becomes a trap behind
+    it."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -34,7 +35,7 @@ class Carried:
 
 
 class TrapError(Exception):
-    """An error that is one."""
+    """An error that is a trap."""
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
@@ -48,7 +49,7 @@ _Honest = actor.AgentProcess
 
 
 class HostileActor:
-    """Answers ``owns`` as its argument says, of which there is one for each kind of answer."""
+    """An actor that answers ``owns`` as its argument says; there is one argument for each kind of answer."""
 
     def __init__(self) -> None:
         self._honest = _Honest()

@@ -1,4 +1,4 @@
-"""``dbdyno cluster status``, ``clean --cluster`` and what is wrong before a run begins."""
+"""``dbdyno cluster status``, ``clean --cluster``, and errors before a run begins."""
 
 from __future__ import annotations
 

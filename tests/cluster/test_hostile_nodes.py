@@ -1,4 +1,4 @@
-"""Nodes that answer what they should not: nothing of it runs here, all of it becomes an error in words."""
+"""Nodes whose answers are attacks: none of them is executed here, and each becomes an error in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNDERSTOOD_NOT = "the node's answer is not understood"
 
 @pytest.fixture(scope="module", params=["address", "client"])
 def hostile(request: pytest.FixtureRequest, ray_cluster: RayCluster) -> Iterator[Cluster]:
-    """With actors on two nodes; this module is where the gateway finds its own."""
+    """Yields a cluster with actors on two nodes, by the gateway of tests/cluster/hostile_gateway.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connect, "_GATEWAY", "tests.cluster.hostile_gateway")
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -30,7 +30,7 @@ def hostile(request: pytest.FixtureRequest, ray_cluster: RayCluster) -> Iterator
 
 @pytest.fixture
 def traps(tmp_path: Path) -> Path:
-    """Where they leave their files; every user may write there."""
+    """Returns the folder in which traps leave their files. Every user may write there."""
     for place in (tmp_path, *tmp_path.parents[:2]):
         place.chmod(0o1777)
     return tmp_path

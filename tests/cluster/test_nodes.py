@@ -1,4 +1,4 @@
-"""Actors on a real Ray cluster: what they hand to and fro, and how they end."""
+"""Actors on a real Ray cluster: what they pass on, and how they end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def connected(ray_cluster: RayCluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(connected: Cluster, run_name: str) -> Iterator[Cluster]:
-    """Without actors; those that the test opens are ended."""
+    """Returns a connection without actors, and ends the actors that the test opened."""
     connected._run = run_name
     yield connected
     for node in connected.nodes:
@@ -36,12 +36,12 @@ def cluster(connected: Cluster, run_name: str) -> Iterator[Cluster]:
 
 @pytest.fixture
 def nodes(ray_cluster: RayCluster, cluster: Cluster) -> list[Node]:
-    """Those of the cluster that all tests share, without the head."""
+    """Returns the nodes of the shared cluster without its head."""
     return [n for n in cluster.nodes if n.address in ray_cluster.nodes]
 
 
 def echoing(cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> dict[str, SocketChannel]:
-    """In place of agents, a program that says what it hears."""
+    """Starts a program in place of agents that echoes its input."""
     monkeypatch.setattr(connect, "program", lambda _arch: Path("/bin/cat"))
     return cluster.start(opened(cluster, nodes))
 
@@ -51,7 +51,7 @@ def opened(cluster: Cluster, nodes: list[Node]) -> dict[str, Any]:
 
 
 def alive(pid: int) -> bool:
-    """A process that is yet to be waited for is not."""
+    """Returns whether a process runs. One that has yet to be waited for does not."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     return False
@@ -176,7 +176,8 @@ def _agents(node: Node, cluster: Cluster) -> list[int]:
 def test_a_ray_server_that_fails_to_start_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, failures: int, whole: bool
 ) -> None:
-    """As where a process ended that Ray looked at. Ray itself is not begun in this process."""
+    """The server fails as if a process ended that Ray looked at. Ray itself does not start in this
+    process."""
     gateway = pytest.importorskip("dbdyno.remote.cluster.gateway")
     outcomes = iter([ConnectionAbortedError("psutil.ZombieProcess")] * failures + [None] * 3)
 

@@ -1,5 +1,8 @@
-"""Runs whose drivers are on the nodes of a real Ray cluster. A run takes many seconds to begin: what can
-happen in one, in turn, is one run, and several tests look at what it left."""
+"""Runs whose drivers are on the nodes of a real Ray cluster.
+
+A run takes many seconds to begin. So one run contains all that can happen in a row, and several tests
+look at what it left.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ BRIEF = ("--settle", "300ms", "--measure", "1500ms", "--no-snapshots", "--no-mem
 
 @pytest.fixture(scope="module")
 def server(servers: Servers, ray_cluster: RayCluster) -> Iterator[PlainServer]:
-    """On this host, reached by the nodes over the network, with a password."""
+    """Yields a server on this host, which the nodes reach over the network with a password."""
     settings = {
         "listen_addresses": ray_cluster.host,
         "password_encryption": "scram-sha-256",
@@ -101,8 +104,8 @@ def _calls(server: PlainServer) -> int:
 
 
 def actor_of(server: PlainServer, ray_cluster: RayCluster, number: int) -> int:
-    """The worker process above an agent that has sessions on this server: of that node, where nodes have
-    networks of their own."""
+    """Returns the worker process above the agent that has sessions on this server; the agent of that node,
+    where nodes have networks of their own."""
     within = ["ip", "netns", "exec", f"{ray_cluster.network}-{number}"] if ray_cluster.network else []
     words = [*within, "ss", "-tnpH", "dport", "=", f":{server.port}"]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
@@ -139,7 +142,8 @@ class Ladders(NamedTuple):
 
 
 def drifting(address: str) -> Any:
-    """``Cluster.start``; the clock of one node is ahead and gains, as those see it who ask through Ray."""
+    """Returns a ``Cluster.start`` under which the clock of one node is ahead and gains, for everyone who
+    asks through Ray."""
     real = connect.Cluster.start
 
     def start(cluster: connect.Cluster, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -196,7 +200,8 @@ def test_three_hosts_drive_one_run(ladders: Ladders, ray_cluster: RayCluster) ->
 
 
 def test_drivers_in_other_processes_of_this_host_are_drivers(ladders: Ladders) -> None:
-    """All of these nodes are this host: what drives the load there is none of its other processes."""
+    """All of these nodes are this host, and none of the processes that drive the load counts as another
+    process of the host."""
     for tables in cells(ladders.three):
         drive = tables["tasks"].filter(pl.col("role") == "driver").select("pid", "tid").unique()
         assert drive.height == tables["drivers"]["threads"].sum() > 0
@@ -220,7 +225,7 @@ def test_no_password_is_kept(ladders: Ladders, ray_cluster: RayCluster) -> None:
 
 
 def test_the_servers_node_is_observed(ladders: Ladders) -> None:
-    """As if it were another machine: by the agent there."""
+    """The agent there observes it as if it were another machine."""
     for tables in cells(ladders.three):
         tasks = tables["tasks"].filter(pl.col("role") == "session")
         assert set(tasks["pid"]) == set(tables["sessions"]["backend_pid"])
@@ -232,8 +237,8 @@ def test_the_servers_node_is_observed(ladders: Ladders) -> None:
 def test_a_clock_that_is_off_and_drifts_is_mapped_within_its_bound(
     ladders: Ladders, ray_cluster: RayCluster
 ) -> None:
-    """Besides the shift that the node's kernel makes. What the server saw of each host's measured calls lies
-    between their first and their last, within the bound."""
+    """The node's kernel shifts the clock, too. The arrivals that the server saw of each host's measured
+    calls lie between their first and their last, within the bound."""
     since_1970_ns = time.time_ns() - _core.now_ns()
     ahead_ns = [0, 0, ray_cluster.shifted_s * S + AHEAD_NS + round(DRIFT * ray_cluster.shifted_s * S)]
     for tables in cells(ladders.three):
@@ -251,7 +256,7 @@ def test_a_clock_that_is_off_and_drifts_is_mapped_within_its_bound(
 
 
 def test_one_driver_and_three_make_the_same_calls(ladders: Ladders) -> None:
-    """What is due is the same whoever makes it, and both make all of it."""
+    """The same calls are due whoever makes them, and both ladders make all of them."""
     due = []
     for run, number in ((ladders.three, 3), (ladders.one, 1)):
         calls_by_cell = []
@@ -266,7 +271,7 @@ def test_one_driver_and_three_make_the_same_calls(ladders: Ladders) -> None:
 
 
 def test_one_driver_and_three_compare_as_the_same(ladders: Ladders) -> None:
-    """A call waits for 50 ms at the server: the noise of a busy machine is far below the margin."""
+    """A call waits for 50 ms at the server, so the noise of a busy machine is far below the margin."""
     runs = (ladders.one.path.name, ladders.three.path.name)
     done = ladders.bench.here("compare", *runs, "--metric", "response_mean_ns", "--margin", "40%", "--json")
     assert done.returncode == 0, done.stderr
@@ -278,7 +283,7 @@ def test_one_driver_and_three_compare_as_the_same(ladders: Ladders) -> None:
 
 
 def test_agents_of_the_second_node_have_no_capability(ray_cluster: RayCluster, run_name: str) -> None:
-    """The second node, which drives in nearly all of these, may do nothing that needs a capability."""
+    """This node drives in nearly all of these tests."""
     if not ray_cluster.bare:
         pytest.skip("needs the program setpriv")
     cluster = connect.Cluster(ray_cluster.address, run_name)
@@ -297,8 +302,8 @@ DELAY_MS = 8
 
 
 class Events(NamedTuple):
-    """A run in whose second measurement a driver is killed; in the fourth a node is gone, and after the fifth
-    dbdyno itself is killed."""
+    """A run in whose second measurement a driver is killed. In the fourth a node disappears, and after the
+    fifth dbdyno itself is killed."""
 
     run: Run
     extra: str
@@ -351,7 +356,7 @@ def test_a_lost_driver_makes_a_measurement_invalid_and_the_others_go_on(
 
 
 def test_a_node_that_is_gone_costs_one_measurement(events: Events, ray_cluster: RayCluster) -> None:
-    """Its sessions are ended by the server's keepalive."""
+    """The server's keepalive ends the node's sessions."""
     assert statuses(events.run)[3:5] == ["invalid", "ok"]
     lost, after = (events.run.read_cell(c) for c in events.run.cells()[3:5])
     assert str(lost.meta.reason).startswith(f"driver {events.extra} is lost: ")
@@ -360,7 +365,7 @@ def test_a_node_that_is_gone_costs_one_measurement(events: Events, ray_cluster: 
 
 
 def test_a_killed_conductor_leaves_no_session_and_no_actor(events: Events) -> None:
-    """Which was waited for; and what was measured before can be read."""
+    """The fixture waited for their end. What was measured before can be read."""
     assert 5 <= len(events.run.cells()) < 20
 
 
@@ -379,7 +384,8 @@ def test_a_node_behind_a_delay_has_a_longer_round_trip_and_a_wider_clock_bound(e
 
 @pytest.fixture(scope="module")
 def ending(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster) -> Run:
-    """In the first measurement a link is down for three seconds, in the second a driver is killed."""
+    """A run in whose first measurement a link is down for three seconds, and in whose second a driver is
+    killed."""
     bench = bench_at(tmp_path_factory.mktemp("ending"), server)
     more = ("--verbose", "--sessions", "3", "--repeats", "3", "--measure", "7s")
     with bench.background(*words(server, ray_cluster, *more)) as process:
@@ -402,7 +408,7 @@ def _down_for(end: str, seconds: float) -> None:
 
 
 def test_a_link_that_is_down_for_three_seconds_loses_nothing(ending: Run, ray_cluster: RayCluster) -> None:
-    """Calls of that host take as long; nothing is lost, and nothing is made up."""
+    """Calls of that host take as long, and no call is invented."""
     if ray_cluster.network is None:
         pytest.skip("needs network namespaces: root, and the program ip")
     assert statuses(ending)[0] == "ok"

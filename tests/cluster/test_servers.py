@@ -28,7 +28,7 @@ USER = "watcher"
 
 
 class Pair(NamedTuple):
-    """Keyword/value strings without a password, by which the superuser is let in, too; and their nodes."""
+    """Two servers by their nodes, and by strings without a password, which let the superuser in, too."""
 
     primary: str
     standby: str
@@ -36,7 +36,7 @@ class Pair(NamedTuple):
 
 
 class _Postgres:
-    """Programs of PostgreSQL on a node of the cluster, by a user who may run them."""
+    """Programs of PostgreSQL on a node of the cluster, run by a user who may run them."""
 
     def __init__(self, bin_dir: Path, cluster: RayCluster, node: str) -> None:
         number = node.rsplit(".", 1)[1]
@@ -67,7 +67,8 @@ class _Postgres:
 
 @pytest.fixture(scope="module")
 def pair(servers: Servers, ray_cluster: RayCluster) -> Iterator[Pair]:
-    """The standby is on the node whose clock is another where the host can have such."""
+    """Yields a primary and its standby. The standby is on the node with another clock if the host can have
+    one."""
     nodes = ray_cluster.nodes[0], ray_cluster.nodes[-1]
     first, second = (_Postgres(servers.bin_dir(18), ray_cluster, n) for n in nodes)
     with ExitStack() as stack:
@@ -100,7 +101,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def words(ray_cluster: RayCluster, *servers: tuple[str, str]) -> list[str]:
-    """``servers``: their strings and their nodes."""
+    """Returns the arguments for ``servers``, given as strings and nodes."""
     words = ["--cluster", ray_cluster.address]
     for dsn, node in servers:
         words += ["--dsn", f"{dsn} user={USER}", "--server-node", node]
@@ -141,7 +142,7 @@ def test_a_primary_and_its_standby_are_observed_side_by_side(
 
 
 def _shown_and_kept(bench: Bench, group: str, runs: list[str]) -> None:
-    """``last`` and the group's id are the group, the id of a run is that run."""
+    """Checks that ``last`` and the group's id name the group, and the id of a run that run."""
     for wanted in ("last", group):
         shown = bench.here("show", wanted, "--json")
         assert [s["run"] for s in json.loads(shown.stdout)["servers"]] == runs, shown.stderr
@@ -154,7 +155,7 @@ def _shown_and_kept(bench: Bench, group: str, runs: list[str]) -> None:
 def test_a_server_that_cannot_be_observed_is_named_and_nothing_is_kept(
     bench: Bench, pair: Pair, ray_cluster: RayCluster
 ) -> None:
-    """At its address nothing listens."""
+    """Nothing listens at its address."""
     nowhere = re.sub(r"port=\d+", "port=1", pair.standby)
     both = (pair.primary, pair.nodes[0]), (nowhere, pair.nodes[1])
     done = bench.dbdyno("observe", *words(ray_cluster, *both), "--for", "2s")

@@ -1,4 +1,4 @@
-"""Commands run through the engine's server, without a run around them."""
+"""Commands executed through the engine's server, without a run around them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = Variant(name="base")
 
 
 class Opened:
-    """A server, its launcher, and what the latest executions printed."""
+    """A server, its launcher, and the output of the latest executions."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -37,7 +37,8 @@ class Opened:
         before: Callable[[Any], None] | None = None,
         **keys: Any,
     ) -> list[dict[str, Any]]:
-        """So many executions a session: rows of ``executions``. ``before``: is given the running load."""
+        """Executes a command so many times a session and returns rows of ``executions``. ``before`` gets
+        the running load."""
         job = PlannedJob(name="job", argv=argv, shown=" ".join(argv)[:80], **keys)
         workload = self.server.commands.jobs([job], BASE, "test", keep)
         cell = Cell(
@@ -61,7 +62,7 @@ class Opened:
         return tables["executions"].to_dicts()
 
     def peak_kb(self) -> int:
-        """Largest resident set of the launcher so far (VmHWM)."""
+        """Returns the largest resident set of the launcher so far (VmHWM)."""
         status = Path(f"/proc/{self.launcher}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0])
 

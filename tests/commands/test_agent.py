@@ -136,7 +136,7 @@ def test_a_watch_reads_tasks_as_one_in_this_process_does() -> None:
 
 
 def test_what_a_watch_has_read_lies_on_its_disk_and_comes_whole() -> None:
-    """In a file without a name; rows that are older than live ones are not in memory any more."""
+    """The rows are in a file without a name. Rows older than live ones are no longer in memory."""
     ours = os.getpid()
     spec = {
         "engine": None,
@@ -201,7 +201,7 @@ def test_a_declared_length_alone_takes_no_memory() -> None:
 
 
 def test_a_client_that_never_reads_its_answers_counts_as_silent() -> None:
-    """However much it asks: the agent reads no more than it can answer."""
+    """The agent reads no more than it can answer, however much the client asks."""
     with raw("--silence-s", "1") as process:
         assert process.stdin is not None
         asked = 1000 * pack({"id": 1, "op": "clock"})

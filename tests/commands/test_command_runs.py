@@ -1,4 +1,5 @@
-"""Whole runs of real commands: as often as asked for, side by side, set up and cleaned up, and hidden."""
+"""Whole runs of real commands: as often as asked for, side by side, with set-up and clean-up, and with
+hidden arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ RUN = ("--no-observe", "--no-memory")
 
 
 def run(place: Path, *words: str, code: int = 0) -> str:
-    """Standard error of `dbdyno run`."""
+    """Returns the standard error of ``dbdyno run``."""
     env = {
         "XDG_DATA_HOME": str(place / "data"),
         "XDG_STATE_HOME": str(place / "state"),
@@ -37,7 +38,7 @@ def shown(place: Path, *words: str) -> str:
 
 
 def raw(place: Path, table: str) -> pl.DataFrame:
-    """Of the only run, all its cells; with the cell's id."""
+    """Returns a raw table of all cells of the only run, with the cell's id."""
     files = sorted(place.glob(f"data/dbdyno/*/cells/*/{table}.parquet"))
     return pl.concat([pl.read_parquet(f).with_columns(cell=pl.lit(f.parent.name)) for f in files])
 
@@ -147,7 +148,7 @@ def test_a_clean_up_that_fails_is_reported_and_the_run_is_whole(tmp_path: Path) 
 
 
 def test_the_shells_time_is_taken_off_everywhere(tmp_path: Path) -> None:
-    """The stored plan has what was taken off, so that whatever is derived from it agrees with the driver."""
+    """The stored plan holds the time that is taken off, so that all derived figures agree with the driver."""
     output = run(tmp_path, "--command", "sleep 0.1", "--shell", "sh", "--runs", "5")
     (plan,) = tmp_path.glob("data/dbdyno/*/plan.json")
     (job,) = json.loads(plan.read_text())["variants"][0]["jobs"]

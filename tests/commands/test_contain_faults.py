@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, SIGHUP, kill -9 and SIGSTOP in mid-run: nothing is left, what was measured is kept."""
+"""Ctrl-C, SIGTERM, SIGHUP, kill -9 and SIGSTOP in mid-run: no process is left, and measurements are kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Running:
 
     @contextlib.contextmanager
     def run(self, command: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """Under way: the command has been started."""
+        """Starts a run and returns once the command has been started."""
         argv = [PROGRAM, "run", "--command", command, "--sessions", "1,2", *words]
         with subprocess.Popen(
             argv, env=self.env, cwd=self.home, stdout=-1, stderr=-1, text=True, start_new_session=True
@@ -58,7 +58,7 @@ class Running:
                     process.kill()
 
     def children(self, command: str) -> set[int]:
-        """Processes of that command line."""
+        """Returns the processes of that command line."""
         wanted = command.replace(" ", "\0").encode() + b"\0"
         children = set()
         for entry in Path("/proc").iterdir():
@@ -72,7 +72,7 @@ class Running:
         return f"HOME={self.home}".encode() in (entry / "environ").read_bytes().split(b"\0")
 
     def launcher(self, run: subprocess.Popen[str]) -> int:
-        """Its children come and go meanwhile."""
+        """Returns the launcher. Its children come and go meanwhile."""
         for pid in processes.tree(run.pid):
             with contextlib.suppress(OSError):
                 if b"launch_commands" in Path(f"/proc/{pid}/cmdline").read_bytes():

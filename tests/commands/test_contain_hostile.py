@@ -1,4 +1,4 @@
-"""Commands that misbehave: each execution ends, says how, and leaves no process behind."""
+"""Commands that misbehave: each execution ends, has its outcome, and leaves no process."""
 
 from __future__ import annotations
 

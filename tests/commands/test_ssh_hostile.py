@@ -1,4 +1,5 @@
-"""Hosts over ssh that answer as no agent does, or not at all: errors in words, in bounded memory and time."""
+"""Hosts over ssh that answer unlike an agent, or not at all: errors in words, within bounded memory and
+time."""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ LYING = [sys.executable, hostile_host.__file__]
 
 
 def lying(case: str) -> str:
-    """The ssh command that is such a host."""
+    """Returns the ssh command of such a host."""
     return shlex.join([*LYING, case, dbdyno.__version__])
 
 
 def cases(part: str) -> list[str]:
-    """The names of the host's answers that begin so, as its source has them."""
+    """Returns the names of the host's answers that begin with ``start``, from its source."""
     words = Path(hostile_host.__file__).read_text().split('"')
     return [w for w in words if w.startswith(f"{part}: ")]
 
@@ -53,7 +54,7 @@ def host(case: str) -> Iterator[RemoteMachine]:
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that lies does not end by itself either."""
+    """Shortens the wait for the end of a host, because a host that lies does not end by itself."""
     monkeypatch.setattr(channels, "_END_S", 0.5)
 
 
@@ -95,7 +96,7 @@ print(status[status.index("VmHWM:") + 1])
 
 
 def test_a_bomb_is_not_unpacked() -> None:
-    """3 MB that would be 3 GB."""
+    """The answer has 3 MB and would unpack to 3 GB."""
     assert len(hostile_host.bomb(3000)) < 4 << 20
     assert zlib.decompress(hostile_host.bomb(30))[-(30 << 20) :] == bytes(30 << 20)
     done = subprocess.run(
@@ -123,7 +124,7 @@ def reached_by(command: str) -> list[str]:
 
 
 def stand_in(tmp_path: Path, script: str) -> str:
-    """In place of ssh; its process number is in a file."""
+    """Writes a program to use in place of ssh; it stores its process number in a file."""
     program = tmp_path / "ssh"
     program.write_text(
         f"#!/bin/sh\necho $$ >{tmp_path}/pid.new\nmv {tmp_path}/pid.new {tmp_path}/pid\n{script}\n"
@@ -133,7 +134,8 @@ def stand_in(tmp_path: Path, script: str) -> str:
 
 
 def left(tmp_path: Path) -> set[int]:
-    """Processes of the stand-in that still run: sleeps that it started carry its directory in their words."""
+    """Returns processes of the stand-in that still run. Sleeps that it started have its directory in their
+    arguments."""
     pids = processes.tree(int((tmp_path / "pid").read_text()))
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
@@ -177,7 +179,7 @@ def test_a_host_that_is_silent_has_a_time_limit(
 
 
 def test_ssh_has_no_password_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ssh needs itself stays."""
+    """Variables that ssh itself needs stay."""
     for name, value in {
         "PGPASSWORD": "hush-1",
         "URL": "postgresql://u:hush-2@h/d",
@@ -193,7 +195,7 @@ def test_ssh_has_no_password_of_a_server(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("soon")
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here: apt-get install openssh-client")
 def test_ssh_that_waits_for_a_server_s_first_word_has_a_time_limit() -> None:
-    """Connected, and before it could ask for anything."""
+    """It is connected, and could not yet ask for anything."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         with pytest.raises(Unreachable, match="no shell answered"):
@@ -205,7 +207,7 @@ def test_ssh_that_waits_for_a_server_s_first_word_has_a_time_limit() -> None:
 
 @pytest.mark.usefixtures("soon")
 def test_output_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
-    """Neither of the shell, nor of ssh's errors, of which the end is quoted."""
+    """This holds for the shell and for ssh's errors, whose end is quoted."""
     with pytest.raises(TargetError, match="prints more"):
         ssh.machine("db", stand_in(tmp_path, "exec yes hello"))
     with pytest.raises(Unreachable) as late:
@@ -226,7 +228,7 @@ def test_errors_are_kept_up_to_a_length(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("soon")
 def test_ctrl_c_ends_the_wait_while_a_host_is_reached_again(tmp_path: Path) -> None:
-    """In a run the first Ctrl-C is counted only: whoever waits looks at the count."""
+    """In a run the first Ctrl-C is only counted, and every wait looks at the count."""
     command = stand_in(tmp_path, "sleep 600")
     with pytest.raises(Abandoned):
         try:
@@ -301,7 +303,7 @@ def test_time_for_a_password_does_not_count(tmp_path: Path) -> None:
 
 
 def test_a_channel_that_takes_nothing_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that sends comes back, so that the heartbeat goes on."""
+    """The thread that sends returns, so that the heartbeat goes on."""
     monkeypatch.setattr(channels, "STALL_S", 0.5)
     channel = channels.ProcessChannel(["sleep", "600"])
     try:

@@ -1,4 +1,5 @@
-"""The way to a host by ssh, with shells in its place: what they print, where an agent finds room."""
+"""The way to a host over ssh, with shells in its place: their output, and the places where an agent finds
+room."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.elsewhere import needs_root
 
 
 def stand_in(tmp_path: Path, script: str) -> str:
-    """In place of ssh."""
+    """Writes a program to use in place of ssh."""
     program = tmp_path / "ssh"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
@@ -24,7 +25,7 @@ def stand_in(tmp_path: Path, script: str) -> str:
 
 
 def within(mounts: str, env: str = "") -> str:
-    """A host with other file systems."""
+    """Returns the beginning of a command line on a host with other file systems."""
     inside = f"{mounts}; unset XDG_RUNTIME_DIR TMPDIR; {env} exec env HOME=/tmp /bin/sh"
     return f"exec unshare --mount sh -ec {shlex.quote(inside)}"
 
@@ -60,7 +61,7 @@ def test_a_place_that_is_of_no_use_is_passed_over(tmp_path: Path, mount: str) ->
 def test_without_a_usable_place_the_error_names_what_is_installed(
     tmp_path: Path, mount: str, sign: str
 ) -> None:
-    """An agent of another version is no agent, and that is said."""
+    """An agent of another version counts as none, and the error says so."""
     old = Path(tempfile.mkdtemp(dir="/var/tmp"))
     try:
         (old / "dbdyno-agent").write_text("#!/bin/sh\necho dbdyno-agent 0.0.9 protocol 1\n")

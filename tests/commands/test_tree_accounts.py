@@ -1,7 +1,7 @@
-"""Trees of processes: whose figures are found, that they are counted once, and that the ledger closes.
+"""Trees of processes: which session figures belong to, that they count once, and that the ledger closes.
 
-All programs are of known CPU or sleep. What is compared are the kernel's books with each other: how busy the
-machine is makes no difference.
+All programs have known CPU or sleep. The tests compare the kernel's books with each other, so a busy
+machine makes no difference.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TIERS = {
 
 @pytest.fixture(scope="module")
 def tool() -> Iterator[str]:
-    """In a directory that everybody may read."""
+    """Compiles a program in a directory that everybody may read."""
     with TemporaryDirectory(prefix="dbdyno-tree-") as directory:
         Path(directory).chmod(0o755)
         program = Path(directory) / "tool"
@@ -47,7 +47,8 @@ def tool() -> Iterator[str]:
 
 
 def used(cell: RawCell) -> float:
-    """CPU per wall of executions by wait4, those under way at the ends of the window by their part."""
+    """Returns CPU per wall of executions by wait4; of those under way at the ends of the window, the part
+    inside."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     start, end = pl.max_horizontal("start_ns", pl.lit(t0)), pl.min_horizontal("end_ns", pl.lit(t1))
     part = (end - start).clip(0) / (pl.col("end_ns") - pl.col("start_ns"))
@@ -56,7 +57,7 @@ def used(cell: RawCell) -> float:
 
 
 def ledger(cell: RawCell, scope: str = "rung") -> dict[str, float | None]:
-    """Seconds per second by account."""
+    """Returns seconds per second by account."""
     rows = accounts(cut([cell]))["ledger"].filter((pl.col("scope") == scope) & ~BY_LABEL)
     sums = rows.group_by("account").agg(pl.col("aas").sum(), unknown=pl.col("aas").is_null().all())
     return {a: None if unknown else v for a, v, unknown in sums.rows()}
@@ -68,9 +69,12 @@ def status(cell: RawCell, source: str) -> str:
 
 
 def close(cpu: float | None, cell: RawCell, *, read: bool = False) -> None:
-    """``cpu``: per wall, by the ledger. Executions that straddle an end of the window are in it as a whole or
-    not at all; those that are ``read`` while they live by what they used in it, which is all CPUs at most
-    there, and all CPUs at most outside."""
+    """Checks the ledger's ``cpu`` per wall against wait4.
+
+    Executions that straddle an end of the window count whole or not at all. Those that are ``read``
+    while they live count with what they used in it, which is at most all CPUs inside, and all CPUs
+    outside.
+    """
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     low = high = 0.0
     for e in cell.tables["executions"].to_dicts():
@@ -86,8 +90,8 @@ def close(cpu: float | None, cell: RawCell, *, read: bool = False) -> None:
 @needs_root
 @pytest.mark.parametrize("tier", TIERS)
 def test_lives_of_a_millisecond_are_counted_and_the_ledger_closes(tool: str, tier: str) -> None:
-    """Each is far shorter than the time between two samples. Nothing is left over: run, run queue and sleep
-    are all its wall time."""
+    """Each life is far shorter than the time between two samples. Run, run queue and sleep are all its
+    wall time."""
     cell = trees.cell([tool, "spin", "1"], sessions=2, **TIERS[tier])
     assert cell.tables["executions"].height > 20
     aas = ledger(cell)
@@ -135,8 +139,8 @@ def test_in_another_pid_namespace_it_is_the_same_as_without_the_right(tool: str)
 @needs_root
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_daemon_belongs_to_its_session(tool: str, tier: str) -> None:
-    """A child of a child that has ended, in a session of its own: its parent is the launcher by then. wait4
-    of its execution, which lasts until the daemon's 150 ms on a CPU are over, does not have them."""
+    """Its parent, a child in a session of its own, has ended, so its parent is the launcher by then. wait4
+    of its execution, which lasts until the daemon has used 150 ms of CPU, does not include them."""
     cell = trees.cell([tool, "daemon", "150"], seconds=2, sessions=1, **TIERS[tier])
     within = (pl.col("start_ns") >= cell.meta.t0_ns) & (pl.col("end_ns") < cell.meta.t1_ns)
     whole = cell.tables["executions"].filter(within).height
@@ -148,7 +152,7 @@ def test_a_daemon_belongs_to_its_session(tool: str, tier: str) -> None:
 @needs_root
 @pytest.mark.parametrize(("ms", "seconds", "tier"), [(20, 1, "statistics at exit"), (500, 3, "trace")])
 def test_threads_are_tasks_of_the_session(tool: str, ms: int, seconds: int, tier: str) -> None:
-    """Of a process that is read while it lives, and of one that ends before."""
+    """One process is read while it lives, another ends before."""
     cell = trees.cell([tool, "threads", "4", str(ms)], seconds=seconds, sessions=1, **TIERS[tier])
     close(ledger(cell)["run"], cell, read=seconds > 1)
     assert not cut([cell])["cut_tasks"].select("pid", "tid", "start_ticks").is_duplicated().any()
@@ -166,7 +170,7 @@ def test_four_on_one_cpu_wait_three_quarters_of_their_time(tool: str) -> None:
 
 @pytest.mark.parametrize("what", ["nap", "renamed"])
 def test_a_nap_is_asleep_in_a_timer(tool: str, what: str) -> None:
-    """Whatever its name is: that may hold any bytes."""
+    """The process's name does not matter; it may hold any bytes."""
     cell = trees.cell([tool, what, "200"], sessions=2)
     rows = accounts(cut([cell]))["ledger"].filter(pl.col("scope") == "rung")
     slept = dict(rows.filter(account="sleep").select("detail", "aas").rows())

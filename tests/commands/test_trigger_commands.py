@@ -1,4 +1,4 @@
-"""Commands of triggers with real children that want to outlive them, and what they get to know."""
+"""Commands of triggers with real children that try to outlive them, and the environment that they get."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def around(tmp_path: Path) -> Around:
 def ended(
     around: Around, text: str, stop: Callable[[], bool] = lambda: False, secrets: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Steps through the action as triggers do; ``stop``: whether the measurement has ended."""
+    """Steps through the action as triggers do and returns its outcome. ``stop`` returns whether the
+    measurement has ended."""
     work = command(around, parse_action(text)._replace(secrets=secrets), FIRED)
     deadline = time.monotonic() + 120
     try:
@@ -79,14 +80,15 @@ def ended(
 
 
 def child(kind: str, mark: Path) -> str:
-    """A command that starts such a child, which writes down its number, and goes on when that has begun."""
+    """Returns a command that starts such a child, which writes its number to ``mark``, and goes on when
+    that is written."""
     script = mark.with_name("child")
     script.write_text(f"echo $$ >{mark}.new; mv {mark}.new {mark}; while :; do sleep 1; done")
     return f"{CHILDREN[kind].format(child=script)} while ! [ -e {mark} ]; do sleep 0.01; done"
 
 
 def is_gone(mark: Path) -> bool:
-    """At once: the action waits for it."""
+    """Returns whether the child has ended. It has at once, as the action waits for it."""
     return processes.identity(int(mark.read_text())) is None
 
 
@@ -101,7 +103,7 @@ def test_no_child_outlives_a_command_that_ends(around: Around, tmp_path: Path, k
 
 @pytest.mark.parametrize("kind", CHILDREN)
 def test_no_child_outlives_the_measurement(around: Around, tmp_path: Path, kind: str) -> None:
-    """Nor does the command, which ignores SIGTERM itself."""
+    """The command, which ignores SIGTERM itself, does not either."""
     mark = tmp_path / "pid"
     outcome = ended(
         around, f"exec trap '' TERM; echo begun; {child(kind, mark)}; sleep 1000; sleep 1000", mark.exists
@@ -120,7 +122,7 @@ def test_a_command_that_takes_too_long_is_ended(around: Around, tmp_path: Path, 
 
 
 def test_a_command_that_kills_its_parent_outlives_nothing(around: Around, tmp_path: Path) -> None:
-    """Its end, or the launcher's, is seen first; triggers take the launcher's for a failure."""
+    """Either its end or the launcher's is noticed first. Triggers take the launcher's for a failure."""
     mark = tmp_path / "pid"
     text = f"exec {child('in a session of its own', mark)}; kill -9 $PPID; sleep 1000"
     try:
@@ -159,7 +161,7 @@ def test_a_command_does_not_get_what_dbdyno_connects_by(
 
 
 def test_what_dbdyno_connects_by_is_asked_for_by_name(tmp_path: Path) -> None:
-    """``--trigger-secret``, at a real run; without an exec it is an error."""
+    """``--trigger-secret`` at a real run passes it on. Without an exec the option is an error."""
     env = os.environ | SECRETS | {"XDG_DATA_HOME": str(tmp_path), "PYTHONPATH": WITH_ENGINES}
     text = f"exec env >{tmp_path}/asked"
     words = [

@@ -1,5 +1,7 @@
-"""As small a launcher as can be: a subreaper that keeps ``sessions`` slots busy until SIGTERM, and notes of
-each execution what the kernel says of it before and as it is reaped. It imports nothing of ours."""
+"""A minimal launcher: a subreaper that keeps ``sessions`` slots busy until SIGTERM.
+
+It notes what the kernel reports of each execution before and at reaping. It imports nothing of dbdyno.
+"""
 
 from __future__ import annotations
 

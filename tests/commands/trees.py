@@ -31,8 +31,10 @@ def cell(
     user: int = 0,
     before: Sequence[str] = (),
 ) -> RawCell:
-    """The window of a load of such executions. ``before``: what the measuring process is started by; it and
-    its launcher become ``user``."""
+    """Returns the window of a load of such executions.
+
+    ``before`` is the command that starts the measuring process; that and its launcher become ``user``.
+    """
     result = Path(argv[0]).parent / f"{time.monotonic_ns()}.pickle"
     spec = {"argv": argv, "seconds": seconds, "sessions": sessions, "trace": trace, "user": user}
     module = [sys.executable, "-m", "tests.commands.trees", json.dumps(spec), str(result)]
