@@ -98,8 +98,9 @@ def test_one_backend_terminated_costs_one_session(bench: Bench, brief: tuple[str
     assert run.returncode == 0, errors
     shown = bench.last()
     assert shown["run"]["status"] == "complete"
-    assert any("lost" in f["claim"] for f in shown["findings"])
-    assert any("57P01" in f["claim"] for f in shown["findings"])
+    (lost,) = (f for f in shown["findings"] if f["id"] == "sessions-lost")
+    assert (lost["value"], lost["unit"]) == (1, "sessions")
+    assert "57P01" in lost["claim"]
 
 
 class Proxy:
