@@ -23,8 +23,10 @@ def test_one_thread_for_24_sessions_of_brief_calls_is_the_limit(
     done = bench.dbdyno("run", *words, *observed, under=("nice", "-n", "19"))
     assert done.returncode == 0, done.stderr
     shown = bench.last()
-    assert shown["summary"][0].startswith("Limited by the client at 24 sessions: ")
-    assert "One driver core carries about" in shown["summary"][0]
+    (limited,) = (f for f in shown["findings"] if f["id"] == "client-limited")
+    assert (limited["severity"], limited["unit"]) == ("invalid", "of session time") and limited["value"] > 0.25
+    assert shown["summary"][0] == limited["claim"]
+    assert "at 24 sessions" in limited["claim"] and "One driver core carries about" in limited["claim"]
     assert "Peak" not in " ".join(shown["summary"])
     assert [r["status"] for r in shown["rungs"]] == ["client"]
     assert not {"peak", "scales-to"} & {f["id"] for f in shown["findings"]}
