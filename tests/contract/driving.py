@@ -26,7 +26,8 @@ def load(
     group: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> _core.Load:
-    """``group``: more keys of the sessions; ``more``: more keys of the specification."""
+    """Returns a load of the core. ``group`` and ``more``: further keys of the sessions and of the
+    specification."""
     one = {"count": sessions, "setup": [], "call": list(call), "warm": [], "warm_calls": 0} | dict(
         group or {}
     )
@@ -45,7 +46,7 @@ def connected(*args: Any, **more: Any) -> _core.Load:
 
 
 def start(running: _core.Load, seconds: float = 60, settle_s: float = 0) -> int:
-    """Begins; t1."""
+    """Starts the load and returns t1."""
     now = _core.now_ns()
     t1 = now + int((settle_s + seconds) * SECOND_NS)
     running.start(now, now + int(settle_s * SECOND_NS), t1)
@@ -53,7 +54,7 @@ def start(running: _core.Load, seconds: float = 60, settle_s: float = 0) -> int:
 
 
 def tables(running: _core.Load) -> dict[str, pl.DataFrame]:
-    """Waits for the end, finishes, and holds every table against the schema."""
+    """Waits for the end, finishes, and checks every table against the schema."""
     until_done(running)
     running.finish()
     until_done(running)
@@ -69,7 +70,7 @@ def run(*args: Any, seconds: float = 60, settle_s: float = 0, **more: Any) -> di
 
 
 def failure(*args: Any, **more: Any) -> tuple[str, str, str | None, int | None]:
-    """(kind, message, sqlstate, session) of a load that cannot connect."""
+    """Returns (kind, message, sqlstate, session) of a load that cannot connect."""
     try:
         connected(*args, **more)
     except _core.DriverError as error:

@@ -32,7 +32,7 @@ def message(tag: bytes, body: bytes = b"") -> bytes:
 
 
 def report(tag: bytes, text: str | bytes, severity: str = "ERROR", sqlstate: str = "XX000") -> bytes:
-    """An ErrorResponse (``E``) or NoticeResponse (``N``)."""
+    """Returns an ErrorResponse (``E``) or NoticeResponse (``N``)."""
     words = text if isinstance(text, bytes) else text.encode()
     kind = severity.encode()
     fields = (b"S" + kind, b"V" + kind, b"C" + sqlstate.encode(), b"M" + words)
@@ -40,7 +40,8 @@ def report(tag: bytes, text: str | bytes, severity: str = "ERROR", sqlstate: str
 
 
 class Line:
-    """One connection, from the server's side. A client that is gone ends the script (:class:`OSError`)."""
+    """One connection, from the server's side. A client that disconnects ends the script
+    (:class:`OSError`)."""
 
     def __init__(self, peer: socket.socket, number: int) -> None:
         self._peer, self.number = peer, number
@@ -57,12 +58,12 @@ class Line:
         return got
 
     def receive(self) -> tuple[bytes, bytes]:
-        """The next message: its tag and body."""
+        """Returns tag and body of the next message."""
         head = self.exactly(5)
         return head[:1], self.exactly(struct.unpack(">i", head[1:])[0] - 4)
 
     def hello(self) -> None:
-        """Takes the start-up message; TLS and GSSAPI are declined."""
+        """Takes the start-up message, and declines TLS and GSSAPI."""
         while True:
             (length,) = struct.unpack(">i", self.exactly(4))
             body = self.exactly(length - 4)
@@ -71,7 +72,7 @@ class Line:
             self.send(b"N")
 
     def ready(self) -> None:
-        """Without authentication, up to ReadyForQuery."""
+        """Lets the client in without authentication, up to ReadyForQuery."""
         parameters = (message(b"S", f"{n}\0{v}\0".encode()) for n, v in PARAMETERS.items())
         key = message(b"K", struct.pack(">ii", 4242 + self.number, 1))
         self.send(message(b"R", struct.pack(">i", 0)), *parameters, key, message(b"Z", b"I"))
@@ -87,7 +88,7 @@ class Line:
         self.receive()
 
     def silence(self) -> None:
-        """Nothing, until the client has gone."""
+        """Sends nothing until the client disconnects."""
         while self._peer.recv(65536):
             pass
 
@@ -147,7 +148,7 @@ def silent_when_ready(line: Line) -> None:
 
 
 def notices(line: Line) -> None:
-    """A notice each half second, and never ready."""
+    """Sends a notice each half second, and never becomes ready."""
     line.hello()
     line.send(message(b"R", struct.pack(">i", 0)))
     while True:
@@ -162,7 +163,7 @@ def endless_scram(line: Line) -> None:
 
 
 def sending(first: bytes) -> Script:
-    """Says this as soon as somebody connects, then hangs up."""
+    """Returns a script that sends ``first`` as soon as somebody connects, then hangs up."""
 
     def script(line: Line) -> None:
         line.send(first)
@@ -173,7 +174,7 @@ def sending(first: bytes) -> Script:
 
 
 def replying(*reply: bytes) -> Script:
-    """Answers the start-up well, and every request with ``reply``."""
+    """Returns a script that completes the start-up, and answers every request with ``reply``."""
 
     def script(line: Line) -> None:
         line.hello()
@@ -189,7 +190,7 @@ def replying(*reply: bytes) -> Script:
 
 
 def row(*values: bytes | None) -> bytes:
-    """RowDescription of texts, one DataRow."""
+    """Returns a RowDescription of texts and one DataRow."""
     columns = b"".join(b"c%d\0" % n + struct.pack(">ihihih", 0, 0, 25, -1, -1, 0) for n in range(len(values)))
     data = b"".join(struct.pack(">i", -1) if v is None else struct.pack(">i", len(v)) + v for v in values)
     count = struct.pack(">h", len(values))
@@ -200,7 +201,7 @@ DONE = message(b"C", b"SELECT 1\0") + message(b"Z", b"I")
 
 
 def notices_when_ready(line: Line) -> None:
-    """A flood instead of the first answer."""
+    """Sends notices without end in place of the first answer."""
     line.hello()
     line.ready()
     line.receive()
@@ -210,8 +211,11 @@ def notices_when_ready(line: Line) -> None:
 
 
 class Endless:
-    """Sends ``head`` and then ``part`` without end; ``sent``: bytes that the client's socket has taken.
-    ``ready``: after the start-up, as the answer to the first statement, else in place of the start-up."""
+    """Sends ``head`` and then ``part`` without end.
+
+    ``sent``: bytes that the client's socket has taken. ``ready``: whether they come after the start-up,
+    as the answer to the first statement, or in its place.
+    """
 
     def __init__(self, part: bytes, head: bytes = b"", *, ready: bool = True) -> None:
         self._head, self._part, self._ready = head, part * max(1, 100_000 // len(part)), ready

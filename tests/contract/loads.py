@@ -1,4 +1,4 @@
-"""A load driven by hand, the way conduct does it, for tests of the engine alone."""
+"""Loads driven by hand as conduct does it, for tests of the engine alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cell(
 
 
 def sized(unit: Workload, size: int) -> Calibration:
-    """A calibration of a given size: for tests that need no target."""
+    """Returns a calibration of a given size, for tests without a target."""
     return Calibration(
         workload=unit.name,
         target_ns=1,
@@ -68,7 +68,7 @@ def run(
     measure_ns: int = 10_000_000_000,
     driver: DriverSetup | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Raw tables of one load; every session makes ``calls`` calls. In rounds these are logged."""
+    """Returns the raw tables of one load in which every session makes ``calls`` calls. Rounds are logged."""
     planned = cell(unit, params, sessions, measure_ns, driver or DriverSetup())
     load = server.load(unit, planned, sized(unit, size), planned.driver.rounds, calls)
     load.connect()
@@ -87,7 +87,8 @@ def _until_done(load: Load) -> None:
 
 
 def work(tables: Mapping[str, pl.DataFrame], counter: str) -> dict[int, int]:
-    """Per session what its calls added to a counter, the probe's own constant taken off (docs/core.md)."""
+    """Returns per session what its calls added to a counter, without the probe's own constant
+    (docs/core.md)."""
     wide = (
         tables["counters"]
         .filter(pl.col("name") == counter)
@@ -98,5 +99,5 @@ def work(tables: Mapping[str, pl.DataFrame], counter: str) -> dict[int, int]:
 
 
 def script(server: PostgresServer, text: str, name: str) -> Workload:
-    """An own script as a workload."""
+    """Returns an own script as a workload."""
     return server.script([PlannedScript(name=name, text=text)])

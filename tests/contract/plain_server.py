@@ -20,14 +20,15 @@ NOBODY = 65534
 
 
 def unprivileged() -> dict[str, Any]:
-    """As a user who may run PostgreSQL: arguments of :func:`subprocess.run`."""
+    """Returns arguments of :func:`subprocess.run` for a user who may run PostgreSQL."""
     if os.getuid() != 0:
         return {}
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 
 
 class PlainServer:
-    """Superuser ``boss`` by the unix socket without a password; the rest is the test's."""
+    """A server with superuser ``boss``, let in by the unix socket without a password. The test sets all
+    else."""
 
     def __init__(self, bin_dir: Path, home: Path) -> None:
         self.bin_dir, self.home = bin_dir, home
@@ -51,7 +52,7 @@ class PlainServer:
         self.program("initdb", "-D", str(data), *words)
 
     def _cluster(self) -> Path:
-        """What initdb makes of this version, once in a run of the tests."""
+        """Returns the cluster that initdb makes of this version, once in a run of the tests."""
         place = shared("plain")
         if os.getuid() == 0:
             shutil.chown(place, NOBODY, NOBODY)
@@ -64,7 +65,7 @@ class PlainServer:
         return template
 
     def make(self, settings: Mapping[str, str], hba: Sequence[str], *, copied: bool = True) -> None:
-        """``copied``: with the system identifier of all others."""
+        """Makes the data directory. ``copied``: with the same system identifier as all others."""
         if copied:
             subprocess.run(["cp", "-a", "--reflink=auto", self._cluster(), self.data], check=True)
         else:
@@ -102,7 +103,7 @@ class PlainServer:
             return cursor.fetchall() if cursor.description else []
 
     def target(self, **given: Any) -> dict[str, Any]:
-        """A target of the core: by the unix socket, as ``boss``."""
+        """Returns a target of the core: ``boss`` by the unix socket, unless changed."""
         here = {"host": str(self.home), "port": self.port, "user": "boss", "password": None}
         return here | {"database": "postgres", "tls": None} | given
 
@@ -116,7 +117,7 @@ def plain_server(
     *,
     on_disk: bool = False,
 ) -> Iterator[PlainServer]:
-    """A running server; ``files`` are put beside its data, readable by it alone."""
+    """Yields a running server. It alone can read ``files``, which are put beside its data."""
     home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp" if on_disk else in_memory()))
     server = PlainServer(bin_dir, home)
     try:

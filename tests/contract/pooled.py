@@ -17,7 +17,7 @@ from dbdyno.model.units import NS_PER_S
 
 
 class Notes:
-    """A journal in memory; ``seen`` keeps what was noted ever."""
+    """A journal in memory; ``seen`` keeps all notes."""
 
     def __init__(self) -> None:
         self.open: dict[str, Undo] = {}
@@ -33,7 +33,7 @@ class Notes:
 
 @contextmanager
 def through(server: PostgresServer, pool: Pool) -> Iterator[Notes]:
-    """Checked as before a run; everything is put back at the end."""
+    """Checks and sets up a pool as before a run, and puts everything back at the end."""
     notes = Notes()
     server.check_pool(pool)
     server.use_pool(pool, notes)

@@ -23,7 +23,7 @@ class Proxy:
         self._threads[0].start()
 
     def silence(self) -> None:
-        """From now on nothing passes, and nobody is told."""
+        """Passes nothing from now on, without telling anybody."""
         self._silent.set()
 
     def cut(self) -> None:

@@ -21,7 +21,7 @@ def message(tag: bytes, body: bytes) -> bytes:
 
 
 def request(code: int, data: bytes = b"") -> bytes:
-    """AuthenticationXXX."""
+    """Returns an AuthenticationXXX message."""
     return message(b"R", struct.pack(">I", code) + data)
 
 
@@ -36,7 +36,8 @@ LET_IN = request(0) + message(b"K", b"\0\0\0\1\0\0\0\2") + message(b"Z", b"I")
 
 
 class Relay:
-    """``taken``: what attacked clients sent after their start-up message."""
+    """A relay in front of a server. ``taken``: bytes that attacked clients sent after their start-up
+    message."""
 
     def __init__(self, port: int, leave: int, attack: Attack) -> None:
         self._port, self.leave, self.attack = port, leave, attack
@@ -82,7 +83,7 @@ class Relay:
 
 
 def pump(near: socket.socket, far: socket.socket) -> None:
-    """Both ways, until one of them ends."""
+    """Passes bytes both ways until one side ends."""
     other = {near: far, far: near}
     with selectors.DefaultSelector() as ready:
         for line in other:
@@ -110,7 +111,7 @@ def exactly(line: socket.socket, size: int) -> bytes:
 
 
 def welcome(line: socket.socket, certificate: Path | None) -> socket.socket:
-    """Up to the start-up message; under TLS of our own where there is a certificate."""
+    """Takes all up to the start-up message, under TLS of its own if it has a certificate."""
     while True:
         size, code = struct.unpack(">ii", exactly(line, 8))
         if code != SSL_REQUEST:
@@ -124,7 +125,7 @@ def welcome(line: socket.socket, certificate: Path | None) -> socket.socket:
 
 
 def asks(what: bytes, certificate: Path | None = None) -> Attack:
-    """Plays the server, and asks for that."""
+    """Returns an attack that plays the server and sends ``what``, a request."""
 
     def attack(relay: Relay, near: socket.socket) -> None:
         with welcome(near, certificate) as line:
@@ -136,7 +137,7 @@ def asks(what: bytes, certificate: Path | None = None) -> Attack:
 
 
 def between(certificate: Path, filtered: Callable[[bytes], bytes] = bytes) -> Attack:
-    """In the middle of two TLS connections, with a certificate of its own."""
+    """Returns an attack in the middle of two TLS connections, with a certificate of its own."""
 
     def attack(relay: Relay, near: socket.socket) -> None:
         near.sendall(b"S" if exactly(near, 8) else b"")
@@ -158,7 +159,8 @@ def between(certificate: Path, filtered: Callable[[bytes], bytes] = bytes) -> At
 
 
 def sends(what: bytes, again_s: float | None = None) -> Attack:
-    """Instead of any answer; ``again_s``: over and over, so far apart."""
+    """Returns an attack that sends ``what`` instead of any answer. ``again_s``: repeats it at this
+    interval."""
 
     def attack(relay: Relay, near: socket.socket) -> None:  # noqa: ARG001
         near.recv(4096)

@@ -1,4 +1,4 @@
-"""Commits of a load are those of its calls: what setting its sessions up took is no part of the window."""
+"""Commits of a load are those of its calls; what sets its sessions up is not in the window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SESSIONS = 4
 
 @pytest.fixture(scope="module", params=range(14, 19), ids=lambda v: f"pg{v}")
 def server(servers: Any, request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    """A server that nobody else works on."""
+    """A server on which nobody else works."""
     with (
         plain_server(servers.bin_dir(request.param), {"autovacuum": "off", "fsync": "off"}) as plain,
         closing(PostgresServer(plain.dsn)) as server,
@@ -47,7 +47,7 @@ def _value(rows: pl.DataFrame, name: str) -> float:
 
 
 def _grown(first: pl.DataFrame, last: pl.DataFrame) -> float:
-    """Commits between two reads that are not dbdyno's own connections'."""
+    """Returns commits between two reads, without those of dbdyno's own connections."""
     grown = {name: _value(last, name) - _value(first, name) for name in (COMMITS, OWN[COMMITS])}
     return grown[COMMITS] - grown[OWN[COMMITS]]
 
@@ -83,7 +83,7 @@ def test_commits_are_those_of_the_calls(server: PostgresServer, text: str, commi
 
 
 def test_many_sessions_of_14_do_not_pause(server: PostgresServer) -> None:
-    """At four at a time a thousand would take minutes."""
+    """A thousand would take minutes at four at a time."""
     if server.version >= 150000:
         pytest.skip("only 14 cannot be asked to report")
     script = loads.script(server, SINGLE, "commits.sql")

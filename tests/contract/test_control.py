@@ -1,4 +1,4 @@
-"""Control connections to servers that say the wrong thing, or nothing, or names that are no UTF-8."""
+"""Control connections to servers that send wrong answers, none, or names that are no UTF-8."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ os._exit(0)
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Statements have half a second."""
+    """Limits statements to half a second."""
     monkeypatch.setattr(connect.Connection, "_patience_s", 0.5)
     monkeypatch.setattr(connect, "CANCEL_S", 0.5)
 
@@ -83,7 +83,7 @@ def _nobody_stops() -> Iterator[None]:
 
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
-    """As a Ctrl-C does."""
+    """Stops the program after a while, as a Ctrl-C does."""
     timer = threading.Timer(seconds, errors.request)
     timer.start()
     try:
@@ -125,7 +125,7 @@ def test_a_stop_takes_effect_while_connecting() -> None:
 def test_time_limit_and_stop_hold_while_a_password_is_computed(
     timeout_s: int, stop_s: float, error: str
 ) -> None:
-    """In a process of its own, which has an end: libpq's thread computes for as long as there is one."""
+    """A process of its own tries it, because libpq's thread computes for as long as its process lives."""
     with hostile.hostile(hostile.endless_scram) as server:
         dsn = f"{server.dsn} password=secret connect_timeout={timeout_s}"
         done = subprocess.run(
@@ -212,7 +212,7 @@ def test_a_stop_does_not_cut_a_statement_that_is_nearly_done(dsn18: str) -> None
 
 
 def test_keyboard_interrupt_leaves_no_statement_behind(dsn18: str) -> None:
-    """Of commands that do not count signals: the handler raises."""
+    """This is about commands that do not count signals; their handler raises."""
     import signal
 
     with closing(connect.connect(dsn18)) as connection:
@@ -227,7 +227,7 @@ def test_keyboard_interrupt_leaves_no_statement_behind(dsn18: str) -> None:
 
 @pytest.fixture(scope="module")
 def foreign(servers: Servers) -> Iterator[str]:
-    """A server with names in LATIN1 where all databases see them, and a session that runs such a text."""
+    """A server with names in LATIN1 that all databases see, and a session that runs such a text."""
     dsn = servers.dsn(18)
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute(

@@ -1,4 +1,4 @@
-"""The load profile's counters grow by what was done: on every version."""
+"""The load profile's counters grow by the work that was done, on every version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILL = "insert into big select n, repeat('x', 400) from generate_series(1, 40000
 
 
 class Bench:
-    """A server of its own: nobody else is on it."""
+    """A server of its own that nobody else uses."""
 
     def __init__(self, plain: PlainServer, server: PostgresServer) -> None:
         self.plain, self.server = plain, server
@@ -46,7 +46,8 @@ class Bench:
         return psycopg.connect(self.plain.dsn, autocommit=True)
 
     def grown(self, name: str, least: float, work: Callable[[], object]) -> float:
-        """What ``work`` adds, once it is at least ``least``: sessions report late, 14 in a message."""
+        """Returns what ``work`` adds, once it is at least ``least``, since sessions report late, on 14 in
+        a message."""
         before = self.read()[name]
         work()
         deadline = time.monotonic() + 60
@@ -67,13 +68,14 @@ class Bench:
             connection.execute("vacuum (freeze, analyze) big")
 
     def explained(self, statement: str) -> dict[str, Any]:
-        """The top node of its plan, executed; what that added is in the counters already."""
+        """Executes a query and returns the top node of its plan. Its effects are in the counters by then."""
         plan = self.plain.ask(f"explain (analyze, buffers, format json) {statement}")
         self.settled()
         return dict(plan[0][0][0]["Plan"])
 
     def settled(self) -> None:
-        """Until nobody else's doings come in: the figures of two reads a second apart are the reads' own."""
+        """Waits until nobody else's work is counted: two reads a second apart differ by the reads' own
+        only."""
         with self.connect() as connection:
             connection.execute("checkpoint")
             eventually(lambda: connection.execute(OTHERS).fetchall() == [(1,)])  # counted once they have gone
@@ -269,7 +271,7 @@ def _count_statements(bench: Bench) -> None:
 
 @pytest.mark.parametrize("any_dsn", [14, 16, 18], indirect=True, ids=lambda v: f"pg{v}")
 def test_counters_of_a_load_are_those_of_its_calls(any_dsn: str) -> None:
-    """Before 18 the server hears of all calls, those before the barrier among them, when the session ends."""
+    """Before 18 the server counts all calls when the session ends, those before the barrier among them."""
     lio = loads.workload("lio")
     params = loads.defaults(lio, blocks=256)
     with without_autovacuum(any_dsn), closing(PostgresServer(any_dsn)) as server:

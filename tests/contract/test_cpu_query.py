@@ -1,4 +1,4 @@
-"""cpu-query on every version: what it counts, that one process does it, and rounds of it on a real server."""
+"""cpu-query on every version: its count, its single process, and its rounds on a real server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_query_joins_the_stated_rows_in_one_process_and_fails_for_any_other_
 
 
 def test_no_round_begins_before_the_one_before_has_ended(server: PostgresServer) -> None:
-    """No call begins before all of the round before have ended; each says where it ran."""
+    """Each call also records on which CPU it ran."""
     params = dict(typed(UNIT, {"rows": 50}))
     server.prepare(UNIT, params, 3)
     tables = loads.run(server, UNIT, params, 3, calls=6, driver=DriverSetup(rounds=True))

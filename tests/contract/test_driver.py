@@ -36,7 +36,7 @@ def server(servers: Servers) -> Iterator[PlainServer]:
 
 @pytest.fixture
 def counter(server: PlainServer) -> Iterator[str]:
-    """A sequence: what the server counted."""
+    """The SQL that draws from a sequence, which counts at the server."""
     server.ask("drop sequence if exists c")
     server.ask("create sequence c")
     yield "select nextval('c')"
@@ -82,7 +82,7 @@ def test_what_the_server_counted_is_what_the_driver_counted(
 
 
 def _between(result: dict[str, pl.DataFrame], rows: pl.DataFrame) -> int:
-    """Calls in buckets that lie between the shortest and the longest call."""
+    """Returns the number of calls in buckets between the shortest and the longest call."""
     shortest, longest = rows["min_ns"].min(), rows["max_ns"].max()
     inside = result["histogram"].filter((pl.col("high_ns") >= shortest) & (pl.col("low_ns") <= longest))
     return int(inside["count"].sum())
@@ -355,7 +355,7 @@ def _values(result: dict[str, pl.DataFrame], name: str, session: int) -> dict[st
 
 
 def test_probes_count_the_calls_and_their_own_cost(server: PlainServer, counter: str) -> None:
-    """The probe itself draws from the sequence: its own cost is one, and comes off."""
+    """The probe itself draws from the sequence, so its own cost is one and is subtracted."""
     probe = _probe("select nextval('c') as drawn, 7 as constant", "drawn", "constant")
     result = run(server.target(), [statement(counter)], 1, probe=probe, max_calls=50)
     drawn = _values(result, "drawn", 0)

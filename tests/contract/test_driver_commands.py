@@ -37,7 +37,7 @@ def job(*argv: str, name: str = "job", **more: Any) -> dict[str, Any]:
 
 
 def logged(log: Path, *, then: str = "") -> dict[str, Any]:
-    """Adds a line to the log."""
+    """Returns a job that adds a line to the log."""
     return job("sh", "-c", f"echo {{job}} {{session}} $DBDYNO_SESSION >> {log}; {then}")
 
 

@@ -1,4 +1,4 @@
-"""How the driver gets to a server: passwords, TLS, TCP, broken and silent networks."""
+"""The driver's ways to a server: passwords, TLS, TCP, broken and silent networks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METHODS = ("scram", "md5", "password", "trust")
 
 @pytest.fixture(scope="module", params=[15, 18], ids=["pg15", "pg18"])
 def guarded(servers: Servers, request: pytest.FixtureRequest) -> Iterator[PlainServer]:
-    """A role for each method, asked for its password by TCP."""
+    """A server with a role for each method of authentication, which asks for passwords by TCP."""
     hba = [f"host all {m} 127.0.0.1/32 {'scram-sha-256' if m == 'scram' else m}" for m in METHODS]
     with plain_server(
         servers.bin_dir(request.param), {"md5_password_warnings": "off"} if request.param == 18 else {}, hba
@@ -73,7 +73,7 @@ def test_a_missing_entry_in_pg_hba_conf_is_an_authentication_error(guarded: Plai
 def _certificate(
     folder: Path, name: str, subject: str, *, signer: str | None = None, san: str | None = None
 ) -> None:
-    """``name``.crt and ``name``.key; signed by itself or by ``signer``."""
+    """Makes ``name``.crt and ``name``.key, signed by itself or by ``signer``."""
     key, request, cert = (str(folder / f"{name}.{end}") for end in ("key", "csr", "crt"))
     new = ["-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", subject]
     extension = ["-addext", f"subjectAltName={san}"] if san else []

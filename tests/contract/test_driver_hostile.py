@@ -1,4 +1,4 @@
-"""The driver's connections against a server that is none, or means harm: an end, and words for it."""
+"""The driver's connections against hostile servers: every attempt ends with an error in words."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _resident_bytes() -> int:
 
 @pytest.mark.parametrize("tag", [b"N", b"E"])
 def test_a_message_declared_as_a_gigabyte_is_not_held(tag: bytes) -> None:
-    """400 MB of it come, in start-up and (as the answer to the first statement) after it."""
+    """400 MB of it arrive during start-up, or after it as the answer to the first statement."""
 
     def flood(near: socket.socket) -> None:
         near.sendall(tag + GIGABYTE + b"Mlong")
@@ -169,7 +169,7 @@ def test_a_huge_message_in_a_call_is_not_held() -> None:
 
 
 def _scram(first: str, final: bytes = b"v=AAAA") -> Any:
-    """A server of its own making; ``NONCE`` stands for the client's."""
+    """Returns a script that plays SCRAM with the given messages; ``NONCE`` stands for the client's."""
 
     def attack(_: Relay, near: socket.socket) -> None:
         near.recv(4096)
@@ -203,7 +203,7 @@ SALT = base64.b64encode(b"salt" * 4).decode()
     ],
 )
 def test_a_server_that_does_not_know_the_password_is_refused(first: str) -> None:
-    """Iterations without end would compute for an hour, and hear no signal."""
+    """A huge number of iterations would compute for an hour and react to no signal."""
     kind, words = _failure(_scram(first), connect_timeout_ms=20_000)
     assert kind == "authentication" and "SCRAM" in words
 
@@ -227,7 +227,7 @@ def _ca(folder: Path, *words: str) -> None:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, what it signed, and its lists of what it revoked."""
+    """A folder with an authority, certificates that it signed, and its revocation lists."""
     folder = tmp_path_factory.mktemp("authority")
     _certificate(folder, "ca", "/CN=our authority")
     _certificate(folder, "server", "/CN=ignored", signer="ca", san="DNS:localhost")
@@ -295,7 +295,7 @@ def test_each_version_of_tls_can_be_required(signed: PlainServer, version: str) 
 def test_the_dates_of_a_root_that_is_the_servers_own_certificate_are_checked(
     tmp_path: Path, dates: tuple[str, str], kind: str, words: str
 ) -> None:
-    """webpki refuses such a root, so its dates are looked at here."""
+    """webpki refuses such a root, so the driver checks its dates itself."""
     key, request, cert = (str(tmp_path / f"own.{end}") for end in ("key", "csr", "crt"))
     (tmp_path / "index.txt").touch()
     (tmp_path / "serial").write_text("01\n")
@@ -323,7 +323,7 @@ def test_the_dates_of_a_root_that_is_the_servers_own_certificate_are_checked(
 
 @pytest.mark.db
 def test_fields_of_60_mb_are_walked_over(signed: PlainServer) -> None:
-    """In set-up, in warming, and in calls."""
+    """Such fields come in set-up, in warming, and in calls."""
     big = "select repeat('x', 60000000)"
     before = _resident_bytes()
     group = {"setup": [big], "warm": [big], "warm_calls": 1}

@@ -26,7 +26,7 @@ CALLS = 10
 
 
 def in_each(name: str = "", values: Sequence[Any] = ()) -> pytest.MarkDecorator:
-    """Every two of a kind of server, a protocol, a pipeline or none, and one of ``values`` meet."""
+    """Returns parameters in which every kind of server, protocol, pipeline and value meet in pairs."""
     numbers = range(len(values)) if name else (-1,)
     cases = []
     for major, protocol, pipeline, n in pairs(KINDS, PROTOCOLS, (False, True), numbers):
@@ -81,7 +81,7 @@ def test_all_statements_are_executed_in_order_and_round_trips_counted(
 def test_a_statement_is_kept_prepared_where_that_was_asked_for(
     admin: psycopg.Connection[Any], dsn: str, how: dict[str, Any]
 ) -> None:
-    """The server's own word: what of this session is prepared while the call runs."""
+    """The server lists this session's prepared statements while the call runs."""
     call = [statement("insert into written select count(*), 'x' from pg_prepared_statements")]
     run(target(dsn), call, group=how, max_calls=CALLS)
     expected = 1 if how["protocol"] == "prepared" else 0
@@ -96,7 +96,8 @@ def test_a_statement_is_kept_prepared_where_that_was_asked_for(
 def test_a_failed_statement_fails_the_call(
     admin: psycopg.Connection[Any], dsn: str, how: dict[str, Any]
 ) -> None:
-    """Without a transaction: what is behind it is left out, but a pipeline was sent whole."""
+    """Without a transaction a call leaves out the statements behind the error, but a pipeline was sent
+    whole."""
     call = [
         statement("insert into written values (1, 'before')"),
         statement("select 1 / (random() * 0)::int"),
@@ -217,7 +218,7 @@ def test_a_pipeline_that_is_too_long_is_refused_with_the_cure() -> None:
 def test_logical_reads_are_the_same_in_every_protocol(
     dsn: str, how: dict[str, Any], validation: str | None
 ) -> None:
-    """Of the very work: 14 to 17 count inside one transaction, which goes on in every protocol."""
+    """Servers from 14 to 17 count within one transaction, which goes on in every protocol."""
     unit = loads.workload("lio")
     params = loads.defaults(unit, blocks=128)
     driver = DriverSetup(**how, validation=validation, threads=1)

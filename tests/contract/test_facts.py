@@ -130,7 +130,7 @@ def test_activity_names_clients_and_helpers(server: PostgresServer, any_dsn: str
 
 
 class _NoLoad:
-    """A load without sessions: what watch_spec asks of one."""
+    """A load without sessions, as far as watch_spec asks for one."""
 
     def backends(self) -> list[tuple[int, int, int]]:
         return []

@@ -1,4 +1,4 @@
-"""The server's own processes by what they are: a primary that archives and replicates, and its standby."""
+"""Roles of the server's own processes, on a primary that archives and replicates, and on its standby."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_helpers_are_named_by_what_they_do(servers: Any, major: int) -> None:
 
 
 def _expect(plain: PlainServer, wanted: set[str]) -> None:
-    """Sooner or later all of them are there, and none is taken for a session."""
+    """Waits until all ``wanted`` roles are there, and checks that none is taken for a session."""
     deadline = time.monotonic() + 120
     with closing(PostgresServer(plain.dsn)) as server:
         roles: set[str] = set()
@@ -65,7 +65,7 @@ def _helpers(server: PostgresServer, plain: PlainServer) -> set[str]:
 
 
 def _replicate_to_itself(primary: PlainServer) -> None:
-    """From the database postgres to the database copy, by a slot made beforehand."""
+    """Replicates from the database postgres to the database copy, by a slot made beforehand."""
     primary.ask("create table t (a int)")
     primary.ask("create publication p for table t")
     primary.ask("select pg_create_physical_replication_slot('standby')")
@@ -79,7 +79,7 @@ def _replicate_to_itself(primary: PlainServer) -> None:
 
 @contextmanager
 def standby_of(primary: PlainServer, major: int) -> Iterator[PlainServer]:
-    """A copy of the primary that follows it."""
+    """Yields a copy of the primary that follows it."""
     standby = PlainServer(primary.bin_dir, primary.home)
     standby.data = primary.home / "standby"
     primary.stop("fast")

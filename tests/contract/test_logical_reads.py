@@ -17,7 +17,7 @@ RANGES, CALLS = 100, 7
 
 
 def explained(dsn: str, name: str, table: str, blocks: int) -> int:
-    """Shared hits and reads of one call, as the executor says: a source outside our code."""
+    """Returns shared hits and reads of one call by the executor, a source outside dbdyno's code."""
     call = statement_of(name, half_of(name).call, table, blocks).replace("$1", str(RANGES))
     with psycopg.connect(dsn, autocommit=True) as connection:
         for key, value in half_of(name).session.items():
@@ -45,7 +45,7 @@ def test_every_session_is_counted_to_the_block(any_dsn: str, tables: str) -> Non
 
 
 def test_a_call_reads_64_blocks_a_range_whatever_the_range(any_dsn: str) -> None:
-    """One row a block: heap blocks per range are the range's rows; the rest is index."""
+    """Each block has one row, so the heap blocks of a range are its rows. The rest is index."""
     unit = loads.workload("lio")
     params = loads.defaults(unit, blocks=256)
     with _open(any_dsn) as server:

@@ -1,4 +1,4 @@
-"""What prepare makes and clean removes: our schema, and nothing else."""
+"""Prepare makes dbdyno's schema and clean removes it, and neither touches anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is chosen, who is seen, and by which right: on every version."""
+"""Which sessions are chosen, which are visible, and by which right, on every version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(any_dsn: str) -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def plain(any_dsn: str) -> Iterator[str]:
-    """A DSN of a role that may see nobody else."""
+    """Returns a DSN of a role that may not see other sessions."""
     with psycopg.connect(any_dsn, autocommit=True) as admin:
         admin.execute("drop role if exists plain_role")
         admin.execute("create role plain_role login")
@@ -42,7 +42,7 @@ def plain(any_dsn: str) -> Iterator[str]:
 
 
 def rows(server: PostgresServer, dsn: str, chosen: Observation) -> dict[int, dict[str, Any]]:
-    """What the activity query of an observation says, by pid, asked on a connection of its own."""
+    """Returns the result of an observation's activity query by pid, on a connection of its own."""
     query = server.observation_spec(chosen, {})["activity"]["sql"]
     with psycopg.connect(dsn, row_factory=psycopg.rows.dict_row) as connection:
         by_pid = {row["pid"]: row for row in connection.execute(query.encode()).fetchall()}
@@ -193,7 +193,7 @@ def test_parallel_workers_have_their_leader_and_are_not_chosen(server: PostgresS
 
 
 def _while_parallel(leader: psycopg.Connection[Any], dsn: str, query: str) -> list[dict[str, Any]]:
-    """The activity query while a parallel worker of ``leader`` sleeps."""
+    """Returns the activity query's result while a parallel worker of ``leader`` sleeps."""
 
     def sleep() -> None:
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -233,14 +233,14 @@ def test_known_sessions_keep_their_numbers(server: PostgresServer) -> None:
 
 
 def _own_pid(server: PostgresServer) -> int:
-    """Of the control connection, a task of dbdyno's."""
+    """Returns the process of the control connection, a task of dbdyno's."""
     tasks = server.watch_spec(cast(Load, _NoLoad()))["tasks"]
     (own,) = [task["pid"] for task in tasks if task["role"] == "dbdyno"]
     return int(own)
 
 
 class _NoLoad:
-    """A load without sessions: what watch_spec asks of one."""
+    """A load without sessions, as far as watch_spec asks for one."""
 
     def backends(self) -> list[tuple[int, int]]:
         return []

@@ -1,4 +1,4 @@
-"""PgBouncer as a limit, the real one, in front of real servers."""
+"""The real PgBouncer as a limit in front of real servers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def source(cell: RawCell, name: str) -> tuple[str, str]:
 
 # -- what is measured -------------------------------------------------------------------------------
 def test_a_known_load_has_its_known_sleep_and_queue_in_the_ledger(server: PostgresServer) -> None:
-    """6 sessions, 2 connections, calls of 50 ms: 2 sleep at most, at least 4 queue or are on the way."""
+    """With 6 sessions, 2 connections and calls of 50 ms at most 2 sleep, and at least 4 queue or are on
+    the way."""
     pool = Pool(2, "transaction", 6, "extended")
     with through(server, pool):
         raw = measured(
@@ -141,7 +142,7 @@ def test_a_session_pool_keeps_sessions_as_they_are(server: PostgresServer) -> No
 
 
 def test_every_server_connection_has_the_sessions_settings(dsn18: str) -> None:
-    """More of them than a connect_query has room for."""
+    """There are more settings than a connect_query has room for."""
     settings = [f"SELECT pg_catalog.set_config('dbdyno.setting_{n}', '{'x' * 90}', false)" for n in range(9)]
     with connect(dsn18) as control:
         pool_front = Front(
@@ -294,7 +295,7 @@ def test_after_kill_9_the_pooler_is_gone_and_the_rest_is_put_back(server18: Post
 
 
 def test_a_pooler_that_outlived_its_run_is_ended(server18: PostgresServer) -> None:
-    """The death signal is the first guard, and not the last."""
+    """The death signal is the first guard, not the last."""
     notes = Notes()
     server18.use_pool(Pool(1, "transaction", 1, "simple"), notes)
     script = loads.script(server18, SLEEP, "s.sql")
@@ -328,7 +329,8 @@ def test_what_a_killed_check_left_is_swept_away(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_the_poolers_user_leads_root_nowhere(server18: PostgresServer, tmp_path: Path, kind: str) -> None:
-    """Links and pipes at every name in the pooler's directory; then its log is read, and it is removed."""
+    """Links and pipes stand at every name in the pooler's directory when its log is read and when it is
+    removed."""
     victim = tmp_path / "victim"
     victim.write_text("known to root alone")
     victim.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Sessions are not probed where that would take the server's memory."""
+"""Sessions are not probed if that would exhaust the server's memory."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def explained(dsn: str, chosen: dict[str, Any], times: int = 20) -> list[dict[str, Any]]:
-    """The executor's own account of some calls: a source outside our code."""
+    """Returns the executor's account of some calls, a source outside dbdyno's code."""
     here = half_of("random-read").with_params(chosen)
     text = statement_of("random-read", here.call, here.objects.name, chosen["scale"], chosen)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -77,7 +77,7 @@ def test_tables_have_one_row_a_block(server: PostgresServer, kind_dsn: str, tabl
 
 
 def test_a_table_may_be_larger_than_the_cache(server: PostgresServer) -> None:
-    """128 MB of shared_buffers: 20,000 blocks are 164 MB; and then reads are physical."""
+    """shared_buffers has 128 MB and 20,000 blocks are 164 MB, so reads are physical."""
     chosen = params(scale=20_000)
     server.prepare(UNIT, chosen, 1)
     result = loads.run(server, UNIT, chosen, 1, calls=100)

@@ -1,4 +1,4 @@
-"""A server that goes away and comes back; one that is another; what answers where no PostgreSQL does."""
+"""A server that goes away and comes back, one that is another, and ports where no PostgreSQL answers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _start_s(server: PostgresServer) -> float:
 
 @contextmanager
 def _speaker(greeting: bytes) -> Iterator[int]:
-    """A port of ours that says so to everybody, and nothing else."""
+    """Yields a port that sends ``greeting`` to everybody, and nothing else."""
     kept: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -1,4 +1,4 @@
-"""scan on every version: its plan, what a call reads, with how many requests."""
+"""scan on every version: its plan, the blocks that a call reads, and the number of requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[str]:
 
 @pytest.mark.parametrize("aggregate", ["count", "none"])
 def test_a_call_scans_the_table_once(server: PostgresServer, kind_dsn: str, aggregate: str) -> None:
-    """By the executor's own account and by ours; without the aggregate no row is sent."""
+    """The executor's account and dbdyno's agree. Without the aggregate no row is sent."""
     chosen = params(aggregate=aggregate)
     server.prepare(UNIT, chosen, 1)
     here = half_of("scan")
@@ -62,7 +62,8 @@ def test_a_call_scans_the_table_once(server: PostgresServer, kind_dsn: str, aggr
 
 
 def test_requests_are_counted_where_each_session_has_its_own_counters(server: PostgresServer) -> None:
-    """From 18 on. Of a table larger than the cache: at least one request, at most one a block."""
+    """Versions from 18 on count them. A table larger than the cache takes at least one request, at most
+    one a block."""
     chosen = params(scale=20_000)  # 164 MB, shared_buffers are 128
     server.prepare(UNIT, chosen, 1)
     result = loads.run(server, UNIT, chosen, 1, calls=3)

@@ -1,4 +1,4 @@
-"""Own SQL scripts: what is wrong is said with line and column; what is right runs."""
+"""Own SQL scripts: errors have line and column, and valid scripts run."""
 
 from __future__ import annotations
 

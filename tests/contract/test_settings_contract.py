@@ -1,4 +1,4 @@
-"""What every engine promises of settings: a check changes nothing, variants follow each other, {} is back."""
+"""Settings of every engine: a check changes nothing, variants follow each other, and {} restores."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_empty_variant_restores_what_was_in_force(case: Case) -> None:
 
 
 def _in_force(case: Case) -> list[str]:
-    """As a new session sees it."""
+    """Returns both settings as a new session sees them."""
     case.server.reconnect()
     return [str(value) for value in shown(case)]
 

@@ -1,4 +1,4 @@
-"""Every engine that takes snapshots gives the tables of the written schema, and nothing else."""
+"""Every engine that takes snapshots returns the tables of the written schema, and no others."""
 
 from __future__ import annotations
 

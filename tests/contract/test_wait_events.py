@@ -1,4 +1,4 @@
-"""Names of wait events by code, against what the servers say: their own function, view and backends."""
+"""Names of wait events by code, against the servers' own function, view and backends."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _words(major: int) -> dict[int, tuple[str, str]]:
 
 
 def _last_of_their_class(some: set[int], others: Any) -> bool:
-    """Additions of minor versions come last, so that no code changes its meaning."""
+    """Returns whether additions of minor versions come last, so that no code changes its meaning."""
     return all(word > other for word in some for other in others if word >> 24 == other >> 24)
 
 
@@ -105,7 +105,7 @@ def _by_pid(samples: pl.DataFrame) -> dict[int, set[tuple[str, str]]]:
 
 @contextmanager
 def _held(dsn: str) -> Iterator[dict[int, tuple[str, str]]]:
-    """Sessions that each stay in one wait, by pid, until the end."""
+    """Yields sessions that each stay in one wait, by pid, until the end."""
     with ExitStack() as stack:
         admin = _connection(stack, dsn)
         admin.execute("drop table if exists held")
@@ -141,7 +141,7 @@ def _connection(stack: ExitStack, dsn: str) -> psycopg.Connection[Any]:
 
 
 def _start(stack: ExitStack, dsn: str, statements: list[str]) -> int:
-    """A session that comes to stand in the last of its statements."""
+    """Starts a session that stays in the last of its statements."""
     connection = _connection(stack, dsn)
     connection.execute("begin")
 

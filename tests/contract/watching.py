@@ -17,7 +17,7 @@ from dbdyno.model.schema.tables import from_core
 def watched(
     server: PostgresServer, chosen: Observation | None = None, seconds: float = 0.6
 ) -> tuple[pl.DataFrame, Mapping[str, tuple[str, str]]]:
-    """Table ``samples``, and what the watch says of its witnesses."""
+    """Returns table ``samples``, and the watch's statuses of its sources."""
     spec = dict(server.observation_spec(chosen or Observation(), {})) | {"trace": "off", "host": False}
     watch = _core.Watch(json.dumps(spec))
     now = _core.now_ns()

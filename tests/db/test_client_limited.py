@@ -24,7 +24,9 @@ def test_one_thread_for_24_sessions_of_brief_calls_is_the_limit(
     assert done.returncode == 0, done.stderr
     shown = bench.last()
     (limited,) = (f for f in shown["findings"] if f["id"] == "client-limited")
-    assert (limited["severity"], limited["unit"]) == ("invalid", "of session time") and limited["value"] > 0.25
+    assert (limited["severity"], limited["unit"]) == ("invalid", "of session time") and limited[
+        "value"
+    ] > 0.25
     assert shown["summary"][0] == limited["claim"]
     assert "at 24 sessions" in limited["claim"] and "One driver core carries about" in limited["claim"]
     assert "Peak" not in " ".join(shown["summary"])
