@@ -89,7 +89,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def server_home() -> Iterator[Path]:
-    """Returns the directory of all embedded servers of this test session, also of those that programs of
+    """Yields the directory of all embedded servers of this test session, also of those that programs of
     tests start.
 
     Its path is short and any user may pass. No test touches the servers of whoever runs the tests.
@@ -136,7 +136,7 @@ def open_dir(server_home: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
-    """Returns a directory like ``tmp_path`` whose files can leave the page cache, which files in memory
+    """Yields a directory like ``tmp_path`` whose files can leave the page cache, which files in memory
     cannot."""
     with tempfile.TemporaryDirectory(prefix="dyno-", dir="/tmp") as place:
         yield Path(place)

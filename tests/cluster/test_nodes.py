@@ -26,7 +26,7 @@ def connected(ray_cluster: RayCluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(connected: Cluster, run_name: str) -> Iterator[Cluster]:
-    """Returns a connection without actors, and ends the actors that the test opened."""
+    """Yields a connection without actors, and ends the actors that the test opened."""
     connected._run = run_name
     yield connected
     for node in connected.nodes:

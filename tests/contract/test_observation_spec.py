@@ -33,7 +33,7 @@ def server(any_dsn: str) -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def plain(any_dsn: str) -> Iterator[str]:
-    """Returns a DSN of a role that may not see other sessions."""
+    """Yields a DSN of a role that may not see other sessions."""
     with psycopg.connect(any_dsn, autocommit=True) as admin:
         admin.execute("drop role if exists plain_role")
         admin.execute("create role plain_role login")

@@ -1,4 +1,4 @@
-"""The program itself, on an embedded server of its own, as a user would type it."""
+"""The program itself on an embedded server, as a user would type it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIGHT_CALLS = ("--call-target", "1ms", "--think", "20ms")
 
 @dataclass
 class Bench:
-    """One home directory, so one embedded server and one store."""
+    """One home directory, hence one embedded server and one store."""
 
     home: Path
     server_dir: Path
@@ -72,7 +72,7 @@ class Bench:
         )
 
     def here(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """The same without a process of its own, which costs a second of CPU to load."""
+        """Runs the program in this process, since a process of its own costs a second of CPU to load."""
         return in_process.dbdyno(words, self.env | env, self.home)
 
     @contextlib.contextmanager
@@ -109,11 +109,11 @@ class Bench:
 
     @functools.cached_property
     def dsn(self) -> str:
-        """Of the server started to stay."""
+        """Returns the DSN of the server that was started to stay."""
         return str(self.status()["dsn"])
 
     def with_words(self, **words: str) -> str:
-        """The server's DSN with some words changed."""
+        """Returns the server's DSN with some words changed."""
         return make_conninfo(self.dsn, **words)
 
     def ask(self, sql: str, dsn: str | None = None) -> list[tuple[Any, ...]]:
@@ -124,7 +124,7 @@ class Bench:
 
 @pytest.fixture(scope="session", autouse=True)
 def clocks_read_once() -> Iterator[None]:
-    """What reading the clock costs takes a second of CPU: in this process once for each server's programs."""
+    """Measures the cost of reading the clock once for each server's programs, as it takes a second of CPU."""
     real, known = timing.timing_overhead, dict[Path, tuple[float | None, str]]()
 
     def once(bin_dir: Path, owner: Path | None = None) -> tuple[float | None, str]:
@@ -138,7 +138,7 @@ def clocks_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def staying(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Path]:
-    """The place of an embedded server that stays, with room for few sessions."""
+    """Yields the place of an embedded server that stays, with room for few sessions."""
     bench = Bench(tmp_path_factory.mktemp("staying"), server_dir(server_home / "staying"))
     started = bench.dbdyno("server", "start", "--max-connections", "30")
     assert started.returncode == 0, started.stderr
@@ -148,20 +148,20 @@ def staying(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iter
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, staying: Path) -> Bench:
-    """A bench beside that server, with a store of its own."""
+    """Returns a bench beside that server, with a store of its own."""
     return Bench(tmp_path_factory.mktemp("bench"), staying)
 
 
 @pytest.fixture
 def fresh_bench(tmp_path: Path, server_home: Path) -> Iterator[Bench]:
-    """A bench without a server yet."""
+    """Yields a bench without a server."""
     bench = Bench(tmp_path, server_dir(server_home / tmp_path.name))
     yield bench
     bench.here("server", "stop")
 
 
 class Waiting:
-    """Sessions that do something known, each until the end."""
+    """Sessions that each do something known until the end."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -174,7 +174,7 @@ class Waiting:
         return connection
 
     def doing(self, sql: str, cpu: int | None = None, application: str = "known") -> int:
-        """The pid of a session that is in ``sql``, on one CPU where it is given."""
+        """Starts ``sql`` in a session, on ``cpu`` if it is given, and returns the session's pid."""
         connection = self.session(application)
         pid = connection.info.backend_pid
         if cpu is not None:
@@ -183,7 +183,7 @@ class Waiting:
         return pid
 
     def label(self, pid: int) -> tuple[str | None, str | None]:
-        """Class and event of its wait."""
+        """Returns class and event of a session's wait."""
         asked = "select wait_event_type, wait_event from pg_stat_activity where pid = %s"
         return self.control.execute(asked, [pid]).fetchone() or (None, None)
 
@@ -196,7 +196,7 @@ class Waiting:
 
 @contextlib.contextmanager
 def own_schema(dsn: str, name: str) -> Iterator[str]:
-    """The DSN with a search_path of this schema alone, which is new, and gone at the end."""
+    """Yields the DSN with a search_path of this new schema alone, which is dropped at the end."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"drop schema if exists {name} cascade".encode())
         connection.execute(f"create schema {name}".encode())
@@ -206,7 +206,7 @@ def own_schema(dsn: str, name: str) -> Iterator[str]:
 
 @pytest.fixture
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has to be undone is noted in a place of this test's own."""
+    """Sends the journals of changes to undo to a place of this test's own."""
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path / "state"))
 
 
@@ -217,7 +217,7 @@ def main_pid(dsn18: str) -> int:
 
 @pytest.fixture
 def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of its own for this test."""
+    """Yields a place for servers of this test alone."""
     place = server_dir(server_home / tmp_path.name)
     monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
     yield place
@@ -229,7 +229,7 @@ def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="session")
 def stages(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[Stages]:  # noqa: ARG001
-    """Databases of a plain role, on whatever server."""
+    """Yields databases of a plain role, on any server."""
     stages = Stages(tmp_path_factory.mktemp("stages"))
     yield stages
     stages.close()

@@ -120,7 +120,7 @@ _RELATIONS = (  # without the columns that a vacuum or an analysis changes
 
 @dataclass(frozen=True)
 class Stage:
-    """A database that ``MALLORY`` owns. ``dsn``: of a superuser; ``place``: where proof is written."""
+    """A database that ``MALLORY`` owns. ``dsn``: of a superuser; ``place``: the folder of proofs."""
 
     dsn: str
     place: Path
@@ -139,7 +139,7 @@ class Stage:
         return make_conninfo(self.dsn, user=role)
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """As superuser, by no path but the catalogue's."""
+        """Executes a statement as superuser with a safe search_path."""
         with psycopg.connect(self.dsn, autocommit=True, options=_SAFE) as connection:
             cursor = connection.execute(query.encode())
             return cursor.fetchall() if cursor.description else []
@@ -150,7 +150,7 @@ class Stage:
                 connection.execute(statement.encode())
 
     def dbdyno(self, *words: str, role: str | None = None) -> subprocess.CompletedProcess[str]:
-        """The program; ``role``: None is the superuser."""
+        """Runs the program as ``role``; None means the superuser."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "XDG_"))}
         env |= {"HOME": str(self.home), "DBDYNO_STATE_DIR": str(self.home / "state"), "COLUMNS": "200"}
         env |= {"XDG_DATA_HOME": str(self.home / "data")}
@@ -158,7 +158,7 @@ class Stage:
         return in_process.dbdyno((*words, "--dsn", dsn), env, self.home)
 
     def proof(self) -> list[str]:
-        """What of the role's code ran with other rights than its own."""
+        """Returns what code of the role ran with other rights than its own."""
         proofs = [
             f"{who} ran {what}" for who, what in self.ask("select who, what from evil.ran order by 1, 2")
         ]
@@ -171,7 +171,7 @@ class Stage:
         return sorted(set(proofs))
 
     def looked_at(self) -> dict[str, list[str]]:
-        """Every object that is not the server's own, and the rows of the role's tables."""
+        """Returns every object that is not the server's own, and the rows of the role's tables."""
         queries = {t: f"select t.xmin || ' ' || t::text from {t} t where {w}" for t, w in _CATALOGUES.items()}
         with psycopg.connect(self.dsn, autocommit=True, options=_SAFE) as connection:
             state = {
@@ -185,7 +185,7 @@ class Stage:
 
 
 def refused(done: subprocess.CompletedProcess[str], *names: str) -> None:
-    """Ended as an error of the user's, in words, that name what they are about."""
+    """Checks that the program ended with an error of the user's, in words that contain ``names``."""
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode not in (0, 1), (done.returncode, done.stdout, done.stderr)
     assert "not dbdyno's" in done.stderr, done.stderr
@@ -194,7 +194,7 @@ def refused(done: subprocess.CompletedProcess[str], *names: str) -> None:
 
 
 class Stages:
-    """Databases of one server after another, cloned from one that is made once for each."""
+    """Databases of one server after another, cloned from a template that each server gets once."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -207,7 +207,7 @@ class Stages:
 
     @contextlib.contextmanager
     def stage(self, dsn: str, of: str) -> Iterator[Stage]:
-        """A clone of template ``of``: see :data:`TEMPLATES`. The role begins as a plain one."""
+        """Yields a clone of template ``of``; see :data:`TEMPLATES`. The role begins as a plain one."""
         template = f"template_{of}"
         with psycopg.connect(dsn, autocommit=True, options=_SAFE) as connection:
             connection.execute(_ROLES)
@@ -237,7 +237,7 @@ def _create(connection: psycopg.Connection[Any], name: str, template: str = "tem
 
 
 def prepare_units(dsn: str, units: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Objects of workloads in dbdyno's schema, made as that role."""
+    """Prepares objects of workloads in dbdyno's schema as that role."""
     with closing(PostgresServer(dsn)) as server:
         for name, given in units:
             unit = loads.workload(name)
@@ -249,7 +249,7 @@ def _nothing(stage: Stage) -> None:
 
 
 def _tables(stage: Stage) -> None:
-    """pgbench's, in public."""
+    """Prepares pgbench's tables in public."""
     done = stage.dbdyno("workload", "prepare", "pgbench", role=MALLORY)
     assert done.returncode == 0, done.stderr
 
@@ -264,7 +264,7 @@ UNITS = (
 
 
 def _schema(stage: Stage) -> None:
-    """Everything that workloads keep in dbdyno's schema, but order-entry's tables."""
+    """Prepares everything that workloads keep in dbdyno's schema, except order-entry's tables."""
     prepare_units(stage.as_role(MALLORY), UNITS)
 
 

@@ -1,4 +1,4 @@
-"""What tests of limits share: this machine's groups, processes to limit, other users, kill -9."""
+"""Helpers for tests of limits: this machine's groups, processes to limit, other users, kill -9."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.waiting import eventually as eventually
 
 
 def main_of(dsn: str) -> int:
-    """The server's main process."""
+    """Returns the server's main process."""
     with psycopg.connect(dsn) as c:
         stat = Path(f"/proc/{c.info.backend_pid}/stat").read_text()
         return int(stat.rpartition(")")[2].split()[1])
@@ -55,7 +55,7 @@ def machine() -> Topology:
 
 
 def where(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
-    """Of each process that is there its groups, and its mask."""
+    """Returns groups and CPU mask of each process that still exists."""
     places = {}
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a server's workers come and go
@@ -65,14 +65,14 @@ def where(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
 
 
 def unmoved(before: dict[int, tuple[str, str]]) -> bool:
-    """Whether each of these processes that is still there is where it was; most of them are."""
+    """Returns whether each of these processes that still exists is where it was; most must exist."""
     now = where(sorted(before))
     return now.items() <= before.items() and len(now) > len(before) / 2
 
 
 def ours(owner: int | None = None) -> list[Path]:
-    """Groups that a process (this one) has made, anywhere; other runs on this machine have theirs, which come
-    and go meanwhile."""
+    """Returns all groups that a process (this one) has made. Other runs on this machine have their own,
+    which come and go meanwhile."""
     begin = f"dbdyno-{owner or os.getpid()}-"
     walk = os.walk("/sys/fs/cgroup")
     return [Path(place, n) for place, names, _ in walk for n in names if n.startswith(begin)]
@@ -91,7 +91,7 @@ def stat_of(group: Path, key: str) -> int:
 
 @contextlib.contextmanager
 def boxes(*names: str) -> Iterator[list[Path]]:
-    """Groups of others with the cpu controller."""
+    """Yields groups of others with the cpu controller."""
     parent = Path(next(d for _, d in _core.find_cgroups(None, controllers=["cpu"])))
     boxes = [parent / f"{name}-{os.getpid()}-of-others" for name in names]
     for box in boxes:
@@ -133,7 +133,10 @@ signal.pause()
 def applying(
     main_pid: int, spec: LimitSpec, uid: int = 0, means: list[str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process (of user ``uid``) that has set limits and waits; ``means``: gets the line that names them."""
+    """Yields a process (of user ``uid``) that has set limits and waits.
+
+    Appends the line that names the means to ``means``.
+    """
     script = APPLY.replace("{become}", BECOME)
     argv = [sys.executable, "-c", script, str(uid), str(main_pid), spec.model_dump_json()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
@@ -187,7 +190,7 @@ def clean(dsn: str, code: int = 0) -> str:
 
 
 class Unwritten:
-    """A journal of a test whose place belongs to another user than the one it acts as."""
+    """A journal that is not written, because its place belongs to another user than the test acts as."""
 
     def note(self, undo: Undo) -> None:
         assert undo.kind == "group"

@@ -23,7 +23,7 @@ _STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def program() -> str:
-    """pgbench of any PostgreSQL here; it speaks to all versions."""
+    """Returns any installed pgbench; it speaks to all versions."""
     path = shutil.which("pgbench") or next(
         (str(p) for p in sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), reverse=True)), None
     )
@@ -36,7 +36,7 @@ def program() -> str:
 
 @contextlib.contextmanager
 def load(dsn: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """pgbench at work, ended at the end."""
+    """Runs pgbench, and ends it at the end."""
     process = subprocess.Popen(
         [program(), "-n", "-T", "600", *words, dsn], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -48,7 +48,7 @@ def load(dsn: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Terminal:
-    """A program on a terminal of its own: what it shows now, keys to press."""
+    """A program on a terminal of its own, with its present screen and keys to press."""
 
     def __init__(self, argv: list[str], env: Mapping[str, str], rows: int = 40, columns: int = 120) -> None:
         self._master, slave = pty.openpty()
@@ -80,14 +80,14 @@ class Terminal:
             self.data += os.read(self._master, 65536)
 
     def screen(self) -> str:
-        """The latest screen that was drawn, without colours; drawn anew from the corner each time."""
+        """Returns the latest screen without colours. Each screen is drawn anew from the corner."""
         return _STYLES.sub("", self.data.decode("utf-8", "replace").split("\x1b[H")[-1]).replace("\r", "")
 
     def press(self, key: str) -> None:
         os.write(self._master, key.encode())
 
     def until(self, shown: Callable[[str], object], timeout_s: float = 60) -> str:
-        """The first screen of which ``shown`` is true."""
+        """Returns the first screen of which ``shown`` is true."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             self.read()

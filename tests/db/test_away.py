@@ -1,4 +1,4 @@
-"""A closed terminal, a closed pipe, a stopped process: nothing measured is lost, nothing is praised."""
+"""A closed terminal, a closed pipe, a stopped process: no measurement is lost, and none counts as good."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Terminal:
         self.stops: list[tuple[int, int]] = []  # CLOCK_MONOTONIC, ns
 
     def until(self, words: str) -> bytes:
-        """What is shown until then; what was shown before does not count."""
+        """Returns the output up to ``words``. Earlier output does not count."""
         deadline = time.monotonic() + _PATIENCE_S
         self._seen = b""
         while not re.search(words.encode(), _STYLES.sub(b"", self._seen)):
@@ -48,7 +48,7 @@ class Terminal:
         return self._seen
 
     def stop(self) -> None:
-        """For a while, as Ctrl-Z or a debugger does."""
+        """Stops the program for a while, as Ctrl-Z or a debugger does."""
         os.kill(self.pid, signal.SIGSTOP)
         from_ns = time.monotonic_ns()
         time.sleep(STOPPED_S)
@@ -56,7 +56,7 @@ class Terminal:
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> int:
-        """Closes the terminal; the program's exit code."""
+        """Closes the terminal and returns the program's exit code."""
         os.close(self._master)
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
@@ -77,21 +77,22 @@ def on_a_terminal(bench: Bench, *words: str) -> Iterator[Terminal]:
 
 
 def _last(bench: Bench) -> Results:
-    """With a report beside it."""
+    """Returns the last run, which has a report beside it."""
     record = RunStore(bench.home / "data/dbdyno").open("last")
     assert (record.path / "report.html").exists()
     return conduct.derived_of(record)
 
 
 def _within(stops: Sequence[tuple[int, int]], t0_ns: int, t1_ns: int) -> float:
-    """How long (s) dbdyno was stopped in that time."""
+    """Returns for how long (s) dbdyno was stopped in that time."""
     return sum(max(0, min(b, t1_ns) - max(a, t0_ns)) for a, b in stops) / NS_PER_S
 
 
 def _check(bench: Bench, stops: Sequence[tuple[int, int]], rest_ns: int) -> list[str]:
-    """Each measurement is marked if dbdyno was stopped within it, and not if that was elsewhere; the marks.
+    """Checks that measurements are marked if dbdyno was stopped within them, and not otherwise. Returns
+    their statuses.
 
-    A test on a busy machine may come late with its signal, so the marks go by the times that it noted.
+    A test on a busy machine may send its signal late, so the check uses the times that it noted.
     """
     cells, _ = RunStore(bench.home / "data/dbdyno").open("last").read_cells()
     for cell in cells:
@@ -166,7 +167,7 @@ def test_an_observation_without_an_end_ends_with_its_reader(bench: Bench) -> Non
 
 @contextlib.contextmanager
 def _piped(bench: Bench, argv: list[str], after: str = "run ") -> Iterator[subprocess.Popen[bytes]]:
-    """What it prints is read up to a line that begins so; then its standard output is closed."""
+    """Reads the program's output up to a line that begins with ``after``, then closes its standard output."""
     with subprocess.Popen(
         argv, env=bench.env, cwd=bench.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

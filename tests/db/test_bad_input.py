@@ -1,4 +1,4 @@
-"""Typical mistakes get one clear message with the cure, the right exit code, and lose nothing."""
+"""Typical mistakes give one clear message with the cure and the right exit code, and lose nothing."""
 
 from __future__ import annotations
 

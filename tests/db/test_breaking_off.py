@@ -1,4 +1,5 @@
-"""Loads and loaders dropped or broken off: sessions and children end, files of others and Python do not."""
+"""Loads and loaders that are dropped or broken off: their sessions and children end, and files of others
+and Python go on."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def test_sessions_end_with_what_is_dropped(plain: PlainServer, make: Callable[[d
 def test_python_runs_while_what_is_dropped_waits(
     plain: PlainServer, make: Callable[[dict[str, Any]], Any]
 ) -> None:
-    """Requests to cancel do not come through, so that the drop takes until its patience is over."""
+    """Requests to cancel do not arrive, so the drop takes until its patience is over."""
     with _full(plain.port) as (port, fill):
         load = make(plain.target(application_name=NAME, host="127.0.0.1", port=port))
         eventually(lambda: _at_work(plain) == 2)
@@ -97,7 +98,8 @@ def test_python_runs_while_what_is_dropped_waits(
 
 @contextlib.contextmanager
 def _full(port: int) -> Iterator[tuple[int, Callable[[], None]]]:
-    """A port that passes two connections on, and how to let all further ones wait to be accepted."""
+    """Yields a port that passes two connections on, and a function that lets all further ones wait to be
+    accepted."""
     with contextlib.ExitStack() as stack, socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
 
         def serve() -> None:
@@ -134,7 +136,7 @@ def _tick(ticks: list[int], over: threading.Event) -> None:
 
 
 def _sleepers() -> list[int]:
-    """Children of this test, wherever they stand."""
+    """Returns children of this test, wherever they stand."""
     pids = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -172,7 +174,7 @@ def test_an_interrupt_ends_scripts_that_are_in_the_shell(plain: PlainServer) -> 
 
 
 class Bystanders:
-    """Sockets and files of the process, always some new ones, whose numbers sessions had before."""
+    """Sockets and files of the process, always some new ones, with numbers that sessions had before."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[socket.socket, socket.socket]] = []
@@ -188,7 +190,7 @@ class Bystanders:
                 self.files.append(tempfile.TemporaryFile())  # noqa: SIM115
 
     def close(self) -> int:
-        """How many there were; all of them must work."""
+        """Checks that all of them work and returns their number."""
         self._over.set()
         self._thread.join()
         for near, far in self.pairs:

@@ -1,4 +1,5 @@
-"""Caches dropped before measurements: no page of the tables is left, and the next read goes to the disk."""
+"""Caches are dropped before measurements: no page of the tables is left, and the next read goes to the
+disk."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def of_variants(document: dict[str, Any], name: str) -> dict[str, float]:
 
 
 def kernel_ns(document: dict[str, Any], variant: str) -> float:
-    """CPU time of a logical read in the kernel."""
+    """Returns CPU time of a logical read in the kernel."""
     rows = [
         r
         for r in document["ledger"]

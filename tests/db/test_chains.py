@@ -26,7 +26,7 @@ def at(any_dsn: str, tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def at_each_kind(kind_dsn: str, tmp_path: Path) -> Bench:
-    """One old server and one new one: all versions are asked in the first test."""
+    """A bench for one old server and one new one. The first test asks all versions."""
     return with_a_table(kind_dsn, tmp_path)
 
 
@@ -42,7 +42,7 @@ def with_a_table(dsn: str, tmp_path: Path) -> Bench:
 
 @contextmanager
 def waiting(dsn: str, *statements: str) -> Iterator[None]:
-    """Each statement in a session of its own that waits for a lock, one after the other."""
+    """Runs each statement in a session of its own that waits for a lock, one after the other."""
     with ExitStack() as stack:
         threads = []
         for statement in statements:
@@ -100,7 +100,7 @@ def test_the_holder_its_statement_and_the_locked_table_are_named(at: Bench) -> N
 
 
 def test_a_queue_for_a_table_is_followed_to_who_holds_it(at_each_kind: Bench) -> None:
-    """A reader waits for a waiter alone: what that one waits for is the reader's root, too."""
+    """A reader waits for a waiter only. The root of that one is the reader's root, too."""
     lock = "do $$ begin lock table chained in access exclusive mode; end $$"
     with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute("select * from chained")

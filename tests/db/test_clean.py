@@ -1,4 +1,4 @@
-"""``dbdyno clean`` after kill -9: settings go back on the server they are of, and on no other."""
+"""``dbdyno clean`` after kill -9 restores settings on the server they belong to, and on no other."""
 
 from __future__ import annotations
 

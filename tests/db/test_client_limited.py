@@ -1,4 +1,4 @@
-"""A load that the driver cannot carry, on the real thing: said first, shown, and in no conclusion."""
+"""A real load that the driver cannot carry: it is reported first, shown, and in no conclusion."""
 
 from __future__ import annotations
 

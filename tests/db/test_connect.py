@@ -1,6 +1,6 @@
 """Any other server, by libpq's conventions: one PostgreSQL with TCP, TLS, SCRAM and md5 on loopback.
 
-Each way in is tried twice: by the control connection, and by the driver, which has its own client.
+Each way in is tried by the control connection, and by the driver, which has its own client.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Remote:
 
 
 def _certificates(directory: Path) -> None:
-    """An authority, a server's certificate for localhost, a client's for user certified."""
+    """Makes an authority, a server's certificate for localhost, and a client's for user certified."""
     new = (
         "req",
         "-x509",
@@ -101,7 +101,7 @@ def _certificates(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def remote(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
-    """Debian's 15, because the wheel's builds have no TLS."""
+    """Yields a server of Debian's 15, because the wheel's builds have no TLS."""
     programs = find_programs(servers.bin_dir(15))
     certificates = tmp_path_factory.mktemp("certificates")
     _certificates(certificates)

@@ -1,4 +1,4 @@
-"""A pooler in front of a server that wants a password, or TLS: what the pooler is told stays with it."""
+"""A pooler in front of a server that wants a password, or TLS. The pooler's secrets stay with it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET_BYTES = SECRET.encode()
 
 
 def calls(dsn: str) -> int:
-    """Calls that ended well through a pool."""
+    """Returns the number of calls that ended well through a pool."""
     with closing(PostgresServer(dsn)) as server:
         script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL):
@@ -102,7 +102,7 @@ def test_a_pooler_gets_in_by_a_client_certificate(remote: Remote) -> None:
 def test_a_server_that_lets_the_pooler_not_in_says_so_without_the_password(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control connection is in by a password that is changed before the pool is checked."""
+    """The password of the control connection is changed before the pool is checked."""
     with closing(PostgresServer(remote.dsn())) as server:
         monkeypatch.setitem(server._target, "password", SECRET + "x")
         with pytest.raises(DbdynoError, match="cannot serve sessions") as caught:

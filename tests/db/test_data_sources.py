@@ -1,4 +1,4 @@
-"""A source registered here alone, in a run on a real server: its rates, and its row among the sources."""
+"""A source registered here alone, in a run on a real server: its rates and its row among the sources."""
 
 import json
 from pathlib import Path

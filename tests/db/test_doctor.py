@@ -1,4 +1,4 @@
-"""What `dbdyno doctor` lists: states, commands that do what they say, and nothing changed unasked."""
+"""``dbdyno doctor`` lists states, and commands that have the promised effect. It changes nothing unasked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDTH = 80
 
 
 def looked(bench: Bench, *words: str, code: int = 0) -> dict[str, dict[str, Any]]:
-    """Its sources by name."""
+    """Returns its sources by name."""
     done = bench.here("doctor", "--json", *words)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -123,7 +123,7 @@ def test_strict_fails_for_what_is_missing_and_not_for_what_is_off_by_choice(
 
 
 def fixed(bench: Bench, plain: PlainServer, answers: str) -> str:
-    """What it says on a terminal to these answers."""
+    """Returns its output on a terminal for these answers."""
     ours, theirs = pty.openpty()
     try:
         os.write(ours, answers.encode())
@@ -162,7 +162,7 @@ def test_fix_asks_and_does_only_what_is_agreed_to(servers: Servers, bench: Bench
 
 
 def _answers(bench: Bench, plain: PlainServer) -> str:
-    """Yes to I/O timing alone."""
+    """Returns answers that say yes to I/O timing only."""
     sources = looked(bench, "--dsn", plain.dsn).values()
     asked = [
         s["name"]

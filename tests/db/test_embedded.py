@@ -1,4 +1,5 @@
-"""The life of the embedded server: quick, private, unprivileged, no orphans, never a stranger ended."""
+"""The life of the embedded server: quick, private, unprivileged, without orphans, and no stranger is
+ended."""
 
 from __future__ import annotations
 
@@ -213,7 +214,8 @@ def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> 
 
 
 def test_an_orphan_that_outlived_its_owner_is_ended(instance: tuple[Instance, Programs]) -> None:
-    """Without the kernel's help: started to stay, then recorded as somebody's whose lock is free."""
+    """The kernel does not help: the server was started to stay, then recorded as somebody's whose lock is
+    free."""
     server, programs = instance
     server.open(programs, StartOptions(stay=True))
     orphan = server.process()
@@ -229,7 +231,7 @@ def test_an_orphan_that_outlived_its_owner_is_ended(instance: tuple[Instance, Pr
 
 
 def test_a_strangers_pid_in_the_pid_file_is_left_alone(instance: tuple[Instance, Programs]) -> None:
-    """A process of the same user under the reused pid: neither ended nor in the way."""
+    """A process of the same user has the reused pid. It is neither ended nor in the way."""
     server, programs = instance
     server.open(programs, StartOptions())
     server.close()
@@ -261,7 +263,7 @@ def test_a_strangers_pid_in_the_pid_file_is_left_alone(instance: tuple[Instance,
 def test_a_pid_file_with_another_servers_pid_does_not_end_that_server(
     instance: tuple[Instance, Programs], servers: object, dsn18: str
 ) -> None:
-    """Even a postgres of the same user is a stranger: it works on another data directory."""
+    """Even a postgres of the same user is a stranger if it works on another data directory."""
     server, programs = instance
     server.open(programs, StartOptions())
     server.close()
@@ -379,7 +381,7 @@ def _uid(pid: int) -> int:
 
 
 def _tcp_sockets(pid: int) -> list[str]:
-    """Listening TCP sockets that the process holds."""
+    """Returns listening TCP sockets that the process holds."""
     held = set()
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

@@ -1,4 +1,4 @@
-"""The embedded server where root is less than root: capabilities, namespaces, file systems of containers."""
+"""The embedded server where root has fewer rights: capabilities, namespaces, file systems of containers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def can(*words: str) -> bool:
 
 
 def mounted(script: str) -> tuple[str, ...]:
-    """A mount namespace of its own, in which ``script`` runs before the program."""
+    """Returns the beginning of a command line in a mount namespace, where ``script`` runs before the
+    program."""
     return ("unshare", "-m", "sh", "-c", f'set -e; {script}; exec "$@"', "sh")
 
 
@@ -66,7 +67,7 @@ def staying(fresh_bench: Bench) -> Iterator[Bench]:
 
 
 def lives(bench: Bench, pid: int) -> None:
-    """The server that it was, and not only its process."""
+    """Checks that the server, and not only its process, is the one that it was."""
     facts = bench.status()
     assert facts["pid"] == pid
     with psycopg.connect(facts["dsn"]) as connection:
@@ -117,7 +118,7 @@ HIDDEN = mounted("mount -t proc -o hidepid=2 proc /proc")
 
 @pytest.mark.skipif(not can(*HIDDEN), reason="no mount namespace can be made here")
 def test_a_hidden_server_is_seen(staying: Bench) -> None:
-    """Root without ptrace sees no process of another user there."""
+    """Root without ptrace sees no process of another user in this namespace."""
     prefix = (*HIDDEN, *NO_PTRACE)
     pid = staying.status()["pid"]
     seen = json.loads(dbdyno(staying, prefix, "server", "status", "--json").stdout)
@@ -167,7 +168,7 @@ for f in passwd group shadow gshadow; do sed -i -e /^postgres:/d -e /^dbdyno:/d 
 
 @pytest.mark.skipif(not can(*SMALL), reason="no mount namespace can be made here")
 def test_a_machine_without_a_user_for_databases_gets_one(fresh_bench: Bench) -> None:
-    """Not for looking; said when it is done; and not again."""
+    """Looking makes no user. A start makes one, reports it, and makes no second one."""
     script = f"""{BARE}
     "$@" status && exit 90; grep ^dbdyno: /etc/passwd && exit 91
     "$@" start >/dev/null 2>said; grep 'made the system user dbdyno' said
@@ -186,7 +187,7 @@ def as_daemon(capabilities: str) -> tuple[str, ...]:
 
 
 def test_ambient_capabilities_end_at_the_servers_door(tmp_path: Path) -> None:
-    """Started by an ordinary user with more rights, it is seen and stopped by that user without them."""
+    """An ordinary user with more rights starts it. The same user without them sees and stops it."""
     entry = pwd.getpwnam("daemon")
     user = Account(entry.pw_name, entry.pw_uid, entry.pw_gid, switch=True)
     if not user.can_reach(find_programs(None).bin_dir):

@@ -1,4 +1,4 @@
-"""The server's user turns on root: links and pipes at every name, from outside and by SQL alone."""
+"""The server's user attacks root: links and pipes at every name, from outside and by SQL alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "known to root alone\n"
 
 @pytest.fixture
 def stopped_instance(home: Path) -> tuple[Instance, Programs]:  # noqa: ARG001
-    """A data directory on which a server has run."""
+    """Returns a data directory on which a server has run, and its programs."""
     server, programs = instance_of(None)
     server.open(programs, StartOptions())
     server.close()
@@ -40,7 +40,7 @@ def stopped_instance(home: Path) -> tuple[Instance, Programs]:  # noqa: ARG001
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Path]:
-    """A file of root's; it is to stay as it is."""
+    """Yields a file of root's and checks that it stays as it is."""
     file = tmp_path / "victim"
     file.write_text(SECRET)
     file.chmod(0o600)
@@ -56,7 +56,7 @@ def as_account(*words: str | Path) -> None:
 
 
 def plant(kind: str, path: Path, victim: Path) -> None:
-    """As the server's user."""
+    """Makes an entry as the server's user."""
     as_account("/bin/rm", "-rf", path)
     if kind == "link":
         as_account("/bin/ln", "-s", victim, path)
@@ -67,13 +67,13 @@ def plant(kind: str, path: Path, victim: Path) -> None:
 
 
 def tried(act: Callable[[], object]) -> None:
-    """A clear error is as good as success."""
+    """Calls ``act``. A clear error is as good as success."""
     with suppress(DbdynoError):
         act()
 
 
 def belongs_to_root(directory: Path) -> list[Path]:
-    """What lies below a directory of the server's user and is not that user's."""
+    """Returns what lies below a directory of the server's user and is not that user's."""
     uid = server_account().uid
     return [p for p in (directory, *directory.rglob("*")) if p.lstat().st_uid != uid]
 
@@ -82,7 +82,7 @@ OURS = ("dbdyno.conf", "dbdyno.conf.new", "postmaster.pid", "postmaster.pid.new"
 
 
 def test_planted_files_lead_root_nowhere(stopped_instance: tuple[Instance, Programs], victim: Path) -> None:
-    """Looking, starting, changing settings, stopping: none hangs, and the server works."""
+    """Root looks, starts, changes settings, and stops. Nothing hangs, and the server works."""
     server, programs = stopped_instance
     for kind in ("link", "pipe", "zero"):
         for name in OURS:
@@ -102,7 +102,7 @@ def test_planted_files_lead_root_nowhere(stopped_instance: tuple[Instance, Progr
 def test_planted_directories_and_every_other_file(
     stopped_instance: tuple[Instance, Programs], victim: Path
 ) -> None:
-    """The server itself cannot start with these; root must come to no harm, and --fresh cures it."""
+    """The server itself cannot start with these. Root comes to no harm, and --fresh cures it."""
     server, programs = stopped_instance
     for path in sorted(server.data.iterdir()):
         plant("link", path, victim if path.is_file() else victim.parent)
@@ -135,7 +135,7 @@ def test_a_hostile_template_gives_nothing_away(
 
 
 def test_a_script_cannot_lead_root_by_sql_alone(home: Path, victim: Path) -> None:  # noqa: ARG001
-    """COPY TO PROGRAM while the server runs, then all that root does next."""
+    """The script plants by COPY TO PROGRAM while the server runs; then root does all that it does next."""
     server, programs = instance_of(None)
     server.open(programs, StartOptions())
     socket = server.socket_dir
@@ -154,7 +154,7 @@ def test_a_script_cannot_lead_root_by_sql_alone(home: Path, victim: Path) -> Non
 
 
 def test_root_touches_nothing_below_directories_of_the_server(home: Path) -> None:
-    """Every open, change of owner or mode, move and removal by root's own process, as Python audits it."""
+    """Python audits every open, change of owner or mode, move and removal by root's own process."""
     done = subprocess.run(
         [sys.executable, "-c", AUDITED, str(home)], capture_output=True, text=True, timeout=300, check=False
     )
@@ -220,7 +220,7 @@ def test_files_are_roots_and_nobody_elses(stopped_instance: tuple[Instance, Prog
 def test_a_place_that_its_user_could_replace_is_refused(
     open_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server's user owns the parent: it could put a link in the place of what root made there."""
+    """The server's user owns the parent, so it could put a link in place of root's directory."""
     account = server_account()
     loose = open_dir / "loose"
     loose.mkdir()
@@ -233,7 +233,7 @@ def test_a_place_that_its_user_could_replace_is_refused(
 def test_directories_above_that_do_not_exist_yet_are_no_obstacle(
     open_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's first run: neither ~/.local nor ~/.local/share is there."""
+    """A user's first run has neither ~/.local nor ~/.local/share."""
     for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "DBDYNO_SERVER_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(open_dir))
@@ -259,7 +259,7 @@ def test_a_link_on_the_way_that_another_user_may_turn_is_refused(
 
 
 def test_the_server_inherits_no_secrets(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
-    """A script could read them, from the environment of the server's processes."""
+    """A script could read them in the environment of the server's processes."""
     for name in ("AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DATABASE_URL"):
         monkeypatch.setenv(name, "known to root alone")
     server, programs = instance_of(None)
@@ -275,7 +275,7 @@ def test_the_server_inherits_no_secrets(home: Path, tmp_path: Path, monkeypatch:
 def test_a_stopped_child_is_given_up(
     stopped_instance: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server's user may stop the child that acts for root: root waits no longer than that."""
+    """The server's user may stop the child that acts for root, so root waits for a limited time."""
     monkeypatch.setattr("dbdyno.engines.postgres.embedded.worker._PATIENCE_S", 0.5)
     with Worker(stopped_instance[0].account) as worker:
         assert worker.read(stopped_instance[0].data / "PG_VERSION") == "18\n"
@@ -292,7 +292,7 @@ def test_a_stopped_child_is_given_up(
 def test_nobody_is_never_the_servers_user(
     stopped_instance: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by name nor by data that an earlier start left; --fresh starts anew, as another."""
+    """This holds by name, and for data that an earlier start left. --fresh starts anew as another user."""
     server, programs = stopped_instance
     monkeypatch.setenv("DBDYNO_SERVER_USER", "nobody")
     with pytest.raises(UsageError, match="other programs run as too"):
@@ -332,7 +332,7 @@ def test_data_of_another_database_user_keep_working(
 
 
 def test_a_lock_of_the_servers_user_stops_nobody(stopped_instance: tuple[Instance, Programs]) -> None:
-    """The lock files are not open to it."""
+    """The server's user cannot open the lock files."""
     server, _ = stopped_instance
     for name in ("start.lock", "owner.lock", "server.lock"):
         with pytest.raises(subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""Equal load and hot rows on a real server, against what the server's own counters say."""
+"""Equal load and hot rows on a real server, against the server's own counters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from pg_stat_statements where query like '%between $1 and $1 + $2%' or query lik
 
 @pytest.fixture
 def own(bench: Bench) -> Iterator[str]:
-    """A database of these tests' own."""
+    """Yields the DSN of a database for these tests alone."""
     bench.ask("drop database if exists equal_load")
     bench.ask("create database equal_load")
     dsn = bench.with_words(dbname="equal_load")

@@ -28,8 +28,11 @@ def _ours(text: str) -> str | None:
 
 
 def _drawn(count: int, failing: int) -> tuple[list[str], list[str]]:
-    """So many expressions with a value, and without. Left out is what cannot be read (a comparison of a
-    comparison, a number beyond 64 bits), and abs(), which for a boolean is an arbitrary number in pgbench."""
+    """Returns ``count`` expressions with a value and ``failing`` ones without.
+
+    Leaves out what cannot be read (a comparison of a comparison, a number beyond 64 bits), and abs(),
+    which for a boolean is an arbitrary number in pgbench.
+    """
     draw = random.Random(15)
     valued: list[str] = []
     valueless: list[str] = []

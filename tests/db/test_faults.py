@@ -1,4 +1,4 @@
-"""Faults in mid-run leave a shorter run, readable, with the reason. All on the real thing."""
+"""Real faults in mid-run leave a shorter, readable run with the reason."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ TERMINATE = f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS
 
 @pytest.fixture
 def brief(tmp_path: Path) -> tuple[str, ...]:
-    """A load that leaves the machine its CPUs."""
+    """Returns the words of a load that leaves the machine its CPUs."""
     script = tmp_path / "brief.sql"
     script.write_text("select pg_sleep(0.01)")
     return ("--script", str(script))
 
 
 def _readable(bench: Bench, reason: str) -> dict[str, object]:
-    """The last run is cut short with that reason, and still shows and exports."""
+    """Checks that the last run is cut short with that reason, and still shows and exports. Returns its
+    document."""
     shown = bench.last()
     run = shown["run"]
     assert isinstance(run, dict)
@@ -47,7 +48,7 @@ def _readable(bench: Bench, reason: str) -> dict[str, object]:
 
 
 def _saved(bench: Bench) -> int:
-    """Cells that have been saved, of all runs."""
+    """Returns the number of saved cells of all runs."""
     return len(list(bench.home.glob("data/dbdyno/*/cells/[!.]*")))
 
 
@@ -182,7 +183,7 @@ def _small_tmpfs(where: Path) -> Iterator[Path]:
 
 
 def test_a_second_run_on_a_server_is_refused_while_the_first_goes_on(bench: Bench) -> None:
-    """The first goes on for as long as the second takes to be refused, then ends as it is asked to."""
+    """The first run goes on until the second is refused, then ends when it is stopped."""
     with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "1", *LONG, *THINKING) as first:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 1)
         second = bench.here("run", "lio", "--dsn", bench.dsn, "--sessions", "1", *QUICK)

@@ -1,4 +1,4 @@
-"""Observing with few rights: what is hidden or cannot be read is unknown, and what is known is right."""
+"""Observing with few rights: what is hidden or cannot be read is unknown, and all known figures are right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACCOUNTS = {"run", "runq", "sleep", "client", "unaccounted"}
 
 @contextlib.contextmanager
 def load(dsn: str) -> Iterator[None]:
-    """Sessions that sleep in the server, that wait for a lock, and whose client thinks."""
+    """Keeps sessions that sleep in the server, that wait for a lock, and whose client thinks."""
     with contextlib.ExitStack() as stack:
         sessions = [
             stack.enter_context(contextlib.closing(psycopg.connect(dsn, autocommit=True)))
@@ -65,7 +65,7 @@ def _think(connection: psycopg.Connection[Any], over: threading.Event) -> None:
 
 @pytest.fixture
 def open_dsn(servers: Servers) -> str:
-    """Of a server whose socket any user may use."""
+    """Returns the DSN of a server whose socket any user may use."""
     return opened(servers.dsn(18))
 
 
@@ -82,14 +82,14 @@ def opened(dsn: str) -> str:
 
 
 def owner(dsn: str) -> int:
-    """The server's user."""
+    """Returns the server's user."""
     return Path(str(conninfo_to_dict(dsn)["host"])).stat().st_uid
 
 
 def observed(
     dsn: str, home: Path, *words: str, user: int = STRANGER, role: str | None = None
 ) -> dict[str, Any]:
-    """The document of 2 s, seen by a program with the rights of ``words`` (of setpriv)."""
+    """Returns the document of 2 s, observed by a program with the rights of ``words`` (of setpriv)."""
     for directory in (home, home / "run"):
         directory.mkdir(exist_ok=True)
         os.chown(directory, user, user)
@@ -150,7 +150,8 @@ def db_times(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_split(document: dict[str, Any]) -> None:
-    """What the load is known to do, in seconds per second: samples are few, and the machine may be busy."""
+    """Checks the known accounts of the load, in seconds per second. Samples are few, and the machine may
+    be busy."""
     assert total(document, "sleep", "Timeout/PgSleep") == pytest.approx(ASLEEP, abs=0.5)
     assert total(document, "sleep", "Lock/relation") == pytest.approx(1, abs=0.4)
     assert total(document, "client") + total(document, "runq") == pytest.approx(THINKING + 1, abs=0.9)
@@ -204,7 +205,7 @@ def test_the_advice_asks_for_the_third_right_where_the_server_is_another_users(
 @pytest.mark.alone
 @needs_root
 def test_a_program_without_the_symbol_has_no_wait_event_word(servers: Servers, home: Path) -> None:
-    """A copy of the program whose symbol has another name: root cannot find the wait event either."""
+    """A copy of the program has another name for the symbol, so root cannot find the wait event either."""
     from dbdyno.engines.postgres.embedded import StartOptions, instance_of
     from dbdyno.engines.postgres.embedded.account import server_account
     from dbdyno.engines.postgres.embedded.places import find_places
@@ -267,7 +268,7 @@ def test_the_roles_own_sessions_are_seen_beside_hidden_ones(open_dsn: str, home:
 @pytest.mark.alone
 @needs_root
 def test_the_servers_user_knows_waits_that_the_role_does_not(open_dsn: str, home: Path) -> None:
-    """Read from memory: the role plays no part."""
+    """They are read from memory, where the role does not matter."""
     servers_user = owner(open_dsn)
     with load(open_dsn):
         document = observed(open_dsn, home, "--inh-caps=-all", user=servers_user, role="blind")

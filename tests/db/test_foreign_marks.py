@@ -1,4 +1,4 @@
-"""Objects with dbdyno's marks that a plain role made: none is used, changed or removed by others."""
+"""Objects with dbdyno's marks that a plain role made: no other role uses, changes or removes them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def empty(stages: Stages, any_dsn: str) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def mark_of_logins(stages: Stages, servers: Servers) -> str:
-    """What the product itself writes on the schema of a login trace."""
+    """Returns the mark that the product itself writes on the schema of a login trace."""
     with stages.stage(servers.dsn(18), "empty") as stage:
         done = stage.dbdyno(*TRACED)
         assert done.returncode == 0, done.stderr
@@ -96,7 +96,7 @@ def test_clean_drops_no_schema_of_logins_that_a_plain_role_made(empty: Stage, ma
 
 
 def test_removal_stops_at_what_others_built_on_a_login_trace(servers: Servers, stages: Stages) -> None:
-    """The view is a superuser's, and nothing of dbdyno's."""
+    """A superuser owns the view, which is no part of dbdyno's."""
     for words in (("clean",), ("trace-logins", "--remove")):
         with stages.stage(servers.dsn(18), "empty") as stage:
             assert stage.dbdyno(*TRACED).returncode == 0
@@ -137,7 +137,7 @@ def test_tables_of_a_plain_role_are_neither_emptied_nor_loaded(tables: Stage) ->
 
 
 def test_clean_drops_no_schema_of_a_plain_role(schema: Stage) -> None:
-    """Nor what a view of others is built on."""
+    """It drops no object either that views of others depend on."""
     schema.plant("create view public.report as select count(*) from dbdyno.lio_shared")
     before = schema.looked_at()
     done = schema.dbdyno("clean")
@@ -175,7 +175,7 @@ def test_a_role_that_the_database_sets_makes_nothing_ones_own(schema_of_kind: St
 
 
 def test_what_a_role_made_itself_is_its_own(schema_of_kind: Stage) -> None:
-    """The other side: nothing is refused that is right."""
+    """This is the other side: nothing rightful is refused."""
     done = schema_of_kind.dbdyno("run", "cpu", *CALIBRATED, role=MALLORY)
     assert done.returncode == 0, done.stderr
     done = schema_of_kind.dbdyno("clean", role=MALLORY)
@@ -191,7 +191,7 @@ def test_what_a_superuser_made_is_used_by_a_plain_role(empty_of_kind: Stage) -> 
 
 
 def test_a_function_planted_in_a_superusers_schema_is_not_called(empty_of_kind: Stage) -> None:
-    """By a right that was granted so that the role may make objects of its own there."""
+    """The role was granted the right to make objects of its own there."""
     prepare_units(empty_of_kind.dsn, [("cpu", {})])
     (stamp,) = empty_of_kind.ask("select obj_description('dbdyno.spin'::regproc)")[0]
     empty_of_kind.ask("drop function dbdyno.spin(bigint)")

@@ -1,5 +1,7 @@
-"""Every command that a superuser may call where a plain role planted code in objects with genuine marks: it
-ends before it changes anything, and runs none of that code."""
+"""Every command that a superuser may call where a plain role planted code in objects with genuine marks.
+
+Each ends before it changes anything, and runs none of that code.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,15 @@ WARM = ("run", "select-only", "--expect", "memory", *BRIEF)
 
 
 class Plant(NamedTuple):
-    """What the role did, and the commands that would run it, or remove what is not dbdyno's."""
+    """Statements of the role, and the commands that would run its code, or remove objects that are not
+    dbdyno's."""
 
     statements: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
 
 
 def view(of: str, columns: str) -> tuple[str, ...]:
-    """In place of a table, with the table's comment."""
+    """Returns statements that put a view in place of a table, with the table's comment."""
     return (
         f"alter table {of} rename to hidden",
         f"alter table {of.rpartition('.')[0] or 'public'}.hidden set schema evil",
@@ -46,7 +49,7 @@ def view(of: str, columns: str) -> tuple[str, ...]:
 
 
 def fires(table: str, when: str) -> tuple[str, ...]:
-    """A trigger for each row."""
+    """Returns statements that make a trigger for each row."""
     return (f"create trigger planted {when} on {table} for each row execute function evil.fired()",)
 
 
@@ -235,7 +238,7 @@ def test_a_schema_with_marks_of_a_plain_role_is_refused_and_left_alone(
 def test_code_planted_in_tables_of_a_superuser_is_not_run(
     servers: Servers, stages: Stages, name: str
 ) -> None:
-    """They are in a schema of the superuser's, and what is planted needs no more than GRANT ALL."""
+    """The tables are in a schema of the superuser's. The plants need no more than GRANT ALL."""
     statements, words = GRANTED[name]
     with stages.stage(servers.dsn(18), "empty") as stage:
         stage.ask("create schema boss")
@@ -310,7 +313,7 @@ def test_scripts_of_the_users_own_reset_nothing_of_a_plain_role(
 
 
 def test_a_plain_role_that_was_let_in_is_not_taken_in(servers: Servers, stages: Stages) -> None:
-    """Row security is evaluated for everyone but superusers and the owner."""
+    """Row security is evaluated for everyone except superusers and the owner."""
     with stages.stage(servers.dsn(18), "tables") as stage:
         stage.plant(
             "alter table pgbench_accounts enable row level security",
@@ -326,7 +329,7 @@ def test_a_plain_role_that_was_let_in_is_not_taken_in(servers: Servers, stages: 
 
 
 def test_tables_without_code_are_read_and_changed_as_ever(servers: Servers, stages: Stages) -> None:
-    """Whoever made them: that is what a load on somebody's database is for."""
+    """Their owner does not matter: a load on somebody's database is meant for such tables."""
     with stages.stage(servers.dsn(18), "tables") as stage:
         stage.plant(*CHILD)
         done = stage.dbdyno("run", "simple-update", *BRIEF)
@@ -334,7 +337,7 @@ def test_tables_without_code_are_read_and_changed_as_ever(servers: Servers, stag
 
 
 def test_a_plain_roles_child_of_a_superusers_table_is_refused(servers: Servers, stages: Stages) -> None:
-    """Its owner may make a trigger while the load runs."""
+    """The child's owner may make a trigger while the load runs."""
     with stages.stage(servers.dsn(18), "tables") as stage:
         stage.plant(*CHILD)
         for table in ("accounts", "branches", "tellers", "history"):
@@ -348,7 +351,7 @@ def test_a_plain_roles_child_of_a_superusers_table_is_refused(servers: Servers, 
 
 
 def test_a_superusers_own_triggers_keep_no_run_from_its_calls(servers: Servers, stages: Stages) -> None:
-    """Own triggers keep no run from its calls: what the caller could do anyway is nobody's attack."""
+    """What the caller could do anyway is nobody's attack."""
     with stages.stage(servers.dsn(18), "empty") as stage:
         stage.ask("create schema boss")
         stage.ask("alter database stage set search_path = boss, public")

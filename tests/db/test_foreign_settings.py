@@ -1,4 +1,4 @@
-"""Settings that a plain role gave to its database: what a superuser's commands say and read there."""
+"""Settings that a plain role gave to its database, and their effect on a superuser's commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMS = (
 
 
 def test_figures_have_all_digits_and_times_their_form(servers: Servers, stages: Stages) -> None:
-    """Rounded to no digit, two snapshots seconds apart would be of the same moment."""
+    """If times were rounded to no digit, two snapshots seconds apart would be of the same moment."""
     with stages.stage(servers.dsn(18), "empty") as stage:
         stage.plant(*FORMS)
         done = stage.dbdyno("observe", "--for", "1s")

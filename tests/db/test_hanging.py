@@ -28,7 +28,7 @@ ACTIVE = "select 1 from pg_stat_activity where state = 'active' and pid <> pg_ba
 
 
 def test_the_first_ctrl_c_ends_a_command_that_waits_for_a_server(fresh_bench: Bench) -> None:
-    """Several at once, as each waits most of the time."""
+    """Several run at once, as each waits most of the time."""
     cases: tuple[tuple[Script, tuple[str, ...]], ...] = (
         (silent_when_ready, ("run", "lio")),
         (silent_when_ready, ("observe",)),
@@ -65,7 +65,7 @@ def _pids(server: PlainServer) -> list[int]:
 
 
 def _stopped(server: PlainServer) -> list[int]:
-    """Its processes, which stand still now; a backend may end meanwhile."""
+    """Stops all processes of the server and returns them. A backend may end meanwhile."""
     pids = _pids(server)
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -75,7 +75,7 @@ def _stopped(server: PlainServer) -> list[int]:
 
 @contextlib.contextmanager
 def stopped_in_the_window(server: PlainServer) -> Iterator[None]:
-    """The whole server hangs from there on."""
+    """Stops the whole server from the window on."""
     stopped: list[int] = []
     try:
         with in_the_window(lambda: stopped.extend(_stopped(server))):
@@ -115,7 +115,7 @@ def stopped_after_a_window(
     and_then: Callable[[], None],
     afterwards: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """The whole server hangs once a window is saved, until ``and_then`` has returned."""
+    """Stops the whole server once a window is saved, until ``and_then`` has returned."""
 
     def hang() -> None:
         eventually(lambda: _saved(store), 120)

@@ -1,6 +1,7 @@
-"""Limits on a real server's processes, in this machine's own control groups: set, seen, put back.
+"""Limits on a real server's processes, in this machine's own control groups: set, observed, put back.
 
-The groups are of cgroup v1 or v2, whatever the kernel has for cpu and cpuset; see also test_limits_v2.py.
+The groups are of cgroup v1 or v2, whichever the kernel has for cpu and cpuset; see also
+test_limits_v2.py.
 """
 
 from __future__ import annotations

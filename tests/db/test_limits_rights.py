@@ -1,4 +1,4 @@
-"""Limits that cannot be set: said before the start, with the right that is missing and the command."""
+"""Limits that cannot be set are refused before the start, with the missing right and the command."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_quota_above_that_of_the_servers_group_is_refused() -> None:
 @needs_root
 @needs_cpu
 def test_a_user_with_a_v1_group_of_his_own_needs_no_root() -> None:
-    """Of v2 see test_limits_v2.py."""
+    """test_limits_v2.py has the same test for v2."""
     if _core.find_cgroups(None, controllers=["cpu"])[0][0] != 1:
         pytest.skip("cpu is on v2 here")
     with boxes("nobody") as (box,), subprocess.Popen(["sleep", "60"], user=NOBODY, group=NOBODY) as server:

@@ -1,4 +1,5 @@
-"""Limits of a run that was killed with -9: put back from its journal or by ``dbdyno clean``, nothing else."""
+"""Limits of a run that was killed with -9: its journal or ``dbdyno clean`` puts them back, and nothing
+else."""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ def test_a_reused_pid_keeps_its_affinity() -> None:
 def test_affinity_stands_in_where_no_cpuset_can_be_made_and_is_named(
     dsn18: str, main_pid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the server's own user, who may set affinity and make no group; killed with kill -9."""
+    """The server's own user runs it, who may set affinity and make no group; kill -9 ends it."""
     user = Path(f"/proc/{main_pid}").stat().st_uid
     with sessions(dsn18, 2) as (plain, special), tempfile.TemporaryDirectory(dir="/tmp") as place:
         os.chown(place, user, -1)

@@ -1,4 +1,4 @@
-"""Many sessions: how many descriptors an observation holds, and what is said where the limit is too low."""
+"""Many sessions: how many descriptors an observation holds, and the warning where the limit is too low."""
 
 from __future__ import annotations
 

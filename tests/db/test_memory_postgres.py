@@ -1,4 +1,5 @@
-"""Where the pages of a real server are: buffers, page cache, both, processes; and what is said otherwise."""
+"""Where the pages of a real server are: buffers, page cache, both, processes; else the status says why it
+is unknown."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def held(server: Server, relation: str = "public.held") -> dict[str, object]:
 
 @pytest.fixture
 def table(any_dsn: str) -> Iterator[tuple[str, Path, int]]:
-    """DSN, the table's file, its pages."""
+    """Yields a DSN, the table's file, and its pages."""
     skip_without("pg_buffercache", any_dsn)
     with psycopg.connect(any_dsn, autocommit=True) as connection:
         for statement in _TABLE.split(";"):

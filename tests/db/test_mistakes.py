@@ -1,4 +1,4 @@
-"""Typical mistakes: one line says what is wrong, the last one the cure, the nearest name first."""
+"""Typical mistakes: one line names the fault, and the last one the cure, with the nearest name first."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_mistake_is_one_error_with_its_cure_and_leaves_nothing(
 
 
 def _with_dsn(word: str, dsn: str) -> str:
-    """The words after ``DSN`` win over those in it."""
+    """Returns ``word`` with ``dsn`` in place of ``DSN``. The words after it win over those in it."""
     given, *more = word.split(" ")
     if given != "DSN":
         return word
@@ -124,7 +124,7 @@ def _with_dsn(word: str, dsn: str) -> str:
 
 
 def _left(bench: Bench, plain: PlainServer) -> tuple[list[str], list[tuple[str, ...]], int]:
-    """Files, schemas and sessions."""
+    """Returns files, schemas and sessions."""
     runs = bench.home / "data"
     files = sorted(str(p.relative_to(bench.home)) for p in (*bench.home.iterdir(), *runs.rglob("*")))
     schemas = plain.ask("select nspname from pg_namespace where nspname !~ '^pg_' order by 1")

@@ -1,4 +1,5 @@
-"""``dbdyno observe`` beside a real load of somebody else's: what it sees, keeps and says; and faults."""
+"""``dbdyno observe`` beside a real load of somebody else's: its figures, its store, its messages; and
+faults."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def tables(bench: Bench) -> None:
 
 @contextlib.contextmanager
 def sleepers(bench: Bench, tmp_path: Path, count: int, dsn: str | None = None) -> Iterator[None]:
-    """Sessions asleep in the server nearly all the time."""
+    """Keeps sessions asleep in the server nearly all the time."""
     script = tmp_path / "sleep.sql"
     script.write_text(SLEEPER)
     with load(dsn or bench.dsn, "-c", str(count), "-f", str(script)):
@@ -81,8 +82,9 @@ def test_sessions_of_somebody_else_are_observed_and_their_waits_named(bench: Ben
 
 
 def test_the_load_profile_is_that_of_others_alone(bench: Bench) -> None:
-    """dbdyno samples ten times a second and takes a snapshot in each window: next to nothing of that is left
-    in an idle server, and all of somebody else's 40 transactions a second (pgbench draws their times)."""
+    """dbdyno samples ten times a second and takes a snapshot in each window. Next to nothing of that is
+    left in an idle server, and all of somebody else's 40 transactions a second (pgbench draws their
+    times)."""
     for _ in range(3):  # the server may just be cleaning up after other tests
         idle = _rates(observed(bench, "--for", "6s", "--window", "3s"))
         if idle["logical reads"] < 60:
@@ -187,7 +189,7 @@ def test_ctrl_c_before_the_time_asked_for_is_cut_short(bench: Bench) -> None:
 
 
 def _cells(bench: Bench, pid: int) -> list[Path]:
-    """Saved windows of that process's run."""
+    """Returns saved windows of that process's run."""
     cells = []
     for run in bench.home.glob("data/dbdyno/*-observed-*/run.json"):
         with contextlib.suppress(ValueError, OSError):
@@ -359,6 +361,6 @@ def test_the_terminal_is_restored_after_ctrl_c_and_after_an_error(bench: Bench) 
 
 
 def _pids(text: str) -> list[int]:
-    """Of the table of sessions, in their order."""
+    """Returns the pids in the table of sessions, in their order."""
     lines = text.split("user@database")[-1].splitlines()
     return [int(line.split()[0]) for line in lines if line.split()[:1] and line.split()[0].isdigit()]

@@ -61,7 +61,8 @@ class Group:
         return (self._at(t1_ns) - self._at(t0_ns)) / (t1_ns - t0_ns)
 
     def _at(self, at_ns: int) -> float:
-        """The reader may have waited for a CPU: between two reads it grew evenly."""
+        """Returns CPU time at an instant. The reader may have waited for a CPU, so the time is taken to
+        grow evenly between two reads."""
         (a, used_a), (b, used_b) = next(p for p in pairwise(self._read) if p[0][0] <= at_ns < p[1][0])
         return used_a + (used_b - used_a) * (at_ns - a) / (b - a)
 
@@ -100,7 +101,7 @@ def group(bench: Bench) -> Iterator[Group]:
 
 @pytest.fixture(scope="module")
 def observed(bench: Bench, group: Group, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What three observations said of the same load at the same time."""
+    """Returns the documents of three observations of the same load at the same time."""
     script = tmp_path_factory.mktemp("load") / "work.sql"
     script.write_text(WORK)
     assert group.path.is_dir()  # its CPU time is read from before the load on

@@ -1,4 +1,4 @@
-"""``observe`` with several ``--dsn``: one that goes away and comes back leaves the other alone."""
+"""``observe`` with several ``--dsn``: a server that goes away and comes back leaves the other alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOW_NS = 1_000_000_000
 
 
 def runs(bench: Bench) -> Mapping[str, Run]:
-    """By the port of their server, once each has a window."""
+    """Returns the runs by the port of their server, once each has a window."""
     store = RunStore(Path(bench.env["XDG_DATA_HOME"]) / "dbdyno")
     with suppress(StoreError):
         opened = [store.open(listed.id) for listed in store.list()]

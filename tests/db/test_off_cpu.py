@@ -1,6 +1,7 @@
 """Off-CPU stacks of programs and servers that sleep for known times in known functions.
 
-Where the trace, or its stacks, are not permitted or not supported, that is said, and nothing is a zero.
+Where the trace, or its stacks, are not permitted or not supported, the status says so, and no figure is
+a zero.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def sampled(
     spec: dict[str, Any], enough: Callable[[Tables], bool]
 ) -> tuple[tuple[str, str], Tables, tuple[int, int]]:
-    """Status of the stacks, and the tables as soon as there are enough; when it began and ended."""
+    """Returns the status of the stacks, the tables as soon as there are enough, and begin and end."""
     watch = _core.Watch(json.dumps({"off_cpu": ASKED, **spec}))
     begun = _core.now_ns()
     watch.start(begun, begun + PATIENCE_S * 10**9)
@@ -83,7 +84,7 @@ def sampled(
 
 
 def stood_for(tables: Tables) -> pl.DataFrame:
-    """What each chosen sleep stands for, in ns."""
+    """Returns the chosen sleeps with the time that each stands for, in ns."""
     return tables["sleep_samples"].with_columns(ns=pl.col("slept_ns").fill_null(0) / pl.col("chance"))
 
 
@@ -95,7 +96,7 @@ def of_function(tables: Tables, function: str) -> pl.DataFrame:
 
 @pytest.mark.parametrize("us", [1000, 30])
 def test_two_functions_have_their_shares_of_sleep(program: Path, us: int) -> None:
-    """All sleeps are taken where they are long; a part of them where they are short and many."""
+    """The trace takes all sleeps if they are long, and a part of them if they are short and many."""
     child = subprocess.Popen([program, str(us)])
     task = {"pid": child.pid, "tid": child.pid, "role": "other"}
     spec = {"os": True, "tasks": [task], "host": False}
@@ -122,7 +123,8 @@ def test_two_functions_have_their_shares_of_sleep(program: Path, us: int) -> Non
 
 @pytest.fixture
 def waiting(old_and_new: Waiting) -> Iterator[dict[str, Any]]:
-    """A session in pg_sleep again and again, and two that wait for a lock that a third takes in turns."""
+    """Yields the specification for a session in pg_sleep again and again, and two that wait for a lock
+    that a third takes in turns."""
     server = old_and_new
     server.control.execute("create table if not exists locked (n int)")
     asleep = server.doing("do $$ begin loop perform pg_sleep(0.003); end loop; end $$")

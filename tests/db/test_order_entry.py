@@ -1,4 +1,4 @@
-"""Order entry: consistent as loaded and after calls; a check that fails makes a measurement invalid."""
+"""Order entry: consistent as loaded and after calls. A check that fails makes a measurement invalid."""
 
 from __future__ import annotations
 

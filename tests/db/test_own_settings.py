@@ -1,4 +1,5 @@
-"""Whatever role, database, server and environment set: control connections and samplers read the same."""
+"""Control connections and samplers read the same under any settings of role, database, server and
+environment."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ ODD = {
 
 @pytest.fixture
 def odd(any_dsn: str) -> Iterator[str]:
-    """A DSN of a role with all of it."""
+    """Yields the DSN of a role with all of these settings."""
     with psycopg.connect(any_dsn, autocommit=True) as admin:
         admin.execute("create role odd login superuser")
         for name, value in ODD.items():

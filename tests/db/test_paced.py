@@ -1,4 +1,4 @@
-"""Paced load on real servers: stops show in percentiles, overload is said, a lost server leaves a run.
+"""Paced load on real servers: stops show in percentiles, overload is reported, a lost server leaves a run.
 
 Bounds are one-sided: a slower machine only takes longer, delivers less and leaves more calls over.
 """
@@ -58,8 +58,8 @@ def _slow(cell: RawCell, table: str, at_least_s: float) -> int:
 
 
 def test_a_server_that_stops_for_2_s_shows_in_the_percentiles(server: PlainServer, tmp_path: Path) -> None:
-    """Calls that become due meanwhile take from 0 to 2 s, evenly: of all calls 2 of 5. A closed loop of 4
-    sessions would have made 4 slow calls of 1,100."""
+    """Calls that become due meanwhile take from 0 to 2 s, evenly; they are 2 of 5. A closed loop of 4
+    sessions would have 4 slow calls of 1,100."""
     sessions, rate, measured_s = 4, 220, 5
     stopped = [0, 0]
 
@@ -118,7 +118,7 @@ def test_a_rate_above_the_capacity_leaves_calls_over_and_says_so(
 
 
 def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Servers, tmp_path: Path) -> None:
-    """It has room for fewer sessions than would be chosen: the rates are run over those."""
+    """It has room for fewer sessions than would be chosen, so the rates are run over those."""
     with plain_server(servers.bin_dir(18), {"max_connections": "14"}) as server:
         words = ("--rates", "50,100", "--measure", "2s", "--no-memory", "--no-snapshots")
         with in_the_window(server.stop, 0.3, lambda tick: tick.number == 2):
@@ -137,7 +137,8 @@ def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Serve
 def test_a_server_that_is_restarted_ends_the_measurement_with_the_reason(
     servers: Servers, tmp_path: Path
 ) -> None:
-    """No session connects again: what is lost is counted, and no later rate is measured on a cold server."""
+    """No session connects again. Lost sessions are counted, and no later rate is measured on a cold
+    server."""
     with plain_server(servers.bin_dir(15)) as server:
 
         def restart() -> None:

@@ -83,7 +83,7 @@ def test_a_spike_leaves_a_backlog_that_the_next_phase_works_off(servers: Servers
 def test_a_server_that_is_restarted_in_a_phase_leaves_the_whole_ones(
     servers: Servers, tmp_path: Path
 ) -> None:
-    """Its sessions are lost with it; the phase under way is marked, and later ones are not there."""
+    """Its sessions are lost with it. The phase under way is marked, and later ones are absent."""
     with plain_server(servers.bin_dir(18)) as server:
 
         def restart() -> None:

@@ -1,6 +1,6 @@
 """The CPU profile of real servers: whose samples, their functions, and what is missing without rights.
 
-Where it is not permitted each test asserts that this is said.
+Where it is not permitted each test asserts that the status says so.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Tables = dict[str, pl.DataFrame]
 
 
 def profiled(spec: dict[str, Any], enough: int = ENOUGH, *also: pl.Expr) -> tuple[tuple[str, str], Tables]:
-    """Status of the profile, and tables with at least so many samples, if there are any to be had.
+    """Returns the status of the profile, and tables with at least so many samples if it is permitted.
 
-    ``also`` chooses samples of which there are a few, too, where samples carry wait events.
+    ``also`` selects samples of which there must be a few, too, where samples carry wait events.
     """
     watch = _core.Watch(json.dumps(spec))
     end = time.monotonic() + PATIENCE_S
@@ -111,7 +111,7 @@ SLEEPS = "do $$ begin loop perform pg_sleep(0.00002); end loop; end $$"
 
 
 def _labels(tables: Tables, pid: int) -> pl.DataFrame:
-    """Wait event, number of samples, of one process."""
+    """Returns the samples of one process with their wait event."""
     samples = tables["profile_samples"].filter(pid=pid)
     named = pl.concat_str("wait_class", "wait_event", separator="/").fill_null("none")
     return samples.with_columns(event=named)
@@ -144,7 +144,7 @@ def test_samples_carry_the_wait_event_and_the_statement_of_their_moment(old_and_
 
 
 def shares_agree(tables: Tables, pid: int, sleeping: pl.DataFrame) -> None:
-    """The scheduler trace's own clock, at another rate, meets the same labels as often."""
+    """Checks that the scheduler trace, by its own clock at another rate, meets the same labels as often."""
     if "waits" not in tables:
         return
     ticks = tables["waits"].filter(pid=pid, status="ok").sort("after_ns").group_by("wait_event").last()

@@ -51,7 +51,7 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
 def test_every_version_has_its_work_per_call_or_the_status_not_supported(
     bench: Bench, kind_dsn: str, update: int
 ) -> None:
-    """Before 18 the work of calls that change rows is unknown, and says so: it is not zero."""
+    """Before 18 the work of calls that change rows is unknown, not zero."""
     words = ("--sessions", "2", *QUICK, *LIGHT, "--param", f"update={update}", "--dsn", kind_dsn)
     done = bench.here("run", "random-read", *words)
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,8 @@ def test_every_version_has_its_work_per_call_or_the_status_not_supported(
 
 
 def test_what_dbdyno_itself_executes_is_left_out(bench: Bench, kind_dsn: str) -> None:
-    """Of few long calls: one statement of dbdyno's own that counts along would be several percent of them."""
+    """Calls are few and long, so one statement of dbdyno's own that counts along would be several percent
+    of them."""
     words = ("--sessions", "2", "--call-target", "100ms", *QUICK, *LIGHT, "--dsn", kind_dsn)
     done = bench.here("run", "lio", *words)
     assert done.returncode == 0, done.stderr

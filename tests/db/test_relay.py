@@ -1,4 +1,4 @@
-"""A relay that leaves the first connections alone and attacks the next: it never gets the password."""
+"""A relay that passes the first connections on and attacks the next: it never gets the password."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _people(server: PlainServer) -> PlainServer:
 
 @pytest.fixture(scope="module")
 def guarded(servers: Servers, certificates: Path) -> Iterator[PlainServer]:
-    """15, with TLS."""
+    """Yields a server of version 15 with TLS."""
     with _server(servers, 15, certificates) as server:
         yield _people(server)
 
@@ -99,7 +99,7 @@ def dsn(port: int, user: str, **more: str) -> str:
 
 
 def attacked(port: int, attacks: Mapping[str, Attack], user: str, **more: str) -> dict[str, tuple[str, str]]:
-    """Kind and words of the driver's failures behind one control connection that was left alone."""
+    """Returns kind and words of the driver's failures behind one control connection that was not attacked."""
     failures = {}
     with relay(port, 1, asks(b"")) as line, closing(PostgresServer(dsn(line.port, user, **more))) as server:
         for name, attack in attacks.items():
@@ -245,7 +245,7 @@ def _without_plus(answer: bytes) -> bytes:
 def test_channel_binding_refuses_a_relay_between_two_tls_connections(
     guarded: PlainServer, certificates: Path, binding: str, filtered: Any
 ) -> None:
-    """The server's own check, or ours, where the relay hides that the server could."""
+    """The server checks it, or dbdyno does where the relay hides that the server could."""
     attack = between(certificates / "relay", filtered)
     with relay(guarded.port, 1, attack) as line:
         more = {"sslmode": "require", "channel_binding": binding}
@@ -255,7 +255,7 @@ def test_channel_binding_refuses_a_relay_between_two_tls_connections(
 
 
 def test_later_connections_of_libpq_are_encrypted_as_the_first(guarded: PlainServer) -> None:
-    """The server wants the password in clear text: TLS alone hides it."""
+    """The server wants the password in clear text, so TLS alone hides it."""
     with relay(guarded.port, 1, asks(CLEARTEXT)) as line:
         here = dsn(line.port, "password", sslmode="prefer")
         with closing(connect(here)) as first:

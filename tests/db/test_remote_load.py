@@ -1,4 +1,4 @@
-"""Loads and watches of agents on a real server: what they count, on whose clock, and what is left of them."""
+"""Loads and watches of agents on a real server: their counts, their clocks, and what remains of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def phase(load: Load) -> None:
 
 
 def run(load: Load, seconds: float = 1.5, settle_s: float = 0.2) -> tuple[int, int, int]:
-    """From the start to the end; start, t0, t1."""
+    """Runs a load from start to end and returns start, t0 and t1."""
     load.connect()
     phase(load)
     start_ns = _core.now_ns() + S // 2
@@ -70,7 +70,7 @@ def connected(dsn: str) -> int:
 
 @pytest.fixture
 def counted(dsn18: str) -> Iterator[str]:
-    """A DSN whose server has a sequence to count calls with."""
+    """Yields a DSN whose server has a sequence to count calls with."""
     with psycopg.connect(dsn18, autocommit=True) as connection:
         connection.execute("create sequence if not exists public.remote_calls")
         connection.execute("select setval('public.remote_calls', 1, false)")
@@ -188,7 +188,7 @@ def test_a_driver_that_is_killed_fails_the_rung_and_the_others_tables_are_there(
 
 
 def test_sessions_of_a_killed_driver_are_ended_and_no_others(dsn18: str) -> None:
-    """Nobody is left there to cancel its statements."""
+    """Nobody on the driver's host can cancel their statements any more."""
     with agent() as (peer, channel), connect.connect(dsn18) as control:
 
         def make(engine: str, spec: Mapping[str, Any]) -> Load:
@@ -218,7 +218,7 @@ def test_sessions_of_a_killed_driver_are_ended_and_no_others(dsn18: str) -> None
 
 @pytest.mark.parametrize("how", ["closed", "terminated", "silent"])
 def test_no_session_stays_when_the_conductor_is_gone(dsn18: str, how: str) -> None:
-    """Also in calls that would take longer than anyone waits: these are cancelled."""
+    """Calls that would take longer than anyone waits are cancelled."""
     words = ("--silence-s", "3") if how == "silent" else ()
     with ExitStack() as stack:
         peer, channel = stack.enter_context(agent(lambda c: c, *words))
@@ -280,7 +280,7 @@ def _activity(dsn: str) -> str:
 
 
 def _figures(watch: Any, pid: int) -> tuple[int, pl.Series]:
-    """CPU of the process as of the last read, and when it was read."""
+    """Returns CPU of the process as of the last read, and the time of that read."""
     tables = watch.tables()
     assert {"samples", "sampler", "host"} <= set(tables)
     tasks = from_core("tasks", tables["tasks"]).filter(pl.col("pid") == pid).sort("before_ns")

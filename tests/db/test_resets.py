@@ -1,4 +1,5 @@
-"""Data brought back before measurements: as they were prepared, and nothing of the user's is touched."""
+"""Data that are brought back before measurements: they are as prepared, and nothing of the user's is
+touched."""
 
 from __future__ import annotations
 
@@ -128,7 +129,7 @@ def measured(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
 
 
 def begun(document: dict[str, Any], column: str) -> list[dict[str, int]]:
-    """By measurement: the column of each table that was changed."""
+    """Returns for each measurement a column of each table that was changed."""
     cells: dict[str, dict[str, int]] = {}
     for row in document["growth"]:
         cells.setdefault(row["cell"], {})[row["relation"]] = row[column]

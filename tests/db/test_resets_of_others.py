@@ -1,4 +1,4 @@
-"""Tables that are emptied, loaded again and removed: what others made beside them stays whole."""
+"""Tables that are emptied, loaded again and removed: objects that others made beside them stay whole."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ order by 1, 4"""
 
 
 def whole(dsn: str) -> dict[str, Any]:
-    """Tables and views with their rows, each in order, and what is defined on them."""
+    """Returns tables and views with their rows, each in order, and the definitions on them."""
     tables = (
         "select relname from pg_class where relnamespace = 'others'::regnamespace and relkind in ('r', 'm')"
     )
@@ -171,7 +171,7 @@ def refused(done: subprocess.CompletedProcess[str], name: str = "kept") -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are stored there."""
+    """Sets the folder in which runs are stored."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
@@ -211,7 +211,8 @@ def test_what_others_made_beside_the_tables_stays_whole(own: str, name: str, tmp
 def test_a_partition_that_is_being_attached_does_not_go_with_its_table(
     own: str, words: tuple[str, ...]
 ) -> None:
-    """It is committed while the removal waits for its lock: a look before that does not see it."""
+    """The attachment is committed while the removal waits for its lock, so an earlier look does not see
+    it."""
     assert prepared(own, "--partitions=2").returncode == 0
     detach, create, rows, attach = CASES["partition"].statements
     ask(own, detach, create, rows)
@@ -246,7 +247,7 @@ def test_by_default_a_table_that_inherits_is_left_alone_and_reported(own: str, t
 
 
 def test_statements_that_mean_one_table_say_only(own: str, tmp_path: Path) -> None:
-    """As the server counted them. Children that are made while a reset is under way are safe, too."""
+    """The server counted the statements. Children made while a reset is under way are safe, too."""
     counted = "public.pg_stat_statements"
     skip_without("pg_stat_statements", own)
     assert prepared(own).returncode == 0

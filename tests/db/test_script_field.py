@@ -1,4 +1,4 @@
-"""Scripts as they are found in the field, and retries, against what pgbench makes of the same text."""
+"""Scripts as they are common in the field, and retries, against pgbench with the same text."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ end $$;
 def test_retries_and_failures_are_counted_as_pgbench_counts_them(
     servers: Servers, tmp_path: Path, tries: int, protocol: str
 ) -> None:
-    """A sequence is not rolled back: which tries fail is certain."""
+    """A sequence is not rolled back, so it is certain which tries fail."""
     dsn = str(servers.dsn(15))
     fresh = "drop sequence if exists tries; create sequence tries"
     _ask(dsn, fresh)

@@ -36,7 +36,7 @@ def script(text: str) -> PlannedScript:
 
 
 def why_simple(server: PostgresServer, text: str, **given: str | int) -> str | None:
-    """As a run asks: what the text shows, then what the server says."""
+    """Returns why a run would use simple queries: by the text, then by the server's answer."""
     seen = needs_simple([script(text)], list(given))
     return seen or server.needs_simple([script(text)], Variant(name="base", params=given))
 
@@ -135,7 +135,7 @@ def test_copy_of_the_server_is_a_call_and_copy_of_the_client_is_none(bench: Benc
 # -- encodings ---------------------------------------------------------------------------------------------
 @pytest.fixture
 def encoded(any_dsn: str) -> Iterator[dict[str, str]]:
-    """DSNs of two databases that are not in UTF-8."""
+    """Yields DSNs of two databases that are not in UTF-8."""
     names = {"LATIN1": "lat1", "SQL_ASCII": "asc8"}
     with psycopg.connect(any_dsn, autocommit=True) as admin:
         for encoding, name in names.items():

@@ -1,4 +1,4 @@
-"""Scripts over the wire, on real servers, against what pgbench does with the same text."""
+"""Scripts over the wire, on real servers, against pgbench with the same text."""
 
 from __future__ import annotations
 

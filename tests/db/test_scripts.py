@@ -1,4 +1,4 @@
-"""Scripts by `dbdyno run` on real servers: what is refused before a run, retries for real, pgbench's own."""
+"""Scripts by ``dbdyno run`` on real servers: refusals before a run, real retries, pgbench's own."""
 
 from __future__ import annotations
 
@@ -139,7 +139,8 @@ def test_scripts_with_weights_share_the_calls_and_have_rates_of_their_own(
 
 
 def _adds_up(ledger: list[dict[str, Any]], scripts: dict[str, dict[str, Any]]) -> None:
-    """All rows to session time, a script's to its calls, a statement's accounts to the client's time."""
+    """Checks that all rows add up to session time, a script's to its calls, and a statement's accounts to
+    the client's time."""
     whole = [r for r in ledger if r["account"] == "all"]
     assert sum(r["share"] for r in whole) == pytest.approx(1)
     in_calls = sum(r["in_call_ns"] for r in scripts.values()) / 1e9

@@ -1,6 +1,7 @@
-"""Loads of known truth on a real server: the ledger must say the same, by every tier that is permitted.
+"""Loads of known truth on a real server: every permitted tier of the ledger agrees with it.
 
-On a machine that is busy an account may be inconclusive; none is off. A ledger that is broken on purpose is.
+On a busy machine an account may be inconclusive; none is off. A ledger that is broken on purpose is
+off.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def test_a_ledger_that_is_broken_on_purpose_fails_the_selftest(
     server_home: Path,  # noqa: ARG001
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half of all sleep is lost, and what a session used and waited for is booked as the other."""
+    """Half of all sleep is lost, and each session's run and run queue are swapped."""
     right = selftest.__globals__["ledger"]
 
     def wrong(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

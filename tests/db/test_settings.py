@@ -28,7 +28,7 @@ ENTRIES = "select name, setting from pg_file_settings where sourcefile like '%po
 
 
 class Notes:
-    """A journal in memory: of one key the first counts."""
+    """A journal in memory; the first entry of a key counts."""
 
     def __init__(self) -> None:
         self.undos: dict[str, Undo] = {}
@@ -44,7 +44,7 @@ class Notes:
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda v: f"pg{v}")
 def plain(servers: Any, request: pytest.FixtureRequest) -> Iterator[PlainServer]:
-    """A server that dbdyno did not start."""
+    """Yields a server that dbdyno did not start."""
     with plain_server(servers.bin_dir(request.param)) as plain:
         yield plain
 
@@ -142,7 +142,7 @@ SAMPLES = {
 
 
 def test_values_are_read_as_this_server_reads_them(server: PostgresServer, plain: PlainServer) -> None:
-    """Every setting of sessions, with values of all kinds: our reading against set_config's."""
+    """dbdyno's reading of every setting of sessions, with values of all kinds, agrees with set_config's."""
     asked = [
         (guc, value)
         for guc in values.read(server._connection).values()
@@ -319,7 +319,7 @@ def test_what_wins_over_the_file_is_named(
 def test_a_source_that_comes_to_win_afterwards_is_named_and_everything_put_back(
     server: PostgresServer, plain: PlainServer
 ) -> None:
-    """The control connection has not seen it: a new session has."""
+    """The control connection does not see the change, but a new session does."""
     plain.ask("alter role boss set work_mem = '3MB'")
     notes = Notes()
     try:
@@ -370,7 +370,7 @@ sys.stdin.read()
 
 
 def killed_after(program: str, *words: str) -> None:
-    """Runs it until it has said that it has changed the settings, then kill -9."""
+    """Runs a process until it has reported that it changed the settings, then kills it with -9."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -37,7 +37,7 @@ def server(home: Path) -> Iterator[PostgresServer]:  # noqa: ARG001
 
 
 def show(server: PostgresServer, name: str) -> str:
-    """In a new session."""
+    """Returns a setting in a new session."""
     with psycopg.connect(server._dsn) as fresh:
         row = fresh.execute(f"show {name}".encode()).fetchone()
     assert row is not None
@@ -159,7 +159,7 @@ def test_a_value_of_alter_system_would_win_and_is_named(server: PostgresServer) 
 
 @pytest.mark.parametrize("major", [15])
 def test_a_library_brings_its_settings(servers: Any, home: Path, major: int) -> None:  # noqa: ARG001
-    """Debian's programs come with contrib."""
+    """Debian's programs have contrib."""
     target = Target(bin_dir=servers.bin_dir(major), settings=BASE)
     wanted = {"shared_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "1min"}
     with closing(open_server(target)) as server:
@@ -173,7 +173,7 @@ def test_a_library_brings_its_settings(servers: Any, home: Path, major: int) -> 
 
 
 def test_a_variant_wins_over_what_the_workload_sets_for_its_sessions(server: PostgresServer) -> None:
-    """Each session sets what keeps plans constant, and no timeouts; not what a variant is about."""
+    """Each session sets what keeps plans constant, and no timeouts, but no setting of the variant."""
     server.prepare(LIO, {}, 1)
     assert "'jit', 'off'" in _set_up(server)
     assert "'statement_timeout', '0'" in _set_up(server)
@@ -187,7 +187,7 @@ def test_a_variant_wins_over_what_the_workload_sets_for_its_sessions(server: Pos
 
 
 def _set_up(server: PostgresServer) -> str:
-    """What the sessions of a load would say first."""
+    """Returns the statements with which the sessions of a load begin."""
     recipe = replace(server._recipe(LIO, {}), varied=server._settings.names)
     return "; ".join(sessions.entries(server._connection, recipe, 1, 1)[0]["setup"])
 
@@ -214,7 +214,8 @@ sys.stdin.read()
 
 
 def killed(tmp_path: Path, settings: dict[str, str], base: dict[str, str]) -> tuple[int, list[Undo]]:
-    """(server's main process, journal) of a run that is killed with -9 once it has changed settings."""
+    """Returns (server's main process, journal) of a run that is killed with -9 once it has changed
+    settings."""
     journal = tmp_path / "journal"
     words = [str(journal), json.dumps(settings), json.dumps(base)]
     process = subprocess.Popen(
@@ -259,7 +260,7 @@ def test_a_server_that_stays_is_put_back_after_kill_9(
 
 
 def test_a_server_that_stays_is_put_back_by_the_next_run_too(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
-    """Nobody said `dbdyno clean`: the settings of the dead run are in no variant of the next."""
+    """Nobody called `dbdyno clean`, and the settings of the dead run are in no variant of the next."""
     embedded.start(settings=BASE, max_connections=30)
     killed(tmp_path, {"work_mem": "9MB", "shared_buffers": "32MB"}, {})
     with closing(open_server(Target())) as server:
@@ -272,7 +273,7 @@ def test_a_server_that_stays_is_put_back_by_the_next_run_too(home: Path, tmp_pat
 
 
 def test_a_server_left_by_a_run_that_was_killed_in_its_restart_is_started_again(home: Path) -> None:  # noqa: ARG001
-    """The server has been told to end, and nobody is left to start it again."""
+    """The server was stopped for the restart, and nobody is left to start it again."""
     embedded.start(settings=BASE, max_connections=30)
     facts = embedded.status()
     pid = facts["pid"]
@@ -288,7 +289,7 @@ def test_a_run_without_settings_leaves_a_staying_server_alone(
     home: Path,  # noqa: ARG001
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Though we would start it with others now: memory limits differ from group to group."""
+    """dbdyno would start it with other settings now, since memory limits differ from group to group."""
     embedded.start(max_connections=30)
     monkeypatch.setattr("dbdyno.engines.postgres.embedded.defaults.shared_buffers", lambda: "48MB")
     with closing(open_server(Target())) as server:

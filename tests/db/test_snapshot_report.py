@@ -1,4 +1,5 @@
-"""The article's tables, rebuilt from a load of known counts on four databases of the same shape."""
+"""The tables of an article on load profiles, rebuilt from a load of known counts on four databases of the
+same shape."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ create table customer (id int primary key, state int) with (autovacuum_enabled =
 
 @pytest.fixture
 def four(any_dsn: str) -> Iterator[str]:
-    """A server with the four databases, and no vacuum of its own."""
+    """Yields a server with the four databases, and no vacuum of its own."""
     with without_autovacuum(any_dsn), psycopg.connect(any_dsn, autocommit=True) as admin:
         for name in NAMES:
             admin.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
@@ -48,7 +49,7 @@ def four(any_dsn: str) -> Iterator[str]:
 
 
 def alone(dsn: str, name: str) -> None:
-    """Once nobody is in that database any more: a session's last figures are there when it is gone."""
+    """Waits until nobody is in that database any more, as a session's last figures appear when it is gone."""
     with psycopg.connect(dsn, autocommit=True) as admin:
         eventually(
             lambda: not admin.execute("select from pg_stat_activity where datname = %s", [name]).fetchall()
@@ -56,7 +57,7 @@ def alone(dsn: str, name: str) -> None:
 
 
 def load(dsn: str, name: str, rounds: int) -> int:
-    """How many transactions it made."""
+    """Executes ``rounds`` rounds and returns the number of transactions."""
     own = make_conninfo(dsn, dbname=name)
     with psycopg.connect(own, autocommit=True, prepare_threshold=None) as c:  # to prepare is one, too
         c.execute("set enable_bitmapscan = off; set enable_indexonlyscan = off")

@@ -1,4 +1,4 @@
-"""Snapshots with something in the way: few rights, locks, strange names, secrets, a lost server."""
+"""Snapshots under obstacles: few rights, locks, strange names, secrets, a lost server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots of real servers: a load of known counts comes out exactly by table, index and statement."""
+"""Snapshots of real servers: a load of known counts has them by table, index and statement."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ STATEMENTS = {  # part of the text: calls, rows
 
 @contextmanager
 def database(dsn: str, name: str) -> Iterator[str]:
-    """The DSN of a new database; it is dropped at the end."""
+    """Yields the DSN of a new database, which is dropped at the end."""
     named = pgsql.Identifier(name)
     with psycopg.connect(dsn, autocommit=True) as c:
         c.execute(pgsql.SQL("drop database if exists {}").format(named))
@@ -90,7 +90,8 @@ def database(dsn: str, name: str) -> Iterator[str]:
 
 
 def do(dsn: str, *statements: str) -> list[tuple[Any, ...]]:
-    """In a session of its own, whose counts are reported when it ends; none is prepared."""
+    """Executes statements in a session of its own, whose counts are reported when it ends; none is
+    prepared."""
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as c:
         for statement in statements:
             cursor = c.execute(statement.encode())
@@ -113,7 +114,7 @@ def growth(first: Snapshot, last: Snapshot, table: str, name: str, **where: Any)
 
 
 def commits(first: Snapshot, last: Snapshot, *between: SnapshotInfo) -> int:
-    """As a report has them: without dbdyno's own."""
+    """Returns commits as a report has them, without dbdyno's own."""
     databases = interval(first, last, between).tables["databases"].filter(database="truth")
     return int(databases["commits"][0])
 
@@ -124,7 +125,7 @@ def texts_of(*snapshots: Snapshot) -> dict[int, str]:
 
 @pytest.fixture
 def truth(any_dsn: str) -> Iterator[str]:
-    """A database that no autovacuum looks at, on a server of each version."""
+    """Yields a database that no autovacuum visits, on a server of each version."""
     skip_without("pg_stat_statements", any_dsn)
     with without_autovacuum(any_dsn), database(any_dsn, "truth") as dsn:
         do(dsn, *MADE, "create extension pg_stat_statements", "select pg_stat_statements_reset()")
@@ -162,7 +163,8 @@ def test_a_scripted_load_comes_out_exactly(truth: str) -> None:
 
 
 def check_blocks(first: Snapshot, last: Snapshot) -> None:
-    """Reading a table of one page: a block a scan; an index of one page besides its root's address."""
+    """Checks reads of a table of one page: a block a scan, and an index of one page besides its root's
+    address."""
     read = {
         part: sum(
             growth(first, last, "relations", f"{part}_blocks_{how}", relation="quiet")

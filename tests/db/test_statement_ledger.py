@@ -1,6 +1,6 @@
 """Statements of known behaviour under the scheduler trace: sums close, durations are counted, ids agree.
 
-Where the trace or the ids are refused, that is said, and nothing is a zero.
+Where the trace or the ids are refused, the status says so, and no figure is a zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MS = 1_000_000
 
 
 class Traced:
-    """A watch of two sessions that call two statements in turn, and what it read at its end."""
+    """A watch of two sessions that call two statements in turn, with its tables at the end."""
 
     def __init__(self, dsn: str, offsets: dict[int, int] = OFFSETS) -> None:
         with Connection.connect(dsn, autocommit=True) as control:
@@ -59,7 +59,7 @@ class Traced:
     ids: dict[str, int]
 
     def last(self, table: str) -> pl.DataFrame:
-        """Each session's latest rows."""
+        """Returns each session's latest rows."""
         sessions = self.tables[table].filter(pl.col("role") == "session")
         return sessions.filter(pl.col("after_ns") == pl.col("after_ns").max().over("pid"))
 
@@ -85,7 +85,7 @@ def _session(dsn: str) -> psycopg.Connection[Any]:
 
 
 def _run(session: psycopg.Connection[Any], traced: Traced, control: Connection) -> int:
-    """Nanoseconds on a CPU that the burning statements took, by the operating system."""
+    """Returns CPU time of the burning statements by the operating system, in ns."""
     burnt_ns, traced.ids, pid = 0, {}, session.info.backend_pid
     for _ in range(CALLS):
         for name, sql in (("sleep", SLEEP), ("burn", BURN)):
@@ -137,7 +137,8 @@ def test_each_statement_has_its_sleep_and_its_cpu_time(traced: Traced) -> None:
 
 @pytest.mark.root
 def test_the_labels_of_every_read_add_up_to_its_sums(traced: Traced) -> None:
-    """To the nanosecond, what is under way included; and what is open is part of the queue of one label."""
+    """They add up to the nanosecond, with what is under way. The open part belongs to the queue of one
+    label."""
     figures, key = ("run_ns", "runq_ns", "sleep_ns"), ["pid", "start_ticks", "after_ns"]
     reads = traced.tables["traced"].filter((pl.col("status") == "ok") & (pl.col("role") == "session"))
     sums = traced.tables["waits"].group_by(key).agg(pl.col(figures).sum())

@@ -38,7 +38,7 @@ MARKUP = "<script>alert(1)</script>"
 
 @pytest.fixture
 def at(any_dsn: str, tmp_path: Path) -> Bench:
-    """A home, and a server of each version that counts statements."""
+    """Returns a bench with a server of each version that counts statements."""
     bench = Bench(tmp_path / "home", tmp_path / "s")
     bench.__dict__["dsn"] = any_dsn
     skip_without("pg_stat_statements", any_dsn)
@@ -92,7 +92,7 @@ def test_a_known_script_comes_out_exactly(at: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("any_dsn", [14, 18], indirect=True, ids=lambda v: f"pg{v}")
 def test_an_observed_load_comes_out_exactly(at: Bench) -> None:
-    """Each of its transactions is among the statements, and nothing of dbdyno's own."""
+    """Each of its transactions is among the statements, and no statement of dbdyno's own."""
     initialised = subprocess.run([program(), "-i", "-q", at.dsn], capture_output=True, check=False)
     assert initialised.returncode == 0, initialised.stderr
     reads = (
@@ -177,7 +177,8 @@ def test_a_text_that_the_server_cannot_convert_is_reported_with_the_cure(
 
 
 def test_resets_are_lower_bounds(at: Bench) -> None:
-    """Of all statements, or of one: what was counted since is kept, and never a difference of two rows."""
+    """The reset is of all statements, or of one. Counts since then are kept, and no figure is a difference
+    across it."""
     with own(at.dsn) as read, psycopg.connect(at.dsn, autocommit=True) as user:
         for _ in range(5):
             user.execute("select count(*) from known")
@@ -209,7 +210,7 @@ def test_statements_of_others_are_hidden_from_a_role_without_the_right(at: Bench
 
 @contextmanager
 def counting(servers: Servers, version: int, most: int) -> Iterator[PlainServer]:
-    """A server that keeps so many statements, and a role that sees only its own."""
+    """Yields a server that keeps so many statements, and a role that sees only its own."""
     preload = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.max": str(most)}
     hba = ["local all all trust"]
     with plain_server(servers.bin_dir(version), preload, hba=hba) as plain:

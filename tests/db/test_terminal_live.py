@@ -1,4 +1,4 @@
-"""Names of roles, databases and applications, and texts of queries, on a terminal."""
+"""Hostile names of roles, databases and applications, and texts of queries, on a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The scheduler trace on real servers and a real kernel, against loads whose truth is known.
+"""The scheduler trace on real servers and a real kernel, against loads of known truth.
 
-Where the trace is not permitted or not supported each test asserts that this is said, and that all else is
-still read.
+Where the trace is not permitted or not supported each test asserts that the status says so, and that
+all else is still read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _watched(
 
 
 def _traced(watch: _core.Watch, tables: Tables) -> bool:
-    """False where the trace is not permitted or not supported: then that is said, and the rest is there."""
+    """Returns whether the trace was read. If not, checks that the status says why, and that the rest was
+    read."""
     status, detail = watch.source_status()["scheduler trace"]
     if status == "ok":
         return True
@@ -92,7 +93,8 @@ SUMS = ("run_ns", "runq_ns", "throttled_ns", "sleep_ns", "blocked_ns", "voluntar
 
 
 def _window(tables: Tables, pid: int) -> dict[str, int]:
-    """Differences over the reads of one process, first to last, and the time between them."""
+    """Returns differences of one process's sums from its first read to its last, and the time between
+    them."""
     rows = tables["traced"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
     assert rows.height >= 3
     assert rows["start_ticks"].n_unique() == 1
@@ -102,7 +104,8 @@ def _window(tables: Tables, pid: int) -> dict[str, int]:
 
 
 def _waits(tables: Tables, pid: int) -> dict[str | None, dict[str, int]]:
-    """By wait event, first to last read. An event may have several rows a read: one for each status."""
+    """Returns the same differences by wait event. An event may have several rows a read, one for each
+    status."""
     columns = ("sleep_ns", "runq_ns", "sleeps", "begun", "unclear", "preempted")
     reads = tables["traced"].filter(pl.col("pid") == pid)["after_ns"]
     rows = tables["waits"].filter(pl.col("pid") == pid)
@@ -180,15 +183,15 @@ def test_two_spinners_on_one_cpu_share_it_and_the_kernel_agrees(sessions: Waitin
 
 
 def _schedstat(tables: Tables, pid: int) -> tuple[int, int]:
-    """Time on a CPU by ``schedstat``, and the time between its reads."""
+    """Returns time on a CPU by ``schedstat``, and the time between its reads."""
     tasks = tables["tasks"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
     first, last = tasks.row(0, named=True), tasks.row(-1, named=True)
     return last["run_ns"] - first["run_ns"], last["after_ns"] - first["after_ns"]
 
 
 def test_waits_are_counted_though_each_may_have_several_sleeps(old_and_new: Waiting) -> None:
-    """Naps in one statement are a wait each; so is a flush, in which the kernel wakes the backend and lets it
-    sleep again."""
+    """Each nap in a statement is a wait, and so is each flush, in which the kernel wakes the backend and
+    lets it sleep again."""
     client = old_and_new.session()
     pid, naps, commits = client.info.backend_pid, 100, 100
     client.execute("create table if not exists public.flushed (n int)")
@@ -241,7 +244,7 @@ def test_a_backend_that_is_stopped_is_in_no_wait_of_its_own(old_and_new: Waiting
 
 @pytest.mark.parametrize("version", FREEZERS)
 def test_a_backend_that_was_frozen_before_is_in_no_wait_of_its_own(sessions: Waiting, version: str) -> None:
-    """By the trace, and by samples of its task, whose state is that of one that sleeps."""
+    """This holds for the trace, and for samples of its task, whose state looks like sleep."""
     client = sessions.session()
     pid = client.info.backend_pid
     with stopping(pid, version) as event:
@@ -258,7 +261,8 @@ def test_a_backend_that_was_frozen_before_is_in_no_wait_of_its_own(sessions: Wai
 
 @contextmanager
 def stopping(pid: int, how: str) -> Iterator[str]:
-    """Stops a process by a signal, or with its control group; the wait event that the trace has for it."""
+    """Stops a process by a signal, or with its control group, and yields the wait event that the trace has
+    for it."""
     if how == "signal":
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -273,7 +277,7 @@ def stopping(pid: int, how: str) -> Iterator[str]:
 
 @contextmanager
 def frozen(pid: int, version: str) -> Iterator[None]:
-    """In a control group of its own that is frozen; skipped where none may be made."""
+    """Freezes a process in a control group of its own. Skips the test where none can be made."""
     one, root = FREEZERS["v1"], FREEZERS[version]
     group = root / f"dbdyno-test-{os.getpid()}"
     was = next(
@@ -334,7 +338,7 @@ def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: 
 def test_system_calls_of_a_session_have_their_sizes_and_sleep_for_the_client_apart(
     old_and_new: Waiting,
 ) -> None:
-    """Each ``select 1`` is a message of 14 bytes, and its answers are all equally long; a nap is no wait for
+    """Each ``select 1`` is a message of 14 bytes, and its answers are equally long. A nap is no wait for
     the client."""
     client = old_and_new.session()
     pid, count, naps, nap_s = client.info.backend_pid, 500, 20, 0.01
@@ -418,7 +422,8 @@ def test_time_throttled_by_a_quota_has_its_own_account(sessions: Waiting) -> Non
 
 @pytest.mark.root
 def test_throttled_time_of_a_session_that_is_moved_under_a_quota_is_its_groups(sessions: Waiting) -> None:
-    """It is alone on one queue of the group, so the group's own count is what it was throttled."""
+    """The session is alone on one queue of the group, so the group's own count is the session's throttled
+    time."""
     if os.geteuid() != 0:
         pytest.skip("sets a quota: run the tests as root")
     pid = sessions.doing(SPIN, min(os.sched_getaffinity(0)))
@@ -545,7 +550,7 @@ def test_the_two_rights_that_the_trace_names_are_enough(sessions: Waiting) -> No
 
 
 def test_processes_beyond_the_room_are_counted(sessions: Waiting) -> None:
-    """More processes at once than there is room for: counted, never silent."""
+    """More processes than there is room for come at once."""
     spec = _spec(sessions, [sessions.control.info.backend_pid], trace_room=3)
     with contextlib.ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""``dbdyno trace-logins`` on real servers: who is caught, and that nobody is ever kept out."""
+"""``dbdyno trace-logins`` on real servers: the right logins are traced, and nobody is ever kept out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Site:
 
     @contextlib.contextmanager
     def sessions(self, number: int) -> Iterator[list[psycopg.Connection]]:
-        """One after the other; away again when it returns."""
+        """Opens sessions one after the other. They have ended when it returns."""
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(psycopg.connect(self.app, autocommit=True)) for _ in range(number)]
         eventually(
@@ -128,7 +128,7 @@ def test_logins_at_the_same_time_are_counted_once_each(site: Site) -> None:
 
 
 def test_many_logins_while_it_is_installed_and_removed(site: Site) -> None:
-    """400 logins and more by eight clients: each gets in, also while the trigger comes and goes."""
+    """Eight clients log in 400 times and more. Each gets in, also while the trigger comes and goes."""
     stop, failed, done = threading.Event(), list[str](), list[int]()
 
     def log_in() -> None:
@@ -221,7 +221,7 @@ def test_a_login_that_stays_in_the_trigger_is_let_through(site: Site) -> None:
 
 
 def test_a_standby_lets_everybody_in_after_the_removal(site: Site) -> None:
-    """While the database is marked as having login triggers, and has none, a standby refuses all logins."""
+    """A standby refuses all logins while the database is marked as having login triggers and has none."""
     marked = "select dathasloginevt from pg_database where datname = current_database()"
     site.install("--at", "1")
     assert site.ask(marked) == [(True,)]

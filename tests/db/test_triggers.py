@@ -1,4 +1,4 @@
-"""Triggers on a real server: a ramp of connections, a ladder, an end asked for during an action."""
+"""Triggers on a real server: a ramp of connections, a ladder, and a stop during an action."""
 
 from __future__ import annotations
 

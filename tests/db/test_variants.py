@@ -1,4 +1,4 @@
-"""Variants for real: what they change is in force in their cells, and gone when the run is, killed or not."""
+"""Real variants: their changes are in force in their cells, and gone when the run is, killed or not."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
 
 
 def test_a_run_stops_when_its_intervals_are_tight(bench: Bench) -> None:
-    """Sleeping calls: rates that differ by next to nothing."""
+    """Its calls sleep, so rates differ by next to nothing."""
     (bench.home / "sleep.sql").write_text("select pg_sleep(0.05)")
     recipe = bench.home / "until.toml"
     recipe.write_text(

@@ -1,4 +1,4 @@
-"""The wait event word read from real servers' memory, against what each server says itself."""
+"""The wait event word read from real servers' memory, against what each server reports itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def held(kind_dsn: str) -> Iterator[Waiting]:
 
 @pytest.fixture
 def held_by_each(any_dsn: str) -> Iterator[Waiting]:
-    """Where the word's place and names are the version's own."""
+    """Yields sessions on each version, since the word's place and names are the version's own."""
     sessions = Waiting(any_dsn)
     yield sessions
     sessions.close()
@@ -70,7 +70,7 @@ def _spec(held: Waiting, **more: Any) -> dict[str, Any]:
 def _watched(
     spec: dict[str, Any], seconds: float = 1.0, meanwhile: Callable[[_core.Watch], Any] | None = None
 ) -> tuple[_core.Watch, dict[str, pl.DataFrame]]:
-    """``meanwhile``: the window lasts as long as that."""
+    """Returns a watch and its tables. With ``meanwhile`` the window lasts as long as that call."""
     watch = _core.Watch(json.dumps(spec))
     t0 = _core.now_ns() + 50_000_000
     watch.start(t0, t0 + int((60 if meanwhile else seconds) * 1e9))
@@ -158,7 +158,8 @@ def test_a_session_that_runs_has_no_wait_event_and_a_state_of_r(held: Waiting) -
 
 
 def _once_chosen(of: pl.DataFrame) -> set[int | None]:
-    """The session of a backend, and whose it is at the end: at first it has not said its name."""
+    """Returns the sessions of a backend's rows and of its last one. The first ones may lack it, before the
+    backend has a name."""
     at = "task_ns" if "task_ns" in of.columns else "before_ns"
     return {*of["session"].drop_nulls(), of.drop_nulls(at).sort(at)["session"][-1]}
 
@@ -169,7 +170,7 @@ def test_backends_that_come_are_adopted_where_they_are_chosen(held: Waiting) -> 
 
     def come_and_go(watch: _core.Watch) -> None:
         def seen(pid: int, session: int | None) -> bool:
-            """In every table that tells whose a process is."""
+            """Returns whether every table that tells whose a process is has rows for ``session``."""
             recent = watch.recent(0)
             tables = [from_core(name, recent[name]) for name in ("samples", "tasks")]
             asked = [t.filter((pl.col("pid") == pid) & pl.col("session").eq_missing(session)) for t in tables]

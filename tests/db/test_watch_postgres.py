@@ -25,7 +25,7 @@ SPIN = "select count(*) from generate_series(1, 1000000000)"
 
 
 class Sessions:
-    """Sessions of psycopg, in the place of a load: open_watch asks it for pids and threads only."""
+    """Sessions of psycopg in the place of a load, which open_watch asks for pids and threads only."""
 
     def __init__(self, connections: Sequence[psycopg.Connection[Any]]) -> None:
         self._connections = connections
@@ -39,7 +39,7 @@ class Sessions:
 
 @contextmanager
 def doing(connection: psycopg.Connection[Any], statement: str) -> Iterator[None]:
-    """``statement`` under way in another thread; broken off at the end."""
+    """Executes ``statement`` in another thread, and breaks it off at the end."""
 
     def run() -> None:
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -55,7 +55,7 @@ def doing(connection: psycopg.Connection[Any], statement: str) -> Iterator[None]
 
 
 def watch(dsn: str, connections: Sequence[psycopg.Connection[Any]]) -> tuple[dict[str, pl.DataFrame], Any]:
-    """Tables of a watch of one second, and what the live display showed last."""
+    """Returns tables of a watch of one second, and the last figures of the live display."""
     with open_server("postgres", Target(dsn=dsn)) as server:
         watching = open_watch(server, Sessions(connections), How(sample_hz=20.0))  # type: ignore[arg-type]
         t0_ns = _core.now_ns() + 50_000_000

@@ -1,4 +1,4 @@
-"""Tables that are made once: pgbench's are those of ``pgbench -i``; the checksum is what the server has."""
+"""Prepared tables: pgbench's equal those of ``pgbench -i``, and the checksum equals the server's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from pg_class c where c.relnamespace = current_schema()::regnamespace order by 1
 
 @pytest.fixture
 def schema(kind_dsn: str) -> Iterator[str]:
-    """The DSN of a server, its search_path one schema of this test's own."""
+    """Yields the DSN of a server with a search_path of one schema of this test's own."""
     with own_schema(kind_dsn, "made") as dsn:
         yield dsn
 
@@ -53,7 +53,7 @@ def prepared(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def looked_at(dsn: str) -> tuple[list[Any], dict[str, Any]]:
-    """What the tables are, and how many rows they have with which sum of hashes."""
+    """Returns the definition of the tables, and their numbers of rows with a sum of hashes."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         sums = "select count(*), sum(hashtextextended(t::text, 0)) from {} t"
         rows = {t: connection.execute(sums.format(t).encode()).fetchone() for t in TABLES}

@@ -1,4 +1,4 @@
-"""Faults of a load: each is an error with its cure, and nothing half-made is taken for whole."""
+"""Faults of a load: each is an error with its cure, and no unfinished table counts as whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ THERE = "select to_regclass('faults.pgbench_accounts')"
 
 @pytest.fixture
 def server(dsn18: str) -> Iterator[psycopg.Connection]:
-    """A connection of a superuser; there is a schema for the tables, and a role that owns nothing."""
+    """Yields a connection of a superuser to a server with a schema for the tables, and a role that owns
+    nothing."""
     with psycopg.connect(dsn18, autocommit=True) as connection:
         connection.execute("drop schema if exists faults cascade")
         connection.execute(f"drop role if exists {ROLE}".encode())
