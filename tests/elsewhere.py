@@ -42,7 +42,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: 
 
 @functools.cache
 def test_user() -> tuple[int, int]:
-    """(uid, gid) of the unprivileged user; our own, where we are no root."""
+    """Returns (uid, gid) of the unprivileged user; the present ones without root."""
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
     for name in USERS:
@@ -56,7 +56,8 @@ test_user.__test__ = False  # type: ignore[attr-defined]
 
 
 def as_user(user: tuple[int, int] | None = None) -> World:
-    """As an unprivileged user, without any capability: (uid, gid), or the tests' user."""
+    """Returns the beginning of a command line of ``user`` (uid, gid), or the tests' user, without any
+    capability."""
     if os.geteuid() != 0:
         return []
     uid, gid = user or test_user()
@@ -65,7 +66,8 @@ def as_user(user: tuple[int, int] | None = None) -> World:
 
 
 def with_docker_capabilities() -> World:
-    """As root with what Docker leaves to it: no CAP_SYS_PTRACE, CAP_SYS_ADMIN or CAP_SYS_NICE."""
+    """Returns the beginning of a command line of root with Docker's capabilities: no CAP_SYS_PTRACE,
+    CAP_SYS_ADMIN or CAP_SYS_NICE."""
     return ["setpriv", "--inh-caps=-all", "--bounding-set=" + ",".join(["-all", *(f"+{c}" for c in DOCKER)])]
 
 
@@ -77,10 +79,10 @@ def in_namespaces(
     hidepid: int | None = None,
     before: str = "",
 ) -> World:
-    """In namespaces of its own; all its processes end with it.
+    """Returns the beginning of a command line in namespaces of its own; all its processes end with it.
 
-    ``user``: True for its root, "unmapped" for a user without a number of its own. ``net``: loopback alone.
-    ``hidepid``: how its ``/proc`` is mounted. ``before``: shell commands to run first.
+    ``user``: True for its root, "unmapped" for a user without a number of its own. ``net``: loopback
+    alone. ``hidepid``: how its ``/proc`` is mounted. ``before``: shell commands to run first.
     """
     options = ["--mount", "--kill-child", "--fork"]
     options += ["--pid"] if pid else []
@@ -99,7 +101,7 @@ def in_namespaces(
 
 
 def needs(world: World) -> None:
-    """Skips a test where this kernel or container lets us into no such world."""
+    """Skips a test where this kernel or container forbids such a world."""
     done = subprocess.run([*world, "true"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"not to be had here: {' '.join(world[:6])}: {done.stderr.strip()}")
@@ -107,7 +109,7 @@ def needs(world: World) -> None:
 
 @dataclass(frozen=True)
 class Program:
-    """The interpreter, what stands before all else to make it readable, and PYTHONPATH."""
+    """The interpreter, the words before it that make it readable, and PYTHONPATH."""
 
     python: list[str]
     outside: list[str]
@@ -116,7 +118,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A home of the user's own, and the program where that user can read it."""
+    """A user's own home, and the program where that user can read it."""
 
     home: Path
     program: Program
@@ -135,13 +137,14 @@ class Elsewhere:
         }
 
     def words(self, *words: str, world: Sequence[str] = ()) -> list[str]:
-        """The whole command line."""
+        """Returns the whole command line."""
         return [*self.program.outside, *world, *self.program.python, "-m", "dbdyno", *words]
 
     def dbdyno(
         self, *words: str, world: Sequence[str] = (), timeout_s: float = 300, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Runs it to its end. Raises :class:`subprocess.TimeoutExpired`, when all of it has been ended."""
+        """Runs the program to its end. Raises :class:`subprocess.TimeoutExpired` once all of it has been
+        ended."""
         with subprocess.Popen(
             self.words(*words, world=world),
             env=self.env(**env),
@@ -162,7 +165,7 @@ class Elsewhere:
 
 @contextlib.contextmanager
 def a_home(program: Program, owner: tuple[int, int], parent: Path) -> Iterator[Elsewhere]:
-    """A home of ``owner``; its servers are ended with it."""
+    """Yields a home of ``owner``. Its servers end with it."""
     home = Path(tempfile.mkdtemp(dir=parent))
     for place in (home, home / "r", home / "s"):
         place.mkdir(exist_ok=True, mode=0o700)
@@ -173,10 +176,10 @@ def a_home(program: Program, owner: tuple[int, int], parent: Path) -> Iterator[E
 
 
 def readable_program(parent: Path) -> Program:
-    """dbdyno as any user can run it.
+    """Returns dbdyno such that any user can run it.
 
-    The very files, where they are readable; else bound to a readable place, in a mount namespace of each
-    program's own: nothing is copied, nothing is left behind.
+    The files themselves serve if they are readable. Otherwise they are bound to a readable place, in a
+    mount namespace of each program's own, so nothing is copied and nothing remains.
     """
     package, site = Path(dbdyno.__file__).parent.parent, Path(sysconfig.get_path("purelib"))
     base, program = Path(sys.base_prefix), Path(sys.executable).resolve()

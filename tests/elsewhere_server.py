@@ -31,7 +31,7 @@ def _owner() -> tuple[int, int]:
 
 @dataclass
 class ServerElsewhere:
-    """A running server that trusts everybody; ``pid``: of its main process, as we see it."""
+    """A running server that trusts everybody. ``pid``: its main process, as this process sees it."""
 
     process: subprocess.Popen[bytes]
     directory: Path
@@ -40,7 +40,7 @@ class ServerElsewhere:
 
     @property
     def pid(self) -> int:
-        """``unshare --fork`` stands before a server in namespaces."""
+        """Returns the server's process; in namespaces ``unshare --fork`` stands before it."""
         pid = self.process.pid
         while "postgres" not in Path(f"/proc/{pid}/comm").read_text():
             pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
@@ -59,7 +59,7 @@ class ServerElsewhere:
         return f"host={self.host} port={self.port} dbname=postgres user=postgres"
 
     def bridge(self) -> None:
-        """A way to a server in a network namespace of its own, as container programs make it."""
+        """Makes a way to a server in a network namespace of its own, as container programs do."""
         ours, theirs = (f"dy{os.getpid()}x{next(_number)}{end}" for end in "ab")
         block = (os.getpid() * 64 + next(_number) * 4) % 65_536
         net = f"198.18.{block >> 8}."
@@ -97,14 +97,15 @@ class ServerElsewhere:
 
 @dataclass
 class Cluster:
-    """An empty cluster, of which servers get copies."""
+    """An empty cluster that servers copy."""
 
     bin_dir: Path
     data: Path
 
     @contextlib.contextmanager
     def server(self, world: Sequence[str] = (), *options: str) -> Iterator[ServerElsewhere]:
-        """A server in ``world``, as PostgreSQL's user; ``options``: further ``-c name=value`` texts."""
+        """Yields a server in ``world``, as PostgreSQL's user. ``options``: further ``-c name=value``
+        texts."""
         directory = Path(tempfile.mkdtemp(dir=self.data.parent))
         directory.chmod(0o755)
         os.chown(directory, *_owner())

@@ -1,4 +1,4 @@
-"""How many examples of a law are tried: few in `make check`, more in `make test`, new ones in `make laws`."""
+"""Numbers of examples per law: few in `make check`, more in `make test`, new ones in `make laws`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ settings.load_profile("dbdyno")
 
 
 def examples(count: int, **more: Any) -> settings:
-    """Hypothesis' settings for ``count`` examples, half of them in `make test`."""
+    """Returns Hypothesis' settings for ``count`` examples, half of them in `make test`."""
     return settings(max_examples=max(1, int(count * _share)), **more)
 
 
 def tries(count: int) -> int:
-    """Of tries by numbered seeds; all ``count`` in `make test`."""
+    """Returns a number of tries by numbered seeds: all ``count`` in `make test`."""
     return count if AT_RANDOM else max(1, round(count * min(1.0, 2 * _share)))
 
 

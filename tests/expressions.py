@@ -1,4 +1,4 @@
-"""Random expressions of pgbench's language, and what real pgbench makes of them."""
+"""Random expressions of pgbench's language, and their values by real pgbench."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TWO = _words("mod pow power greatest least hash hash_fnv1a hash_murmur2 permute
 
 
 def expression(draw: random.Random, depth: int) -> str:
-    """Operators stand without parentheses, so that precedence matters."""
+    """Returns an expression. Operators have no parentheses, so that precedence matters."""
     if depth == 0:
         return draw.choice(_LITERALS)
 
@@ -51,7 +51,8 @@ def expression(draw: random.Random, depth: int) -> str:
 
 
 def of_pgbench(program: str, dsn: str, groups: Sequence[Sequence[str]], place: Path) -> list[str | None]:
-    """The value of each in order; None: it has none. A client evaluates a group; the first error ends it."""
+    """Returns the value of each expression in order, None for an error. A client evaluates a group, which
+    the first error ends."""
     owned = [(client, one) for client, group in enumerate(groups) for one in group]
     blocks = (f"\\if :client_id = {client}\n\\set x debug({one})\n\\endif\n" for client, one in owned)
     done = _run(program, dsn, "".join(blocks), place, clients=len(groups))
@@ -62,7 +63,7 @@ def of_pgbench(program: str, dsn: str, groups: Sequence[Sequence[str]], place: P
 
 
 def parses(program: str, text: str, place: Path) -> bool:
-    """Whether pgbench reads an expression: it does so before it connects, so it needs no server."""
+    """Returns whether pgbench reads an expression. It does so before it connects, so it needs no server."""
     done = _run(program, "host=127.0.0.1 port=1", f"\\set x {text}\n", place)
     return "connection to server" in done
 

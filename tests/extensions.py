@@ -1,4 +1,4 @@
-"""Extensions of contrib, which not every build of PostgreSQL brings."""
+"""Extensions of contrib, which not every build of PostgreSQL has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 
 def skip_without(extension: str, dsn: str) -> None:
-    """Skips the test where the server of ``dsn`` does not have its files."""
+    """Skips the test where the server of ``dsn`` does not have the extension's files."""
     with psycopg.connect(dsn) as connection:
         known = connection.execute(
             "select from pg_available_extensions where name = %s", [extension]

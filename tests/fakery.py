@@ -65,10 +65,11 @@ def climb_one(
     trace: bool = False,
     syscalls: bool = False,
 ) -> RawCell:
-    """One cell, driven through the protocols Load and Watch as conduct does it.
+    """Returns one cell, driven through the protocols Load and Watch as conduct does it.
 
-    The lower tier by default: activity samples alone. ``memory_hz``: samples of the wait event word, too;
-    ``trace``: the scheduler trace, with ``syscalls`` or without."""
+    The default is the lower tier, activity samples alone. ``memory_hz`` adds samples of the wait event
+    word, and ``trace`` the scheduler trace, with ``syscalls`` or without.
+    """
     load = server.load(LIO, cell, calibration, log_calls, max_calls)
     load.connect()
     assert load.wait(1)
@@ -107,7 +108,7 @@ def climb_one(
 
 
 def _source_rows(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
-    """The engine's own sources, and what the watch says of those that may be refused."""
+    """Returns the engine's own sources, and the watch's statuses of those that may be refused."""
     own = [source.model_dump() for source in server.sources()]
     refused = [
         {"name": name, "provenance": "the fake world's timelines", "status": status, "detail": detail}
@@ -117,7 +118,7 @@ def _source_rows(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
 
 
 def sampled_again(server: FakeServer, cell: RawCell, seed: int, memory_hz: float = 0.0) -> RawCell:
-    """The server's latest cell with another series of samples, all else the same."""
+    """Returns the server's latest cell with another series of samples, and all else the same."""
     watch = server.watch({"seed": seed, "memory_hz": memory_hz})
     assert isinstance(watch, FakeWatch)
     watch.start(cell.meta.t0_ns, cell.meta.t1_ns)
@@ -136,7 +137,7 @@ class Climb:
 
 @on_polars_thread
 def climb(dsn: str, ladder: Sequence[int], *, repeats: int = 1, **options: Any) -> Climb:
-    """A ladder on a fresh fake server. ``options`` as for :func:`climb_one`."""
+    """Climbs a ladder on a fresh fake server. ``options`` as for :func:`climb_one`."""
     server = FakeServer(Target(dsn=dsn))
     measure_ns = options.pop("measure_ns", 10 * S)
     planned = [
@@ -200,7 +201,7 @@ def made_cell(
     t1: int = 20 * S,
     sessions: int = 1,
 ) -> RawCell:
-    """A cell of lio with the window [t0, t1) and these rows; all other tables empty."""
+    """Returns a cell of lio with the window [t0, t1) and these rows; all other tables are empty."""
     meta = CellMeta(
         cell=plan_cell(sessions),
         workload=LIO,
@@ -218,7 +219,7 @@ def made_cell(
 
 
 def session_row(session: int = 0, **changes: Any) -> dict[str, Any]:
-    """A session of 10 calls of 1 s, from 10 s to 20 s."""
+    """Returns a session of 10 calls of 1 s, from 10 s to 20 s."""
     return {
         "session": session,
         "backend_pid": 100 + session,
@@ -239,7 +240,7 @@ def session_row(session: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def task_row(at_ns: int, run_ns: int | None, runq_ns: int | None, **changes: Any) -> dict[str, Any]:
-    """A read of session 0's task with a bracket of 2 us around ``at_ns``."""
+    """Returns a read of session 0's task with a bracket of 2 us around ``at_ns``."""
     return {
         "before_ns": at_ns - 1000,
         "after_ns": at_ns + 1000,
@@ -269,7 +270,7 @@ def sampler_row(sample: int, at_ns: int, status: str = "ok") -> dict[str, Any]:
 def sample_row(
     sample: int, at_ns: int, task_state: str | None, wait: str | None = None, **changes: Any
 ) -> dict[str, Any]:
-    """Session 0 in one sample; ``wait`` as ``Class/Event``."""
+    """Returns session 0 in one sample; ``wait`` as ``Class/Event``."""
     wait_class, _, event = (wait or "").partition("/")
     return {
         "sample": sample,
@@ -288,7 +289,7 @@ def sample_row(
 
 
 def recorded(store: RunStore, climbed: Climb) -> Run:
-    """A run of ``store`` with the climb's raw data; it has no derived data and goes on."""
+    """Returns a run of ``store`` with the climb's raw data, no derived data, and status running."""
     run = store.create(climbed.plan, workloads=climbed.info.workloads)
     run.write_environment(climbed.environment)
     for cell in climbed.cells:
@@ -297,7 +298,7 @@ def recorded(store: RunStore, climbed: Climb) -> Run:
 
 
 class Notes:
-    """A journal in memory: of one key the first counts."""
+    """A journal in memory; the first entry of a key counts."""
 
     def __init__(self) -> None:
         self.undos: dict[str, Undo] = {}

@@ -38,7 +38,8 @@ def frame(header: Any, body: bytes = b"") -> bytes:
 
 
 def bomb(mebibytes: int) -> bytes:
-    """A part of a watch's tables: a frame of zeros, a thousandth of its size, with the checksum that fits."""
+    """Returns a part of a watch's tables: a frame of zeros, a thousandth of its size, with the checksum
+    that fits."""
     text = b'{"tables":[]}'
     start = struct.pack("<II", len(text), mebibytes << 20) + text
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -50,7 +51,7 @@ def bomb(mebibytes: int) -> bytes:
 
 
 def answers(case: str, request: dict[str, Any], product: str) -> bytes:
-    """What the host sends for one request."""
+    """Returns the host's answer to one request."""
     op, number = request.get("op"), request.get("id")
     ok: dict[str, Any] = {"id": number, "ok": None}
     if op == "hello" and not case.startswith("hello"):

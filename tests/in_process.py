@@ -1,4 +1,4 @@
-"""The program in this process, for tests whose subject is what it says and not the process: it loads once."""
+"""The program in this process, for tests of its output rather than of the process: it loads once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from dbdyno.model import errors
 def dbdyno(
     words: tuple[str, ...], env: Mapping[str, str], cwd: Path, terminal: TextIO | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """As :func:`subprocess.run` of the program returns it; what the program sets here is put back.
+    """Returns what :func:`subprocess.run` of the program would. Restores what the program sets.
 
-    ``terminal``: where both outputs go instead."""
+    ``terminal``: where both outputs go instead.
+    """
     out, err = io.StringIO(), io.StringIO()
     handlers = {s: getsignal(s) for s in (SIGINT, SIGTERM, SIGHUP)}
     code: object = 0

@@ -11,7 +11,7 @@ _random = random.SystemRandom()
 
 
 def can_make() -> bool:
-    """Whether this process may make namespaces, and has the program for it."""
+    """Returns whether this process may make namespaces, and has the program for it."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"dt{os.getpid()}"
@@ -19,12 +19,13 @@ def can_make() -> bool:
 
 
 def shifted(seconds: int) -> list[str]:
-    """The beginning of a command line whose monotonic clock is ahead by so much; empty: not here."""
+    """Returns the beginning of a command line whose monotonic clock is ahead by so much; empty if
+    impossible here."""
     return _if_it_works("unshare", "--time", "--monotonic", str(seconds), "--boottime", str(seconds))
 
 
 def without_rights() -> list[str]:
-    """The beginning of a command line without capabilities; empty: not here."""
+    """Returns the beginning of a command line without capabilities; empty if impossible here."""
     return _if_it_works("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
@@ -34,9 +35,10 @@ def _if_it_works(*words: str) -> list[str]:
 
 
 class Network:
-    """This host has the first address; each of :meth:`host` is one more, in a namespace of its own.
+    """A switch on which this host has the first address; each :meth:`host` adds one in a namespace of its
+    own.
 
-    ``of``: name of a network that is there, and this host's address in it; it stays.
+    ``of``: name of an existing network, which stays, and this host's address in it.
     """
 
     def __init__(self, of: tuple[str, str] | None = None) -> None:
@@ -53,11 +55,11 @@ class Network:
 
     @property
     def address(self) -> str:
-        """This host's."""
+        """Returns this host's address."""
         return f"{self._net}.1"
 
     def host(self, number: int) -> str:
-        """One more host, from 2 on; its address."""
+        """Adds a host, from 2 on, and returns its address."""
         name, end = self.namespace(number), self._end(number)
         _ip("netns", "add", name)
         self._hosts.append(name)
@@ -73,7 +75,7 @@ class Network:
         return f"{self.name}-{number}"
 
     def within(self, number: int) -> list[str]:
-        """The beginning of a command line that runs on that host."""
+        """Returns the beginning of a command line that runs on that host."""
         return ["ip", "netns", "exec", self.namespace(number)]
 
     def close(self) -> None:
@@ -87,13 +89,13 @@ class Network:
 
 
 def delayed(end: str, ms: int) -> bool:
-    """Packets to that host take longer by so much, until its network is gone; False: not with this kernel."""
+    """Delays packets to that host until its network is gone. Returns False if the kernel cannot."""
     words = ["tc", "qdisc", "add", "dev", end, "root", "netem", "delay", f"{ms}ms"]
     return shutil.which("tc") is not None and subprocess.run(words, capture_output=True).returncode == 0
 
 
 def link(end: str, state: str) -> None:
-    """``up`` or ``down``."""
+    """Sets a link ``up`` or ``down``."""
     _ip("link", "set", end, state)
 
 

@@ -1,4 +1,4 @@
-"""The end of a test run says what was not tried here: a line for each cure, not one for each test."""
+"""The end of a test run lists tests that were skipped, with a line for each cure, not one for each test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 
 def summary(reports: Iterable[pytest.TestReport]) -> list[str]:
-    """``N tests: what is missing: the cure``, most tests first; reasons with one cure share a line."""
+    """Returns ``N tests: what is missing: the cure``, most tests first; reasons with one cure share a
+    line."""
     tests: Counter[str] = Counter()
     missing: defaultdict[str, set[str]] = defaultdict(set)
     for report in reports:

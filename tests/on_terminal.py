@@ -1,4 +1,5 @@
-"""The program on a real pseudo-terminal, and what a terminal would obey of its output."""
+"""The program on a real pseudo-terminal, and the control sequences of its output that a terminal would
+obey."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _OBEYED = re.compile(
 
 
 def unset() -> dict[str, str]:
-    """Our environment without what says how large a terminal is and whether it has colours: pytest's workers
-    have such variables."""
+    """Returns this environment without variables of the terminal's size and colours, which pytest's
+    workers have."""
     return {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
 
 
@@ -44,7 +45,7 @@ def on_terminal(
     seconds: float = 60,
     typed: str = "",
 ) -> tuple[int, str]:
-    """Exit code and all that was written to the terminal. ``typed``: waits there to be read."""
+    """Returns the exit code and all output to the terminal. ``typed`` waits there to be read."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     program = subprocess.Popen(
@@ -76,8 +77,10 @@ def on_terminal(
 def on_terminal_here(
     *words: str, columns: int = 100, rows: int = 50, env: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    """As :func:`on_terminal`, by the program in this process, which need not be started: its output goes to a
-    pseudo-terminal, whose size variables say."""
+    """Does the same by the program in this process, which need not start.
+
+    Its output goes to a pseudo-terminal, whose size is in variables.
+    """
     ours, theirs = pty.openpty()
     written: list[bytes] = []
 
@@ -97,14 +100,15 @@ def on_terminal_here(
 
 
 def obeyed(written: str) -> Sequence[str]:
-    """What is left of steering characters once our own styles and movements are taken out."""
+    """Returns control characters that are left once dbdyno's own styles and movements are removed."""
     plain = _OURS.sub("", written).replace("\r\n", "\n")
     plain = re.sub("\r(?=\n|$)|^\r|\r$", "", plain, flags=re.M)
     return _OBEYED.findall(plain)
 
 
 def screen(written: str, columns: int) -> list[str]:
-    """The lines that are left on a terminal of so many columns, those that have scrolled off it included."""
+    """Returns the lines that remain on a terminal of so many columns, with those that have scrolled off
+    it."""
     lines: list[str] = [""]
     row = place = 0
     for part in re.findall("\x1b\\[[0-9;?]*[A-Za-z]|[\r\n]|[^\r\n\x1b]", written):

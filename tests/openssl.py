@@ -11,7 +11,7 @@ import pytest
 
 
 def openssl(*words: str, folder: Path | None = None) -> None:
-    """Runs it in ``folder``; skips the test where it is not installed, and fails it in CI."""
+    """Runs the program in ``folder``. Skips the test where it is not installed, and fails it in CI."""
     if shutil.which("openssl") is None:
         reason = "no openssl here: apt-get install openssl"
         if os.environ.get("CI"):

@@ -1,4 +1,4 @@
-"""Of many parameters each pair of values once, in place of the full product (Cohen et al. 1997, AETG)."""
+"""Each pair of values of many parameters once, in place of the full product (Cohen et al. 1997, AETG)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 
 def pairs(*of: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Rows of one value each, so that any two values of different parameters meet; always the same rows."""
+    """Returns rows of one value each, so that any two values of different parameters meet; always the same
+    rows."""
     rows = list(product(*(range(len(values)) for values in of)))
     left = {pair for row in rows for pair in _met(row)}
     chosen = []

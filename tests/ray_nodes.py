@@ -65,7 +65,7 @@ class RayCluster(NamedTuple):
 
 
 def shared_cluster(place: Path, controller_pid: int) -> RayCluster:
-    """The cluster at ``place``, started by who asks first."""
+    """Returns the cluster at ``place``, which the first caller starts."""
     place.mkdir(exist_ok=True)
     with contextlib.suppress(FileExistsError):
         (place / "asked").mkdir()
@@ -79,7 +79,7 @@ def shared_cluster(place: Path, controller_pid: int) -> RayCluster:
 
 
 class JoinedNode:
-    """One more node at ``ip``, whose processes are below this one's; :meth:`ready` waits for it."""
+    """One more node at ``ip``, whose processes are children of this one's; :meth:`ready` waits for it."""
 
     def __init__(self, address: str, ip: str, temp: str, within: Sequence[str] = ()) -> None:
         words = [*within, sys.executable, "-m", "tests.ray_nodes", "join", address, ip, temp]
@@ -153,14 +153,17 @@ def _join(address: str, ip: str, temp: str) -> None:
 
 
 def _ports() -> dict[str, int]:
-    """Of a node's agents."""
+    """Returns the ports of a node's agents."""
     kinds = ("metrics_agent", "metrics_export", "runtime_env_agent")
     return {f"{kind}_port": free_port() for kind in kinds} | {"dashboard_agent_listen_port": free_port()}
 
 
 def _patiently() -> None:
-    """A node waits for itself, and for its agents to say their ports, for 30 s only, however busy the machine
-    is. That of the dashboard, which the nodes have not, is said before the agent says so."""
+    """Lets a node wait longer for itself and for its agents' ports, which it does for 30 s only, however
+    busy the machine.
+
+    The port of the dashboard, which the nodes lack, is written before the agent writes it.
+    """
     from ray._private import services
 
     ask, start = services.get_node, services.start_raylet

@@ -1,4 +1,4 @@
-"""An sshd beside a server that is elsewhere: in its namespaces, with an unprivileged user who may log in."""
+"""An sshd beside a server elsewhere, in its namespaces, with an unprivileged user who may log in."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ PermitRootLogin yes
 
 @dataclass
 class Sshd:
-    """``user`` may log in with the key in ``place``, and with ``mute``, for which no shell says a word;
-    ``host``: its address."""
+    """An ssh server. ``user`` may log in with the key in ``place``, and with ``mute``, for which no shell
+    writes a word. ``host``: its address."""
 
     process: subprocess.Popen[bytes]
     place: Path
@@ -47,7 +47,8 @@ class Sshd:
     user: str
 
     def command(self, *options: str, key: str = "key") -> str:
-        """The client, as ``--ssh-command`` takes it; no configuration of this machine's user counts."""
+        """Returns the client's command for ``--ssh-command``. No configuration of this machine's user
+        counts."""
         known = ["-o", f"UserKnownHostsFile={self.place}/known", "-o", "StrictHostKeyChecking=yes"]
         words = [
             "ssh",
@@ -63,15 +64,15 @@ class Sshd:
         return " ".join([*words, *options, *known])  # the first of several values counts
 
     def logins(self) -> list[int]:
-        """Processes of sshd that serve one, as the user."""
+        """Returns processes of sshd that serve a login, as the user."""
         return [pid for pid, name in self._processes() if name.startswith("sshd")]
 
     def agents(self) -> list[int]:
-        """Processes of dbdyno's there."""
+        """Returns processes of dbdyno's agents there."""
         return [pid for pid, name in self._processes() if name == "dbdyno-agent"]
 
     def names(self) -> list[str]:
-        """Programs of the user's processes there."""
+        """Returns programs of the user's processes there."""
         return [name for _, name in self._processes()]
 
     def _processes(self) -> Iterator[tuple[int, str]]:
@@ -87,8 +88,10 @@ class Sshd:
 
 @contextlib.contextmanager
 def sshd(server: ServerElsewhere, place: Path, within: Sequence[str] = ()) -> Iterator[Sshd]:
-    """In the namespaces of ``server``, which has to have a mount namespace of its own. ``within``: shell
-    commands that are executed there first."""
+    """Yields an sshd in the namespaces of ``server``, which has to have a mount namespace of its own.
+
+    ``within``: shell commands that are executed there first.
+    """
     user = pwd.getpwuid(test_user()[0]).pw_name
     place.chmod(0o755)
     for name in ("host", "key", "other", "mute"):

@@ -1,4 +1,4 @@
-"""Waiting for a condition: how long it takes on a busy machine is no part of a test."""
+"""Waiting for a condition: the time that it takes on a busy machine is no part of a test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psycopg
 
 
 def eventually(what: Callable[[], Any], timeout_s: float = 120) -> Any:
-    """The first true value of ``what()``."""
+    """Returns the first true value of ``what()``."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with contextlib.suppress(psycopg.OperationalError):

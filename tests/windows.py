@@ -1,5 +1,7 @@
-"""A test that does something to a run in its window learns from the program when that has begun: how long
-connecting and settling take on a busy machine is no part of a test."""
+"""Actions in the window of a run, whose begin the program itself announces.
+
+How long connecting and settling take on a busy machine is no part of a test.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ KEPT_S = 1.2
 
 
 def into_the_window(run: subprocess.Popen[str], after_s: float = KEPT_S) -> None:
-    """Returns so long after a window of this process has begun; it was started with ``--verbose``."""
+    """Waits until so long after a window of this process has begun. It must run with ``--verbose``."""
     assert run.stderr is not None
     assert any(line.endswith(": measuring\n") for line in run.stderr), "it ended before"
     time.sleep(after_s)
@@ -28,8 +30,11 @@ def into_the_window(run: subprocess.Popen[str], after_s: float = KEPT_S) -> None
 def in_the_window(
     act: Callable[[], None], after_s: float = KEPT_S, which: Callable[[Tick], bool] = lambda _: True
 ) -> Iterator[None]:
-    """``act`` beside a run in this process, so long after its first window has begun, or the first that
-    ``which`` chooses; not at all where none begins."""
+    """Calls ``act`` beside a run in this process, so long after its first window has begun, or the first
+    that ``which`` selects.
+
+    Does not call it if none begins.
+    """
     begun, over = threading.Event(), threading.Event()
     tick = LiveProgress.tick
 

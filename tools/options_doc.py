@@ -20,7 +20,7 @@ those of `--help`. The other commands have few options, and show all of them wit
 
 
 def render() -> str:
-    """The text of docs/options.md."""
+    """Returns the text of docs/options.md."""
     parts = [_HEAD]
     with click.Context(app, info_name="dbdyno", **app.context_settings) as context:
         for name in app.list_commands(context):
@@ -48,7 +48,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without marks of Markdown and HTML."""
+    """Returns a text without marks of Markdown and HTML."""
     return re.sub(r"([<>*_\[\]\\])", r"\\\1", re.sub(r"  +", " ", text))
 
 

@@ -1,4 +1,5 @@
-"""The examples of docs/adding can be copied: their Python runs, and does what the pages say."""
+"""The examples of docs/adding can be copied: their Python runs, and has the effects that the pages
+describe."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def blocks(page: str, language: str) -> str:
 
 
 def namespace(page: str) -> dict[str, Any]:
-    """What the page's Python defines."""
+    """Returns the names that the page's Python defines."""
     names: dict[str, Any] = {"__name__": page}
     exec(compile(blocks(page, "python"), page, "exec"), names)
     return names
@@ -46,7 +47,7 @@ def namespace(page: str) -> dict[str, Any]:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the Python of table.md defines, registered for one test."""
+    """Registers the Python of table.md for one test, and returns its names."""
     record, rest = blocks("table.md", "python").split("from typing import Any", 1)
     names: dict[str, Any] = {"__name__": "evenness", "Any": Any}
     exec(record, names)
@@ -133,7 +134,7 @@ print(json.dumps(shown))
 
 
 def test_what_the_pages_register_is_everywhere(tmp_path: Path) -> None:
-    """A table, its totals, its part with an option and its check: in store, screen, page and documents."""
+    """A table, its totals, its part with an option and its check are in store, screen, page and documents."""
     record, rest = blocks("table.md", "python").split("from typing import Any", 1)
     lines = [
         *(record, "from dbdyno.model.schema.derived import register", "register(EVENNESS)"),
@@ -207,7 +208,7 @@ print(json.dumps({
 
 
 def test_the_option_of_the_page_is_in_help_recipe_schema_and_experiment(tmp_path: Path) -> None:
-    """The package with the page's two blocks in the files that it names, all other files linked."""
+    """The package has the page's two blocks in the files that it names, and links to all other files."""
     package = tmp_path / "dbdyno"
     shutil.copytree(ROOT / "python" / "dbdyno", package, copy_function=os.symlink)
     flag, field = re.findall(

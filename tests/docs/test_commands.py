@@ -1,4 +1,4 @@
-"""Every console line of the documentation is executed, in order, as a reader would type it."""
+"""Every console line of the documentation runs, in order, as a reader would type it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES = [
 
 
 def commands(page: Path) -> list[str]:
-    """The lines after a ``$ ``."""
+    """Returns the lines after a ``$ ``."""
     blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
     return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
@@ -39,7 +39,7 @@ _LOADED = re.compile(r"dbdyno run (?:lio|cpu|(order-entry|-f \S+)) (?!.*--dry-ru
 def typed(
     command: str, cwd: Path, env: dict[str, str], alone: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """As a shell runs it. Commands that only read are run in this process: to load it takes long."""
+    """Runs a line as a shell does. Commands that only read run in this process, since loading takes long."""
     for option, brief in _BRIEF.items():
         command = re.sub(rf"{option} \S+", f"{option} {brief}", command)
     if loaded := _LOADED.match(command):

@@ -38,18 +38,18 @@ ELSEWHERE = {
 
 
 def broken(text: str, folder: Path) -> list[str]:
-    """Links and paths of a document in ``folder`` that lead nowhere."""
+    """Returns links and paths of a document in ``folder`` that lead nowhere."""
     links = [link for link in links_of(text) if not leads(link, folder, text)]
     return [*links, *(path for path in named_paths(text, folder) if not exists(path, folder))]
 
 
 def links_of(text: str) -> list[str]:
-    """Relative links and those within the document."""
+    """Returns relative links and those within the document."""
     return [link for link in _LINK.findall(_BLOCK.sub("", text)) if not re.match(r"[a-z]+:", link)]
 
 
 def leads(link: str, folder: Path, text: str) -> bool:
-    """Whether the file is there, from the document's folder alone, and has the heading that is meant."""
+    """Returns whether the file exists, from the document's folder alone, and has the heading of the link."""
     name, _, heading = link.partition("#")
     if not (folder / name).exists():
         return False
@@ -57,13 +57,13 @@ def leads(link: str, folder: Path, text: str) -> bool:
 
 
 def headings(text: str) -> set[str]:
-    """Names of headings in links, as GitHub makes them."""
+    """Returns names of headings in links, as GitHub makes them."""
     titles = re.findall(r"^#+ (.+)$", _BLOCK.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in titles}
 
 
 def named_paths(text: str, folder: Path) -> Iterator[str]:
-    """Words in backquotes that are paths of the repository, for a document in ``folder``."""
+    """Yields words in backquotes that are paths of the repository, for a document in ``folder``."""
     for path in (word.partition("::")[0] for word in words(text)):
         first = path.split("/")[0]
         if not _PATH.fullmatch(path) or first in _MADE or path in ELSEWHERE:
@@ -74,18 +74,19 @@ def named_paths(text: str, folder: Path) -> Iterator[str]:
 
 
 def words(text: str) -> Iterator[str]:
-    """Words in backquotes, paragraph by paragraph: one that is never closed ends with its paragraph."""
+    """Yields words in backquotes, paragraph by paragraph, because one that is never closed ends with its
+    paragraph."""
     for paragraph in _BLOCK.sub("\n", text).split("\n\n"):
         yield from _WORD.findall(paragraph)
 
 
 def bases(folder: Path) -> tuple[Path, ...]:
-    """Folders that a path may start from."""
+    """Returns folders that a path may start from."""
     return folder, ROOT, ROOT / "python" / "dbdyno"
 
 
 def exists(path: str, folder: Path) -> bool:
-    """Whether the path, or one that fits its pattern, is there from any of the bases."""
+    """Returns whether the path, or one that fits its pattern, exists below any of the bases."""
     pattern = _STANDS_FOR_ANY.sub("*", path)
     if "*" in pattern:
         return any(any(base.glob(pattern)) for base in bases(folder))

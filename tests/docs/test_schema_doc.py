@@ -1,4 +1,4 @@
-"""docs/schema.md and docs/snapshots.md say what the code does."""
+"""docs/schema.md and docs/snapshots.md agree with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fake engine: a virtual clock and a known law, so the whole pipeline must come out at known figures."""
+"""The fake engine: a virtual clock and a known law, so that the whole pipeline yields known figures."""
 
 from dbdyno.model.engine.protocols import Server, Target
 from tests.fake_engine.dsn import parse_law
@@ -8,12 +8,13 @@ from tests.fake_engine.truth import Truth
 
 
 def open_server(target: Target) -> Server:
-    """A server after the law in ``target.dsn`` (``fake:cpus=4,cpu=10ms,...``; None: the law's defaults)."""
+    """Opens a server with the law of ``target.dsn`` (``fake:cpus=4,cpu=10ms,...``), None for the law's
+    defaults."""
     return FakeServer(target)
 
 
 def scripts() -> dict[str, str]:
-    """Built-in scripts."""
+    """Returns the built-in scripts."""
     return {"tpcb-like": "begin; end;", "simple-update": "update t set n = 1;", "select-only": "select 1;"}
 
 

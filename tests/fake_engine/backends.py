@@ -1,4 +1,4 @@
-"""Who is connected to the fake server, and which of them an observation has chosen."""
+"""Backends of the fake server, and those that an observation has chosen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def rows(world: World) -> list[Row]:
-    """Of the table backends, now."""
+    """Returns rows of the table backends, as of now."""
     now_ns = world.machine.now_ns
     return [_row(t, now_ns) for t in world.machine.tasks if t.grouped and t.timeline.alive_at(now_ns)]
 
@@ -52,7 +52,8 @@ def application(task: Task) -> str:
 
 
 def filters(chosen: Observation) -> dict[str, Any]:
-    """As a part of a watch's specification. Raises :class:`UsageError` for a pid that cannot be."""
+    """Returns filters as a part of a watch's specification. Raises :class:`UsageError` for an impossible
+    pid."""
     for pid in chosen.pids:
         if pid < 1:
             raise UsageError(f"no process has the pid {pid}", "a pid is a number from 1 on")
@@ -65,7 +66,7 @@ def filters(chosen: Observation) -> dict[str, Any]:
 
 
 def chooser(wanted: Mapping[str, Any]) -> Callable[[Task], bool]:
-    """True for client backends that pass all filters."""
+    """Returns a function that is true for client backends that pass all filters."""
 
     def chosen(task: Task) -> bool:
         has = {"user": USER, "database": DATABASE, "application": application(task)}

@@ -1,4 +1,4 @@
-"""What one call does: CPU, waits, workers, the lock, the log."""
+"""The program of one call: CPU, waits, workers, the lock, the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Varied = Callable[[int], int]
 
 @dataclass(slots=True)
 class Log:
-    """One flush at a time; who asks meanwhile is in the next one, which the first of them makes for all."""
+    """One flush at a time. Tasks that ask meanwhile are in the next one, which the first of them makes for
+    all."""
 
     flushing: bool = False
     leader: Task | None = None
@@ -32,7 +33,7 @@ class Log:
 
 @dataclass(slots=True)
 class IoWorkers:
-    """Requests of sessions, and the workers that have none."""
+    """Requests of sessions, and the workers without one."""
 
     requests: deque[tuple[Task, int]] = field(default_factory=deque)
     idle: deque[Task] = field(default_factory=deque)
@@ -40,7 +41,7 @@ class IoWorkers:
 
 @dataclass(slots=True)
 class Place:
-    """What all calls of a world share."""
+    """State that all calls of a world share."""
 
     law: Law
     size: int
@@ -57,7 +58,7 @@ class Place:
 
 
 def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
-    """``number``: of the session among all."""
+    """Steps through one call of session ``number``."""
     law = place.law
     if place.stalled_until_ns > place.machine.now_ns:
         yield Sleep(place.stalled_until_ns - place.machine.now_ns, Label("active", "IO", "DataFileRead"))
@@ -80,17 +81,18 @@ def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
 
 
 def _sized(law: Law, size: int) -> tuple[Wait | Burst, ...]:
-    """A call of cpu= has more CPU time with its size, one of call= the same parts over again."""
+    """Returns the parts of a call. A call of cpu= has more CPU time with its size, one of call= repeats
+    its parts."""
     return law.call * size if law.call else (Burst(law.cpu * size), *law.waits)
 
 
 def _label(wait: Wait) -> Label:
-    """Inside a call the client is waited for within a transaction."""
+    """Returns the label of a wait. Inside a call the wait for the client is one within a transaction."""
     return Label("idle in transaction" if wait.wait_class == "Client" else "active", *wait[:2])
 
 
 def _cpu(place: Place, me: Task, ns: int) -> Program:
-    """Alone, or in even parts with the workers; the leader waits for the last of them."""
+    """Uses CPU alone, or in even parts with the workers; the leader waits for the last of them."""
     workers = place.law.workers
     if not workers or ns < workers + 1:
         yield Cpu(ns)
@@ -121,7 +123,7 @@ def _cpu(place: Place, me: Task, ns: int) -> Program:
 
 
 def _io(place: Place, me: Task, wait: Wait, ns: int) -> Program:
-    """Done by the session itself, or by an I/O worker for it."""
+    """Reads in the session itself, or lets an I/O worker do it."""
     if not place.law.io_workers:
         yield from _read(place.law, _label(wait), ns)
         return
@@ -136,7 +138,7 @@ def _wakes(place: Place, task: Task) -> Callable[[], None]:
 
 
 def _read(law: Law, label: Label, ns: int) -> Program:
-    """The device's part asleep, then the CPU's, both under the label of the wait."""
+    """Sleeps for the device's part, then uses the CPU's, both under the label of the wait."""
     cpu_ns = round(ns * law.io_cpu)
     if ns > cpu_ns:
         yield Sleep(ns - cpu_ns, label)
@@ -144,7 +146,7 @@ def _read(law: Law, label: Label, ns: int) -> Program:
 
 
 def io_worker(place: Place, me: list[Task]) -> Program:
-    """``me`` holds its own task once it is spawned."""
+    """Steps through a worker; ``me`` holds its own task once it is spawned."""
     name = next((p for p in place.law.parts if isinstance(p, Wait) and p.wait_class == "IO"), None)
     label = Label(None, "IO", name.wait_event if name else "DataFileRead")
     while True:
@@ -187,7 +189,8 @@ def _commit(place: Place, me: Task, label: Label, ns: int) -> Program:
 
 
 def _flushed(place: Place, group: list[Task]) -> None:
-    """Those whose commit was in this flush go on; the first of those who came later makes the next."""
+    """Wakes the tasks whose commit was in this flush, and the first of those who came later, which makes
+    the next."""
     log = place.log
     waiting = [t for t in log.waiting if t.program is not None]
     log.leader = waiting[0] if waiting else None

@@ -1,4 +1,4 @@
-"""What the fake server counts, all databases in sum, from its own truth."""
+"""Counters of the fake server, all databases in sum, from its own truth."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class State:
-    """What the server's own books say at an instant."""
+    """Values of the server's own books at an instant."""
 
     world: World
     now_ns: int
     work_per_call: int
 
     def values(self) -> dict[str, tuple[str, float]]:
-        """Name -> (unit, value) of the counters."""
+        """Returns (unit, value) of the counters by name."""
         calls = [c for s in (*self.world.sessions, *self.world.visitors) for c in s.calls]
         ended = [c for c in calls if c.end_ns <= self.now_ns]
         good = sum(c.sqlstate is None for c in ended)
@@ -68,7 +68,7 @@ class State:
         return [t for t in self.world.machine.tasks if t.role in ("session", "other")]
 
     def _in_state(self, state: str) -> int:
-        """Time of sessions in this state, by the server's word."""
+        """Returns time of sessions in this state, as the server reports it."""
         return sum(
             self._time(t, lambda s: s.under([n for n in s.labels if n.state == state]) & ~s.are(Doing.GONE))
             for t in self._backends()
@@ -84,7 +84,7 @@ class State:
         return reads * (self.world.size if law.call else 1)
 
     def _block_writes(self) -> int:
-        """One for each wait of that name, whoever waited."""
+        """Returns the number of waits of that name, whoever waited; each is a write."""
         total = 0
         for task in self.world.machine.tasks:
             sums = task.timeline.sums
@@ -96,7 +96,8 @@ class State:
 
 
 def rows(world: World, phase: str, work_per_call: int) -> list[Row]:
-    """Rows of the table counters: of a load at its t0 or t1 (or the world's end, if that is earlier)."""
+    """Returns rows of the table counters: of a load at its t0 or t1, or the world's end if that is
+    earlier."""
     now_ns = world.machine.now_ns
     if world.schedule is not None and phase in ("t0", "t1"):
         now_ns = min(now_ns, world.schedule.t0_ns if phase == "t0" else world.schedule.t1_ns)

@@ -16,7 +16,7 @@ _EXAMPLE = (
 
 
 def parse_law(dsn: str | None) -> Law:
-    """Raises :class:`UsageError` naming the wrong key or value."""
+    """Returns the law of a DSN. Raises :class:`UsageError` that names the wrong key or value."""
     text = (dsn or "").removeprefix("fake").removeprefix(":")
     values: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):

@@ -1,4 +1,4 @@
-"""The law of a fake server: what every call costs, on what machine, and what goes wrong when. DSN: dsn.py."""
+"""The law of a fake server: the cost of every call, the machine, and the faults. DSN: dsn.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Helper(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From an instant on (counted from the barrier), for so long."""
+    """A time from an instant on (counted from the barrier), of a given length."""
 
     start_ns: int
     length_ns: int
@@ -91,15 +91,15 @@ class Law:
 
     @property
     def parts(self) -> tuple[Wait | Burst, ...]:
-        """What one unit of a call's size does, lock and commit apart."""
+        """Returns the parts of one unit of a call's size, without lock and commit."""
         return self.call or (Burst(self.cpu), *self.waits)
 
     @property
     def unit_cpu_ns(self) -> int:
-        """CPU time of one unit."""
+        """Returns CPU time of one unit."""
         return sum(p.ns for p in self.parts if isinstance(p, Burst))
 
 
 def describe(law: Law) -> dict[str, str]:
-    """The law as settings: name -> value."""
+    """Returns the law as settings by name."""
     return {f.name: str(getattr(law, f.name)) for f in dataclasses.fields(law)}

@@ -33,7 +33,7 @@ def cgroup(world: World, reads_ns: Sequence[int]) -> list[Row]:
 
 
 def host(world: World, reads_ns: Sequence[int]) -> list[Row]:
-    """/proc/stat in clock ticks, all CPUs; no PSI, which the fake machine does not know."""
+    """Returns rows of /proc/stat in clock ticks, all CPUs; PSI is not supported."""
     at = np.array(reads_ns, dtype=np.int64)
     run, stolen = (_total(world, at, doing) for doing in (Doing.RUN, Doing.STOLEN))
     switched = np.sum([n for t in world.machine.tasks for n in switches(t.timeline.sums, at)[1:]], axis=0)

@@ -34,7 +34,7 @@ class Sleep(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Sleep until somebody calls :meth:`Machine.wake`."""
+    """Sleep until :meth:`Machine.wake` is called."""
 
     label: Label
 
@@ -75,7 +75,7 @@ class Task:
 
 @dataclass(slots=True)
 class Group:
-    """The server's control group: the quota and what its cpu.stat tells."""
+    """The server's control group: the quota, and the figures of its cpu.stat."""
 
     quota_ns: int | None  # CPU time a period
     left_ns: int = 0
@@ -131,7 +131,7 @@ class Machine:
         what()
 
     def spawn(self, task: Task, program: Program, label: Label) -> Task:
-        """A task is born asleep and takes its first step at once."""
+        """Starts a task. It is born asleep and takes its first step at once."""
         task.program = program
         task.timeline.become(self.now_ns, Doing.SLEEP, label)
         self.tasks.append(task)
@@ -162,7 +162,7 @@ class Machine:
     # -- a task's steps ---------------------------------------------------------------------------
 
     def _step(self, task: Task, *, first: bool = False) -> None:
-        """Asks the program what comes next until that takes time."""
+        """Asks the program for its next step until one takes time."""
         if task.program is None:
             return
         try:
@@ -173,7 +173,7 @@ class Machine:
             self.kill(task)
 
     def _begin(self, task: Task, step: Step) -> bool:
-        """True when the step takes time."""
+        """Begins a step. Returns whether it takes time."""
         if isinstance(step, Cpu):  # most are: a match takes four times as long
             return self._want_cpu(task, step.ns, step.label)
         match step:
@@ -282,7 +282,7 @@ class Machine:
     # -- the hypervisor ---------------------------------------------------------------------------
 
     def _steal(self, task: Task, ns: int) -> None:
-        """After a slice the CPU is away for a while. The task keeps it, and its figures stand still."""
+        """Takes the CPU away for a while after a slice. The task keeps it, and its figures stand still."""
         self._count_group(task, -1)
         task.stolen = True
         task.timeline.become(self.now_ns, Doing.STOLEN, task.label)

@@ -18,7 +18,7 @@ from tests.fake_engine.trace import CLIENT
 
 @dataclass
 class Arrivals:
-    """All calls of a load. What is due in the window is counted."""
+    """All calls of a load. Calls that become due in the window are counted."""
 
     pacing: Pacing
     seed: int
@@ -32,7 +32,8 @@ class Arrivals:
     waited: list[int] = field(default_factory=list)  # of those that were due at t1 and not begun
 
     def times(self) -> Iterator[int]:
-        """When calls become due, up to the end. The rate is thinned out of its highest."""
+        """Yields the times at which calls become due, up to the end. The rate is thinned out of its
+        highest."""
         chance, plan = random.Random(self.seed), self.schedule
         most = max(self.pacing.rate_per_s, self.pacing.to_per_s or 0)
         at_ns = float(plan.start_ns)
@@ -49,13 +50,13 @@ class Arrivals:
                 yield round(at_ns)
 
     def rate(self, at_ns: float) -> float:
-        """Calls per second."""
+        """Returns calls per second at an instant."""
         plan, begin = self.schedule, self.pacing.rate_per_s
         share = max(0.0, (at_ns - plan.t0_ns) / (plan.t1_ns - plan.t0_ns))
         return begin + share * ((self.pacing.to_per_s or begin) - begin)
 
     def plan(self, place: Place) -> None:
-        """Puts all that will happen into the machine's calendar."""
+        """Puts all events into the machine's calendar."""
         for at_ns in self.times():
             place.machine.at(at_ns, partial(self._due, place, at_ns))
         place.machine.at(self.schedule.t1_ns, partial(self._end, place))
@@ -83,7 +84,7 @@ class Arrivals:
                 return
 
     def take(self, now_ns: int) -> int | None:
-        """The call that has been due for longest; those that waited too long are dropped."""
+        """Returns the call that has been due for longest. Drops those that waited too long."""
         limit_ns = self.pacing.latency_limit_ns
         while self.queue:
             at_ns = self.queue.popleft()
@@ -96,7 +97,7 @@ class Arrivals:
 def paced_program(
     session: Session, place: Place, varied: Varied, arrivals: Arrivals, driver: Driver, me: list[Task]
 ) -> Program:
-    """A session that takes what is due; ``me`` holds its own task once it is spawned."""
+    """Steps through a session that takes due calls; ``me`` holds its own task once it is spawned."""
     law, machine, schedule = place.law, place.machine, arrivals.schedule
     yield Sleep(schedule.start_ns - machine.now_ns, CLIENT)
     begun: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""What sessions, helpers and the driver of the fake server do, as programs for the machine."""
+"""Programs of sessions, helpers and the driver of the fake server, for the machine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Call:
 
     @property
     def since_ns(self) -> int:
-        """When its latency begins."""
+        """Returns the time at which its latency begins."""
         return self.start_ns if self.due_ns is None else self.due_ns
 
 
 @dataclass(slots=True)
 class Session:
-    """What the driver knows of one session."""
+    """The driver's knowledge of one session."""
 
     number: int
     calls: list[Call] = field(default_factory=list)
@@ -77,14 +77,15 @@ class Driver:
 
 @dataclass
 class Rounds:
-    """Sessions whose call of this round is over wait here for those that are still in it."""
+    """A barrier: sessions whose call of this round is over wait for those that are still in it."""
 
     machine: Machine
     sessions: list[Session]
     waiting: list[Task] = field(default_factory=list)
 
     def over(self, me: Task) -> bool:
-        """Whether ``me`` was the last of its round; then the others are woken. False: it has to wait."""
+        """Returns whether ``me`` was the last of its round, and wakes the others then. Otherwise it has to
+        wait."""
         self.waiting.append(me)
         return self.look(me)
 
@@ -109,7 +110,7 @@ def session_program(
     rounds: Rounds | None,
     me: list[Task],
 ) -> Program:
-    """``me`` holds the session's own task once it is spawned."""
+    """Steps through a session; ``me`` holds its own task once it is spawned."""
     law, machine = place.law, place.machine
     now = yield Sleep(schedule.start_ns - machine.now_ns, CLIENT)
     started = None
@@ -147,7 +148,7 @@ def session_program(
 def visitor_program(
     session: Session, place: Place, varied: Varied, stay_ns: int | None, me: list[Task]
 ) -> Program:
-    """A session of somebody else's load: it calls until it leaves, or for ever."""
+    """Steps through a session of somebody else's load, which calls until it leaves, or for ever."""
     machine = place.machine
     leaves_ns = None if stay_ns is None else machine.now_ns + stay_ns
     yield Sleep(1_000_000, CLIENT)
@@ -161,7 +162,7 @@ def visitor_program(
 
 
 def variation(place: Place, number: int, of: int, window: Callable[[], tuple[int, int] | None]) -> Varied:
-    """How durations of the law come out in the calls of session ``number`` of ``of``, now."""
+    """Returns how durations of the law vary in the calls of session ``number`` of ``of``, now."""
     law, machine = place.law, place.machine
     chance = random.Random(f"{law.seed}/{number}")
     longer = 1 + law.unequal * number / max(1, of - 1)
@@ -183,7 +184,7 @@ def variation(place: Place, number: int, of: int, window: Callable[[], tuple[int
 
 
 def helper_program(helper: Helper) -> Program:
-    """``share`` of a CPU in turns; a turn that took longer for want of a CPU makes no debt."""
+    """Uses ``share`` of a CPU in turns. A turn that took longer for want of a CPU makes no debt."""
     busy_ns = round(HELPER_TURN_NS * helper.share)
     label = Label("active", None, None) if helper.name == "other" else UNLABELLED
     while True:
@@ -192,12 +193,12 @@ def helper_program(helper: Helper) -> Program:
 
 
 def main_program() -> Program:
-    """The main process waits for connections."""
+    """Steps through the main process, which waits for connections."""
     yield Block(Label(None, None, None))
 
 
 def vacuum_program(machine: Machine, until_ns: int) -> Program:
-    """An autovacuum worker: it reads, looks, and keeps to its cost limit."""
+    """Steps through an autovacuum worker, which reads, looks, and keeps to its cost limit."""
     while machine.now_ns < until_ns:
         yield Cpu(2_000_000)
         yield Sleep(3_000_000, Label("active", "IO", "DataFileRead"))
@@ -205,7 +206,7 @@ def vacuum_program(machine: Machine, until_ns: int) -> Program:
 
 
 def checkpointer_program(machine: Machine, length_ns: int, done: Callable[[], None]) -> Program:
-    """Asleep until it is woken; then it writes for ``length_ns`` and syncs."""
+    """Sleeps until it is woken, then writes for ``length_ns`` and syncs."""
     while True:
         now_ns = yield Block(Label(None, "Activity", "CheckpointerMain"))
         until_ns = now_ns + length_ns

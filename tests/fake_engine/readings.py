@@ -1,4 +1,4 @@
-"""Rows of the table tasks: what would have been read at given instants."""
+"""Rows of the table tasks, as read at given instants."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def key(known: Known) -> Row:
 
 
 def task_state(task: Task, now_ns: int) -> tuple[str | None, str]:
-    """R, S or D, and the status."""
+    """Returns R, S or D, and the status."""
     i = task.timeline.index(now_ns)
     doing, label = task.timeline.doing[i], task.timeline.labels[i]
     if doing is Doing.GONE:
@@ -42,9 +42,11 @@ def task_state(task: Task, now_ns: int) -> tuple[str | None, str]:
 def tasks(
     world: World, known: Sequence[Known], reads_ns: Sequence[int], ends_ns: Sequence[int], os: bool
 ) -> list[Row]:
-    """Every task known at every read; once more, as vanished, at the first read after its end.
+    """Returns rows of every known task at every read, and one more, as vanished, at the first read after
+    its end.
 
-    ``ends_ns``: the reads that tell the context switches, too."""
+    Reads at ``ends_ns`` have the context switches, too.
+    """
     rows: list[Row] = []
     for one in known:
         life = one.task.timeline
@@ -107,7 +109,7 @@ def _ticks(run_ns: int, part: float) -> Row:
 
 
 def switches(sums: Sums, at: Ints) -> tuple[Ints, Ints, Ints]:
-    """How often it got a CPU, fell asleep, lost its CPU while runnable."""
+    """Returns how often it got a CPU, fell asleep, and lost its CPU while runnable."""
     from_cpu = sums.after(*ON_CPU)
     got = sums.are(Doing.RUN) & ~from_cpu
     preempted = sums.are(*RUNNABLE) & from_cpu
@@ -115,7 +117,7 @@ def switches(sums: Sums, at: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _blocked(law: Law, sums: Sums, at: Ints) -> Ints | None:
-    """Block I/O delay."""
+    """Returns block I/O delay."""
     if not law.delayacct:
         return None
     labels = [label for label in sums.labels if label.is_block_io]
@@ -123,7 +125,7 @@ def _blocked(law: Law, sums: Sums, at: Ints) -> Ints | None:
 
 
 def _children(world: World, at: Ints) -> Ints:
-    """CPU time of the server's processes that have ended."""
+    """Returns CPU time of the server's processes that have ended."""
     total = np.zeros_like(at)
     for task in world.machine.tasks:
         end_ns = task.timeline.ended_ns

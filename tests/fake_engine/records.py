@@ -1,4 +1,4 @@
-"""Rows of the driver's tables, from what the sessions did."""
+"""Rows of the driver's tables, from the sessions' calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class Work(NamedTuple):
-    """The counter of work, and how much one call does."""
+    """The counter of work, and the amount of a call."""
 
     name: str
     unit: str
@@ -69,7 +69,7 @@ def _buckets(lengths: Iterable[int]) -> list[Row]:
 
 
 def paced(sessions: Sequence[Session], schedule: Schedule, arrivals: Arrivals) -> dict[str, list[Row]]:
-    """The tables of an open loop."""
+    """Returns the tables of an open loop."""
     within = [c for s in sessions for c in measured(s, schedule)]
     lags = [c.start_ns - c.since_ns for c in within]
     limit_ns = arrivals.pacing.latency_limit_ns
@@ -141,7 +141,8 @@ def calls(session: Session, schedule: Schedule) -> Iterator[Row]:
 
 
 def counters(session: Session, work: Work, start_ns: int) -> Iterator[Row]:
-    """The four probes. A lost session can't be asked afterwards. A failed call has done its work too."""
+    """Yields the four probes. A lost session has none after its calls. A failed call has done its work,
+    too."""
     done = len(session.calls)
     at_ns = {"before1": start_ns - 2_000, "before2": start_ns - 1_000}
     last = session.calls[-1].end_ns if session.calls else start_ns
@@ -165,7 +166,7 @@ def counters(session: Session, work: Work, start_ns: int) -> Iterator[Row]:
 
 
 def progress(sessions: Sequence[Session], start_ns: int, end_ns: int) -> list[Row]:
-    """What the driver would have said once a second, and at the end. A session lives until its last call."""
+    """Returns the driver's reports, one a second and one at the end. A session lives until its last call."""
     calls = sorted((c for s in sessions for c in s.calls), key=lambda c: c.end_ns)
     lives = [s.calls[-1].end_ns if s.calls and s.end_reason else end_ns for s in sessions]
     rows, errors, in_call_ns, done = [], 0, 0, 0
@@ -182,7 +183,7 @@ def progress(sessions: Sequence[Session], start_ns: int, end_ns: int) -> list[Ro
 
 
 def _bucket(ns: int) -> tuple[int, int]:
-    """Three significant digits, as the real driver's histogram."""
+    """Returns a bucket of three significant digits, as in the real driver's histogram."""
     width = 10 ** max(0, len(str(ns)) - 3)
     low = ns // width * width
     return low, low + width - 1

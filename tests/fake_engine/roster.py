@@ -1,4 +1,5 @@
-"""Whom the observers know, and since when: our sessions at once, others as the samples meet them."""
+"""Tasks that the observers know, and since when: the load's sessions at once, others as the samples meet
+them."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ def roster(
     chosen: Callable[[Task], bool] | None,
     known: Mapping[int, int],
 ) -> list[Known]:
-    """All tasks that some sample, or the load itself, tells of.
+    """Returns all tasks that a sample, or the load itself, shows.
 
-    ``chosen``: client backends that become sessions, numbered in the order of meeting, from the highest
-    number in ``known`` (session by pid) on; None: the load's own sessions are the sessions.
+    ``chosen`` selects client backends that become sessions, numbered in the order of meeting, from the
+    highest number in ``known`` (session by pid) on. None leaves only the load's own sessions.
     """
     met = [_meeting(world, task, sampled_ns) for task in world.machine.tasks]
     order = sorted((since, i) for i, since in enumerate(met) if since is not None)
@@ -50,7 +51,7 @@ def roster(
 
 
 def _meeting(world: World, task: Task, sampled_ns: Sequence[int]) -> int | None:
-    """When it is first seen; None: never."""
+    """Returns when it is first seen; None if never."""
     if task.role in ("session", "driver", MAIN):
         return world.born_ns
     i = bisect_left(sampled_ns, task.timeline.born_ns)

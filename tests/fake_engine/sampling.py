@@ -1,4 +1,4 @@
-"""Rows of the tables samples and sampler: by asking the server, and from the backends' memory."""
+"""Rows of the tables samples and sampler, by asking the server and from the backends' memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 def is_down(law: Law, since_ns: int) -> bool:
-    """Whether the server is away at an instant, counted as the law counts."""
+    """Returns whether the server is away at an instant, counted as the law counts."""
     down = law.down
     if down is None or since_ns < down.start_ns:
         return False
@@ -50,9 +50,10 @@ class Sampler:
         return self.law.skew if self.via == "sql" else WORD_NS
 
     def samples(self, first_ns: int, span: tuple[int, int], now_ns: int, start_ns: int) -> list[Sample]:
-        """One random instant in each interval of the window, and one at ``first_ns`` before it.
+        """Returns one random instant in each interval of the window, and one at ``first_ns`` before it.
 
-        ``now_ns``: none later; ``start_ns``: the instants of the law count from here."""
+        No sample is later than ``now_ns``. The instants of the law count from ``start_ns``.
+        """
         t0, t1 = span
         chance = random.Random(self.seed if self.via == "sql" else f"{self.seed}/memory")
         interval = NS_PER_S / self.hz
@@ -68,7 +69,7 @@ class Sampler:
         return (gap is not None and gap[0] <= since_ns < gap[1]) or is_down(self.law, since_ns)
 
     def sampler_row(self, sample: Sample) -> Row:
-        """Its row in the table sampler."""
+        """Returns the row of a sample in the table sampler."""
         took = (SQL_NS if self.via == "sql" else 0) + self.skew_ns
         return {
             "sample": sample.number,
@@ -80,7 +81,7 @@ class Sampler:
         }
 
     def rows(self, samples: Sequence[Sample], known: Sequence[Known], os: bool) -> list[Row]:
-        """Their rows in the table samples."""
+        """Returns the rows of samples in the table samples."""
         rows: list[Row] = []
         starts = [s.start_ns for s in samples]
         for one in known:
@@ -94,7 +95,7 @@ class Sampler:
         return sorted(rows, key=lambda r: int(r["sample"]))
 
     def _fixed(self, known: Known, os: bool) -> Row:
-        """What all rows of a task have."""
+        """Returns the columns that all rows of a task share."""
         task, sql = known.task, self.via == "sql"
         client = task.role in ("session", "other", "helper:parallel worker")
         return key(known) | {

@@ -67,7 +67,7 @@ def wait_families() -> WaitFamilies:
 
 
 def helpers() -> dict[str, Helper]:
-    """What the simulated server's own processes are for."""
+    """Returns the purposes of the simulated server's own processes."""
     return {
         "io worker": Helper.IO,
         "checkpointer": Helper.CHECKPOINT,
@@ -76,7 +76,7 @@ def helpers() -> dict[str, Helper]:
 
 
 class FakeClock:
-    """The virtual time of the latest world. To sleep is to let it pass there."""
+    """The virtual time of the latest world. Sleeping lets it pass there."""
 
     def __init__(self, world: Callable[[], World]) -> None:
         self._world = world
@@ -140,14 +140,14 @@ class FakeServer:
         return Capacity(self.law.maximum, 0, 0, f"maximum = {self.law.maximum}")
 
     def claim(self, run: str) -> None:
-        """It belongs to this process alone."""
+        """Does nothing, as the server belongs to this process alone."""
 
     def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
         own_settings.law_with(self._dsn, settings)
         return own_settings.needing_restart({}, settings)
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:  # noqa: ARG002
-        """See the protocol. It is gone with its process: nothing is left for a journal to put back."""
+        """See the protocol. A setting ends with its process, so nothing is left for a journal to put back."""
         law = own_settings.law_with(self._dsn, settings)
         restarted = bool(own_settings.needing_restart(self._set, settings))
         self.law, self._set = law, dict(settings)
@@ -161,7 +161,7 @@ class FakeServer:
             self._last.machine.run_until(self._last.machine.now_ns + ns)
 
     def check_driver(self, driver: DriverSetup) -> None:
-        """A simulated session sends nothing: however that is done is the same to it."""
+        """Accepts every setup, because a simulated session sends nothing."""
 
     def check_pool(self, pool: Pool) -> None:
         raise UsageError(
@@ -177,7 +177,7 @@ class FakeServer:
         return None
 
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
-        """Nothing to make."""
+        """Does nothing, as there is nothing to make."""
 
     def script(
         self,
@@ -268,39 +268,39 @@ class FakeServer:
         self._asked()
 
     def counters(self, phase: str) -> pl.DataFrame:
-        """Of a load, at t0 or t1, whichever ``phase`` is; of somebody else's, now."""
+        """Returns counters of a load, at t0 or t1, whichever ``phase`` is; of somebody else's load, now."""
         return rows("counters", counters.rows(self._asked(), phase, self._work_per_call))
 
     def keep_connection(self) -> None: ...
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
-        """Of now, in virtual time; ``databases``: there is one."""
+        """Returns a snapshot of now, in virtual time. ``databases`` may name the only one."""
         if databases and set(databases) - {own_snapshots.DATABASE}:
             raise NoSuchDatabase(f"no database {databases}", f"it is called {own_snapshots.DATABASE}")
         return own_snapshots.snapshot(self._asked(), self._work_per_call, name, known)
 
     def truth_cases(self) -> Sequence[TruthCase]:
-        """None for the command line: here the truth is known of every law."""
+        """Returns no cases for the command line, because here the truth of every law is known."""
         return ()
 
     def truth_setup(self, case: TruthCase) -> None:
-        """Nothing to make."""
+        """Does nothing, as there is nothing to make."""
 
     def brief_session(self, case: TruthCase) -> int | None:  # noqa: ARG002
         return None
 
     def truth_teardown(self, case: TruthCase) -> None:
-        """Nothing was made."""
+        """Does nothing, as nothing was made."""
 
     def _here(self) -> World:
-        """The latest world; without a load, one with somebody else's sessions alone."""
+        """Returns the latest world; without a load, one with somebody else's sessions alone."""
         if self._last is None:
             self._last = World(self.law, 0, 1, self._now_ns - SETTLED_NS)
             self._last.machine.run_until(self._now_ns)
         return self._last
 
     def _asked(self) -> World:
-        """The world, if it answers. Raises :class:`ServerLost` of one that is away."""
+        """Returns the world, if it answers. Raises :class:`ServerLost` if it is away."""
         world = self._here()
         if world.schedule is None and is_down(self.law, world.machine.now_ns - world.zero_ns):
             raise ServerLost("the fake server is away", "wait until the instant of its law")
@@ -313,13 +313,13 @@ class FakeServer:
         self._worlds.clear()
 
     def truth(self, cell_id: str, start_ns: int, end_ns: int, *, workers: bool = False) -> dict[int, Truth]:
-        """Where the time of each session of a cell really went in [start, end); ``workers``: its parallel
-        workers' time added."""
+        """Returns where the time of each session of a cell really went in [start, end). ``workers`` adds
+        its parallel workers' time."""
         world = self._worlds[cell_id]
         return {n: world.truth(n, start_ns, end_ns, workers=workers) for n in world.tasks}
 
     def truth_of_tasks(self, start_ns: int, end_ns: int) -> dict[tuple[int, int], Truth]:
-        """The same of all tasks of the latest world that were there then, by pid and start_ticks."""
+        """Returns the same of all tasks of the latest world that existed then, by pid and start_ticks."""
         world = self._last
         if world is None:
             return {}
@@ -328,7 +328,7 @@ class FakeServer:
         return {key: truth for key, truth in truths.items() if truth.wall}
 
     def truth_of_roles(self, start_ns: int, end_ns: int) -> dict[str, Truth]:
-        """The same in sum by role."""
+        """Returns the same in sum by role."""
         world = self._last
         tasks = [] if world is None else world.machine.tasks
         by_role = {role: [t.timeline for t in tasks if t.role == role] for role in {t.role for t in tasks}}
@@ -336,7 +336,7 @@ class FakeServer:
 
 
 def _half(workload: Workload) -> dict[str, Any]:
-    """This engine's half of a workload."""
+    """Returns this engine's half of a workload."""
     folder = resources.files("tests.fake_engine") / "workloads"
     path = folder / f"{workload.name}.toml"
     if not path.is_file():

@@ -13,7 +13,7 @@ RESTART_NS = 1_000_000_000  # virtual
 
 
 def law_with(dsn: str | None, settings: Mapping[str, str]) -> Law:
-    """The law of ``dsn`` with these keys in place of its own. Raises :class:`UsageError`."""
+    """Returns the law of ``dsn`` with these keys in place of its own. Raises :class:`UsageError`."""
     for name, value in settings.items():
         if name not in KEYS:
             raise UsageError(f"fake server: unknown setting {name!r}", did_you_mean(name, KEYS))
@@ -24,5 +24,6 @@ def law_with(dsn: str | None, settings: Mapping[str, str]) -> Law:
 
 
 def needing_restart(before: Mapping[str, str], wanted: Mapping[str, str]) -> Sequence[str]:
-    """Names of those that a restart must bring from ``before`` to ``wanted``; left out: as in the law."""
+    """Returns names of settings that need a restart from ``before`` to ``wanted``. A missing key is as in
+    the law."""
     return [name for name in NEED_RESTART if before.get(name) != wanted.get(name)]

@@ -35,7 +35,7 @@ _TYPES: Mapping[str, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.Strin
 
 
 def snapshot(world: World, work_per_call: int, name: str | None, known: Container[int]) -> Snapshot:
-    """As the server's books are now."""
+    """Returns the server's books as of now."""
     rows = counters.rows(world, "now", work_per_call)
     values = {r["name"]: int(r["value"]) for r in rows}
     reset_s = next(float(r["value"]) for r in rows if r["name"] == "statistics_reset_s")
@@ -63,7 +63,7 @@ def snapshot(world: World, work_per_call: int, name: str | None, known: Containe
 
 
 def frame(table: str, records: list[dict[str, Any]]) -> pl.DataFrame:
-    """Exactly the columns of the table; what records lack is NULL."""
+    """Returns a frame of exactly the table's columns. Columns that records lack are NULL."""
     columns = TABLES[table].columns
     return pl.DataFrame(
         {c.name: [r.get(c.name) for r in records] for c in columns}, {c.name: _TYPES[c.type] for c in columns}

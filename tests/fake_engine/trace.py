@@ -1,4 +1,4 @@
-"""What a task did, piece by piece, with nothing left out: the truth that the observers read from."""
+"""Everything that a task did, piece by piece: the truth that the observers read from."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ RUNNABLE = (Doing.QUEUE, Doing.THROTTLED)
 
 
 class Label(NamedTuple):
-    """What the server says of a backend. It changes only when the backend has a CPU: a backend that was
-    woken keeps the label of its wait until then, as real ones do."""
+    """The server's report on a backend.
+
+    It changes only when the backend has a CPU: a backend that was woken keeps the label of its wait
+    until then, as real ones do.
+    """
 
     state: str | None
     wait_class: str | None
@@ -41,7 +44,7 @@ class Label(NamedTuple):
 
     @property
     def is_block_io(self) -> bool:
-        """Asleep on a device (D), not on an I/O worker that is."""
+        """Returns whether it sleeps on a device (D), not on an I/O worker that does."""
         return self.wait_class == "IO" and self.wait_event != "AioIoCompletion"
 
 
@@ -73,7 +76,7 @@ class Timeline:
         return self.starts_ns[-1] if self.doing[-1] is Doing.GONE else None
 
     def index(self, now_ns: int) -> int:
-        """The piece that holds ``now_ns``; -1 before birth."""
+        """Returns the piece that holds ``now_ns``; -1 before birth."""
         if self.starts_ns and now_ns >= self.starts_ns[-1]:
             return len(self.starts_ns) - 1
         return bisect_right(self.starts_ns, now_ns) - 1
@@ -83,14 +86,14 @@ class Timeline:
 
     @property
     def sums(self) -> Sums:
-        """Of all pieces until now."""
+        """Returns the sums of all pieces until now."""
         if self._sums is None or len(self._sums.starts_ns) != len(self.starts_ns):
             self._sums = Sums(self)
         return self._sums
 
 
 class Sums:
-    """Time that a task spent in pieces of some kind, and how many there were, up to any instants."""
+    """Time that a task spent in pieces of some kind, and their number, up to any instants."""
 
     def __init__(self, timeline: Timeline) -> None:
         numbers: dict[Label, int] = {}
@@ -100,29 +103,29 @@ class Sums:
         self.labels = list(numbers)
 
     def are(self, *doing: Doing) -> Mask:
-        """The pieces in which the task did so."""
+        """Returns the pieces in which the task did one of these."""
         chosen = np.zeros(len(Doing), dtype=np.bool_)
         chosen[list(doing)] = True
         return chosen[self.doing]
 
     def under(self, labels: list[Label]) -> Mask:
-        """The pieces with one of these labels."""
+        """Returns the pieces with one of these labels."""
         return np.array([label in labels for label in self.labels], dtype=np.bool_)[self._label]
 
     def after(self, *doing: Doing) -> Mask:
-        """The pieces before which the task did so."""
+        """Returns the pieces before which the task did one of these."""
         before = self.are(*doing)
         before[1:], before[0] = before[:-1].copy(), False
         return before
 
     def falls_asleep(self) -> Mask:
-        """Every piece of sleep but that of its birth begins with one."""
+        """Returns the pieces that begin with falling asleep: every piece of sleep but that of its birth."""
         asleep = self.are(Doing.SLEEP)
         asleep[0] = False
         return asleep
 
     def time(self, pieces: Mask, until_ns: Ints) -> Ints:
-        """In ns, from birth."""
+        """Returns time in ns, from birth."""
         whole = np.where(pieces[:-1], np.diff(self.starts_ns), 0)
         ended = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(whole)])
         i = np.searchsorted(self.starts_ns, until_ns, side="right") - 1
@@ -130,7 +133,7 @@ class Sums:
         return np.where(i < 0, 0, ended[i] + under_way)
 
     def count(self, pieces: Mask, until_ns: Ints) -> Ints:
-        """How many of these had begun."""
+        """Returns how many of these had begun."""
         begun = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(pieces)])
         counts: Ints = begun[np.searchsorted(self.starts_ns, until_ns, side="right")]
         return counts

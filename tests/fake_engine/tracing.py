@@ -1,6 +1,6 @@
 """Rows of the tables traced, waits and syscalls: exact sums since the trace was attached.
 
-What is under way at a read is in them. A task that ended has one last row, with its last sums.
+They include the piece under way at a read. A task that ended has one last row, with its last sums.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLOCK_NS = NS_PER_S // 199
 
 
 class Reads(NamedTuple):
-    """A task known to the trace, and the reads that tell of it."""
+    """A task that the trace knows, and the reads that have rows of it."""
 
     known: Known
     at_ns: Ints  # the instants of the reads
@@ -33,7 +33,8 @@ class Reads(NamedTuple):
 
 
 def reads(known: Sequence[Known], reads_ns: Sequence[int]) -> Iterator[Reads]:
-    """The trace is attached at the first read. It knows the server's tasks from their first moment on."""
+    """Yields the reads of each task. The trace is attached at the first read, and knows the server's tasks
+    from their birth."""
     for one in known:
         life = one.task.timeline
         if one.role == "driver":
@@ -62,7 +63,7 @@ def _head(of: Reads, i: int) -> Row:
 
 
 def traced(of: Reads) -> list[Row]:
-    """The trace does not see that a CPU is away: its task is on it."""
+    """Returns rows of the table traced. The trace does not see that a CPU is stolen: the task is on it."""
     sums = of.known.task.timeline.sums
     asleep = sums.are(Doing.SLEEP)
     blocked = asleep & sums.under([n for n in sums.labels if n.is_block_io])
@@ -107,7 +108,8 @@ def waits(of: Reads) -> list[Row]:
 
 
 def syscalls(of: Reads) -> list[Row]:
-    """Every sleep is one system call, which returns when the task has a CPU again."""
+    """Returns rows of the table syscalls. Every sleep is one system call, which returns when the task has
+    a CPU again."""
     sums = of.known.task.timeline.sums
     rows = []
     for name in dict.fromkeys(_call(label) for label in sums.labels):
@@ -123,7 +125,7 @@ def syscalls(of: Reads) -> list[Row]:
 
 
 def _returns(sums: Sums, entered: Mask) -> Ints:
-    """When the task next had a CPU, or slept anew, after each of these; far away if it never did."""
+    """Returns when the task next had a CPU, or slept anew, after each of these; far away if it never did."""
     awake = sums.starts_ns[sums.are(*ON_CPU, Doing.SLEEP)]
     i = np.searchsorted(awake, sums.starts_ns[entered], side="right")
     return np.append(awake, np.iinfo(np.int64).max)[i]

@@ -14,7 +14,7 @@ Event = tuple[str, str]
 
 
 class Under(NamedTuple):
-    """Under one label, in ns; ``sleeps``: how often the task fell asleep under it."""
+    """Times under one label, in ns. ``sleeps``: how often the task fell asleep under it."""
 
     run: int = 0
     sleep: int = 0
@@ -34,7 +34,7 @@ class Under(NamedTuple):
 
 @dataclass(frozen=True)
 class Truth:
-    """Where a task's time in a span went, in ns; run, runq, sleep, client and stolen sum up to ``wall``."""
+    """Where a task's time in a span went, in ns. Run, runq, sleep, client and stolen add up to ``wall``."""
 
     wall: int
     run: int
@@ -49,7 +49,7 @@ class Truth:
 
     @staticmethod
     def of(timelines: Iterable[Timeline], start_ns: int, end_ns: int) -> Truth:
-        """Of all these tasks in sum, in [start, end)."""
+        """Returns the truth of all these tasks in sum, in [start, end)."""
         labels: dict[Label, Under] = {}
         stolen = 0
         for timeline in timelines:

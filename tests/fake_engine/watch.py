@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Spec:
-    """The keys of a watch's specification that mean something here; without them a watch only asks."""
+    """The keys of a watch's specification that the fake server uses. Without them a watch only asks."""
 
     hz: float = 10.0
     seed: int = 1
@@ -103,20 +103,20 @@ class FakeWatch:
         return "the fake server closed the connection" if down else None
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
-        """Of ``wait event word`` and ``scheduler trace``, as far as they were asked for."""
+        """Returns statuses of ``wait event word`` and ``scheduler trace``, if they were asked for."""
         return dict(self._source_statuses())
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         return {name: to_core(name, rows) for name, rows in self._rows().items()}
 
     def samples(self) -> dict[str, list[Row]]:
-        """Rows of ``samples`` and ``sampler`` alone, for another series of a load that was played."""
+        """Returns rows of ``samples`` and ``sampler`` alone, for another series of a load that was played."""
         world = self._played
         assert world is not None
         return self._sampled(world, self._known(world), 0)
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """Rows read since then."""
+        """Returns rows read since then."""
         return {
             name: to_core(name, [r for r in rows if r[TIMES.get(name, "after_ns")] >= since_ns])
             for name, rows in self._rows(since_ns).items()
@@ -129,7 +129,7 @@ class FakeWatch:
         return self._world if self._world.span is not None else None
 
     def _rows(self, since_ns: int = 0) -> dict[str, list[Row]]:
-        """``since_ns``: samples of before are left out."""
+        """Returns all rows without samples before ``since_ns``."""
         world, spec = self._played, self._spec
         if world is None or self._span is None or not (reads := self._read_times(world)):
             return {}
@@ -153,8 +153,11 @@ class FakeWatch:
         return tables
 
     def _traced(self, world: World, reads: Sequence[int]) -> dict[str, list[Row]]:
-        """The trace knows all of the server's tasks from their birth on; whose they are it hears from the
-        samples, and calls those that none met ``other``."""
+        """Returns rows of the trace.
+
+        It knows all of the server's tasks from their birth on, but their roles only from the samples,
+        and calls those that none met ``other``.
+        """
         known = self._known(world)
         met = {id(k.task) for k in known}
         unmet = [Known(t, "other", None, t.timeline.born_ns) for t in world.machine.tasks if id(t) not in met]
@@ -189,7 +192,7 @@ class FakeWatch:
         return sampler.samples(first, self._span, now_ns, world.zero_ns)
 
     def _read_times(self, world: World) -> list[int]:
-        """Those planned until now, and the last one where the watch was stopped before its time."""
+        """Returns the planned reads until now, and a last one if the watch was stopped before its time."""
         assert self._span is not None
         t0, t1 = self._span
         now_ns = world.machine.now_ns if self._stopped_ns is None else self._stopped_ns

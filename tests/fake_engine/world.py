@@ -1,4 +1,4 @@
-"""One machine and who is on it, from the connect on: tasks, calls, faults, the truth."""
+"""One machine and its tasks, from the connect on: calls, faults, the truth."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class World:
     # -- time ---------------------------------------------------------------------------------------
 
     def play(self, schedule: Schedule) -> None:
-        """Lets everything happen: from now to the end of the last session."""
+        """Lets time pass from now to the end of the last session."""
         self.schedule = schedule
         self.span = (schedule.t0_ns, schedule.t1_ns)
         rounds = Rounds(self.machine, self.sessions) if schedule.rounds else None
@@ -92,7 +92,7 @@ class World:
             self.machine.run_until(self.machine.now_ns + TAIL_NS)
 
     def look_at(self, t0_ns: int, t1_ns: int) -> None:
-        """A window of an observation begins soon; the law's instants count from the start of the first."""
+        """Announces a window of an observation. The law's instants count from the start of the first."""
         if self.span is None:
             self._plan(t0_ns)
         self.span = (t0_ns, t1_ns)
@@ -101,7 +101,7 @@ class World:
         return self.span
 
     def _busy(self) -> bool:
-        """True until the last session has ended."""
+        """Returns true until the last session has ended."""
         while self._live and self._live[-1].end_reason is not None:
             self._live.pop()
         return bool(self._live)
@@ -109,7 +109,8 @@ class World:
     # -- the truth ----------------------------------------------------------------------------------
 
     def truth(self, session: int, start_ns: int, end_ns: int, *, workers: bool = False) -> Truth:
-        """Where the time of a session in [start, end) really went; with its parallel workers, if asked."""
+        """Returns where the time of a session in [start, end) really went, with its parallel workers if
+        asked."""
         me = self.tasks[session]
         tasks = [t for t in self.machine.tasks if t is me or (workers and t.leader is me)]
         return Truth.of((t.timeline for t in tasks), start_ns, end_ns)
@@ -157,7 +158,7 @@ class World:
         self.machine.at(self.machine.now_ns + max(1, away), partial(self._visit, number, stay))
 
     def _later(self, comm: str, role: str) -> Task:
-        """A process that comes now, with a pid that was not there before, or one that was."""
+        """Returns a process that starts now, with a pid that is new, or with one used before."""
         if self.law.pids == "reused" and self._free_pids:
             pid = self._free_pids.pop(0)
         else:

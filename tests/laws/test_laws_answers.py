@@ -1,4 +1,4 @@
-"""Laws of what another host may send: whatever it is, it is of the right type or that host's error."""
+"""Laws of answers of another host: each is of the right type or that host's error."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _plain(value: Any) -> Any:
 
 
 class Host:
-    """A channel to a host that greets as it should, and answers all else with ``header`` and ``body``."""
+    """A channel to a host that greets correctly, and answers all else with ``header`` and ``body``."""
 
     def __init__(self, header: Mapping[str, Any], body: bytes) -> None:
         self._header, self._body = header, body
@@ -156,7 +156,7 @@ LENGTHS = st.sampled_from([0, 1, 4, 8, 16, 24]) | st.integers(0, 100)
 
 @st.composite
 def described(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
-    """Tables, of which most have a schema's columns, and some a fault or two."""
+    """Draws tables, of which most have a schema's columns, and some a fault or two."""
     layout, size = [], 0
     for table in draw(st.lists(st.sampled_from(SOME), max_size=3)):
         rows, columns = draw(st.integers(0, 3)), []

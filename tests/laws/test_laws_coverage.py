@@ -1,4 +1,4 @@
-"""Law of the intervals: an account lies in its own in 95 of 100 windows; and they are not just wide."""
+"""Law of the intervals: an account lies in its own in 95 of 100 windows, and they are not just wide."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _played(dsn: str, sessions: int) -> Climb:
 
 
 def _known(truth: Truth) -> dict[tuple[str, str | None], float]:
-    """Seconds per second under the ledger's names."""
+    """Returns seconds per second under the ledger's names."""
     sums_ns = {("client", None): truth.client, ("unaccounted", None): 0}
     for (wait_class, event), ns in truth.sleep.items():
         sums_ns["sleep", f"{wait_class}/{event}" if wait_class else "no wait event"] = ns
@@ -65,7 +65,7 @@ def _again(played: Climb, seed: int, memory_hz: float) -> RawCell:
 
 
 def _try(load: str, row: dict | None, key: tuple[str, str | None], exact: float, sessions: int) -> Tried:
-    """A label that a window's samples did not see is 0 there, without an interval."""
+    """Judges a row. A label that a window's samples did not meet is 0 there, without an interval."""
     if row is None:
         return Tried(load, key[0], exact < 1e-9, 0.0, sessions)
     held = row["low"] - 1e-9 <= exact <= row["high"] + 1e-9
@@ -100,7 +100,7 @@ def _tried(memory_hz: float) -> pl.DataFrame:
 
 @pytest.mark.parametrize(("memory_hz", "tier"), [(100.0, 0), pytest.param(0.0, 1, marks=pytest.mark.whole)])
 def test_intervals_hold_the_truth(memory_hz: float, tier: int):
-    """All sessions and rungs of five loads, each sampled ten times."""
+    """This tries all sessions and rungs of five loads, each sampled ten times."""
     tried = _tried(memory_hz)
     for alone in (True, False):
         part = tried.filter((pl.col("size") == 1) == alone)

@@ -50,8 +50,11 @@ CALLS = st.lists(
 
 
 class Piece(NamedTuple):
-    """What the session did from ``start`` to ``end``. At a read up to ``known`` it stands under ``before``,
-    from then on under ``after``: (wait event, statement)."""
+    """A session's activity from ``start`` to ``end``.
+
+    At a read up to ``known`` it stands under ``before``, from then on under ``after``: (wait event,
+    statement).
+    """
 
     part: str
     start: int
@@ -62,8 +65,11 @@ class Piece(NamedTuple):
 
 
 def life(calls: Sequence[Call]) -> Iterator[Piece]:
-    """As the trace books it: who waited for the next statement has its queue under that one when its first
-    slice on a CPU ends."""
+    """Yields pieces as the trace books them.
+
+    The queue of a session that waited for the next statement moves to that statement when its first
+    slice on a CPU ends.
+    """
     at, last = BEGUN, 1
     for call in calls:
         waits, sleeps = ("ClientRead", last), ("PgSleep", call.query)
@@ -79,7 +85,7 @@ def life(calls: Sequence[Call]) -> Iterator[Piece]:
 
 
 def read(pieces: Sequence[Piece], at: int) -> tuple[Row, list[Row]]:
-    """The row of ``traced`` and those of ``waits`` at an instant."""
+    """Returns the row of ``traced`` and those of ``waits`` at an instant."""
     rows: dict[tuple[str | None, int], Row] = defaultdict(lambda: defaultdict(int))
     for p in pieces:
         spent = min(p.end, at) - p.start
@@ -100,7 +106,7 @@ def read(pieces: Sequence[Piece], at: int) -> tuple[Row, list[Row]]:
 
 
 def lasted(waits: Sequence[Row]) -> list[Row]:
-    """Rows of ``wait_times``: all waits of a label lasted as long."""
+    """Returns rows of ``wait_times`` in which all waits of a label lasted as long."""
     names = ("before_ns", "after_ns", "wait_class", "wait_event", "query_id", "query_status")
     return [
         ME | {n: w[n] for n in names} | {"part": part, "from_ns": 1024, "count": w["sleeps"]}
@@ -167,7 +173,8 @@ def test_the_queue_of_each_statement_lies_in_its_interval_and_all_add_up(calls: 
 
 
 def test_one_statement_that_had_room_for_the_open_queue_has_it_exactly() -> None:
-    """In the queue since 9.5 s for statement 2, whose first slice ends after 10 s; statement 1 was before."""
+    """The session is in the queue since 9.5 s for statement 2, whose first slice ends after 10 s.
+    Statement 1 was before."""
     calls = [Call(1, 1, 1, 1, 1), Call(2, S // 2, S, S // 10, 8 * S), Call(3, 1, MS, MS, S)]
     pieces = list(life(calls))
     tables = derived(cell_of([read(pieces, T0), read(pieces, T1)]))
@@ -183,7 +190,7 @@ def test_one_statement_that_had_room_for_the_open_queue_has_it_exactly() -> None
 
 
 def without_open(cell: RawCell) -> RawCell:
-    """As an older version stored it."""
+    """Returns the cell as an older version stored it."""
     waits = cell.tables["waits"].with_columns(open_ns=pl.lit(None, pl.Int64))
     return RawCell(cell.meta, {**cell.tables, "waits": waits})
 
@@ -195,7 +202,7 @@ DAMAGE = st.sampled_from(
 
 @st.composite
 def damaged_cells(draw: st.DrawFn) -> RawCell:
-    """Reads of which some were lost, lack labels, or went back."""
+    """Draws reads of which some were lost, lack labels, or went back."""
     pieces = list(life(draw(CALLS)))
     times = sorted({T0, T1, *draw(st.lists(st.integers(BEGUN, 21 * S), max_size=3))})
     reads, durations = [], []
@@ -240,7 +247,8 @@ def test_no_figure_is_negative_whatever_was_lost(cell: RawCell) -> None:
 @examples(12)
 @given(CALLS, st.data())
 def test_a_read_without_its_labels_is_a_lost_one(calls: list[Call], data: st.DataObject) -> None:
-    """At either end: what the task did is known, in which wait is not, and no label claims to know it."""
+    """This holds at either end: the task's sums are known, its waits are not, and no label claims to know
+    them."""
     pieces = list(life(calls))
     reads = [read(pieces, T0), read(pieces, T1)]
     grown = {n: reads[1][0][n] - reads[0][0][n] for n in _SUMS}

@@ -28,7 +28,7 @@ SUMMED = ("run", "runq", "sleep", "client", "active without wait event", "unacco
 
 @st.composite
 def task_reads(draw: st.DrawFn, session: int) -> list[dict[str, Any]]:
-    """Any reads at all: too few, going down, failed."""
+    """Draws any reads at all: too few, going down, failed."""
     pid = 100 + session
     who = {"pid": pid, "tid": pid, "session": session}
     times = sorted(draw(st.lists(st.integers(8 * S, 22 * S), max_size=5, unique=True)))
@@ -44,7 +44,7 @@ def task_reads(draw: st.DrawFn, session: int) -> list[dict[str, Any]]:
 
 @st.composite
 def samples(draw: st.DrawFn, sessions: int, via: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of sampler and samples; memory tells no states."""
+    """Draws rows of sampler and samples. Rows from memory have no states."""
     times = sorted(draw(st.lists(st.integers(9 * S, 21 * S), max_size=8, unique=True)))
     rows = []
     for number, at in enumerate(times):
@@ -59,7 +59,8 @@ def samples(draw: st.DrawFn, sessions: int, via: str) -> tuple[list[dict[str, An
 
 @st.composite
 def traces(draw: st.DrawFn, session: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of traced and waits: sums that grow, or fall, or were lost; where ``whole``, labels add up."""
+    """Draws rows of traced and waits: sums that grow, or fall, or were lost. Labels add up where
+    ``whole``."""
     pid = 100 + session
     who = {"pid": pid, "tid": pid, "start_ticks": 7, "role": "session", "session": session}
     traced, waits = [], []
@@ -105,7 +106,8 @@ def any_cells(draw: st.DrawFn) -> RawCell:
 
 
 def closes(cell: RawCell, tables: Tables) -> None:
-    """run + runq + sleep + client + unaccounted = W for every session and the rung, which is their sum."""
+    """Checks run + runq + sleep + client + unaccounted = W for every session and the rung, which is their
+    sum."""
     ledger_rows = tables["ledger"]
     added = top_level(ledger_rows).filter(pl.col("account").is_in(SUMMED))
     walls = ledger_rows.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))
@@ -134,8 +136,8 @@ def intervals_hold_their_value_and_unknowns_say_why(_cell: RawCell, tables: Tabl
 
 
 def parts_add_up_to_their_parent_and_nothing_is_negative(_cell: RawCell, tables: Tables) -> None:
-    """CPU WAIT by label adds up to it, user and system to run, label.run to run where no trace divides it;
-    only unaccounted and margin.off are signed."""
+    """Checks that CPU WAIT by label adds up to it, user and system to run, and label.run to run where no
+    trace divides it. Only unaccounted and margin.off are signed."""
     ledger_rows = tables["ledger"].filter(pl.col("who").is_in(["session", "rung"]))
     for (_, _), rows in ledger_rows.group_by("who", "session"):
         (queue,), (run,) = (account_rows(rows, n, scope=rows["scope"][0]).to_dicts() for n in ("runq", "run"))
@@ -154,7 +156,8 @@ def parts_add_up_to_their_parent_and_nothing_is_negative(_cell: RawCell, tables:
 
 
 def events_are_the_ledgers_accounts_taken_apart(_cell: RawCell, tables: Tables) -> None:
-    """The rung's sleep is the sum of its events', so is its run queue; a rung is the sum of its sessions."""
+    """Checks that the rung's sleep is the sum of its events', and so is its run queue; a rung is the sum
+    of its sessions."""
     rung = top_level(tables["ledger"]).filter(scope="rung")
     events = tables["events"]
     for column, names in (("sleep", ["sleep", "client"]), ("runq", ["runq"])):
@@ -187,7 +190,7 @@ def test_the_laws_hold_for_any_raw_tables(cell: RawCell):
 
 
 def test_a_session_of_the_driver_that_only_the_trace_read_stays_in_the_ledger():
-    """Its one read failed, and the trace's two lie too close: unknown, not left out."""
+    """Its one read failed, and the trace's two are too close. It is unknown, not left out."""
     who = {"pid": 100, "tid": 100, "session": 0}
     read = who | {"start_ticks": 7, "role": "session", "status": "ok"}
     sums = dict.fromkeys(("run_ns", "runq_ns", "sleep_ns"), 0)
@@ -207,7 +210,8 @@ def test_a_session_of_the_driver_that_only_the_trace_read_stays_in_the_ledger():
 @examples(10)
 @given(any_cells(), st.integers(1, 9))
 def test_samples_in_chunks_of_any_length_give_the_same_accounts(cell: RawCell, rows: int):
-    """Sums of sums, whatever the parts; a sample that the end of a chunk cuts is put together again."""
+    """Accounts are sums of sums, whatever the parts. A sample that the end of a chunk cuts is put together
+    again."""
     whole = accounts(cut([cell]))
     parts = accounts(cut_without_samples([cell]), sample_chunks([cell], rows))
     for name, keys in KEYS.items():
@@ -217,7 +221,7 @@ def test_samples_in_chunks_of_any_length_give_the_same_accounts(cell: RawCell, r
 @examples(10, phases=[Phase.explicit, Phase.generate])
 @given(any_cells(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(cell: RawCell, random: Any):
-    """Tables shuffled: the same accounts, labels and strips."""
+    """Shuffled tables give the same accounts, labels and strips."""
     mixed = {}
     for name, table in cell.tables.items():
         order = list(range(table.height))
@@ -267,7 +271,7 @@ def climbed() -> Climb:
 
 @pytest.fixture(scope="module")
 def whole(climbed: Climb) -> dict[str, Any]:
-    """Its rung where no source is missing."""
+    """Returns its rung where no source is missing."""
     return (
         derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
         .tables["rungs"]
@@ -278,7 +282,7 @@ def whole(climbed: Climb) -> dict[str, Any]:
 @examples(8)
 @given(gone=st.sets(st.sampled_from(SOURCES)))
 def test_unknown_stays_unknown(climbed: Climb, whole: dict[str, Any], gone: set[str]):
-    """Whatever sources are missing: what needs them is NULL, never 0; all else is as it was."""
+    """Figures that need a missing source are NULL, never 0. All others are as before."""
     (cell,) = climbed.cells
     taken = {*gone, "sampler"} if "samples" in gone else gone
     tables = {n: empty(n) if n in taken else t for n, t in cell.tables.items()}

@@ -26,7 +26,7 @@ def _one(seed: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _ratios(table: np.ndarray) -> list[float]:
-    """Cross-product ratios of all 2 x 2 tables in it."""
+    """Returns cross-product ratios of all 2 x 2 tables in it."""
     n, c = table.shape
     return [
         table[i, k] * table[j, m] / (table[i, m] * table[j, k])
@@ -65,7 +65,7 @@ def test_ones_give_independence():
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A seed with odds up to 2,500, and the margins of some table."""
+    """Draws a seed with odds up to 2,500, and the margins of some table."""
     n, c = draw(st.integers(1, 6)), draw(st.integers(2, 3))
     seed = np.array(
         draw(st.lists(st.lists(st.floats(0.02, 1.0), min_size=c, max_size=c), min_size=n, max_size=n))
@@ -88,7 +88,7 @@ def test_margins_are_met_and_nothing_is_negative(table):
 @EXAMPLES
 @given(st.lists(tables().filter(lambda t: len(t[2]) == 2), min_size=1, max_size=4), st.randoms())
 def test_many_tables_at_once_are_fitted_as_each_alone_in_any_order(several, random):
-    """Tables do not know each other, whatever the order of the rows."""
+    """Tables do not influence each other, whatever the order of the rows."""
     rows = [
         (i, seed, total)
         for i, (seeds, totals, _) in enumerate(several)
@@ -110,7 +110,7 @@ def test_many_tables_at_once_are_fitted_as_each_alone_in_any_order(several, rand
 
 @st.composite
 def runnables(draw: st.DrawFn) -> tuple[pl.DataFrame, float, float]:
-    """Labels of one task found runnable, with their weights, and its run and run queue."""
+    """Draws labels of one task that was runnable, with their weights, and its run and run queue."""
     classes = draw(st.lists(st.sampled_from(CLASSES), min_size=1, max_size=5, unique=True))
     weights = [draw(st.integers(1, 1000)) for _ in classes]
     events = [c and f"{c}Event" for c in classes]
@@ -126,7 +126,8 @@ def _tasks(run: float, runq: float) -> pl.DataFrame:
 @EXAMPLES
 @given(runnables(), st.data())
 def test_the_range_holds_the_fit_and_every_other_seed(runnable, data):
-    """Any seeds of labelled classes from 0 to 1 against 1 without a label: the fit lies within the range."""
+    """Seeds of labelled classes are any from 0 to 1, against 1 without a label. The fit lies within the
+    range."""
     frame, run, runq = runnable
     shares = run_shares(frame, _tasks(run, runq), FAMILIES)
     both = run + runq

@@ -1,4 +1,4 @@
-"""Law of the store: what conforms to the schema comes back as it was."""
+"""Law of the store: data that conform to the schema come back unchanged."""
 
 import tempfile
 from pathlib import Path

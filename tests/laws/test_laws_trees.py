@@ -1,4 +1,5 @@
-"""Trees of processes: whatever their tasks do, and however much of it was read, nothing is lost or double."""
+"""Trees of processes: whatever their tasks do, and whatever part of it was read, nothing is lost or
+double."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _MAIN = {"pid": 50, "tid": 50, "start_ticks": 1, "role": "helper:main", "status"
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[tuple[int, int, int, int]]:
-    """Birth and end inside the window, run and run queue."""
+    """Draws birth and end inside the window, run and run queue."""
     lives = []
     for _ in range(draw(st.integers(1, 12))):
         born = T0 + draw(st.integers(1, 9_000)) * MS

@@ -17,7 +17,8 @@ SLOW = examples(60)
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """Reads of a task: time (1 s or more apart), run, run queue; both together grow no faster than time."""
+    """Draws reads of a task: time (1 s or more apart), run, run queue. Both together grow no faster than
+    time."""
     now, run, runq = 10 * S, draw(st.integers(0, S)), draw(st.integers(0, S))
     reads = [(now, run, runq)]
     for _ in range(draw(st.integers(2, 6))):
@@ -142,7 +143,7 @@ def test_histograms_merge_in_any_order(a, b, c):
 @SLOW
 @given(buckets, st.lists(st.floats(0, 1), min_size=2, max_size=5))
 def test_quantiles_are_those_of_the_sorted_calls(pairs, qs):
-    """Against the definition: the bucket end of the call of rank ceil(q n)."""
+    """By definition it is the bucket end of the call of rank ceil(q n)."""
     calls = sorted(10 * b + 9 for b, n in pairs for _ in range(n))
     quantiles = quantiles_ns(_histogram(pairs), sorted(qs))
     if not calls:

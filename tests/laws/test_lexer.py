@@ -1,4 +1,4 @@
-"""The script lexer: nothing is lost, nothing inside a literal or comment is split."""
+"""The script lexer: no text is lost, and no literal or comment is split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INSIDE = st.text(alphabet="ab;:'\"$/*-\\ \n(", max_size=12)
 
 
 def split(text: str, *, standard_strings: bool = True) -> list[str]:
-    """Pieces that end with a semicolon outside of parentheses and of all that is quoted."""
+    """Returns pieces that end with a semicolon outside of parentheses and of all that is quoted."""
     pieces, start, depth = [], 0, 0
     for token in tokens(text, standard_strings=standard_strings):
         depth = max(0, depth + {"open": 1, "close": -1}.get(token.kind, 0))
@@ -88,7 +88,7 @@ def test_literals_names_and_comments_are_not_split(statements: list[list[str]]) 
     ],
 )
 def test_documented_texts_are_split_as_documented(text: str, pieces: list[str]) -> None:
-    """From PostgreSQL, "Lexical Structure", 4.1."""
+    """The texts are from PostgreSQL, "Lexical Structure", 4.1."""
     assert split(text) == pieces
 
 

@@ -1,4 +1,4 @@
-"""Its load: every call takes as long as the law says. All time passes within ``wait``."""
+"""Its load: every call takes as long as the law demands. All time passes within ``wait``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SecondLoad:
         return self._now_ns
 
     def sleep(self, seconds: float) -> None:
-        """To sleep is to let virtual time pass."""
+        """Lets virtual time pass."""
         self._now_ns += round(seconds * S)
 
     def tasks(self) -> list[Task]:

@@ -1,4 +1,4 @@
-"""Its server, and who watches it: by its own law, as the world is virtual."""
+"""Its server and watches, which follow its own law, as the world is virtual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who watches it: by its own law, as the world is virtual."""
+"""Its watches, which follow its own law, as the world is virtual."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SecondWatch:
 
 
 def seen(guests: list[Task], from_ns: int, to_ns: int, seed: int) -> dict[str, Mapping[str, CoreColumn]]:
-    """The tables of a watch."""
+    """Returns the tables of a watch."""
     read = [row for task in guests for row in reads(task, to_ns, from_ns)]
     sampled, taken = samples(guests, from_ns, to_ns, seed)
     tables = {"tasks": read, "samples": sampled, "sampler": taken, "cgroup": [], "host": []}
@@ -56,8 +56,10 @@ def seen(guests: list[Task], from_ns: int, to_ns: int, seed: int) -> dict[str, M
 
 
 class GuestWatch(SecondWatch):
-    """Of sessions that are not ours: it numbers those that it meets itself, the last first, but for those of
-    which it was told a task."""
+    """A watch over sessions of somebody else's.
+
+    It numbers those that it meets itself, the last first, except those of which a task was given.
+    """
 
     def __init__(self, clock: SecondLoad, spec: Mapping[str, Any]) -> None:
         super().__init__(clock, spec["seed"])

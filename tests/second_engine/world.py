@@ -1,4 +1,5 @@
-"""What every task does at each instant, by a law; and what a reader of ``/proc`` and of the server sees."""
+"""The state of every task at each instant, by a law, and what a reader of ``/proc`` and of the server
+sees."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ READ_EVERY = 500 * MS
 
 @dataclass(frozen=True)
 class Law:
-    """What a task does in each cycle, in per cent of it, in this order."""
+    """A task's activities in each cycle, in per cent of it, in this order."""
 
     run: int
     runq: int
     waits: tuple[tuple[str, str, int], ...]
 
     def at(self, ns: int) -> tuple[str, str | None, str | None]:
-        """State, wait class and wait event at an instant of its life."""
+        """Returns state, wait class and wait event at an instant of its life."""
         part = ns % CYCLE * 100 // CYCLE
         if part < self.run + self.runq:
             return "R", None, None
@@ -39,7 +40,7 @@ class Law:
         raise AssertionError("a cycle is not 100 %")
 
     def spent(self, ns: int) -> tuple[int, int]:
-        """On a CPU and in the run queue, in the first ``ns`` of its life."""
+        """Returns time on a CPU and in the run queue, in the first ``ns`` of its life."""
         whole, rest = divmod(ns, CYCLE)
         run, runq = self.run * CYCLE // 100, self.runq * CYCLE // 100
         return whole * run + min(rest, run), whole * runq + max(0, min(rest - run, runq))
@@ -62,7 +63,7 @@ class Task(NamedTuple):
 
 
 class Stay(NamedTuple):
-    """A session is there from an instant on, until another one or for good."""
+    """A session exists from an instant on, until another one or for good."""
 
     session: int
     from_ns: int
@@ -79,7 +80,8 @@ GUESTS = (
 
 
 def tasks(stays: Iterable[Stay], until_ns: int) -> Iterator[Task]:
-    """Of all sessions: the thread of the server, and the processes that there were until ``until_ns``."""
+    """Yields the tasks of all sessions: the thread of the server, and the processes that existed until
+    ``until_ns``."""
     for session, from_ns, to_ns in stays:
         yield Task(session, SERVER, FIRST_THREAD + session, from_ns, to_ns, THREAD)
         last_ns = until_ns if to_ns is None else min(until_ns, to_ns)
@@ -90,7 +92,7 @@ def tasks(stays: Iterable[Stay], until_ns: int) -> Iterator[Task]:
 
 
 def reads(task: Task, to_ns: int, from_ns: int = 0) -> Iterator[dict[str, Any]]:
-    """Rows of ``tasks``: at its birth, every half second and at its end, when what it used is told."""
+    """Yields rows of ``tasks``: at its birth, every half second, and at its end, with its total use."""
     first_ns = max(task.born_ns, from_ns)
     last_ns = to_ns if task.ends_ns is None else min(to_ns, task.ends_ns)
     for at_ns in (*range(first_ns, last_ns, READ_EVERY), last_ns) if first_ns <= last_ns else ():
@@ -115,7 +117,7 @@ def reads(task: Task, to_ns: int, from_ns: int = 0) -> Iterator[dict[str, Any]]:
 def samples(
     tasks: list[Task], from_ns: int, to_ns: int, seed: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of ``samples`` and of ``sampler``: one random instant in each cycle."""
+    """Returns rows of ``samples`` and of ``sampler``: one random instant in each cycle."""
     chance = random.Random(seed)
     seen, taken = [], []
     for number, begin_ns in enumerate(range(from_ns, to_ns - CYCLE + 1, CYCLE)):

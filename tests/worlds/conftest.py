@@ -21,19 +21,19 @@ def program(server_home: Path) -> Program:
 
 @pytest.fixture
 def theirs(program: Program, server_home: Path) -> Iterator[Elsewhere]:
-    """A home of the unprivileged user."""
+    """Yields a home of the unprivileged user."""
     with a_home(program, test_user(), server_home) as elsewhere:
         yield elsewhere
 
 
 @pytest.fixture
 def roots(program: Program, server_home: Path) -> Iterator[Elsewhere]:
-    """A home of our own."""
+    """Yields a home of root."""
     with a_home(program, (0, 0), server_home) as elsewhere:
         yield elsewhere
 
 
 @pytest.fixture(scope="session")
 def cluster(servers: Servers, server_home: Path) -> Cluster:
-    """Of the packages' version, whose programs every user may run."""
+    """Returns a cluster of the packages' version, whose programs every user may run."""
     return make_cluster(servers.bin_dir(15), server_home)

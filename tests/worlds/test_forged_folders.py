@@ -1,4 +1,4 @@
-"""Another user of the machine reaches for the folders and files that a later start of dbdyno trusts."""
+"""Another user of the machine attacks the folders and files that a later start of dbdyno trusts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BASES = {
 
 
 def attack(text: str) -> subprocess.CompletedProcess[str]:
-    """As another user than the victim, by ``sh``."""
+    """Runs ``text`` by ``sh`` as another user than the victim."""
     words = [*as_user(ATTACKER), "sh", "-c", text]
     return subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
 
@@ -50,7 +50,7 @@ def with_umask(mask: str) -> list[str]:
 def dbdyno(
     theirs: Elsewhere, *words: str, umask: str = "022", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """As the victim, whose servers are where they usually are."""
+    """Runs the program as the victim, whose servers are in their usual place."""
     done = theirs.dbdyno(*words, world=with_umask(umask), DBDYNO_SERVER_DIR="", **env)
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -62,7 +62,7 @@ def give(path: Path, user: tuple[int, int]) -> None:
 
 
 def forged_file(home: Path, relative: str, text: str = "", mode: int = 0o600) -> Path:
-    """A file of the victim's in folders of the victim's."""
+    """Writes a file of the victim's in folders of the victim's."""
     path = home / relative
     for place in reversed([p for p in path.parents if not p.exists()]):
         place.mkdir(mode=0o700)
@@ -75,7 +75,8 @@ def forged_file(home: Path, relative: str, text: str = "", mode: int = 0o600) ->
 
 @pytest.mark.parametrize("umask", ["000", "077"])
 def test_nothing_of_a_first_start_is_open_to_others(theirs: Elsewhere, umask: str) -> None:
-    """An embedded server, a run, compiled programs: nothing for another user to write, nor to read."""
+    """A first start makes an embedded server, a run, and compiled programs. Another user can neither write
+    nor read them."""
     for words in (RUN, LOOP, ("server", "start"), ("runs",)):
         done = dbdyno(theirs, *words, umask=umask)
         assert done.returncode == 0, done.stderr + done.stdout
@@ -102,7 +103,7 @@ def test_nothing_of_a_first_start_is_open_to_others(theirs: Elsewhere, umask: st
 def test_a_folder_that_another_user_made_first_is_refused(
     theirs: Elsewhere, variable: str, forge: str
 ) -> None:
-    """In a place where everybody may make something, as /tmp."""
+    """It is in a place where everybody may make something, as /tmp."""
     base = theirs.home / "base"
     base.mkdir()
     base.chmod(0o1777)
@@ -154,7 +155,7 @@ def started(theirs: Elsewhere) -> Path:
 def test_a_forged_file_among_ones_own_is_refused(
     theirs: Elsewhere, file: Callable[[Elsewhere], Path], words: tuple[str, ...], code: int
 ) -> None:
-    """One that another user has put there, or may write."""
+    """Another user has put it there, or may write it."""
     path = file(theirs)
     os.chown(path, *ATTACKER)
     done = dbdyno(theirs, *words)
@@ -181,7 +182,7 @@ def test_a_forged_program_of_the_shipped_jobs_is_not_run(theirs: Elsewhere) -> N
 
 
 def test_a_template_that_others_could_replace_is_initialised_anew(theirs: Elsewhere) -> None:
-    """As earlier versions left it with umask 000: everybody could put another in its place."""
+    """Earlier versions left it with umask 000, so everybody could put another in its place."""
     assert dbdyno(theirs, "server", "start").returncode == 0
     assert dbdyno(theirs, "server", "stop").returncode == 0
     clusters = theirs.home / ".cache/dbdyno/postgres/clusters"

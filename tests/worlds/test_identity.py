@@ -1,4 +1,5 @@
-"""Whose processes the server's are: proven, or not here with the reason; also where numbers are the same."""
+"""Identity of the server's processes: proven, or not here with the reason; also where numbers are the
+same."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def plain(cluster: Cluster) -> Iterator[ServerElsewhere]:
 
 @pytest.fixture(scope="module")
 def contained(cluster: Cluster) -> Iterator[ServerElsewhere]:
-    """In a pid namespace of its own; its port is on the host (docker run --net=host)."""
+    """Yields a server in a pid namespace of its own, with its port on the host (docker run --net=host)."""
     needs(POD)
     with cluster.server(POD, "autovacuum=off") as server:
         yield server
@@ -69,7 +70,7 @@ def contained(cluster: Cluster) -> Iterator[ServerElsewhere]:
 
 @pytest.fixture(scope="module")
 def bridged(cluster: Cluster) -> Iterator[ServerElsewhere]:
-    """As `docker run` makes it: namespaces of its own for pids and network."""
+    """Yields a server in namespaces of its own for pids and network, as `docker run` makes it."""
     world = in_namespaces(pid=True, net=True)
     needs(world)
     with cluster.server(world) as server:
@@ -204,7 +205,7 @@ def os_tasks(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_unknown(document: dict[str, Any], status: str) -> None:
-    """No figure of a task: neither a stranger's, nor 0."""
+    """Checks that no figure of a task is known: neither a stranger's, nor 0."""
     server = [r for r in document["ledger"] if r["scope"] in ("rung", "session", "helper")]
     cpu = [r for r in server if r["account"] in ("run", "runq")]
     wrong = [r for r in cpu if r["aas"] is not None]
@@ -215,14 +216,15 @@ def check_unknown(document: dict[str, Any], status: str) -> None:
 
 # -- numbers that clash -----------------------------------------------------------------------------
 def next_pid(server: ServerElsewhere, pid: int) -> None:
-    """The next process in the server's pid namespace gets this number, if it is free."""
+    """Gives the next process in the server's pid namespace this number, if it is free."""
     inside = ["nsenter", "-t", str(server.pid), "--pid", "--mount", "sh", "-c"]
     subprocess.run([*inside, f"echo {pid - 1} > {LAST_PID}"], check=True)
 
 
 @contextlib.contextmanager
 def clash(decoy: Callable[[], contextlib.AbstractContextManager[int]], server: ServerElsewhere) -> Any:
-    """A connection to ``server`` whose backend there has the number of a decoy here, of the same age."""
+    """Yields a connection to ``server`` whose backend there has the number of a decoy here, of the same
+    age."""
     for _ in range(20):
         with decoy() as pid:
             next_pid(server, pid)

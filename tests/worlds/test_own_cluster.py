@@ -1,4 +1,4 @@
-"""``--cluster local:N``: for its user alone, by a user without any rights, and nothing of it stays."""
+"""``--cluster local:N`` serves its user alone, needs no rights, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def members(place: Path) -> set[int]:
 
 
 def listeners(pids: set[int]) -> list[tuple[str, int]]:
-    """Addresses and ports at which these processes listen for TCP."""
+    """Returns addresses and ports at which these processes listen for TCP."""
     inodes = {}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
@@ -223,7 +223,7 @@ def test_another_user_gets_no_answer_at_any_port_and_no_file(own: Own, program: 
 
 @needs_root
 def test_rays_own_ways_in_are_closed_to_another_user(own: Own, program: Program) -> None:
-    """Begun at the same time: Ray tries for long."""
+    """All are tried at the same time, because Ray tries for long."""
     (port,) = {int(path.read_text()) for path in own.place.rglob("gcs_server_port_*")}
     brief = {"RAY_gcs_rpc_server_connect_timeout_s": "1", "RAY_gcs_server_request_timeout_seconds": "2"}
     brief |= {"RAY_nums_py_gcs_reconnect_retry": "1", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -250,7 +250,7 @@ def test_rays_own_ways_in_are_closed_to_another_user(own: Own, program: Program)
 
 
 def client_server(own: Own, port: int) -> subprocess.Popen[bytes]:
-    """What ``ray start`` starts for ray://, in that cluster."""
+    """Starts in that cluster what ``ray start`` starts for ray://."""
     (gcs,) = {int(path.read_text()) for path in own.place.rglob("gcs_server_port_*")}
     env = dict(
         entry.split("=", 1)
@@ -331,7 +331,7 @@ def journals(elsewhere: Elsewhere) -> list[Path]:
 
 @contextlib.contextmanager
 def begun(elsewhere: Elsewhere, **env: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """The program with a cluster that begins, and the folder that its journal names."""
+    """Yields the program with a cluster that begins, and the folder that its journal names."""
     process = subprocess.Popen(
         elsewhere.words("cluster", "status", "local:2"),
         env=elsewhere.env(**env),

@@ -34,7 +34,7 @@ RUN = ("run", "lio", "--call-target", "20ms", "--think", "60ms", *BRIEF)
 
 @pytest.fixture(scope="module")
 def far(cluster: Cluster) -> Iterator[ServerElsewhere]:
-    """A server that is seen over its address alone."""
+    """Yields a server that is visible over its address alone."""
     with cluster.server(FAR) as server:
         server.bridge()
         server.wait(server.tcp)
@@ -53,7 +53,7 @@ def words(far: ServerElsewhere, host: Sshd, *options: str, **ssh: str) -> list[s
 
 
 def nothing_stays(far: ServerElsewhere, host: Sshd) -> bool:
-    """No process of the user's, no file of the agent's, no session."""
+    """Checks that no process of the user's, no file of the agent's and no session remains."""
     left = [p for p in Path(f"/proc/{far.pid}/root/dev/shm").iterdir() if "dbdyno" in p.name]
     left += [p for p in Path("/tmp").iterdir() if p.name.startswith("dbdyno-agent.")]
     with psycopg.connect(far.unix) as control:
@@ -64,7 +64,7 @@ def nothing_stays(far: ServerElsewhere, host: Sshd) -> bool:
 
 
 def accounts(page: dict[str, Any]) -> dict[str, float]:
-    """Seconds per second of the sessions, by account."""
+    """Returns seconds per second of the sessions, by account."""
     rows = [r for r in page["ledger"] if r["scope"] == "rung" and r["aas"] is not None]
     return {
         name: sum(r["aas"] for r in rows if r["account"] == name) for name in {r["account"] for r in rows}
@@ -90,7 +90,7 @@ def test_a_run_over_ssh_has_the_whole_ledger(roots: Elsewhere, far: ServerElsewh
 def test_session_time_adds_up_and_agrees_with_a_run_on_the_servers_host(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd
 ) -> None:
-    """CPU of a call over ssh, and by dbdyno in the server's own namespaces."""
+    """CPU of a call is measured over ssh, and by dbdyno in the server's own namespaces."""
     over = roots.dbdyno(*RUN, "--sessions", "2", *words(far, host))
     inside = ["nsenter", "-t", str(far.pid), "-p", "-n", "unshare", "--mount", "sh", "-ec"]
     inside += ['mount -t proc proc /proc; exec "$@"', "sh"]
@@ -135,7 +135,7 @@ def test_observe_doctor_snapshot_and_memory_reach_the_host_over_ssh(
 def test_a_host_behind_another_is_reached_as_the_configuration_says(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd, tmp_path: Path
 ) -> None:
-    """An alias with port, user and key, by way of a second host."""
+    """It has an alias with port, user and key, by way of a second host."""
     common = f"""  HostName {host.host}
   Port {PORT}
   User {host.user}
@@ -165,7 +165,7 @@ def test_limits_of_a_host_that_is_only_read_are_refused(
 def test_a_way_that_fails_is_an_error_with_the_cure(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd
 ) -> None:
-    """Nothing is measured, and the key's or the host's fault is told apart."""
+    """Nothing is measured, and the error tells the key's fault from the host's."""
     cases = {
         "wrong key": words(far, host, key="other"),
         "strange host": words(far, host, "-o", "UserKnownHostsFile=/dev/null"),
@@ -202,7 +202,7 @@ def test_a_way_that_fails_is_an_error_with_the_cure(
 def test_a_host_that_cannot_be_observed_is_an_error_with_the_reason(
     roots: Elsewhere, tmp_path: Path, script: str, sign: str
 ) -> None:
-    """By what stands in place of ssh."""
+    """A program in place of ssh plays the host."""
     ssh = tmp_path / "ssh"
     ssh.write_text(f"#!/bin/sh\n{script}\n")
     ssh.chmod(0o755)
@@ -277,13 +277,13 @@ def test_a_slow_way_is_used_where_the_clock_is_known_well_enough(
 
 
 def started(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -> subprocess.Popen[str]:
-    """A run of several measurements, in the first of them."""
+    """Returns a run of several measurements, once its agent is connected to the server."""
     asked = ("run", "lio", *LIGHT_CALLS, "--settle", "100ms", "--json")
     return watching(roots, far, host, *asked, *options)
 
 
 def watching(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *asked: str) -> subprocess.Popen[str]:
-    """A command in the background, once its agent is connected to the server."""
+    """Returns a command in the background, once its agent is connected to the server."""
     process = subprocess.Popen(
         roots.words(*asked, *words(far, host)),
         env=roots.env(),
@@ -324,7 +324,7 @@ def test_a_way_that_breaks_costs_its_measurement_alone(
 def test_an_observation_goes_on_after_its_agent_was_killed(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd
 ) -> None:
-    """The gap is said, and windows after it are whole."""
+    """The gap is reported, and windows after it are whole."""
     process = watching(roots, far, host, "observe", "--for", "18s", "--window", "2s", "--json")
     eventually(lambda: list(roots.home.glob(".local/share/dbdyno/*/cells/[0-9]*")))
     for pid in host.agents():

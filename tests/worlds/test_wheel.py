@@ -104,7 +104,7 @@ def test_the_manual_page_is_laid_out_without_warnings(wheel: Path, check: Sequen
 
 
 def _python() -> str:
-    """One that the user can run: ours may be in root's home."""
+    """Returns an interpreter that the user can run, since the present one may be in root's home."""
     for python in (f"{sys.base_prefix}/bin/python3", "/usr/bin/python3"):
         words = "import ensurepip, ssl, sys; sys.exit(sys.version_info < (3, 11))"
         trial = [*elsewhere.as_user(), "sh", "-c", 'exec "$@"', "sh", python, "-c", words]
@@ -127,7 +127,7 @@ class Installed:
         self.run(*pip, "--no-deps", wheel.name)
 
     def run(self, *words: str) -> str:
-        """Standard output."""
+        """Returns standard output."""
         kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "LANG", "LC_", "PATH"))}
         places = {"HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.home / "r")}
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""dbdyno as an unprivileged user, with Docker's capabilities, and in namespaces: what must be shown there."""
+"""dbdyno as an unprivileged user, with Docker's capabilities, and in namespaces."""
 
 from __future__ import annotations
 
