@@ -69,13 +69,13 @@ def bench_at(place: Path, server: PlainServer, sql: str = "insert into arrived d
     server.ask("truncate arrived")  # or calls of the run before would be taken for those of this one
     bench = Bench(place / "home", server_dir(place / "servers"))
     bench.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
-    (bench.home / "tell.sql").write_text(f"{sql};\n")
+    (bench.home / "arrive.sql").write_text(f"{sql};\n")
     return bench
 
 
 def words(server: PlainServer, ray_cluster: RayCluster, *more: str) -> list[str]:
     dsn = f"host={ray_cluster.host} port={server.port} user={USER} dbname=postgres"
-    return ["run", "-f", "tell.sql", "--dsn", dsn, "--cluster", ray_cluster.address, *BRIEF, *more]
+    return ["run", "-f", "arrive.sql", "--dsn", dsn, "--cluster", ray_cluster.address, *BRIEF, *more]
 
 
 def last(bench: Bench) -> Run:

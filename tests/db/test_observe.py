@@ -256,7 +256,7 @@ def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_pat
         observing.send_signal(signal.SIGINT)
         _, errors = observing.communicate(timeout=180)
     assert observing.returncode == 0, errors
-    assert "sessions of other users: not permitted" in errors  # said when it happened
+    assert "sessions of other users: not permitted" in errors  # reported when it happened
     document = bench.last()
     hidden = [s for s in document["sources"] if s["name"] == "sessions of other users"]
     assert [s["status"] for s in hidden] == ["not permitted"]

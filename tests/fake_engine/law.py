@@ -43,8 +43,8 @@ class Law:
     cpus: int = 4
     quantum: int = 4_000_000  # time slice
     quota: float | None = None  # CPUs for sessions and helpers together, in periods of 100 ms
-    steal: float = 0.0  # CPUs; told in /proc/stat only
-    stolen: float = 0.0  # part of the time of every task on a CPU; told in /proc/stat, too
+    steal: float = 0.0  # CPUs; reported in /proc/stat only
+    stolen: float = 0.0  # part of the time of every task on a CPU; reported in /proc/stat, too
     # a call
     cpu: int = 1_000_000  # CPU time of one unit of a call's size
     waits: tuple[Wait, ...] = ()  # after the CPU part, one after the other
