@@ -18,20 +18,20 @@ from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
-def connected(ray_cluster: RayCluster) -> Iterator[Cluster]:
+def shared_connection(ray_cluster: RayCluster) -> Iterator[Cluster]:
     cluster = Cluster(ray_cluster.address, "")
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def cluster(connected: Cluster, run_name: str) -> Iterator[Cluster]:
+def cluster(shared_connection: Cluster, run_name: str) -> Iterator[Cluster]:
     """Yields a connection without actors, and ends the actors that the test opened."""
-    connected._run = run_name
-    yield connected
-    for node in connected.nodes:
+    shared_connection._run = run_name
+    yield shared_connection
+    for node in shared_connection.nodes:
         with contextlib.suppress(Unreachable):  # it has none
-            connected.end([node])
+            shared_connection.end([node])
 
 
 @pytest.fixture
@@ -40,13 +40,15 @@ def nodes(ray_cluster: RayCluster, cluster: Cluster) -> list[Node]:
     return [n for n in cluster.nodes if n.address in ray_cluster.nodes]
 
 
-def echoing(cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> dict[str, SocketChannel]:
+def start_echo(
+    cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, SocketChannel]:
     """Starts a program in place of agents that echoes its input."""
     monkeypatch.setattr(connect, "program", lambda _arch: Path("/bin/cat"))
-    return cluster.start(opened(cluster, nodes))
+    return cluster.start(open_facts(cluster, nodes))
 
 
-def opened(cluster: Cluster, nodes: list[Node]) -> dict[str, Any]:
+def open_facts(cluster: Cluster, nodes: list[Node]) -> dict[str, Any]:
     return {n: answer["ok"] for n, answer in cluster.open(nodes).items()}
 
 
@@ -64,13 +66,13 @@ def test_nodes_have_their_addresses_and_one_is_the_head(ray_cluster: RayCluster,
 
 
 def test_agents_of_root_do_not_give_way_to_others(cluster: Cluster, nodes: list[Node]) -> None:
-    assert {facts["nice"] for facts in opened(cluster, nodes).values()} == {0}  # of one Ray begins at 15
+    assert {facts["nice"] for facts in open_facts(cluster, nodes).values()} == {0}  # of one Ray begins at 15
 
 
 def test_bytes_come_back_in_order(
     cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    channels = echoing(cluster, nodes, monkeypatch)
+    channels = start_echo(cluster, nodes, monkeypatch)
     assert len(channels) == 3
     for number, channel in enumerate(channels.values()):
         sent = bytes([number]) * 300_000 + os.urandom(200_000)
@@ -84,7 +86,7 @@ def test_bytes_come_back_in_order(
 def test_a_program_leaves_no_file_and_ends_with_its_channel(
     cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    channel = echoing(cluster, nodes[:1], monkeypatch)[nodes[0].id]
+    channel = start_echo(cluster, nodes[:1], monkeypatch)[nodes[0].id]
     (pid,) = _agents(nodes[0], cluster)
     assert str(Path(f"/proc/{pid}/exe").readlink()).endswith("/dbdyno-agent (deleted)")
     channel.close()
@@ -95,7 +97,7 @@ def test_a_program_leaves_no_file_and_ends_with_its_channel(
 def test_the_reason_names_the_process_that_ended(
     cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    channels = echoing(cluster, nodes, monkeypatch)
+    channels = start_echo(cluster, nodes, monkeypatch)
     agent, actor = _agents(nodes[0], cluster)[0], _actor(nodes[1], cluster)
     os.kill(agent, signal.SIGKILL)
     assert channels[nodes[0].id].receive() == b""
@@ -112,7 +114,7 @@ def test_a_program_that_cannot_be_started_is_the_nodes_error(
     (tmp_path / "none").write_bytes(b"\x7fELF, but not quite")
     monkeypatch.setattr(connect, "program", lambda _arch: tmp_path / "none")
     with pytest.raises(HostLost, match="Exec format error") as e:
-        cluster.start(opened(cluster, nodes[:1]))
+        cluster.start(open_facts(cluster, nodes[:1]))
     assert e.value.host == nodes[0].address
 
 
@@ -133,7 +135,7 @@ def test_nothing_stays_where_the_gateway_is_killed(
 ) -> None:
     cluster = Cluster(ray_cluster.address, run_name)
     node = next(n for n in cluster.nodes if n.address == ray_cluster.nodes[0])
-    echoing(cluster, [node], monkeypatch)
+    start_echo(cluster, [node], monkeypatch)
     pids = [*_agents(node, cluster), _actor(node, cluster)]
     os.kill(cluster.gateway_pid, signal.SIGKILL)
     eventually(lambda: not any(map(alive, pids)))
@@ -150,8 +152,8 @@ def test_clean_ends_what_is_silent_and_nothing_else(
     silent = Cluster(ray_cluster.address, f"silent-{run_name}")
     end = nodes[0].id[:12]
     try:
-        echoing(cluster, nodes[:1], monkeypatch)
-        echoing(silent, nodes[:1], monkeypatch)
+        start_echo(cluster, nodes[:1], monkeypatch)
+        start_echo(silent, nodes[:1], monkeypatch)
         pid = _actor(nodes[0], silent)
         os.kill(silent.gateway_pid, signal.SIGSTOP)
         cleaned = eventually(lambda: (f := cluster.clean()).get(f"dbdyno-silent-{run_name}-{end}") and f)

@@ -86,7 +86,7 @@ def cells(run: Run) -> list[Mapping[str, pl.DataFrame]]:
     return [run.read_cell(c).tables for c in run.cells()]
 
 
-def measuring(bench: Bench, server: PlainServer, after: int) -> None:
+def wait_for_measurement(bench: Bench, server: PlainServer, after: int) -> None:
     """Returns once so many measurements are saved and the next one makes calls."""
 
     def saved() -> bool:
@@ -141,7 +141,7 @@ class Ladders(NamedTuple):
     call_times: dict[str, list[int]]
 
 
-def drifting(address: str) -> Any:
+def drifting_start(address: str) -> Any:
     """Returns a ``Cluster.start`` under which the clock of one node is ahead and gains, for everyone who
     asks through Ray."""
     real = connect.Cluster.start
@@ -165,7 +165,7 @@ def ladders(
     call_times: dict[str, list[int]] = {}
     for number, more in (("3", ("--server-node", ray_cluster.host)), ("1", ())):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(connect.Cluster, "start", drifting(ray_cluster.nodes[-1]))
+            patch.setattr(connect.Cluster, "start", drifting_start(ray_cluster.nodes[-1]))
             done = bench.here(*words(server, ray_cluster, *PACED, "--drivers", number, *more))
         assert done.returncode == 0, done.stderr + done.stdout
         runs.append(last(bench))
@@ -329,13 +329,13 @@ def events(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cl
         is_far = delayed(end, DELAY_MS)
         more = ("--sessions", "4", "--repeats", "20", "--measure", "2500ms", "--degrade", "--drivers", "4")
         with bench.background(*words(server, ray_cluster, *more)) as process:
-            measuring(bench, server, 1)
+            wait_for_measurement(bench, server, 1)
             first, *others = [actor_of(server, ray_cluster, n) for n in (2, 3, 4)]
             os.kill(first, signal.SIGKILL)
-            measuring(bench, server, 3)
+            wait_for_measurement(bench, server, 3)
             link(end, "down")  # and its raylet is killed: nobody says so, there is only silence
             os.kill(extra.raylet, signal.SIGKILL)
-            measuring(bench, server, 5)
+            wait_for_measurement(bench, server, 5)
             process.kill()
             eventually(lambda: sessions(server) == 0)  # nor those of the node that is gone
             eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in others))
@@ -383,7 +383,7 @@ def test_a_node_behind_a_delay_has_a_longer_round_trip_and_a_wider_clock_bound(e
 
 
 @pytest.fixture(scope="module")
-def ending(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster) -> Run:
+def faulty_run(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster) -> Run:
     """A run in whose first measurement a link is down for three seconds, and in whose second a driver is
     killed."""
     bench = bench_at(tmp_path_factory.mktemp("ending"), server)
@@ -392,7 +392,7 @@ def ending(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cl
         if ray_cluster.network is not None:
             into_the_window(process)
             _down_for(ray_cluster.end_of(ray_cluster.nodes[1]), 3)
-        measuring(bench, server, 1)
+        wait_for_measurement(bench, server, 1)
         os.kill(actor_of(server, ray_cluster, 4), signal.SIGKILL)
         assert process.wait(120) == 5
     assert sessions(server) == 0
@@ -407,16 +407,18 @@ def _down_for(end: str, seconds: float) -> None:
         link(end, "up")
 
 
-def test_a_link_that_is_down_for_three_seconds_loses_nothing(ending: Run, ray_cluster: RayCluster) -> None:
+def test_a_link_that_is_down_for_three_seconds_loses_nothing(
+    faulty_run: Run, ray_cluster: RayCluster
+) -> None:
     """Calls of that host take as long, and no call is invented."""
     if ray_cluster.network is None:
         pytest.skip("needs network namespaces: root, and the program ip")
-    assert statuses(ending)[0] == "ok"
-    longest = cells(ending)[0]["sessions"]["max_ns"].to_list()
+    assert statuses(faulty_run)[0] == "ok"
+    longest = cells(faulty_run)[0]["sessions"]["max_ns"].to_list()
     assert longest[1] > 2_900_000_000
     assert max(longest[0], longest[2]) < 2_900_000_000
 
 
-def test_without_leave_to_go_on_the_run_ends_and_can_be_read(ending: Run) -> None:
-    assert statuses(ending) == ["ok", "invalid"]
-    assert "is lost: the actor's process ended" in str(ending.info.reason)
+def test_without_leave_to_go_on_the_run_ends_and_can_be_read(faulty_run: Run) -> None:
+    assert statuses(faulty_run) == ["ok", "invalid"]
+    assert "is lost: the actor's process ended" in str(faulty_run.info.reason)

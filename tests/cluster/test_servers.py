@@ -17,7 +17,7 @@ import pytest
 
 from tests.clusters import server_dir
 from tests.conftest import Servers
-from tests.contract.plain_server import NOBODY, unprivileged
+from tests.contract.plain_server import NOBODY, unprivileged_user
 from tests.db.conftest import Bench
 from tests.ports import free_port
 from tests.ray_nodes import RayCluster
@@ -42,7 +42,7 @@ class _Postgres:
         number = node.rsplit(".", 1)[1]
         within = [] if cluster.network is None else ["ip", "netns", "exec", f"{cluster.network}-{number}"]
         user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        self._before = [*within, *(["setpriv", *user] if unprivileged() else [])]
+        self._before = [*within, *(["setpriv", *user] if unprivileged_user() else [])]
         self._bin_dir, self.node = bin_dir, node
 
     def run(self, program: str, *words: str) -> None:
@@ -74,7 +74,7 @@ def pair(servers: Servers, ray_cluster: RayCluster) -> Iterator[Pair]:
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        if unprivileged():
+        if unprivileged_user():
             shutil.chown(home, NOBODY, NOBODY)
         a, b = home / "a", home / "b"
         first.run("initdb", "-D", str(a), "-U", "boss", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")

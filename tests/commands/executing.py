@@ -68,6 +68,6 @@ class Opened:
 
 
 @contextmanager
-def opened() -> Iterator[Opened]:
+def open_commands() -> Iterator[Opened]:
     with open_server("command", Target()) as server:
         yield Opened(server)

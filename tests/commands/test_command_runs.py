@@ -29,7 +29,7 @@ def run(place: Path, *words: str, code: int = 0) -> str:
     return done.stderr
 
 
-def shown(place: Path, *words: str) -> str:
+def show(place: Path, *words: str) -> str:
     env = {
         "XDG_DATA_HOME": str(place / "data"),
         "XDG_STATE_HOME": str(place / "state"),
@@ -163,14 +163,14 @@ def test_the_shells_time_is_taken_off_everywhere(tmp_path: Path) -> None:
     mean = pl.read_parquet(next(folder.rglob("rungs.parquet")))["response_mean_ns"][0]
     assert mean == pytest.approx(rates["mean_ns"][0], rel=1e-6)
     assert format_ns(job["shell_ns"]) in output
-    assert "By the start-up of its shell it may be up to" in shown(tmp_path)
+    assert "By the start-up of its shell it may be up to" in show(tmp_path)
 
 
 def test_processes_left_behind_are_in_the_result(tmp_path: Path) -> None:
     run(tmp_path, "--command", "sleep 5 & :", "--shell", "sh", "--runs", "2")
-    (claim,) = (f for f in json.loads(shown(tmp_path, "--json"))["findings"] if f["id"] == "left-behind")
+    (claim,) = (f for f in json.loads(show(tmp_path, "--json"))["findings"] if f["id"] == "left-behind")
     assert raw(tmp_path, "executions").height == 2
     assert (claim["value"], claim["unit"]) == (2, "executions") and "of sleep" in claim["claim"]
     for words in ((), ("--claims",)):
-        assert claim["claim"] in " ".join(shown(tmp_path, *words).split())
-    assert "left 1 behind" in shown(tmp_path, "--executions")
+        assert claim["claim"] in " ".join(show(tmp_path, *words).split())
+    assert "left 1 behind" in show(tmp_path, "--executions")

@@ -12,7 +12,7 @@ from dbdyno.engines.command import groups
 from dbdyno.kernel import processes
 from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.store.journal import FileJournal
-from tests.commands.executing import Opened, eventually, opened
+from tests.commands.executing import Opened, eventually, open_commands
 
 S = 1_000_000_000
 
@@ -21,13 +21,13 @@ S = 1_000_000_000
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DBDYNO_STATE_DIR", str(tmp_path_factory.mktemp("state")))
-        with opened() as commands:
+        with open_commands() as commands:
             commands.contain(FileJournal("hostile"))
             yield commands
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(commands: Opened) -> Iterator[None]:
+def no_process_left(commands: Opened) -> Iterator[None]:
     yield
     assert processes.tree(commands.launcher) == {commands.launcher}
 
@@ -164,7 +164,7 @@ def test_a_command_that_forks_without_end_is_killed(
     if not grouped:
         monkeypatch.setattr(groups, "candidates", lambda name: [])  # noqa: ARG005
     monkeypatch.setattr(groups, "limit", lambda: groups.Limit(300, "a test"))
-    with opened() as commands:
+    with open_commands() as commands:
         commands.contain(FileJournal("bomb"))
         (row,) = commands.run(*sh(script), timeout_ns=8 * S)
         # A shell ends when a fork is refused; a bomb whose processes end at once never has many alive.
@@ -180,7 +180,7 @@ def test_a_command_that_kills_the_launcher_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path))
-    with opened() as commands:
+    with open_commands() as commands:
         journal = FileJournal("killer")
         commands.contain(journal)
         token, group_paths = (journal.undos[0].data[key] for key in ("token", "groups"))

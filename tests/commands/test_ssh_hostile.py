@@ -32,7 +32,7 @@ from tests.waiting import eventually
 LYING = [sys.executable, hostile_host.__file__]
 
 
-def lying(case: str) -> str:
+def lying_ssh(case: str) -> str:
     """Returns the ssh command of such a host."""
     return shlex.join([*LYING, case, dbdyno.__version__])
 
@@ -45,7 +45,7 @@ def cases(part: str) -> list[str]:
 
 @contextmanager
 def host(case: str) -> Iterator[RemoteMachine]:
-    host = ssh.machine("db", lying(case))
+    host = ssh.machine("db", lying_ssh(case))
     try:
         yield host
     finally:
@@ -110,7 +110,7 @@ def test_a_bomb_is_not_unpacked() -> None:
     "case", ["hello: an error that steers", "hello: noise without end", "hello: nested", "clock: absurd"]
 )
 def test_a_command_names_the_lost_host_without_a_traceback(case: str) -> None:
-    code, written = on_terminal("doctor", "--dsn", "host=/nowhere", *reached_by(lying(case)))
+    code, written = on_terminal("doctor", "--dsn", "host=/nowhere", *reached_by(lying_ssh(case)))
     assert code == 3, written
     assert "host db is lost" in written.replace("\r\n", " ")
     assert "Traceback" not in written and not obeyed(written)
@@ -133,7 +133,7 @@ def stand_in(tmp_path: Path, script: str) -> str:
     return str(program)
 
 
-def left(tmp_path: Path) -> set[int]:
+def leftover_processes(tmp_path: Path) -> set[int]:
     """Returns processes of the stand-in that still run. Sleeps that it started have its directory in their
     arguments."""
     pids = processes.tree(int((tmp_path / "pid").read_text()))
@@ -175,7 +175,7 @@ def test_a_host_that_is_silent_has_a_time_limit(
     with pytest.raises(Unreachable) as late:
         ssh.machine("db", stand_in(tmp_path, script))
     assert "ssh db: " in late.value.message and "ssh db /bin/sh -c true" in str(late.value.cure)
-    eventually(lambda: not left(tmp_path), 30)
+    eventually(lambda: not leftover_processes(tmp_path), 30)
 
 
 def test_ssh_has_no_password_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_ctrl_c_ends_the_wait_while_a_host_is_reached_again(tmp_path: Path) -> N
             ssh._open([command], "db", again=True)
         finally:
             reset()
-    assert not left(tmp_path)
+    assert not leftover_processes(tmp_path)
 
 
 def _after(seconds: float, act: Callable[[], Any]) -> None:
@@ -261,7 +261,7 @@ def test_the_first_ctrl_c_ends_the_wait_for_ssh_and_leaves_no_process(tmp_path: 
         _, err = program.communicate(timeout=ssh.LOGIN_S / 2)
     assert program.returncode == 130, err
     assert b"Traceback" not in err
-    assert not left(tmp_path)
+    assert not leftover_processes(tmp_path)
 
 
 ASKING = """

@@ -24,7 +24,7 @@ def stand_in(tmp_path: Path, script: str) -> str:
     return str(program)
 
 
-def within(mounts: str, env: str = "") -> str:
+def shell_within(mounts: str, env: str = "") -> str:
     """Returns the beginning of a command line on a host with other file systems."""
     inside = f"{mounts}; unset XDG_RUNTIME_DIR TMPDIR; {env} exec env HOME=/tmp /bin/sh"
     return f"exec unshare --mount sh -ec {shlex.quote(inside)}"
@@ -52,7 +52,7 @@ def test_what_a_shell_prints_first_is_passed_over(tmp_path: Path, script: str) -
 @needs_root
 @pytest.mark.parametrize("mount", ["-o size=1m", "-o noexec"])
 def test_a_place_that_is_of_no_use_is_passed_over(tmp_path: Path, mount: str) -> None:
-    host = ssh.machine("db", stand_in(tmp_path, within(f"mount -t tmpfs {mount} none /dev/shm")))
+    host = ssh.machine("db", stand_in(tmp_path, shell_within(f"mount -t tmpfs {mount} none /dev/shm")))
     host.close()
 
 
@@ -68,7 +68,7 @@ def test_without_a_usable_place_the_error_names_what_is_installed(
         (old / "dbdyno-agent").chmod(0o755)
         mounts = f"for d in /dev/shm /tmp; do mount -t tmpfs {mount} none $d; done"
         with pytest.raises(NotAvailable) as refused:
-            ssh.machine("db", stand_in(tmp_path, within(mounts, f"PATH={old}:$PATH;")))
+            ssh.machine("db", stand_in(tmp_path, shell_within(mounts, f"PATH={old}:$PATH;")))
     finally:
         shutil.rmtree(old)
     assert sign in refused.value.message

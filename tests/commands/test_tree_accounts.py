@@ -46,7 +46,7 @@ def tool() -> Iterator[str]:
         yield str(program)
 
 
-def used(cell: RawCell) -> float:
+def cpu_used(cell: RawCell) -> float:
     """Returns CPU per wall of executions by wait4; of those under way at the ends of the window, the part
     inside."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
@@ -83,7 +83,7 @@ def close(cpu: float | None, cell: RawCell, *, read: bool = False) -> None:
         most = CPUS * within if read else used_ns * (within > 0)
         least = used_ns - CPUS * (wall - within) if read else used_ns * (within == wall)
         low, high = low + max(0, least) / (t1 - t0), high + min(used_ns, most) / (t1 - t0)
-    slack = max(0.05, 0.2 * used(cell))
+    slack = max(0.05, 0.2 * cpu_used(cell))
     assert cpu is not None and low - slack <= cpu <= high + slack
 
 
@@ -122,7 +122,7 @@ def test_without_the_right_their_cpu_time_is_known_and_their_run_queue_is_not_ze
     aas = ledger(cell)
     close(aas["run"], cell)
     assert aas["runq"] is None, "most of the CPU time is of tasks whose run queue nobody knows"
-    assert (ledger(cell, "brief")["run"] or 0) > 0.05 * used(cell)
+    assert (ledger(cell, "brief")["run"] or 0) > 0.05 * cpu_used(cell)
 
 
 @needs_root
@@ -146,7 +146,7 @@ def test_a_daemon_belongs_to_its_session(tool: str, tier: str) -> None:
     whole = cell.tables["executions"].filter(within).height
     aas = ledger(cell)
     assert (aas["run"] or 0) * 2 > 0.15 * (whole - 1)
-    assert (aas["run"] or 0) > 2 * used(cell)
+    assert (aas["run"] or 0) > 2 * cpu_used(cell)
 
 
 @needs_root

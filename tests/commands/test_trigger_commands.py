@@ -62,7 +62,7 @@ def around(tmp_path: Path) -> Around:
     return Around(FakeServer(Target()), plan, record, MachineClock(), Target, lambda _how: NoWatch())
 
 
-def ended(
+def outcome_of(
     around: Around, text: str, stop: Callable[[], bool] = lambda: False, secrets: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Steps through the action as triggers do and returns its outcome. ``stop`` returns whether the
@@ -95,7 +95,7 @@ def is_gone(mark: Path) -> bool:
 @pytest.mark.parametrize("kind", CHILDREN)
 def test_no_child_outlives_a_command_that_ends(around: Around, tmp_path: Path, kind: str) -> None:
     mark = tmp_path / "pid"
-    outcome = ended(around, f"exec {child(kind, mark)}; echo done")
+    outcome = outcome_of(around, f"exec {child(kind, mark)}; echo done")
     assert (outcome["status"], outcome["lines"]) == ("ok", ("done",))
     assert is_gone(mark)
     assert left_over().dead == left_over().alive == []
@@ -105,7 +105,7 @@ def test_no_child_outlives_a_command_that_ends(around: Around, tmp_path: Path, k
 def test_no_child_outlives_the_measurement(around: Around, tmp_path: Path, kind: str) -> None:
     """The command, which ignores SIGTERM itself, does not either."""
     mark = tmp_path / "pid"
-    outcome = ended(
+    outcome = outcome_of(
         around, f"exec trap '' TERM; echo begun; {child(kind, mark)}; sleep 1000; sleep 1000", mark.exists
     )
     assert (outcome["status"], outcome["detail"]) == ("short", "the measurement ended first")
@@ -116,7 +116,7 @@ def test_no_child_outlives_the_measurement(around: Around, tmp_path: Path, kind:
 @pytest.mark.parametrize("end", ["sleep 1000", "exec >&- 2>&- <&-; sleep 1000", "exec setsid -w sleep 1000"])
 def test_a_command_that_takes_too_long_is_ended(around: Around, tmp_path: Path, end: str) -> None:
     mark = tmp_path / "pid"
-    outcome = ended(around, f"exec 2s {child('without its environment', mark)}; {end}")
+    outcome = outcome_of(around, f"exec 2s {child('without its environment', mark)}; {end}")
     assert (outcome["status"], outcome["detail"]) == ("failed", "ended after 2.00 s")
     assert not mark.exists() or is_gone(mark)  # it may not have begun on a busy machine
 
@@ -126,7 +126,7 @@ def test_a_command_that_kills_its_parent_outlives_nothing(around: Around, tmp_pa
     mark = tmp_path / "pid"
     text = f"exec {child('in a session of its own', mark)}; kill -9 $PPID; sleep 1000"
     try:
-        status = ended(around, text)["status"]
+        status = outcome_of(around, text)["status"]
     except ServerLost as error:
         assert "launcher of commands has ended (signal 9)" in str(error)
         status = "failed"
@@ -152,11 +152,11 @@ def test_a_command_does_not_get_what_dbdyno_connects_by(
         monkeypatch.setenv(name, value)
     seen = tmp_path / "environment"
     text = f"exec env >{seen}; tr '\\0' '\\n' </proc/$PPID/environ >>{seen}"
-    assert ended(around, text)["status"] == "ok"
+    assert outcome_of(around, text)["status"] == "ok"
     lines = seen.read_text()
     assert "hunter2" not in lines and "/secret/" not in lines
     assert "OWN_TOKEN=kept\n" in lines and "PGHOST=db\n" in lines and "PATH=" in lines
-    asked = ended(around, "exec echo $PGPASSWORD-$PGPASSFILE-{session}-{job}", secrets=("PGPASSWORD",))
+    asked = outcome_of(around, "exec echo $PGPASSWORD-$PGPASSFILE-{session}-{job}", secrets=("PGPASSWORD",))
     assert asked["lines"] == ("hunter2--{session}-{job}",)
 
 

@@ -43,7 +43,7 @@ def cell(
     return RawCell(CellMeta.model_validate_json(meta), tables)
 
 
-def measured(
+def measure(
     argv: list[str], seconds: int, sessions: int, trace: str, user: int
 ) -> tuple[str, dict[str, pl.DataFrame]]:
     from dbdyno import _core, engines
@@ -90,4 +90,4 @@ def measured(
 
 if __name__ == "__main__":
     with Path(sys.argv[2]).open("wb") as result:  # before it becomes somebody else
-        pickle.dump(measured(**json.loads(sys.argv[1])), result)
+        pickle.dump(measure(**json.loads(sys.argv[1])), result)

@@ -38,7 +38,7 @@ def until_done(running: _core.Load, timeout_s: float = 60) -> None:
     assert running.wait(timeout_s), f"the phase was not over in {timeout_s} s"
 
 
-def connected(*args: Any, **more: Any) -> _core.Load:
+def connect_load(*args: Any, **more: Any) -> _core.Load:
     core_load = load(*args, **more)
     core_load.connect()
     until_done(core_load)
@@ -64,7 +64,7 @@ def tables(running: _core.Load) -> dict[str, pl.DataFrame]:
 
 
 def run(*args: Any, seconds: float = 60, settle_s: float = 0, **more: Any) -> dict[str, pl.DataFrame]:
-    running = connected(*args, **more)
+    running = connect_load(*args, **more)
     start(running, seconds, settle_s)
     return tables(running)
 
@@ -72,7 +72,7 @@ def run(*args: Any, seconds: float = 60, settle_s: float = 0, **more: Any) -> di
 def failure(*args: Any, **more: Any) -> tuple[str, str, str | None, int | None]:
     """Returns (kind, message, sqlstate, session) of a load that cannot connect."""
     try:
-        connected(*args, **more)
+        connect_load(*args, **more)
     except _core.DriverError as error:
         kind, message, sqlstate, session = error.args
         return kind, message, sqlstate, session

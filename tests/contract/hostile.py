@@ -162,7 +162,7 @@ def endless_scram(line: Line) -> None:
     line.silence()
 
 
-def sending(first: bytes) -> Script:
+def hang_up_after(first: bytes) -> Script:
     """Returns a script that sends ``first`` as soon as somebody connects, then hangs up."""
 
     def script(line: Line) -> None:
@@ -173,7 +173,7 @@ def sending(first: bytes) -> Script:
     return script
 
 
-def replying(*reply: bytes) -> Script:
+def reply_with(*reply: bytes) -> Script:
     """Returns a script that completes the start-up, and answers every request with ``reply``."""
 
     def script(line: Line) -> None:

@@ -42,7 +42,7 @@ def cell(
     )
 
 
-def sized(unit: Workload, size: int) -> Calibration:
+def calibration_of_size(unit: Workload, size: int) -> Calibration:
     """Returns a calibration of a given size, for tests without a target."""
     return Calibration(
         workload=unit.name,
@@ -70,7 +70,7 @@ def run(
 ) -> dict[str, pl.DataFrame]:
     """Returns the raw tables of one load in which every session makes ``calls`` calls. Rounds are logged."""
     planned = cell(unit, params, sessions, measure_ns, driver or DriverSetup())
-    load = server.load(unit, planned, sized(unit, size), planned.driver.rounds, calls)
+    load = server.load(unit, planned, calibration_of_size(unit, size), planned.driver.rounds, calls)
     load.connect()
     _until_done(load)
     start = load.now_ns() + LEAD_NS

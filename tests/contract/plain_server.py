@@ -19,7 +19,7 @@ from tests.ports import free_port
 NOBODY = 65534
 
 
-def unprivileged() -> dict[str, Any]:
+def unprivileged_user() -> dict[str, Any]:
     """Returns arguments of :func:`subprocess.run` for a user who may run PostgreSQL."""
     if os.getuid() != 0:
         return {}
@@ -38,7 +38,7 @@ class PlainServer:
     def program(self, name: str, *words: str) -> None:
         done = subprocess.run(
             [str(self.bin_dir / name), *words],
-            **unprivileged(),
+            **unprivileged_user(),
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if name == "initdb" else subprocess.DEVNULL,

@@ -59,7 +59,7 @@ def cell_of(workload: Workload, pool: Pool, seconds: float = 2, **changes: Any) 
     return Cell(**(fixed | changes))
 
 
-def measured(
+def measure(
     server: PostgresServer, workload: Workload, cell: Cell, calibration: Calibration | None = None
 ) -> RawCell:
     experiment = Experiment(name="pooled", script="pooled.sql")

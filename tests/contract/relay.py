@@ -136,7 +136,7 @@ def asks(what: bytes, certificate: Path | None = None) -> Attack:
     return attack
 
 
-def between(certificate: Path, filtered: Callable[[bytes], bytes] = bytes) -> Attack:
+def attack_between(certificate: Path, filtered: Callable[[bytes], bytes] = bytes) -> Attack:
     """Returns an attack in the middle of two TLS connections, with a certificate of its own."""
 
     def attack(relay: Relay, near: socket.socket) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from tests.contract import loads
 from tests.contract.plain_server import plain_server
-from tests.contract.pooled import cell_of, measured
+from tests.contract.pooled import cell_of, measure
 from tests.waiting import eventually
 
 from dbdyno.account import window
@@ -46,7 +46,7 @@ def _value(rows: pl.DataFrame, name: str) -> float:
     return float(rows.filter(pl.col("name") == name, pl.col("scope") == "server")["value"].item())
 
 
-def _grown(first: pl.DataFrame, last: pl.DataFrame) -> float:
+def _commits_between(first: pl.DataFrame, last: pl.DataFrame) -> float:
     """Returns commits between two reads, without those of dbdyno's own connections."""
     grown = {name: _value(last, name) - _value(first, name) for name in (COMMITS, OWN[COMMITS])}
     return grown[COMMITS] - grown[OWN[COMMITS]]
@@ -66,18 +66,18 @@ def test_what_sets_sessions_up_is_reported_before_the_barrier(server: PostgresSe
     finally:
         load.abort()
     eventually(lambda: not server.backends()["pid"].is_in(pids).any())
-    assert _grown(first, server.counters("end")) == 0
+    assert _commits_between(first, server.counters("end")) == 0
 
 
 @SCRIPTS
 def test_commits_are_those_of_the_calls(server: PostgresServer, text: str, commits: int) -> None:
     script = loads.script(server, text, "commits.sql")
-    raw = measured(server, script, cell_of(script, Pool(SESSIONS, "", 1, "prepared"), 0.5))
+    raw = measure(server, script, cell_of(script, Pool(SESSIONS, "", 1, "prepared"), 0.5))
     counters = raw.tables["counters"].filter(pl.col("scope") == "server")
     first, last = (counters.filter(pl.col("phase") == phase) for phase in ("start", "end"))
     samples = raw.tables["sampler"].filter(pl.col("status") == "ok", pl.col("via") == "sql").height
     calls = raw.tables["sessions"]["calls_total"].sum()
-    assert _grown(first, last) - samples == commits * calls
+    assert _commits_between(first, last) - samples == commits * calls
     levels = window.cut([raw])["cut_levels"].filter(pl.col("key") == COMMITS)
     assert levels["status"].unique().to_list() == ["ok"]
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from tests.conftest import Servers
 from tests.contract import hostile
-from tests.contract.hostile import DONE, Endless, Script, message, replying, report, row, sending
+from tests.contract.hostile import DONE, Endless, Script, hang_up_after, message, reply_with, report, row
 from tests.waiting import eventually
 
 from dbdyno.engines.postgres import connect, patience
@@ -27,26 +27,26 @@ from dbdyno.model.errors import Abandoned, DbdynoError, Interrupted, ServerLost,
 GARBAGE = random.Random(19).randbytes(5000)
 FIRST: dict[str, Script] = {
     "closes": lambda _line: None,
-    "error": sending(report(b"E", "go away", "FATAL", "57P03")),
-    "error in latin1": sending(report(b"E", b"caf\xe9 ferm\xe9", "FATAL", "28000")),
-    "error of an old protocol": sending(b"EFATAL: too old\n\0"),
-    "garbage": sending(GARBAGE),
-    "zeros": sending(bytes(5000)),
-    "a huge length": sending(b"R\x7f\xff\xff\xff"),
-    "a negative length": sending(b"R\xff\xff\xff\xff"),
-    "HTTP": sending(b"HTTP/1.0 400 Bad\r\n\r\n"),
+    "error": hang_up_after(report(b"E", "go away", "FATAL", "57P03")),
+    "error in latin1": hang_up_after(report(b"E", b"caf\xe9 ferm\xe9", "FATAL", "28000")),
+    "error of an old protocol": hang_up_after(b"EFATAL: too old\n\0"),
+    "garbage": hang_up_after(GARBAGE),
+    "zeros": hang_up_after(bytes(5000)),
+    "a huge length": hang_up_after(b"R\x7f\xff\xff\xff"),
+    "a negative length": hang_up_after(b"R\xff\xff\xff\xff"),
+    "HTTP": hang_up_after(b"HTTP/1.0 400 Bad\r\n\r\n"),
 }
 LATER: dict[str, Script] = {
-    "errors": replying(report(b"E", b"caf\xe9"), message(b"Z", b"I")),
-    "garbage": replying(b"\xff" * 3000),
-    "one column": replying(row(b"\xff\xfe"), DONE),
-    "NULL": replying(row(None), DONE),
-    "many columns": replying(row(*[b"1"] * 30), DONE),
-    "no column": replying(message(b"T", b"\0\0"), DONE),
-    "no row": replying(DONE),
-    "COPY": replying(message(b"H", b"\0\0\0"), DONE),
-    "nothing but ready": replying(message(b"Z", b"I")),
-    "rows without a description": replying(row(b"1"), message(b"C", b"SELECT 1\0"), row(b"2")[:-9], DONE),
+    "errors": reply_with(report(b"E", b"caf\xe9"), message(b"Z", b"I")),
+    "garbage": reply_with(b"\xff" * 3000),
+    "one column": reply_with(row(b"\xff\xfe"), DONE),
+    "NULL": reply_with(row(None), DONE),
+    "many columns": reply_with(row(*[b"1"] * 30), DONE),
+    "no column": reply_with(message(b"T", b"\0\0"), DONE),
+    "no row": reply_with(DONE),
+    "COPY": reply_with(message(b"H", b"\0\0\0"), DONE),
+    "nothing but ready": reply_with(message(b"Z", b"I")),
+    "rows without a description": reply_with(row(b"1"), message(b"C", b"SELECT 1\0"), row(b"2")[:-9], DONE),
 }
 
 

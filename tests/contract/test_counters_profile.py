@@ -13,7 +13,7 @@ import pytest
 from tests.autovacuum import without_autovacuum
 from tests.contract import loads
 from tests.contract.plain_server import PlainServer, plain_server
-from tests.contract.pooled import cell_of, measured
+from tests.contract.pooled import cell_of, measure
 from tests.extensions import skip_without
 from tests.waiting import eventually
 
@@ -95,7 +95,7 @@ def bench(servers: Any, request: pytest.FixtureRequest) -> Iterator[Bench]:
         yield bench
 
 
-def repeated(bench: Bench, statement: str, times: int) -> Callable[[], None]:
+def repeat(bench: Bench, statement: str, times: int) -> Callable[[], None]:
     def work() -> None:
         with bench.connect() as connection:
             for _ in range(times):
@@ -106,7 +106,7 @@ def repeated(bench: Bench, statement: str, times: int) -> Callable[[], None]:
 
 def test_transactions_are_counted(bench: Bench) -> None:
     bench.settled()
-    grown = bench.grown("transactions_committed", 1000, repeated(bench, "select 1", 1000))
+    grown = bench.grown("transactions_committed", 1000, repeat(bench, "select 1", 1000))
     assert 1000 <= grown < 1000 + 400  # and those of our own reads
     failing = "do $$ begin raise exception 'x'; end $$"
 
@@ -135,8 +135,8 @@ def test_logical_reads_are_those_of_explain(bench: Bench) -> None:
     top = bench.explained(scan)
     blocks = top["Shared Hit Blocks"] + top["Shared Read Blocks"]
     assert blocks > 2000
-    nothing = bench.grown("logical_reads", 1, repeated(bench, "select 1", 1))
-    grown = bench.grown("logical_reads", 10 * blocks, repeated(bench, scan, 10))
+    nothing = bench.grown("logical_reads", 1, repeat(bench, "select 1", 1))
+    grown = bench.grown("logical_reads", 10 * blocks, repeat(bench, scan, 10))
     assert 10 * blocks <= grown <= 10 * blocks + 5 * nothing + 5000
 
 
@@ -144,7 +144,7 @@ def test_temporary_bytes_are_those_of_explain(bench: Bench) -> None:
     spill = "select count(*) from (select n from generate_series(1, 500000) as n order by n desc) as s"
     written = bench.explained(spill)["Temp Written Blocks"] * BLOCK_BYTES
     assert written > 1_000_000
-    grown = bench.grown("temporary_bytes", 0.5 * written, repeated(bench, spill, 1))
+    grown = bench.grown("temporary_bytes", 0.5 * written, repeat(bench, spill, 1))
     assert 0.5 * written < grown <= written  # blocks of a file are used again
 
 
@@ -153,7 +153,7 @@ def test_wal_bytes_are_those_of_the_log(bench: Bench) -> None:
     position = "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"
     before = float(bench.plain.ask(position)[0][0])
     write = "create table more as select n, repeat('y', 400) as t from generate_series(1, 20000) as n"
-    grown = bench.grown("wal_bytes", 8_000_000, repeated(bench, write, 1))
+    grown = bench.grown("wal_bytes", 8_000_000, repeat(bench, write, 1))
     after = float(bench.plain.ask(position)[0][0])
     bench.plain.ask("drop table more")
     assert 0.97 * (after - before) < grown <= after - before  # page headers are the log's own
@@ -178,7 +178,7 @@ def test_block_writes_are_those_of_a_checkpoint(bench: Bench) -> None:
 
 
 def test_database_time_is_that_of_statements(bench: Bench) -> None:
-    slept = bench.grown("db_time_ns", 0.3e9, repeated(bench, "select pg_sleep(0.3)", 1))
+    slept = bench.grown("db_time_ns", 0.3e9, repeat(bench, "select pg_sleep(0.3)", 1))
     assert slept >= 0.3e9
 
     def idle() -> None:
@@ -258,9 +258,9 @@ def _count_statements(bench: Bench) -> None:
         return first, second
 
     own, _ = between(lambda: None)
-    executed, _ = between(repeated(bench, "select 1", 100))
+    executed, _ = between(repeat(bench, "select 1", 100))
     assert executed == own + 100
-    _, dirtied = between(repeated(bench, "insert into dirty select from generate_series(1, 9000)", 1))
+    _, dirtied = between(repeat(bench, "insert into dirty select from generate_series(1, 9000)", 1))
     blocks = bench.plain.ask(f"select pg_relation_size('dirty') / {BLOCK_BYTES}")[0][0]
     assert blocks <= dirtied <= blocks + 3  # and perhaps some of the catalogue
     bench.plain.ask('select "Odd one".pg_stat_statements_reset()')
@@ -278,7 +278,7 @@ def test_counters_of_a_load_are_those_of_its_calls(any_dsn: str) -> None:
         server.prepare(lio, params, 2)
         calibration = server.calibrate(lio, params, 20_000_000, "test")
         cell = cell_of(lio, Pool(2, "", 2, "prepared"), 1.5, params=params)
-        raw = measured(server, lio, cell, calibration)
+        raw = measure(server, lio, cell, calibration)
     cut = window.cut([raw])
     checks = cross_check(cut, ledger(cut)).filter(source="engine counters")
     verdicts = dict(checks.select("quantity", "verdict").rows())

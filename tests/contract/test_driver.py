@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import psycopg
 import pytest
-from tests.contract.driving import connected, failure, load, run, start, statement, tables, until_done
+from tests.contract.driving import connect_load, failure, load, run, start, statement, tables, until_done
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.waiting import eventually
 
@@ -43,7 +43,7 @@ def counter(server: PlainServer) -> Iterator[str]:
     server.ask("drop sequence c")
 
 
-def served(server: PlainServer) -> int:
+def calls_served(server: PlainServer) -> int:
     last, called = server.ask("select last_value, is_called from c")[0]
     return int(last) if called else 0
 
@@ -60,28 +60,28 @@ def test_a_limit_of_calls_is_met_exactly(
     assert rows["session"].to_list() == list(range(sessions))
     assert rows["calls"].to_list() == [20] * sessions
     assert set(rows["end_reason"]) == {"limit"}
-    assert served(server) == 20 * sessions == result["histogram"]["count"].sum()
+    assert calls_served(server) == 20 * sessions == result["histogram"]["count"].sum()
 
 
 @pytest.mark.parametrize("sessions", [1, 9])
 def test_what_the_server_counted_is_what_the_driver_counted(
     server: PlainServer, counter: str, sessions: int
 ) -> None:
-    running = connected(server.target(), [statement(counter)], sessions)
+    running = connect_load(server.target(), [statement(counter)], sessions)
     t1 = start(running, seconds=0.4, settle_s=0.4)
     result = tables(running)
     rows = result["sessions"]
-    assert rows["calls_total"].sum() == served(server)
+    assert rows["calls_total"].sum() == calls_served(server)
     assert rows["errors_total"].sum() == 0 and result["errors"].is_empty()
     assert (rows["calls"] < rows["calls_total"]).all()
     assert set(rows["end_reason"]) == {"deadline"}
     assert (rows["first_start_ns"] >= t1 - 400_000_000).all() and (rows["first_start_ns"] < t1).all()
     assert (rows["in_call_ns"] <= rows["last_end_ns"] - rows["first_start_ns"]).all()
-    assert result["histogram"]["count"].sum() == rows["calls"].sum() == _between(result, rows)
+    assert result["histogram"]["count"].sum() == rows["calls"].sum() == _calls_between(result, rows)
     assert running.progress()[0] == rows["calls_total"].sum()
 
 
-def _between(result: dict[str, pl.DataFrame], rows: pl.DataFrame) -> int:
+def _calls_between(result: dict[str, pl.DataFrame], rows: pl.DataFrame) -> int:
     """Returns the number of calls in buckets between the shortest and the longest call."""
     shortest, longest = rows["min_ns"].min(), rows["max_ns"].max()
     inside = result["histogram"].filter((pl.col("high_ns") >= shortest) & (pl.col("low_ns") <= longest))
@@ -112,7 +112,7 @@ def test_time_to_connect_and_time_to_set_up_are_separate(server: PlainServer) ->
 
 
 def test_backends_and_threads_are_known_before_the_start(server: PlainServer) -> None:
-    running = connected(server.target(application_name="known"), ONE, 3, threads=2, max_calls=1)
+    running = connect_load(server.target(application_name="known"), ONE, 3, threads=2, max_calls=1)
     assert tuple(running.progress()) == (0, 0, 3, 0, 0, 0)
     pids = {pid for _, pid, _ in running.backends()}
     asked = server.ask("select pid from pg_stat_activity where application_name = 'known'")
@@ -127,7 +127,7 @@ def test_backends_and_threads_are_known_before_the_start(server: PlainServer) ->
 def test_huge_results_are_read_to_their_end(server: PlainServer, counter: str, sessions: int) -> None:
     call = [statement("select repeat('x', 1000) from generate_series(1, 20000)"), statement(counter)]
     result = run(server.target(), call, sessions, threads=1, max_calls=3)
-    assert result["sessions"]["calls"].to_list() == [3] * sessions and served(server) == 3 * sessions
+    assert result["sessions"]["calls"].to_list() == [3] * sessions and calls_served(server) == 3 * sessions
 
 
 @pytest.mark.parametrize("sessions", [1, 3])
@@ -182,13 +182,13 @@ def test_errors_are_counted_by_code_and_the_next_call_is_clean(server: PlainServ
 def test_calls_and_errors_add_up(server: PlainServer, counter: str) -> None:
     result = run(server.target(), [statement(f"select 1 / (({counter}) % 3)")], 2, max_calls=300)
     rows = result["sessions"].sum()
-    assert rows["calls_total"].item() + rows["errors_total"].item() == 600 == served(server)
+    assert rows["calls_total"].item() + rows["errors_total"].item() == 600 == calls_served(server)
     assert rows["errors_total"].item() == 200 == result["errors"]["count"].sum()
 
 
 def test_one_terminated_backend_ends_its_session_alone(server: PlainServer) -> None:
     for call in (ONE, SLEEP):
-        running = connected(server.target(), call, 3, threads=2, grace_ms=200)
+        running = connect_load(server.target(), call, 3, threads=2, grace_ms=200)
         victim = running.backends()[1][1]
         start(running, seconds=1.5)
         server.ask(f"select pg_terminate_backend({victim})")
@@ -206,7 +206,7 @@ def test_a_server_that_stops_in_mid_run_loses_all_sessions_and_says_why(
     servers: Servers, mode: str, words: str
 ) -> None:
     with plain_server(servers.bin_dir(18)) as server:
-        running = connected(server.target(), SLEEP, 4, probe=_probe("select 1 as one", "one"))
+        running = connect_load(server.target(), SLEEP, 4, probe=_probe("select 1 as one", "one"))
         start(running)
         time.sleep(0.3)
         server.stop(mode)
@@ -220,7 +220,7 @@ def test_a_server_that_stops_in_mid_run_loses_all_sessions_and_says_why(
 
 
 def test_stop_lets_the_calls_in_flight_end(server: PlainServer) -> None:
-    running = connected(server.target(), [statement("select pg_advisory_xact_lock_shared(7)")], 3)
+    running = connect_load(server.target(), [statement("select pg_advisory_xact_lock_shared(7)")], 3)
     waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted"
     with psycopg.connect(server.dsn) as holder:
         holder.execute("select pg_advisory_xact_lock(7)")
@@ -235,7 +235,7 @@ def test_stop_lets_the_calls_in_flight_end(server: PlainServer) -> None:
 
 @pytest.mark.parametrize("sessions", [1, 5])
 def test_abort_breaks_off_at_once(server: PlainServer, sessions: int) -> None:
-    running = connected(server.target(), SLEEP, sessions)
+    running = connect_load(server.target(), SLEEP, sessions)
     start(running)
     time.sleep(0.1)
     running.abort()
@@ -246,7 +246,7 @@ def test_abort_breaks_off_at_once(server: PlainServer, sessions: int) -> None:
 
 @pytest.mark.parametrize("sessions", [1, 3])
 def test_a_call_that_outlives_the_grace_is_lost(server: PlainServer, sessions: int) -> None:
-    running = connected(server.target(), SLEEP, sessions, grace_ms=300)
+    running = connect_load(server.target(), SLEEP, sessions, grace_ms=300)
     start(running, seconds=0.1)
     until_done(running, 25)  # sooner than the call
     result = tables(running)
@@ -255,7 +255,7 @@ def test_a_call_that_outlives_the_grace_is_lost(server: PlainServer, sessions: i
 
 
 def test_dropping_a_running_load_leaves_no_session(server: PlainServer) -> None:
-    running = connected(server.target(application_name="dropped"), ONE, 4)
+    running = connect_load(server.target(application_name="dropped"), ONE, 4)
     start(running)
     del running
     eventually(lambda: not server.ask("select 1 from pg_stat_activity where application_name = 'dropped'"))
@@ -331,7 +331,7 @@ def test_connecting_can_be_broken_off(server: PlainServer) -> None:
 
 
 def test_wait_lets_other_python_threads_run(server: PlainServer) -> None:
-    running = connected(server.target(), [statement("select pg_sleep(0.3)")], max_calls=1)
+    running = connect_load(server.target(), [statement("select pg_sleep(0.3)")], max_calls=1)
     start(running)
     ticks: list[float] = []
     ticker = threading.Thread(target=lambda: [ticks.append(time.sleep(0.01) or 0.0) for _ in range(10)])

@@ -36,12 +36,12 @@ def job(*argv: str, name: str = "job", **more: Any) -> dict[str, Any]:
     return {"name": name, "argv": list(argv), **more}
 
 
-def logged(log: Path, *, then: str = "") -> dict[str, Any]:
+def logging_job(log: Path, *, then: str = "") -> dict[str, Any]:
     """Returns a job that adds a line to the log."""
     return job("sh", "-c", f"echo {{job}} {{session}} $DBDYNO_SESSION >> {log}; {then}")
 
 
-def connected(launcher: Launcher, *jobs: dict[str, Any], sessions: int = 1, **more: Any) -> _core.Load:
+def connect_load(launcher: Launcher, *jobs: dict[str, Any], sessions: int = 1, **more: Any) -> _core.Load:
     spec = {"control": launcher.control.fileno(), "run": "contract", "sessions": sessions, "jobs": jobs}
     load = _core.Load("command", json.dumps(spec | {"grace_ms": NO_GRACE_MS} | more))
     load.connect()
@@ -57,7 +57,7 @@ def run(
     settle_s: float = 0,
     **more: Any,
 ) -> dict[str, pl.DataFrame]:
-    running = connected(launcher, *jobs, sessions=sessions, **more)
+    running = connect_load(launcher, *jobs, sessions=sessions, **more)
     start(running, seconds, settle_s)
     return tables(running)
 
@@ -69,7 +69,7 @@ def run(
 def test_a_limit_of_calls_is_met_exactly(
     launcher: Launcher, log: Path, sessions: int, threads: int | None
 ) -> None:
-    result = run(launcher, logged(log), sessions=sessions, threads=threads, max_calls=3)
+    result = run(launcher, logging_job(log), sessions=sessions, threads=threads, max_calls=3)
     rows = result["sessions"]
     assert rows["calls"].to_list() == [3] * sessions and set(rows["end_reason"]) == {"limit"}
     assert sorted(log.read_text().split("\n")[:-1]) == sorted(
@@ -85,7 +85,7 @@ def test_a_limit_of_calls_is_met_exactly(
 
 @pytest.mark.parametrize("sessions", [1, 4])
 def test_what_was_executed_is_what_the_driver_counted(launcher: Launcher, log: Path, sessions: int) -> None:
-    running = connected(launcher, logged(log), sessions=sessions)
+    running = connect_load(launcher, logging_job(log), sessions=sessions)
     t1 = start(running, seconds=0.4, settle_s=0.2)
     result = tables(running)
     rows, executed = result["sessions"], result["executions"]
@@ -101,7 +101,7 @@ def test_what_was_executed_is_what_the_driver_counted(launcher: Launcher, log: P
 
 @pytest.mark.parametrize("sessions", [1, 2, 9])
 def test_sessions_share_calls_and_each_job_is_run_once(launcher: Launcher, log: Path, sessions: int) -> None:
-    jobs = [logged(log) | {"name": f"j{n}"} for n in range(5)]
+    jobs = [logging_job(log) | {"name": f"j{n}"} for n in range(5)]
     result = run(launcher, *jobs, sessions=sessions, shared_calls=5, in_turn=True)
     assert sorted(line.split()[0] for line in log.read_text().splitlines()) == [f"j{n}" for n in range(5)]
     assert result["sessions"]["calls"].sum() == 5 and set(result["sessions"]["end_reason"]) == {"limit"}
@@ -143,7 +143,7 @@ def test_failed_calls_are_errors_with_their_reason(launcher: Launcher) -> None:
 
 
 def test_no_call_begins_after_the_end_and_the_last_ends_by_itself(launcher: Launcher) -> None:
-    running = connected(launcher, job("sleep", "0.3"), sessions=2)
+    running = connect_load(launcher, job("sleep", "0.3"), sessions=2)
     t1 = start(running, seconds=0.1)
     result = tables(running)
     assert set(result["executions"]["outcome"]) == {"ok"} and (result["executions"]["start_ns"] < t1).all()
@@ -152,7 +152,9 @@ def test_no_call_begins_after_the_end_and_the_last_ends_by_itself(launcher: Laun
 
 
 def test_after_a_stop_the_calls_under_way_end(launcher: Launcher, log: Path) -> None:
-    running = connected(launcher, logged(log, then=f"while [ -e {log} ]; do sleep 0.01; done"), sessions=2)
+    running = connect_load(
+        launcher, logging_job(log, then=f"while [ -e {log} ]; do sleep 0.01; done"), sessions=2
+    )
     start(running)
     eventually(lambda: log.exists() and len(log.read_text().splitlines()) == 2)
     running.stop()
@@ -163,7 +165,7 @@ def test_after_a_stop_the_calls_under_way_end(launcher: Launcher, log: Path) -> 
 
 
 def test_after_an_abort_nothing_is_left(launcher: Launcher, log: Path) -> None:
-    running = connected(launcher, logged(log, then="exec sleep 60"), sessions=2)
+    running = connect_load(launcher, logging_job(log, then="exec sleep 60"), sessions=2)
     start(running)
     eventually(lambda: log.exists() and len(log.read_text().splitlines()) == 2)
     running.abort()
@@ -183,7 +185,7 @@ def _children(pid: int) -> list[str]:
 
 def test_a_launcher_that_is_killed_loses_its_sessions() -> None:
     launcher = Launcher("killed")
-    running = connected(launcher, job("sleep", "0.2"), sessions=2)
+    running = connect_load(launcher, job("sleep", "0.2"), sessions=2)
     start(running)
     os.kill(launcher.pid, signal.SIGKILL)
     result = tables(running)
@@ -194,7 +196,7 @@ def test_a_launcher_that_is_killed_loses_its_sessions() -> None:
 
 def test_calls_begin_when_they_are_due(launcher: Launcher) -> None:
     arrivals = {"kind": "constant", "rate": [[60, 50, 50]], "seed": 1, "latency_limit_us": None}
-    running = connected(launcher, job("true"), sessions=3, arrivals=arrivals)
+    running = connect_load(launcher, job("true"), sessions=3, arrivals=arrivals)
     start_ns = start(running, seconds=0.5) - SECOND_NS // 2
     result = tables(running)
     begun = result["executions"]["start_ns"].sort()
@@ -301,5 +303,5 @@ def test_a_largest_resident_set_below_the_launcher_s_is_not_known(launcher: Laun
 @pytest.mark.parametrize("argv", [[], [""], ["a\0b"]])
 def test_a_spec_without_a_valid_command_is_refused_on_connecting(launcher: Launcher, argv: list[str]) -> None:
     with pytest.raises(_core.DriverError) as caught:
-        connected(launcher, job(*argv))
+        connect_load(launcher, job(*argv))
     assert caught.value.args[0] == "statement"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.contract.driving import connected, failure, load, run, start, statement, tables, until_done
+from tests.contract.driving import connect_load, failure, load, run, start, statement, tables, until_done
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.proxy import proxy
 from tests.openssl import openssl
@@ -187,7 +187,7 @@ def test_a_client_certificate_lets_its_role_in(signed: PlainServer, certificates
 
 
 def test_a_terminated_backend_ends_its_session_alone_under_tls(self_signed: PlainServer) -> None:
-    running = connected(_tls(self_signed, "none", "x"), ONE, 2, threads=1)
+    running = connect_load(_tls(self_signed, "none", "x"), ONE, 2, threads=1)
     victim = running.backends()[0][1]
     start(running, seconds=1.5)
     self_signed.ask(f"select pg_terminate_backend({victim})")
@@ -231,7 +231,7 @@ def test_messages_that_come_in_pieces_are_put_together(server: PlainServer, piec
 @pytest.mark.parametrize("sessions", [1, 3])
 def test_a_cut_network_loses_the_sessions(server: PlainServer, sessions: int) -> None:
     with proxy(server.port) as line:
-        running = connected(server.target(host="127.0.0.1", port=line.port), ONE, sessions)
+        running = connect_load(server.target(host="127.0.0.1", port=line.port), ONE, sessions)
         start(running)
         line.cut()
         until_done(running)
@@ -242,7 +242,9 @@ def test_a_cut_network_loses_the_sessions(server: PlainServer, sessions: int) ->
 
 def test_a_silent_network_loses_the_sessions_when_the_grace_is_over(server: PlainServer) -> None:
     with proxy(server.port) as line:
-        running = connected(server.target(host="127.0.0.1", port=line.port), ONE, 2, threads=1, grace_ms=200)
+        running = connect_load(
+            server.target(host="127.0.0.1", port=line.port), ONE, 2, threads=1, grace_ms=200
+        )
         start(running, seconds=1)
         line.silence()
         until_done(running)

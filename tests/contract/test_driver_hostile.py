@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.contract.driving import connected, failure, load, run, start, statement, tables
+from tests.contract.driving import connect_load, failure, load, run, start, statement, tables
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.relay import LET_IN, Relay, message, relay, request, sends, welcome
 from tests.contract.test_driver_connections import _certificate, _tls
@@ -31,14 +31,14 @@ GIGABYTE = (0x3FFFFFFF).to_bytes(4, "big")
 MB = 1024 * 1024
 
 
-def _here(line: Relay, **more: Any) -> dict[str, Any]:
+def _local_target(line: Relay, **more: Any) -> dict[str, Any]:
     here = {"host": "127.0.0.1", "port": line.port, "user": "u", "password": "hush", "database": "d"}
     return here | {"connect_timeout_ms": 1500} | more
 
 
 def _failure(attack: Any, **more: Any) -> tuple[str, str]:
     with relay(0, 0, attack) as line:
-        kind, words, _, _ = failure(_here(line, **more), ONE)
+        kind, words, _, _ = failure(_local_target(line, **more), ONE)
     assert "hush" not in words and len(words) < 20_000
     return kind, words
 
@@ -81,7 +81,7 @@ def test_connect_timeout_is_overall(what: bytes) -> None:
     """Each read succeeds well before its own limit."""
     with relay(0, 0, sends(what, 0.2)) as line:
         began = time.monotonic()
-        kind, words, _, _ = failure(_here(line, connect_timeout_ms=1000), ONE)
+        kind, words, _, _ = failure(_local_target(line, connect_timeout_ms=1000), ONE)
         took_s = time.monotonic() - began
     assert (kind, "in time" in words) in (("lost", True), ("protocol", False)), words
     assert took_s < 30  # it was for ever; no measurement: the machine may be busy
@@ -134,7 +134,7 @@ def test_a_message_declared_as_a_gigabyte_is_not_held(tag: bytes) -> None:
     before = _resident_bytes()
     for attack in (early, late):
         with relay(0, 0, attack) as line:
-            kind, _, _, _ = failure(_here(line, connect_timeout_ms=10_000), ONE)
+            kind, _, _, _ = failure(_local_target(line, connect_timeout_ms=10_000), ONE)
             assert kind in ("server", "lost")
     assert _resident_bytes() - before < 100 * MB
 
@@ -157,7 +157,7 @@ def test_a_huge_message_in_a_call_is_not_held() -> None:
 
     before = _resident_bytes()
     with relay(0, 0, attack) as line:
-        running = connected(_here(line), ONE, max_calls=1)
+        running = connect_load(_local_target(line), ONE, max_calls=1)
         start(running)
         result = tables(running)
     assert result["errors"]["sqlstate"].to_list() == ["40001"]
@@ -210,7 +210,7 @@ def test_a_server_that_does_not_know_the_password_is_refused(first: str) -> None
 
 def test_an_abort_ends_connecting_to_a_server_that_holds_it_up() -> None:
     with relay(0, 0, sends(NOTICE, 0.05)) as line:
-        running = load(_here(line, connect_timeout_ms=60_000), ONE)
+        running = load(_local_target(line, connect_timeout_ms=60_000), ONE)
         running.connect()
         threading.Timer(0.3, running.abort).start()
         with pytest.raises(_core.DriverError) as caught:
@@ -335,7 +335,7 @@ def test_fields_of_60_mb_are_walked_over(signed: PlainServer) -> None:
 @pytest.mark.db
 def test_the_sockets_of_tcp_are_as_libpqs_options_say(signed: PlainServer) -> None:
     tcp = {"user_timeout_ms": 4321, "keepalives": True, "idle_s": 77, "interval_s": 7, "count": 3}
-    running = connected(signed.target(host="127.0.0.1", tcp=tcp), ONE)
+    running = connect_load(signed.target(host="127.0.0.1", tcp=tcp), ONE)
     port = signed.port.to_bytes(2, "big")
     names = [int(p.name) for p in Path("/proc/self/fd").iterdir()]
     values = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.contract.plain_server import PlainServer, plain_server, unprivileged
+from tests.contract.plain_server import PlainServer, plain_server, unprivileged_user
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.plan.plan import Observation
@@ -89,7 +89,7 @@ def standby_of(primary: PlainServer, major: int) -> Iterator[PlainServer]:
     lines += ["hot_standby_feedback = on", *(["sync_replication_slots = on"] if major >= 17 else [])]
     with (standby.data / "postgresql.conf").open("a") as conf:
         conf.write("\n".join(["", *lines, ""]))
-    subprocess.run(["touch", standby.data / "standby.signal"], check=True, **unprivileged())
+    subprocess.run(["touch", standby.data / "standby.signal"], check=True, **unprivileged_user())
     standby.start()
     try:
         yield standby

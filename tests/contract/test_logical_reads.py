@@ -16,7 +16,7 @@ pytestmark = pytest.mark.db
 RANGES, CALLS = 100, 7
 
 
-def explained(dsn: str, name: str, table: str, blocks: int) -> int:
+def reads_by_explain(dsn: str, name: str, table: str, blocks: int) -> int:
     """Returns shared hits and reads of one call by the executor, a source outside dbdyno's code."""
     call = statement_of(name, half_of(name).call, table, blocks).replace("$1", str(RANGES))
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -36,7 +36,9 @@ def test_every_session_is_counted_to_the_block(any_dsn: str, tables: str) -> Non
     with _open(any_dsn) as server:
         server.prepare(unit, params, 5)
         result = loads.run(server, unit, params, 5, size=RANGES, calls=CALLS)
-        expected = explained(any_dsn, "lio", "lio_shared" if tables == "shared" else "lio_own_0003", 256)
+        expected = reads_by_explain(
+            any_dsn, "lio", "lio_shared" if tables == "shared" else "lio_own_0003", 256
+        )
     assert result["sessions"]["calls_total"].to_list() == [CALLS] * 5
     assert result["sessions"]["errors_total"].to_list() == [0] * 5
     assert expected > 64 * RANGES

@@ -37,23 +37,23 @@ def admin(any_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         connection.execute("drop schema if exists theirs cascade")
 
 
-def everything(connection: psycopg.Connection[Any]) -> set[tuple[Any, ...]]:
+def all_objects(connection: psycopg.Connection[Any]) -> set[tuple[Any, ...]]:
     return set(connection.execute(_EVERYTHING.encode()).fetchall())
 
 
 def test_clean_leaves_the_database_as_it_was(admin: psycopg.Connection[Any], any_dsn: str) -> None:
     admin.execute("create schema theirs")
     admin.execute("create table theirs.lio_shared (id int)")
-    before = everything(admin)
+    before = all_objects(admin)
     lio, cpu = loads.workload("lio"), loads.workload("cpu")
     with closing(PostgresServer(any_dsn)) as server:
         for tables in ("shared", "own"):
             server.prepare(lio, loads.defaults(lio, tables=tables, blocks=64), 3)
         server.prepare(cpu, {}, 3)
-        created = {row[:2] for row in everything(admin) - before}
+        created = {row[:2] for row in all_objects(admin) - before}
         removed = server.clean()
         assert server.clean() == []
-    assert everything(admin) == before
+    assert all_objects(admin) == before
     assert {schema for schema, _ in created} == {"dbdyno"}
     assert {"table dbdyno.lio_own_0002", "function dbdyno.spin", "schema dbdyno"} <= set(removed)
 
@@ -64,11 +64,11 @@ def test_prepare_again_makes_nothing_new_and_another_size_does(
     unit = loads.workload("lio")
     with closing(PostgresServer(any_dsn)) as server:
         server.prepare(unit, loads.defaults(unit, blocks=64), 2)
-        first = everything(admin)
+        first = all_objects(admin)
         server.prepare(unit, loads.defaults(unit, blocks=64), 2)
-        assert everything(admin) == first
+        assert all_objects(admin) == first
         server.prepare(unit, loads.defaults(unit, blocks=128), 2)
-    assert everything(admin) != first
+    assert all_objects(admin) != first
     assert admin.execute("select count(*) from dbdyno.lio_shared").fetchone() == (128,)
 
 
@@ -87,13 +87,13 @@ def test_a_schema_of_our_name_that_is_not_ours_is_left_alone(
 ) -> None:
     admin.execute("create schema dbdyno")
     admin.execute("create table dbdyno.lio_shared (precious int)")
-    before = everything(admin)
+    before = all_objects(admin)
     with closing(PostgresServer(any_dsn)) as server:
         for act in (lambda: server.prepare(loads.workload("cpu"), {}, 1), server.clean):
             with pytest.raises(TargetError, match="not dbdyno's") as caught:
                 act()
             assert "changes and removes only" in str(caught.value)
-    assert everything(admin) == before
+    assert all_objects(admin) == before
 
 
 def test_what_somebody_put_into_our_schema_stays(admin: psycopg.Connection[Any], any_dsn: str) -> None:

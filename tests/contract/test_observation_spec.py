@@ -11,7 +11,7 @@ import polars as pl
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from tests.contract.watching import watched
+from tests.contract.watching import watch_sessions
 from tests.waiting import eventually
 
 from dbdyno.engines.postgres import PostgresServer, observation
@@ -50,7 +50,7 @@ def rows(server: PostgresServer, dsn: str, chosen: Observation) -> dict[int, dic
     return by_pid
 
 
-def picked(server: PostgresServer, dsn: str, **chosen: Any) -> set[int]:
+def chosen_pids(server: PostgresServer, dsn: str, **chosen: Any) -> set[int]:
     return {pid for pid, row in rows(server, dsn, Observation(**chosen)).items() if row["chosen"]}
 
 
@@ -72,14 +72,14 @@ def test_filters_match_exactly_and_together(server: PostgresServer, any_dsn: str
         psycopg.connect(make_conninfo(plain, dbname="template1"), application_name="shop") as far,
     ):
         pid = {c: c.info.backend_pid for c in (hostile, shop, other, far)}
-        assert picked(server, any_dsn, application=HOSTILE) == {pid[hostile]}
-        assert picked(server, any_dsn, application="shop") == {pid[shop], pid[far]}
-        assert picked(server, any_dsn, user="plain_role") == {pid[far]}
-        assert picked(server, any_dsn, database="template1") == {pid[far]}
-        assert picked(server, any_dsn, application="shop", database="postgres") == {pid[shop]}
-        assert picked(server, any_dsn, pids=(pid[other], pid[far])) == {pid[other], pid[far]}
-        assert picked(server, any_dsn, pids=(pid[other],), user="plain_role") == set()
-        assert picked(server, any_dsn, application="nobody") == set()
+        assert chosen_pids(server, any_dsn, application=HOSTILE) == {pid[hostile]}
+        assert chosen_pids(server, any_dsn, application="shop") == {pid[shop], pid[far]}
+        assert chosen_pids(server, any_dsn, user="plain_role") == {pid[far]}
+        assert chosen_pids(server, any_dsn, database="template1") == {pid[far]}
+        assert chosen_pids(server, any_dsn, application="shop", database="postgres") == {pid[shop]}
+        assert chosen_pids(server, any_dsn, pids=(pid[other], pid[far])) == {pid[other], pid[far]}
+        assert chosen_pids(server, any_dsn, pids=(pid[other],), user="plain_role") == set()
+        assert chosen_pids(server, any_dsn, application="nobody") == set()
 
 
 def test_an_application_is_matched_as_the_server_shows_it(server: PostgresServer, any_dsn: str) -> None:
@@ -87,7 +87,7 @@ def test_an_application_is_matched_as_the_server_shows_it(server: PostgresServer
         with psycopg.connect(any_dsn) as client:
             client.execute("select set_config('application_name', %s, false)", [name])
             client.commit()
-            assert client.info.backend_pid in picked(server, any_dsn, application=name)
+            assert client.info.backend_pid in chosen_pids(server, any_dsn, application=name)
     facts = server.backends()
     assert "dbdyno" in facts["application"].to_list()  # looking names up left ours alone
 
@@ -161,7 +161,7 @@ def test_without_rights_sessions_of_others_are_chosen_and_marked_as_hidden(any_d
 def test_without_rights_helpers_are_known_by_their_titles(any_dsn: str, plain: str) -> None:
     with psycopg.connect(any_dsn) as admin, closing(PostgresServer(plain)) as server:
         named = dict(admin.execute("select pid, backend_type from pg_stat_activity").fetchall())
-        samples, _ = watched(server)
+        samples, _ = watch_sessions(server)
     roles = dict(samples.select("pid", "role").unique().iter_rows())
     passing = ("client backend", "autovacuum worker", "parallel worker")
     helpers = {pid: kind for pid, kind in named.items() if kind not in passing}
@@ -219,7 +219,7 @@ def test_the_watch_adopts_who_is_chosen(server: PostgresServer, any_dsn: str) ->
         psycopg.connect(any_dsn, application_name="till") as shop,
         psycopg.connect(any_dsn, application_name="other") as other,
     ):
-        samples, _ = watched(server, Observation(application="till"))
+        samples, _ = watch_sessions(server, Observation(application="till"))
         roles = dict(samples.select("pid", "role").unique().iter_rows())
         assert roles[shop.info.backend_pid] == "session"
         assert roles[other.info.backend_pid] == "other"

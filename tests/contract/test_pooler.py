@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from tests.conftest import Servers
 from tests.contract import loads
-from tests.contract.pooled import Notes, cell_of, measured, through
+from tests.contract.pooled import Notes, cell_of, measure, through
 from tests.waiting import eventually
 
 from dbdyno.account import window
@@ -73,7 +73,7 @@ def test_a_known_load_has_its_known_sleep_and_queue_in_the_ledger(server: Postgr
     the way."""
     pool = Pool(2, "transaction", 6, "extended")
     with through(server, pool):
-        raw = measured(
+        raw = measure(
             server,
             loads.script(server, SLEEP, "sleep.sql"),
             cell_of(loads.script(server, SLEEP, "s.sql"), pool),
@@ -94,7 +94,7 @@ def test_the_servers_processes_are_the_pools_and_the_pooler_is_watched(server: P
     pool = Pool(2, "transaction", 5, "simple")
     script = loads.script(server, SLEEP, "sleep.sql")
     with through(server, pool):
-        raw = measured(server, script, cell_of(script, pool, 1))
+        raw = measure(server, script, cell_of(script, pool, 1))
         load = server.load(script, cell_of(script, pool, 1), None, False, None)
         assert len(load.backends()) == 2
         with psycopg.connect(server._dsn) as control:
@@ -118,7 +118,7 @@ def test_work_is_that_of_the_calibration_and_the_server_agrees(server: PostgresS
     pool = Pool(2, "transaction", 4, "extended")
     # three seconds: on a slow machine dbdyno's own reads are half a per cent of those of one
     with through(server, pool):
-        raw = measured(server, lio, cell_of(lio, pool, 3, params=params, think_ns=THINK_NS), calibration)
+        raw = measure(server, lio, cell_of(lio, pool, 3, params=params, think_ns=THINK_NS), calibration)
     rates = window.rates([raw]).filter(scope="rung", name="work_per_call")
     assert rates.select("value", "source").row(0) == (calibration.work_per_call, "calibration")
     assert source(raw, "engine counters, per session")[0] == "off"
@@ -135,7 +135,7 @@ def test_a_session_pool_keeps_sessions_as_they_are(server: PostgresServer) -> No
     calibration = server.calibrate(lio, params, 2_000_000, "test")
     pool = Pool(3, "session", 2)
     with through(server, pool):
-        raw = measured(server, lio, cell_of(lio, pool, 1, params=params, think_ns=THINK_NS), calibration)
+        raw = measure(server, lio, cell_of(lio, pool, 1, params=params, think_ns=THINK_NS), calibration)
     rates = window.rates([raw]).filter(scope="rung", name="work_per_call")
     assert rates.select("value", "source").row(0) == (calibration.work_per_call, "engine counters")
     assert rung(raw)["pool.queue"] == 0.0

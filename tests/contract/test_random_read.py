@@ -40,7 +40,7 @@ def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def explained(dsn: str, chosen: dict[str, Any], times: int = 20) -> list[dict[str, Any]]:
+def account_of_explain(dsn: str, chosen: dict[str, Any], times: int = 20) -> list[dict[str, Any]]:
     """Returns the executor's account of some calls, a source outside dbdyno's code."""
     here = half_of("random-read").with_params(chosen)
     text = statement_of("random-read", here.call, here.objects.name, chosen["scale"], chosen)
@@ -120,7 +120,7 @@ def test_a_reading_call_visits_its_blocks_and_writes_nothing(
     """Each block costs its heap page and the levels of the index above it."""
     chosen = params(blocks=blocks)
     server.prepare(UNIT, chosen, 1)
-    for plan in explained(kind_dsn, chosen):
+    for plan in account_of_explain(kind_dsn, chosen):
         assert reads(plan) == blocks * (LEVELS + 1)
         assert (plan["Shared Dirtied Blocks"], plan["WAL Records"], plan["WAL Bytes"]) == (0, 0, 0)
 
@@ -181,7 +181,7 @@ def test_a_change_stays_in_its_block_and_its_work_is_constant(server: PostgresSe
     chosen = params(update=25)
     expected = 64 * (LEVELS + 1) + 2 * 16
     server.prepare(UNIT, chosen, 3)
-    for plan in explained(kind_dsn, chosen):
+    for plan in account_of_explain(kind_dsn, chosen):
         assert reads(plan) == expected
         assert plan["WAL Records"] >= 16 and plan["WAL Bytes"] > 16 * 30
     loads.run(server, UNIT, chosen, 1, calls=400)

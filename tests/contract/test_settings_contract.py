@@ -52,15 +52,15 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
         )
 
 
-def shown(case: Case) -> tuple[str | None, str | None]:
+def setting_values(case: Case) -> tuple[str | None, str | None]:
     settings = case.server.facts().settings
     return settings.get(case.one[0]), settings.get(case.other[0])
 
 
 def test_a_check_changes_nothing(case: Case) -> None:
-    before = shown(case)
+    before = setting_values(case)
     case.server.check_settings({case.one[0]: case.one[1], case.other[0]: case.other[1]})
-    assert shown(case) == before
+    assert setting_values(case) == before
 
 
 def test_the_empty_variant_restores_what_was_in_force(case: Case) -> None:
@@ -80,7 +80,7 @@ def test_the_empty_variant_restores_what_was_in_force(case: Case) -> None:
 def _in_force(case: Case) -> list[str]:
     """Returns both settings as a new session sees them."""
     case.server.reconnect()
-    return [str(value) for value in shown(case)]
+    return [str(value) for value in setting_values(case)]
 
 
 def test_unknown_and_refused_settings_are_usage_errors_with_the_cure(case: Case) -> None:
@@ -89,10 +89,10 @@ def test_unknown_and_refused_settings_are_usage_errors_with_the_cure(case: Case)
     with pytest.raises(UsageError) as caught:
         case.server.check_settings(case.refused)
     assert caught.value.cure
-    before = shown(case)
+    before = setting_values(case)
     with pytest.raises(UsageError):
         case.server.configure(case.refused, Notes())
-    assert shown(case) == before
+    assert setting_values(case) == before
 
 
 def test_settings_of_another_server_are_not_put_back(case: Case) -> None:

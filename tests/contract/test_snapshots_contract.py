@@ -42,7 +42,7 @@ def check(snapshot: Snapshot) -> None:
     assert type(snapshot.info).model_validate_json(snapshot.info.model_dump_json()) == snapshot.info
 
 
-def taken(server: Server) -> None:
+def check_snapshots(server: Server) -> None:
     with closing(server):
         reader = needed(server.snapshots, "take snapshots")
         first = reader.snapshot("before the release", None, ())
@@ -55,13 +55,13 @@ def taken(server: Server) -> None:
 
 
 def test_snapshots_of_the_fake_engine_hold_the_contract() -> None:
-    taken(FakeServer(Target(dsn="fake:foreign=2,cpu=5ms")))
+    check_snapshots(FakeServer(Target(dsn="fake:foreign=2,cpu=5ms")))
 
 
 @pytest.mark.db
 @pytest.mark.parametrize("major", VERSIONS)
 def test_snapshots_of_postgresql_hold_the_contract(servers: Servers, major: int) -> None:
-    taken(PostgresServer(servers.dsn(major)))
+    check_snapshots(PostgresServer(servers.dsn(major)))
 
 
 @pytest.mark.db

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from tests.contract.watching import watched
+from tests.contract.watching import watch_sessions
 from tests.waiting import eventually
 
 from dbdyno.engines.postgres import PostgresServer
@@ -82,7 +82,7 @@ def test_a_version_that_is_not_known_has_no_words() -> None:
 
 def test_held_waits_have_the_servers_names_by_sql_and_from_memory(any_dsn: str) -> None:
     with closing(PostgresServer(any_dsn)) as server, _held(any_dsn) as held:
-        samples, sources = watched(server)
+        samples, sources = watch_sessions(server)
     if sources["wait event word"][0] == "not permitted":
         pytest.skip(sources["wait event word"][1])
     assert sources["wait event word"][0] == "ok", sources

@@ -14,7 +14,7 @@ from dbdyno.model.plan.plan import Observation
 from dbdyno.model.schema.tables import from_core
 
 
-def watched(
+def watch_sessions(
     server: PostgresServer, chosen: Observation | None = None, seconds: float = 0.6
 ) -> tuple[pl.DataFrame, Mapping[str, tuple[str, str]]]:
     """Returns table ``samples``, and the watch's statuses of its sources."""

@@ -184,7 +184,7 @@ class Stage:
         return state
 
 
-def refused(done: subprocess.CompletedProcess[str], *names: str) -> None:
+def check_refused(done: subprocess.CompletedProcess[str], *names: str) -> None:
     """Checks that the program ended with an error of the user's, in words that contain ``names``."""
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode not in (0, 1), (done.returncode, done.stdout, done.stderr)

@@ -54,7 +54,7 @@ def machine() -> Topology:
     return topology(Path("/"))
 
 
-def where(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
+def placements(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
     """Returns groups and CPU mask of each process that still exists."""
     places = {}
     for pid in pids:
@@ -64,13 +64,13 @@ def where(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
     return places
 
 
-def unmoved(before: dict[int, tuple[str, str]]) -> bool:
+def are_unmoved(before: dict[int, tuple[str, str]]) -> bool:
     """Returns whether each of these processes that still exists is where it was; most must exist."""
-    now = where(sorted(before))
+    now = placements(sorted(before))
     return now.items() <= before.items() and len(now) > len(before) / 2
 
 
-def ours(owner: int | None = None) -> list[Path]:
+def own_groups(owner: int | None = None) -> list[Path]:
     """Returns all groups that a process (this one) has made. Other runs on this machine have their own,
     which come and go meanwhile."""
     begin = f"dbdyno-{owner or os.getpid()}-"
@@ -130,7 +130,7 @@ signal.pause()
 
 
 @contextlib.contextmanager
-def applying(
+def apply_limits(
     main_pid: int, spec: LimitSpec, uid: int = 0, means: list[str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
     """Yields a process (of user ``uid``) that has set limits and waits.

@@ -83,7 +83,7 @@ def _last(bench: Bench) -> Results:
     return conduct.derived_of(record)
 
 
-def _within(stops: Sequence[tuple[int, int]], t0_ns: int, t1_ns: int) -> float:
+def _stopped_s(stops: Sequence[tuple[int, int]], t0_ns: int, t1_ns: int) -> float:
     """Returns for how long (s) dbdyno was stopped in that time."""
     return sum(max(0, min(b, t1_ns) - max(a, t0_ns)) for a, b in stops) / NS_PER_S
 
@@ -98,9 +98,9 @@ def _check(bench: Bench, stops: Sequence[tuple[int, int]], rest_ns: int) -> list
     for cell in cells:
         m = cell.meta
         names_the_stop = "dbdyno was stopped for " in (m.reason or "")
-        if _within(stops, m.t0_ns, m.t1_ns) > 0.6:
+        if _stopped_s(stops, m.t0_ns, m.t1_ns) > 0.6:
             assert names_the_stop and m.status != "ok", m
-        if _within(stops, m.t0_ns - rest_ns, max(m.t1_ns, m.end_ns) + rest_ns) == 0:
+        if _stopped_s(stops, m.t0_ns - rest_ns, max(m.t1_ns, m.end_ns) + rest_ns) == 0:
             assert not names_the_stop, m
     return [c.meta.status for c in cells]
 
@@ -146,7 +146,7 @@ def test_stops_and_a_closed_terminal_in_an_observation(bench: Bench) -> None:
 
 def test_nohup_and_a_pipe_that_is_closed_change_nothing(bench: Bench) -> None:
     words = ("run", "lio", "--dsn", bench.dsn, "--sessions", "1", *BRIEF, "--settle", "100ms")
-    with _piped(bench, ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", PROGRAM, *words]) as process:
+    with _run_piped(bench, ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", PROGRAM, *words]) as process:
         assert process.stderr is not None
         process.stderr.close()
         process.send_signal(signal.SIGHUP)
@@ -157,7 +157,7 @@ def test_nohup_and_a_pipe_that_is_closed_change_nothing(bench: Bench) -> None:
 def test_an_observation_without_an_end_ends_with_its_reader(bench: Bench) -> None:
     report = bench.home / "head.html"
     words = ("observe", "--dsn", bench.dsn, "--window", "1s", "--report", str(report))
-    with _piped(bench, [PROGRAM, *words], "postgres ") as process:
+    with _run_piped(bench, [PROGRAM, *words], "postgres ") as process:
         assert process.stderr is not None
         errors = process.stderr.read()
         assert process.wait(_PATIENCE_S) in (0, 130), errors  # 130: not even a second was measured
@@ -166,7 +166,7 @@ def test_an_observation_without_an_end_ends_with_its_reader(bench: Bench) -> Non
 
 
 @contextlib.contextmanager
-def _piped(bench: Bench, argv: list[str], after: str = "run ") -> Iterator[subprocess.Popen[bytes]]:
+def _run_piped(bench: Bench, argv: list[str], after: str = "run ") -> Iterator[subprocess.Popen[bytes]]:
     """Reads the program's output up to a line that begins with ``after``, then closes its standard output."""
     with subprocess.Popen(
         argv, env=bench.env, cwd=bench.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE

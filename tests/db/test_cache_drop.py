@@ -16,7 +16,7 @@ from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import UsageError
 from tests.conftest import Servers
 from tests.db.conftest import LIGHT, SHORT, Bench
-from tests.db.test_workload_tables import prepared
+from tests.db.test_workload_tables import prepare
 
 pytestmark = pytest.mark.db
 CACHED = """
@@ -43,7 +43,7 @@ def cold(servers: Servers, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_no_page_is_left_and_the_next_read_goes_to_the_disk(cold: str) -> None:
-    assert prepared(cold, "--partitions=2").returncode == 0
+    assert prepare(cold, "--partitions=2").returncode == 0
     with psycopg.connect(cold, autocommit=True) as connection:
         connection.execute("select count(abalance) from pgbench_accounts where aid > 0")
         connection.execute("update pgbench_accounts set abalance = 1 where aid < 100")
@@ -65,7 +65,7 @@ def test_no_page_is_left_and_the_next_read_goes_to_the_disk(cold: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 def test_files_that_may_not_be_read_are_an_error_with_the_cure(cold: str) -> None:
-    assert prepared(cold).returncode == 0
+    assert prepare(cold).returncode == 0
     server = PostgresServer(cold)
     os.seteuid(65534)
     try:
@@ -85,7 +85,7 @@ def test_each_measurement_begins_cold_and_the_record_says_so(
     recipe.write_text('workload = "select-only"\nreset_cache = "dropped"\n')
     words = ("run", str(recipe), "--sessions", "1,2", "--no-memory", "--no-observe", "--dsn", own)
     words += (*SHORT, *LIGHT)
-    assert prepared(own).returncode == 0
+    assert prepare(own).returncode == 0
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("drop extension if exists pg_buffercache")
         refused = bench.here(*words)

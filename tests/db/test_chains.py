@@ -41,7 +41,7 @@ def with_a_table(dsn: str, tmp_path: Path) -> Bench:
 
 
 @contextmanager
-def waiting(dsn: str, *statements: str) -> Iterator[None]:
+def keep_waiting(dsn: str, *statements: str) -> Iterator[None]:
     """Runs each statement in a session of its own that waits for a lock, one after the other."""
     with ExitStack() as stack:
         threads = []
@@ -68,7 +68,7 @@ def _run(session: psycopg.Connection, statement: str) -> None:
         return  # cancelled at the end
 
 
-def observed(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
+def observe(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
     chosen = ("--only-application", "waiter", "--window", "1s", "--for", "2s")
     done = bench.here("observe", "--dsn", dsn, *chosen, *words)
     assert done.returncode == 0, done.stderr
@@ -85,8 +85,8 @@ def rows(document: dict[str, Any], by: str) -> list[dict[str, Any]]:
 def test_the_holder_its_statement_and_the_locked_table_are_named(at: Bench) -> None:
     with psycopg.connect(at.dsn, application_name="shop") as holder:
         holder.execute(ROW)
-        with waiting(at.dsn, ROW, ROW, ROW):
-            document = observed(at, at.dsn)
+        with keep_waiting(at.dsn, ROW, ROW, ROW):
+            document = observe(at, at.dsn)
     assert [r["name"] for r in rows(document, "doing")] == ["client (idle in transaction)"]
     chains = {r["name"] for r in rows(document, "chain")}
     assert "Lock/transactionid -> client (idle in transaction)" in chains
@@ -104,8 +104,8 @@ def test_a_queue_for_a_table_is_followed_to_who_holds_it(at_each_kind: Bench) ->
     lock = "do $$ begin lock table chained in access exclusive mode; end $$"
     with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute("select * from chained")
-        with waiting(at_each_kind.dsn, lock, "select * from chained"):
-            document = observed(at_each_kind, at_each_kind.dsn)
+        with keep_waiting(at_each_kind.dsn, lock, "select * from chained"):
+            document = observe(at_each_kind, at_each_kind.dsn)
     assert {r["name"] for r in rows(document, "chain")} == {
         "Lock/relation -> client (idle in transaction)",
         "Lock/relation -> Lock/relation -> client (idle in transaction)",
@@ -117,8 +117,8 @@ def test_what_a_role_may_not_see_is_reported_with_the_cure(at_each_kind: Bench) 
     dsn = make_conninfo(at_each_kind.dsn, user="chained")
     with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute(ROW)
-        with waiting(dsn, ROW):
-            document = observed(at_each_kind, dsn)
+        with keep_waiting(dsn, ROW):
+            document = observe(at_each_kind, dsn)
     (source,) = {json.dumps(s) for s in document["sources"] if s["name"] == "lock waits"}
     assert "not permitted" in source and "GRANT pg_monitor TO chained" in source
     assert [r["name"] for r in rows(document, "doing")] == ["hidden from this role"]
@@ -128,5 +128,5 @@ def test_what_a_role_may_not_see_is_reported_with_the_cure(at_each_kind: Bench) 
 def test_a_call_that_waits_for_nobody_has_no_chains(at_each_kind: Bench) -> None:
     with psycopg.connect(at_each_kind.dsn, autocommit=True, application_name="waiter") as session:
         session.execute("select 1")
-        document = observed(at_each_kind, at_each_kind.dsn)
+        document = observe(at_each_kind, at_each_kind.dsn)
     assert document["wait_chains"] == []

@@ -137,7 +137,7 @@ def _people(admin: str) -> None:
         connection.execute("grant create on database postgres, tlsonly to u, certified, oldfashioned")
 
 
-def both_ways(dsn: str) -> PostgresServer:
+def connect_both_ways(dsn: str) -> PostgresServer:
     """Connects by libpq, lets the driver connect and call, and returns the (closed) server."""
     unit = loads.workload("cpu")
     with closing(PostgresServer(dsn)) as server:
@@ -161,15 +161,17 @@ def both_ways(dsn: str) -> PostgresServer:
     ids=lambda g: ",".join(g),
 )
 def test_each_way_to_give_a_password_lets_in(remote: Remote, given: dict[str, str]) -> None:
-    both_ways(remote.dsn(**{k: v.format(port=remote.port) for k, v in given.items()}))
+    connect_both_ways(remote.dsn(**{k: v.format(port=remote.port) for k, v in given.items()}))
 
 
 def test_a_uri_may_have_a_password_of_odd_characters(remote: Remote) -> None:
-    both_ways(f"postgresql://u:p%40ss%3Aw%2Ford%3F%20'%C3%A9@127.0.0.1:{remote.port}/postgres?sslmode=prefer")
+    connect_both_ways(
+        f"postgresql://u:p%40ss%3Aw%2Ford%3F%20'%C3%A9@127.0.0.1:{remote.port}/postgres?sslmode=prefer"
+    )
 
 
 def test_scram_lets_in_over_the_unix_socket(remote: Remote) -> None:
-    server = both_ways(remote.dsn(host=str(remote.socket_dir)))
+    server = connect_both_ways(remote.dsn(host=str(remote.socket_dir)))
     assert server._target["tls"] is None
 
 
@@ -207,7 +209,7 @@ def test_password_file_and_service_file_are_read(
     services.write_text(f"[bench]\nhost=127.0.0.1\nport={remote.port}\nuser=u\ndbname=postgres\n")
     monkeypatch.setenv("PGPASSFILE", str(passwords))
     monkeypatch.setenv("PGSERVICEFILE", str(services))
-    both_ways("service=bench")
+    connect_both_ways("service=bench")
     with pytest.raises(UsageError, match="service"):
         PostgresServer("service=nosuch")
 
@@ -218,7 +220,7 @@ def test_tls_with_a_checked_certificate_lets_in(remote: Remote, mode: str) -> No
     given = {"host": "localhost", "hostaddr": "127.0.0.1", "sslmode": mode, "sslrootcert": root}
     with closing(PostgresServer(remote.dsn(**given))) as server:
         assert f"sslmode={mode}" in (server.facts().tls or "")
-    both_ways(remote.dsn(**given))
+    connect_both_ways(remote.dsn(**given))
 
 
 def test_tls_with_a_client_certificate_lets_in(remote: Remote) -> None:
@@ -227,7 +229,7 @@ def test_tls_with_a_client_certificate_lets_in(remote: Remote) -> None:
         "sslcert": remote.certificates / "client.crt",
         "sslkey": remote.certificates / "client.key",
     }
-    both_ways(
+    connect_both_ways(
         remote.dsn(
             user="certified", password=None, sslmode="verify-ca", **{k: str(v) for k, v in files.items()}
         )

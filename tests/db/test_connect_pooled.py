@@ -15,7 +15,7 @@ from dbdyno.engines.postgres.pooler import process
 from dbdyno.model.engine.protocols import Pool
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.plan import PlannedScript
-from tests.contract.pooled import cell_of, measured, through
+from tests.contract.pooled import cell_of, measure, through
 from tests.db.test_connect import SECRET, Remote
 from tests.db.test_connect import remote as remote
 
@@ -35,7 +35,7 @@ def calls(dsn: str) -> int:
     with closing(PostgresServer(dsn)) as server:
         script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL):
-            raw = measured(server, script, cell_of(script, POOL, 1))
+            raw = measure(server, script, cell_of(script, POOL, 1))
         assert raw.tables["errors"].is_empty()
         return int(raw.tables["sessions"]["calls"].sum())
 
@@ -44,7 +44,7 @@ def test_a_password_over_tcp_is_stored_nowhere(remote: Remote) -> None:
     with closing(PostgresServer(remote.dsn())) as server:
         script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL) as notes:
-            raw = measured(server, script, cell_of(script, POOL, 1))
+            raw = measure(server, script, cell_of(script, POOL, 1))
             directory = Path(notes.seen[-1].data["directory"])
             listed = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, check=True).stdout
             (pooler,) = process._processes(directory)

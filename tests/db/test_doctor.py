@@ -22,7 +22,7 @@ SERVERS_OWN = {"activity samples", "engine counters, server-wide", COUNTERS}
 WIDTH = 80
 
 
-def looked(bench: Bench, *words: str, code: int = 0) -> dict[str, dict[str, Any]]:
+def doctor_sources(bench: Bench, *words: str, code: int = 0) -> dict[str, dict[str, Any]]:
     """Returns its sources by name."""
     done = bench.here("doctor", "--json", *words)
     assert done.returncode == code, done.stderr
@@ -30,12 +30,12 @@ def looked(bench: Bench, *words: str, code: int = 0) -> dict[str, dict[str, Any]
     return {s["name"]: s for s in json.loads(done.stdout)["sources"]}
 
 
-def typed(source: dict[str, Any]) -> list[str]:
+def commands_of(source: dict[str, Any]) -> list[str]:
     return [c["command"] for c in source["commands"]]
 
 
 def test_the_embedded_server_needs_nothing(bench: Bench) -> None:
-    sources = looked(bench)
+    sources = doctor_sources(bench)
     assert SERVERS_OWN | {"os tasks", "host", "control groups"} <= set(sources)
     assert [sources[n]["state"] for n in sorted(SERVERS_OWN)] == ["on"] * 3
     assert all(s["adds"] and s["reads"] for s in sources.values())
@@ -53,20 +53,20 @@ def test_the_commands_bring_statement_counters_and_lose_no_library(
     contrib = any(Path(programs).parent.rglob("auto_explain.so"))
     before = 'auto_explain, "$libdir/pg_prewarm"' if contrib else ""
     with plain_server(programs, {"shared_preload_libraries": before}) as plain:
-        source = looked(bench, "--dsn", plain.dsn)[COUNTERS]
+        source = doctor_sources(bench, "--dsn", plain.dsn)[COUNTERS]
         if not plain.ask("select 1 from pg_available_extensions where name = 'pg_stat_statements'"):
             assert source["state"] == "not supported"
-            assert not any("ALTER SYSTEM" in command for command in typed(source))
+            assert not any("ALTER SYSTEM" in command for command in commands_of(source))
             return
-        assert (source["state"], len(typed(source))) == ("not loaded", 3), source
-        alter, _restart, create = typed(source)
+        assert (source["state"], len(commands_of(source))) == ("not loaded", 3), source
+        alter, _restart, create = commands_of(source)
         plain.ask(alter)
         plain.ask("select pg_reload_conf()")
-        assert not any("ALTER" in c for c in typed(looked(bench, "--dsn", plain.dsn)[COUNTERS]))
+        assert not any("ALTER" in c for c in commands_of(doctor_sources(bench, "--dsn", plain.dsn)[COUNTERS]))
         _restart_it(plain)
-        assert typed(looked(bench, "--dsn", plain.dsn)[COUNTERS]) == [create]
+        assert commands_of(doctor_sources(bench, "--dsn", plain.dsn)[COUNTERS]) == [create]
         plain.ask(create)
-        assert looked(bench, "--dsn", plain.dsn)[COUNTERS]["state"] == "on"
+        assert doctor_sources(bench, "--dsn", plain.dsn)[COUNTERS]["state"] == "on"
         ((loaded,),) = plain.ask("show shared_preload_libraries")
         assert {e.strip(' "') for e in loaded.split(",")} == LIBRARIES | {"pg_stat_statements"}
 
@@ -82,13 +82,18 @@ def test_a_role_with_few_rights_gets_grants_and_leaves_no_error_in_the_log(
 ) -> None:
     with plain_server(servers.bin_dir(version), hba=["local all all trust"]) as plain:
         plain.ask('create role "Few Rights" login')
-        sources = looked(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
+        sources = doctor_sources(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
         hidden = sources["sessions of other users"]
-        assert (hidden["state"], typed(hidden)) == ("not permitted", ['GRANT pg_monitor TO "Few Rights";'])
-        assert not any("ALTER SYSTEM" in c for c in typed(sources[COUNTERS]))  # it would lose a hidden list
+        assert (hidden["state"], commands_of(hidden)) == (
+            "not permitted",
+            ['GRANT pg_monitor TO "Few Rights";'],
+        )
+        assert not any(
+            "ALTER SYSTEM" in c for c in commands_of(sources[COUNTERS])
+        )  # it would lose a hidden list
         assert "ERROR" not in plain.log(), plain.log()
-        plain.ask(typed(hidden)[0])
-        sources = looked(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
+        plain.ask(commands_of(hidden)[0])
+        sources = doctor_sources(bench, "--dsn", plain.dsn.replace("user=boss", "user='Few Rights'"))
         assert "sessions of other users" not in sources
 
 
@@ -96,7 +101,7 @@ def test_without_a_server_the_sources_of_the_machine_are_listed(bench: Bench) ->
     done = bench.here("doctor", "--dsn", "host=127.0.0.1 port=1")
     assert done.returncode == 3
     assert "refused" in done.stderr
-    sources = looked(bench, "--dsn", "host=127.0.0.1 port=1", code=3)
+    sources = doctor_sources(bench, "--dsn", "host=127.0.0.1 port=1", code=3)
     assert sources["host"]["state"] == sources["os tasks"]["state"] == "on"
     assert not SERVERS_OWN & set(sources)
 
@@ -122,7 +127,7 @@ def test_strict_fails_for_what_is_missing_and_not_for_what_is_off_by_choice(
         assert bench.here("doctor", "--strict", "--dsn", plain.dsn).returncode == 6
 
 
-def fixed(bench: Bench, plain: PlainServer, answers: str) -> str:
+def fix_with(bench: Bench, plain: PlainServer, answers: str) -> str:
     """Returns its output on a terminal for these answers."""
     ours, theirs = pty.openpty()
     try:
@@ -153,9 +158,9 @@ def test_fix_asks_and_does_only_what_is_agreed_to(servers: Servers, bench: Bench
         done = bench.here("doctor", "--fix", "--dsn", plain.dsn)
         assert (done.returncode, "nothing was changed" in done.stderr) == (0, True)
         delayacct = Path("/proc/sys/kernel/task_delayacct").read_text()
-        fixed(bench, plain, "n\n" * 20)
+        fix_with(bench, plain, "n\n" * 20)
         assert (auto.read_text(), plain.ask(settings)) == before
-        output = fixed(bench, plain, _answers(bench, plain))
+        output = fix_with(bench, plain, _answers(bench, plain))
         assert "track_io_timing" in output
         assert dict(plain.ask(settings)) == {"compute_query_id": "auto", "track_io_timing": "on"}
         assert Path("/proc/sys/kernel/task_delayacct").read_text() == delayacct
@@ -163,7 +168,7 @@ def test_fix_asks_and_does_only_what_is_agreed_to(servers: Servers, bench: Bench
 
 def _answers(bench: Bench, plain: PlainServer) -> str:
     """Returns answers that say yes to I/O timing only."""
-    sources = looked(bench, "--dsn", plain.dsn).values()
+    sources = doctor_sources(bench, "--dsn", plain.dsn).values()
     asked = [
         s["name"]
         for s in sources

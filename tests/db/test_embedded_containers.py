@@ -37,7 +37,7 @@ def can(*words: str) -> bool:
     return subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
 
 
-def mounted(script: str) -> tuple[str, ...]:
+def in_mount_namespace(script: str) -> tuple[str, ...]:
     """Returns the beginning of a command line in a mount namespace, where ``script`` runs before the
     program."""
     return ("unshare", "-m", "sh", "-c", f'set -e; {script}; exec "$@"', "sh")
@@ -66,7 +66,7 @@ def staying(fresh_bench: Bench) -> Iterator[Bench]:
     yield fresh_bench
 
 
-def lives(bench: Bench, pid: int) -> None:
+def check_lives(bench: Bench, pid: int) -> None:
     """Checks that the server, and not only its process, is the one that it was."""
     facts = bench.status()
     assert facts["pid"] == pid
@@ -92,7 +92,7 @@ def test_a_live_server_is_seen_and_kept_without_ptrace(staying: Bench) -> None:
     assert refused.returncode == 3 and "is running" in refused.stderr
     used = dbdyno(staying, NO_PTRACE, "run", "lio", "--sessions", "1", *SHORT, *LIGHT_CALLS)
     assert used.returncode == 0, used.stderr
-    lives(staying, pid)
+    check_lives(staying, pid)
     assert dbdyno(staying, NO_PTRACE, "server", "stop").returncode == 0
     assert postmaster.start_ticks(pid) is None
 
@@ -110,10 +110,10 @@ def test_a_server_of_another_pid_namespace_is_unknown_and_left_alone(staying: Be
         refused = dbdyno(staying, PID_NAMESPACE, *words)
         assert refused.returncode == 3, refused.stderr
         assert "may be the embedded server" in refused.stderr
-    lives(staying, pid)
+    check_lives(staying, pid)
 
 
-HIDDEN = mounted("mount -t proc -o hidepid=2 proc /proc")
+HIDDEN = in_mount_namespace("mount -t proc -o hidepid=2 proc /proc")
 
 
 @pytest.mark.skipif(not can(*HIDDEN), reason="no mount namespace can be made here")
@@ -123,7 +123,7 @@ def test_a_hidden_server_is_seen(staying: Bench) -> None:
     pid = staying.status()["pid"]
     seen = json.loads(dbdyno(staying, prefix, "server", "status", "--json").stdout)
     assert (seen["running"], seen["pid"]) == (True, pid)
-    lives(staying, pid)
+    check_lives(staying, pid)
     assert dbdyno(staying, prefix, "server", "stop").returncode == 0
     assert postmaster.start_ticks(pid) is None
 
@@ -143,9 +143,9 @@ def test_a_server_that_cannot_be_started_is_an_error_with_the_cure(
     assert "docker run --user" in done.stderr and "DBDYNO_SERVER_DIR" in done.stderr
 
 
-SMALL = mounted("mount -t tmpfs -o size=1m tmpfs /dev/shm")
-FULL = mounted('mount -t tmpfs -o size=30m,mode=755 tmpfs "$DBDYNO_SERVER_DIR"')
-READ_ONLY = mounted('mount -t tmpfs -o ro,mode=755 tmpfs "$DBDYNO_SERVER_DIR"')
+SMALL = in_mount_namespace("mount -t tmpfs -o size=1m tmpfs /dev/shm")
+FULL = in_mount_namespace('mount -t tmpfs -o size=30m,mode=755 tmpfs "$DBDYNO_SERVER_DIR"')
+READ_ONLY = in_mount_namespace('mount -t tmpfs -o ro,mode=755 tmpfs "$DBDYNO_SERVER_DIR"')
 
 
 @pytest.mark.skipif(not can(*SMALL), reason="no mount namespace can be made here")

@@ -66,7 +66,7 @@ def plant(kind: str, path: Path, victim: Path) -> None:
         as_account("/bin/ln", "-s", "/dev/zero", path)
 
 
-def tried(act: Callable[[], object]) -> None:
+def attempt(act: Callable[[], object]) -> None:
     """Calls ``act``. A clear error is as good as success."""
     with suppress(DbdynoError):
         act()
@@ -106,9 +106,9 @@ def test_planted_directories_and_every_other_file(
     server, programs = stopped_instance
     for path in sorted(server.data.iterdir()):
         plant("link", path, victim if path.is_file() else victim.parent)
-    tried(lambda: server.open(programs, StartOptions()))
+    attempt(lambda: server.open(programs, StartOptions()))
     server.close()
-    tried(embedded.status)
+    attempt(embedded.status)
     server.open(programs, StartOptions(fresh=True))
     server.close()
     assert victim.parent.is_dir()
@@ -145,8 +145,8 @@ def test_a_script_cannot_lead_root_by_sql_alone(home: Path, victim: Path) -> Non
     with psycopg.connect(server.facts()["dsn"], autocommit=True) as connection:
         connection.execute(f"copy (select 1) to program '{program}'".encode())
     assert server.process() is not None  # also with a link as its pid file
-    tried(lambda: server.reconfigure({"work_mem": "6MB"}, restart=False))
-    tried(lambda: server.reconfigure({"work_mem": "7MB"}, restart=True))
+    attempt(lambda: server.reconfigure({"work_mem": "6MB"}, restart=False))
+    attempt(lambda: server.reconfigure({"work_mem": "7MB"}, restart=True))
     server.close()
     assert server.process() is None
     server.open(programs, StartOptions(fresh=True))

@@ -27,7 +27,7 @@ def _ours(text: str) -> str | None:
         return None
 
 
-def _drawn(count: int, failing: int) -> tuple[list[str], list[str]]:
+def _draw(count: int, failing: int) -> tuple[list[str], list[str]]:
     """Returns ``count`` expressions with a value and ``failing`` ones without.
 
     Leaves out what cannot be read (a comparison of a comparison, a number beyond 64 bits), and abs(),
@@ -48,7 +48,7 @@ def _drawn(count: int, failing: int) -> tuple[list[str], list[str]]:
 
 
 def test_random_expressions_have_the_values_of_pgbench(servers: Servers, tmp_path: Path) -> None:
-    valued, valueless = _drawn(280, 30)
+    valued, valueless = _draw(280, 30)
     texts = [f":text_{i}" for i in range(len(expressions.TEXTS))]
     valued += ["abs(-7)", "abs(2.5 - 7)", *(text for text in texts if _ours(text) is not None)]
     valueless += [text for text in texts if _ours(text) is None]

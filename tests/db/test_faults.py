@@ -47,15 +47,15 @@ def _readable(bench: Bench, reason: str) -> dict[str, object]:
     return shown
 
 
-def _saved(bench: Bench) -> int:
+def _saved_cells(bench: Bench) -> int:
     """Returns the number of saved cells of all runs."""
     return len(list(bench.home.glob("data/dbdyno/*/cells/[!.]*")))
 
 
 def test_ctrl_c_keeps_what_was_measured(bench: Bench) -> None:
-    before = _saved(bench)
+    before = _saved_cells(bench)
     with bench.background("run", "lio", "--dsn", bench.dsn, *THREE) as run:
-        eventually(lambda: _saved(bench) > before)
+        eventually(lambda: _saved_cells(bench) > before)
         run.send_signal(signal.SIGINT)
         _, errors = run.communicate(timeout=120)
     assert run.returncode == 130, errors

@@ -66,10 +66,10 @@ def _think(connection: psycopg.Connection[Any], over: threading.Event) -> None:
 @pytest.fixture
 def open_dsn(servers: Servers) -> str:
     """Returns the DSN of a server whose socket any user may use."""
-    return opened(servers.dsn(18))
+    return open_to_all(servers.dsn(18))
 
 
-def opened(dsn: str) -> str:
+def open_to_all(dsn: str) -> str:
     with psycopg.connect(dsn, autocommit=True) as c:
         c.execute("do $$ begin create role blind login; exception when duplicate_object then null; end $$")
     where = conninfo_to_dict(dsn)
@@ -86,7 +86,7 @@ def owner(dsn: str) -> int:
     return Path(str(conninfo_to_dict(dsn)["host"])).stat().st_uid
 
 
-def observed(
+def observe(
     dsn: str, home: Path, *words: str, user: int = STRANGER, role: str | None = None
 ) -> dict[str, Any]:
     """Returns the document of 2 s, observed by a program with the rights of ``words`` (of setpriv)."""
@@ -181,7 +181,7 @@ def test_waits_are_right_whoever_reads_them(
     with load(open_dsn):
         if user == NOBODY:
             user = owner(open_dsn)
-        document = observed(open_dsn, home, *words, user=user)
+        document = observe(open_dsn, home, *words, user=user)
     check_split(document)
     if source(document, "scheduler trace")["status"] != "ok":
         return  # this kernel has none: sampled
@@ -196,7 +196,7 @@ def test_waits_are_right_whoever_reads_them(
 def test_the_advice_asks_for_the_third_right_where_the_server_is_another_users(
     open_dsn: str, home: Path
 ) -> None:
-    detail = source(observed(open_dsn, home, "--inh-caps=-all"), "scheduler trace")["detail"]
+    detail = source(observe(open_dsn, home, "--inh-caps=-all"), "scheduler trace")["detail"]
     if "CAP_BPF" not in detail:
         return  # this kernel has no trace
     assert "--ambient-caps=+bpf,+perfmon,+sys_ptrace" in detail
@@ -227,9 +227,9 @@ def test_a_program_without_the_symbol_has_no_wait_event_word(servers: Servers, h
     instance, programs = instance_of(root / "bin", places)
     instance.open(programs, StartOptions(settings={"fsync": "off"}, sessions=20))
     try:
-        dsn = opened(str(instance.facts()["dsn"]))
+        dsn = open_to_all(str(instance.facts()["dsn"]))
         with load(dsn):
-            document = observed(dsn, home, user=0)
+            document = observe(dsn, home, user=0)
     finally:
         instance.close()
         shutil.rmtree(home_of_copy)
@@ -242,7 +242,7 @@ def test_a_program_without_the_symbol_has_no_wait_event_word(servers: Servers, h
 @needs_root
 def test_a_role_without_rights_knows_no_db_time(open_dsn: str, home: Path) -> None:
     with load(open_dsn):
-        document = observed(open_dsn, home, "--inh-caps=-all", user=STRANGER, role="blind")
+        document = observe(open_dsn, home, "--inh-caps=-all", user=STRANGER, role="blind")
     for account in ("sleep", "client"):
         assert [(r["aas"], r["status"]) for r in rung(document, account)] == [(None, HIDDEN)]
     assert {(r["total"], r["status"]) for r in db_times(document)} == {(None, HIDDEN)}
@@ -256,7 +256,7 @@ def test_the_roles_own_sessions_are_seen_beside_hidden_ones(open_dsn: str, home:
     blind = make_conninfo(open_dsn, user="blind")
     with load(open_dsn), contextlib.closing(psycopg.connect(blind, autocommit=True)) as own:
         own.pgconn.send_query(b"select pg_sleep(60)")
-        document = observed(open_dsn, home, "--inh-caps=-all", role="blind")
+        document = observe(open_dsn, home, "--inh-caps=-all", role="blind")
         own.cancel_safe(timeout=60)
     ((value, status),) = [(r["aas"], r["status"]) for r in rung(document, "sleep", "Timeout/PgSleep")]
     assert value == pytest.approx(1, abs=0.3)
@@ -271,7 +271,7 @@ def test_the_servers_user_knows_waits_that_the_role_does_not(open_dsn: str, home
     """They are read from memory, where the role does not matter."""
     servers_user = owner(open_dsn)
     with load(open_dsn):
-        document = observed(open_dsn, home, "--inh-caps=-all", user=servers_user, role="blind")
+        document = observe(open_dsn, home, "--inh-caps=-all", user=servers_user, role="blind")
     if source(document, "wait event word")["status"] == "not permitted":
         pytest.skip("kernel.yama.ptrace_scope forbids it")
     check_split(document)

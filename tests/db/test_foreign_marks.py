@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.conftest import Servers
-from tests.db.forging import BRIEF, CALIBRATED, MALLORY, VICTIM, Stage, Stages, prepare_units, refused
+from tests.db.forging import BRIEF, CALIBRATED, MALLORY, VICTIM, Stage, Stages, check_refused, prepare_units
 
 pytestmark = pytest.mark.db
 LOGIN_TRIGGERS_SINCE = 170_000
@@ -77,7 +77,7 @@ def test_a_list_of_logins_that_a_plain_role_made_is_not_read(
         with stages.stage(servers.dsn(major), "empty") as stage:
             forge_logins(stage, mark_of_logins, VIEW)
             before = stage.looked_at()
-            refused(stage.dbdyno("trace-logins", *words), "dbdyno_logins", MALLORY)
+            check_refused(stage.dbdyno("trace-logins", *words), "dbdyno_logins", MALLORY)
             assert stage.proof() == []
             assert stage.looked_at() == before
 
@@ -90,7 +90,7 @@ def test_clean_drops_no_schema_of_logins_that_a_plain_role_made(empty: Stage, ma
     done = empty.dbdyno("clean")
     assert empty.looked_at() == before
     if empty.version >= LOGIN_TRIGGERS_SINCE:
-        refused(done, "dbdyno_logins", MALLORY)
+        check_refused(done, "dbdyno_logins", MALLORY)
     else:  # dbdyno makes no such schema there, and looks for none
         assert done.returncode == 0, done.stderr
 
@@ -121,7 +121,7 @@ def test_a_function_of_a_plain_role_is_not_called(schema: Stage) -> None:
     done = schema.dbdyno("run", "cpu", *CALIBRATED)
     assert schema.proof() == []
     assert schema.looked_at() == before
-    refused(done, "dbdyno", MALLORY)
+    check_refused(done, "dbdyno", MALLORY)
 
 
 def test_tables_of_a_plain_role_are_neither_emptied_nor_loaded(tables: Stage) -> None:
@@ -133,7 +133,7 @@ def test_tables_of_a_plain_role_are_neither_emptied_nor_loaded(tables: Stage) ->
     done = tables.dbdyno("run", "select-only", "--reset", "each", *BRIEF)
     assert tables.proof() == []
     assert tables.looked_at() == before
-    refused(done, "pgbench_", MALLORY)
+    check_refused(done, "pgbench_", MALLORY)
 
 
 def test_clean_drops_no_schema_of_a_plain_role(schema: Stage) -> None:
@@ -142,7 +142,7 @@ def test_clean_drops_no_schema_of_a_plain_role(schema: Stage) -> None:
     before = schema.looked_at()
     done = schema.dbdyno("clean")
     assert schema.looked_at() == before
-    refused(done, "dbdyno", MALLORY)
+    check_refused(done, "dbdyno", MALLORY)
 
 
 def test_a_plain_role_is_not_taken_in_by_another(schema_of_kind: Stage) -> None:
@@ -155,7 +155,7 @@ def test_a_plain_role_is_not_taken_in_by_another(schema_of_kind: Stage) -> None:
     done = schema_of_kind.dbdyno("run", "cpu", *CALIBRATED, role=VICTIM)
     assert schema_of_kind.proof() == []
     assert schema_of_kind.looked_at() == before
-    refused(done, "dbdyno", MALLORY)
+    check_refused(done, "dbdyno", MALLORY)
 
 
 def test_a_role_that_the_database_sets_makes_nothing_ones_own(schema_of_kind: Stage) -> None:
@@ -171,7 +171,7 @@ def test_a_role_that_the_database_sets_makes_nothing_ones_own(schema_of_kind: St
     finally:
         schema_of_kind.ask(f"set role none; revoke pg_monitor from {MALLORY}")
     assert schema_of_kind.proof() == []
-    refused(done, "dbdyno", MALLORY)
+    check_refused(done, "dbdyno", MALLORY)
 
 
 def test_what_a_role_made_itself_is_its_own(schema_of_kind: Stage) -> None:
@@ -207,4 +207,4 @@ def test_a_function_planted_in_a_superusers_schema_is_not_called(empty_of_kind: 
         done = empty_of_kind.dbdyno(*words)
         assert empty_of_kind.proof() == []
         assert empty_of_kind.looked_at() == before
-        refused(done, "spin", MALLORY)
+        check_refused(done, "spin", MALLORY)

@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql as pgsql
 
 from tests.conftest import Servers
-from tests.db.forging import BRIEF, CALIBRATED, MALLORY, Stages, prepare_units, refused
+from tests.db.forging import BRIEF, CALIBRATED, MALLORY, Stages, check_refused, prepare_units
 
 pytestmark = pytest.mark.db
 OLDEST = ("trigger on insert", "view of branches", "trigger of a partition's partition")
@@ -217,7 +217,7 @@ def test_tables_with_marks_of_a_plain_role_are_refused_and_left_alone(
             done = stage.dbdyno(*words)
             assert stage.proof() == [], words
             assert stage.looked_at() == before, words
-            refused(done)
+            check_refused(done)
 
 
 @pytest.mark.parametrize("name", SCHEMA)
@@ -231,7 +231,7 @@ def test_a_schema_with_marks_of_a_plain_role_is_refused_and_left_alone(
             done = stage.dbdyno(*words)
             assert stage.proof() == [], words
             assert stage.looked_at() == before, words
-            refused(done, "dbdyno", MALLORY)
+            check_refused(done, "dbdyno", MALLORY)
 
 
 @pytest.mark.parametrize("name", GRANTED)
@@ -252,7 +252,7 @@ def test_code_planted_in_tables_of_a_superuser_is_not_run(
             done = stage.dbdyno(*each)
             assert stage.proof() == [], each
             assert stage.looked_at() == before, each
-            refused(done, "trigger", MALLORY)
+            check_refused(done, "trigger", MALLORY)
 
 
 def test_code_planted_in_order_entrys_tables_is_not_run(servers: Servers, stages: Stages) -> None:
@@ -268,8 +268,8 @@ def test_code_planted_in_order_entrys_tables_is_not_run(servers: Servers, stages
             done = stage.dbdyno(*words)
             assert stage.proof() == [], words
             assert stage.looked_at() == before, words
-            refused(done, MALLORY)
-        refused(stage.dbdyno("clean"), "orders")
+            check_refused(done, MALLORY)
+        check_refused(stage.dbdyno("clean"), "orders")
         assert stage.proof() == []
         assert stage.ask("select tgname from pg_trigger where tgname = 'planted'") == [("planted",)]
 
@@ -309,7 +309,7 @@ def test_scripts_of_the_users_own_reset_nothing_of_a_plain_role(
         done = stage.dbdyno("run", "-f", str(script), "--reset", "each", *BRIEF)
         assert stage.proof() == []
         assert stage.looked_at() == before
-        refused(done, "pgbench")
+        check_refused(done, "pgbench")
 
 
 def test_a_plain_role_that_was_let_in_is_not_taken_in(servers: Servers, stages: Stages) -> None:
@@ -325,7 +325,7 @@ def test_a_plain_role_that_was_let_in_is_not_taken_in(servers: Servers, stages: 
             done = stage.dbdyno(*words, role="victim")
             assert stage.proof() == [], words
             assert stage.looked_at() == before, words
-            refused(done, "pgbench_accounts")
+            check_refused(done, "pgbench_accounts")
 
 
 def test_tables_without_code_are_read_and_changed_as_ever(servers: Servers, stages: Stages) -> None:
@@ -347,7 +347,7 @@ def test_a_plain_roles_child_of_a_superusers_table_is_refused(servers: Servers, 
             done = stage.dbdyno(*words)
             assert stage.proof() == [], words
             assert stage.looked_at() == before, words
-            refused(done, "child", MALLORY)
+            check_refused(done, "child", MALLORY)
 
 
 def test_a_superusers_own_triggers_keep_no_run_from_its_calls(servers: Servers, stages: Stages) -> None:

@@ -64,7 +64,7 @@ def _pids(server: PlainServer) -> list[int]:
     return [main, *map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split())]
 
 
-def _stopped(server: PlainServer) -> list[int]:
+def _stop_processes(server: PlainServer) -> list[int]:
     """Stops all processes of the server and returns them. A backend may end meanwhile."""
     pids = _pids(server)
     for pid in pids:
@@ -78,7 +78,7 @@ def stopped_in_the_window(server: PlainServer) -> Iterator[None]:
     """Stops the whole server from the window on."""
     stopped: list[int] = []
     try:
-        with in_the_window(lambda: stopped.extend(_stopped(server))):
+        with in_the_window(lambda: stopped.extend(_stop_processes(server))):
             yield
     finally:
         for pid in stopped:
@@ -104,7 +104,7 @@ def test_a_server_that_hangs_in_mid_run_leaves_a_shorter_run_with_the_reason(
     assert "no answer within" in shown.output
 
 
-def _saved(store: Path) -> list[Path]:
+def _saved_windows(store: Path) -> list[Path]:
     return [p for p in store.glob("*/cells/*") if not p.name.startswith(".")]
 
 
@@ -118,8 +118,8 @@ def stopped_after_a_window(
     """Stops the whole server once a window is saved, until ``and_then`` has returned."""
 
     def hang() -> None:
-        eventually(lambda: _saved(store), 120)
-        pids = _stopped(server)
+        eventually(lambda: _saved_windows(store), 120)
+        pids = _stop_processes(server)
         try:
             and_then()
         finally:
@@ -136,7 +136,7 @@ def stopped_after_a_window(
         thread.join()
 
 
-def _observed(server: PlainServer, store: Path, *more: str) -> Result:
+def _observe(server: PlainServer, store: Path, *more: str) -> Result:
     words = ["observe", "--dsn", server.dsn, "--window", "1s", "--store", str(store), *more]
     return CliRunner().invoke(app, words)
 
@@ -145,14 +145,14 @@ def test_a_server_that_hangs_and_comes_back_leaves_an_incomplete_window_and_whol
     server: PlainServer, tmp_path: Path
 ) -> None:
     def two_windows_more() -> None:
-        before = len(_saved(tmp_path))
+        before = len(_saved_windows(tmp_path))
         try:
-            eventually(lambda: len(_saved(tmp_path)) >= before + 2, 120)
+            eventually(lambda: len(_saved_windows(tmp_path)) >= before + 2, 120)
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
     with stopped_after_a_window(server, tmp_path, lambda: time.sleep(4), two_windows_more):
-        done = _observed(server, tmp_path)
+        done = _observe(server, tmp_path)
     assert done.exit_code == 0, done.output
     assert "is incomplete" in done.output and "the server answered " in done.output
     cells, _ = RunStore(tmp_path).open("last").read_cells()
@@ -175,7 +175,7 @@ def test_ctrl_c_while_a_server_hangs_keeps_what_was_observed(
         over.wait(60)
 
     with stopped_after_a_window(server, tmp_path, interrupt):
-        done = _observed(server, tmp_path)
+        done = _observe(server, tmp_path)
         over.set()
     assert done.exit_code in (0, 130), done.output
     assert "Traceback" not in done.output
@@ -183,7 +183,7 @@ def test_ctrl_c_while_a_server_hangs_keeps_what_was_observed(
     assert RunStore(tmp_path).open("last").cells()
 
 
-def _sleeping(server: PlainServer) -> bool:
+def _is_sleeping(server: PlainServer) -> bool:
     return bool(server.ask(f"{ACTIVE} 'forever'"))
 
 
@@ -204,16 +204,18 @@ def test_a_call_that_is_given_up_is_cancelled_and_the_reason_stored(
     tables = driving.run(server.target(), [driving.statement(call)], 2, seconds=1, threads=1, grace_ms=300)
     assert tables["sessions"]["end_reason"].to_list() == ["lost", "lost"]
     assert all(reason in words for words in tables["sessions"]["end_detail"])
-    eventually(lambda: not _sleeping(server))
+    eventually(lambda: not _is_sleeping(server))
 
 
 def test_a_load_that_is_broken_off_leaves_no_call_behind(server: PlainServer) -> None:
-    running = driving.connected(server.target(), [driving.statement("select pg_sleep(600) /* forever */")], 3)
+    running = driving.connect_load(
+        server.target(), [driving.statement("select pg_sleep(600) /* forever */")], 3
+    )
     driving.start(running)
-    eventually(lambda: _sleeping(server))
+    eventually(lambda: _is_sleeping(server))
     running.abort()
     driving.until_done(running)
-    eventually(lambda: not _sleeping(server))
+    eventually(lambda: not _is_sleeping(server))
 
 
 @pytest.mark.parametrize("command", ["run", "observe", "clean", "selftest"])

@@ -22,6 +22,7 @@ from dbdyno.model.text.cpu_lists import of_kernel
 from dbdyno.store.journal import FileJournal, left_over
 from tests.db.limiting import (
     SPIN,
+    are_unmoved,
     boxes,
     eventually,
     machine,
@@ -29,11 +30,10 @@ from tests.db.limiting import (
     needs_cpuset,
     needs_root,
     needs_two,
-    ours,
+    own_groups,
+    placements,
     sessions,
     stat_of,
-    unmoved,
-    where,
 )
 
 pytestmark = pytest.mark.usefixtures("own_state")
@@ -43,13 +43,13 @@ pytestmark = pytest.mark.usefixtures("own_state")
 @needs_cpu
 def test_a_quota_throttles_and_everything_goes_back(dsn18: str, main_pid: int) -> None:
     with sessions(dsn18, 1) as (early,):
-        before = where(sorted(processes.tree(main_pid)))
+        before = placements(sorted(processes.tree(main_pid)))
         spec = LimitSpec(quota=0.2, period="20ms", weight=50)
         journal = FileJournal("throttled")
         means = limits.check(spec, machine(), main_pid, True, 1, journal)
         assert [m.limit for m in means] == ["quota", "weight"]
         assert "quota of 0.2 CPUs by cpu." in means[0].words
-        assert ours() == []
+        assert own_groups() == []
         with limits.apply(spec, main_pid, journal) as applied:
             (group,) = applied.groups
             with sessions(dsn18, 1) as (late,):
@@ -58,8 +58,8 @@ def test_a_quota_throttles_and_everything_goes_back(dsn18: str, main_pid: int) -
             assert stat_of(group, "nr_throttled") > 0
             assert applied.broken() is None
             assert journal.path.exists()
-        assert unmoved(before)
-    assert ours() == []
+        assert are_unmoved(before)
+    assert own_groups() == []
     assert not journal.path.exists()
 
 
@@ -69,7 +69,7 @@ def test_a_quota_throttles_and_everything_goes_back(dsn18: str, main_pid: int) -
 def test_a_cpuset_confines_every_process_and_the_masks_come_back(dsn18: str, main_pid: int) -> None:
     with sessions(dsn18, 2) as (plain, special):
         os.sched_setaffinity(special.info.backend_pid, {1})  # somebody's own
-        before = where(sorted(processes.tree(main_pid)))
+        before = placements(sorted(processes.tree(main_pid)))
         with limits.apply(LimitSpec(cpus="0", mems="0"), main_pid, FileJournal("confined")) as applied:
             with sessions(dsn18, 1) as (late,):
                 tree = processes.tree(main_pid)
@@ -77,9 +77,9 @@ def test_a_cpuset_confines_every_process_and_the_masks_come_back(dsn18: str, mai
                 gone: frozenset[int] = frozenset()
                 assert {processes.cpus_allowed(pid) for pid in tree} - {gone} == {frozenset({0})}
             assert "cpuset.cpus = 0" in {m.limit: m for m in applied.means}["cpus"].words
-        assert unmoved(before)
+        assert are_unmoved(before)
         assert processes.cpus_allowed(special.info.backend_pid) == {1}
-    assert ours() == []
+    assert own_groups() == []
 
 
 @needs_root
@@ -96,19 +96,19 @@ def test_limits_are_not_nested(main_pid: int) -> None:
             limits.check(LimitSpec(), machine(), main_pid, True, 1)
         with limits.apply(LimitSpec(cpus="0"), main_pid, FileJournal("another hierarchy")):
             pass
-    assert ours() == []
+    assert own_groups() == []
     assert list(left_over()) == [[], [], []]
 
 
 @needs_root
 @needs_cpuset
 def test_what_the_kernel_refuses_changes_nothing(main_pid: int) -> None:
-    before = where(sorted(processes.tree(main_pid)))
+    before = placements(sorted(processes.tree(main_pid)))
     absent = max(of_kernel(Path("/sys/devices/system/cpu/possible").read_text())) + 1
     with pytest.raises(NotPrivileged, match=r"cannot write '\d+' to"):
         limits.apply(LimitSpec(cpus=str(absent)), main_pid, FileJournal("refused"))
-    assert unmoved(before)
-    assert ours() == []
+    assert are_unmoved(before)
+    assert own_groups() == []
     assert left_over().alive == []
 
 
@@ -134,11 +134,11 @@ def test_each_process_goes_back_to_the_group_it_came_from() -> None:
         child, other = sorted(processes.tree(main.pid) - {main.pid})
         for pid, box in ((main.pid, first), (other, first), (child, second)):
             (box / "cgroup.procs").write_text(str(pid))
-        before = where([main.pid, child, other])
+        before = placements([main.pid, child, other])
         with limits.apply(LimitSpec(quota=0.5), main.pid, FileJournal("apart")) as applied:
             assert set(members(applied.groups[0])) == {main.pid, child, other}
             assert applied.groups[0].parent in (first, first.parent)
-        assert where([main.pid, child, other]) == before
+        assert placements([main.pid, child, other]) == before
         os.killpg(main.pid, signal.SIGKILL)
 
 
@@ -148,13 +148,13 @@ def test_each_process_goes_back_to_the_group_it_came_from() -> None:
 def test_a_server_that_forks_all_the_time_cannot_escape() -> None:
     argv = ["sh", "-c", "while :; do (sleep 0.01 &); sleep 0.002; done"]
     with subprocess.Popen(argv, process_group=0) as main:
-        before = where([main.pid])
+        before = placements([main.pid])
         for _ in range(5):
             with limits.apply(LimitSpec(quota=0.5, cpus="0"), main.pid, FileJournal("forking")) as applied:
                 assert all(main.pid in members(group) for group in applied.groups)
                 assert applied.broken() is None
-            assert where([main.pid]) == before
-            assert ours() == []
+            assert placements([main.pid]) == before
+            assert own_groups() == []
         os.killpg(main.pid, signal.SIGKILL)
 
 

@@ -22,7 +22,7 @@ from tests.db.limiting import (
     needs_cpu,
     needs_root,
     needs_two,
-    ours,
+    own_groups,
 )
 
 pytestmark = pytest.mark.usefixtures("own_state")
@@ -79,7 +79,7 @@ def test_a_user_with_a_v1_group_of_his_own_needs_no_root() -> None:
         finally:
             os.seteuid(0)
         assert members(box) == [server.pid]
-        assert ours() == []
+        assert own_groups() == []
         server.kill()
 
 

@@ -17,17 +17,17 @@ from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.model.text.cpu_lists import of_kernel
 from dbdyno.store.journal import left_over
 from tests.db.limiting import (
-    applying,
+    apply_limits,
+    are_unmoved,
     clean,
     kill,
     needs_cpu,
     needs_cpuset,
     needs_root,
     needs_two,
-    ours,
+    own_groups,
+    placements,
     sessions,
-    unmoved,
-    where,
 )
 
 pytestmark = pytest.mark.usefixtures("own_state")
@@ -37,18 +37,18 @@ pytestmark = pytest.mark.usefixtures("own_state")
 @needs_cpu
 @needs_cpuset
 def test_after_kill_9_the_journal_puts_everything_back(dsn18: str, main_pid: int) -> None:
-    with sessions(dsn18, 1), applying(main_pid, LimitSpec(quota=0.5, cpus="0", weight=20)) as process:
-        before_ours = ours(process.pid)
+    with sessions(dsn18, 1), apply_limits(main_pid, LimitSpec(quota=0.5, cpus="0", weight=20)) as process:
+        before_ours = own_groups(process.pid)
         assert before_ours
         assert [j.owner_pid for j in left_over().alive] == [process.pid]
         kill(process)
-        assert ours(process.pid) == before_ours
+        assert own_groups(process.pid) == before_ours
         (journal,) = left_over().dead
         assert {u.kind for u in journal.undos} == {"group", "affinity"}
         undos = list(reversed(journal.undos))
         first = [limits.undo(u) for u in undos]
         again = [limits.undo(u) for u in undos]
-        assert ours(process.pid) == []
+        assert own_groups(process.pid) == []
         everything = of_kernel(Path("/sys/devices/system/cpu/online").read_text())
         masks = {processes.cpus_allowed(p) & everything for p in processes.tree(main_pid)}
         assert masks - {frozenset()} == {everything}  # of those that have not ended meanwhile
@@ -64,15 +64,15 @@ def test_after_kill_9_the_journal_puts_everything_back(dsn18: str, main_pid: int
 def test_clean_puts_back_what_a_killed_run_left(
     dsn18: str, main_pid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with applying(main_pid, LimitSpec(quota=0.5)) as process:
+    with apply_limits(main_pid, LimitSpec(quota=0.5)) as process:
         alive = clean(dsn18)
         assert f"run killed is under way (process {process.pid}): left alone" in alive
-        assert ours(process.pid)
+        assert own_groups(process.pid)
         kill(process)
     monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
     unreachable = clean("host=/nonexistent", code=3)
     assert "run killed: removed control group" in unreachable
-    assert ours(process.pid) == []
+    assert own_groups(process.pid) == []
     clean(dsn18)
     assert clean(dsn18) == "nothing to remove\n"
 
@@ -81,13 +81,13 @@ def test_clean_puts_back_what_a_killed_run_left(
 @needs_cpu
 def test_a_server_that_has_ended_leaves_only_its_group(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as server:
-        with applying(server.pid, LimitSpec(quota=0.5, cpus="0")) as process:
+        with apply_limits(server.pid, LimitSpec(quota=0.5, cpus="0")) as process:
             kill(process)
         server.kill()
         server.wait(60)
         (journal,) = left_over().dead
         done = [str(limits.undo(u)) for u in reversed(journal.undos)]
-    assert ours(process.pid) == []
+    assert own_groups(process.pid) == []
     assert any("the server has ended" in line for line in done)
     assert not any("1 processes" in line for line in done)
     assert tmp_path.exists()
@@ -134,9 +134,9 @@ def test_affinity_stands_in_where_no_cpuset_can_be_made_and_is_named(
         os.chown(place, user, -1)
         monkeypatch.setenv("DBDYNO_STATE_DIR", place)
         os.sched_setaffinity(special.info.backend_pid, {1})
-        before = where(sorted(processes.tree(main_pid)))
+        before = placements(sorted(processes.tree(main_pid)))
         means: list[str] = []
-        with applying(main_pid, LimitSpec(cpus="0"), user, means) as process:
+        with apply_limits(main_pid, LimitSpec(cpus="0"), user, means) as process:
             assert (
                 "CPUs 0 by affinity alone, which a process may change: no control group can be made"
                 in means[0]
@@ -155,4 +155,4 @@ def test_affinity_stands_in_where_no_cpuset_can_be_made_and_is_named(
                 whole = processes.cpus_allowed(main_pid)
                 assert [processes.cpus_allowed(pid) for pid in pids] == [whole, whole, {1}, whole]
             assert "was back already" in str(limits.undo(undo))
-        assert unmoved(before)
+        assert are_unmoved(before)

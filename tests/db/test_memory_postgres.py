@@ -35,7 +35,7 @@ AMPLE_NS = 10**10
 
 
 @contextmanager
-def opened(dsn: str) -> Iterator[PostgresServer]:
+def open_server(dsn: str) -> Iterator[PostgresServer]:
     server = PostgresServer(dsn)
     try:
         yield server
@@ -68,7 +68,7 @@ def table(any_dsn: str) -> Iterator[tuple[str, Path, int]]:
 
 def test_a_table_that_was_read_once_is_held_twice(table: tuple[str, Path, int]) -> None:
     dsn, file, pages = table
-    with psycopg.connect(dsn, autocommit=True) as connection, opened(dsn) as server:
+    with psycopg.connect(dsn, autocommit=True) as connection, open_server(dsn) as server:
         connection.execute("select count(*) from held")
         file.read_bytes()
         row = held(server)
@@ -93,7 +93,7 @@ def test_a_table_that_was_read_once_is_held_twice(table: tuple[str, Path, int]) 
 
 def test_figures_are_the_servers_own_and_its_processes_are_listed(any_dsn: str) -> None:
     skip_without("pg_buffercache", any_dsn)
-    with psycopg.connect(any_dsn, autocommit=True) as connection, opened(any_dsn) as server:
+    with psycopg.connect(any_dsn, autocommit=True) as connection, open_server(any_dsn) as server:
         connection.execute("create extension if not exists pg_buffercache")
         connection.execute("select count(*) from pg_class")
         pid = connection.info.backend_pid
@@ -120,7 +120,7 @@ def test_figures_are_the_servers_own_and_its_processes_are_listed(any_dsn: str) 
 
 
 def test_a_missing_extension_or_right_is_reported_with_the_cure(dsn18: str) -> None:
-    with opened(dsn18) as server:
+    with open_server(dsn18) as server:
         row = held(server, "pg_catalog.pg_proc")
         assert row["cached_bytes"] is row["both_bytes"] is None and row["status"] == "not supported"
         assert row["page_cache_bytes"] is not None
@@ -129,7 +129,7 @@ def test_a_missing_extension_or_right_is_reported_with_the_cure(dsn18: str) -> N
         connection.execute("create extension pg_buffercache")
         connection.execute("create role fewer login")
         try:
-            with opened(make_conninfo(dsn18, user="fewer")) as server:
+            with open_server(make_conninfo(dsn18, user="fewer")) as server:
                 row = held(server, "pg_catalog.pg_proc")
                 assert row["cached_bytes"] is None and row["status"] == "not permitted"
                 assert "GRANT pg_monitor TO fewer" in server.caching.state().detail
@@ -142,7 +142,7 @@ def test_a_missing_extension_or_right_is_reported_with_the_cure(dsn18: str) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 def test_another_user_has_no_figures_of_files_and_processes(dsn18: str) -> None:
-    with opened(dsn18) as server:
+    with open_server(dsn18) as server:
         os.seteuid(65534)
         try:
             reader = MemoryReader(server)
@@ -161,7 +161,7 @@ def test_a_server_whose_processes_are_not_seen_tells_of_its_buffers_alone(
     dsn18: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = Presence(False, "another pid namespace", None, None)
-    with psycopg.connect(dsn18, autocommit=True) as connection, opened(dsn18) as server:
+    with psycopg.connect(dsn18, autocommit=True) as connection, open_server(dsn18) as server:
         connection.execute("create extension pg_buffercache")
         monkeypatch.setattr(server, "_presence", away)
         row = held(server, "pg_catalog.pg_proc")
@@ -174,7 +174,10 @@ def test_a_server_whose_processes_are_not_seen_tells_of_its_buffers_alone(
 
 
 def test_without_time_the_buffers_are_lost_and_the_summary_is_not(servers: Servers) -> None:
-    with psycopg.connect(servers.dsn(18), autocommit=True) as connection, opened(servers.dsn(18)) as server:
+    with (
+        psycopg.connect(servers.dsn(18), autocommit=True) as connection,
+        open_server(servers.dsn(18)) as server,
+    ):
         connection.execute("create extension pg_buffercache")
         tables = MemoryReader(server).cache("start", 1_000_000)
         connection.execute("drop extension pg_buffercache")

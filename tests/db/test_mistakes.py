@@ -102,7 +102,7 @@ def test_a_mistake_is_one_error_with_its_cure_and_leaves_nothing(
     mistake = MISTAKES[name]
     for file, text in FILES.items():
         (bench.home / file).write_text(text)
-    before = _left(bench, plain)
+    before = _leftovers(bench, plain)
     done = bench.here(*(_with_dsn(word, plain.dsn) for word in mistake.words))
     lines = done.stderr.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("error: "))
@@ -111,7 +111,7 @@ def test_a_mistake_is_one_error_with_its_cure_and_leaves_nothing(
     assert lines[-1].startswith(f"  {mistake.cure}") and lines[-1].strip(), done.stderr
     assert "Traceback" not in done.stderr
     assert "hunter2" not in done.stdout + done.stderr.replace("warning", "")
-    assert _left(bench, plain) == before
+    assert _leftovers(bench, plain) == before
 
 
 def _with_dsn(word: str, dsn: str) -> str:
@@ -123,7 +123,7 @@ def _with_dsn(word: str, dsn: str) -> str:
     return " ".join(f"{k}={v}" for k, v in named.items())
 
 
-def _left(bench: Bench, plain: PlainServer) -> tuple[list[str], list[tuple[str, ...]], int]:
+def _leftovers(bench: Bench, plain: PlainServer) -> tuple[list[str], list[tuple[str, ...]], int]:
     """Returns files, schemas and sessions."""
     runs = bench.home / "data"
     files = sorted(str(p.relative_to(bench.home)) for p in (*bench.home.iterdir(), *runs.rglob("*")))

@@ -50,7 +50,7 @@ def sleepers(bench: Bench, tmp_path: Path, count: int, dsn: str | None = None) -
     eventually(lambda: not bench.ask(ended))
 
 
-def observed(bench: Bench, *words: str, code: int = 0) -> dict[str, Any]:
+def observe(bench: Bench, *words: str, code: int = 0) -> dict[str, Any]:
     done = bench.here("observe", "--json", "--dsn", bench.dsn, *words)
     assert done.returncode == code, done.stderr
     return dict(json.loads(done.stdout))
@@ -69,7 +69,7 @@ def account(document: dict[str, Any], name: str, cell: str, detail: str | None =
 
 def test_sessions_of_somebody_else_are_observed_and_their_waits_named(bench: Bench, tmp_path: Path) -> None:
     with sleepers(bench, tmp_path, 4):
-        document = observed(bench, "--for", "6s", "--window", "3s")
+        document = observe(bench, "--for", "6s", "--window", "3s")
     assert [w["status"] for w in document["windows"]] == ["ok", "ok"]
     first, second = document["windows"]
     assert second["t0_ns"] == first["t1_ns"]  # without a hole
@@ -86,13 +86,13 @@ def test_the_load_profile_is_that_of_others_alone(bench: Bench) -> None:
     left in an idle server, and all of somebody else's 40 transactions a second (pgbench draws their
     times)."""
     for _ in range(3):  # the server may just be cleaning up after other tests
-        idle = _rates(observed(bench, "--for", "6s", "--window", "3s"))
+        idle = _rates(observe(bench, "--for", "6s", "--window", "3s"))
         if idle["logical reads"] < 60:
             break
     assert idle["commits"] < 4
     assert idle["logical reads"] < 60  # the server's own processes look at its catalogues
     with load(bench.dsn, "-S", "-c", "1", "-R", "40", "-n"):
-        beside = _rates(observed(bench, "--for", "6s", "--window", "3s"))
+        beside = _rates(observe(bench, "--for", "6s", "--window", "3s"))
     assert 25 < beside["commits"] - idle["commits"] < 55
 
 
@@ -106,7 +106,7 @@ def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
     bench: Bench, tmp_path: Path
 ) -> None:
     with sleepers(bench, tmp_path, 2):
-        document = observed(bench, "--for", "2s")
+        document = observe(bench, "--for", "2s")
     run = document["run"]["id"]
     assert run in [r["id"] for r in bench.runs()]
     for words in (
@@ -136,7 +136,7 @@ def test_filters_choose_sessions(bench: Bench, tmp_path: Path) -> None:
         # not pgbench's first session, which asks for tables alone
         ((pid,),) = eventually(lambda: bench.ask(working))
         for words in (("--only-user", "guest"), ("--only-application", "shop"), ("--only-pid", str(pid))):
-            document = observed(bench, "--for", "1s", "--window", "1s", *words)
+            document = observe(bench, "--for", "1s", "--window", "1s", *words)
             assert len(sessions(document)) == 1, words
             assert {r["pid"] for r in document["microstates"] if r["role"] == "session"} == {pid}
 
@@ -281,7 +281,7 @@ def test_an_observation_beside_a_run_measures_its_sessions(bench: Bench) -> None
         "50ms",
     ) as run:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 2)
-        document = observed(bench, "--for", "2s")
+        document = observe(bench, "--for", "2s")
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=180)
     assert run.returncode == 130

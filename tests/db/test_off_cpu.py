@@ -67,7 +67,7 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return program
 
 
-def sampled(
+def sample_stacks(
     spec: dict[str, Any], enough: Callable[[Tables], bool]
 ) -> tuple[tuple[str, str], Tables, tuple[int, int]]:
     """Returns the status of the stacks, the tables as soon as there are enough, and begin and end."""
@@ -83,7 +83,7 @@ def sampled(
     return watch.source_status()[OFF_CPU.name], frames(watch), (begun, _core.now_ns())
 
 
-def stood_for(tables: Tables) -> pl.DataFrame:
+def with_time_stood_for(tables: Tables) -> pl.DataFrame:
     """Returns the chosen sleeps with the time that each stands for, in ns."""
     return tables["sleep_samples"].with_columns(ns=pl.col("slept_ns").fill_null(0) / pl.col("chance"))
 
@@ -91,7 +91,7 @@ def stood_for(tables: Tables) -> pl.DataFrame:
 def of_function(tables: Tables, function: str) -> pl.DataFrame:
     named = tables["sleep_frames"].filter(function=function)
     stacks = tables["sleep_stacks"].join(named, on="frame", how="semi")
-    return stood_for(tables).join(stacks, on="stack", how="semi")
+    return with_time_stood_for(tables).join(stacks, on="stack", how="semi")
 
 
 @pytest.mark.parametrize("us", [1000, 30])
@@ -101,7 +101,7 @@ def test_two_functions_have_their_shares_of_sleep(program: Path, us: int) -> Non
     task = {"pid": child.pid, "tid": child.pid, "role": "other"}
     spec = {"os": True, "tasks": [task], "host": False}
     try:
-        status, tables, _ = sampled(spec, lambda t: t["sleep_samples"].height > 500)
+        status, tables, _ = sample_stacks(spec, lambda t: t["sleep_samples"].height > 500)
     finally:
         child.kill()
         child.wait()
@@ -115,10 +115,13 @@ def test_two_functions_have_their_shares_of_sleep(program: Path, us: int) -> Non
     each = [part["slept_ns"].mean() for part in (long, short)]
     truth = each[0] / sum(each)  # type: ignore[operator, arg-type]
     share = long["ns"].sum() / (long["ns"].sum() + short["ns"].sum())
-    error = math.sqrt(long["ns"].pow(2).sum() + short["ns"].pow(2).sum()) / stood_for(tables)["ns"].sum()
+    error = (
+        math.sqrt(long["ns"].pow(2).sum() + short["ns"].pow(2).sum())
+        / with_time_stood_for(tables)["ns"].sum()
+    )
     assert share == pytest.approx(truth, abs=0.02 + 4.5 * error)
     exact = tables["waits"].filter(pl.col("after_ns") == pl.col("after_ns").max())["sleep_ns"].sum()
-    assert stood_for(tables)["ns"].sum() == pytest.approx(exact, rel=0.05 + 4.5 * error)
+    assert with_time_stood_for(tables)["ns"].sum() == pytest.approx(exact, rel=0.05 + 4.5 * error)
 
 
 @pytest.fixture
@@ -141,11 +144,13 @@ def test_sleep_by_wait_event_is_that_of_the_trace(waiting: dict[str, Any]) -> No
         events = tables["sleep_samples"].filter(role="session").group_by("wait_event").len()
         return events.filter(pl.col("len") > 150).height >= 2
 
-    status, tables, _ = sampled(waiting, enough)
+    status, tables, _ = sample_stacks(waiting, enough)
     if status[0] in REFUSED:
         assert status[1]
         return
-    sleeps = stood_for(tables).filter(role="session", label_status="ok").with_columns(wait=wait_label())
+    sleeps = (
+        with_time_stood_for(tables).filter(role="session", label_status="ok").with_columns(wait=wait_label())
+    )
     by_wait = sleeps.group_by("wait").agg(pl.col("ns").sum(), error=pl.col("ns").pow(2).sum().sqrt())
     waits = tables["waits"].filter(role="session").with_columns(wait=wait_label())
     last = waits.filter(pl.col("after_ns") == pl.col("after_ns").max().over("pid"))
@@ -189,7 +194,7 @@ def test_a_watch_after_another_begins_at_zero(sessions: Waiting) -> None:
     """The program stays loaded from one to the next."""
     pid = sessions.doing("do $$ begin loop perform pg_sleep(0.003); end loop; end $$")
     for _ in range(3):
-        status, tables, (begun, ended) = sampled(
+        status, tables, (begun, ended) = sample_stacks(
             _spec(sessions, [pid]), lambda t: t["sleep_samples"].filter(role="session").height > 20
         )
         if status[0] in REFUSED:

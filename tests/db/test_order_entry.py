@@ -32,13 +32,13 @@ def loaded(bench: Bench, kind_dsn: str) -> Iterator[str]:
     assert bench.ask("select to_regnamespace('dbdyno')", kind_dsn) == [(None,)]
 
 
-def measured(bench: Bench, dsn: str, *words: str, warehouses: int = 2) -> dict[str, Any]:
+def measure(bench: Bench, dsn: str, *words: str, warehouses: int = 2) -> dict[str, Any]:
     done = bench.here("run", "order-entry", f"warehouses={warehouses}", *QUICK, *LIGHT, *words, "--dsn", dsn)
     assert done.returncode == 0, done.stderr
     return bench.last()
 
 
-def checked(dsn: str) -> list[Check]:
+def run_checks(dsn: str) -> list[Check]:
     server = PostgresServer(dsn)
     try:
         assert isinstance(server.checking, Checks)
@@ -48,17 +48,17 @@ def checked(dsn: str) -> list[Check]:
         server.close()
 
 
-def failed(document: dict[str, Any]) -> list[str]:
+def failed_checks(document: dict[str, Any]) -> list[str]:
     return [f["claim"] for f in document["findings"] if f["id"] == "check-failed"]
 
 
 def test_data_are_consistent_as_loaded_and_after_each_measurement(bench: Bench, loaded: str) -> None:
-    checks = checked(loaded)
+    checks = run_checks(loaded)
     half = script_half("order-entry")
     assert half is not None and len(checks) == len(half.checks) + len(CHANGING) == 9
     assert all(c.holds for c in checks), [c.words for c in checks]
-    document = measured(bench, loaded, "--sessions", "3")
-    assert failed(document) == []
+    document = measure(bench, loaded, "--sessions", "3")
+    assert failed_checks(document) == []
     assert [w["status"] for w in document["windows"]] == ["ok"]
     assert [r["errors"] for r in document["rungs"]] == [0]
     (orders,) = bench.ask("select count(*) from dbdyno.orders where order_id > 25000", loaded)
@@ -66,17 +66,17 @@ def test_data_are_consistent_as_loaded_and_after_each_measurement(bench: Bench, 
     bench.ask(
         "update dbdyno.items set price = 0 where order_id = (select max(order_id) from dbdyno.orders)", loaded
     )
-    assert [c.found for c in checked(loaded) if not c.holds] == [1]
+    assert [c.found for c in run_checks(loaded) if not c.holds] == [1]
     bench.ask("delete from dbdyno.orders where order_id % 2 = 1 and order_id < 5000", loaded)
-    (lost,) = [c.found for c in checked(loaded) if not c.holds]
+    (lost,) = [c.found for c in run_checks(loaded) if not c.holds]
     assert 120 < lost < 265  # a tenth of the 1,922 or so that are looked at, five standard deviations
     bench.ask("update dbdyno.inventories set on_hand = on_hand - 1 where product_id = 7", loaded)
-    broken = measured(bench, loaded, "--sessions", "1", "--reset", "never")
+    broken = measure(bench, loaded, "--sessions", "1", "--reset", "never")
     assert broken["windows"][0]["status"] == "invalid"
-    (claim,) = failed(broken)
+    (claim,) = failed_checks(broken)
     assert "rows of stock that differ: expected 0, found 2" in claim
-    read_only = measured(bench, loaded, "--sessions", "1", "--param", "mode=read-only", warehouses=3)
-    assert failed(read_only) == []  # tables of another size were loaded anew
+    read_only = measure(bench, loaded, "--sessions", "1", "--param", "mode=read-only", warehouses=3)
+    assert failed_checks(read_only) == []  # tables of another size were loaded anew
     assert bench.ask("select (select count(*) from dbdyno.warehouses), count(*) from dbdyno.log", loaded) == [
         (3, 0)
     ]

@@ -19,7 +19,7 @@ from dbdyno.engines.postgres.connect import connect, release
 from dbdyno.model import errors
 from dbdyno.model.plan.plan import PlannedScript
 from tests.conftest import Servers
-from tests.contract.hostile import hostile, report, sending
+from tests.contract.hostile import hang_up_after, hostile, report
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.test_helper_roles import standby_of
 from tests.db.conftest import Bench
@@ -159,7 +159,7 @@ REFUSALS = {
 def test_a_refusal_is_known_by_its_state(state: str) -> None:
     kind, cure = REFUSALS[state]
     words = 'C "28P01" Anmeldung\nB\t9\tErrorResponse\t abgelehnt'
-    with hostile(sending(report(b"E", words, "FATAL", state))) as server, pytest.raises(kind) as caught:
+    with hostile(hang_up_after(report(b"E", words, "FATAL", state))) as server, pytest.raises(kind) as caught:
         connect(f"{server.dsn} host=127.0.0.1,127.0.0.1 port={server.port},{server.port} connect_timeout=3")
     assert cure in str(caught.value.cure)
 

@@ -35,7 +35,7 @@ READ_AT_TIMES = READ.replace("end loop", "perform pg_sleep(0.03); end loop")
 Tables = dict[str, pl.DataFrame]
 
 
-def profiled(spec: dict[str, Any], enough: int = ENOUGH, *also: pl.Expr) -> tuple[tuple[str, str], Tables]:
+def profile(spec: dict[str, Any], enough: int = ENOUGH, *also: pl.Expr) -> tuple[tuple[str, str], Tables]:
     """Returns the status of the profile, and tables with at least so many samples if it is permitted.
 
     ``also`` selects samples of which there must be a few, too, where samples carry wait events.
@@ -58,7 +58,7 @@ def profiled(spec: dict[str, Any], enough: int = ENOUGH, *also: pl.Expr) -> tupl
 def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Waiting) -> None:
     busy = old_and_new.doing(READ)
     idle = old_and_new.doing("select pg_sleep(100)")
-    (status, detail), tables = profiled(_spec(old_and_new, [busy, idle], **PROFILE), 5 * ENOUGH)
+    (status, detail), tables = profile(_spec(old_and_new, [busy, idle], **PROFILE), 5 * ENOUGH)
     if status != "ok":
         assert (status, bool(detail)) == ("not permitted", True)
         return
@@ -123,7 +123,7 @@ def test_samples_carry_the_wait_event_and_the_statement_of_their_moment(old_and_
     busy, sleeper = old_and_new.doing(READ), old_and_new.doing(SLEEPS)
     spec = _spec(old_and_new, [busy, sleeper], profile={"hz": 499.0})
     woken_up = pl.col("wait_event") == "PgSleep"
-    (status, detail), tables = profiled(spec, 6 * ENOUGH, woken_up)
+    (status, detail), tables = profile(spec, 6 * ENOUGH, woken_up)
     if status != "ok":
         return
     samples = tables["profile_samples"]
@@ -173,7 +173,7 @@ def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new
     reader.pgconn.send_query(b"do $$ begin loop perform count(*) from read_again; end loop; end $$")
     pid = reader.info.backend_pid
     try:
-        (status, detail), tables = profiled(_spec(old_and_new, [pid], profile={"hz": 499.0}), 10 * ENOUGH)
+        (status, detail), tables = profile(_spec(old_and_new, [pid], profile={"hz": 499.0}), 10 * ENOUGH)
     finally:
         run("select pg_terminate_backend(%s)", [pid])
         eventually(lambda: run("select count(*) from pg_locks where pid = %s", [pid]).fetchone() == (0,))
@@ -197,7 +197,7 @@ def test_samples_of_two_statements_have_their_ids(sessions: Waiting) -> None:
         "select sum(g) from generate_series(1, 1e9) g",
     )
     pids = [sessions.doing(s) for s in statements]
-    (status, detail), tables = profiled(_spec(sessions, pids, trace="off", profile={"hz": 499.0}), 5 * ENOUGH)
+    (status, detail), tables = profile(_spec(sessions, pids, trace="off", profile={"hz": 499.0}), 5 * ENOUGH)
     if status != "ok" or "samples have no" in detail:
         return
     samples = tables["profile_samples"]

@@ -29,7 +29,7 @@ from tests.contract.relay import (
     SASL_PLUS,
     Attack,
     asks,
-    between,
+    attack_between,
     relay,
 )
 from tests.contract.test_driver_connections import _certificate
@@ -98,7 +98,9 @@ def dsn(port: int, user: str, **more: str) -> str:
     return " ".join(f"{k}={v}" for k, v in (words | {"connect_timeout": "5"} | more).items())
 
 
-def attacked(port: int, attacks: Mapping[str, Attack], user: str, **more: str) -> dict[str, tuple[str, str]]:
+def attack_each(
+    port: int, attacks: Mapping[str, Attack], user: str, **more: str
+) -> dict[str, tuple[str, str]]:
     """Returns kind and words of the driver's failures behind one control connection that was not attacked."""
     failures = {}
     with relay(port, 1, asks(b"")) as line, closing(PostgresServer(dsn(line.port, user, **more))) as server:
@@ -112,7 +114,7 @@ def attacked(port: int, attacks: Mapping[str, Attack], user: str, **more: str) -
     return failures
 
 
-def asking(*but: str, certificate: Path | None = None) -> dict[str, Attack]:
+def attacks_asking(*but: str, certificate: Path | None = None) -> dict[str, Attack]:
     return {name: asks(what, certificate) for name, what in REQUESTS.items() if name not in but}
 
 
@@ -122,7 +124,7 @@ REAL = {"scram": "sasl", "md5": "md5", "password": "cleartext", "trust": "trust"
 
 @pytest.mark.parametrize("user", ROLES)
 def test_sessions_are_held_to_what_the_first_connection_met(either: PlainServer, user: str) -> None:
-    failures = attacked(either.port, asking(REAL[user]), user, sslmode="disable")
+    failures = attack_each(either.port, attacks_asking(REAL[user]), user, sslmode="disable")
     for asked, (kind, words) in failures.items():
         assert kind == "authentication", asked
         if asked in ("cleartext", "md5", "trust"):
@@ -152,7 +154,7 @@ def test_require_auth_refuses_other_methods_however_it_is_given(
         (tmp_path / "services").write_text(f"[here]\nrequire_auth={rule}\n")
         monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
         more = {"service": "here"}
-    failures = attacked(guarded.port, {asked: asks(REQUESTS[asked])}, "scram", sslmode="disable", **more)
+    failures = attack_each(guarded.port, {asked: asks(REQUESTS[asked])}, "scram", sslmode="disable", **more)
     assert failures[asked][0] == "authentication"
 
 
@@ -217,8 +219,8 @@ def test_a_relay_with_a_certificate_of_its_own_is_refused(
 ) -> None:
     # Without verification the answer to SCRAM-SHA-256-PLUS is bound to that certificate: see the next test.
     but = ["plus"] if mode == "require" else []
-    attacks = asking(*but, certificate=certificates / "relay")
-    failures = attacked(guarded.port, attacks, "scram", **_tls(certificates, mode))
+    attacks = attacks_asking(*but, certificate=certificates / "relay")
+    failures = attack_each(guarded.port, attacks, "scram", **_tls(certificates, mode))
     for asked, (kind, _) in failures.items():
         assert kind == ("authentication" if mode == "require" else "tls"), asked
     if mode == "require":
@@ -246,7 +248,7 @@ def test_channel_binding_refuses_a_relay_between_two_tls_connections(
     guarded: PlainServer, certificates: Path, binding: str, filtered: Any
 ) -> None:
     """The server checks it, or dbdyno does where the relay hides that the server could."""
-    attack = between(certificates / "relay", filtered)
+    attack = attack_between(certificates / "relay", filtered)
     with relay(guarded.port, 1, attack) as line:
         more = {"sslmode": "require", "channel_binding": binding}
         with closing(PostgresServer(dsn(line.port, "scram", **more))) as server:
@@ -269,7 +271,7 @@ def test_later_connections_of_libpq_are_encrypted_as_the_first(guarded: PlainSer
 @pytest.mark.parametrize("mode", MODES)
 def test_stripped_tls_is_no_advice_to_do_without(guarded: PlainServer, certificates: Path, mode: str) -> None:
     attacks = {"cleartext": asks(CLEARTEXT)}
-    kind, words = attacked(guarded.port, attacks, "scram", **_tls(certificates, mode))["cleartext"]
+    kind, words = attack_each(guarded.port, attacks, "scram", **_tls(certificates, mode))["cleartext"]
     assert kind == "tls" and "between" in words and "disable" not in words
 
 

@@ -60,7 +60,7 @@ def run(load: Load, seconds: float = 1.5, settle_s: float = 0.2) -> tuple[int, i
     return start_ns, t0_ns, t1_ns
 
 
-def connected(dsn: str) -> int:
+def connection_count(dsn: str) -> int:
     with psycopg.connect(dsn, autocommit=True) as asking:
         query = "select count(*) from pg_stat_activity where application_name = %s"
         row = asking.execute(query, (NAME,)).fetchone()
@@ -184,7 +184,7 @@ def test_a_driver_that_is_killed_fails_the_rung_and_the_others_tables_are_there(
         assert by_table["sessions"]["session"].to_list() == [0, 1]
         assert by_table["sessions"]["calls_total"].min() > 0  # type: ignore[operator]
         assert by_table["sessions"]["end_reason"].unique().to_list() == ["stopped"]
-        eventually(lambda: connected(counted) == 0)
+        eventually(lambda: connection_count(counted) == 0)
 
 
 def test_sessions_of_a_killed_driver_are_ended_and_no_others(dsn18: str) -> None:
@@ -229,14 +229,14 @@ def test_no_session_stays_when_the_conductor_is_gone(dsn18: str, how: str) -> No
         phase(load)
         start_ns = _core.now_ns()
         load.start(start_ns, start_ns, start_ns + 600 * S)
-        assert eventually(lambda: connected(dsn18) == 3)
+        assert eventually(lambda: connection_count(dsn18) == 3)
         if how == "closed":
             peer.close()
         elif how == "terminated":
             os.kill(channel.pid, signal.SIGTERM)
         else:
             peer._over.set()  # no beat any more
-        eventually(lambda: connected(dsn18) == 0)
+        eventually(lambda: connection_count(dsn18) == 0)
         assert eventually(lambda: channel.status is not None)
         assert channel.status == {"closed": 0, "terminated": 128 + signal.SIGTERM, "silent": 3}[how]
         with pytest.raises(HostLost):

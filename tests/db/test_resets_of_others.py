@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.db.conftest import LIGHT, QUICK, own_schema
-from tests.db.test_workload_tables import prepared
+from tests.db.test_workload_tables import prepare
 from tests.extensions import skip_without
 from tests.in_process import dbdyno
 from tests.waiting import eventually
@@ -122,7 +122,7 @@ CASES = {
 
 
 @pytest.fixture
-def own(kind_dsn: str) -> Iterator[str]:
+def own_dsn(kind_dsn: str) -> Iterator[str]:
     with own_schema(kind_dsn, "others") as dsn:
         yield dsn
 
@@ -147,7 +147,7 @@ where c.relnamespace = 'others'::regnamespace and c.relkind in ('r', 'p', 'v', '
 order by 1, 4"""
 
 
-def whole(dsn: str) -> dict[str, Any]:
+def state_of(dsn: str) -> dict[str, Any]:
     """Returns tables and views with their rows, each in order, and the definitions on them."""
     tables = (
         "select relname from pg_class where relnamespace = 'others'::regnamespace and relkind in ('r', 'm')"
@@ -159,11 +159,11 @@ def whole(dsn: str) -> dict[str, Any]:
     return state
 
 
-def called(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
+def call(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
     return dbdyno((*words, "--dsn", dsn), {"HOME": "/nonexistent"}, Path("/"))
 
 
-def refused(done: subprocess.CompletedProcess[str], name: str = "kept") -> None:
+def check_refused(done: subprocess.CompletedProcess[str], name: str = "kept") -> None:
     assert done.returncode not in (0, 1), (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr, done.stderr
     assert name in done.stderr, done.stderr
@@ -177,30 +177,30 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("name", CASES)
-def test_what_others_made_beside_the_tables_stays_whole(own: str, name: str, tmp_path: Path) -> None:
+def test_what_others_made_beside_the_tables_stays_whole(own_dsn: str, name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    assert prepared(own, *case.prepared).returncode == 0
-    ask(own, *case.statements)
-    before = whole(own)
-    words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own)
+    assert prepare(own_dsn, *case.prepared).returncode == 0
+    ask(own_dsn, *case.statements)
+    before = state_of(own_dsn)
+    words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own_dsn)
     done = dbdyno(words, {"HOME": str(tmp_path)}, tmp_path)
     if case.reset:
         assert done.returncode == 0, done.stderr
-        after = whole(own)
+        after = state_of(own_dsn)
         kept = [row for row in before["definitions"] if row[0] == "kept"]
         assert [row for row in after["definitions"] if row[0] == "kept"] == kept
         assert after.get("kept") == before.get("kept")
     else:
-        assert whole(own) == before
-        refused(done, case.named)
-    before = whole(own)
+        assert state_of(own_dsn) == before
+        check_refused(done, case.named)
+    before = state_of(own_dsn)
     for removing in (("workload", "prepare", "pgbench", "--replace"), ("workload", "drop", "pgbench")):
-        done = called(own, *removing)
+        done = call(own_dsn, *removing)
         if case.drop:
             assert done.returncode == 0, done.stderr
             continue
-        assert whole(own) == before
-        refused(done, case.named)
+        assert state_of(own_dsn) == before
+        check_refused(done, case.named)
 
 
 @pytest.mark.parametrize(
@@ -209,22 +209,22 @@ def test_what_others_made_beside_the_tables_stays_whole(own: str, name: str, tmp
     ids=lambda w: w[1],
 )
 def test_a_partition_that_is_being_attached_does_not_go_with_its_table(
-    own: str, words: tuple[str, ...]
+    own_dsn: str, words: tuple[str, ...]
 ) -> None:
     """The attachment is committed while the removal waits for its lock, so an earlier look does not see
     it."""
-    assert prepared(own, "--partitions=2").returncode == 0
+    assert prepare(own_dsn, "--partitions=2").returncode == 0
     detach, create, rows, attach = CASES["partition"].statements
-    ask(own, detach, create, rows)
-    with psycopg.connect(own) as other:
+    ask(own_dsn, detach, create, rows)
+    with psycopg.connect(own_dsn) as other:
         other.execute(attach.encode())
-        committed = threading.Thread(target=_commit_when_waited_for, args=(own, other))
+        committed = threading.Thread(target=_commit_when_waited_for, args=(own_dsn, other))
         committed.start()
-        done = called(own, *words)
+        done = call(own_dsn, *words)
         committed.join()
-    refused(done)
-    assert ask(own, "select count(*) from pgbench_accounts") != [(0,)]
-    assert ask(own, "select count(*) > 0 from kept") == [(True,)]
+    check_refused(done)
+    assert ask(own_dsn, "select count(*) from pgbench_accounts") != [(0,)]
+    assert ask(own_dsn, "select count(*) > 0 from kept") == [(True,)]
 
 
 def _commit_when_waited_for(dsn: str, other: psycopg.Connection[tuple[object, ...]]) -> None:
@@ -234,30 +234,30 @@ def _commit_when_waited_for(dsn: str, other: psycopg.Connection[tuple[object, ..
         other.commit()
 
 
-def test_by_default_a_table_that_inherits_is_left_alone_and_reported(own: str, tmp_path: Path) -> None:
-    assert prepared(own).returncode == 0
-    ask(own, *CHILD, "insert into pgbench_history (delta) values (424242)")
+def test_by_default_a_table_that_inherits_is_left_alone_and_reported(own_dsn: str, tmp_path: Path) -> None:
+    assert prepare(own_dsn).returncode == 0
+    ask(own_dsn, *CHILD, "insert into pgbench_history (delta) values (424242)")
     rows = "select count(*), sum(hashtext(t::text)) from only kept t"
-    before = ask(own, rows)
-    done = dbdyno(("run", "simple-update", *CALLS, "--dsn", own), {"HOME": str(tmp_path)}, tmp_path)
-    assert ask(own, rows) == before
-    assert ask(own, "select count(*) from pgbench_history where delta = 424242") == [(1,)]
+    before = ask(own_dsn, rows)
+    done = dbdyno(("run", "simple-update", *CALLS, "--dsn", own_dsn), {"HOME": str(tmp_path)}, tmp_path)
+    assert ask(own_dsn, rows) == before
+    assert ask(own_dsn, "select count(*) from pgbench_history where delta = 424242") == [(1,)]
     output = done.stdout + done.stderr
     assert done.returncode == 0 and "reset = never" in output and "kept" in output, output
 
 
-def test_statements_that_mean_one_table_say_only(own: str, tmp_path: Path) -> None:
+def test_statements_that_mean_one_table_say_only(own_dsn: str, tmp_path: Path) -> None:
     """The server counted the statements. Children made while a reset is under way are safe, too."""
     counted = "public.pg_stat_statements"
-    skip_without("pg_stat_statements", own)
-    assert prepared(own).returncode == 0
-    ask(own, f"select {counted}_reset()")
-    words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own)
+    skip_without("pg_stat_statements", own_dsn)
+    assert prepare(own_dsn).returncode == 0
+    ask(own_dsn, f"select {counted}_reset()")
+    words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own_dsn)
     done = dbdyno(words, {"HOME": str(tmp_path)}, tmp_path)
     assert done.returncode == 0, done.stderr
     statements = [
         str(q).lower()
-        for (q,) in ask(own, f"select query from {counted} where query ~* '^(truncate|lock|alter) '")
+        for (q,) in ask(own_dsn, f"select query from {counted} where query ~* '^(truncate|lock|alter) '")
         if "pgbench_" in str(q)
     ]
     assert any(q.startswith("truncate") for q in statements), statements

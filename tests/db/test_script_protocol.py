@@ -134,7 +134,7 @@ def test_copy_of_the_server_is_a_call_and_copy_of_the_client_is_none(bench: Benc
 
 # -- encodings ---------------------------------------------------------------------------------------------
 @pytest.fixture
-def encoded(any_dsn: str) -> Iterator[dict[str, str]]:
+def encoded_dsns(any_dsn: str) -> Iterator[dict[str, str]]:
     """Yields DSNs of two databases that are not in UTF-8."""
     names = {"LATIN1": "lat1", "SQL_ASCII": "asc8"}
     with psycopg.connect(any_dsn, autocommit=True) as admin:
@@ -146,8 +146,8 @@ def encoded(any_dsn: str) -> Iterator[dict[str, str]]:
             admin.execute(f"drop database {name} with (force)".encode())
 
 
-def test_text_that_the_encoding_lacks_is_refused_with_its_place(encoded: dict[str, str]) -> None:
-    with closing(PostgresServer(encoded["LATIN1"])) as server:
+def test_text_that_the_encoding_lacks_is_refused_with_its_place(encoded_dsns: dict[str, str]) -> None:
+    with closing(PostgresServer(encoded_dsns["LATIN1"])) as server:
         for protocol in ("prepared", "simple"):
             given = Variant(name="base", driver=DriverSetup(protocol=protocol))  # type: ignore[arg-type]
             with pytest.raises(ScriptError, match=r"own.sql:2:14: .*LATIN1 has no character '€'"):
@@ -159,8 +159,10 @@ def test_text_that_the_encoding_lacks_is_refused_with_its_place(encoded: dict[st
             server.check_driver(DriverSetup(validation="select '€'"))
 
 
-def test_sql_ascii_takes_the_bytes_as_they_are(encoded: dict[str, str], bench: Bench, tmp_path: Path) -> None:
-    dsn = encoded["SQL_ASCII"]
+def test_sql_ascii_takes_the_bytes_as_they_are(
+    encoded_dsns: dict[str, str], bench: Bench, tmp_path: Path
+) -> None:
+    dsn = encoded_dsns["SQL_ASCII"]
     with psycopg.connect(dsn, autocommit=True) as session:
         session.execute("create table enc (t text)")
     own = tmp_path / "own.sql"
@@ -176,14 +178,14 @@ def test_sql_ascii_takes_the_bytes_as_they_are(encoded: dict[str, str], bench: B
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 def test_filters_and_roles_in_any_encoding_are_no_crash(
-    encoded: dict[str, str], bench: Bench, encoding: str
+    encoded_dsns: dict[str, str], bench: Bench, encoding: str
 ) -> None:
     for words in (
         ("observe", "--for", "1s", "--only-user", "é€"),
         ("observe", "--for", "1s", "--only-application", "caf€"),
         ("trace-logins", "--role", "é€", "--at", "2", "--for", "1s"),
     ):
-        done = bench.here(*words, "--dsn", encoded[encoding])
+        done = bench.here(*words, "--dsn", encoded_dsns[encoding])
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode in (0, 2, 3), done.stderr
         if encoding == "LATIN1":

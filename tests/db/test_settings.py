@@ -146,7 +146,7 @@ def test_values_are_read_as_this_server_reads_them(server: PostgresServer, plain
     asked = [
         (guc, value)
         for guc in values.read(server._connection).values()
-        if guc.context in ("user", "superuser") and not hooked(guc.name)
+        if guc.context in ("user", "superuser") and not has_hook(guc.name)
         for value in (*SAMPLES.get(guc.vartype, ()), *(guc.enumvals or ()))
     ]
     assert len(asked) > 1000
@@ -160,7 +160,7 @@ def test_values_are_read_as_this_server_reads_them(server: PostgresServer, plain
 HOOKED = ("max_stack_depth", "wal_compression", "vacuum_buffer_usage_limit")
 
 
-def hooked(name: str) -> bool:
+def has_hook(name: str) -> bool:
     return name in HOOKED or name.startswith(("tcp_", "transaction_")) or name.endswith("_timeout")
 
 

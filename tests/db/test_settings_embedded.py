@@ -213,7 +213,7 @@ sys.stdin.read()
 """
 
 
-def killed(tmp_path: Path, settings: dict[str, str], base: dict[str, str]) -> tuple[int, list[Undo]]:
+def kill_run(tmp_path: Path, settings: dict[str, str], base: dict[str, str]) -> tuple[int, list[Undo]]:
     """Returns (server's main process, journal) of a run that is killed with -9 once it has changed
     settings."""
     journal = tmp_path / "journal"
@@ -230,7 +230,7 @@ def killed(tmp_path: Path, settings: dict[str, str], base: dict[str, str]) -> tu
 
 
 def test_after_kill_9_of_the_owner_the_next_start_has_no_setting_of_it(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
-    pid, undos = killed(tmp_path, {"shared_buffers": "32MB", "work_mem": "9MB"}, BASE)
+    pid, undos = kill_run(tmp_path, {"shared_buffers": "32MB", "work_mem": "9MB"}, BASE)
     assert undos == []
     with closing(open_server(Target(settings={"shared_buffers": "48MB"}))) as server:
         assert main_pid(server) != pid
@@ -244,7 +244,7 @@ def test_a_server_that_stays_is_put_back_after_kill_9(
     settings: dict[str, str],
 ) -> None:
     embedded.start(settings=BASE, max_connections=30)
-    pid, undos = killed(tmp_path, settings, {})
+    pid, undos = kill_run(tmp_path, settings, {})
     assert len(undos) == 1
     facts = embedded.status()
     assert (facts["pid"], facts["stays"], facts["max_connections"]) == (pid, True, 30)
@@ -262,7 +262,7 @@ def test_a_server_that_stays_is_put_back_after_kill_9(
 def test_a_server_that_stays_is_put_back_by_the_next_run_too(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
     """Nobody called `dbdyno clean`, and the settings of the dead run are in no variant of the next."""
     embedded.start(settings=BASE, max_connections=30)
-    killed(tmp_path, {"work_mem": "9MB", "shared_buffers": "32MB"}, {})
+    kill_run(tmp_path, {"work_mem": "9MB", "shared_buffers": "32MB"}, {})
     with closing(open_server(Target())) as server:
         assert show(server, "shared_buffers") == "32MB"
         done = server.configure({"autovacuum_naptime": "2min"}, Notes())
@@ -305,7 +305,7 @@ def test_a_run_without_settings_leaves_a_staying_server_alone(
 
 def test_settings_of_a_server_that_has_ended_since_are_not_put_back(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
     embedded.start(settings=BASE, max_connections=30)
-    _, undos = killed(tmp_path, {"work_mem": "9MB"}, {})
+    _, undos = kill_run(tmp_path, {"work_mem": "9MB"}, {})
     embedded.stop()
     with closing(open_server(Target())) as server:
         assert "it has ended since" in str(server.put_back(undos[0]))

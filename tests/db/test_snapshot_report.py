@@ -48,7 +48,7 @@ def four(any_dsn: str) -> Iterator[str]:
             admin.execute(sql.SQL("drop database {}").format(sql.Identifier(name)))
 
 
-def alone(dsn: str, name: str) -> None:
+def wait_until_alone(dsn: str, name: str) -> None:
     """Waits until nobody is in that database any more, as a session's last figures appear when it is gone."""
     with psycopg.connect(dsn, autocommit=True) as admin:
         eventually(
@@ -75,11 +75,11 @@ def load(dsn: str, name: str, rounds: int) -> int:
                 c.execute("select 1 / 0")
             for _ in range(SCANS):
                 c.execute("select count(*) from customer where state = 0")
-    alone(dsn, name)
+    wait_until_alone(dsn, name)
     return 2 + rounds * (5 + SCANS)  # to connect is a transaction, too
 
 
-def taken(dsn: str) -> Snapshot:
+def take_snapshot(dsn: str) -> Snapshot:
     with closing(PostgresServer(dsn)) as server:
         assert server.snapshots is not None
         return server.snapshots.snapshot(None, (), set())
@@ -89,10 +89,10 @@ def test_a_load_of_known_counts_has_them_in_the_report(four: str) -> None:
     for name in NAMES:
         with psycopg.connect(make_conninfo(four, dbname=name), autocommit=True) as c:
             c.execute(SHAPE)
-        alone(four, name)
-    first = taken(four)
+        wait_until_alone(four, name)
+    first = take_snapshot(four)
     commits = {name: load(four, name, n) for n, name in enumerate(NAMES, start=1)}
-    last = taken(four)
+    last = take_snapshot(four)
     report = figures(interval(first, last))
     rows = {r["database"]: r for r in report.databases.to_dicts()}
     tables = {(r["database"], r["name"]): r for r in report.relations.to_dicts()}

@@ -129,7 +129,7 @@ def test_no_secret_is_in_a_snapshot(plain: PlainServer) -> None:
 
 
 @contextmanager
-def locked(dsn: str, what: str) -> Iterator[None]:
+def hold_lock(dsn: str, what: str) -> Iterator[None]:
     with psycopg.connect(dsn) as holder:
         holder.execute(f"lock table {what} in access exclusive mode".encode())
         yield
@@ -139,7 +139,7 @@ def locked(dsn: str, what: str) -> Iterator[None]:
 
 def test_a_locked_table_has_the_size_of_the_catalogue(plain: PlainServer) -> None:
     plain.ask("vacuum seen")
-    with locked(plain.dsn, "seen"):
+    with hold_lock(plain.dsn, "seen"):
         taken = snapshot(plain.dsn)
     sized = dict(taken.tables["relations"].select("relation", "sized").iter_rows())
     assert sized["seen"] is False
@@ -153,7 +153,7 @@ def test_a_locked_table_has_the_size_of_the_catalogue(plain: PlainServer) -> Non
 def test_what_waits_too_long_is_left_out_and_named(plain: PlainServer) -> None:
     with closing(PostgresServer(plain.dsn)) as server:
         began = time.monotonic()
-        with locked(plain.dsn, PARENTS):
+        with hold_lock(plain.dsn, PARENTS):
             taken = server.snapshots.snapshot(None, None, ())
     check(taken)
     assert time.monotonic() - began < 30
@@ -215,7 +215,7 @@ def test_a_server_that_is_lost_leaves_nothing_half(servers: Servers) -> None:
         for statement in PARTS:
             server.ask(statement)
         ending = threading.Timer(0.5, server.stop)
-        with locked(server.dsn, PARENTS), pytest.raises(TargetError):
+        with hold_lock(server.dsn, PARENTS), pytest.raises(TargetError):
             ending.start()
             looked_at.snapshots.snapshot(None, None, ())
         ending.join()
@@ -224,7 +224,7 @@ def test_a_server_that_is_lost_leaves_nothing_half(servers: Servers) -> None:
 def test_a_standby_and_its_primary_are_told_apart_and_linked(servers: Servers) -> None:
     with (
         plain_server(servers.bin_dir(15), {}, ("local replication all trust",)) as primary,
-        _followed(primary) as standby,
+        _start_standby(primary) as standby,
     ):
         until(lambda: primary.ask("select 1 from pg_stat_replication where state = 'streaming'"))
         of_primary, of_standby = snapshot(primary.dsn), snapshot(standby.dsn)
@@ -237,7 +237,7 @@ def test_a_standby_and_its_primary_are_told_apart_and_linked(servers: Servers) -
 
 
 @contextmanager
-def _followed(primary: PlainServer) -> Iterator[PlainServer]:
+def _start_standby(primary: PlainServer) -> Iterator[PlainServer]:
     primary.ask("select pg_create_physical_replication_slot('standby')")
     with standby_of(primary, 15) as standby:
         yield standby

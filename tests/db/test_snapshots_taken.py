@@ -89,7 +89,7 @@ def database(dsn: str, name: str) -> Iterator[str]:
             c.execute(pgsql.SQL("drop database {} with (force)").format(named))
 
 
-def do(dsn: str, *statements: str) -> list[tuple[Any, ...]]:
+def execute(dsn: str, *statements: str) -> list[tuple[Any, ...]]:
     """Executes statements in a session of its own, whose counts are reported when it ends; none is
     prepared."""
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as c:
@@ -128,14 +128,14 @@ def truth(any_dsn: str) -> Iterator[str]:
     """Yields a database that no autovacuum visits, on a server of each version."""
     skip_without("pg_stat_statements", any_dsn)
     with without_autovacuum(any_dsn), database(any_dsn, "truth") as dsn:
-        do(dsn, *MADE, "create extension pg_stat_statements", "select pg_stat_statements_reset()")
+        execute(dsn, *MADE, "create extension pg_stat_statements", "select pg_stat_statements_reset()")
         yield dsn
 
 
 def test_a_scripted_load_comes_out_exactly(truth: str) -> None:
     with closing(PostgresServer(truth)) as server:
         first = server.snapshots.snapshot(None, None, ())
-        do(truth, *(statement for times, statement in LOAD for _ in range(times)))
+        execute(truth, *(statement for times, statement in LOAD for _ in range(times)))
         last = server.snapshots.snapshot(None, None, set(first.texts["query_id"]))
 
     def grown(name: str, relation: str = "known") -> Any:
@@ -215,7 +215,7 @@ def test_transactions_of_pgbench_are_the_commits_less_dbdynos_own(truth: str, tm
         words = (program(), "-n", "-f", str(script), "-c", "3", "-t", "40", truth)
         subprocess.run(words, check=True, capture_output=True)
         theirs = "select 1 from pg_stat_activity where application_name = 'pgbench'"
-        eventually(lambda: not do(make_conninfo(truth, dbname="postgres"), theirs))
+        eventually(lambda: not execute(make_conninfo(truth, dbname="postgres"), theirs))
         between.append(server.snapshots.snapshot(None, (), ()).info)  # of all databases
     with closing(PostgresServer(truth)) as later:
         last = later.snapshots.snapshot(None, None, ())
@@ -226,7 +226,7 @@ def test_transactions_of_pgbench_are_the_commits_less_dbdynos_own(truth: str, tm
 def test_a_table_created_again_has_another_key(truth: str) -> None:
     with closing(PostgresServer(truth)) as server:
         first = server.snapshots.snapshot(None, None, ())
-        do(truth, "drop table quiet", MADE[1])
+        execute(truth, "drop table quiet", MADE[1])
         last = server.snapshots.snapshot(None, None, ())
     ids = [row(s, "relations", relation="quiet")["relation_id"] for s in (first, last)]
     assert len(set(ids)) == 2

@@ -49,7 +49,7 @@ def at(any_dsn: str, tmp_path: Path) -> Bench:
     return bench
 
 
-def exported(bench: Bench, tmp_path: Path) -> dict[str, pl.DataFrame]:
+def export(bench: Bench, tmp_path: Path) -> dict[str, pl.DataFrame]:
     done = bench.here("export", "last", "--full", "--to", "parquet", "-o", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     names = ("statements", "statement_texts", "sessions", "windows")
@@ -67,7 +67,7 @@ def test_a_known_script_comes_out_exactly(at: Bench, tmp_path: Path) -> None:
     words = ("--sessions", "1,3", *QUICK, *LIGHT)
     done = at.here("run", "--script", str(script), "--dsn", at.dsn, *words)
     assert done.returncode == 0, done.stderr
-    tables = exported(at, tmp_path)
+    tables = export(at, tmp_path)
     driven = dict(tables["sessions"].group_by("cell").agg(pl.col("calls_total").sum()).iter_rows())
     assert len(driven) == 2
     for cell, calls in driven.items():
@@ -129,7 +129,7 @@ def test_an_observed_load_comes_out_exactly(at: Bench) -> None:
 
 
 @contextmanager
-def own(dsn: str) -> Iterator[Any]:
+def open_reader(dsn: str) -> Iterator[Any]:
     with connect(dsn) as control:
         reader = Statements()
         yield lambda phase: reader.read(control, phase, lambda: 0)
@@ -142,7 +142,7 @@ def test_hostile_texts_are_escaped_and_whole(at: Bench, tmp_path: Path) -> None:
     script.write_text(f"select 'it''s' /* {MARKUP}\n'\" */ from known;\nselect {long} from known;\n")
     done = at.here("run", "--script", str(script), "--dsn", at.dsn, "--sessions", "1", *QUICK, *LIGHT)
     assert done.returncode == 0, done.stderr
-    tables = exported(at, tmp_path)
+    tables = export(at, tmp_path)
     assert statements_with(tables, MARKUP).height
     assert (tables["statement_texts"]["text"].str.len_chars() == tables["statement_texts"]["length"]).all()
     assert tables["statement_texts"]["length"].max() > 10_000
@@ -157,7 +157,7 @@ def test_a_text_that_the_server_cannot_convert_is_reported_with_the_cure(
 ) -> None:
     """In a database without an encoding any bytes are a statement. One such text hides all others."""
     bench = Bench(tmp_path / "home", tmp_path / "s")
-    with counting(servers, version, 1000) as plain:
+    with counting_server(servers, version, 1000) as plain:
         plain.ask("create database bytes template template0 encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'")
         with psycopg.connect(plain.dsn, dbname="bytes", client_encoding="SQL_ASCII", autocommit=True) as raw:
             raw.pgconn.exec_(b'select 1 as "caf\xe9"')
@@ -179,7 +179,7 @@ def test_a_text_that_the_server_cannot_convert_is_reported_with_the_cure(
 def test_resets_are_lower_bounds(at: Bench) -> None:
     """The reset is of all statements, or of one. Counts since then are kept, and no figure is a difference
     across it."""
-    with own(at.dsn) as read, psycopg.connect(at.dsn, autocommit=True) as user:
+    with open_reader(at.dsn) as read, psycopg.connect(at.dsn, autocommit=True) as user:
         for _ in range(5):
             user.execute("select count(*) from known")
         first = read("t0")
@@ -197,7 +197,7 @@ def test_statements_of_others_are_hidden_from_a_role_without_the_right(at: Bench
     at.ask("do $$ begin create role dim login; exception when duplicate_object then null; end $$")
     with (
         psycopg.connect(at.dsn, autocommit=True) as user,
-        own(psycopg.conninfo.make_conninfo(at.dsn, user="dim")) as read,
+        open_reader(psycopg.conninfo.make_conninfo(at.dsn, user="dim")) as read,
     ):
         first = read("t0")
         for _ in range(4):
@@ -209,7 +209,7 @@ def test_statements_of_others_are_hidden_from_a_role_without_the_right(at: Bench
 
 
 @contextmanager
-def counting(servers: Servers, version: int, most: int) -> Iterator[PlainServer]:
+def counting_server(servers: Servers, version: int, most: int) -> Iterator[PlainServer]:
     """Yields a server that keeps so many statements, and a role that sees only its own."""
     preload = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.max": str(most)}
     hba = ["local all all trust"]
@@ -228,7 +228,7 @@ def test_statements_that_the_server_drops_are_reported(
     script = tmp_path / "many.sql"
     script.write_text("".join(f"select {some};\n" for some in lists))
     bench = Bench(tmp_path / "home", tmp_path / "s")
-    with counting(servers, version, 100) as plain:
+    with counting_server(servers, version, 100) as plain:
         words = ("--sessions", "1", *QUICK)
         done = bench.here("run", "--script", str(script), "--dsn", plain.dsn, *words)
         assert done.returncode == 0, done.stderr
@@ -245,7 +245,7 @@ def test_what_a_role_may_not_read_is_reported_and_leaves_no_error_in_the_log(
     servers: Servers, tmp_path: Path, version: int
 ) -> None:
     bench = Bench(tmp_path / "home", tmp_path / "s")
-    with counting(servers, version, 1000) as plain:
+    with counting_server(servers, version, 1000) as plain:
 
         def observed() -> str:
             dsn = plain.dsn.replace("user=boss", "user=dim")

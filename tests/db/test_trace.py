@@ -62,7 +62,7 @@ def _spec(sessions: Waiting, pids: list[int], **more: Any) -> dict[str, Any]:
     }
 
 
-def _watched(
+def _watch(
     spec: dict[str, Any], seconds: float = 2.0, meanwhile: Callable[[], Any] | None = None
 ) -> tuple[_core.Watch, Tables]:
     watch = _core.Watch(json.dumps(spec))
@@ -75,7 +75,7 @@ def _watched(
     return watch, {name: from_core(name, columns) for name, columns in watch.tables().items()}
 
 
-def _traced(watch: _core.Watch, tables: Tables) -> bool:
+def _was_traced(watch: _core.Watch, tables: Tables) -> bool:
     """Returns whether the trace was read. If not, checks that the status says why, and that the rest was
     read."""
     status, detail = watch.source_status()["scheduler trace"]
@@ -131,8 +131,8 @@ def _adds_up(window: dict[str, int], waits: dict[str | None, dict[str, int]]) ->
 def test_a_sleeper_is_asleep_in_its_wait_event_all_the_time(old_and_new: Waiting) -> None:
     pid = old_and_new.doing("select pg_sleep(100)")
     eventually(lambda: old_and_new.label(pid)[1] == "PgSleep")
-    watch, tables = _watched(_spec(old_and_new, [pid]), 1.0)
-    if not _traced(watch, tables):
+    watch, tables = _watch(_spec(old_and_new, [pid]), 1.0)
+    if not _was_traced(watch, tables):
         return
     window, waits = _window(tables, pid), _waits(tables, pid)
     _adds_up(window, waits)
@@ -150,8 +150,8 @@ def test_waiters_for_a_lock_are_asleep_in_it(old_and_new: Waiting) -> None:
     holder.execute("select pg_advisory_lock(77)")
     waiters = [old_and_new.doing("select pg_advisory_lock(77)") for _ in range(3)]
     eventually(lambda: all(old_and_new.label(p)[1] == "advisory" for p in waiters))
-    watch, tables = _watched(_spec(old_and_new, [*waiters, holder.info.backend_pid]), 1.5)
-    if not _traced(watch, tables):
+    watch, tables = _watch(_spec(old_and_new, [*waiters, holder.info.backend_pid]), 1.5)
+    if not _was_traced(watch, tables):
         return
     for pid in waiters:
         window, waits = _window(tables, pid), _waits(tables, pid)
@@ -168,8 +168,8 @@ def test_two_spinners_on_one_cpu_share_it_and_the_kernel_agrees(sessions: Waitin
     cpu = min(os.sched_getaffinity(0))
     pids = [sessions.doing(SPIN, cpu) for _ in range(2)]
     eventually(lambda: all(_core.read_task(p, p)["state"] == "R" for p in pids))
-    watch, tables = _watched(_spec(sessions, pids), 3.0)
-    if not _traced(watch, tables):
+    watch, tables = _watch(_spec(sessions, pids), 3.0)
+    if not _was_traced(watch, tables):
         return
     windows = [_window(tables, pid) for pid in pids]
     for pid, window in zip(pids, windows, strict=True):
@@ -202,9 +202,9 @@ def test_waits_are_counted_though_each_may_have_several_sleeps(old_and_new: Wait
         for _ in range(commits):
             client.execute("insert into public.flushed values (1)")
 
-    watch, tables = _watched(_spec(old_and_new, [pid]), 3.0, ask)
+    watch, tables = _watch(_spec(old_and_new, [pid]), 3.0, ask)
     client.execute("drop table public.flushed")
-    if not _traced(watch, tables):
+    if not _was_traced(watch, tables):
         return
     waits = _waits(tables, pid)
     assert (
@@ -227,13 +227,13 @@ def test_a_backend_that_is_stopped_is_in_no_wait_of_its_own(old_and_new: Waiting
     stood_ns: dict[str, int] = {}
 
     def stand() -> None:
-        with stopping(pid, stop) as event:
+        with halt(pid, stop) as event:
             begun_ns = time.monotonic_ns()
             time.sleep(0.5)
             stood_ns[event] = time.monotonic_ns() - begun_ns
 
-    watch, tables = _watched(_spec(old_and_new, [pid]), 2.0, stand)
-    if not _traced(watch, tables):
+    watch, tables = _watch(_spec(old_and_new, [pid]), 2.0, stand)
+    if not _was_traced(watch, tables):
         return
     waits = _waits(tables, pid)
     _adds_up(_window(tables, pid), waits)
@@ -247,12 +247,12 @@ def test_a_backend_that_was_frozen_before_is_in_no_wait_of_its_own(sessions: Wai
     """This holds for the trace, and for samples of its task, whose state looks like sleep."""
     client = sessions.session()
     pid = client.info.backend_pid
-    with stopping(pid, version) as event:
-        watch, tables = _watched(_spec(sessions, [pid], memory_hz=20), 1.0)
+    with halt(pid, version) as event:
+        watch, tables = _watch(_spec(sessions, [pid], memory_hz=20), 1.0)
     states = tables["samples"].filter((pl.col("pid") == pid) & (pl.col("via") == "memory"))["task_state"]
     assert states.len() == 0 or set(states) == {"F"}  # the word may not be read here
     assert client.execute("select 1").fetchone() == (1,)
-    if not _traced(watch, tables):
+    if not _was_traced(watch, tables):
         return
     assert states.len() > 0
     waits = _waits(tables, pid)
@@ -260,7 +260,7 @@ def test_a_backend_that_was_frozen_before_is_in_no_wait_of_its_own(sessions: Wai
 
 
 @contextmanager
-def stopping(pid: int, how: str) -> Iterator[str]:
+def halt(pid: int, how: str) -> Iterator[str]:
     """Stops a process by a signal, or with its control group, and yields the wait event that the trace has
     for it."""
     if how == "signal":
@@ -271,12 +271,12 @@ def stopping(pid: int, how: str) -> Iterator[str]:
         finally:
             os.kill(pid, signal.SIGCONT)
         return
-    with frozen(pid, how):
+    with freeze(pid, how):
         yield "Frozen"
 
 
 @contextmanager
-def frozen(pid: int, version: str) -> Iterator[None]:
+def freeze(pid: int, version: str) -> Iterator[None]:
     """Freezes a process in a control group of its own. Skips the test where none can be made."""
     one, root = FREEZERS["v1"], FREEZERS[version]
     group = root / f"dbdyno-test-{os.getpid()}"
@@ -314,8 +314,8 @@ def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: 
         for _ in range(count):
             client.execute("select 1", prepare=False)
 
-    watch, tables = _watched(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
-    if not _traced(watch, tables):
+    watch, tables = _watch(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
+    if not _was_traced(watch, tables):
         return
     window, waits = _window(tables, pid), _waits(tables, pid)
     _adds_up(window, waits)
@@ -351,8 +351,8 @@ def test_system_calls_of_a_session_have_their_sizes_and_sleep_for_the_client_apa
             f"do $$begin for i in 1..{naps} loop perform pg_sleep({nap_s}); end loop; end$$".encode()
         )
 
-    watch, tables = _watched(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
-    if not _traced(watch, tables):
+    watch, tables = _watch(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
+    if not _was_traced(watch, tables):
         return
     of_session = {n: tables[n].filter(pl.col("pid") == pid) for n in ("syscalls", "syscall_sizes", "traced")}
     sizes = of_session["syscall_sizes"].group_by("name", "size_bytes").agg(pl.col("calls").max())
@@ -380,8 +380,8 @@ def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Waitin
         eventually(lambda: not any(os.path.exists(f"/proc/{p}") for p in came))  # noqa: PTH110
 
     spec = _spec(sessions, [sessions.control.info.backend_pid], task_interval_ms=10_000)
-    watch, tables = _watched(spec, 2.0, come_and_go)
-    if not _traced(watch, tables):
+    watch, tables = _watch(spec, 2.0, come_and_go)
+    if not _was_traced(watch, tables):
         return
     for pid in came:
         row = tables["traced"].filter(pl.col("pid") == pid).to_dicts()[-1]
@@ -406,8 +406,8 @@ def test_time_throttled_by_a_quota_has_its_own_account(sessions: Waiting) -> Non
     with quota(here.main_pid, 0.05 * len(cpus)) as (group, *_):
         version = 1 if (group / "cpu.cfs_quota_us").exists() else 2
         groups = [{"scope": "server", "version": version, "path": str(group)}]
-        watch, tables = _watched(_spec(sessions, pids, cgroups=groups), 4.0)
-    if not _traced(watch, tables):
+        watch, tables = _watch(_spec(sessions, pids, cgroups=groups), 4.0)
+    if not _was_traced(watch, tables):
         return
     windows = [_window(tables, pid) for pid in pids]
     throttled_ns = sum(w["throttled_ns"] for w in windows)
@@ -438,8 +438,8 @@ def test_throttled_time_of_a_session_that_is_moved_under_a_quota_is_its_groups(s
             time.sleep(0.7)
             (group / "cgroup.procs").write_text(str(pid))
 
-        watch, tables = _watched(_spec(sessions, [pid], cgroups=groups), 3.0, move)
-    if not _traced(watch, tables):
+        watch, tables = _watch(_spec(sessions, [pid], cgroups=groups), 3.0, move)
+    if not _was_traced(watch, tables):
         return
     window = _window(tables, pid)
     _adds_up(window, _waits(tables, pid))
@@ -451,15 +451,15 @@ def test_throttled_time_of_a_session_that_is_moved_under_a_quota_is_its_groups(s
 
 def test_without_a_quota_nothing_is_throttled(sessions: Waiting) -> None:
     pid = sessions.doing(SPIN)
-    watch, tables = _watched(_spec(sessions, [pid]), 1.0)
-    if _traced(watch, tables):
+    watch, tables = _watch(_spec(sessions, [pid]), 1.0)
+    if _was_traced(watch, tables):
         assert _window(tables, pid)["throttled_ns"] == 0
 
 
 def test_a_trace_that_is_off_or_elsewhere_has_that_status(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     for spec, status in (({"trace": "off"}, "off"), ({"os": False}, "not here")):
-        watch, tables = _watched(_spec(sessions, [pid], **spec), 0.2)
+        watch, tables = _watch(_spec(sessions, [pid], **spec), 0.2)
         actual, detail = watch.source_status()["scheduler trace"]
         assert (actual, bool(detail)) == (status, True)
         assert not {"traced", "waits", "syscalls"} & set(tables)
@@ -467,8 +467,8 @@ def test_a_trace_that_is_off_or_elsewhere_has_that_status(sessions: Waiting) -> 
 
 def test_recent_returns_only_later_rows(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
-    watch, tables = _watched(_spec(sessions, [pid], task_interval_ms=100), 1.0)
-    if not _traced(watch, tables):
+    watch, tables = _watch(_spec(sessions, [pid], task_interval_ms=100), 1.0)
+    if not _was_traced(watch, tables):
         return
     since = int(tables["traced"]["after_ns"][-1]) - 300_000_000
     recent = {name: from_core(name, columns) for name, columns in watch.recent(since).items()}
@@ -558,10 +558,10 @@ def test_processes_beyond_the_room_are_counted(sessions: Waiting) -> None:
             for _ in range(5):
                 stack.enter_context(psycopg.connect(sessions.dsn, autocommit=True))
 
-        watch, tables = _watched(spec, 0.5, crowd)
+        watch, tables = _watch(spec, 0.5, crowd)
     status, detail = watch.source_status()["scheduler trace"]
     if status in {"not permitted", "not supported"}:
-        assert not _traced(watch, tables)
+        assert not _was_traced(watch, tables)
         return
     assert status == "limited"
     assert "found no room" in detail

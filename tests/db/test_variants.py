@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Servers
 from tests.db.conftest import LIGHT_CALLS, Bench, eventually
-from tests.db.limiting import ours
+from tests.db.limiting import own_groups
 
 pytestmark = pytest.mark.db
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root or a delegated group")
@@ -30,14 +30,14 @@ def _recipe(bench: Bench, text: str) -> str:
     return str(file)
 
 
-def _asked(dsn: str, what: str) -> str:
+def _ask(dsn: str, what: str) -> str:
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute(what.encode()).fetchone()
     return str(row[0] if row else None)
 
 
 def _postmaster(dsn: str) -> int:
-    backend = int(_asked(dsn, "select pg_backend_pid()"))
+    backend = int(_ask(dsn, "select pg_backend_pid()"))
     with psycopg.connect(dsn) as connection:
         stat = Path(f"/proc/{connection.info.backend_pid}/stat").read_text()
     assert backend
@@ -69,8 +69,8 @@ settings = { track_io_timing = false, work_mem = "5MB" }
     assert done.returncode == 0, done.stderr
     assert _group(main) == before
     assert os.sched_getaffinity(main) == mask
-    assert _asked(dsn, "select setting from pg_settings where name = 'track_io_timing'") == "on"
-    assert _asked(dsn, "select count(*) from pg_settings where sourcefile like '%auto.conf'") == "0"
+    assert _ask(dsn, "select setting from pg_settings where name = 'track_io_timing'") == "on"
+    assert _ask(dsn, "select count(*) from pg_settings where sourcefile like '%auto.conf'") == "0"
     shown = json.loads(done.stdout)
     applied = shown["run"]["applied"]
     assert applied["untimed"]["settings"] == {"track_io_timing": "off", "work_mem": "5MB"}
@@ -91,20 +91,20 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
         'sessions = "1"\nlimits = { quota = 0.7 }\nsettings = { work_mem = "7MB", track_io_timing = false }',
     )
     with bench.background("run", recipe, "--dsn", dsn, "--measure", "60s", *LIGHT_CALLS) as run:
-        eventually(lambda: ours(run.pid))
-        eventually(lambda: _asked(dsn, "show work_mem") == "7MB")
+        eventually(lambda: own_groups(run.pid))
+        eventually(lambda: _ask(dsn, "show work_mem") == "7MB")
         eventually(lambda: bench.home.glob("data/dbdyno/*/cells"))
         os.kill(run.pid, signal.SIGKILL)
         run.wait(timeout=60)
-    assert ours(run.pid)
-    assert _asked(dsn, "show work_mem") == "7MB"
+    assert own_groups(run.pid)
+    assert _ask(dsn, "show work_mem") == "7MB"
     cleaned = bench.here("clean", "--dsn", dsn)
     assert cleaned.returncode == 0, cleaned.stderr
     assert "work_mem" in cleaned.stdout
-    assert ours(run.pid) == []
+    assert own_groups(run.pid) == []
     assert _group(main) == before
-    eventually(lambda: _asked(dsn, "show work_mem") == "4MB")
-    assert _asked(dsn, "show track_io_timing") == "on"
+    eventually(lambda: _ask(dsn, "show work_mem") == "4MB")
+    assert _ask(dsn, "show track_io_timing") == "on"
     again = bench.here("clean", "--dsn", dsn)
     assert again.stdout.splitlines() == ["nothing to remove"]
 

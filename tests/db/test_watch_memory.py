@@ -67,7 +67,7 @@ def _spec(held: Waiting, **more: Any) -> dict[str, Any]:
     }
 
 
-def _watched(
+def _watch(
     spec: dict[str, Any], seconds: float = 1.0, meanwhile: Callable[[_core.Watch], Any] | None = None
 ) -> tuple[_core.Watch, dict[str, pl.DataFrame]]:
     """Returns a watch and its tables. With ``meanwhile`` the window lasts as long as that call."""
@@ -108,7 +108,7 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Wai
         shares.update(eventually(watch.latest))  # none in a second: a busy machine
 
     spec = _spec(held_by_each, sessions=[[n, pid] for n, pid in enumerate(expected)])
-    watch, tables = _watched(spec, meanwhile=meanwhile)
+    watch, tables = _watch(spec, meanwhile=meanwhile)
     assert watch.source_status()["wait event word"] == ("ok", "")
     samples = tables["samples"]
     for pid, label in expected.items():
@@ -124,7 +124,7 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Wai
 
 
 def test_the_servers_own_processes_are_read_too(held_by_each: Waiting) -> None:
-    _, tables = _watched(_spec(held_by_each))
+    _, tables = _watch(_spec(held_by_each))
     samples = tables["samples"].filter(pl.col("role").str.starts_with("helper:"))
     asleep = samples.filter(pl.col("task_state") == "S")
     usual = asleep.group_by("role", "via").agg(
@@ -141,7 +141,7 @@ def test_without_names_of_events_waits_have_their_class_and_a_number(held: Waiti
     spec = _spec(held, sessions=[[0, pid]])
     assert spec["word"] is not None
     spec["word"] |= {"names": []}
-    _, tables = _watched(spec)
+    _, tables = _watch(spec)
     ((wait_class, event),) = _labels(tables["samples"], pid, "memory")
     assert wait_class == "Timeout"
     assert re.fullmatch(r"#\d+", str(event))
@@ -151,13 +151,13 @@ def test_a_session_that_runs_has_no_wait_event_and_a_state_of_r(held: Waiting) -
     sql = "do $$ begin loop perform 1; end loop; end $$"
     pid = held.doing(sql)
     eventually(lambda: held.label(pid) == (None, None))
-    _, tables = _watched(_spec(held, sessions=[[0, pid]]))
+    _, tables = _watch(_spec(held, sessions=[[0, pid]]))
     of = tables["samples"].filter(MEMORY & (pl.col("pid") == pid))
     assert _labels(of, pid, "memory") == {(None, None)}
     assert (of["task_state"] == "R").mean() == 1.0
 
 
-def _once_chosen(of: pl.DataFrame) -> set[int | None]:
+def _sessions_at_last(of: pl.DataFrame) -> set[int | None]:
     """Returns the sessions of a backend's rows and of its last one. The first ones may lack it, before the
     backend has a name."""
     at = "task_ns" if "task_ns" in of.columns else "before_ns"
@@ -187,16 +187,16 @@ def test_backends_that_come_are_adopted_where_they_are_chosen(held: Waiting) -> 
         eventually(lambda: seen(came[2], 6))
 
     spec = _spec(held, sessions=[[4, known]], adopt=True)
-    _, tables = _watched(spec, meanwhile=come_and_go)
+    _, tables = _watch(spec, meanwhile=come_and_go)
     chosen, other, late = came
     for name in ("samples", "tasks"):
         table = tables[name]
         of = {pid: table.filter(pl.col("pid") == pid) for pid in (known, chosen, other, late)}
         assert set(of[known]["session"]) == {4}
-        assert _once_chosen(of[chosen]) == {5}
+        assert _sessions_at_last(of[chosen]) == {5}
         assert set(of[other]["role"]) == {"other"}
         assert of[other]["session"].is_null().all()
-        assert _once_chosen(of[late]) == {6}
+        assert _sessions_at_last(of[late]) == {6}
         assert set(of[late]["role"]) <= {"other", "session"}
     samples = tables["samples"]
     assert set(samples.filter(pl.col("pid") == late)["role"]) == {"other", "session"}
@@ -206,7 +206,7 @@ def test_backends_that_come_are_adopted_where_they_are_chosen(held: Waiting) -> 
 
 def test_context_switches_are_read_at_the_ends_of_a_window_and_childrens_time_always(held: Waiting) -> None:
     pid = held.doing("do $$ begin for i in 1..100000 loop perform pg_sleep(0.005); end loop; end $$")
-    watch, tables = _watched(_spec(held, sessions=[[0, pid]], task_interval_ms=200), 1.0)
+    watch, tables = _watch(_spec(held, sessions=[[0, pid]], task_interval_ms=200), 1.0)
     tasks = tables["tasks"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
     switches = tasks.drop_nulls("voluntary")
     assert 2 <= switches.height < tasks.height

@@ -48,7 +48,7 @@ def schema(kind_dsn: str) -> Iterator[str]:
         yield dsn
 
 
-def prepared(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
+def prepare(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
     return dbdyno(("workload", "prepare", "pgbench", "--dsn", dsn, *words), {}, Path("/"))
 
 
@@ -69,13 +69,13 @@ def test_prepared_tables_are_those_of_pgbench(schema: str, options: tuple[str, .
     initialise = [program(), "--initialize", "--quiet", "--scale=1", *options, schema]
     subprocess.run(initialise, check=True, capture_output=True)
     expected = looked_at(schema)
-    refused = prepared(schema, *options)
+    refused = prepare(schema, *options)
     assert refused.returncode == 2 and "--replace" in refused.stderr
-    done = prepared(schema, *options, "--replace", "--json")
+    done = prepare(schema, *options, "--replace", "--json")
     assert done.returncode == 0, done.stderr
     assert looked_at(schema) == expected
     assert json.loads(done.stdout)["rows"] == 100_011
-    again = prepared(schema, *options)
+    again = prepare(schema, *options)
     assert again.returncode == 0 and "there already" in again.stdout
     work = [program(), "--no-vacuum", "--transactions=5", schema]
     assert (
@@ -89,9 +89,9 @@ def test_tables_of_others_stay_and_an_error_leaves_nothing(schema: str) -> None:
         drop = dbdyno(("workload", "drop", "pgbench", "--dsn", schema), {}, Path("/"))
         assert drop.returncode == 2 and "not made by" in drop.stderr
         connection.execute("create view mine as select * from pgbench_history")
-        assert prepared(schema, "--replace").returncode != 0  # it is not dropped under the view
+        assert prepare(schema, "--replace").returncode != 0  # it is not dropped under the view
         connection.execute("drop table pgbench_history cascade")
-        failed = prepared(schema, "--tablespace", "nowhere")
+        failed = prepare(schema, "--tablespace", "nowhere")
         assert failed.returncode != 0 and "nowhere" in failed.stderr
         assert connection.execute("select to_regclass('pgbench_history')").fetchone() == (None,)
 

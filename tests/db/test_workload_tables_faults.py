@@ -41,11 +41,11 @@ def words(dsn: str, *more: str, options: str = "", **changed: str) -> tuple[str,
     return ("workload", "prepare", "pgbench", "--dsn", target, *more)
 
 
-def prepared(dsn: str, *more: str, options: str = "", **changed: str) -> subprocess.CompletedProcess[str]:
+def prepare(dsn: str, *more: str, options: str = "", **changed: str) -> subprocess.CompletedProcess[str]:
     return dbdyno(words(dsn, *more, options=options, **changed), {}, Path("/"))
 
 
-def _dropped(server: psycopg.Connection) -> bool:
+def _drop_tablespace(server: psycopg.Connection) -> bool:
     try:
         server.execute("drop tablespace small")
     except psycopg.errors.ObjectNotInPrerequisiteState:
@@ -66,11 +66,11 @@ def test_a_full_disk_is_an_error_and_leaves_no_table(server: psycopg.Connection,
             owner = Path(row[0]).stat()
             os.chown(place, owner.st_uid, owner.st_gid)
             server.execute(f"create tablespace small location '{place}'".encode())
-            full = prepared(dsn18, "-s", "2", "--tablespace", "small")
+            full = prepare(dsn18, "-s", "2", "--tablespace", "small")
             assert full.returncode not in (0, 1) and "No space left" in full.stderr
             assert "free space" in full.stderr and "removed: pgbench_accounts" in full.stderr
             assert server.execute(THERE).fetchone() == (None,)
-            eventually(lambda: _dropped(server))  # who wrote to it may be ending still
+            eventually(lambda: _drop_tablespace(server))  # who wrote to it may be ending still
         finally:
             subprocess.run(["umount", str(place)], check=True)
     finally:
@@ -79,7 +79,7 @@ def test_a_full_disk_is_an_error_and_leaves_no_table(server: psycopg.Connection,
 
 @pytest.mark.usefixtures("server")
 def test_a_read_only_server_is_an_error_with_the_cure(dsn18: str) -> None:
-    refused = prepared(dsn18, options="-cdefault_transaction_read_only=on")
+    refused = prepare(dsn18, options="-cdefault_transaction_read_only=on")
     assert refused.returncode not in (0, 1) and "read-only" in refused.stderr
     assert "that may write: not a standby" in refused.stderr
 
@@ -88,14 +88,14 @@ def test_a_role_without_rights_gets_the_grant_and_timeouts_cut_no_load(
     server: psycopg.Connection, dsn18: str
 ) -> None:
     as_role = {"user": ROLE, "password": "secret"}
-    refused = prepared(dsn18, **as_role)
+    refused = prepare(dsn18, **as_role)
     assert refused.returncode not in (0, 1)
     assert f"GRANT CREATE ON SCHEMA faults TO {ROLE}" in refused.stderr
     server.execute(f"grant create on schema faults to {ROLE}".encode())
     known = server.execute("select name from pg_settings where name = any(%s)", [list(TIMEOUTS)])
     for (name,) in known.fetchall():
         server.execute(f"alter role {ROLE} set {name} = '30ms'".encode())
-    done = prepared(dsn18, "-s", "2", "--foreign-keys", **as_role)
+    done = prepare(dsn18, "-s", "2", "--foreign-keys", **as_role)
     assert done.returncode == 0, done.stderr
 
 
@@ -107,6 +107,6 @@ def test_a_program_that_was_killed_leaves_tables_marked_as_unfinished(
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         eventually(lambda: server.execute(some).fetchone() == (True,))
         process.send_signal(signal.SIGKILL)
-    done = prepared(dsn18)
+    done = prepare(dsn18)
     assert done.returncode == 0 and "there already" not in done.stdout, done.stderr
     assert server.execute("select count(*) from faults.pgbench_accounts").fetchone() == (100_000,)

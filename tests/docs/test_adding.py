@@ -46,7 +46,7 @@ def namespace(page: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def register(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Registers the Python of table.md for one test, and returns its names."""
     record, rest = blocks("table.md", "python").split("from typing import Any", 1)
     names: dict[str, Any] = {"__name__": "evenness", "Any": Any}
@@ -57,25 +57,25 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return names
 
 
-def test_the_table_has_the_rates_of_the_servers_law(registered: dict[str, Any]) -> None:
+def test_the_table_has_the_rates_of_the_servers_law(register: dict[str, Any]) -> None:
     """A call takes 4 ms of CPU and waits 5 ms, and each of the two sessions has a CPU."""
     cut = window.cut_rates(climb(LAW, (2,), repeats=2).cells)
-    each = registered["evenness"](cut["rates"])
-    total = registered["evenness_total"](cut["windows"], each)
+    each = register["evenness"](cut["rates"])
+    total = register["evenness_total"](cut["windows"], each)
     assert total.select("cell", "repeat").rows() == [("all", 0)]
     for row in (*each.to_dicts(), *total.to_dicts()):
         assert row["slowest_per_s"] == pytest.approx(1000 / 9, rel=0.01)
         assert row["fastest_per_s"] == pytest.approx(1000 / 9, rel=0.01)
 
 
-def test_an_unknown_rate_makes_the_ends_unknown(registered: dict[str, Any]) -> None:
+def test_an_unknown_rate_makes_the_ends_unknown(register: dict[str, Any]) -> None:
     cut = window.cut_rates(climb(LAW, (2,)).cells)
     unknown = pl.when(pl.col("session") == 0).then(None).otherwise("value").alias("value")
-    (row,) = registered["evenness"](cut["rates"].with_columns(unknown)).to_dicts()
+    (row,) = register["evenness"](cut["rates"].with_columns(unknown)).to_dicts()
     assert row["slowest_per_s"] is row["fastest_per_s"] is None
 
 
-@pytest.mark.usefixtures("registered")
+@pytest.mark.usefixtures("register")
 @pytest.mark.parametrize(("fastest", "claims"), [(19.0, 0), (20.0, 1), (None, 0)])
 def test_the_check_claims_what_the_table_shows(
     monkeypatch: pytest.MonkeyPatch, fastest: float | None, claims: int

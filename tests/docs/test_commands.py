@@ -36,7 +36,7 @@ _LOADED = re.compile(r"dbdyno run (?:lio|cpu|(order-entry|-f \S+)) (?!.*--dry-ru
 """With the CPUs for itself, as a reader's load is, each would keep them from the tests beside it."""
 
 
-def typed(
+def run_line(
     command: str, cwd: Path, env: dict[str, str], alone: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
     """Runs a line as a shell does. Commands that only read run in this process, since loading takes long."""
@@ -67,6 +67,6 @@ def test_every_command_of_a_page_works(page: Path, tmp_path: Path, server_home: 
     assert commands(page)
     alone = (*_ALONE, "run") if page.name == "README.md" else _ALONE
     for command in commands(page):
-        done = typed(command, tmp_path, env, alone)
+        done = run_line(command, tmp_path, env, alone)
         alone = _ALONE if command.startswith("dbdyno run") else alone
         assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"

@@ -37,7 +37,7 @@ ELSEWHERE = {
 """What looks like a path of the repository and is none, and where it is."""
 
 
-def broken(text: str, folder: Path) -> list[str]:
+def broken_links(text: str, folder: Path) -> list[str]:
     """Returns links and paths of a document in ``folder`` that lead nowhere."""
     links = [link for link in links_of(text) if not leads(link, folder, text)]
     return [*links, *(path for path in named_paths(text, folder) if not exists(path, folder))]
@@ -95,7 +95,7 @@ def exists(path: str, folder: Path) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_path_of_a_document_exists(page: Path) -> None:
-    assert broken(page.read_text(encoding="utf-8"), page.parent) == []
+    assert broken_links(page.read_text(encoding="utf-8"), page.parent) == []
 
 
 def test_every_document_is_reached_by_links_from_the_readme() -> None:
@@ -136,7 +136,7 @@ def test_every_exception_is_needed() -> None:
     ],
 )
 def test_a_path_that_does_not_exist_is_reported(text: str) -> None:
-    assert len(broken(text, ROOT / "docs")) == 1
+    assert len(broken_links(text, ROOT / "docs")) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_path_that_does_not_exist_is_reported(text: str) -> None:
     ],
 )
 def test_a_path_that_exists_is_accepted(text: str) -> None:
-    assert [*links_of(text), *named_paths(text, ROOT / "docs")] and broken(text, ROOT / "docs") == []
+    assert [*links_of(text), *named_paths(text, ROOT / "docs")] and broken_links(text, ROOT / "docs") == []
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_path_that_exists_is_accepted(text: str) -> None:
     ],
 )
 def test_what_is_no_path_of_the_repository_is_left_out(text: str) -> None:
-    assert broken(text, ROOT / "docs") == []
+    assert broken_links(text, ROOT / "docs") == []

@@ -155,7 +155,7 @@ LENGTHS = st.sampled_from([0, 1, 4, 8, 16, 24]) | st.integers(0, 100)
 
 
 @st.composite
-def described(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
+def described_tables(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
     """Draws tables, of which most have a schema's columns, and some a fault or two."""
     layout, size = [], 0
     for table in draw(st.lists(st.sampled_from(SOME), max_size=3)):
@@ -176,7 +176,7 @@ def described(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
 
 
 @examples(100)
-@given(described())
+@given(described_tables())
 def test_any_tables_are_the_schema_s_or_a_wrong_answer(given_: tuple[list[Any], bytes]) -> None:
     layout, body = given_
     try:
@@ -188,7 +188,7 @@ def test_any_tables_are_the_schema_s_or_a_wrong_answer(given_: tuple[list[Any], 
 
 
 @examples(100)
-@given(described(), st.sampled_from([0, 0, 0, 1, -1]))
+@given(described_tables(), st.sampled_from([0, 0, 0, 1, -1]))
 def test_tables_come_back_from_a_part(given_: tuple[list[Any], bytes], cut: int) -> None:
     layout, body = given_
     content = zlib.compress(packed({"tables": layout}, body))

@@ -42,11 +42,11 @@ class Tried(NamedTuple):
 
 
 @cache
-def _played(dsn: str, sessions: int) -> Climb:
+def _play(dsn: str, sessions: int) -> Climb:
     return climb(dsn, [sessions])
 
 
-def _known(truth: Truth) -> dict[tuple[str, str | None], float]:
+def _known_sums(truth: Truth) -> dict[tuple[str, str | None], float]:
     """Returns seconds per second under the ledger's names."""
     sums_ns = {("client", None): truth.client, ("unaccounted", None): 0}
     for (wait_class, event), ns in truth.sleep.items():
@@ -57,14 +57,14 @@ def _known(truth: Truth) -> dict[tuple[str, str | None], float]:
     return {k: ns / WALL_NS for k, ns in sums_ns.items()}
 
 
-def _again(played: Climb, seed: int, memory_hz: float) -> RawCell:
+def _sample_again(played: Climb, seed: int, memory_hz: float) -> RawCell:
     (cell,) = played.cells
     again = sampled_again(played.server, cell, seed, memory_hz)
     own = cell.meta.cell.model_copy(update={"id": f"{cell.id}-{seed}"})
     return RawCell(cell.meta.model_copy(update={"cell": own}), again.tables)
 
 
-def _try(load: str, row: dict | None, key: tuple[str, str | None], exact: float, sessions: int) -> Tried:
+def _judge(load: str, row: dict | None, key: tuple[str, str | None], exact: float, sessions: int) -> Tried:
     """Judges a row. A label that a window's samples did not meet is 0 there, without an interval."""
     if row is None:
         return Tried(load, key[0], exact < 1e-9, 0.0, sessions)
@@ -72,17 +72,17 @@ def _try(load: str, row: dict | None, key: tuple[str, str | None], exact: float,
     return Tried(load, key[0], held, (row["high"] - row["low"]) / sessions, sessions)
 
 
-def _tried(memory_hz: float) -> pl.DataFrame:
+def _tries(memory_hz: float) -> pl.DataFrame:
     tried = []
     for dsn, sessions in LAWS.items():
-        played = _played(dsn, sessions)
+        played = _play(dsn, sessions)
         (cell,) = played.cells
         truth = played.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns)
-        known = {n: _known(t) for n, t in truth.items()}
+        known = {n: _known_sums(t) for n, t in truth.items()}
         whole = {
             k: sum(t.get(k, 0.0) for t in known.values()) for k in {k for t in known.values() for k in t}
         }
-        rows_of_all = ledger(cut([_again(played, seed, memory_hz) for seed in range(SEEDS)]))
+        rows_of_all = ledger(cut([_sample_again(played, seed, memory_hz) for seed in range(SEEDS)]))
         widest = rows_of_all.filter(
             pl.col("who").is_in(["rung", "session"]) & pl.col("account").is_in(list(WIDEST))
         )
@@ -93,7 +93,7 @@ def _tried(memory_hz: float) -> pl.DataFrame:
             size = sessions if of is None else 1
             for at in rows_of_all["cell"].unique():
                 tried += [
-                    _try(dsn, rows.get((at, of, *key)), key, exact.get(key, 0.0), size) for key in labels
+                    _judge(dsn, rows.get((at, of, *key)), key, exact.get(key, 0.0), size) for key in labels
                 ]
     return pl.DataFrame(tried, schema=["load", "account", "held", "width", "size"], orient="row")
 
@@ -101,7 +101,7 @@ def _tried(memory_hz: float) -> pl.DataFrame:
 @pytest.mark.parametrize(("memory_hz", "tier"), [(100.0, 0), pytest.param(0.0, 1, marks=pytest.mark.whole)])
 def test_intervals_hold_the_truth(memory_hz: float, tier: int):
     """This tries all sessions and rungs of five loads, each sampled ten times."""
-    tried = _tried(memory_hz)
+    tried = _tries(memory_hz)
     for alone in (True, False):
         part = tried.filter((pl.col("size") == 1) == alone)
         for (account,), rows in part.group_by("account"):

@@ -105,7 +105,7 @@ def read(pieces: Sequence[Piece], at: int) -> tuple[Row, list[Row]]:
     return when | {n: sum(row[n] for row in waits) for n in _SUMS}, waits
 
 
-def lasted(waits: Sequence[Row]) -> list[Row]:
+def wait_time_rows(waits: Sequence[Row]) -> list[Row]:
     """Returns rows of ``wait_times`` in which all waits of a label lasted as long."""
     names = ("before_ns", "after_ns", "wait_class", "wait_event", "query_id", "query_status")
     return [
@@ -122,7 +122,7 @@ def cell_of(reads: Sequence[tuple[Row, list[Row]]], more: Mapping[str, list[Row]
         "tasks": [task_row(t, t // 3, t // 3) for t in (T0, T1)],
         "traced": [traced for traced, _ in reads],
         "waits": [row for _, waits in reads for row in waits],
-        "wait_times": [row for _, waits in reads for row in lasted(waits)],
+        "wait_times": [row for _, waits in reads for row in wait_time_rows(waits)],
     }
     return made_cell({**tables, **(more or {})})
 
@@ -219,7 +219,7 @@ def damaged_cells(draw: st.DrawFn) -> RawCell:
             name = draw(st.sampled_from([*_SUMS, "open_ns", "sleeps"]))
             row[name] = draw(st.integers(0, row[name]))
         reads.append((traced, waits))
-        durations += [] if damage == "no durations" else lasted(waits)
+        durations += [] if damage == "no durations" else wait_time_rows(waits)
     cell = cell_of(reads, {"wait_times": durations})
     return without_open(cell) if draw(st.booleans()) else cell
 

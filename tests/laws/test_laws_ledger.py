@@ -270,7 +270,7 @@ def climbed() -> Climb:
 
 
 @pytest.fixture(scope="module")
-def whole(climbed: Climb) -> dict[str, Any]:
+def whole_rung(climbed: Climb) -> dict[str, Any]:
     """Returns its rung where no source is missing."""
     return (
         derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
@@ -281,7 +281,7 @@ def whole(climbed: Climb) -> dict[str, Any]:
 
 @examples(8)
 @given(gone=st.sets(st.sampled_from(SOURCES)))
-def test_unknown_stays_unknown(climbed: Climb, whole: dict[str, Any], gone: set[str]):
+def test_unknown_stays_unknown(climbed: Climb, whole_rung: dict[str, Any], gone: set[str]):
     """Figures that need a missing source are NULL, never 0. All others are as before."""
     (cell,) = climbed.cells
     taken = {*gone, "sampler"} if "samples" in gone else gone
@@ -292,8 +292,8 @@ def test_unknown_stays_unknown(climbed: Climb, whole: dict[str, Any], gone: set[
         if source in gone:
             assert row[column] is None, column
         elif source != "tasks" and column not in ("sleep_aas", "client_aas", "work_per_s", "cpu_per_work_ns"):
-            assert row[column] == whole[column], column
-    assert row["calls_per_s"] == whole["calls_per_s"]
+            assert row[column] == whole_rung[column], column
+    assert row["calls_per_s"] == whole_rung["calls_per_s"]
     unknown = results.tables["rates"].filter(pl.col("value").is_null())
     assert unknown.filter(pl.col("status") == "ok").is_empty()
     witnesses = results.tables["data_sources"].filter(pl.col("value").is_null())

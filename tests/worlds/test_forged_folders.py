@@ -144,13 +144,13 @@ def config(theirs: Elsewhere) -> Path:
     return forged_file(theirs.home, ".config/dbdyno/config.toml", "quiet = true\n")
 
 
-def started(theirs: Elsewhere) -> Path:
+def forged_instance(theirs: Elsewhere) -> Path:
     return forged_file(theirs.home, ".local/share/dbdyno/postgres/18/instance.json", "{}")
 
 
 @pytest.mark.parametrize(
     ("file", "words", "code"),
-    [(journal, ("clean",), 4), (config, ("runs",), 2), (started, ("server", "status"), 2)],
+    [(journal, ("clean",), 4), (config, ("runs",), 2), (forged_instance, ("server", "status"), 2)],
 )
 def test_a_forged_file_among_ones_own_is_refused(
     theirs: Elsewhere, file: Callable[[Elsewhere], Path], words: tuple[str, ...], code: int

@@ -40,7 +40,7 @@ print(json.dumps(presence(connect.connect(sys.argv[1]))[:5]))
 LAST_PID = "/proc/sys/kernel/ns_last_pid"
 
 
-def asked(dsn: str) -> Presence:
+def ask_presence(dsn: str) -> Presence:
     with connect.connect(dsn) as connection:
         return presence(connection)
 
@@ -109,13 +109,13 @@ def test_a_local_server_is_identified_by_any_user(
 def test_titles_and_workers_do_not_matter(cluster: Cluster, options: tuple[str, ...]) -> None:
     with cluster.server([], *options) as server:
         for dsn in (server.unix, server.tcp):
-            answer = asked(dsn)
+            answer = ask_presence(dsn)
             assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
 
 
 def test_a_server_with_hardly_room_for_its_title_is_identified(cluster: Cluster) -> None:
     with cluster.server(["env", "-i"]) as server:
-        answer = asked(server.tcp)
+        answer = ask_presence(server.tcp)
         assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
 
 
@@ -124,7 +124,7 @@ def test_backends_that_come_and_go_are_no_strangers(plain: ServerElsewhere) -> N
     churn = [subprocess.Popen([sys.executable, "-c", code, plain.unix]) for _ in range(3)]
     try:
         for _ in range(20):
-            assert asked(plain.unix).here
+            assert ask_presence(plain.unix).here
     finally:
         for process in churn:
             process.kill()
@@ -136,7 +136,7 @@ def test_a_network_of_its_own_alone_is_no_other_host(cluster: Cluster) -> None:
     needs(world)
     with cluster.server(world) as server:
         server.bridge()
-        answer = asked(server.tcp)
+        answer = ask_presence(server.tcp)
         assert (answer.here, answer.main_pid) == (True, server.pid), answer.detail
         assert f"goes to {server.host}" in answer.detail
 
@@ -148,7 +148,7 @@ def test_a_container_is_named_with_its_process(
 ) -> None:
     server: ServerElsewhere = request.getfixturevalue(which)
     for dsn in (server.tcp, server.unix):
-        answer = asked(dsn) if name == "root" else asked_in(theirs, dsn, as_user())
+        answer = ask_presence(dsn) if name == "root" else asked_in(theirs, dsn, as_user())
         assert (answer.here, answer.pid, answer.main_pid, answer.status) == (False, None, None, "not here")
         assert "the server runs on this host in another pid namespace (a container; there " in answer.detail
         assert "run dbdyno inside that container" in answer.detail

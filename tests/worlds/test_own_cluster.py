@@ -79,7 +79,7 @@ class Own:
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Own]:
+def own_cluster() -> Iterator[Own]:
     place = folder.choose()
     try:
         with pytest.MonkeyPatch.context() as patch:
@@ -96,41 +96,41 @@ def own() -> Iterator[Own]:
         folder.remove(place)
 
 
-def test_each_process_is_known_by_the_folder(own: Own) -> None:
-    assert processes.tree(own.cluster.gateway_pid) - own.pids == set()
-    programs = [Path(f"/proc/{pid}/exe").readlink().name for pid in own.pids]
-    assert programs.count("dbdyno-agent (deleted)") == len(own.cluster.nodes) == 2
+def test_each_process_is_known_by_the_folder(own_cluster: Own) -> None:
+    assert processes.tree(own_cluster.cluster.gateway_pid) - own_cluster.pids == set()
+    programs = [Path(f"/proc/{pid}/exe").readlink().name for pid in own_cluster.pids]
+    assert programs.count("dbdyno-agent (deleted)") == len(own_cluster.cluster.nodes) == 2
 
 
-def test_all_listeners_are_on_loopback(own: Own) -> None:
-    sockets = listeners(own.pids)
+def test_all_listeners_are_on_loopback(own_cluster: Own) -> None:
+    sockets = listeners(own_cluster.pids)
     assert len(sockets) >= 7  # of the head; of each node two; of each actor and the gateway
     assert {address for address, _ in sockets} == {"127.0.0.1"}
 
 
-def test_no_secret_is_in_an_environment_or_a_command_line(own: Own) -> None:
-    for pid in own.pids:
+def test_no_secret_is_in_an_environment_or_a_command_line(own_cluster: Own) -> None:
+    for pid in own_cluster.pids:
         for what in ("environ", "cmdline"):
             text = Path(f"/proc/{pid}/{what}").read_bytes()
             assert SECRET.encode() not in text
-            assert own.token.encode() not in text
+            assert own_cluster.token.encode() not in text
         assert not re.search(rb"(^|\0)PG\w+=", Path(f"/proc/{pid}/environ").read_bytes())
 
 
-def test_all_files_lie_in_a_folder_that_others_cannot_enter(own: Own) -> None:
-    assert own.place.stat().st_mode & 0o777 == 0o700
-    assert folder.token(own.place).stat().st_mode & 0o777 == 0o600
-    for pid in own.pids:
+def test_all_files_lie_in_a_folder_that_others_cannot_enter(own_cluster: Own) -> None:
+    assert own_cluster.place.stat().st_mode & 0o777 == 0o700
+    assert folder.token(own_cluster.place).stat().st_mode & 0o777 == 0o600
+    for pid in own_cluster.pids:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
                 path, status = str(entry.readlink()), entry.stat()
                 if path.startswith(("/dev/shm/", "/memfd:")):
                     assert status.st_mode & 0o077 == 0, path
                 elif path.startswith("/tmp/") and not path.endswith(" (deleted)"):
-                    assert Path(path).is_relative_to(own.place)
+                    assert Path(path).is_relative_to(own_cluster.place)
     for line in Path("/proc/net/unix").read_text().splitlines():
-        if str(own.place) in line:
-            assert line.split()[-1].startswith(f"{own.place}/")  # none in the namespace without files
+        if str(own_cluster.place) in line:
+            assert line.split()[-1].startswith(f"{own_cluster.place}/")  # none in the namespace without files
 
 
 ATTACK = r"""
@@ -207,24 +207,24 @@ def _their_environment(program: Program, **more: str) -> dict[str, str]:
 
 
 @needs_root
-def test_another_user_gets_no_answer_at_any_port_and_no_file(own: Own, program: Program) -> None:
-    ports = [port for _, port in listeners(own.pids)]
-    sockets = [str(path) for path in own.place.rglob("sockets/*")]
+def test_another_user_gets_no_answer_at_any_port_and_no_file(own_cluster: Own, program: Program) -> None:
+    ports = [port for _, port in listeners(own_cluster.pids)]
+    sockets = [str(path) for path in own_cluster.place.rglob("sockets/*")]
     assert len(sockets) >= 4
-    words = _other_users(program, ATTACK, str(own.place), json.dumps(ports), json.dumps(sockets))
+    words = _other_users(program, ATTACK, str(own_cluster.place), json.dumps(ports), json.dumps(sockets))
     done = subprocess.run(
         words, env=_their_environment(program), capture_output=True, text=True, check=False, cwd="/"
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report == {"got": [], "seen": len(ports), "uid": test_user()[0]}
-    assert (own.place / "ray" / "ray_current_cluster").exists()  # it would have been there to be read
+    assert (own_cluster.place / "ray" / "ray_current_cluster").exists()  # it would have been there to be read
 
 
 @needs_root
-def test_rays_own_ways_in_are_closed_to_another_user(own: Own, program: Program) -> None:
+def test_rays_own_ways_in_are_closed_to_another_user(own_cluster: Own, program: Program) -> None:
     """All are tried at the same time, because Ray tries for long."""
-    (port,) = {int(path.read_text()) for path in own.place.rglob("gcs_server_port_*")}
+    (port,) = {int(path.read_text()) for path in own_cluster.place.rglob("gcs_server_port_*")}
     brief = {"RAY_gcs_rpc_server_connect_timeout_s": "1", "RAY_gcs_server_request_timeout_seconds": "2"}
     brief |= {"RAY_nums_py_gcs_reconnect_retry": "1", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     wrong = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -249,12 +249,12 @@ def test_rays_own_ways_in_are_closed_to_another_user(own: Own, program: Program)
 # Tokens of others.
 
 
-def client_server(own: Own, port: int) -> subprocess.Popen[bytes]:
+def client_server(own_cluster: Own, port: int) -> subprocess.Popen[bytes]:
     """Starts in that cluster what ``ray start`` starts for ray://."""
-    (gcs,) = {int(path.read_text()) for path in own.place.rglob("gcs_server_port_*")}
+    (gcs,) = {int(path.read_text()) for path in own_cluster.place.rglob("gcs_server_port_*")}
     env = dict(
         entry.split("=", 1)
-        for entry in Path(f"/proc/{own.cluster.gateway_pid}/environ").read_text().split("\0")
+        for entry in Path(f"/proc/{own_cluster.cluster.gateway_pid}/environ").read_text().split("\0")
         if "=" in entry
     )
     words = [sys.executable, "-m", "ray.util.client.server", f"--address=127.0.0.1:{gcs}"]
@@ -263,11 +263,11 @@ def client_server(own: Own, port: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture(scope="module")
-def client(own: Own) -> Iterator[str]:
+def client(own_cluster: Own) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = client_server(own, port)
+    process = client_server(own_cluster, port)
 
     def answers() -> bool:
         with contextlib.suppress(OSError):
@@ -282,9 +282,9 @@ def client(own: Own) -> Iterator[str]:
 
 
 def test_the_token_of_a_cluster_lets_its_holder_in(
-    own: Own, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_cluster: Own, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "token").write_text(f"{own.token}\n")
+    (tmp_path / "token").write_text(f"{own_cluster.token}\n")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.setenv("PGPASSWORD", SECRET)
     with contextlib.closing(Cluster(client, "token")) as cluster:
@@ -349,7 +349,7 @@ def begun(elsewhere: Elsewhere, **env: str) -> Iterator[tuple[subprocess.Popen[b
         folder.remove(place)
 
 
-def running(place: Path, name: str) -> bool:
+def is_running(place: Path, name: str) -> bool:
     def title(pid: int) -> bytes:
         with contextlib.suppress(OSError):
             return Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -366,7 +366,7 @@ def test_nothing_stays_where_it_is_ended_while_it_begins(
     roots: Elsewhere, sign: signal.Signals, phase: str
 ) -> None:
     with begun(roots) as (process, place):
-        eventually(lambda: running(place, phase))
+        eventually(lambda: is_running(place, phase))
         process.send_signal(sign)
         assert process.wait(120) != 0
         assert (members(place), place.exists(), journals(roots)) == (set(), False, [])
@@ -374,7 +374,7 @@ def test_nothing_stays_where_it_is_ended_while_it_begins(
 
 def test_nothing_runs_on_where_dbdyno_is_killed(roots: Elsewhere) -> None:
     with begun(roots) as (process, place):
-        eventually(lambda: running(place, "raylet/raylet"))
+        eventually(lambda: is_running(place, "raylet/raylet"))
         assert f"is under way (process {process.pid}): left alone" in roots.dbdyno("clean").stdout
         process.kill()
         eventually(lambda: not place.exists() and not members(place))
@@ -385,7 +385,7 @@ def test_nothing_runs_on_where_dbdyno_is_killed(roots: Elsewhere) -> None:
 
 def test_clean_removes_what_is_left_where_the_gateway_is_killed_too(roots: Elsewhere) -> None:
     with begun(roots) as (process, place):
-        eventually(lambda: running(place, "raylet/raylet"))
+        eventually(lambda: is_running(place, "raylet/raylet"))
         (gateway,) = {pid for pid in members(place) if processes.parent(pid) == process.pid}
         os.kill(gateway, signal.SIGSTOP)  # so that it does not end by itself
         process.kill()

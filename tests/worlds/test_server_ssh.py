@@ -276,13 +276,13 @@ def test_a_slow_way_is_used_where_the_clock_is_known_well_enough(
             assert late_s * 1e9 <= bound_ns <= 50_000_000
 
 
-def started(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -> subprocess.Popen[str]:
+def start_run(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -> subprocess.Popen[str]:
     """Returns a run of several measurements, once its agent is connected to the server."""
     asked = ("run", "lio", *LIGHT_CALLS, "--settle", "100ms", "--json")
-    return watching(roots, far, host, *asked, *options)
+    return start_watching(roots, far, host, *asked, *options)
 
 
-def watching(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *asked: str) -> subprocess.Popen[str]:
+def start_watching(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *asked: str) -> subprocess.Popen[str]:
     """Returns a command in the background, once its agent is connected to the server."""
     process = subprocess.Popen(
         roots.words(*asked, *words(far, host)),
@@ -299,7 +299,7 @@ def watching(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *asked: str) ->
 
 
 def test_a_client_that_is_killed_leaves_nothing(roots: Elsewhere, far: ServerElsewhere, host: Sshd) -> None:
-    process = started(roots, far, host, "--sessions", "2", "--measure", "60s")
+    process = start_run(roots, far, host, "--sessions", "2", "--measure", "60s")
     assert host.names()
     process.kill()
     process.communicate()
@@ -310,7 +310,7 @@ def test_a_way_that_breaks_costs_its_measurement_alone(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd
 ) -> None:
     """The next measurement reaches the host again."""
-    process = started(roots, far, host, "--sessions", "1,2", "--measure", "5s")
+    process = start_run(roots, far, host, "--sessions", "1,2", "--measure", "5s")
     for pid in host.logins():
         os.kill(pid, signal.SIGKILL)
     out, err = process.communicate(timeout=300)
@@ -325,7 +325,7 @@ def test_an_observation_goes_on_after_its_agent_was_killed(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd
 ) -> None:
     """The gap is reported, and windows after it are whole."""
-    process = watching(roots, far, host, "observe", "--for", "18s", "--window", "2s", "--json")
+    process = start_watching(roots, far, host, "observe", "--for", "18s", "--window", "2s", "--json")
     eventually(lambda: list(roots.home.glob(".local/share/dbdyno/*/cells/[0-9]*")))
     for pid in host.agents():
         os.kill(pid, signal.SIGKILL)
