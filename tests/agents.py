@@ -65,7 +65,7 @@ class OtherClock:
 
     def receive(self) -> bytes:
         while data := self._inner.receive():
-            if answers := b"".join(packed(*self._answer(*frame)) for frame in self._received.feed(data)):
+            if answers := b"".join(pack(*self._answer(*frame)) for frame in self._received.feed(data)):
                 return answers
         return b""
 

@@ -142,7 +142,7 @@ def test_any_bytes_are_frames_or_none(pieces: list[bytes]) -> None:
 @examples(100)
 @given(st.lists(st.tuples(st.dictionaries(st.text(), NUMBERS), st.binary()), max_size=4), st.data())
 def test_frames_come_back_however_they_are_cut(sent: list[tuple[dict[str, Any], bytes]], data: Any) -> None:
-    whole, frames, received = b"".join(packed(*one) for one in sent), Frames(), []
+    whole, frames, received = b"".join(pack(*one) for one in sent), Frames(), []
     while whole:
         size = data.draw(st.integers(1, len(whole)))
         received += frames.feed(whole[:size])
@@ -180,25 +180,25 @@ def described_tables(draw: Callable[..., Any]) -> tuple[list[Any], bytes]:
 def test_any_tables_are_the_schema_s_or_a_wrong_answer(given_: tuple[list[Any], bytes]) -> None:
     layout, body = given_
     try:
-        received = tables(answered("load.tables", {"ok": layout}), body)
+        received = tables(checked_answer("load.tables", {"ok": layout}), body)
     except WrongAnswer:
         return
     for table, columns in received.items():
-        assert from_core(table, columns).columns == [c.name for c in RAW[table]]
+        assert from_core(raw(table), columns).columns == [c.name for c in RAW[table]]
 
 
 @examples(100)
 @given(described_tables(), st.sampled_from([0, 0, 0, 1, -1]))
 def test_tables_come_back_from_a_part(given_: tuple[list[Any], bytes], cut: int) -> None:
     layout, body = given_
-    content = zlib.compress(packed({"tables": layout}, body))
+    content = zlib.compress(pack({"tables": layout}, body))
     content = content[:cut] if cut < 0 else content + cut * b"x"
     try:
-        received, size = unpacked(content)
+        received, size = unpack(content)
     except WrongAnswer:
         return
     assert cut == 0 and set(received) == {table for table, _ in layout}
-    assert size == len(packed({"tables": layout}, body))
+    assert size == len(pack({"tables": layout}, body))
 
 
 @pytest.mark.parametrize("mebibytes", [40, 100])
