@@ -181,12 +181,12 @@ def _anew(record: Run, say: Say) -> Results:
 
 def _now_and_then(record: Run, say: Say) -> Say:
     """Returns a function that passes on progress, from time to time only."""
-    said_s = time.monotonic()
+    reported_s = time.monotonic()
 
     def far(words: str) -> None:
-        nonlocal said_s
-        if time.monotonic() - said_s > _REPORT_S:
-            said_s = time.monotonic()
+        nonlocal reported_s
+        if time.monotonic() - reported_s > _REPORT_S:
+            reported_s = time.monotonic()
             say(f"Deriving run {record.id}: {words}")
 
     return far

@@ -58,8 +58,8 @@ class Together:
         until_ns = clock.now_ns() + PATIENCE_NS
         while True:
             with self._lock:
-                all_there = len(self._ready) >= self._members
-                now = all_there or clock.now_ns() >= until_ns or stopping()
+                all_ready = len(self._ready) >= self._members
+                now = all_ready or clock.now_ns() >= until_ns or stopping()
                 if now and self._t0_ns is None and not self._failed:
                     self._t0_ns = max(*self._ready, clock.now_ns() + LEAST_WINDOW_NS // 2)
                 if self._failed:

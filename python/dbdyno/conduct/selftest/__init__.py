@@ -122,10 +122,10 @@ class _TimeLeft:
         now_ns, expected = time.monotonic_ns(), self._expected_ns
         over_ns = sum(expected[: self._number])
         slower = max(1.0, (self._began_ns - self._start_ns) / over_ns) if over_ns else 1.0
-        mine_ns = expected[self._number] * slower
-        spent_ns = min(mine_ns, now_ns - self._began_ns)
-        left_ns = mine_ns - spent_ns + slower * sum(expected[self._number + 1 :])
-        self._listener.tick(self._number, phase, spent_ns / mine_ns, left_ns / NS_PER_S)
+        own_ns = expected[self._number] * slower
+        spent_ns = min(own_ns, now_ns - self._began_ns)
+        left_ns = own_ns - spent_ns + slower * sum(expected[self._number + 1 :])
+        self._listener.tick(self._number, phase, spent_ns / own_ns, left_ns / NS_PER_S)
 
 
 class _Case:

@@ -31,7 +31,7 @@ class Visibility(NamedTuple):
     states: bool  # track_activities
     query_ids: bool  # whether this session has one (compute_query_id)
     io_timing: bool  # track_io_timing
-    statements_there: bool  # pg_stat_statements is installed on the server's host
+    has_statements: bool  # pg_stat_statements is installed on the server's host
     statements_loaded: bool  # it is in shared_preload_libraries
     statements_version: str | None  # of its extension in this database
     statements_permitted: bool  # to call the extension's functions
@@ -104,7 +104,7 @@ def _lacking(
 ) -> tuple[str, str, tuple[Step, ...]]:
     """Returns why statements are not counted, the state, and the next steps. Empty if they are counted."""
     create = Step(f"CREATE EXTENSION {STATEMENTS};", "sql" if seen.superuser else "hand")
-    if not seen.statements_there:
+    if not seen.has_statements:
         return f"{STATEMENTS} is not installed on the server's host", "not supported", _install(embedded)
     if not seen.statements_loaded:
         why = f"{STATEMENTS} is not in {_LIBRARIES}"

@@ -118,8 +118,8 @@ def unmet(traced: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
     key = ["pid", "start_ticks"]
     is_stranger = pl.col("role") == "other"
     strangers = traced.filter(is_stranger).select(key).unique(maintain_order=True)
-    for met_there in (tasks, traced.filter(~is_stranger)):
-        strangers = strangers.join(met_there.select(key), on=key, how="anti", nulls_equal=True)
+    for already_met in (tasks, traced.filter(~is_stranger)):
+        strangers = strangers.join(already_met.select(key), on=key, how="anti", nulls_equal=True)
     return strangers
 
 
