@@ -69,7 +69,7 @@ def results(
         cells=(),
         expected_ns=1,
     )
-    made = {
+    derived = {
         "windows": [
             r.head() | {"t0_ns": 0, "t1_ns": 10 * S, "wall_s": 10.0, "status": r.status} for r in rungs
         ],
@@ -78,7 +78,7 @@ def results(
         "cores": [dict(row) for row in cores],
         "data_sources": [dict(row) for row in sources],
     }
-    tables = {name: rows(name, made.get(name, ())) for name in DERIVED}
+    tables = {name: rows(name, derived.get(name, ())) for name in DERIVED}
     tables["ledger"] = with_parents(tables["ledger"])
     tables["wait_families"] = wait_families().table()
     return Results(info_of(), plan, _environment(siblings, int(cpus), here=here), tables, ())
@@ -111,11 +111,11 @@ def _ledger(r: Rung) -> list[dict[str, Any]]:
         ("runq.throttled_bracket", None, None, r.throttled),
     ]
     common = r.head() | {"scope": "rung", "who": "rung", "status": "ok", "source": "os tasks"}
-    made = []
+    ledger = []
     for account, detail, aas, low in accounts:
         ends = {"low": low} if aas is None else {"low": max(0.0, aas - r.slack), "high": aas + r.slack}
-        made.append(common | {"account": account, "detail": detail, "aas": aas, **ends})
-    return made
+        ledger.append(common | {"account": account, "detail": detail, "aas": aas, **ends})
+    return ledger
 
 
 def _environment(siblings: Sequence[Sequence[int]] | None, cpus: int, *, here: bool) -> Environment:
@@ -133,21 +133,21 @@ def points(*columns: Mapping[str, float | None]) -> pl.DataFrame:
     return pl.DataFrame([{"repeat": 1} | dict(c) for c in columns], schema=POINTS)
 
 
-def kneed(
+def scaling_with_knee(
     ladder: Ladder, rate: float, knee: float, ratio: float, spread: float = 0.05, weight: float = 0.9
 ) -> Scaling:
     """As if one knee had been fitted: slopes ``rate`` and ``rate ratio``, each with an interval."""
     top = int(ladder.points["load"].max() or 0)  # type: ignore[arg-type]
     loads = [float(n) for n in range(1, top + 1)]
     curve = [rate * (min(n, knee) + ratio * max(n - knee, 0.0)) for n in loads]
-    found = Estimate("knee", knee, "sessions", knee - 0.3, knee + 0.3, "profile likelihood")
+    knee_estimate = Estimate("knee", knee, "sessions", knee - 0.3, knee + 0.3, "profile likelihood")
     slope = Estimate("yield", ratio, "", ratio - spread, ratio + spread, "profile likelihood")
     fit = Fitted(
         "one-knee",
         "growth with one knee",
         "",
         "",
-        (Estimate("rate", rate), found, slope),
+        (Estimate("rate", rate), knee_estimate, slope),
         0.0,
         3,
         1.0,
@@ -156,7 +156,7 @@ def kneed(
         0.0,
         weight,
         weight,
-        knees=(found,),
+        knees=(knee_estimate,),
     )
     band = {"low": [0.99 * x for x in curve], "high": [1.01 * x for x in curve]}
     frame = pl.DataFrame({"load": loads, "throughput": curve, **band})

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit.answer_cases import SMT8, Rung, kneed, points, results
+from tests.unit.answer_cases import SMT8, Rung, points, results, scaling_with_knee
 
 from dbdyno.conclude.ladder.ladders import ladders_of
 from dbdyno.conclude.scaled import answered, paragraph
@@ -23,14 +23,16 @@ FULL = (*(Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)), Rung(6, 400.0, 4.0, 2.0
 """Four CPUs, a hundred calls a second of each: CPU WAIT beyond."""
 
 
-def said(scaling: Scaling, run: Results | None = None) -> dict[str, Claim]:
+def claims_of(scaling: Scaling, run: Results | None = None) -> dict[str, Claim]:
     return {a.id: a for a in answered(scaling, run).answers}
 
 
-def climbed(rungs: Sequence[Rung], knee: float, ratio: float = 0.0, **options: Any) -> dict[str, Claim]:
+def claims_of_rungs(
+    rungs: Sequence[Rung], knee: float, ratio: float = 0.0, **options: Any
+) -> dict[str, Claim]:
     run = results(rungs, **options)
     (ladder,) = ladders_of(run)
-    return said(kneed(ladder, float(ladder.points["throughput"][0]), knee, ratio), run)
+    return claims_of(scaling_with_knee(ladder, float(ladder.points["throughput"][0]), knee, ratio), run)
 
 
 # -- ladders --------------------------------------------------------------------------------------
@@ -88,29 +90,31 @@ def test_of_a_server_elsewhere_no_machine_is_known() -> None:
 
 
 def test_what_one_session_one_core_and_the_machine_deliver() -> None:
-    found = climbed([*FULL[:4], Rung(8, 404.0, 4.0, 4.0)], 4.0, cpus=4, siblings=((0,), (1,), (2,), (3,)))
-    one = found["one-session"]
+    claims = claims_of_rungs(
+        [*FULL[:4], Rung(8, 404.0, 4.0, 4.0)], 4.0, cpus=4, siblings=((0,), (1,), (2,), (3,))
+    )
+    one = claims["one-session"]
     assert one.value is not None and one.value.value == pytest.approx(10_000)
     assert (one.said["unit"], one.said["response"]) == ("LIO", pytest.approx(100e-6))
-    top = found["peak"].value
+    top = claims["peak"].value
     assert top is not None and top.value == pytest.approx(40_400)
-    core = found["one-core"].value
-    assert core is not None and core.value == pytest.approx(10_100) and "one-cpu" not in found
-    peak = found["peak"]
+    core = claims["one-core"].value
+    assert core is not None and core.value == pytest.approx(10_100) and "one-cpu" not in claims
+    peak = claims["peak"]
     assert (peak.case, peak.said["load"], peak.said["reached"]) == ("times", "8 sessions", "4 sessions")
-    assert found["knee"].said["beside"] == "; the machine has 4 cores"
-    knee = found["knee"].value
+    assert claims["knee"].said["beside"] == "; the machine has 4 cores"
+    knee = claims["knee"].value
     assert knee is not None and (knee.value, knee.low, knee.high) == (4, 2, 6)
-    assert found["knee"].said["model_load"] == "4 sessions (3.7 to 4.3)"
-    assert found["scales-to"].value is not None and found["scales-to"].value.value == 4
-    assert found["at-cpus"].value is not None and found["at-cpus"].value.value == pytest.approx(1.0)
-    assert found["one-more-session"].case == "nothing"
+    assert claims["knee"].said["model_load"] == "4 sessions (3.7 to 4.3)"
+    assert claims["scales-to"].value is not None and claims["scales-to"].value.value == 4
+    assert claims["at-cpus"].value is not None and claims["at-cpus"].value.value == pytest.approx(1.0)
+    assert claims["one-more-session"].case == "nothing"
 
 
 def test_repeats_give_intervals() -> None:
     rates = {1: 100.0, 2: 104.0, 3: 96.0}
     rungs = [Rung(n, n * r, run=n, repeat=k) for n in (1, 2, 4) for k, r in rates.items()]
-    one = climbed(rungs, 9.0)["one-session"].value
+    one = claims_of_rungs(rungs, 9.0)["one-session"].value
     assert one is not None and one.low is not None and one.high is not None
     # Student's t of 2 degrees 4.302653, standard deviation 4 %: times and over exp(4.302653 * 0.04 / sqrt 3)
     assert one.high / one.value == pytest.approx(one.value / one.low) == pytest.approx(1.104470, abs=1e-6)
@@ -143,21 +147,25 @@ WIDE = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)]
     ],
 )
 def test_the_bend_gets_the_reason_of_its_ledger(beyond: Rung, kind: str, case: str) -> None:
-    found = climbed([*WIDE, beyond], 4.0, cpus=8)["reason"]
-    assert found.value is not None and (found.value.name, found.case) == (kind, case)
+    reason = claims_of_rungs([*WIDE, beyond], 4.0, cpus=8)["reason"]
+    assert reason.value is not None and (reason.value.name, reason.case) == (kind, case)
     # 10 ms a call before, 20 ms after: 10 more, of which 7.5 at least are that account's
-    assert found.value.value >= 0.74
+    assert reason.value.value >= 0.74
 
 
 def test_a_lock_that_takes_less_than_the_cpu_is_not_the_reason() -> None:
     """Run and run queue count together: 1.6 and 1.4 are more than 1.0 of a lock."""
-    found = climbed([*WIDE, Rung(8, 400.0, 5.6, 1.4, {"LWLock/WALWrite": 1.0})], 4.0, cpus=8)["reason"]
-    assert found.value is not None and found.value.name == "run" and found.value.value == pytest.approx(0.75)
+    reason = claims_of_rungs([*WIDE, Rung(8, 400.0, 5.6, 1.4, {"LWLock/WALWrite": 1.0})], 4.0, cpus=8)[
+        "reason"
+    ]
+    assert (
+        reason.value is not None and reason.value.name == "run" and reason.value.value == pytest.approx(0.75)
+    )
 
 
 def test_no_bend_needs_no_reason() -> None:
-    found = climbed(WIDE, 9.0)["reason"]
-    assert (found.value, found.case, found.said["top"]) == (None, "none", "4 sessions")
+    reason = claims_of_rungs(WIDE, 9.0)["reason"]
+    assert (reason.value, reason.case, reason.said["top"]) == (None, "none", "4 sessions")
 
 
 TABLE = [{"load": n, "throughput": 10.0 * min(n, 4)} for n in (1.0, 2.0, 4.0, 8.0)]
@@ -184,12 +192,12 @@ def test_without_a_ledger_cpu_columns_tell_what_they_can(
         for r in TABLE
     ]
     ladder = Ladder("mine", points(*rows), "queries/s", machine=Machine(cpus=cpus))
-    found = said(kneed(ladder, 10.0, 4.0, 0.0))
-    assert found["reason"].case == case
+    claims = claims_of(scaling_with_knee(ladder, 10.0, 4.0, 0.0))
+    assert claims["reason"].case == case
     if case == "not-cpu":
-        value = found["reason"].value
+        value = claims["reason"].value
         assert value is not None and value.value == pytest.approx(0.05)
-    assert found["one-session"].said["unit"] == "query"
+    assert claims["one-session"].said["unit"] == "query"
 
 
 # -- threads --------------------------------------------------------------------------------------
@@ -202,13 +210,13 @@ def _smt(ratio: float = 0.3, run: float = 16.0) -> list[Rung]:
 
 
 def test_smt_yield_and_the_cpu_it_inflates() -> None:
-    found = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)
-    yielded, inflated = found["smt-yield"].value, found["cpu-inflation"].value
+    claims = claims_of_rungs(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)
+    yielded, inflated = claims["smt-yield"].value, claims["cpu-inflation"].value
     assert yielded is not None and inflated is not None
     assert (yielded.value, yielded.low) == (pytest.approx(1.3), None)  # exact: its noise is not known
     assert (inflated.value, inflated.low) == (pytest.approx(2 / 1.3), None)
-    assert found["smt-yield"].said["share"].startswith("30 %")
-    measured = found["cpu-inflation"].said  # 16 / 1040 over 1 / 100
+    assert claims["smt-yield"].said["share"].startswith("30 %")
+    measured = claims["cpu-inflation"].said  # 16 / 1040 over 1 / 100
     assert (measured["load"], measured["measured"]) == ("16 sessions", pytest.approx(1.538, rel=1e-3))
 
 
@@ -221,30 +229,32 @@ def test_smt_yield_and_the_cpu_it_inflates() -> None:
     ],
 )
 def test_smt_yield_is_not_told_where_it_cannot_be(ratio: float, siblings: Any, case: str) -> None:
-    found = climbed(_smt(ratio), 8.0, 0.3, siblings=siblings, cpus=16)
-    assert (found["smt-yield"].case, found["smt-yield"].value) == (case, None)
-    assert "cpu-inflation" not in found
+    claims = claims_of_rungs(_smt(ratio), 8.0, 0.3, siblings=siblings, cpus=16)
+    assert (claims["smt-yield"].case, claims["smt-yield"].value) == (case, None)
+    assert "cpu-inflation" not in claims
 
 
 def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
     rungs = [*_smt()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
-    found = climbed(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
-    yielded = found["smt-yield"]
+    claims = claims_of_rungs(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
+    yielded = claims["smt-yield"]
     assert (yielded.case, yielded.said["reason"]) == ("other-reason", "lock: LWLock/WALWrite")
 
 
 def test_equivalent_cores_by_cpu_figures_and_without() -> None:
     row = Rung(16, 1.0).head() | {"threads": 15.0, "cores": 7.9, "low": 7.5, "high": 8.0, "status": "ok"}
-    seen = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}])
+    seen = claims_of_rungs(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}])
     value = seen["equivalent-cores"].value
     assert value is not None and (value.value, value.low, value.high) == (7.9, 7.5, 8.0)
     assert seen["equivalent-cores"].said["threads"] == 15
-    bounded = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
+    bounded = claims_of_rungs(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
     assert bounded.value is not None and bounded.value.value == 8  # sixteen threads fill eight cores
-    alone = climbed(_smt(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)["equivalent-cores"]
+    alone = claims_of_rungs(_smt(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)[
+        "equivalent-cores"
+    ]
     assert alone.value is not None and alone.value.value == 16.0
     table = Ladder("mine", points({"load": 4.0, "throughput": 9.0, "cpu": 3.0}), machine=SMT8)
-    between = said(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"]
+    between = claims_of(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"]
     assert (between.case, between.said["low"], between.said["high"]) == ("between", 1.5, 3.0)
 
 
@@ -252,7 +262,7 @@ def test_equivalent_cores_by_cpu_figures_and_without() -> None:
 
 
 def test_cpu_wait_begins_between_two_rungs() -> None:
-    onset = climbed(FULL, 4.0)["cpu-wait"]
+    onset = claims_of_rungs(FULL, 4.0)["cpu-wait"]
     assert onset.value is not None and (onset.value.value, onset.value.low, onset.value.high) == (6, 4, 6)
     assert onset.said["share"].startswith("33 %")
     assert (onset.said["before"], onset.said["below"]) == (0, "4 sessions")
@@ -261,15 +271,15 @@ def test_cpu_wait_begins_between_two_rungs() -> None:
 def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
     """6 % of the time, but the ledger knows it to -+ 2 %: not surely above 5 %."""
     vague = Rung(6, 400.0, 4.0, 0.36, slack=0.12)
-    onset = climbed([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait"]
+    onset = claims_of_rungs([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait"]
     assert onset.value is not None and (onset.value.value, onset.value.low) == (8, 6)
-    none = climbed([*FULL[:3], vague], 4.0)["cpu-wait"]
+    none = claims_of_rungs([*FULL[:3], vague], 4.0)["cpu-wait"]
     assert (none.case, none.said["top"]) == ("none", "6 sessions")
 
 
 def test_cpu_wait_from_the_start_is_caused_by_others() -> None:
     rungs = [Rung(n, 50.0 * n, 0.5 * n, 0.5 * n) for n in (1, 2, 3)]
-    onset = climbed(rungs, 9.0)["cpu-wait"]
+    onset = claims_of_rungs(rungs, 9.0)["cpu-wait"]
     assert (onset.case, onset.said["load"], onset.said["used"]) == ("lowest", "1 session", 0.5)
 
 
@@ -296,11 +306,14 @@ def _window(k: int, run: float, runq: float) -> Rung:
 
 def test_headroom_of_an_observed_load() -> None:
     run = results([_window(1, 0.3, 0.001), _window(2, 0.5, 0.001)], cpus=2)
-    _, found = observed(run)
-    assert found.value is not None
-    assert found.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
-    assert found.value.high == pytest.approx(2 / 0.4 - 1)
-    assert found.case == "some" and (found.said["used"], found.said["cpus"]) == (pytest.approx(0.4), 2)
+    _, headroom = observed(run)
+    assert headroom.value is not None
+    assert headroom.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
+    assert headroom.value.high == pytest.approx(2 / 0.4 - 1)
+    assert headroom.case == "some" and (headroom.said["used"], headroom.said["cpus"]) == (
+        pytest.approx(0.4),
+        2,
+    )
     assert ladders_of(run) == ()
 
 
@@ -311,8 +324,12 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
         | {"verdict": "reference", "status": "ok"}
         for w in windows
     ]  # fmt: skip
-    _, found = observed(results(windows, cpus=2, sources=used))
-    assert found.value is not None and found.value.high == pytest.approx(1.0) and found.value.value == 0.0
+    _, headroom = observed(results(windows, cpus=2, sources=used))
+    assert (
+        headroom.value is not None
+        and headroom.value.high == pytest.approx(1.0)
+        and headroom.value.value == 0.0
+    )
     _, waits = observed(results([_window(1, 1.0, 0.2)], cpus=2))
     assert waits.case == "none" and waits.value is not None and waits.value.high == 0
     assert observed(results(FULL)) == ()
@@ -322,10 +339,10 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
 
 def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
     windows = [_window(1, 2.0, 0.01), _window(2, 2.2, 0.01)]
-    _, found = observed(results(windows, siblings=PAIRS, cpus=16))
-    assert found.value is not None and found.value.low is not None
-    assert found.value.low < load_until(0.1, 8) / 2.1 - 1 < found.value.value
-    assert found.said["least"] == found.value.low
+    _, headroom = observed(results(windows, siblings=PAIRS, cpus=16))
+    assert headroom.value is not None and headroom.value.low is not None
+    assert headroom.value.low < load_until(0.1, 8) / 2.1 - 1 < headroom.value.value
+    assert headroom.said["least"] == headroom.value.low
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -334,7 +351,7 @@ def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
 def test_a_paragraph_that_a_manager_can_read() -> None:
     run = results(FULL)
     (ladder,) = ladders_of(run)
-    text = paragraph(answered(kneed(ladder, 10_000.0, 4.0, 0.0), run))
+    text = paragraph(answered(scaling_with_knee(ladder, 10_000.0, 4.0, 0.0), run))
     assert text.startswith("lio: 40.0 k LIO/s with 4 sessions, 4 times the throughput of one")
     assert "because sessions wait for a CPU (CPU WAIT): 100 %" in text
     assert "Basis: 5 loads" in text and "Measure next: " in text
@@ -352,24 +369,24 @@ def test_without_a_fit_the_paragraph_says_so() -> None:
 RATES = {1: 100.0, 2: 200.0, 4: 400.0, 8: 800.0, 16: 1040.0, 32: 1041.0, 64: 1039.0}
 
 
-def _of_climbs(*climbs: dict[int, float], machine: Machine = SMT8) -> dict[str, Claim]:
+def _claims_of_climbs(*climbs: dict[int, float], machine: Machine = SMT8) -> dict[str, Claim]:
     rows = [
         {"load": float(n), "repeat": r, "throughput": x}
         for r, c in enumerate(climbs, 1)
         for n, x in c.items()
     ]
-    return said(scale(Ladder("mine", points(*rows), machine=machine)))
+    return claims_of(scale(Ladder("mine", points(*rows), machine=machine)))
 
 
 def test_smt_yield_is_that_of_the_measured_loads_where_there_is_one_a_core_and_one_a_cpu() -> None:
     """1,040 at 16 CPUs over 800 at 8 cores; with repeats each climb's own ratio."""
-    found = _of_climbs(RATES)
-    once, knee = found["smt-yield"], found["knee"]
+    claims = _claims_of_climbs(RATES)
+    once, knee = claims["smt-yield"], claims["knee"]
     assert once.case == "measured" and once.value is not None
     low, high = once.value.low, once.value.high  # by the scatter of the last three, 0.05 %
     assert low is not None and high is not None and 1.295 < low < once.value.value == 1.3 < high < 1.305
     assert knee.value is not None and knee.value.value == 8 and knee.said["model_load"] == "8 sessions"
-    thrice = _of_climbs(RATES, RATES | {16: 1060.0}, RATES | {16: 1050.0})["smt-yield"].value
+    thrice = _claims_of_climbs(RATES, RATES | {16: 1060.0}, RATES | {16: 1050.0})["smt-yield"].value
     assert thrice is not None and thrice.low is not None and thrice.high is not None
     assert thrice.value == pytest.approx(1.3125, abs=1e-3) and 1.25 < thrice.low < 1.30 < thrice.high < 1.38
 
@@ -377,10 +394,10 @@ def test_smt_yield_is_that_of_the_measured_loads_where_there_is_one_a_core_and_o
 def test_without_a_rung_at_the_cores_or_the_cpus_smt_yield_is_that_of_the_tied_fit() -> None:
     noise = dict(zip((1, 3, 6, 10, 14, 24), (1.004, 0.995, 1.003, 0.996, 1.005, 0.997), strict=True))
     law = {n: 100.0 * (min(n, 8) + 0.3 * max(0, min(n, 16) - 8)) * e for n, e in noise.items()}
-    found = _of_climbs(law)["smt-yield"]
-    assert found.case == "known" and found.value is not None
-    assert found.value.low is not None and found.value.high is not None
-    assert 1.2 < found.value.low < 1.30 < found.value.high < 1.4
+    smt_yield = _claims_of_climbs(law)["smt-yield"]
+    assert smt_yield.case == "known" and smt_yield.value is not None
+    assert smt_yield.value.low is not None and smt_yield.value.high is not None
+    assert 1.2 < smt_yield.value.low < 1.30 < smt_yield.value.high < 1.4
 
 
 def test_measured_yield_and_tied_fit_that_lie_apart_are_both_told() -> None:
@@ -388,29 +405,33 @@ def test_measured_yield_and_tied_fit_that_lie_apart_are_both_told() -> None:
     loads = (1, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 32)
     law = {n: 100.0 * (min(n, 8) + 0.3 * max(0, min(n, 16) - 8)) for n in loads}
     climbs = [{n: x * (1 + 0.002 * ((7 * n + 3 * k) % 5 - 2)) for n, x in law.items()} for k in range(3)]
-    found = _of_climbs(*[c | {16: 0.85 * c[16]} for c in climbs])["smt-yield"]
-    assert found.value is not None and found.value.value == pytest.approx(0.85 * 1.3, rel=0.01)
-    assert found.said["fitted"].startswith("1.") and "differ by more than their intervals" in found.text
+    smt_yield = _claims_of_climbs(*[c | {16: 0.85 * c[16]} for c in climbs])["smt-yield"]
+    assert smt_yield.value is not None and smt_yield.value.value == pytest.approx(0.85 * 1.3, rel=0.01)
+    assert (
+        smt_yield.said["fitted"].startswith("1.") and "differ by more than their intervals" in smt_yield.text
+    )
 
 
 def test_threads_that_contend_yield_less_than_one() -> None:
-    found = _of_climbs(RATES | {16: 720.0, 32: 719.0, 64: 721.0})
-    assert found["smt-yield"].value is not None and found["smt-yield"].value.value == pytest.approx(0.9)
-    inflated = found["cpu-inflation"].value
+    claims = _claims_of_climbs(RATES | {16: 720.0, 32: 719.0, 64: 721.0})
+    assert claims["smt-yield"].value is not None and claims["smt-yield"].value.value == pytest.approx(0.9)
+    inflated = claims["cpu-inflation"].value
     assert inflated is not None and inflated.value == pytest.approx(2 / 0.9)
 
 
 def test_of_power_four_threads_a_core() -> None:
     """Ten cores of four threads that deliver 1.6 of one."""
     law = {n: 100.0 * (min(n, 10) + 0.2 * max(0, min(n, 40) - 10)) for n in (1, 5, 10, 20, 40, 80)}
-    found = _of_climbs(law, machine=Machine(cpus=40, cores=10, threads_per_core=4))
-    assert found["smt-yield"].value is not None and found["smt-yield"].value.value == pytest.approx(1.6)
-    assert found["cpu-inflation"].value is not None
-    assert found["cpu-inflation"].value.value == pytest.approx(2.5)
+    claims = _claims_of_climbs(law, machine=Machine(cpus=40, cores=10, threads_per_core=4))
+    assert claims["smt-yield"].value is not None and claims["smt-yield"].value.value == pytest.approx(1.6)
+    assert claims["cpu-inflation"].value is not None
+    assert claims["cpu-inflation"].value.value == pytest.approx(2.5)
 
 
 def test_growth_that_ends_below_the_cores_tells_nothing_of_smt() -> None:
     rates = {n: 100.0 * (min(n, 4) + 0.2 * max(0, n - 4)) for n in (1, 2, 3, 4, 6, 8, 12, 16)}
     rows = [{"load": float(n), "throughput": x} for n, x in rates.items()]
-    made = said(kneed(Ladder("mine", points(*rows), machine=SMT8), 100.0, 4.0, 0.2))["smt-yield"]
-    assert (made.case, made.value) == ("elsewhere", None)
+    smt_yield = claims_of(scaling_with_knee(Ladder("mine", points(*rows), machine=SMT8), 100.0, 4.0, 0.2))[
+        "smt-yield"
+    ]
+    assert (smt_yield.case, smt_yield.value) == ("elsewhere", None)

@@ -43,11 +43,11 @@ def test_no_yield_is_refused() -> None:
 def test_a_yield_alone_gives_the_inflation(
     text: str, threads: int | None, core_yield: float, times: float
 ) -> None:
-    found, inflated = smt.given(text, threads)
-    assert (found.id, found.case, inflated.id) == ("smt-yield", "given", "cpu-inflation")
-    assert found.value is not None and found.value.value == pytest.approx(core_yield)
+    smt_yield, inflated = smt.given(text, threads)
+    assert (smt_yield.id, smt_yield.case, inflated.id) == ("smt-yield", "given", "cpu-inflation")
+    assert smt_yield.value is not None and smt_yield.value.value == pytest.approx(core_yield)
     assert inflated.value is not None and inflated.value.value == pytest.approx(times)
-    assert found.said["adds"] == ("adds" if core_yield >= 1 else "takes away")
+    assert smt_yield.said["adds"] == ("adds" if core_yield >= 1 else "takes away")
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_loads_that_are_cpus_are_no_more_than_there_are(unit: str, top: int, agr
 
 
 def test_core_seconds_lie_between_the_busiest_thread_and_all_of_them() -> None:
-    found = cores_bracket({0: 0.5, 2: 0.25, 1: 0.9, 3: 0.8}, PAIRS)
-    assert (found.threads, found.low, found.high) == pytest.approx((2.45, 1.4, 1.75))
-    assert found.cores is None
+    bracket = cores_bracket({0: 0.5, 2: 0.25, 1: 0.9, 3: 0.8}, PAIRS)
+    assert (bracket.threads, bracket.low, bracket.high) == pytest.approx((2.45, 1.4, 1.75))
+    assert bracket.cores is None
 
 
 def test_without_smt_core_seconds_are_thread_seconds() -> None:
-    found = cores_bracket({0: 0.5, 1: 0.3}, ((0,), (1,)))
-    assert found.cores == pytest.approx(0.8) == pytest.approx(found.threads)
+    bracket = cores_bracket({0: 0.5, 1: 0.3}, ((0,), (1,)))
+    assert bracket.cores == pytest.approx(0.8) == pytest.approx(bracket.threads)
 
 
 def test_threads_and_cores_met_together() -> None:
@@ -100,10 +100,10 @@ def test_threads_and_cores_met_together() -> None:
 
 
 def test_busy_time_of_each_cpu_of_proc_stat() -> None:
-    found = busy_ns((GOLDEN / "host/stat-160cpu.txt").read_text())
-    assert len(found) == 160
+    busy = busy_ns((GOLDEN / "host/stat-160cpu.txt").read_text())
+    assert len(busy) == 160
     # user 1000+n, nice n, system 500+n, softirq n mod 3: ticks of 10 ms; not idle, iowait and steal
-    assert found[7] == (1007 + 7 + 507 + 1) * 10 * MS
+    assert busy[7] == (1007 + 7 + 507 + 1) * 10 * MS
 
 
 def test_a_read_of_this_machine() -> None:
@@ -113,23 +113,23 @@ def test_a_read_of_this_machine() -> None:
 
 def _levels(**busy_s: float) -> list[dict[str, object]]:
     """Reads at t0 = 10 s and t1 = 20 s of CPUs that were busy so long between."""
-    made = []
+    levels = []
     for name, grown in busy_s.items():
         for at, value in ((10 * S, 5 * S), (20 * S, 5 * S + round(grown * S))):
             row = {"before_ns": at, "after_ns": at, "key": f"{name}.busy_ns", "value": value, "status": "ok"}
-            made.append(row)
-    return made
+            levels.append(row)
+    return levels
 
 
 def _tasks(seen: dict[int, list[int]]) -> list[dict[str, object]]:
     """Looks at (second): CPUs with a task that was running; dbdyno's own thread runs on CPU 3 in each."""
-    made = []
+    tasks = []
     for second, cpus in seen.items():
         at = second * S
         own = task_row(at, 1, 1, pid=1, tid=1, role="dbdyno", session=None, cpu=3, state="R")
-        made += [own, task_row(at, 1, 1, pid=99, tid=99, cpu=2, state="S")]
-        made += [task_row(at + MS * c, 1, 1, pid=100 + c, tid=100 + c, cpu=c, state="R") for c in cpus]
-    return made
+        tasks += [own, task_row(at, 1, 1, pid=99, tid=99, cpu=2, state="S")]
+        tasks += [task_row(at + MS * c, 1, 1, pid=100 + c, tid=100 + c, cpu=c, state="R") for c in cpus]
+    return tasks
 
 
 def test_cores_in_use_from_looks_at_the_tasks() -> None:
@@ -193,8 +193,8 @@ def test_purr_of_a_run_gives_the_table_cores(tmp_path: Path) -> None:
         )
         parts += [r | {"before_ns": at, "after_ns": at} for r in per_cpu(root).to_dicts()]
     cell = made_cell({"host": parts})
-    found = cores_of([cell], cut_levels([cell]), ((0, 1, 2, 3),)).to_dicts()[0]
-    assert found["cores"] == pytest.approx(0.88, abs=1e-4) and found["source"].startswith("PURR")
+    cores = cores_of([cell], cut_levels([cell]), ((0, 1, 2, 3),)).to_dicts()[0]
+    assert cores["cores"] == pytest.approx(0.88, abs=1e-4) and cores["source"].startswith("PURR")
 
 
 def test_without_an_idle_part_purr_does_not_tell_what_was_busy() -> None:
@@ -213,6 +213,6 @@ def test_idle_that_outgrew_purr_is_cut_to_it() -> None:
 def test_what_the_kernel_prints() -> None:
     assert register("1ab1834d5e\n") == 0x1AB1834D5E
     assert register("") is None and register("<not supported>") is None
-    found = partition((GOLDEN / "power/lparcfg-shared.txt").read_text())
-    assert found == Partition(True, False, 1.5, 2, 981_734_567_890_123)
+    of_golden = partition((GOLDEN / "power/lparcfg-shared.txt").read_text())
+    assert of_golden == Partition(True, False, 1.5, 2, 981_734_567_890_123)
     assert partition("garbage\n") == Partition(None, None, None, None, None)

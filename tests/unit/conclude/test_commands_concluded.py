@@ -33,11 +33,11 @@ def _claims(results: Results, id: str) -> list[Claim]:
 
 def test_amdahls_share_of_exact_durations() -> None:
     """S(n) = 1 / (s + (1 - s) / n): with s = 0.13, 32 threads give 6.36 (Amdahl 1967)."""
-    found = serial_share([1, 2, 4, 8], [10 * (0.13 + 0.87 / n) for n in (1, 2, 4, 8)])
-    assert found is not None and found.fits
-    assert found.share == pytest.approx(0.13)
-    assert found.one_s == pytest.approx(10)
-    assert found.speed_up(32) == pytest.approx(6.36, abs=0.005)
+    serial = serial_share([1, 2, 4, 8], [10 * (0.13 + 0.87 / n) for n in (1, 2, 4, 8)])
+    assert serial is not None and serial.fits
+    assert serial.share == pytest.approx(0.13)
+    assert serial.one_s == pytest.approx(10)
+    assert serial.speed_up(32) == pytest.approx(6.36, abs=0.005)
     assert serial_share([4, 4], [1.0, 1.1]) is None
 
 
@@ -47,54 +47,54 @@ def test_interval_of_the_serial_share_covers_it(share: float, repeats: int) -> N
     rng, missed = random.Random(7), 0
     ns = [n for n in (1, 2, 4, 8) for _ in range(repeats)]
     for _ in range(400):
-        found = serial_share(ns, [2 * (share + (1 - share) / n) * (1 + rng.gauss(0, 0.03)) for n in ns])
-        assert found is not None and found.low is not None and found.high is not None
-        missed += not found.low <= share <= found.high
+        serial = serial_share(ns, [2 * (share + (1 - share) / n) * (1 + rng.gauss(0, 0.03)) for n in ns])
+        assert serial is not None and serial.low is not None and serial.high is not None
+        missed += not serial.low <= share <= serial.high
     assert 8 <= missed <= 36
 
 
 def test_durations_that_do_not_follow_the_law() -> None:
     ns = [n for n in (1, 2, 4, 8) for _ in range(4)]
     slow = {1: 1.0, 2: 0.9, 4: 0.4, 8: 0.9}
-    found = serial_share(ns, [slow[n] * (1 + 0.001 * (i % 4)) for i, n in enumerate(ns)])
-    assert found is not None and not found.fits
+    serial = serial_share(ns, [slow[n] * (1 + 0.001 * (i % 4)) for i, n in enumerate(ns)])
+    assert serial is not None and not serial.fits
 
 
 def test_one_job_with_more_threads() -> None:
     results = made(threads(1, 2, 4, 8), amdahl(0.13))
-    (found,) = _claims(results, "speed-up")
-    assert found.case == "serial" and found.value is not None
-    assert found.value.low is not None and found.value.low <= 4.19 <= (found.value.high or 0)
-    assert abs(found.said["share"] - 0.13) < 0.02
-    assert found.text.startswith("At 8 threads one job is 4.")
+    (speed_up,) = _claims(results, "speed-up")
+    assert speed_up.case == "serial" and speed_up.value is not None
+    assert speed_up.value.low is not None and speed_up.value.low <= 4.19 <= (speed_up.value.high or 0)
+    assert abs(speed_up.said["share"] - 0.13) < 0.02
+    assert speed_up.text.startswith("At 8 threads one job is 4.")
 
 
 def test_threads_beyond_the_cpus_are_not_called_serial() -> None:
-    (found,) = _claims(made(threads(1, 2, 4, 8, 16, 32), amdahl(0.05)), "speed-up")
-    assert found.case == "cpus" and abs(found.said["share"] - 0.05) < 0.02
+    (speed_up,) = _claims(made(threads(1, 2, 4, 8, 16, 32), amdahl(0.05)), "speed-up")
+    assert speed_up.case == "cpus" and abs(speed_up.said["share"] - 0.05) < 0.02
 
 
 def test_orders_of_five_jobs() -> None:
     """Five jobs of 2 s: 10 s one after another; at once they share 8 CPUs, 2 s."""
     names = ("httpd", "mysql", "perl", "php", "zsh")
     results = made(threads(1, 4, jobs=names), amdahl(0.2), ladder=(1, 5), once=True, noise=0.001)
-    found = {c.case: c for c in _claims(results, "orders")}
-    assert found["concurrent"].value is not None and found["concurrent"].value.value == pytest.approx(
+    orders = {c.case: c for c in _claims(results, "orders")}
+    assert orders["concurrent"].value is not None and orders["concurrent"].value.value == pytest.approx(
         0.2, rel=0.01
     )
-    assert found["parallel"].value is not None and found["parallel"].value.value == pytest.approx(
+    assert orders["parallel"].value is not None and orders["parallel"].value.value == pytest.approx(
         0.4, rel=0.01
     )
-    assert "Five jobs at once finish in 20 %" in found["concurrent"].text
-    assert set(found) == {"parallel", "concurrent", "both"}
+    assert "Five jobs at once finish in 20 %" in orders["concurrent"].text
+    assert set(orders) == {"parallel", "concurrent", "both"}
 
 
 def test_two_commands_compared() -> None:
     fast, slow = (Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz"))
     results = made((slow, fast), lambda _v, _s, j: 1.84 if j == "xz" else 1.0, repeats=5)
-    (found,) = _claims(results, "commands-compared")
-    assert found.case == "faster" and found.value is not None
-    assert found.value.low is not None and found.value.low < 1.84 < (found.value.high or 0)
+    (claim,) = _claims(results, "commands-compared")
+    assert claim.case == "faster" and claim.value is not None
+    assert claim.value.low is not None and claim.value.low < 1.84 < (claim.value.high or 0)
     same = made((slow, fast), lambda *_: 1.0, repeats=12, noise=0.002)
     assert [c.case for c in _claims(same, "commands-compared")] == ["equal"]
 
@@ -106,13 +106,13 @@ def test_one_verdict_in_the_headline_and_in_the_comparison(noise: float, repeats
     """What takes about the same time has an interval within what is called the same."""
     pair = [Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz")]
     results = made(pair, lambda *_: 1.0, repeats=repeats, noise=noise)
-    (found,) = _claims(results, "commands-compared")
+    (claim,) = _claims(results, "commands-compared")
     durations = {t.metric: t for t in compare_variants(results).metrics}["response_mean_ns"]
-    assert (found.case, found.said["verdict"]) == (case, durations.claims[0].verdict.replace("equal", case))
-    assert found.value is not None and found.value.low is not None and found.value.high is not None
-    within = found.value.low >= 1 - MARGIN and found.value.high <= 1 + MARGIN
-    assert within == (case == "equal") == ("about the same" in found.text)
-    assert ("is undecided" in found.text) == (case == "undecided")
+    assert (claim.case, claim.said["verdict"]) == (case, durations.claims[0].verdict.replace("equal", case))
+    assert claim.value is not None and claim.value.low is not None and claim.value.high is not None
+    within = claim.value.low >= 1 - MARGIN and claim.value.high <= 1 + MARGIN
+    assert within == (case == "equal") == ("about the same" in claim.text)
+    assert ("is undecided" in claim.text) == (case == "undecided")
 
 
 def test_a_wide_interval_is_said_in_plain_words() -> None:
@@ -121,8 +121,8 @@ def test_a_wide_interval_is_said_in_plain_words() -> None:
 
 
 def test_more_threads_that_may_help_or_not_are_undecided() -> None:
-    (found,) = _claims(made(threads(1, 2), lambda *_: 1.0, noise=0.3), "speed-up")
-    assert found.case == "undecided" and "more repeats are needed" in found.text
+    (speed_up,) = _claims(made(threads(1, 2), lambda *_: 1.0, noise=0.3), "speed-up")
+    assert speed_up.case == "undecided" and "more repeats are needed" in speed_up.text
     (few,) = _claims(made(threads(1, 2), lambda v, *_: 1.5 if v.name == "threads=1" else 1.0), "speed-up")
     assert few.said["verdict"] == "undecided"
     assert "That is undecided. The interval excludes 1, but 3 repeats may differ" in few.text
@@ -142,13 +142,13 @@ def _took(rng: random.Random, *factors: float, repeats: int = 5) -> dict[str, To
 @pytest.mark.parametrize("commands", [2, 6])
 def test_equal_commands_are_seldom_said_to_differ(commands: int) -> None:
     """Whichever of them is the fastest: in at most 5 % of 400 made runs, within chance."""
-    rng, said = random.Random(3), 0
+    rng, differing = random.Random(3), 0
     for _ in range(400):
-        said += any(
+        differing += any(
             (f.times.low or 0) > 1 and f.case != "equal"
             for f in against_fastest(_took(rng, *[1.0] * commands))
         )
-    assert said <= 0.05 * 400 + 2.5 * math.sqrt(400 * 0.05 * 0.95)
+    assert differing <= 0.05 * 400 + 2.5 * math.sqrt(400 * 0.05 * 0.95)
 
 
 def test_a_difference_smaller_than_the_drift_is_found() -> None:
@@ -183,9 +183,9 @@ def test_failed_executions_are_shown_with_their_error_output() -> None:
     results = made(
         (Variant(name="base", jobs=(job("xz"),)),), lambda *_: 1.0, repeats=1, each=10, change=every_second
     )
-    (found,) = _claims(results, "executions-failed")
-    assert found.severity == "invalid" and found.said["count"] == 5
-    assert "exit code 3" in found.text and "no such file" in found.text
+    (failed,) = _claims(results, "executions-failed")
+    assert failed.severity == "invalid" and failed.said["count"] == 5
+    assert "exit code 3" in failed.text and "no such file" in failed.text
     assert not _claims(results, "errors-3")
     (row,) = results.tables["execution_rates"].filter(pl.col("job").is_null()).to_dicts()
     assert (row["executions"], row["failed"]) == (5, 5)
@@ -207,8 +207,8 @@ def test_outliers_first_execution_and_shell() -> None:
     assert shell.value is not None and shell.value.value == pytest.approx(0.01)
     times = results.tables["execution_times"]
     assert times["duration_ns"][0] == 3 * NS_PER_S - 10_000_000
-    (said,) = _claims(results, "command-time")
-    assert said.text.startswith("xz takes 1.1")
+    (claim,) = _claims(results, "command-time")
+    assert claim.text.startswith("xz takes 1.1")
 
 
 def test_cpus_are_over_the_time_that_holds_the_shells_own_work() -> None:
@@ -264,8 +264,8 @@ def test_commands_are_not_told_apart_by_less_than_that_error(error_ns: int, case
     one = Variant(name="one", jobs=(_shelled("one", error_ns),))
     other = Variant(name="other", jobs=(job("other", 0),))
     results = made((one, other), lambda v, *_: 1.1 if v.name == "one" else 1.0, repeats=8, noise=0.001)
-    (said,) = _claims(results, "commands-compared")
-    assert said.case == case
+    (claim,) = _claims(results, "commands-compared")
+    assert claim.case == case
     by = compare_variants(results).metrics[0]
     (compared,) = by.claims
     assert by.metric == "response_mean_ns"  # executions per second have the shell's start-up in them
@@ -278,8 +278,8 @@ def test_processes_left_behind_are_said() -> None:
     results = made(
         (base,), lambda *_: 1.0, repeats=2, change=lambda r: r | {"left_over": 2 * (r["number"] == 1)}
     )
-    (said,) = _claims(results, "left-behind")
-    assert said.severity == "warning"
-    assert said.text.startswith("2 of 10 executions of xz left processes behind (at most 2)")
+    (claim,) = _claims(results, "left-behind")
+    assert claim.severity == "warning"
+    assert claim.text.startswith("2 of 10 executions of xz left processes behind (at most 2)")
     whole = results.tables["execution_rates"].filter(pl.col("job") == "xz")
     assert whole["left_over"].to_list() == [1, 1, 2]

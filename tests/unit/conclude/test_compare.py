@@ -29,10 +29,12 @@ pytestmark = pytest.mark.queries
 THREE = World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))
 
 
-def claim(made: Comparison, variant: str, sessions: int, metric: int = 0, against: str = "base") -> Contrast:
+def claim(
+    comparison: Comparison, variant: str, sessions: int, metric: int = 0, against: str = "base"
+) -> Contrast:
     return next(
         c
-        for c in made.metrics[metric].claims
+        for c in comparison.metrics[metric].claims
         if (c.variant, c.baseline, c.sessions) == (variant, against, sessions)
     )
 
@@ -44,36 +46,40 @@ def test_holms_adjusted_p_are_those_of_r() -> None:
 
 
 def test_variants_are_ranked_with_the_ratio_of_the_law() -> None:
-    made = compare_variants(noisy(THREE))
-    table = made.metrics[0]
+    comparison = compare_variants(noisy(THREE))
+    table = comparison.metrics[0]
     assert table.metric == "work_per_s" and table.unit == "LIO/s"
     ranked = [(x.rank, x.variant) for x in table.lines if x.sessions == 4]
     assert ranked == [(1, "base"), (2, "second"), (3, "third")]
     for variant, ratio in (("second", 0.8), ("third", 0.6)):
-        found = claim(made, variant, 4)
-        assert found.effect.low is not None and found.effect.high is not None
-        assert found.effect.low < ratio < found.effect.high < found.effect.low + 0.05
-        assert found.verdict == "worse" and found.effect.basis == "pairs"
-        assert found.effect.p is not None and found.p_holm is not None and found.p_holm > found.effect.p
-    ahead = claim(made, "second", 4, against="third")
+        contrast = claim(comparison, variant, 4)
+        assert contrast.effect.low is not None and contrast.effect.high is not None
+        assert contrast.effect.low < ratio < contrast.effect.high < contrast.effect.low + 0.05
+        assert contrast.verdict == "worse" and contrast.effect.basis == "pairs"
+        assert (
+            contrast.effect.p is not None
+            and contrast.p_holm is not None
+            and contrast.p_holm > contrast.effect.p
+        )
+    ahead = claim(comparison, "second", 4, against="third")
     assert ahead.neighbours and ahead.verdict == "better"
-    ranked_at = {c.said["load"]: c for c in made.conclusions if c.id == "rank"}
+    ranked_at = {c.said["load"]: c for c in comparison.conclusions if c.id == "rank"}
     assert ranked_at.keys() == {"1 session", "4 sessions"} and "worse" in ranked_at["4 sessions"].text
 
 
 def test_a_longer_response_is_worse_and_a_baseline_can_be_chosen() -> None:
-    made = compare_variants(noisy(THREE), Options(baseline="second", metric="response_mean_ns", rung=4))
-    assert [t.metric for t in made.metrics] == ["response_mean_ns"]
-    assert {x.sessions for x in made.metrics[0].lines} == {4}
-    assert claim(made, "third", 4, against="second").verdict == "worse"
-    assert claim(made, "base", 4, against="second").verdict == "better"
+    comparison = compare_variants(noisy(THREE), Options(baseline="second", metric="response_mean_ns", rung=4))
+    assert [t.metric for t in comparison.metrics] == ["response_mean_ns"]
+    assert {x.sessions for x in comparison.metrics[0].lines} == {4}
+    assert claim(comparison, "third", 4, against="second").verdict == "worse"
+    assert claim(comparison, "base", 4, against="second").verdict == "better"
 
 
 def test_an_invalid_window_takes_its_block_out_and_is_named() -> None:
-    made = compare_variants(without(noisy(THREE), "second-s4-r2"))
-    assert claim(made, "second", 4).effect.n_variant == 5
-    assert claim(made, "third", 4).effect.n_variant == 6
-    (left_out,) = (c for c in made.conclusions if c.id == "left-out")
+    comparison = compare_variants(without(noisy(THREE), "second-s4-r2"))
+    assert claim(comparison, "second", 4).effect.n_variant == 5
+    assert claim(comparison, "third", 4).effect.n_variant == 6
+    (left_out,) = (c for c in comparison.conclusions if c.id == "left-out")
     assert left_out.cells == ("0019-lio-second-s4-r2",) and "cut short" in left_out.said["reason"]
 
 
@@ -81,19 +87,19 @@ def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:
     run = noisy(THREE)
     rates = run.tables["rates"]
     gone = rates.filter((rates["name"] != "cpu_per_call_ns") | (rates["variant"] != "third"))
-    made = compare_variants(replace(run, tables={**run.tables, "rates": gone}))
-    table = next(t for t in made.metrics if t.metric == "cpu_per_call_ns")
+    comparison = compare_variants(replace(run, tables={**run.tables, "rates": gone}))
+    table = next(t for t in comparison.metrics if t.metric == "cpu_per_call_ns")
     assert {x.variant for x in table.lines} == {"base", "second"} and len(table.claims) == 2
-    (unknown,) = (c for c in made.conclusions if c.id == "unknown-quantity")
+    (unknown,) = (c for c in comparison.conclusions if c.id == "unknown-quantity")
     assert unknown.said == {"quantity": "server CPU of a call", "variants": "third"}
 
 
 def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None:
-    made = compare_variants(noisy(THREE))
-    why = next(w for w in made.why if (w.variant, w.sessions) == ("third", 4))
+    comparison = compare_variants(noisy(THREE))
+    why = next(w for w in comparison.why if (w.variant, w.sessions) == ("third", 4))
     added = [a for a in why.accounts if not a.inside]
     assert math.fsum(a.difference_s for a in added) == pytest.approx(why.difference_s)
-    rate = {x.variant: x.mean for x in made.metrics[0].lines if x.sessions == 4}
+    rate = {x.variant: x.mean for x in comparison.metrics[0].lines if x.sessions == 4}
     assert why.baseline_s == pytest.approx(4 / rate["base"], rel=0.02)  # sessions / rate
     sizes = [abs(a.difference_s) for a in added]
     assert sizes == sorted(sizes, reverse=True) and added[0].account in ("run", "runq")
@@ -109,10 +115,12 @@ def test_throttling_without_the_trace_is_told_by_its_bound_and_never_added() -> 
     bound = third.with_columns(
         account=pl.lit("runq.throttled_bracket"), parent=pl.lit("runq"), aas=None, low=0.0, high=0.5
     )
-    told = replace(run, tables={**run.tables, "ledger": ledger.vstack(bound.cast(dict(ledger.schema)))})
+    run_with_bound = replace(
+        run, tables={**run.tables, "ledger": ledger.vstack(bound.cast(dict(ledger.schema)))}
+    )
     plain, more = (
         next(w for w in compare_variants(r).why if (w.variant, w.sessions) == ("third", 4))
-        for r in (run, told)
+        for r in (run, run_with_bound)
     )
     throttled = more.accounts[-1]
     assert throttled.inside and throttled.share is None and throttled.baseline_s == 0
@@ -125,8 +133,8 @@ def test_a_repeat_that_does_not_fit_the_others_is_named_with_its_weight() -> Non
     assert "repeat-outlier" not in {c.id for c in compare_variants(run).conclusions}
     slow = pl.col("cell").str.contains("second-s4-r2") & pl.col("name").is_in(["work_per_s", "calls_per_s"])
     rates = run.tables["rates"].with_columns(value=pl.when(slow).then(pl.col("value") / 4).otherwise("value"))
-    made = compare_variants(replace(run, tables={**run.tables, "rates": rates}))
-    (odd,) = (c for c in made.conclusions if c.id == "repeat-outlier")
+    comparison = compare_variants(replace(run, tables={**run.tables, "rates": rates}))
+    (odd,) = (c for c in comparison.conclusions if c.id == "repeat-outlier")
     assert (odd.case, odd.said["repeats"], odd.said["sample"]) == (
         "ratio",
         "2",
@@ -136,9 +144,9 @@ def test_a_repeat_that_does_not_fit_the_others_is_named_with_its_weight() -> Non
 
 
 def test_one_repeat_decides_nothing_and_says_so() -> None:
-    made = compare_variants(results(replace(THREE, repeats=1)))
-    assert {c.verdict for t in made.metrics for c in t.claims} == {"undecided"}
-    assert ("few-repeats", "one") in {(c.id, c.case) for c in made.conclusions}
+    comparison = compare_variants(results(replace(THREE, repeats=1)))
+    assert {c.verdict for t in comparison.metrics for c in t.claims} == {"undecided"}
+    assert ("few-repeats", "one") in {(c.id, c.case) for c in comparison.conclusions}
 
 
 def with_errors(run: Results, relative: float) -> Results:
@@ -156,11 +164,11 @@ def with_errors(run: Results, relative: float) -> Results:
 
 
 def test_of_one_repeat_the_interval_is_of_the_window_alone() -> None:
-    made = compare_variants(with_errors(results(replace(THREE, repeats=1)), 0.001))
-    found = claim(made, "third", 4)
-    assert found.effect.basis == "within the window only" and found.verdict == "undecided"
-    assert found.effect.low is not None and found.effect.low < 0.6 < (found.effect.high or 0) < 0.62
-    assert found.effect.p is None and found.p_holm is None
+    comparison = compare_variants(with_errors(results(replace(THREE, repeats=1)), 0.001))
+    contrast = claim(comparison, "third", 4)
+    assert contrast.effect.basis == "within the window only" and contrast.verdict == "undecided"
+    assert contrast.effect.low is not None and contrast.effect.low < 0.6 < (contrast.effect.high or 0) < 0.62
+    assert contrast.effect.p is None and contrast.p_holm is None
 
 
 def test_repeats_that_agree_by_luck_get_the_windows_error() -> None:
@@ -177,12 +185,14 @@ def test_repeats_that_agree_by_luck_get_the_windows_error() -> None:
 def test_two_runs_are_independent_samples_and_their_differences_are_told() -> None:
     world = replace(THREE, variants=("base",))
     a, b = noisy(world, drift=0, id="first"), noisy(replace(world, cpus=3), drift=0, seed=9, id="other")
-    made = compare_runs(a, b)
-    found = claim(made, "B", 4, against="A")
-    assert found.effect.basis == "samples" and 5 <= (found.effect.degrees or 0) <= 10
-    assert found.verdict == "better" and 1.4 < (found.effect.ratio or 0) < 1.6  # 3 CPUs against 2
-    assert made.runs == ("first", "other") and "no-alternation" in {c.id for c in made.conclusions}
-    assert any(d.what.endswith("usable_cpus") for d in made.differences)
+    comparison = compare_runs(a, b)
+    contrast = claim(comparison, "B", 4, against="A")
+    assert contrast.effect.basis == "samples" and 5 <= (contrast.effect.degrees or 0) <= 10
+    assert contrast.verdict == "better" and 1.4 < (contrast.effect.ratio or 0) < 1.6  # 3 CPUs against 2
+    assert comparison.runs == ("first", "other") and "no-alternation" in {
+        c.id for c in comparison.conclusions
+    }
+    assert any(d.what.endswith("usable_cpus") for d in comparison.differences)
 
 
 def test_what_else_ran_is_a_difference_of_two_runs_and_a_process_id_is_none() -> None:
@@ -201,8 +211,8 @@ def test_what_else_ran_is_a_difference_of_two_runs_and_a_process_id_is_none() ->
             quiet, info=info, environment=environment, tables={**quiet.tables, "data_sources": table}
         )
 
-    found = compare_runs(beside(1.5, 0.04, 3), beside(2.0, 1.7, 4)).differences
-    listed = {d.what: (d.baseline, d.variant) for d in found}
+    differences = compare_runs(beside(1.5, 0.04, 3), beside(2.0, 1.7, 4)).differences
+    listed = {d.what: (d.baseline, d.variant) for d in differences}
     assert listed["CPUs used by other processes (mean)"] == ("0.0", "1.7")
     assert not any("process 4" in variant for _, variant in listed.values())
     assert not compare_runs(beside(1.5, 0.04, 3), beside(1.6, 0.02, 4)).differences
@@ -240,8 +250,8 @@ def test_the_three_verdicts() -> None:
     assert judge(effect(1.1, 1.05, 1.15), 0.001, 0.02, False).verdict == "worse"
     assert judge(effect(1.1, 1.05, 1.15), 0.06, 0.02, True, 20).verdict == "undecided"
     assert judge(effect(1.0, 0.99, 1.01), 0.9, 0.02, True).verdict == "no difference"
-    there = judge(effect(1.01, 1.005, 1.015), 0.0001, 0.02, True)
-    assert there.verdict == "no difference" and "less than the margin" in there.note
+    within_margin = judge(effect(1.01, 1.005, 1.015), 0.0001, 0.02, True)
+    assert within_margin.verdict == "no difference" and "less than the margin" in within_margin.note
     stopped = judge(effect(1.1, 1.05, 1.15), 0.03, 0.02, True, 1, ALPHA_STOPPED)
     assert (stopped.verdict, stopped.because) == ("undecided", "p above 0.025")
     assert judge(effect(1.1, 1.05, 1.15), 0.06, 0.02, True, 20).because
@@ -252,16 +262,16 @@ def test_tightness_is_the_widest_half_width_of_a_ratio() -> None:
     run = noisy(THREE, spread=0.004)
     claims = [c.effect for c in compare_variants(run).metrics[0].claims if not c.neighbours]
     widest = max(((e.high or 9) - (e.low or 0)) / 2 / (e.ratio or 1) for e in claims)
-    found = tight_enough(run.tables, run.plan, 0.02)
-    assert found.widest == pytest.approx(widest) and found.done and found.repeats == 6
+    tightness = tight_enough(run.tables, run.plan, 0.02)
+    assert tightness.widest == pytest.approx(widest) and tightness.done and tightness.repeats == 6
     assert not tight_enough(run.tables, run.plan, widest * 0.99).done
     assert tight_enough(run.tables, run.plan, widest * 1.01).done
 
 
 def test_three_repeats_are_never_enough_and_an_unmeasured_rung_is_not_tight() -> None:
     run = noisy(replace(THREE, repeats=3), spread=1e-5)
-    found = tight_enough(run.tables, run.plan, 0.5)
-    assert not found.done and found.widest is not None and found.widest < 0.5
+    tightness = tight_enough(run.tables, run.plan, 0.5)
+    assert not tightness.done and tightness.widest is not None and tightness.widest < 0.5
     gone = without(noisy(THREE), "-third-s4-")
     lost = tight_enough(gone.tables, gone.plan, 0.5)
     assert not lost.done and lost.widest is None and lost.where == "third, 4 sessions"
@@ -285,8 +295,8 @@ def test_the_autocorrelation_time_of_a_first_order_process(neighbours: float, ta
     for n in range(1, len(series)):
         series[n] += neighbours * series[n - 1]
     assert integrated_time(series - series.mean()) == pytest.approx(tau, rel=0.1)
-    found = correlated(series.tolist())
-    assert found is not None and found.effective == pytest.approx(len(series) / tau, rel=0.1)
+    correlation = correlated(series.tolist())
+    assert correlation is not None and correlation.effective == pytest.approx(len(series) / tau, rel=0.1)
 
 
 def test_few_or_constant_values_have_no_autocorrelation() -> None:
@@ -302,8 +312,8 @@ def test_equal_variants_are_told_to_differ_in_at_most_five_per_cent_of_runs() ->
     spread = Simulated(rungs=1, variants=3, between=0.02, within=0.002)
     assert outcome(spread, 500).false_runs <= 0.07
     assert outcome(Simulated(), 150).false_runs <= 0.08
-    there = outcome(replace(spread, effect=1.05), 300, seed=5)
-    assert 0.925 <= there.covered <= 0.985 and there.decided > 0.3
+    with_effect = outcome(replace(spread, effect=1.05), 300, seed=5)
+    assert 0.925 <= with_effect.covered <= 0.985 and with_effect.decided > 0.3
 
 
 def test_two_modes_of_the_machine_are_no_difference_however_few_the_repeats() -> None:

@@ -75,10 +75,10 @@ def test_a_duration_applies_to_counts_and_to_cpu() -> None:
     text = "sessions,calls,cpu_s,cpu_user_ms,duration_min\n" + "".join(
         f"{n},{x * 120!r},{n * 0.9 * 120!r},{n * 0.6 * 120_000!r},2\n" for n, x in RATES
     )
-    for made in (read(text), read(text, duration="2min", duration_unit="min")):
-        assert [x for _, x in pairs(made)] == pytest.approx([x for _, x in RATES])
-        assert made.points["cpu"].to_list() == pytest.approx([0.9 * n for n, _ in RATES])
-        assert made.points["cpu_user"].to_list() == pytest.approx([0.6 * n for n, _ in RATES])
+    for ladder in (read(text), read(text, duration="2min", duration_unit="min")):
+        assert [x for _, x in pairs(ladder)] == pytest.approx([x for _, x in RATES])
+        assert ladder.points["cpu"].to_list() == pytest.approx([0.9 * n for n, _ in RATES])
+        assert ladder.points["cpu_user"].to_list() == pytest.approx([0.6 * n for n, _ in RATES])
     with pytest.raises(UsageError, match="line 3, duration_min: no value"):
         read("N,calls,duration_min\n1,100,1\n2,200,\n4,400,1\n")
     with pytest.raises(UsageError, match="60000 has no unit") as e:
@@ -147,7 +147,7 @@ def test_mean_and_percentile_are_in_like_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "said", "cure"),
+    ("text", "options", "problem", "cure"),
     [
         (table("sessions,tps,cpu", [12, 24, 48, 96, 99, 100]), {}, "more than 8 CPUs", "--cpu-unit %"),
         (table("nodes,tps,cpu", [3, 6, 12, 24, 48, 96]), {}, "more than 8 CPUs", "--cpu-unit %"),
@@ -168,9 +168,9 @@ def test_mean_and_percentile_are_in_like_units() -> None:
     ],
 )
 def test_what_does_not_fit_together_is_asked_about(
-    text: str, options: dict[str, str], said: str, cure: str
+    text: str, options: dict[str, str], problem: str, cure: str
 ) -> None:
-    with pytest.raises(UsageError, match=said) as e:
+    with pytest.raises(UsageError, match=problem) as e:
         read(text, Machine(cpus=8), **options)
     assert cure in (e.value.cure or "")
 
@@ -275,8 +275,8 @@ def test_however_numbers_are_written_the_ladder_is_the_same(
 
 def test_a_file_has_columns_and_no_ledger() -> None:
     text = "sessions,tps,cpu,cpu_wait\n1,100,.5,0\n2,198,1,0\n4,380,2,.01\n8,700,3.9,.5\n16,760,4,8\n"
-    made = scaled(read(text, Machine(cpus=4, cores=4)))
-    evidence = {c.id: c.evidence for c in made.answers}
+    scaling = scaled(read(text, Machine(cpus=4, cores=4)))
+    evidence = {c.id: c.evidence for c in scaling.answers}
     assert {"cpu-wait", "cpu-per-work", "equivalent-cores"} <= evidence.keys()
     assert not [e for e in evidence.values() if "ledger" in e]
 

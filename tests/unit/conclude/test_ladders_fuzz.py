@@ -19,8 +19,8 @@ from dbdyno.store.ladder_csv import ladder_of
 @pytest.mark.whole
 @pytest.mark.parametrize("first", range(0, LADDERS, 25))
 def test_no_exception_no_figure_out_of_range_no_interval_turned_round(first: int) -> None:
-    found = {seed: wrong for seed in range(first, min(first + 25, LADDERS)) if (wrong := check(seed))}
-    assert not found
+    failures = {seed: wrong for seed in range(first, min(first + 25, LADDERS)) if (wrong := check(seed))}
+    assert not failures
 
 
 @pytest.mark.whole
@@ -29,12 +29,12 @@ def test_nor_with_a_model_that_is_asked_for(model: str) -> None:
     assert not {seed: wrong for seed in range(tries(3)) if (wrong := check(seed, model))}
 
 
-def _figures(of: Ladder) -> list[tuple[str, list[float]]]:
+def _figures(ladder: Ladder) -> list[tuple[str, list[float]]]:
     """By name value and ends; -1: there is no end."""
-    made = scaled(of)
-    found: list[Estimate] = [a.value for a in made.answers if a.value is not None]
-    found += list(made.best.parameters) if made.best is not None else []
-    return [(e.name, [-1.0 if v is None else v for v in (e.value, e.low, e.high)]) for e in found]
+    scaling = scaled(ladder)
+    estimates: list[Estimate] = [a.value for a in scaling.answers if a.value is not None]
+    estimates += list(scaling.best.parameters) if scaling.best is not None else []
+    return [(e.name, [-1.0 if v is None else v for v in (e.value, e.low, e.high)]) for e in estimates]
 
 
 @pytest.mark.parametrize("seed", range(tries(4)))
@@ -48,11 +48,11 @@ def test_the_order_of_rows_does_not_matter(seed: int) -> None:
 def test_a_row_that_stands_twice_is_a_repeat_and_moves_no_mean() -> None:
     one = ladder(12)
     twice = replace(one, points=pl.concat([one.points, one.points.with_columns(pl.col("repeat") + 100)]))
-    found, again = (
+    once, doubled = (
         {a.id: a.value.value for a in scaled(of).answers if a.id in ("peak", "one-session") and a.value}
         for of in (one, twice)
     )
-    assert found == pytest.approx(again)
+    assert once == pytest.approx(doubled)
 
 
 @pytest.mark.parametrize("seed", range(tries(3)))
@@ -61,12 +61,12 @@ def test_units_of_time_do_not_matter(seed: int) -> None:
     chance = random.Random(seed)
     loads, rate = (1, 2, 4, 8, 16, 32), chance.uniform(50, 500)
     rows = [(n, rate * min(n, 8) * chance.gauss(1, 0.01)) for n in loads]
-    made = []
+    figures = []
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         lines = [f"clients,tps,response_{unit}", *(f"{n},{x:.6f},{n / x * factor:.9f}" for n, x in rows)]
-        made.append(_figures(replace(ladder_of("\n".join(lines), "mine"), name="mine")))
-    for other in made[1:]:
-        for a, b in zip(made[0], other, strict=True):
+        figures.append(_figures(replace(ladder_of("\n".join(lines), "mine"), name="mine")))
+    for other in figures[1:]:
+        for a, b in zip(figures[0], other, strict=True):
             assert a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-4)
 
 

@@ -43,55 +43,57 @@ def paced(
     return replace(run, tables={**run.tables, "windows": windows, "rates": kept})
 
 
-def _by_series(made: Comparison) -> dict[str, list[str]]:
-    return {t.metric: sorted({x.series for x in t.lines}) for t in made.metrics}
+def _series_by_metric(comparison: Comparison) -> dict[str, list[str]]:
+    return {t.metric: sorted({x.series for x in t.lines}) for t in comparison.metrics}
 
 
-def _said(made: Comparison, id: str) -> list[str]:
-    return [c.text for c in made.conclusions if c.id == id]
+def _texts(comparison: Comparison, id: str) -> list[str]:
+    return [c.text for c in comparison.conclusions if c.id == id]
 
 
 def test_variants_are_ranked_by_response_time_at_each_rate() -> None:
-    made = compare_variants(paced(("base", "second")))
-    found = _by_series(made)
-    assert made.metrics[0].metric == "response_p95_ns" and not made.metrics[0].higher_is_better
-    assert found["response_p95_ns"] == found["response_mean_ns"] == ["100/s", "200/s", "400/s"]
-    assert not {"calls_per_s", "work_per_s"} & found.keys()
-    (found_100,) = (c for c in made.metrics[0].claims if c.series == "100/s")
-    assert found_100.verdict == "worse" and found_100.effect.ratio == pytest.approx(1 / 0.8, rel=0.03)
-    lines = [x for x in made.metrics[0].lines if x.series == "100/s"]
+    comparison = compare_variants(paced(("base", "second")))
+    series = _series_by_metric(comparison)
+    assert comparison.metrics[0].metric == "response_p95_ns" and not comparison.metrics[0].higher_is_better
+    assert series["response_p95_ns"] == series["response_mean_ns"] == ["100/s", "200/s", "400/s"]
+    assert not {"calls_per_s", "work_per_s"} & series.keys()
+    (at_100,) = (c for c in comparison.metrics[0].claims if c.series == "100/s")
+    assert at_100.verdict == "worse" and at_100.effect.ratio == pytest.approx(1 / 0.8, rel=0.03)
+    lines = [x for x in comparison.metrics[0].lines if x.series == "100/s"]
     assert [(x.rank, x.variant) for x in lines] == [(1, "base"), (2, "second")]
 
 
 def test_the_answer_is_at_the_lowest_and_the_highest_rate_with_the_capacity() -> None:
-    made = compare_variants(paced(("base", "second"), lost={("second", 400.0): 0.3}))
-    assert [t.split(":")[0] for t in _said(made, "rank")] == [
+    comparison = compare_variants(paced(("base", "second"), lost={("second", 400.0): 0.3}))
+    assert [t.split(":")[0] for t in _texts(comparison, "rank")] == [
         "At 100/s, 16 sessions",
         "At 400/s, 16 sessions",
     ]
-    assert _said(made, "paced-capacities") == [
+    assert _texts(comparison, "paced-capacities") == [
         "Highest rate delivered: base 400/s, the highest measured; second 200/s (400/s is not)."
     ]
-    assert _said(made, "paced-capacities")[0] in made.summary and not _said(made, "unknown-quantity")
+    assert _texts(comparison, "paced-capacities")[0] in comparison.summary and not _texts(
+        comparison, "unknown-quantity"
+    )
 
 
 def test_throughput_is_compared_where_a_rate_was_not_kept() -> None:
-    made = compare_variants(paced(("base", "second"), lost={("second", 400.0): 0.3}))
-    assert _by_series(made)["calls_per_s"] == ["400/s"]
+    comparison = compare_variants(paced(("base", "second"), lost={("second", 400.0): 0.3}))
+    assert _series_by_metric(comparison)["calls_per_s"] == ["400/s"]
 
 
 def test_as_many_calls_left_over_as_there_are_sessions_are_none() -> None:
-    made = compare_variants(paced(("base", "second"), lost={("second", 100.0): SESSIONS / 1_000}))
-    assert "calls_per_s" not in _by_series(made)
+    comparison = compare_variants(paced(("base", "second"), lost={("second", 100.0): SESSIONS / 1_000}))
+    assert "calls_per_s" not in _series_by_metric(comparison)
 
 
 def test_two_runs_meet_at_the_rates_that_both_have() -> None:
     a, b = paced(("base",)), paced(("base",), seed=2, id="20261122-y", lost={("base", 200.0): 0.5})
-    made = compare_runs(a, b)
-    assert _by_series(made)["response_p95_ns"] == ["100/s", "200/s", "400/s"]
-    assert {c.verdict for c in made.metrics[0].claims} <= {"no difference", "undecided"}
-    (said,) = _said(made, "paced-capacities")
-    assert said == "Highest rate delivered: A 400/s, the highest measured; B 100/s (200/s is not)."
+    comparison = compare_runs(a, b)
+    assert _series_by_metric(comparison)["response_p95_ns"] == ["100/s", "200/s", "400/s"]
+    assert {c.verdict for c in comparison.metrics[0].claims} <= {"no difference", "undecided"}
+    (capacities,) = _texts(comparison, "paced-capacities")
+    assert capacities == "Highest rate delivered: A 400/s, the highest measured; B 100/s (200/s is not)."
 
 
 def test_throughput_that_was_set_ranks_nothing() -> None:

@@ -20,9 +20,9 @@ RAMP = '[[phases]]\nname = "ramp"\nduration = "60s"\nfrom = 100\nto = 500\n'
 HOLD = '[[phases]]\nname = "hold"\nduration = "2min"\nrate = "500/s"\n'
 
 
-def _plan(text: str, **said: Any) -> Plan:
+def _plan(text: str, **changes: Any) -> Plan:
     experiment = parse_recipe(HEAD + text, "x")
-    return resolve(experiment.model_copy(update=said), LIO, 4, "")
+    return resolve(experiment.model_copy(update=changes), LIO, 4, "")
 
 
 def test_a_phase_is_a_cell_and_all_of_them_are_one_measurement() -> None:
@@ -66,7 +66,7 @@ def test_a_wrong_phase_is_said_with_its_line_and_the_cure(
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("changes", "words"),
     [
         ({"rate": "5"}, "rate with phases"),
         ({"rates": "5,10"}, "rates with phases"),
@@ -77,9 +77,9 @@ def test_a_wrong_phase_is_said_with_its_line_and_the_cure(
         ({"until": "2%"}, "until with phases"),
     ],
 )
-def test_what_does_not_go_with_phases_is_refused(said: dict[str, Any], words: str) -> None:
+def test_what_does_not_go_with_phases_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as e:
-        _plan(HOLD, **said)
+        _plan(HOLD, **changes)
     assert words in e.value.message and e.value.cure
 
 
@@ -88,7 +88,7 @@ def test_a_target_is_for_each_phase() -> None:
     assert plan.adaptive is None and plan.goal is not None and plan.goal.met(19e6)
 
 
-def _case(rows: list[dict[str, Any]], drained: dict[str, float | None], **said: Any) -> Any:
+def _case(rows: list[dict[str, Any]], drained: dict[str, float | None], **changes: Any) -> Any:
     """Rungs of phases of 10 s each, over 2 sessions."""
     cells = [{"cell": r["variant"], "variant": r["variant"], "wall_s": 10.0, "sessions": 2} for r in rows]
     accounts = dict.fromkeys(("run_aas", "runq_aas", "sleep_aas", "client_aas", "unaccounted_aas"), 0.4)
@@ -103,7 +103,7 @@ def _case(rows: list[dict[str, Any]], drained: dict[str, float | None], **said: 
         rungs=lambda: [("", [r]) for r in whole_rows],
         usable=cells,
         figures=lambda cell: {"drained_s": drained.get(cell)},
-        plan=_plan(HOLD, **said),
+        plan=_plan(HOLD, **changes),
     )
 
 
@@ -120,13 +120,13 @@ SPIKE = [
 
 
 def test_what_each_phase_delivered_and_when_the_backlog_was_gone() -> None:
-    found = list(phases.headline(_case(SPIKE, {"after": None, "last": 0.25})))
-    texts = {c.subject: c.text for c in found if c.id == "phase"}
+    claims = list(phases.headline(_case(SPIKE, {"after": None, "last": 0.25})))
+    texts = {c.subject: c.text for c in claims if c.id == "phase"}
     assert "100/s became due and were served" in texts["hold"]
     assert "500/s became due, 300/s were served: the backlog grew from 1 to 2,000 calls" in texts["spike"]
     assert "the backlog went from 2,000 to 40 calls" in texts["after"]
-    assert [c.subject for c in found if c.id == "session-time"] == ["spike"]
-    (recovery,) = (c for c in found if c.id == "phase-recovery")
+    assert [c.subject for c in claims if c.id == "session-time"] == ["spike"]
+    (recovery,) = (c for c in claims if c.id == "phase-recovery")
     assert recovery.value is not None
     assert recovery.value.value == 10.25, "all of the phase after it, and a quarter of a second of the last"
     assert "in hold, before it: 3.00 ms" in recovery.text
@@ -139,6 +139,6 @@ def test_a_backlog_that_lasts_to_the_end_is_said() -> None:
 
 
 def test_each_phase_is_held_against_the_target() -> None:
-    found = list(phases.headline(_case(SPIKE, {"after": 1.0}, target="p95<10ms")))
-    targets = {c.subject: c.severity for c in found if c.id == "phase-target"}
+    claims = list(phases.headline(_case(SPIKE, {"after": 1.0}, target="p95<10ms")))
+    targets = {c.subject: c.severity for c in claims if c.id == "phase-target"}
     assert targets == {"hold": "good", "spike": "good", "after": "warning", "last": "good"}

@@ -29,16 +29,16 @@ POWER = {1: 1.0, 2: 1.4, 3: 1.5, 4: 1.6}  # busy threads of a core, published fo
 @pytest.fixture(scope="module")
 def ec2() -> Siblings:
     """c4.4xlarge: 8 cores of 2 threads, the machine of the article."""
-    found = siblings(golden("ec2-c4-4xlarge"))
-    assert found is not None and len(found) == 8 and {len(c) for c in found} == {2}
-    return found
+    cores = siblings(golden("ec2-c4-4xlarge"))
+    assert cores is not None and len(cores) == 8 and {len(c) for c in cores} == {2}
+    return cores
 
 
-def one(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Any]:
+def placement_of(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Any]:
     return placement(table, cores)[1].row(0, named=True)
 
 
-def told(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Claim]:
+def claims_of(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Claim]:
     """Findings on placement of a run of these rounds."""
     ran = climb("fake:", [1], measure_ns=S)
     placed, placements = placement(table, cores)
@@ -59,7 +59,7 @@ def told(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Claim]:
 
 def test_the_articles_nine_sessions_fall_into_seven_and_two() -> None:
     seconds = article()
-    eight, nine = (one(table_of([1000 * s for s in seconds[n]]), None) for n in (8, 9))
+    eight, nine = (placement_of(table_of([1000 * s for s in seconds[n]]), None) for n in (8, 9))
     assert not eight["groups"] and eight["p_groups"] == 1 and eight["max_over_min"] == 1
     assert nine["groups"] and nine["slow_sessions"] == 2 and nine["ratio"] == pytest.approx(1.5)
     assert nine["shared"] is None, "without CPUs there is no telling why"
@@ -73,16 +73,16 @@ def test_the_articles_conclusion_needs_the_cpus(ec2: Siblings) -> None:
     (cpus[slow[0]], cpus[slow[1]]), others = ec2[0], iter(ec2[1:])
     cpus = [next(others)[0] if c < 0 else c for c in cpus]
     table = table_of([1000 * s for s in seconds], [cpus], moved=np.zeros((1, 9)))
-    row = one(table, ec2)
+    row = placement_of(table, ec2)
     assert row["shared"] == "core" and (row["slow_core"], row["fast_core"]) == (2, 0)
     assert row["p_core"] == pytest.approx(1 / 36, abs=0.006), "one pair of 36, by drawn orders"
-    finding = told(table, ec2)["placement-shared-core"]
+    finding = claims_of(table, ec2)["placement-shared-core"]
     assert finding.value.value == pytest.approx(1.5, rel=0.05)
     assert (finding.said["place"], finding.said["slow"], finding.said["rounds"]) == ("at 9 sessions", 2, 1)
     # the same times with the slow ones on cores of their own: nobody shares, and that is not the reason
     apart = table_of([1000 * s for s in seconds], [[c[0] for c in ec2] + [99]], moved=np.zeros((1, 9)))
-    assert one(apart, [*ec2, (99,)])["shared"] is None
-    assert set(told(apart, [*ec2, (99,)])) >= {"placement-groups"}
+    assert placement_of(apart, [*ec2, (99,)])["shared"] is None
+    assert set(claims_of(apart, [*ec2, (99,)])) >= {"placement-groups"}
 
 
 # -- machines ----------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_the_articles_conclusion_needs_the_cpus(ec2: Siblings) -> None:
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("sessions", [4, 8, 9, 12])
 def test_a_machine_of_eight_cores_and_sixteen_threads(ec2: Siblings, sessions: int, settled: bool) -> None:
-    row = one(simulated(ec2, sessions, settled=settled, yields=SMT2, seed=sessions), ec2)
+    row = placement_of(simulated(ec2, sessions, settled=settled, yields=SMT2, seed=sessions), ec2)
     on_shared = 2 * max(0, sessions - 8)
     assert row["groups"] == (sessions > 8)
     if sessions > 8:
@@ -102,13 +102,13 @@ def test_a_machine_of_eight_cores_and_sixteen_threads(ec2: Siblings, sessions: i
 
 def test_all_sixteen_threads_are_told_against_one_alone(ec2: Siblings) -> None:
     table = pl.concat([simulated(ec2, n, yields=SMT2, seed=n) for n in (1, 16)])
-    found = told(table, ec2)
-    assert "placement-shared-core" not in found and "placement-groups" not in found
-    assert found["placement-all-share"].value.value == pytest.approx(1.5, rel=0.02)
+    claims = claims_of(table, ec2)
+    assert "placement-shared-core" not in claims and "placement-groups" not in claims
+    assert claims["placement-all-share"].value.value == pytest.approx(1.5, rel=0.02)
 
 
 def test_more_sessions_than_threads_share_a_cpu(ec2: Siblings) -> None:
-    row = one(simulated(ec2, 18, yields=SMT2, seed=3), ec2)
+    row = placement_of(simulated(ec2, 18, yields=SMT2, seed=3), ec2)
     assert (row["slow_sessions"], row["shared"]) == (4, "cpu")
     assert row["ratio"] == pytest.approx(2, rel=0.05)
 
@@ -117,7 +117,7 @@ def test_power_with_four_threads_a_core() -> None:
     cores = siblings(golden("power9-lpar-smt4"))
     assert cores is not None and {len(c) for c in cores} == {4}
     sessions = len(cores) + 1
-    row = one(simulated(cores, sessions, yields=POWER, seed=2), cores)
+    row = placement_of(simulated(cores, sessions, yields=POWER, seed=2), cores)
     assert (row["slow_sessions"], row["shared"]) == (2, "core")
     assert row["ratio"] == pytest.approx(2 / 1.4, rel=0.03)
 
@@ -125,7 +125,7 @@ def test_power_with_four_threads_a_core() -> None:
 def test_a_hundred_and_sixty_cpus() -> None:
     cores = siblings(golden(BIG))
     assert cores is not None and len(cores) == 80
-    row = one(simulated(cores, 88, rounds=12, yields=SMT2, seed=4), cores)
+    row = placement_of(simulated(cores, 88, rounds=12, yields=SMT2, seed=4), cores)
     assert (row["slow_sessions"], row["shared"]) == (16, "core")
     assert row["ratio"] == pytest.approx(1.5, rel=0.03)
 
@@ -161,15 +161,15 @@ def test_two_sessions_of_which_now_one_and_now_the_other_is_slow() -> None:
     times = 100 * np.exp(chance.normal(0, 0.02, (40, 2)))
     slow = chance.integers(0, 2, 40)
     times[np.arange(40), slow] *= 1.5
-    found = groups(times)
-    assert found.significant and found.slow.sum(axis=1).tolist() == [1] * 40
-    assert (found.slow.argmax(axis=1) == slow).all()
+    grouping = groups(times)
+    assert grouping.significant and grouping.slow.sum(axis=1).tolist() == [1] * 40
+    assert (grouping.slow.argmax(axis=1) == slow).all()
 
 
 def test_what_cannot_be_told_is_unknown() -> None:
-    row = one(table_of([[100, 150]]), [(0,), (1,)])
+    row = placement_of(table_of([[100, 150]]), [(0,), (1,)])
     assert row["p_groups"] is None and not row["groups"] and row["moved"] is None
-    alone = one(table_of([[100], [101]]), None)
+    alone = placement_of(table_of([[100], [101]]), None)
     assert alone["max_over_min"] is None and alone["cv"] is None and alone["alone_ns"] == 100_500_000
 
 
@@ -214,7 +214,7 @@ def test_sharing_that_has_nothing_to_do_with_it(ec2: Siblings) -> None:
     assert set(np.round(slowed(cpus, ec2, SMT2), 3)) == {1.0, 1.5}
     times = 100 * np.exp(np.random.default_rng(1).normal(0, 0.02, (30, 8)))
     times[:, 3:5] *= 1.5
-    row = one(table_of(times, [cpus] * 30, moved=np.zeros((30, 8))), ec2)
+    row = placement_of(table_of(times, [cpus] * 30, moved=np.zeros((30, 8))), ec2)
     assert row["groups"] and row["shared"] is None and row["slow_core"] == 0
 
 
@@ -224,7 +224,7 @@ def test_moves_are_counted_and_take_the_place_away(ec2: Siblings) -> None:
     row = cells.row(0, named=True)
     assert (row["moved"], row["resettled"], row["calls"]) == (1, 1, 9)
     assert placed.filter(pl.col("round") == 2)["shares"].to_list() == [None, None, None]
-    settled = told(table_of([[10, 10, 10]] * 30, [[0, 1, 2]] * 30, moved=np.zeros((30, 3))), ec2)
+    settled = claims_of(table_of([[10, 10, 10]] * 30, [[0, 1, 2]] * 30, moved=np.zeros((30, 3))), ec2)
     assert (settled["placement-settled"].said["stayed"], settled["placement-settled"].said["calls"]) == (
         1,
         90,

@@ -16,9 +16,9 @@ from dbdyno.model.results.claim import Claim
 
 def test_checks_stand_in_the_order_of_the_catalogue_and_name_its_claims() -> None:
     place = list(entries())
-    found = [c.claims for c in checking.checks(kind_named("database"))]
-    assert len(found) > 60 and {id for claims in found for id in claims} <= set(place)
-    first = [place.index(claims[0]) for claims in found]
+    registered = [c.claims for c in checking.checks(kind_named("database"))]
+    assert len(registered) > 60 and {id for claims in registered for id in claims} <= set(place)
+    first = [place.index(claims[0]) for claims in registered]
     assert first == sorted(first)
 
 

@@ -49,7 +49,7 @@ def case_of(
     )
 
 
-def found(case: Case) -> list[Claim]:
+def claims_of(case: Case) -> list[Claim]:
     return list(requests.cost(case))
 
 
@@ -59,25 +59,25 @@ def law(count: float, noise: float = 1.0) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("workers", [0.0, 0.4])
 def test_the_slope_is_what_a_request_takes_whoever_makes_it(workers: float) -> None:
-    (told,) = found(case_of([law(n) for n in LEVELS], workers=workers))
-    assert told.id == "cpu-per-request"
-    assert told.value is not None and told.value.value == pytest.approx((USER + KERNEL) * 1e9)
-    assert "80 % of it in the kernel" in told.text and "20.0 ms without requests" in told.text
-    assert len(told.cells) == len(LEVELS)
+    (claim,) = claims_of(case_of([law(n) for n in LEVELS], workers=workers))
+    assert claim.id == "cpu-per-request"
+    assert claim.value is not None and claim.value.value == pytest.approx((USER + KERNEL) * 1e9)
+    assert "80 % of it in the kernel" in claim.text and "20.0 ms without requests" in claim.text
+    assert len(claim.cells) == len(LEVELS)
 
 
 def test_its_interval_holds_the_truth_where_cpu_is_noisy() -> None:
     noises = (1.02, 0.97, 1.01, 0.99, 1.0, 1.03, 0.98, 1.0, 1.01, 0.99)
-    (told,) = found(case_of([law(n, noise) for n, noise in zip(LEVELS * 2, noises, strict=True)]))
-    value = told.value
+    (claim,) = claims_of(case_of([law(n, noise) for n, noise in zip(LEVELS * 2, noises, strict=True)]))
+    value = claim.value
     assert value is not None and value.low is not None and value.high is not None
     assert value.low < (USER + KERNEL) * 1e9 < value.high
 
 
 def test_requests_without_a_cost_are_called_so() -> None:
     noises = (1.3, 0.7, 1.2, 0.8, 1.0)
-    told = found(case_of([(n, REST * x, REST * x) for n, x in zip(LEVELS, noises, strict=True)]))
-    assert all("does not depend" in t.text for t in told)
+    claims = claims_of(case_of([(n, REST * x, REST * x) for n, x in zip(LEVELS, noises, strict=True)]))
+    assert all("does not depend" in t.text for t in claims)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_requests_without_a_cost_are_called_so() -> None:
     ],
 )
 def test_what_does_not_vary_makes_no_claim(calls: list[tuple[float, float, float]]) -> None:
-    assert not found(case_of(calls))
+    assert not claims_of(case_of(calls))
 
 
 def test_only_the_fewest_sessions_count() -> None:
     """With more of them the CPUs are shared, and a request may take longer."""
     calls = [law(n) for n in LEVELS] + [law(n, 3.0) for n in LEVELS]
-    (told,) = found(case_of(calls, sessions=(1,) * 5 + (8,) * 5))
-    assert told.value is not None and told.value.value == pytest.approx((USER + KERNEL) * 1e9)
+    (claim,) = claims_of(case_of(calls, sessions=(1,) * 5 + (8,) * 5))
+    assert claim.value is not None and claim.value.value == pytest.approx((USER + KERNEL) * 1e9)

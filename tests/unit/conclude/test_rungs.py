@@ -20,7 +20,7 @@ from dbdyno.model.results.claim import Claim
 pytestmark = pytest.mark.queries
 
 
-def of(text: str, **more: Any) -> Ladder:
+def ladder_of(text: str, **more: Any) -> Ladder:
     """``1,100 2,190 4,350``, a load and a throughput each; a load that comes again is a repeat."""
     seen: dict[float, int] = {}
     rows = []
@@ -32,13 +32,13 @@ def of(text: str, **more: Any) -> Ladder:
 
 
 def answers(text: str, **more: Any) -> dict[str, Claim]:
-    return {a.id: a for a in scaled(of(text), **more).answers}
+    return {a.id: a for a in scaled(ladder_of(text), **more).answers}
 
 
 @cache
-def unasked(text: str) -> Scaling:
+def scaling_of(text: str) -> Scaling:
     """With the model that the ladder itself chooses."""
-    return scaled(of(text))
+    return scaled(ladder_of(text))
 
 
 FALLS = "1,1000 2,960 4,900 8,810 12,740 16,690 24,600 32,520"
@@ -63,7 +63,7 @@ AMDAHL = "1,100 2,181.8 4,307.7 8,470.6"
 def test_the_peak_is_the_highest_rung_and_those_not_below_it_beyond_chance(
     text: str, best: float, alike: list[float]
 ) -> None:
-    rungs = Rungs.of(of(text))
+    rungs = Rungs.of(ladder_of(text))
     assert rungs.best == best and set(alike) >= set(rungs.peak) >= {best}
     assert rungs.peak == alike or rungs.peak[-1] == best
 
@@ -88,21 +88,21 @@ def test_the_peak_is_the_highest_rung_and_those_not_below_it_beyond_chance(
 def test_scales_to_has_an_interval_from_noise_and_rests_on_no_single_dip(
     text: str, value: float, low: float, high: float | None, case: str
 ) -> None:
-    (found,) = scales_to(of(text))
-    assert found.value is not None
-    assert (found.value.value, found.value.low, found.value.high, found.case) == (value, low, high, case)
+    (claim,) = scales_to(ladder_of(text))
+    assert claim.value is not None
+    assert (claim.value.value, claim.value.low, claim.value.high, claim.case) == (value, low, high, case)
 
 
 def test_what_rests_on_a_single_measurement_is_said() -> None:
-    assert Rungs.of(of(LAST)).reach().rests_on == 8  # type: ignore[union-attr]
-    assert Rungs.of(of(f"{LAST} 8,412")).reach().rests_on is None  # type: ignore[union-attr]
+    assert Rungs.of(ladder_of(LAST)).reach().rests_on == 8  # type: ignore[union-attr]
+    assert Rungs.of(ladder_of(f"{LAST} 8,412")).reach().rests_on is None  # type: ignore[union-attr]
 
 
 def test_efficiency_above_one_is_a_claim_of_its_own_and_the_best_load_the_reference() -> None:
-    found = answers("1,80 2,200 4,400 8,790 16,1000")
-    claim = found["superlinear"]
+    claims = answers("1,80 2,200 4,400 8,790 16,1000")
+    claim = claims["superlinear"]
     assert claim.value is not None and claim.value.value == pytest.approx(1.25) and claim.value.low > 1  # type: ignore[operator]
-    assert found["scales-to"].value.value == 8 and found["scales-to"].said["lowest"] == "2 sessions"  # type: ignore[union-attr]
+    assert claims["scales-to"].value.value == 8 and claims["scales-to"].said["lowest"] == "2 sessions"  # type: ignore[union-attr]
     assert "superlinear" not in answers("1,98 2,200 4,395 8,790 16,1000")
 
 
@@ -116,9 +116,9 @@ def test_what_the_last_rungs_added_is_measured() -> None:
 def test_more_repeats_make_it_surer() -> None:
     one = "1,100 2,195 4,380 8,700"
     many = " ".join([one] * 5)
-    few, sure = (next(iter(scales_to(of(t)))).value for t in (one, many))
+    few, sure = (next(iter(scales_to(ladder_of(t)))).value for t in (one, many))
     assert few is not None and sure is not None
-    assert Rungs.of(of(many)).share(8) < Rungs.of(of(one)).share(8) / 2
+    assert Rungs.of(ladder_of(many)).share(8) < Rungs.of(ladder_of(one)).share(8) / 2
 
 
 # -- outliers --
@@ -137,21 +137,21 @@ def test_more_repeats_make_it_surer() -> None:
     ],
 )
 def test_a_mistyped_rung_is_named_and_left_out(text: str, load: float) -> None:
-    made = scaled(of(text))
-    (claim,) = (a for a in made.answers if a.id == "outlier")
-    assert made.ladder.outliers[0][0] == load and claim.severity == "warning"
-    assert made.ladder.points.height == len(text.split()) - 1
-    assert claim.text in next(a.text for a in made.answers if a.id == "paragraph")
+    scaling = scaled(ladder_of(text))
+    (claim,) = (a for a in scaling.answers if a.id == "outlier")
+    assert scaling.ladder.outliers[0][0] == load and claim.severity == "warning"
+    assert scaling.ladder.points.height == len(text.split()) - 1
+    assert claim.text in next(a.text for a in scaling.answers if a.id == "paragraph")
 
 
 @pytest.mark.parametrize("data", [CISCO, SPECSDM91, RAYTRACER, SYSBENCH])
 def test_published_ladders_have_no_outlier(data: Any) -> None:
-    assert outlier(of(" ".join(f"{n},{x}" for n, x in zip(*data, strict=True)))) is None
+    assert outlier(ladder_of(" ".join(f"{n},{x}" for n, x in zip(*data, strict=True)))) is None
 
 
 @pytest.mark.parametrize("text", [FALLS, CLIFF, LAST, AMDAHL, "4,1 6,1 8,2 10,2 12,2 16,3 18,3 24,4"])
 def test_what_a_system_does_is_no_outlier(text: str) -> None:
-    assert outlier(of(text)) is None
+    assert outlier(ladder_of(text)) is None
 
 
 def test_noise_is_no_outlier() -> None:
@@ -163,53 +163,55 @@ def test_noise_is_no_outlier() -> None:
         lambda n: n / (1 + n * n / 400),
     )
     loads = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-    found = [
-        outlier(of(" ".join(f"{n},{100 * law(n) * math.exp(chance.gauss(0, 0.1))}" for n in loads)))
+    outliers = [
+        outlier(ladder_of(" ".join(f"{n},{100 * law(n) * math.exp(chance.gauss(0, 0.1))}" for n in loads)))
         for _ in range(50)
         for law in laws
     ]
-    assert sum(o is not None for o in found) <= 4  # 2 %
+    assert sum(o is not None for o in outliers) <= 4  # 2 %
 
 
 def test_repeats_that_agree_are_no_outlier() -> None:
     text = "1,100 2,198 4,390 8,76 16,1400 32,2500"
-    assert outlier(of(text)) is not None
-    assert outlier(of(f"{text} {text}")) is None
+    assert outlier(ladder_of(text)) is not None
+    assert outlier(ladder_of(f"{text} {text}")) is None
 
 
 # -- ugly ladders --
 
 
 def test_a_ladder_that_falls_from_the_start_says_so() -> None:
-    found = answers(FALLS)
-    assert (found["peak"].value.value, found["scales-to"].value.value) == (1000, 1)  # type: ignore[union-attr]
-    assert found["reason"].said["growth"].startswith("Throughput falls from 1 session")
+    claims = answers(FALLS)
+    assert (claims["peak"].value.value, claims["scales-to"].value.value) == (1000, 1)  # type: ignore[union-attr]
+    assert claims["reason"].said["growth"].startswith("Throughput falls from 1 session")
 
 
 def test_a_cliff_is_a_claim_and_the_ladder_is_not_refused() -> None:
-    found = answers(CLIFF)
-    drop = found["throughput-drop"]
+    claims = answers(CLIFF)
+    drop = claims["throughput-drop"]
     assert (drop.said["first"], drop.said["last"], drop.said["share"]) == ("48", "64 sessions", "74 %")
-    assert found["peak"].value.value == 800 and found["scales-to"].value.value == 8  # type: ignore[union-attr]
+    assert claims["peak"].value.value == 800 and claims["scales-to"].value.value == 8  # type: ignore[union-attr]
 
 
 def test_exact_data_of_a_model_are_called_so_however_few() -> None:
-    made = scaled(of(AMDAHL))
-    assert made.best is not None and made.best.model == "amdahl"
-    assert made.best.parameters[1].value == pytest.approx(0.1, abs=1e-3)
-    assert "4 loads, which are Amdahl's law (sigma 0.1) but for rounding." in made.answers[-1].text
+    scaling = scaled(ladder_of(AMDAHL))
+    assert scaling.best is not None and scaling.best.model == "amdahl"
+    assert scaling.best.parameters[1].value == pytest.approx(0.1, abs=1e-3)
+    assert "4 loads, which are Amdahl's law (sigma 0.1) but for rounding." in scaling.answers[-1].text
 
 
 def test_a_bend_between_the_last_two_rungs_is_somewhere_between_them() -> None:
-    found = answers(LAST)
-    assert found["knee"].value is not None
-    assert (found["knee"].value.value, found["knee"].value.high) == (4, 8)
-    assert scaled(of(LAST)).best is None
+    claims = answers(LAST)
+    assert claims["knee"].value is not None
+    assert (claims["knee"].value.value, claims["knee"].value.high) == (4, 8)
+    assert scaled(ladder_of(LAST)).best is None
 
 
 def test_a_straight_line_has_no_knee_however_noisy() -> None:
     chance = random.Random(7)
-    lines = [of(" ".join(f"{n},{100 * n * chance.gauss(1, 0.1)}" for n in range(1, 21))) for _ in range(100)]
+    lines = [
+        ladder_of(" ".join(f"{n},{100 * n * chance.gauss(1, 0.1)}" for n in range(1, 21))) for _ in range(100)
+    ]
     from dbdyno.conclude.ladder.ladders import knee
 
     assert sum(knee(line) is not None for line in lines) <= 5
@@ -219,22 +221,24 @@ def test_a_straight_line_has_no_knee_however_noisy() -> None:
     "text", ["1,100 2,100 4,100 8,100", "1,100 2,101 4,99 8,100 16,100.5 32,99.7 64,101"]
 )
 def test_constant_throughput(text: str) -> None:
-    found = answers(text)
-    assert found["peak"].case == "constant" and found["scales-to"].value.value == 1  # type: ignore[union-attr]
-    assert found["one-more-session"].case == "nothing"
+    claims = answers(text)
+    assert claims["peak"].case == "constant" and claims["scales-to"].value.value == 1  # type: ignore[union-attr]
+    assert claims["one-more-session"].case == "nothing"
 
 
 def test_loads_that_are_not_whole() -> None:
-    made = scaled(of("0.8,80 1.7,168 3.2,310 5.9,540 9.4,720 14.2,800", load_unit="active sessions"))
-    text = made.answers[-1].text
+    scaling = scaled(
+        ladder_of("0.8,80 1.7,168 3.2,310 5.9,540 9.4,720 14.2,800", load_unit="active sessions")
+    )
+    text = scaling.answers[-1].text
     assert "14.2 active sessions" in text and "10 times the throughput of 0.8 active sessions" in text
 
 
 def test_three_rungs_and_two_thousand() -> None:
     assert answers("1,100 2,190 4,350")["scales-to"].value.value == 2  # type: ignore[union-attr]
-    many = of(" ".join(f"{n},{100 * min(n, 300) + (n * 7919) % 13}" for n in range(1, 2001)))
-    (found,) = scales_to(many)
-    assert found.value is not None and 300 <= found.value.value <= 340
+    many = ladder_of(" ".join(f"{n},{100 * min(n, 300) + (n * 7919) % 13}" for n in range(1, 2001)))
+    (claim,) = scales_to(many)
+    assert claim.value is not None and 300 <= claim.value.value <= 340
     assert peak(many).value is not None and outlier(many) is None
 
 
@@ -243,21 +247,21 @@ def test_three_rungs_and_two_thousand() -> None:
 )
 @pytest.mark.parametrize("text", ["1,100", "1,100 2,190", "1,100 2,190 4,350", LAST, CLIFF, FALLS])
 def test_the_model_that_is_asked_for_is_always_fitted_with_its_warning(text: str, model: str) -> None:
-    made = scaled(of(text), model=model)
-    assert made.best is not None and made.best.model == model
-    natural = unasked(text).best
-    assert (natural is not None and natural.model == model) or "was requested" in made.notes[0]
+    scaling = scaled(ladder_of(text), model=model)
+    assert scaling.best is not None and scaling.best.model == model
+    natural = scaling_of(text).best
+    assert (natural is not None and natural.model == model) or "was requested" in scaling.notes[0]
 
 
 # -- a model's peak and knees --
 
 
-def _vetoed(made: Scaling) -> bool:
-    return made.best is not None and made.best.peak is None and not made.best.knees
+def _vetoed(scaling: Scaling) -> bool:
+    return scaling.best is not None and scaling.best.peak is None and not scaling.best.knees
 
 
 def test_residuals_with_a_pattern_veto_peak_and_knees_in_the_headline() -> None:
-    made = scaled(of(" ".join(f"{n},{x}" for n, x in zip(*CISCO, strict=True))), model="usl")
-    found = {a.id: a for a in made.answers}
-    assert _vetoed(made) and found["model-veto"].case == "pattern"
-    assert found["model-veto"].text in found["paragraph"].text
+    scaling = scaled(ladder_of(" ".join(f"{n},{x}" for n, x in zip(*CISCO, strict=True))), model="usl")
+    claims = {a.id: a for a in scaling.answers}
+    assert _vetoed(scaling) and claims["model-veto"].case == "pattern"
+    assert claims["model-veto"].text in claims["paragraph"].text

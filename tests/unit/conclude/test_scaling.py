@@ -33,20 +33,20 @@ def test_names_are_those_of_the_models() -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_without_noise_gives_its_parameters_back(law: str) -> None:
-    found = scale(simulated(law, LAWS[law], LOADS), models=(law,)).best
-    assert found is not None
-    assert [p.value for p in found.parameters] == pytest.approx(LAWS[law], rel=2e-4)
-    assert found.r_squared == pytest.approx(1)
+    fit = scale(simulated(law, LAWS[law], LOADS), models=(law,)).best
+    assert fit is not None
+    assert [p.value for p in fit.parameters] == pytest.approx(LAWS[law], rel=2e-4)
+    assert fit.r_squared == pytest.approx(1)
 
 
 @pytest.mark.parametrize("law", ["usl", "plateau", "two-knees"])
 def test_the_law_that_made_a_ladder_is_chosen(law: str) -> None:
-    made = scale(simulated(law, LAWS[law], (*LOADS, 40, 48), noise=0.002))
-    assert made.best is not None
-    assert made.best.model == law
-    assert sum(f.weight for f in made.fits) == pytest.approx(1)
-    assert sum(f.weight_bic for f in made.fits) == pytest.approx(1)
-    assert [f.aicc for f in made.fits] == sorted(f.aicc for f in made.fits)
+    scaling = scale(simulated(law, LAWS[law], (*LOADS, 40, 48), noise=0.002))
+    assert scaling.best is not None
+    assert scaling.best.model == law
+    assert sum(f.weight for f in scaling.fits) == pytest.approx(1)
+    assert sum(f.weight_bic for f in scaling.fits) == pytest.approx(1)
+    assert [f.aicc for f in scaling.fits] == sorted(f.aicc for f in scaling.fits)
 
 
 @pytest.mark.parametrize(("law", "size"), [("usl", 1e9), ("usl", 1e-5), ("one-knee", 1e-3)])
@@ -74,11 +74,11 @@ def test_order_of_points_and_repeated_loads_do_not_matter() -> None:
 
 
 def test_a_knee_is_recovered_within_its_interval() -> None:
-    made = simulated("two-knees", LAWS["two-knees"], LOADS, noise=0.005, seed=3)
-    found = scale(made, models=("amdahl", "one-knee", "two-knees")).best
-    assert found is not None
-    assert found.model == "two-knees"
-    for knee, truth in zip(found.knees, (5.3, 17.1), strict=True):
+    points = simulated("two-knees", LAWS["two-knees"], LOADS, noise=0.005, seed=3)
+    fit = scale(points, models=("amdahl", "one-knee", "two-knees")).best
+    assert fit is not None
+    assert fit.model == "two-knees"
+    for knee, truth in zip(fit.knees, (5.3, 17.1), strict=True):
         assert knee.low is not None
         assert knee.high is not None
         assert knee.low < truth < knee.high
@@ -86,9 +86,9 @@ def test_a_knee_is_recovered_within_its_interval() -> None:
 
 
 def test_straight_lines_have_neither_knee_nor_peak() -> None:
-    made = scale(simulated("linear", (700.0,), LOADS, noise=0.005, seed=4))
-    assert not any(f.knees or f.peak for f in made.fits)
-    assert any("straight line" in said for said in made.refused)
+    scaling = scale(simulated("linear", (700.0,), LOADS, noise=0.005, seed=4))
+    assert not any(f.knees or f.peak for f in scaling.fits)
+    assert any("straight line" in refusal for refusal in scaling.refused)
 
 
 def test_bends_are_claimed_on_few_straight_lines_and_where_there_are_some() -> None:
@@ -107,7 +107,7 @@ def test_too_few_rungs_are_refused_in_words() -> None:
     assert "at least 4" in none.refused[0]
     assert none.residuals.height == 3
     assert {f.model for f in some.fits} == {"linear", "amdahl", "plateau", "queue"}
-    assert any("Universal Scalability Law" in said and "at least 6" in said for said in some.refused)
+    assert any("Universal Scalability Law" in refusal and "at least 6" in refusal for refusal in some.refused)
 
 
 @pytest.mark.parametrize("bad", [0.0, -5.0, math.nan, math.inf, None])
@@ -157,13 +157,13 @@ def test_repeats_are_drawn_where_there_are_enough() -> None:
 
 def test_climbs_that_are_not_whole_are_not_drawn() -> None:
     whole = simulated("amdahl", LAWS["amdahl"], LOADS, 0.01, 5)
-    made = scale(
+    scaling = scale(
         ladder(*(whole.points[c].to_list()[:-1] for c in ("load", "throughput", "repeat"))),
         models=("amdahl",),
     )
-    assert any("differ in their load levels" in note for note in made.notes)
-    assert made.best is not None
-    assert made.best.parameters[0].method == "profile likelihood"
+    assert any("differ in their load levels" in note for note in scaling.notes)
+    assert scaling.best is not None
+    assert scaling.best.parameters[0].method == "profile likelihood"
 
 
 def test_a_known_think_time_is_no_parameter() -> None:
@@ -171,17 +171,17 @@ def test_a_known_think_time_is_no_parameter() -> None:
     pause = think / (1 + think) / rate  # Z of 1 / rate = S + Z
     known = simulated("repairman", LAWS["repairman"], LOADS, 0.005)
     points = known.points
-    found = scale(ladder(points["load"], points["throughput"], think_s=pause), models=("repairman",)).best
-    assert found is not None
-    assert found.degrees == len(LOADS) - 2
-    assert [p.value for p in found.parameters] == pytest.approx((rate, servers, think), rel=0.1)
-    assert "known" in found.parameters[2].note
-    assert found.knees[0].value == pytest.approx(servers * (1 + think), rel=0.05)
+    fit = scale(ladder(points["load"], points["throughput"], think_s=pause), models=("repairman",)).best
+    assert fit is not None
+    assert fit.degrees == len(LOADS) - 2
+    assert [p.value for p in fit.parameters] == pytest.approx((rate, servers, think), rel=0.1)
+    assert "known" in fit.parameters[2].note
+    assert fit.knees[0].value == pytest.approx(servers * (1 + think), rel=0.05)
 
 
 def test_curve_and_residuals() -> None:
-    made = scale(ladder(*SPECSDM91, think_s=0.001), models=("usl",))
-    curve, residuals = made.curve, made.residuals
+    scaling = scale(ladder(*SPECSDM91, think_s=0.001), models=("usl",))
+    curve, residuals = scaling.curve, scaling.residuals
     assert set(SPECSDM91[0]) <= set(curve["load"])
     assert curve["load"].is_sorted()
     assert curve.filter("beyond")["load"].min() > 216  # type: ignore[operator]
@@ -191,8 +191,8 @@ def test_curve_and_residuals() -> None:
     assert np.allclose(curve["response_s"], cycle)
     assert residuals["efficiency"][0] == 1
     assert np.allclose(residuals["predicted"] + residuals["residual"], residuals["throughput"])
-    assert made.best is not None
-    assert (residuals["residual"] ** 2).sum() == pytest.approx(made.best.rss, rel=1e-9)
+    assert scaling.best is not None
+    assert (residuals["residual"] ** 2).sum() == pytest.approx(scaling.best.rss, rel=1e-9)
 
 
 def test_a_model_that_does_not_describe_the_points_is_not_called_the_best_one() -> None:
@@ -207,5 +207,5 @@ def test_a_model_that_does_not_describe_the_points_is_not_called_the_best_one() 
 
 def test_a_ladder_that_falls_from_the_start_has_answers() -> None:
     """Its best law has no peak to the right of 1: what is sought there is unknown, and nothing fails."""
-    found = scale(ladder((1, 2, 4, 8, 12, 16, 24, 32), (1000, 960, 900, 810, 740, 690, 600, 520)))
-    assert found.fits and all(f.peak is None or f.peak.value <= 2 for f in found.fits)
+    scaling = scale(ladder((1, 2, 4, 8, 12, 16, 24, 32), (1000, 960, 900, 810, 740, 690, 600, 520)))
+    assert scaling.fits and all(f.peak is None or f.peak.value <= 2 for f in scaling.fits)

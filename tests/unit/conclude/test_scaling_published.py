@@ -11,14 +11,14 @@ from dbdyno.model.results.analyses import Estimate, Fitted, Ladder
 TWO = ("amdahl", "usl")
 
 
-def _usl(of: Ladder) -> Fitted:
-    found = scale(of, models=TWO).fit("usl")
-    assert found is not None
-    return found
+def _usl(ladder: Ladder) -> Fitted:
+    fit = scale(ladder, models=TWO).fit("usl")
+    assert fit is not None
+    return fit
 
 
-def _by_name(found: Fitted) -> dict[str, Estimate]:
-    return {p.name: p for p in found.parameters}
+def _by_name(fit: Fitted) -> dict[str, Estimate]:
+    return {p.name: p for p in fit.parameters}
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def test_parameters_standard_errors_and_peak(
 ) -> None:
     """R stops a little before specsdm91's minimum: in extended precision kappa is 1.04365484e-4, its
     standard error 1.98752709e-5."""
-    found = _usl(first(data, rows))
-    assert [p.value for p in found.parameters] == pytest.approx(values, rel=6e-6)
-    assert [p.std_err for p in found.parameters] == pytest.approx(errors, rel=1e-4)
-    assert found.peak is not None
-    assert found.peak.value == pytest.approx(peak, rel=3e-6)
-    assert found.degrees == rows - 3
+    fit = _usl(first(data, rows))
+    assert [p.value for p in fit.parameters] == pytest.approx(values, rel=6e-6)
+    assert [p.std_err for p in fit.parameters] == pytest.approx(errors, rel=1e-4)
+    assert fit.peak is not None
+    assert fit.peak.value == pytest.approx(peak, rel=3e-6)
+    assert fit.degrees == rows - 3
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_parameters_standard_errors_and_peak(
     ],
 )
 def test_profile_likelihood(data: Two, limits: tuple[tuple[float, float], ...]) -> None:
-    found = _usl(ladder(*data))
-    assert {p.method for p in found.parameters} == {"profile likelihood"}
-    for p, limit in zip(found.parameters, limits, strict=True):
+    fit = _usl(ladder(*data))
+    assert {p.method for p in fit.parameters} == {"profile likelihood"}
+    for p, limit in zip(fit.parameters, limits, strict=True):
         assert (p.low, p.high) == pytest.approx(limit, rel=2e-4)
 
 
@@ -65,22 +65,22 @@ def test_walds_interval_follows_from_the_standard_error() -> None:
 
 
 def test_one_ramps_neighbours_resemble_each_other() -> None:
-    found = _usl(ladder(*CISCO))
-    assert found.durbin_watson == pytest.approx(0.277, abs=5e-4)
-    assert found.autocorrelation_p is not None
-    assert found.autocorrelation_p < 0.01
-    assert any("too narrow" in note for note in found.notes)
+    fit = _usl(ladder(*CISCO))
+    assert fit.durbin_watson == pytest.approx(0.277, abs=5e-4)
+    assert fit.autocorrelation_p is not None
+    assert fit.autocorrelation_p < 0.01
+    assert any("too narrow" in note for note in fit.notes)
 
 
 def test_before_the_bend_two_laws_cannot_be_told_apart() -> None:
     whole, begun = scale(ladder(*CISCO), models=TWO), scale(first(CISCO, 10), models=TWO)
-    aic = {(s, f.model): f.aic for s, made in (("all", whole), ("ten", begun)) for f in made.fits}
+    aic = {(s, f.model): f.aic for s, scaling in (("all", whole), ("ten", begun)) for f in scaling.fits}
     assert aic["all", "usl"] == pytest.approx(337.947, abs=1e-3)
     assert aic["all", "amdahl"] == pytest.approx(371.885, abs=1e-3)
     assert aic["ten", "usl"] == pytest.approx(75.121, abs=1e-3)
     assert aic["ten", "amdahl"] == pytest.approx(74.102, abs=1e-3)
-    assert any("USL describes the loads no better than Amdahl's law" in said for said in begun.refused)
-    assert not any("below the bend" in said for said in whole.refused)
+    assert any("USL describes the loads no better than Amdahl's law" in refusal for refusal in begun.refused)
+    assert not any("below the bend" in refusal for refusal in whole.refused)
     usl = begun.fit("usl")
     assert usl is not None
     assert usl.peak is None
@@ -88,22 +88,22 @@ def test_before_the_bend_two_laws_cannot_be_told_apart() -> None:
 
 
 def test_a_law_at_its_bound_is_said_to_be() -> None:
-    found = _usl(ladder(*RAYTRACER))
-    kappa = _by_name(found)["kappa"]
-    assert [p.value for p in found.parameters[:2]] == pytest.approx((21.848843, 0.057770781), rel=1e-6)
+    fit = _usl(ladder(*RAYTRACER))
+    kappa = _by_name(fit)["kappa"]
+    assert [p.value for p in fit.parameters[:2]] == pytest.approx((21.848843, 0.057770781), rel=1e-6)
     assert (kappa.value, kappa.low, kappa.std_err) == (0, 0, None)
     assert kappa.high is not None
     assert "at its bound" in kappa.note
     assert "Amdahl" in kappa.note
-    assert found.peak is None
+    assert fit.peak is None
 
 
 def test_a_loop_on_the_cpu_is_a_plateau() -> None:
-    made = scale(ladder(*SYSBENCH))
-    assert made.best is not None
-    assert made.best.model == "plateau"
-    assert made.best.knees[0].value == pytest.approx(27343 / 8290.4, rel=2e-3)
-    assert made.best.peak is None
+    scaling = scale(ladder(*SYSBENCH))
+    assert scaling.best is not None
+    assert scaling.best.model == "plateau"
+    assert scaling.best.knees[0].value == pytest.approx(27343 / 8290.4, rel=2e-3)
+    assert scaling.best.peak is None
 
 
 def test_far_beyond_the_ladder_a_forecast_warns() -> None:
@@ -111,7 +111,7 @@ def test_far_beyond_the_ladder_a_forecast_warns() -> None:
     assert predict(begun, 5, "usl").note == ""
     assert "beyond the measured range" in predict(begun, 15, "usl").note
     assert predict(begun, 32, "usl").note.startswith("Warning")
-    made = predict(begun, 10, "usl")
-    assert made.low is not None
-    assert made.high is not None
-    assert made.low < 7867.61 < made.high
+    forecast = predict(begun, 10, "usl")
+    assert forecast.low is not None
+    assert forecast.high is not None
+    assert forecast.low < 7867.61 < forecast.high

@@ -20,18 +20,18 @@ SHOP = {"database_id": 5, "database": "shop"}
 MIB = 1 << 20
 
 
-def told(a: Snapshot, b: Snapshot) -> dict[str, Claim]:
+def claims_between(a: Snapshot, b: Snapshot) -> dict[str, Claim]:
     return {c.id: c for c in claims(figures(interval(a, b)))}
 
 
-def grown(seconds: float = 100.0, info: Any = None, **rows: list[dict[str, Any]]) -> dict[str, Claim]:
+def claims_after(seconds: float = 100.0, info: Any = None, **rows: list[dict[str, Any]]) -> dict[str, Claim]:
     """From counters of 0 to ``rows``."""
     rows = {"databases": [SHOP]} | rows
     zero = {
-        name: [{n: v for n, v in row.items() if n in _named(name)} for row in found]
-        for name, found in rows.items()
+        name: [{n: v for n, v in row.items() if n in _named(name)} for row in table_rows]
+        for name, table_rows in rows.items()
     }
-    return told(snapshot(**zero), snapshot(seconds, None, info, **rows))
+    return claims_between(snapshot(**zero), snapshot(seconds, None, info, **rows))
 
 
 def _named(name: str) -> set[str]:
@@ -55,7 +55,7 @@ def counter(name: str, value: int) -> dict[str, Any]:
 
 
 def test_a_quiet_interval_says_nothing() -> None:
-    assert grown(relations=[table(table_bytes=1 << 40)], indexes=[index(size_bytes=1 << 40)]) == {}
+    assert claims_after(relations=[table(table_bytes=1 << 40)], indexes=[index(size_bytes=1 << 40)]) == {}
 
 
 def test_restart_reset_and_evictions_come_first() -> None:
@@ -63,48 +63,48 @@ def test_restart_reset_and_evictions_come_first() -> None:
     start = NOON + timedelta(seconds=30)
     b = snapshot(60, None, {"started": start}, databases=[{**SHOP, "commits": 1, "deadlocks": 0}],
                  resets=[{"what": "statements", "evictions": 4}])  # fmt: skip
-    found = told(a, b)
-    assert [*found] == ["snapshot-restart", "snapshot-reset", "snapshot-evictions"]
+    by_id = claims_between(a, b)
+    assert [*by_id] == ["snapshot-restart", "snapshot-reset", "snapshot-evictions"]
     assert (
-        "Counters fell" in found["snapshot-restart"].text
-        and "2026-11-23 12:00:30" in found["snapshot-restart"].text
+        "Counters fell" in by_id["snapshot-restart"].text
+        and "2026-11-23 12:00:30" in by_id["snapshot-restart"].text
     )
-    assert "shop (at an unknown time)" in found["snapshot-reset"].text
-    assert found["snapshot-evictions"].value and found["snapshot-evictions"].value.value == 3
+    assert "shop (at an unknown time)" in by_id["snapshot-reset"].text
+    assert by_id["snapshot-evictions"].value and by_id["snapshot-evictions"].value.value == 3
 
 
 def test_resets_are_named_with_their_time() -> None:
     a = snapshot(databases=[SHOP], resets=[{"what": "I/O", "reset_s": 1.0}])
     b = snapshot(60, databases=[SHOP], resets=[{"what": "I/O", "reset_s": START_S + 10}])
-    assert "I/O (at 2026-11-23 12:00:10 UTC)" in told(a, b)["snapshot-reset"].text
+    assert "I/O (at 2026-11-23 12:00:10 UTC)" in claims_between(a, b)["snapshot-reset"].text
 
 
 BASE = {"table_bytes": 64 * MIB, "seq_scans": 10, "seq_rows": 100, "index_rows": 900}
 
 
 @pytest.mark.parametrize(
-    ("said", "figures"),
+    ("claimed", "figures"),
     [
         (True, {}), (False, {"seq_scans": 9}), (False, {"table_bytes": 63 * MIB}), (False, {"seq_rows": 99}),
         (False, {"seq_rows": 0, "index_rows": 0}),
         (False, {"kind": "system"}),
     ],
 )  # fmt: skip
-def test_large_tables_read_by_sequential_scans(said: bool, figures: dict[str, Any]) -> None:
-    assert ("snapshot-seq-scans" in grown(relations=[table(**BASE | figures)])) is said
+def test_large_tables_read_by_sequential_scans(claimed: bool, figures: dict[str, Any]) -> None:
+    assert ("snapshot-seq-scans" in claims_after(relations=[table(**BASE | figures)])) is claimed
 
 
 @pytest.mark.parametrize(
-    ("said", "figures"),
+    ("claimed", "figures"),
     [
         (True, {}), (False, {"scans": 1}), (False, {"is_primary": True}), (False, {"is_unique": True}),
         (False, {"is_constraint": True}), (False, {"is_constraint": None}),
         (False, {"size_bytes": 8 * MIB - 1}),
     ],
 )  # fmt: skip
-def test_unused_indexes(said: bool, figures: dict[str, Any]) -> None:
+def test_unused_indexes(claimed: bool, figures: dict[str, Any]) -> None:
     rows = {"relations": [table(rows_inserted=1)], "indexes": [index(**{"size_bytes": 8 * MIB} | figures)]}
-    assert ("snapshot-unused-indexes" in grown(**rows)) is said
+    assert ("snapshot-unused-indexes" in claims_after(**rows)) is claimed
 
 
 @pytest.mark.parametrize(
@@ -119,56 +119,62 @@ def test_unused_indexes(said: bool, figures: dict[str, Any]) -> None:
     ],
 )
 def test_databases(claim: str, figures: dict[str, Any]) -> None:
-    assert [*grown(databases=[{**SHOP, **figures}])] == [claim]
-    assert grown(databases=[{**SHOP, **{n: max(0, v - 1) for n, v in figures.items()}}]) == {}
+    assert [*claims_after(databases=[{**SHOP, **figures}])] == [claim]
+    assert claims_after(databases=[{**SHOP, **{n: max(0, v - 1) for n, v in figures.items()}}]) == {}
 
 
 def test_how_long_reads_took_is_said_where_it_is_known() -> None:
     figures = {"blocks_read": 10_000, "blocks_hit": 1}
-    timed = grown(databases=[{**SHOP, **figures, "block_read_ns": 10**9}])["snapshot-cache"]
+    timed = claims_after(databases=[{**SHOP, **figures, "block_read_ns": 10**9}])["snapshot-cache"]
     assert timed.case == "timed" and "100 us" in timed.text
-    assert grown(databases=[{**SHOP, **figures, "block_read_ns": None}])["snapshot-cache"].case == "untimed"
+    assert (
+        claims_after(databases=[{**SHOP, **figures, "block_read_ns": None}])["snapshot-cache"].case
+        == "untimed"
+    )
 
 
 def test_wraparound_is_a_warning_from_half_on() -> None:
-    ages = {age: grown(databases=[{**SHOP, "transaction_age": age}]) for age in (1 << 29, 1 << 30)}
+    ages = {age: claims_after(databases=[{**SHOP, "transaction_age": age}]) for age in (1 << 29, 1 << 30)}
     assert [c["snapshot-wraparound"].severity for c in ages.values()] == ["note", "warning"]
 
 
-@pytest.mark.parametrize(("timed", "requested", "said"), [(1, 2, True), (2, 2, False), (0, 1, False)])
-def test_checkpoints(timed: int, requested: int, said: bool) -> None:
+@pytest.mark.parametrize(("timed", "requested", "claimed"), [(1, 2, True), (2, 2, False), (0, 1, False)])
+def test_checkpoints(timed: int, requested: int, claimed: bool) -> None:
     rows = [counter("checkpoints_timed", timed), counter("checkpoints_requested", requested)]
-    assert ("snapshot-checkpoints" in grown(server=rows)) is said
+    assert ("snapshot-checkpoints" in claims_after(server=rows)) is claimed
 
 
 def test_archiving_that_failed() -> None:
-    assert [*grown(server=[counter("wal_files_failed", 1)])] == ["snapshot-archive"]
+    assert [*claims_after(server=[counter("wal_files_failed", 1)])] == ["snapshot-archive"]
 
 
 DEAD = {"dead_rows": 10_000, "live_rows": 40_000}
 
 
 @pytest.mark.parametrize(
-    ("said", "figures"), [(True, {}), (False, {"autovacuums": 1}), (False, {"live_rows": 40_001})]
+    ("claimed", "figures"), [(True, {}), (False, {"autovacuums": 1}), (False, {"live_rows": 40_001})]
 )
-def test_dead_rows(said: bool, figures: dict[str, Any]) -> None:
-    assert ("snapshot-dead-rows" in grown(relations=[table(**DEAD | figures)])) is said
+def test_dead_rows(claimed: bool, figures: dict[str, Any]) -> None:
+    assert ("snapshot-dead-rows" in claims_after(relations=[table(**DEAD | figures)])) is claimed
 
 
 def test_slots() -> None:
     slot = {"slot": "s", "retained_bytes": 1 << 30, "active": False, "wal_status": "reserved"}
-    assert grown(slots=[slot])["snapshot-slot"].case == "kept"
+    assert claims_after(slots=[slot])["snapshot-slot"].case == "kept"
     assert (
-        grown(slots=[slot | {"retained_bytes": None, "wal_status": "lost"}])["snapshot-slot"].case == "lost"
+        claims_after(slots=[slot | {"retained_bytes": None, "wal_status": "lost"}])["snapshot-slot"].case
+        == "lost"
     )
-    assert grown(slots=[slot | {"retained_bytes": (1 << 30) - 1}]) == {}
+    assert claims_after(slots=[slot | {"retained_bytes": (1 << 30) - 1}]) == {}
 
 
 def test_invalid_indexes_and_settings() -> None:
-    assert [*grown(indexes=[index(is_valid=False)])] == ["snapshot-invalid-indexes"]
+    assert [*claims_after(indexes=[index(is_valid=False)])] == ["snapshot-invalid-indexes"]
     a = snapshot(databases=[SHOP], settings=[{"setting": "work_mem", "value": "4MB"}])
     b = snapshot(9, databases=[SHOP], settings=[{"setting": "work_mem", "value": "8MB"}])
-    assert told(a, b)["snapshot-settings"].text == "1 setting changed in between: work_mem 4MB to 8MB."
+    assert (
+        claims_between(a, b)["snapshot-settings"].text == "1 setting changed in between: work_mem 4MB to 8MB."
+    )
 
 
 def test_a_statement_of_much_time() -> None:
@@ -178,7 +184,7 @@ def test_a_statement_of_much_time() -> None:
 
     second = 10**9
     rows = [statement(n, second) for n in range(4)]
-    said = grown(statements=rows)["snapshot-statement"]
-    assert said.value and said.value.value == 0.25 and "500 ms" in said.text
-    assert grown(statements=[*rows, statement(9, second)]) == {}
-    assert grown(statements=[statement(n, second - 1) for n in range(4)]) == {}
+    claim = claims_after(statements=rows)["snapshot-statement"]
+    assert claim.value and claim.value.value == 0.25 and "500 ms" in claim.text
+    assert claims_after(statements=[*rows, statement(9, second)]) == {}
+    assert claims_after(statements=[statement(n, second - 1) for n in range(4)]) == {}

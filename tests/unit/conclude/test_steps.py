@@ -20,8 +20,8 @@ from dbdyno.stats.tied import tied
 def test_steady_series_with_correlated_noise_have_few_steps(n: int, rho: float) -> None:
     """5 % at most are expected; 500 series exceed 7 % once in 50."""
     rows = 1 + 0.03 * steps.correlated_noise(np.random.default_rng(1), 500, n, rho)
-    found = [s for row in rows if (s := steps.change(row.tolist())) is not None and s.p < steps.LEVEL]
-    assert len(found) <= 35
+    changes = [s for row in rows if (s := steps.change(row.tolist())) is not None and s.p < steps.LEVEL]
+    assert len(changes) <= 35
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.7])
@@ -32,18 +32,18 @@ def test_a_step_is_found_with_its_place(rho: float) -> None:
     for row in rows:
         at = int(random.integers(3, 18))
         row[at:] *= 0.75
-        found = steps.change(row.tolist())
-        assert found is not None and found.p < steps.LEVEL
-        held += found.start95[0] <= at <= found.start95[1]
-        assert found.end == 20 and found.relative == pytest.approx(-0.25, abs=0.08)
+        step = steps.change(row.tolist())
+        assert step is not None and step.p < steps.LEVEL
+        held += step.start95[0] <= at <= step.start95[1]
+        assert step.end == 20 and step.relative == pytest.approx(-0.25, abs=0.08)
     assert held >= 90
 
 
 def test_a_level_that_came_and_went_has_two_ends() -> None:
     values = [10.0, 10.1, 9.9, 10.0, 6.0, 6.1, 5.9, 6.0, 10.0, 10.1, 9.9, 10.0]
-    found = steps.change(values)
-    assert found is not None and (found.start, found.end) == (4, 8)
-    assert found.start95[0] <= 4 <= found.start95[1] and found.end95[0] <= 8 <= found.end95[1]
+    step = steps.change(values)
+    assert step is not None and (step.start, step.end) == (4, 8)
+    assert step.start95[0] <= 4 <= step.start95[1] and step.end95[0] <= 8 <= step.end95[1]
 
 
 def test_drift_one_wild_value_and_short_series_are_no_step() -> None:
@@ -57,14 +57,14 @@ def test_a_long_series_is_as_sure_of_its_step() -> None:
     random = np.random.default_rng(3)
     values = 1 + 0.02 * random.normal(size=601)
     values[400:] *= 1.2
-    found = steps.change(values.tolist())
-    assert found is not None and found.start95[0] <= 400 <= found.start95[1] and found.end == 601
+    step = steps.change(values.tolist())
+    assert step is not None and step.start95[0] <= 400 <= step.start95[1] and step.end == 601
 
 
 # -- along a ladder --
 
 
-def _of(text: str) -> tuple[list[float], list[float]]:
+def _loads_and_rates(text: str) -> tuple[list[float], list[float]]:
     pairs = [tuple(map(float, pair.split(","))) for pair in text.split()]
     return [n for n, _ in pairs], [x for _, x in pairs]
 
@@ -79,9 +79,9 @@ def _of(text: str) -> tuple[list[float], list[float]]:
     ],
 )
 def test_a_cliff_is_between_two_loads(text: str, low: float, high: float, share: float) -> None:
-    found = cliff(*_of(text))
-    assert found is not None and (found.low, found.high) == (low, high)
-    assert found.relative_low <= share <= found.relative_high < 0
+    drop = cliff(*_loads_and_rates(text))
+    assert drop is not None and (drop.low, drop.high) == (low, high)
+    assert drop.relative_low <= share <= drop.relative_high < 0
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_a_cliff_is_between_two_loads(text: str, low: float, high: float, share:
     ],
 )
 def test_smooth_ladders_have_no_step(text: str) -> None:
-    assert cliff(*_of(text)) is None
+    assert cliff(*_loads_and_rates(text)) is None
 
 
 def test_thousands_of_loads_and_loads_that_are_not_whole() -> None:
     n = np.linspace(0.5, 64.5, 2000)
     x = np.minimum(n, 8.0) * np.where(n > 40, 0.5, 1.0)
-    found = cliff(n.tolist(), x.tolist())
-    assert found is not None and found.low <= 40 <= found.high and found.high - found.low < 4
+    drop = cliff(n.tolist(), x.tolist())
+    assert drop is not None and drop.low <= 40 <= drop.high and drop.high - drop.low < 4
 
 
 def test_false_steps_are_rare_and_true_ones_found() -> None:
@@ -122,20 +122,20 @@ def test_false_steps_are_rare_and_true_ones_found() -> None:
         for x in curves
         for _ in range(15)
     ]
-    assert sum(found is not None for found in alarms) <= 5
+    assert sum(drop is not None for drop in alarms) <= 5
     fall = np.minimum(n, 8.0) * np.where(n > 20, 0.6, 1.0)
     for _ in range(10):
-        found = cliff(n.tolist(), (fall * np.exp(0.02 * random.normal(size=12))).tolist())
-        assert found is not None and found.low <= 16 and found.high >= 24
+        drop = cliff(n.tolist(), (fall * np.exp(0.02 * random.normal(size=12))).tolist())
+        assert drop is not None and drop.low <= 16 and drop.high >= 24
 
 
 def test_the_claim_says_between_which_loads() -> None:
     import polars as pl
 
-    loads, rates = _of("1,100 2,200 4,400 8,800 12,810 16,805 24,800 32,500 48,495 64,505")
+    loads, rates = _loads_and_rates("1,100 2,200 4,400 8,800 12,810 16,805 24,800 32,500 48,495 64,505")
     rows = [{"load": n, "repeat": 1, "throughput": x} for n, x in zip(loads, rates, strict=True)]
-    made = answered(scale(Ladder("mine", pl.DataFrame(rows, schema=POINTS))))
-    (step,) = [a for a in made.answers if a.id == "throughput-step"]
+    scaling = answered(scale(Ladder("mine", pl.DataFrame(rows, schema=POINTS))))
+    (step,) = [a for a in scaling.answers if a.id == "throughput-step"]
     assert (step.case, step.severity) == ("falls", "warning")
     assert (step.said["low"], step.said["high"]) == ("24 sessions", "32 sessions")
     assert step.value is not None and step.value.value == pytest.approx(-0.38, abs=0.02)
@@ -154,9 +154,9 @@ def test_the_tied_fit_s_interval_holds_the_yield(loads: tuple[int, ...], sigma: 
     truth, law = law[-1] / law[-2], law[:-2]
     for _ in range(120):
         x = law * np.exp(0.03 * random.normal(size=len(law)))
-        found = tied(n[:-2].tolist(), x.tolist(), 8, 2, 16)
-        assert found is not None and found.yield95 is not None and found.noise is not None
-        held += found.yield95[0] <= truth <= found.yield95[1]
+        fit = tied(n[:-2].tolist(), x.tolist(), 8, 2, 16)
+        assert fit is not None and fit.yield95 is not None and fit.noise is not None
+        held += fit.yield95[0] <= truth <= fit.yield95[1]
     assert held >= 106
 
 

@@ -26,29 +26,29 @@ READ = {"seq_scans": 3, "table_blocks_read": 3 * 8192}
 GROWING = (*READ, "index_scans", "table_blocks_hit")
 
 
-def told(blocks_read: int = 4 * 8192, info: Any = None, *tables: dict[str, Any]) -> Claim | None:
+def scan_claim(blocks_read: int = 4 * 8192, info: Any = None, *tables: dict[str, Any]) -> Claim | None:
     info = {"cache": CACHE} if info is None else info
     zero = [SHOP | {k: v for k, v in t.items() if k not in GROWING} for t in tables]
     a = snapshot(0, None, info, databases=[SHOP], relations=zero)
     database = SHOP | {"blocks_read": blocks_read}
     b = snapshot(60, None, info, databases=[database], relations=[SHOP | t for t in tables])
-    found = figures(interval(a, b))
-    return next((c for c in claims(found) if c.id == "scan-not-cached"), None)
+    growth = figures(interval(a, b))
+    return next((c for c in claims(growth) if c.id == "scan-not-cached"), None)
 
 
 def test_the_claim_names_the_table_its_share_and_its_size_against_the_cache() -> None:
-    found = told(4 * 8192, None, TABLE | READ)
-    assert found is not None
-    assert found.case == "exact"
-    assert found.value is not None
-    assert found.value.value == 0.75
-    assert "75 %" in found.text and "public.orders" in found.text and "3 sequential scans" in found.text
-    assert found.said["size"] == 64 * MIB and found.said["cache"] == 128 * MIB
-    assert found.said["needed"] == 256 * MIB
+    claim = scan_claim(4 * 8192, None, TABLE | READ)
+    assert claim is not None
+    assert claim.case == "exact"
+    assert claim.value is not None
+    assert claim.value.value == 0.75
+    assert "75 %" in claim.text and "public.orders" in claim.text and "3 sequential scans" in claim.text
+    assert claim.said["size"] == 64 * MIB and claim.said["cache"] == 128 * MIB
+    assert claim.said["needed"] == 256 * MIB
 
 
 @pytest.mark.parametrize(
-    ("said", "figures"),
+    ("claimed", "figures"),
     [
         (True, {"table_bytes": 32 * MIB + 8192}),
         (False, {"table_bytes": 32 * MIB}),
@@ -60,34 +60,34 @@ def test_the_claim_names_the_table_its_share_and_its_size_against_the_cache() ->
         (False, {"kind": "system"}),
     ],
 )
-def test_each_criterion_on_both_sides(said: bool, figures: dict[str, Any]) -> None:
-    assert (told(4 * 8192, None, TABLE | READ | figures) is not None) is said
+def test_each_criterion_on_both_sides(claimed: bool, figures: dict[str, Any]) -> None:
+    assert (scan_claim(4 * 8192, None, TABLE | READ | figures) is not None) is claimed
 
 
 def test_little_of_all_reads_is_not_worth_a_line() -> None:
-    assert told(30 * 8192, None, TABLE | READ) is not None
-    assert told(31 * 8192, None, TABLE | READ) is None
+    assert scan_claim(30 * 8192, None, TABLE | READ) is not None
+    assert scan_claim(31 * 8192, None, TABLE | READ) is None
 
 
 def test_with_index_scans_the_share_is_an_upper_bound() -> None:
-    found = told(4 * 8192, None, TABLE | READ | {"index_scans": 1})
-    assert found is not None
-    assert found.case == "most" and found.text.startswith("Up to 75 %")
+    claim = scan_claim(4 * 8192, None, TABLE | READ | {"index_scans": 1})
+    assert claim is not None
+    assert claim.case == "most" and claim.text.startswith("Up to 75 %")
 
 
 def test_others_are_counted_and_the_most_read_is_named() -> None:
     other = TABLE | READ | {"relation_id": 2, "relation": "archive", "table_blocks_read": 9000}
-    found = told(40_000, None, TABLE | READ, other)
-    assert found is not None
-    assert "public.orders" in found.text and "1 more table larger" in found.text
+    claim = scan_claim(40_000, None, TABLE | READ, other)
+    assert claim is not None
+    assert "public.orders" in claim.text and "1 more table larger" in claim.text
 
 
 def test_a_snapshot_of_an_earlier_version_says_nothing() -> None:
-    assert told(4 * 8192, {}, TABLE | READ) is None
+    assert scan_claim(4 * 8192, {}, TABLE | READ) is None
 
 
 def test_of_a_run_the_measurement_with_the_largest_share() -> None:
-    made = climb("fake:cpu=50ms", [1, 2])
+    run = climb("fake:cpu=50ms", [1, 2])
     shares = (2_000, 6_000)
     row = {
         "relation": "public.t",
@@ -98,17 +98,17 @@ def test_of_a_run_the_measurement_with_the_largest_share() -> None:
     }
     scanned = [
         row | CACHE | {"cell": c.id, "table_bytes": 5 * MIB, "blocks_read": read}
-        for read, c in zip(shares, made.plan.cells, strict=True)
+        for read, c in zip(shares, run.plan.cells, strict=True)
     ]
     windows = [
-        {"cell": c.id, "status": "ok", "sessions": c.sessions, "variant": "base"} for c in made.plan.cells
+        {"cell": c.id, "status": "ok", "sessions": c.sessions, "variant": "base"} for c in run.plan.cells
     ]
     tables = {
         "windows": pl.DataFrame(windows).with_columns(rate_per_s=None),
         "large_scans": pl.DataFrame(scanned),
     }
-    (found,) = not_cached(Case(made.plan, made.environment, tables, {}))
-    assert found.text.startswith(
+    (claim,) = not_cached(Case(run.plan, run.environment, tables, {}))
+    assert claim.text.startswith(
         "75 % of the blocks read from outside the cache at 2 sessions were of public.t"
     )
-    assert found.cells == (made.plan.cells[0].id, made.plan.cells[1].id)
+    assert claim.cells == (run.plan.cells[0].id, run.plan.cells[1].id)

@@ -66,8 +66,8 @@ def _chains(*objects: tuple[str, float]) -> pl.DataFrame:
     ])  # fmt: skip
 
 
-def _only(found: list[Claim]) -> Claim:
-    (one,) = found
+def _only_claim(claims: list[Claim]) -> Claim:
+    (one,) = claims
     return one
 
 
@@ -79,34 +79,34 @@ def test_waits_for_rows_are_hot_rows_from_the_limit_on(share: float, claims: int
 
 def test_hot_rows_are_those_of_a_table_and_too_few_for_the_sessions() -> None:
     chains = _chains(("pgbench_branches (transactionid)", 0.8), ("pg_class (relation)", 0.2))
-    found = _only(list(hot_rows(_case({ROW: 0.3, "Lock/tuple": 0.2}, scale=1, chains=chains))))
-    assert found.value is not None and found.value.value == pytest.approx(0.5)
-    assert "for 50 % of DB time at 8 sessions. 8 sessions change only 1 branch." in found.text
-    assert "80 % of the lock waits are for pgbench_branches." in found.text
-    assert found.advice.endswith("prepare -s 8 --replace")
+    claim = _only_claim(list(hot_rows(_case({ROW: 0.3, "Lock/tuple": 0.2}, scale=1, chains=chains))))
+    assert claim.value is not None and claim.value.value == pytest.approx(0.5)
+    assert "for 50 % of DB time at 8 sessions. 8 sessions change only 1 branch." in claim.text
+    assert "80 % of the lock waits are for pgbench_branches." in claim.text
+    assert claim.advice.endswith("prepare -s 8 --replace")
 
 
 def test_with_as_many_rows_as_sessions_the_number_is_not_to_blame() -> None:
-    found = _only(list(hot_rows(_case({ROW: 0.3}, scale=8))))
-    assert "change only" not in found.text and "more rows" in found.advice
+    claim = _only_claim(list(hot_rows(_case({ROW: 0.3}, scale=8))))
+    assert "change only" not in claim.text and "more rows" in claim.advice
 
 
 @pytest.mark.parametrize(("share", "claims"), [(LATCH - 0.01, 0), (LATCH + 0.01, 1)])
 def test_one_latch_is_a_claim_from_the_limit_on(share: float, claims: int) -> None:
-    found = list(latch(_case({LATCH_EVENT: share})))
-    assert len(found) == claims
-    if found:
-        assert "LWLock/WALInsert" in found[0].text and "buffers of the WAL" in found[0].text
-        assert "less WAL" in found[0].advice
+    latches = list(latch(_case({LATCH_EVENT: share})))
+    assert len(latches) == claims
+    if latches:
+        assert "LWLock/WALInsert" in latches[0].text and "buffers of the WAL" in latches[0].text
+        assert "less WAL" in latches[0].advice
 
 
 def test_the_end_of_a_table_is_a_short_lock_and_a_row_is_not() -> None:
-    assert _only(list(latch(_case({"Lock/extend": 0.2, ROW: 0.2})))).said["event"] == "Lock/extend"
+    assert _only_claim(list(latch(_case({"Lock/extend": 0.2, ROW: 0.2})))).said["event"] == "Lock/extend"
 
 
 def test_a_latch_without_advice_of_the_engine_has_a_general_one() -> None:
-    found = _only(list(latch(_case({"LWLock/OidGen": 0.2}))))
-    assert "Sessions wait for" not in found.text and found.advice
+    claim = _only_claim(list(latch(_case({"LWLock/OidGen": 0.2}))))
+    assert "Sessions wait for" not in claim.text and claim.advice
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_rows_are_few_below_the_number_of_sessions_and_where_they_are_changed(
     workload = next(iter(made.results().info.workloads.values())).model_copy(
         update={"parameters": parameters}
     )
-    found = few_rows(workload, {"warehouses": value, "mode": mode}, 8)
-    assert (found is not None) == few
-    assert found is None or found == ("7 warehouses", "warehouses", "warehouses=8")
+    cure = few_rows(workload, {"warehouses": value, "mode": mode}, 8)
+    assert (cure is not None) == few
+    assert cure is None or cure == ("7 warehouses", "warehouses", "warehouses=8")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.unit.conclude.test_scaling_laws import CONVOY, POWER, answer, of
+from tests.unit.conclude.test_scaling_laws import CONVOY, POWER, answer, ladder_of
 from tests.unit.shown import as_text
 
 from dbdyno import present
@@ -22,12 +22,12 @@ RETROGRADE = ((20, 30, 40, 60, 80, 120, 160), (800, 700, 620, 500, 420, 310, 250
 
 @pytest.fixture(scope="module")
 def convoy() -> Scaling:
-    return scaled(of(*CONVOY))
+    return scaled(ladder_of(*CONVOY))
 
 
 @pytest.fixture(scope="module")
 def retrograde() -> Scaling:
-    return scaled(of(*RETROGRADE))
+    return scaled(ladder_of(*RETROGRADE))
 
 
 def test_a_parameter_that_is_a_knee_has_the_knees_interval(convoy: Scaling) -> None:
@@ -68,7 +68,7 @@ SHAPES = {
 
 @pytest.fixture(scope="module", params=SHAPES)
 def shaped(request: pytest.FixtureRequest) -> Scaling:
-    return scaled(of(*SHAPES[request.param]))
+    return scaled(ladder_of(*SHAPES[request.param]))
 
 
 def _between(values: dict[float, float], target: float) -> list[tuple[float, float]]:
@@ -129,7 +129,7 @@ def test_one_sentence_stands_once_on_the_page(shaped: Scaling) -> None:
 
 
 def test_an_impossible_efficiency_is_explained() -> None:
-    rough = scaled(of(SEVEN, (100, 231, 180, 1500, 1400, 3300, 14000)))
+    rough = scaled(ladder_of(SEVEN, (100, 231, 180, 1500, 1400, 3300, 14000)))
     rungs = Rungs.of(rough.ladder)
     assert max(rungs.efficiencies.values()) > 1.1 and rungs.above_one is None
     note = next(n for n in rough.notes if n.startswith("Efficiency of"))
@@ -138,12 +138,12 @@ def test_an_impossible_efficiency_is_explained() -> None:
 
 def test_what_is_within_noise_has_no_interval_beyond_it() -> None:
     jumps = (100, 300, 310, 1300, 1250, 3300, 3500)
-    more = answer(scaled(of(SEVEN, jumps)), "one-more-session")
+    more = answer(scaled(ladder_of(SEVEN, jumps)), "one-more-session")
     assert more.case == "unsure" and "(+" not in more.text
 
 
 def test_an_exact_power_of_the_load_rises_beyond_noise() -> None:
-    made = scaled(of(*SHAPES["superlinear"]))
+    made = scaled(ladder_of(*SHAPES["superlinear"]))
     more = answer(made, "one-more-session")
     assert more.case == "more" and "130 % (117 % to 143 %)" in more.text
     assert not [a.text for a in made.answers if "Beyond noise that holds up to" in a.text]
