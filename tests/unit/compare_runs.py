@@ -6,16 +6,21 @@ import random
 from dataclasses import replace
 
 import polars as pl
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno.model.results.results import Results
 
 
 def noisy(
-    world: made.World, *, spread: float = 0.01, drift: float = 0.05, seed: int = 1, id: str = "20261121-x"
+    world: report_results.World,
+    *,
+    spread: float = 0.01,
+    drift: float = 0.05,
+    seed: int = 1,
+    id: str = "20261121-x",
 ) -> Results:
     """The world's rates times drift of the block (the same for all variants of it) and noise of the cell."""
-    plain = made.results(world)
+    plain = report_results.results(world)
     chance = random.Random(seed)
     keys = plain.tables["windows"].select("cell", "sessions", "repeat")
     blocks = {(s, r): 1 + chance.gauss(0, drift) for _, s, r in keys.rows()}

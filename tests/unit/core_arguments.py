@@ -64,11 +64,11 @@ def each_order(make: Callable[[], Any], methods: Mapping[str, tuple[Any, ...]]) 
     """Each pair of methods in either order, alone on an object, and all of them from four threads at once."""
     for first, arguments in methods.items():
         for second in methods:
-            made = make()
-            attempt(getattr(made, first), *arguments)
-            attempt(getattr(made, second), *methods[second])
-            attempt(getattr(made, first), *arguments)
-    made, failures = make(), []
+            subject = make()
+            attempt(getattr(subject, first), *arguments)
+            attempt(getattr(subject, second), *methods[second])
+            attempt(getattr(subject, first), *arguments)
+    subject, failures = make(), []
 
     def all_of_them(turn: int) -> None:
         names = list(methods)
@@ -76,7 +76,7 @@ def each_order(make: Callable[[], Any], methods: Mapping[str, tuple[Any, ...]]) 
             for name in names[turn:] + names[:turn]:
                 for _ in range(5):
                     with contextlib.suppress(*ALLOWED):
-                        getattr(made, name)(*methods[name])
+                        getattr(subject, name)(*methods[name])
         except BaseException as error:
             failures.append(error)
 
@@ -88,4 +88,4 @@ def each_order(make: Callable[[], Any], methods: Mapping[str, tuple[Any, ...]]) 
         thread.join()
     faulthandler.cancel_dump_traceback_later()
     if failures:
-        raise SystemExit(f"{type(made).__name__} from several threads: {failures!r}")
+        raise SystemExit(f"{type(subject).__name__} from several threads: {failures!r}")

@@ -128,10 +128,10 @@ def started(spec: Any, *times: Any) -> None:
 
 def waits(make: Callable[[], Any]) -> None:
     """``wait`` of what is over."""
-    made = make()
+    waiter = make()
     for value in ANY:
-        attempt(made.wait, value)
-    each_argument(made.wait)
+        attempt(waiter.wait, value)
+    each_argument(waiter.wait)
 
 
 def load_wait() -> None:

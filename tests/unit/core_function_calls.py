@@ -21,11 +21,11 @@ from dbdyno.engines.command.launching import Launcher
 @contextlib.contextmanager
 def launcher() -> Iterator[int]:
     """A descriptor of the control socket of a launcher of commands."""
-    made = Launcher("hostile")
+    launched = Launcher("hostile")
     try:
-        yield made.control.fileno()
+        yield launched.control.fileno()
     finally:
-        made.close()
+        launched.close()
 
 
 def no_match(_pattern: str, _text: str) -> None:

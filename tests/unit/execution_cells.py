@@ -53,7 +53,7 @@ def threads(*counts: int, jobs: Sequence[str] = ("xz",)) -> tuple[Variant, ...]:
     return tuple(Variant(name=f"threads={n}", params={"threads": n}, jobs=named) for n in counts)
 
 
-def made(
+def run_of_jobs(
     variants: Sequence[Variant],
     law: Law,
     *,
@@ -119,12 +119,12 @@ def _raw(
     noise: float,
     change: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> RawCell:
-    found = [change(r) for r in _executions(cell, variant, law, each, rng, noise)]
-    last = max(r["end_ns"] for r in found)
-    frames = {name: empty(raw(name)) for name in RAW}
-    frames["executions"] = rows("executions", found)
-    frames["sessions"] = rows("sessions", [_session(n, found) for n in range(cell.sessions)])
-    took = [r["end_ns"] - r["start_ns"] for r in found]
+    executions = [change(r) for r in _executions(cell, variant, law, each, rng, noise)]
+    last = max(r["end_ns"] for r in executions)
+    frames = {name: empty(name) for name in RAW}
+    frames["executions"] = rows("executions", executions)
+    frames["sessions"] = rows("sessions", [_session(n, executions) for n in range(cell.sessions)])
+    took = [r["end_ns"] - r["start_ns"] for r in executions]
     frames["histogram"] = rows("histogram", [{"low_ns": t, "high_ns": t, "count": 1} for t in sorted(took)])
     frames["samples"] = rows("samples", list(_samples(last)))
     meta = CellMeta(
@@ -151,13 +151,13 @@ def _executions(
         todo = [(s, n, names[n % len(names)]) for s in range(cell.sessions) for n in range(each)]
     ends = dict.fromkeys(range(cell.sessions), T0)
     off = rng.gauss(0, noise)  # of the whole measurement
-    made = []
+    executions = []
     for session, number, name in todo:
         took = law(variant, min(cell.sessions, len(todo)), name) * (1 + off + rng.gauss(0, noise))
         start, end = ends[session], ends[session] + round(took * NS_PER_S)
         ends[session] = end
         cpu = law(variant, 1, name)
-        made.append(
+        executions.append(
             {
                 "session": session,
                 "number": number,
@@ -179,19 +179,19 @@ def _executions(
                 "work": 1.0,
             }
         )
-    return made
+    return executions
 
 
-def _session(session: int, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    mine = [r for r in found if r["session"] == session]
-    good = [r for r in mine if r["outcome"] == "ok"]
+def _session(session: int, executions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    of_session = [r for r in executions if r["session"] == session]
+    good = [r for r in of_session if r["outcome"] == "ok"]
     took = [r["end_ns"] - r["start_ns"] for r in good]
     return {
         "session": session,
         "calls": len(good),
-        "errors": len(mine) - len(good),
+        "errors": len(of_session) - len(good),
         "calls_total": len(good),
-        "errors_total": len(mine) - len(good),
+        "errors_total": len(of_session) - len(good),
         "straddle_in": 0,
         "straddle_out": 0,
         "in_call_ns": sum(took),
@@ -199,8 +199,8 @@ def _session(session: int, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "min_ns": min(took, default=None),
         "max_ns": max(took, default=None),
         "end_reason": "limit",
-        "first_start_ns": min((r["start_ns"] for r in mine), default=None),
-        "last_end_ns": max((r["end_ns"] for r in mine), default=None),
+        "first_start_ns": min((r["start_ns"] for r in of_session), default=None),
+        "last_end_ns": max((r["end_ns"] for r in of_session), default=None),
     }
 
 

@@ -19,9 +19,9 @@ def frame(table: str, rows: list[dict[str, Any]] | None = None) -> pl.DataFrame:
     return pl.DataFrame(rows or [], schema={c.name: POLARS[c.type] for c in TABLES[table].columns})
 
 
-def texts(found: Mapping[int, str]) -> pl.DataFrame:
+def texts(by_id: Mapping[int, str]) -> pl.DataFrame:
     return pl.DataFrame(
-        {"query_id": list(found), "text": list(found.values())},
+        {"query_id": list(by_id), "text": list(by_id.values())},
         schema={"query_id": pl.Int64, "text": pl.String},
     )
 

@@ -88,8 +88,8 @@ def tables(
             "value": value,
             "status": "ok" if value is not None else "not permitted",
         }
-        for scope, found in scopes
-        for key, value in found.items()
+        for scope, of_scope in scopes
+        for key, value in of_scope.items()
     ]
     held = [
         {

@@ -24,7 +24,7 @@ def table_of(
     times = np.atleast_2d(np.asarray(durations_ms, dtype=float))
     n = times.shape[1]
     key = {"cell": f"{variant}-s{n}-r{repeat}", "workload": "cpu-query", "variant": variant}
-    made = [
+    records = [
         {**key, "sessions": n, "repeat": repeat, "round": r + 1, "session": s}
         | {"start_ns": r * 1000 * MS + s, "duration_ns": round(times[r, s] * MS)}
         | {"cpu": None if cpus is None or cpus[r][s] < 0 else int(cpus[r][s])}
@@ -32,7 +32,7 @@ def table_of(
         for r in range(times.shape[0])
         for s in range(n)
     ]
-    return rows("rounds", made)
+    return rows("rounds", records)
 
 
 def article() -> dict[int, list[float]]:

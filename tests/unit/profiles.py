@@ -62,7 +62,7 @@ def with_tables(cell: RawCell, samples: pl.DataFrame, stacks: Sequence[Stack]) -
         for n, stack in enumerate(stacks)
         for p, f in enumerate(reversed(stack))
     ]
-    told = [
+    functions = [
         {
             "frame": n,
             "function": text.partition("`")[2] or None,
@@ -71,9 +71,9 @@ def with_tables(cell: RawCell, samples: pl.DataFrame, stacks: Sequence[Stack]) -
         }
         for text, n in frames.items()
     ]
-    made = {
+    by_name = {
         "profile_samples": samples,
         "profile_stacks": pl.DataFrame(paths),
-        "profile_frames": pl.DataFrame(told),
+        "profile_frames": pl.DataFrame(functions),
     }
-    return replace(cell, tables={**cell.tables, **{n: conform(n, t) for n, t in made.items()}})
+    return replace(cell, tables={**cell.tables, **{n: conform(n, t) for n, t in by_name.items()}})

@@ -139,10 +139,10 @@ class PhasedLoad(RecordedLoad):
 
     def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         self.events.happened(f"tables of phase {window + 1}")
-        made = {name: table for name, table in self.tables().items() if name != "counters"}
+        tables = {name: table for name, table in self.tables().items() if name != "counters"}
         known = pl.lit(0, pl.Int64)  # the fake engine's loads are of one window: it does not count these
-        pace = from_core("pace", made["pace"]).with_columns(backlog_begin=known, idle_ns=known)
-        return {**made, "pace": to_core("pace", pace.to_dicts())}
+        pace = from_core("pace", tables["pace"]).with_columns(backlog_begin=known, idle_ns=known)
+        return {**tables, "pace": to_core("pace", pace.to_dicts())}
 
 
 class RecordedMachine(ThisHost):
@@ -295,10 +295,10 @@ class RecordedServer(FakeServer):
         log_calls: bool,
         max_calls: int | None,
     ) -> Load:
-        made = super().load(workload, cell, calibration, log_calls, max_calls)
-        made.__class__ = self._load_type  # type: ignore[assignment]
-        made.events, made.once = self.events, cell.once  # type: ignore[attr-defined]
-        return made
+        load = super().load(workload, cell, calibration, log_calls, max_calls)
+        load.__class__ = self._load_type  # type: ignore[assignment]
+        load.events, load.once = self.events, cell.once  # type: ignore[attr-defined]
+        return load
 
     def watch(self, spec: Mapping[str, Any]) -> Watch:
         return RecordedWatch(super().watch(spec), self.events)

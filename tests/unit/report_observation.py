@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.fake_engine import wait_families
-from tests.unit import report_results as made
-from tests.unit import report_tables as finer
+from tests.unit import report_results, report_tables
 
 from dbdyno.conclude.run.reason import activity
 from dbdyno.model.plan.plan import Experiment, Observation
@@ -19,7 +18,7 @@ from dbdyno.model.results.ledger_rows import with_parents
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema import tables
 
-NS = made.NS
+NS = report_results.NS
 WINDOW_S = 10
 GAP_S = 12.0
 SESSIONS = 12
@@ -40,7 +39,7 @@ _SUMS = ("total", "seconds", "low", "high", "runq_s")
 
 
 def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = None) -> Results:
-    plain = made.results(made.World(rungs=(1,)))
+    plain = report_results.results(report_results.World(rungs=(1,)))
     cells = [_window(i, b) for i, b in enumerate(busy)]
     frames = {name: tables.rows(name, [r for c in cells for r in c.get(name, [])]) for name in tables.DERIVED}
     frames["ledger"] = with_parents(frames["ledger"])
@@ -54,15 +53,15 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
     experiment = Experiment(engine="postgres", name="observed", workload="observed", observation=asked)
     plan = plain.plan.model_copy(update={"experiment": experiment, "cells": (), "script_text": None}).sealed()
     info = plain.info.model_copy(update={"id": "20261121-104501-observed-77aa", "calibrations": {}})
-    found = replace(plain, info=info, plan=plan, tables=frames, findings=())
-    return replace(found, answers=(activity(found),))
+    observed = replace(plain, info=info, plan=plan, tables=frames, findings=())
+    return replace(observed, answers=(activity(observed),))
 
 
 def accounts(busy: float) -> dict[tuple[str, str | None], float]:
     """Seconds per second of a window; the clients take what is left of twelve sessions."""
-    found: dict[tuple[str, str | None], float] = {k: v * busy for k, v in _BASE.items()}
-    parts = sum(v for (a, _), v in found.items() if a in ("run", "runq", "sleep"))
-    return {**found, ("client", None): SESSIONS - parts + 0.05, ("unaccounted", None): -0.05}
+    seconds: dict[tuple[str, str | None], float] = {k: v * busy for k, v in _BASE.items()}
+    parts = sum(v for (a, _), v in seconds.items() if a in ("run", "runq", "sleep"))
+    return {**seconds, ("client", None): SESSIONS - parts + 0.05, ("unaccounted", None): -0.05}
 
 
 def db_time(busy: float) -> float:
@@ -87,12 +86,12 @@ def _window(number: int, busy: float) -> dict[str, list[dict[str, Any]]]:
     window = {**ends, "status": "ok", "reason": None}
     parts: Mapping[str, Any] = {
         "windows": [window],
-        "ledger": [*_ledger(total), *finer.memos(total, True)],
-        "events": finer.events(total, SESSIONS, True),
-        "microstates": finer.microstates(total, SESSIONS, True),
-        "strips": finer.strips(total, SESSIONS, True, key["cell"]),
-        "profile": finer.profile(total, 50.0 * busy, 1000.0, True),
-        "top_events": finer.top_events(total, True),
+        "ledger": [*_ledger(total), *report_tables.memos(total, True)],
+        "events": report_tables.events(total, SESSIONS, True),
+        "microstates": report_tables.microstates(total, SESSIONS, True),
+        "strips": report_tables.strips(total, SESSIONS, True, key["cell"]),
+        "profile": report_tables.profile(total, 50.0 * busy, 1000.0, True),
+        "top_events": report_tables.top_events(total, True),
         "data_sources": [
             {
                 "quantity": "cpu_used",
@@ -117,7 +116,7 @@ def _ledger(total: Mapping[tuple[str, str | None], float]) -> list[dict[str, Any
 def _together(name: str, cells: list[dict[str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
     """What the room analyze says of all windows at once: totals add up, here alike in every window."""
     whole = sum(BUSY[: len(cells)]) if cells else 0.0
-    found = []
+    rows = []
     for row in cells[0][name] if cells else []:
         factor = whole / BUSY[0]
         scaled = {k: row[k] * factor for k in _SUMS if row.get(k) is not None}
@@ -125,5 +124,5 @@ def _together(name: str, cells: list[dict[str, list[dict[str, Any]]]]) -> list[d
             scaled = {}
         if row.get("per_s") is not None:
             scaled["per_s"] = row["per_s"] * factor / len(cells)
-        found.append({**row, **scaled, "cell": "all", "repeat": 0})
-    return found
+        rows.append({**row, **scaled, "cell": "all", "repeat": 0})
+    return rows

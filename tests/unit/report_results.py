@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.fake_engine import wait_families
-from tests.unit import report_machine as machine
-from tests.unit import report_tables as finer
+from tests.unit import report_machine, report_tables
 
 from dbdyno.conclude.run.case import Case
 from dbdyno.conclude.scaling.capacity import headline
@@ -73,17 +72,22 @@ def results(world: World = SMALL) -> Results:
             (v, n, r) for v in world.variants for n in world.rungs for r in range(1, world.repeats + 1)
         )
     ]
-    made = [_cell(world, c) for c in cells]
-    frames = {name: tables.rows(name, [row for cell in made for row in cell[name]]) for name in made[0]}
+    rows_by_cell = [_cell(world, c) for c in cells]
+    frames = {
+        name: tables.rows(name, [row for cell in rows_by_cell for row in cell[name]])
+        for name in rows_by_cell[0]
+    }
     frames["ledger"] = with_parents(frames["ledger"])
-    frames["rungs"] = tables.rows("rungs", list(_rungs(world, made)))
-    frames["sources"] = tables.rows("sources", [s.model_dump() for s in machine.sources(world.os_tasks)])
+    frames["rungs"] = tables.rows("rungs", list(_rungs(world, rows_by_cell)))
+    frames["sources"] = tables.rows(
+        "sources", [s.model_dump() for s in report_machine.sources(world.os_tasks)]
+    )
     frames["histogram"] = _histogram(world, cells)
     frames["wait_families"] = wait_families().table()
     plain = Results(
         _info(world),
         _plan(world, cells),
-        machine.environment(world.cpus, world.os_tasks),
+        report_machine.environment(world.cpus, world.os_tasks),
         frames,
         _findings(cells),
     )
@@ -99,8 +103,8 @@ def answered(plain: Results) -> Results:
 
 def charts_of(results: Results) -> list[Chart]:
     """All charts of its report, by their names alone."""
-    found = [b for b in walk(report.document(results).blocks) if isinstance(b, Chart)]
-    return [replace(c, id=re.sub(r"^[a-z]+-\d+-", "", c.id)) for c in found]
+    charts = [b for b in walk(report.document(results).blocks) if isinstance(b, Chart)]
+    return [replace(c, id=re.sub(r"^[a-z]+-\d+-", "", c.id)) for c in charts]
 
 
 def hostile() -> Results:
@@ -159,18 +163,18 @@ def _cell(world: World, cell: Cell) -> dict[str, list[dict[str, Any]]]:
     }
     window = {**key, "t0_ns": 0, "t1_ns": 10 * NS, "wall_s": 10.0, "status": "ok", "reason": None}
     known, total, rate = world.os_tasks, _accounts(world, cell), _rate(world, cell)
-    made = {
+    derived = {
         "rates": _rates(world, cell),
-        "ledger": [*_ledger(world, cell), *finer.memos(total, known)],
-        "events": finer.events(total, cell.sessions, known),
-        "microstates": finer.microstates(total, cell.sessions, known),
-        "strips": finer.strips(total, cell.sessions, known, cell.id),
-        "over_time": finer.over_time(rate, cell.sessions),
-        "profile": finer.profile(total, rate, WORK_PER_CALL, known),
-        "top_events": finer.top_events(total, known),
-        "data_sources": _sources_said(world, cell),
+        "ledger": [*_ledger(world, cell), *report_tables.memos(total, known)],
+        "events": report_tables.events(total, cell.sessions, known),
+        "microstates": report_tables.microstates(total, cell.sessions, known),
+        "strips": report_tables.strips(total, cell.sessions, known, cell.id),
+        "over_time": report_tables.over_time(rate, cell.sessions),
+        "profile": report_tables.profile(total, rate, WORK_PER_CALL, known),
+        "top_events": report_tables.top_events(total, known),
+        "data_sources": _sources(world, cell),
     }
-    return {"windows": [window], **{name: [{**key, **r} for r in rows] for name, rows in made.items()}}
+    return {"windows": [window], **{name: [{**key, **r} for r in rows] for name, rows in derived.items()}}
 
 
 def _rates(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
@@ -216,7 +220,7 @@ def _ledger(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
         )
 
 
-def _sources_said(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
+def _sources(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
     run = _accounts(world, cell)[("run", None)]
     for source, factor in (("os tasks", 1.0), ("cgroup", 1.04), ("host", 1.1), ("activity samples", 0.8)):
         known = world.os_tasks or source == "activity samples"
@@ -237,12 +241,14 @@ def _known(row: Mapping[str, Any], value: float | None, name: str = "value") -> 
     return {**row, name: value, "status": "not here" if value is None else "ok"}
 
 
-def _rungs(world: World, made: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _rungs(world: World, rows_by_cell: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for variant in world.variants:
         lowest = None
         for n in world.rungs:
             cells = [
-                m for m in made if m["windows"][0]["variant"] == variant and m["windows"][0]["sessions"] == n
+                m
+                for m in rows_by_cell
+                if m["windows"][0]["variant"] == variant and m["windows"][0]["sessions"] == n
             ]
             row = _rung(world, cells)
             lowest = lowest or row["calls_per_s"] / n
@@ -263,8 +269,8 @@ def _rung(world: World, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return None if None in values else sum(values) / len(values)
 
     def aas(account: str) -> float | None:
-        mine = [r for c in cells for r in c["ledger"] if r["scope"] == "rung" and not r.get("parent")]
-        rows = [r["aas"] for r in mine if r["account"] == account]
+        of_rung = [r for c in cells for r in c["ledger"] if r["scope"] == "rung" and not r.get("parent")]
+        rows = [r["aas"] for r in of_rung if r["account"] == account]
         return None if None in rows else sum(rows) / len(cells)
 
     calls = [

@@ -72,10 +72,10 @@ def events(accounts: Accounts, sessions: int, known: bool) -> Iterator[Row]:
                 "source": ESTIMATED if known else "activity samples, the server's word alone",
             }
             for name, value in (("run", run), ("sleep", sleep), ("runq", runq)):
-                said = value * part if known or name == "sleep" else None
-                row[name] = said
-                row[f"{name}_low"] = None if said is None else 0.9 * said
-                row[f"{name}_high"] = None if said is None else 1.1 * said
+                seconds = value * part if known or name == "sleep" else None
+                row[name] = seconds
+                row[f"{name}_low"] = None if seconds is None else 0.9 * seconds
+                row[f"{name}_high"] = None if seconds is None else 1.1 * seconds
             yield row
 
 

@@ -122,8 +122,10 @@ def knees() -> Scaling:
     pairs = tuple(
         (n, 100.0 * min(n, 8) + 30.0 * max(0, min(n, 16) - 8)) for n in (1, 2, 4, 6, 8, 10, 12, 16, 20)
     )
-    made = points(pairs, 3, cpu=0.8, cpu_user=0.6, cpu_system=0.2, cpu_wait=0.1)
-    of = Ladder("two knees", made, machine=Machine(cpus=16, cores=8, threads_per_core=2), think_s=0.002)
+    columns = points(pairs, 3, cpu=0.8, cpu_user=0.6, cpu_system=0.2, cpu_wait=0.1)
+    ladder = Ladder(
+        "two knees", columns, machine=Machine(cpus=16, cores=8, threads_per_core=2), think_s=0.002
+    )
     best = fitted(
         "two-knees",
         "growth with two knees",
@@ -151,9 +153,9 @@ def knees() -> Scaling:
             "beyond": [False] * len(x),
         }
     )
-    residuals = made.select(
+    residuals = columns.select(
         "load", "repeat", "throughput", predicted=pl.col("throughput") * 0.99
     ).with_columns(
         residual=pl.col("throughput") * 0.01, efficiency=pl.col("throughput") / pl.col("load") / 100
     )
-    return Scaling(of, (best,), curve, residuals)
+    return Scaling(ladder, (best,), curve, residuals)

@@ -22,17 +22,17 @@ def frame(name: str, rows: _Rows) -> pl.DataFrame:
     zero: dict[str, float] = {c.name: 0 for c in (*table.counters, *table.gauges) if c.type == "i64"}
     zero |= {c.name: 0.0 for c in table.counters if c.type == "f64"}
     columns = {c.name: TYPES[c.type] for c in table.columns}
-    made = [{**dict.fromkeys(columns), **zero, **row} for row in rows]
-    return pl.DataFrame(made, schema=columns)
+    records = [{**dict.fromkeys(columns), **zero, **row} for row in rows]
+    return pl.DataFrame(records, schema=columns)
 
 
-def texts(found: Mapping[int, str]) -> pl.DataFrame:
-    return pl.DataFrame(list(found.items()), schema={c.name: TYPES[c.type] for c in TEXTS}, orient="row")
+def texts(by_id: Mapping[int, str]) -> pl.DataFrame:
+    return pl.DataFrame(list(by_id.items()), schema={c.name: TYPES[c.type] for c in TEXTS}, orient="row")
 
 
 def snapshot(
     at_s: float = 0.0,
-    told: Mapping[int, str] | None = None,
+    statements: Mapping[int, str] | None = None,
     info: Mapping[str, Any] | None = None,
     **rows: _Rows,
 ) -> Snapshot:
@@ -55,7 +55,7 @@ def snapshot(
         **(info or {}),
     }
     tables = {name: frame(name, rows.get(name, ())) for name in TABLES}
-    return Snapshot(SnapshotInfo.model_validate(of), tables, texts(told or {}))
+    return Snapshot(SnapshotInfo.model_validate(of), tables, texts(statements or {}))
 
 
 # A story: a shop of four databases over ten minutes, with everything that a report has.
@@ -67,7 +67,7 @@ _MIB = 1 << 20
 
 def story() -> tuple[Snapshot, Snapshot]:
     """A statement was dropped by the server, I/O reset, a setting changed, tables were made and dropped."""
-    told = {
+    statements = {
         1: "SELECT o.* FROM orders o WHERE o.customer = $1 ORDER BY o.created DESC LIMIT $2",
         2: "UPDATE product SET stock = stock - $1 WHERE id = $2",
         3: f"SELECT '{HOSTILE}'",
@@ -85,8 +85,8 @@ def story() -> tuple[Snapshot, Snapshot]:
         },
         "dbdyno": "0.1",
     }
-    first = snapshot(0, told, info, **_at(0))
-    return first, snapshot(600, told, info | {"name": "after the 'release'"}, **_at(1))
+    first = snapshot(0, statements, info, **_at(0))
+    return first, snapshot(600, statements, info | {"name": "after the 'release'"}, **_at(1))
 
 
 def _at(n: int) -> dict[str, _Rows]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit.execution_cells import amdahl, job, made, threads
+from tests.unit.execution_cells import amdahl, job, run_of_jobs, threads
 
 from dbdyno.conclude.catalogue.number_format import changes
 from dbdyno.conclude.commands.command_pairs import Took, against_fastest
@@ -61,7 +61,7 @@ def test_durations_that_do_not_follow_the_law() -> None:
 
 
 def test_one_job_with_more_threads() -> None:
-    results = made(threads(1, 2, 4, 8), amdahl(0.13))
+    results = run_of_jobs(threads(1, 2, 4, 8), amdahl(0.13))
     (speed_up,) = _claims(results, "speed-up")
     assert speed_up.case == "serial" and speed_up.value is not None
     assert speed_up.value.low is not None and speed_up.value.low <= 4.19 <= (speed_up.value.high or 0)
@@ -70,14 +70,14 @@ def test_one_job_with_more_threads() -> None:
 
 
 def test_threads_beyond_the_cpus_are_not_called_serial() -> None:
-    (speed_up,) = _claims(made(threads(1, 2, 4, 8, 16, 32), amdahl(0.05)), "speed-up")
+    (speed_up,) = _claims(run_of_jobs(threads(1, 2, 4, 8, 16, 32), amdahl(0.05)), "speed-up")
     assert speed_up.case == "cpus" and abs(speed_up.said["share"] - 0.05) < 0.02
 
 
 def test_orders_of_five_jobs() -> None:
     """Five jobs of 2 s: 10 s one after another; at once they share 8 CPUs, 2 s."""
     names = ("httpd", "mysql", "perl", "php", "zsh")
-    results = made(threads(1, 4, jobs=names), amdahl(0.2), ladder=(1, 5), once=True, noise=0.001)
+    results = run_of_jobs(threads(1, 4, jobs=names), amdahl(0.2), ladder=(1, 5), once=True, noise=0.001)
     orders = {c.case: c for c in _claims(results, "orders")}
     assert orders["concurrent"].value is not None and orders["concurrent"].value.value == pytest.approx(
         0.2, rel=0.01
@@ -91,11 +91,11 @@ def test_orders_of_five_jobs() -> None:
 
 def test_two_commands_compared() -> None:
     fast, slow = (Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz"))
-    results = made((slow, fast), lambda _v, _s, j: 1.84 if j == "xz" else 1.0, repeats=5)
+    results = run_of_jobs((slow, fast), lambda _v, _s, j: 1.84 if j == "xz" else 1.0, repeats=5)
     (claim,) = _claims(results, "commands-compared")
     assert claim.case == "faster" and claim.value is not None
     assert claim.value.low is not None and claim.value.low < 1.84 < (claim.value.high or 0)
-    same = made((slow, fast), lambda *_: 1.0, repeats=12, noise=0.002)
+    same = run_of_jobs((slow, fast), lambda *_: 1.0, repeats=12, noise=0.002)
     assert [c.case for c in _claims(same, "commands-compared")] == ["equal"]
 
 
@@ -105,7 +105,7 @@ def test_two_commands_compared() -> None:
 def test_one_verdict_in_the_headline_and_in_the_comparison(noise: float, repeats: int, case: str) -> None:
     """What takes about the same time has an interval within what is called the same."""
     pair = [Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz")]
-    results = made(pair, lambda *_: 1.0, repeats=repeats, noise=noise)
+    results = run_of_jobs(pair, lambda *_: 1.0, repeats=repeats, noise=noise)
     (claim,) = _claims(results, "commands-compared")
     durations = {t.metric: t for t in compare_variants(results).metrics}["response_mean_ns"]
     assert (claim.case, claim.said["verdict"]) == (case, durations.claims[0].verdict.replace("equal", case))
@@ -121,12 +121,14 @@ def test_a_wide_interval_is_said_in_plain_words() -> None:
 
 
 def test_more_threads_that_may_help_or_not_are_undecided() -> None:
-    (speed_up,) = _claims(made(threads(1, 2), lambda *_: 1.0, noise=0.3), "speed-up")
+    (speed_up,) = _claims(run_of_jobs(threads(1, 2), lambda *_: 1.0, noise=0.3), "speed-up")
     assert speed_up.case == "undecided" and "more repeats are needed" in speed_up.text
-    (few,) = _claims(made(threads(1, 2), lambda v, *_: 1.5 if v.name == "threads=1" else 1.0), "speed-up")
+    (few,) = _claims(
+        run_of_jobs(threads(1, 2), lambda v, *_: 1.5 if v.name == "threads=1" else 1.0), "speed-up"
+    )
     assert few.said["verdict"] == "undecided"
     assert "That is undecided. The interval excludes 1, but 3 repeats may differ" in few.text
-    (even,) = _claims(made(threads(1, 2), lambda *_: 1.0, noise=0.001, repeats=6), "speed-up")
+    (even,) = _claims(run_of_jobs(threads(1, 2), lambda *_: 1.0, noise=0.001, repeats=6), "speed-up")
     assert even.case == "even" and "about the same time" in even.text
 
 
@@ -170,7 +172,7 @@ def test_repeats_that_cannot_decide() -> None:
     assert (many.case, far.case) == ("faster", "faster")
     variants = [Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz")]
     (one,) = _claims(
-        made(variants, lambda _v, _s, j: 2.0 if j == "xz" else 1.0, repeats=1), "commands-compared"
+        run_of_jobs(variants, lambda _v, _s, j: 2.0 if j == "xz" else 1.0, repeats=1), "commands-compared"
     )
     assert one.case == "single" and one.advice == "--repeats 5"
 
@@ -180,7 +182,7 @@ def test_failed_executions_are_shown_with_their_error_output() -> None:
         bad = {"outcome": "exit", "exit_code": 3, "detail": "xz: no such file"}
         return row | (bad if row["number"] % 2 else {})
 
-    results = made(
+    results = run_of_jobs(
         (Variant(name="base", jobs=(job("xz"),)),), lambda *_: 1.0, repeats=1, each=10, change=every_second
     )
     (failed,) = _claims(results, "executions-failed")
@@ -198,7 +200,7 @@ def test_outliers_first_execution_and_shell() -> None:
         return row | ({"end_ns": row["start_ns"] + 3 * NS_PER_S} if row["number"] == 0 else {})
 
     base = Variant(name="base", jobs=(job("xz", 10_000_000),))
-    results = made((base,), lambda *_: 1.0, repeats=1, each=12, change=longer)
+    results = run_of_jobs((base,), lambda *_: 1.0, repeats=1, each=12, change=longer)
     (out,), (first,), (shell,) = (
         _claims(results, id) for id in ("execution-outliers", "first-execution", "shell-taken-off")
     )
@@ -214,7 +216,7 @@ def test_outliers_first_execution_and_shell() -> None:
 def test_cpus_are_over_the_time_that_holds_the_shells_own_work() -> None:
     """1.6 s of CPU in each second with the start-up, of which half is taken off durations."""
     base = Variant(name="base", jobs=(job("xz", 500_000_000),))
-    results = made((base,), lambda *_: 1.0, noise=0.0)
+    results = run_of_jobs((base,), lambda *_: 1.0, noise=0.0)
     rates = results.tables["execution_rates"].filter(pl.col("job") == "xz")
     assert rates["mean_ns"].to_list() == pytest.approx([0.5e9] * rates.height)
     assert rates["parallelism"].to_list() == pytest.approx([1.6] * rates.height)
@@ -229,7 +231,7 @@ def test_a_machine_that_is_slower_alone_and_faster_from_many_threads_on() -> Non
     def b(variant: Variant, _sessions: int, _job: str) -> float:
         return 10.0 / float(variant.params["threads"])
 
-    runs = [made(threads(1, 2, 4, 8), law, each=2) for law in (a, b)]
+    runs = [run_of_jobs(threads(1, 2, 4, 8), law, each=2) for law in (a, b)]
     left, right = (with_axes(r, ladders_of(r)) for r in runs)
     ((x, y),) = pairs(left, right)
     assert x.load_unit == "threads" and x.throughput_unit == "executions/s"
@@ -248,7 +250,7 @@ def _shelled(name: str, error_ns: int) -> PlannedJob:
 
 
 def test_the_error_of_what_is_taken_off_for_a_shell_belongs_to_the_interval() -> None:
-    results = made((Variant(name="base", jobs=(_shelled("xz", 5_000_000),)),), lambda *_: 1.0, each=12)
+    results = run_of_jobs((Variant(name="base", jobs=(_shelled("xz", 5_000_000),)),), lambda *_: 1.0, each=12)
     (took,) = _claims(results, "command-time")
     assert took.value is not None and took.value.low is not None
     assert took.value.value - took.value.low == pytest.approx(0.005)
@@ -263,7 +265,7 @@ def test_the_error_of_what_is_taken_off_for_a_shell_belongs_to_the_interval() ->
 def test_commands_are_not_told_apart_by_less_than_that_error(error_ns: int, case: str) -> None:
     one = Variant(name="one", jobs=(_shelled("one", error_ns),))
     other = Variant(name="other", jobs=(job("other", 0),))
-    results = made((one, other), lambda v, *_: 1.1 if v.name == "one" else 1.0, repeats=8, noise=0.001)
+    results = run_of_jobs((one, other), lambda v, *_: 1.1 if v.name == "one" else 1.0, repeats=8, noise=0.001)
     (claim,) = _claims(results, "commands-compared")
     assert claim.case == case
     by = compare_variants(results).metrics[0]
@@ -275,7 +277,7 @@ def test_commands_are_not_told_apart_by_less_than_that_error(error_ns: int, case
 
 def test_processes_left_behind_are_said() -> None:
     base = Variant(name="base", jobs=(job("xz"),))
-    results = made(
+    results = run_of_jobs(
         (base,), lambda *_: 1.0, repeats=2, change=lambda r: r | {"left_over": 2 * (r["number"] == 1)}
     )
     (claim,) = _claims(results, "left-behind")

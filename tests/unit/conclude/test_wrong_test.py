@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno.conclude.run.case import Case
 from dbdyno.conclude.run.counting import cached
@@ -28,7 +28,7 @@ BRANCHES = Parameter(
 
 def _case(shares: Mapping[str, float], scale: int | None = None, chains: pl.DataFrame | None = None) -> Case:
     """Eight sessions at the top; ``shares`` of DB time by event there. Intervals of 10 % of the value."""
-    results: Results = made.results(made.World(rungs=(1, 8)))
+    results: Results = report_results.results(report_results.World(rungs=(1, 8)))
     top = {"cell": "all", "workload": "lio", "variant": "base", "sessions": 8, "repeat": 1}
     same = {"unit": "s", "source": "os tasks", "runq_s": None, "status": "ok"}
     events: list[dict[str, Any]] = [
@@ -36,7 +36,7 @@ def _case(shares: Mapping[str, float], scale: int | None = None, chains: pl.Data
                       "high": 88 * share, "per_s": 8 * share}
         for i, (name, share) in enumerate(shares.items(), 1)
     ]  # fmt: skip
-    known = {c.name for c in made.tables.TABLES["top_events"]}
+    known = {c.name for c in report_results.tables.TABLES["top_events"]}
     tables = {
         **results.tables,
         "top_events": rows("top_events", [{k: v for k, v in e.items() if k in known} for e in events]),
@@ -121,7 +121,7 @@ def test_rows_are_few_below_the_number_of_sessions_and_where_they_are_changed(
         "warehouses": Parameter(doc="", type="int", default=100, rows=own),
         "mode": Parameter(doc="", type="choice", default="read-write"),
     }
-    workload = next(iter(made.results().info.workloads.values())).model_copy(
+    workload = next(iter(report_results.results().info.workloads.values())).model_copy(
         update={"parameters": parameters}
     )
     cure = few_rows(workload, {"warehouses": value, "mode": mode}, 8)
@@ -141,7 +141,7 @@ def test_rows_are_few_below_the_number_of_sessions_and_where_they_are_changed(
 def test_what_a_test_is_meant_for_decides_what_its_reads_should_be(
     expect: str, physical: float, claims: list[str]
 ) -> None:
-    results = made.results(made.World(rungs=(1,)))
+    results = report_results.results(report_results.World(rungs=(1,)))
     profile = results.tables["profile"].filter(~pl.col("name").is_in(["logical reads", "physical reads"]))
     row = results.tables["profile"].head(1).to_dicts()[0]
     totals = {"logical reads": 10_000.0, "physical reads": 10_000.0 * physical}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.execution_cells import amdahl, made, threads
+from tests.unit.execution_cells import amdahl, run_of_jobs, threads
 
 import dbdyno
 from dbdyno.conclude import checking, findings
@@ -59,7 +59,7 @@ def test_a_third_kind_is_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(_: Case) -> Iterator[Claim]:
         yield claim("session-time", {}, case="unknown")
 
-    run = made(threads(1, 2), amdahl(0.1), ladder=(1,))
+    run = run_of_jobs(threads(1, 2), amdahl(0.1), ladder=(1,))
     plan = run.plan.model_copy(
         update={"experiment": run.plan.experiment.model_copy(update={"name": "queue"})}
     )
@@ -74,7 +74,7 @@ def test_the_page_of_a_third_kind_has_the_common_parts_in_its_nouns(monkeypatch:
     nouns = {"calls": "messages", "at_once": "consumers", "engine": "broker"}
     third = kinds.Kind("queue", lambda _: True, nouns)
     monkeypatch.setattr(kinds, "KINDS", [*kinds.KINDS, third])
-    shown = report.document(made(threads(1, 2), amdahl(0.1), ladder=(1, 2)))
+    shown = report.document(run_of_jobs(threads(1, 2), amdahl(0.1), ladder=(1, 2)))
     sections = [b.title for b in walk(shown.blocks) if isinstance(b, Section)]
     assert {"Throughput, and where the time went", "Response time in detail", "Consumers"} <= {*sections}
     assert "Throughput by number of consumers" in sections

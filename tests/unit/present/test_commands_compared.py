@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.execution_cells import amdahl, made, threads
+from tests.unit.execution_cells import amdahl, run_of_jobs, threads
 
 from dbdyno import present
 from dbdyno.conclude.compare import compare_runs
@@ -22,15 +22,15 @@ DATABASES = re.compile(r"\b(?:sessions?|(?<!system )calls?|server|client|respons
 
 @pytest.fixture(scope="module")
 def run() -> Results:
-    return made(threads(1, 2, 4), amdahl(0.13), ladder=(1, 2))
+    return run_of_jobs(threads(1, 2, 4), amdahl(0.13), ladder=(1, 2))
 
 
 @pytest.fixture(scope="module")
 def other(run: Results) -> Results:
     """The same jobs with a part serial twice as large."""
-    found = made(threads(1, 2, 4), amdahl(0.26), ladder=(1, 2))
-    info = found.info.model_copy(update={"id": f"{run.info.id}-b"})
-    return Results(info, found.plan, found.environment, found.tables, found.findings)
+    slower = run_of_jobs(threads(1, 2, 4), amdahl(0.26), ladder=(1, 2))
+    info = slower.info.model_copy(update={"id": f"{run.info.id}-b"})
+    return Results(info, slower.plan, slower.environment, slower.tables, slower.findings)
 
 
 def test_two_runs_are_compared_in_words_of_commands(run: Results, other: Results) -> None:
@@ -40,8 +40,8 @@ def test_two_runs_are_compared_in_words_of_commands(run: Results, other: Results
     shown = "\n".join(line.text for line in text.on_screen(present.comparison(compared), 100))
     assert "executions per second" in shown
     assert DATABASES.findall(shown) == []
-    told = " ".join([*(t.title for t in compared.metrics), *compared.summary, *compared.notes])
-    assert DATABASES.findall(told) == []
+    words = " ".join([*(t.title for t in compared.metrics), *compared.summary, *compared.notes])
+    assert DATABASES.findall(words) == []
 
 
 def test_jobs_differ_by_what_was_asked_for(run: Results, other: Results) -> None:
@@ -51,8 +51,8 @@ def test_jobs_differ_by_what_was_asked_for(run: Results, other: Results) -> None
     variants = (first.model_copy(update={"jobs": (changed,)}), *other.plan.variants[1:])
     plan = other.plan.model_copy(update={"variants": variants})
     moved = Results(other.info, plan, other.environment, other.tables, other.findings)
-    found = [d for d in compare_runs(run, moved).differences if "job" in d.what]
-    assert [(d.what, d.variant) for d in found] == [(f"{first.name}: job.{job.name}.command", "spin 2")]
+    differences = [d for d in compare_runs(run, moved).differences if "job" in d.what]
+    assert [(d.what, d.variant) for d in differences] == [(f"{first.name}: job.{job.name}.command", "spin 2")]
 
 
 def test_threads_are_an_axis_of_the_analysis(run: Results) -> None:
@@ -63,8 +63,8 @@ def test_threads_are_an_axis_of_the_analysis(run: Results) -> None:
     assert by_threads.answers[0] == share
     assert [s.ladder.variant for s in by_jobs] == [v.name for v in run.plan.variants]
     assert not any(a.id == "speed-up" for s in by_jobs for a in s.answers)
-    told = " ".join(f"{a.text} {a.evidence}" for s in (by_threads, *by_jobs) for a in s.answers)
-    assert DATABASES.findall(told) == []
+    words = " ".join(f"{a.text} {a.evidence}" for s in (by_threads, *by_jobs) for a in s.answers)
+    assert DATABASES.findall(words) == []
 
 
 @pytest.mark.parametrize(

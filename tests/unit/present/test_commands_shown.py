@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.execution_cells import amdahl, job, made, threads
+from tests.unit.execution_cells import amdahl, job, run_of_jobs, threads
 
 from dbdyno import present
 from dbdyno.model.plan.plan import Variant
@@ -25,7 +25,7 @@ from dbdyno.present.run import charts, rungs
 
 @pytest.fixture(scope="module")
 def grid() -> Results:
-    return made(threads(1, 2, 4), amdahl(0.13), ladder=(1, 2))
+    return run_of_jobs(threads(1, 2, 4), amdahl(0.13), ladder=(1, 2))
 
 
 def _all(results: Results) -> list[Block]:
@@ -68,10 +68,10 @@ def test_what_means_nothing_for_commands_is_left_out(grid: Results) -> None:
 def test_no_word_is_one_of_databases(grid: Results) -> None:
     """``session`` is the number of a slot, as in ``{session}``."""
     page = markdown.page(report.document(grid)).replace("| session | job |", "")
-    found = re.findall(
+    misfits = re.findall(
         r"\b(?:sessions?|(?<!system )calls?|DB \w+|server|backend|client|SQL|response)\b", page
     )
-    assert found == []
+    assert misfits == []
     claims = " ".join(f"{c.text} {c.advice}" for c in grid.findings)
     assert re.findall(r"\b(?:sessions?|calls?|server|client)\b", claims) == []
 
@@ -87,7 +87,9 @@ def test_shares_of_time_are_of_the_tasks(grid: Results) -> None:
 def test_names_of_users_stay() -> None:
     """Nouns stand in slots of our own texts: a job may be called what a slot or a noun is."""
     names = ("calls", "1 session", "DB time", "{~calls}")
-    results = made(tuple(Variant(name=n, jobs=(job(n),)) for n in names), lambda *_: 1.0, repeats=2, each=3)
+    results = run_of_jobs(
+        tuple(Variant(name=n, jobs=(job(n),)) for n in names), lambda *_: 1.0, repeats=2, each=3
+    )
     page = markdown.page(report.document(results)).replace("\\", "")
     assert all(f"{name} |" in page or f"{name}, " in page for name in names)
 
@@ -98,7 +100,7 @@ def test_failures_and_hostile_names_are_shown_as_text() -> None:
             {"outcome": "signal", "exit_code": 9, "detail": "\x1b[31m<b>|"} if row["number"] else {}
         )
 
-    results = made(
+    results = run_of_jobs(
         (Variant(name="base", jobs=(job("<i>x"),)),), lambda *_: 1.0, repeats=1, each=3, change=bad
     )
     page = present.html(results) if hasattr(present, "html") else ""
@@ -109,16 +111,18 @@ def test_failures_and_hostile_names_are_shown_as_text() -> None:
 
 def test_exports_hold_every_execution(grid: Results, tmp_path: Path) -> None:
     (path,) = present.export(grid, None, "json", tmp_path / "r.json")
-    found = json.loads(path.read_text())
-    assert len(found["execution_times"]) == 3 * 3 * (5 + 10)
-    assert {"mean_ns", "sd_ns", "min_ns", "median_ns", "max_ns"} <= set(found["execution_rates"][0])
+    document = json.loads(path.read_text())
+    assert len(document["execution_times"]) == 3 * 3 * (5 + 10)
+    assert {"mean_ns", "sd_ns", "min_ns", "median_ns", "max_ns"} <= set(document["execution_rates"][0])
     names = {p.name for p in present.export(grid, None, "csv", tmp_path / "out")}
     assert {"execution_rates.csv", "execution_times.csv"} <= names
 
 
 def test_work_a_second_is_a_column_where_it_is_no_runs() -> None:
     xz = job("xz").model_copy(update={"work_unit": "files"})
-    results = made((Variant(name="base", jobs=(xz,)),), amdahl(0.13), change=lambda row: row | {"work": 40.0})
+    results = run_of_jobs(
+        (Variant(name="base", jobs=(xz,)),), amdahl(0.13), change=lambda row: row | {"work": 40.0}
+    )
     (table,) = [b for b in walk(commands.brief(results)) if isinstance(b, Table)]
     at = [c.head for c in table.columns].index("files/s")
     (row,) = table.rows

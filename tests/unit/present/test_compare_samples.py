@@ -57,32 +57,32 @@ ROSNER = [
 
 
 def test_the_row_json_comes_out_to_all_printed_digits() -> None:
-    made = compare_samples(*JSON)
-    assert benchstat(made) == "1718 ± 1%  1422.5 ± 1%  -17.20% (p=0.000 n=10)"
-    e = made.effect
+    comparison = compare_samples(*JSON)
+    assert benchstat(comparison) == "1718 ± 1%  1422.5 ± 1%  -17.20% (p=0.000 n=10)"
+    e = comparison.effect
     assert e.ratio == pytest.approx(0.825390, abs=1e-6)
     assert (e.low, e.high) == pytest.approx((0.817535, 0.833393), rel=2e-4)
     assert f"{e.p_permutation:.4e}" == "1.0825e-05" and e.permutation == EXACT
-    assert made.verdict == made.rank_verdict == "better"  # ns: lower is better
+    assert comparison.verdict == comparison.rank_verdict == "better"  # ns: lower is better
 
 
 def test_the_row_gob_with_ties_comes_out_to_all_printed_digits() -> None:
-    made = compare_samples(*GOB)
-    assert benchstat(made) == "3065.5 ± 0%  3070 ± 2%  ~ (p=0.446 n=10)"
-    e = made.effect
+    comparison = compare_samples(*GOB)
+    assert benchstat(comparison) == "3065.5 ± 0%  3070 ± 2%  ~ (p=0.446 n=10)"
+    e = comparison.effect
     assert e.ratio == pytest.approx(1.002630, abs=1e-6)
     assert (e.low, e.high) == pytest.approx((0.989694, 1.015766), rel=5e-4)
     assert f"{e.p_permutation:.4f}" == "0.4461"
-    assert made.verdict == "no difference" and made.further_repeats is None
+    assert comparison.verdict == "no difference" and comparison.further_repeats is None
 
 
 def test_a_narrower_margin_leaves_gob_undecided_and_says_how_many_runs_more() -> None:
-    made = compare_samples(*GOB, margin=0.01)
-    assert made.verdict == "undecided"
-    assert made.further_repeats is not None and 1 < made.further_repeats < 100
-    n = 10 + made.further_repeats
-    half = students_quantile(2 * n - 2) * (made.effect.std_err or 0) * math.sqrt(10 / n)
-    assert abs(math.log(made.effect.ratio or 0)) + half <= math.log1p(
+    comparison = compare_samples(*GOB, margin=0.01)
+    assert comparison.verdict == "undecided"
+    assert comparison.further_repeats is not None and 1 < comparison.further_repeats < 100
+    n = 10 + comparison.further_repeats
+    half = students_quantile(2 * n - 2) * (comparison.effect.std_err or 0) * math.sqrt(10 / n)
+    assert abs(math.log(comparison.effect.ratio or 0)) + half <= math.log1p(
         0.01
     )  # so many would do, if nothing else changes
 
@@ -167,8 +167,8 @@ def test_a_large_effect_is_decided_at_three_repeats_and_a_small_one_is_not() -> 
     assert judge(large, 6 * (careful_p(large) or 1), 0.02, True, 6).verdict == "better"
     small = effect_of_pairs([(945.0, 1043.0), (940.0, 1032.0), (930.0, 1025.0)])
     assert small.low is not None and small.low > 1.09
-    made = judge(small, careful_p(small), 0.02, True)
-    assert (made.verdict, made.further_repeats) == ("undecided", 1)
+    verdict = judge(small, careful_p(small), 0.02, True)
+    assert (verdict.verdict, verdict.further_repeats) == ("undecided", 1)
 
 
 def test_p_is_below_a_twentieth_just_where_the_interval_leaves_one_out() -> None:
@@ -218,8 +218,8 @@ def test_what_has_no_answer_says_why() -> None:
         compare_samples([1e-200] * 3, [1e200] * 3)
 
 
-def ids(made: SampleComparison) -> set[str]:
-    return {c.id for c in made.conclusions}
+def ids(comparison: SampleComparison) -> set[str]:
+    return {c.id for c in comparison.conclusions}
 
 
 @pytest.mark.parametrize(
@@ -237,22 +237,22 @@ def ids(made: SampleComparison) -> set[str]:
 )
 def test_values_that_do_not_vary_are_decided(x: float, y: float, n: int, verdict: str) -> None:
     """Two values that are equally likely fall apart so with a chance of 2 ** (1 - n - m)."""
-    made = compare_samples([x] * n, [y] * n)
-    assert made.effect.exact and made.verdict == verdict and made.rank_verdict is None
-    assert made.effect.p == (1.0 if x == y else 2.0 ** (1 - 2 * n))
-    assert ("same-values" in ids(made)) == (x != y)
-    assert made.further_repeats == (1 if verdict == "undecided" else None)
+    comparison = compare_samples([x] * n, [y] * n)
+    assert comparison.effect.exact and comparison.verdict == verdict and comparison.rank_verdict is None
+    assert comparison.effect.p == (1.0 if x == y else 2.0 ** (1 - 2 * n))
+    assert ("same-values" in ids(comparison)) == (x != y)
+    assert comparison.further_repeats == (1 if verdict == "undecided" else None)
 
 
 def test_a_mean_of_zero_leaves_the_difference() -> None:
-    made = compare_samples([0.0] * 5, [3.0, 4.0, 3.0, 5.0, 4.0])
-    e = made.effect
-    assert e.ratio is None and made.median_change is None and made.verdict == "worse"
+    comparison = compare_samples([0.0] * 5, [3.0, 4.0, 3.0, 5.0, 4.0])
+    e = comparison.effect
+    assert e.ratio is None and comparison.median_change is None and comparison.verdict == "worse"
     t = scipy.stats.ttest_1samp([3.0, 4.0, 3.0, 5.0, 4.0], 0)
     ends = t.confidence_interval()
     assert (e.difference, e.p) == pytest.approx((3.8, t.pvalue))
     assert (e.difference_low, e.difference_high) == pytest.approx((ends.low, ends.high))
-    assert "no-ratio" in ids(made)
+    assert "no-ratio" in ids(comparison)
     assert compare_samples([0.0] * 5, [0.0, 0.0, 0.0, 0.0, 1.0]).verdict == "undecided"
 
 
@@ -260,13 +260,13 @@ def test_an_outlier_is_named_with_its_weight_and_the_answer_without_it() -> None
     """The mean of new is 86.7 without it, so 900 raises it by (900 - 86.7) / 10 / 86.7."""
     old = [100.0, 101, 99, 100, 102, 98, 100, 101, 99, 100]
     new = [80.0, 81, 79, 80, 82, 78, 80, 81, 79, 900]
-    made = compare_samples(old, new, lines=(range(2, 12), range(2, 12)))
-    (odd,) = made.outliers
+    comparison = compare_samples(old, new, lines=(range(2, 12), range(2, 12)))
+    (odd,) = comparison.outliers
     assert (odd.sample, odd.value, odd.place, odd.line) == ("new", 900.0, 10, 11)
     assert odd.moves_mean == pytest.approx(162 / 80 - 1)
-    assert (made.verdict, made.rank_verdict) == ("undecided", "better")
-    assert {"sample-outlier", "without-outliers", "means-and-medians"} <= ids(made)
-    rest = made.without_outliers
+    assert (comparison.verdict, comparison.rank_verdict) == ("undecided", "better")
+    assert {"sample-outlier", "without-outliers", "means-and-medians"} <= ids(comparison)
+    rest = comparison.without_outliers
     assert (
         rest is not None and rest.ratio == pytest.approx(0.8) and rest.high is not None and rest.high < 0.82
     )
@@ -274,8 +274,8 @@ def test_an_outlier_is_named_with_its_weight_and_the_answer_without_it() -> None
 
 def test_outliers_are_found_in_one_of_a_hundred_samples_without_one() -> None:
     """Rosner's own example (1983; NIST handbook 1.3.5.17.3) has three of 54 at 5 %, and none at 1 %."""
-    found = outliers(ROSNER, 0.05)
-    assert sorted(ROSNER[i] for i in found) == [5.34, 5.42, 6.01]
+    places = outliers(ROSNER, 0.05)
+    assert sorted(ROSNER[i] for i in places) == [5.34, 5.42, 6.01]
     chance = np.random.default_rng(1)
     for n in (5, 10, 30):
         assert sum(bool(outliers(np.exp(chance.normal(0, 0.1, n)).tolist())) for _ in range(500)) <= 15
@@ -305,8 +305,8 @@ values = st.lists(positive, min_size=2, max_size=12)
 @given(a=values, b=values)
 @examples(60)
 def test_swapping_the_sides_inverts_the_ratio_and_its_interval(a: list[float], b: list[float]) -> None:
-    there, back = compare_samples(a, b), compare_samples(b, a)
-    for x, y in ((there.effect, back.effect), (there.by_ranks, back.by_ranks)):
+    forward, back = compare_samples(a, b), compare_samples(b, a)
+    for x, y in ((forward.effect, back.effect), (forward.by_ranks, back.by_ranks)):
         if x is None or y is None or x.ratio is None or y.ratio is None:
             continue
         assert x.ratio * y.ratio == pytest.approx(1, rel=1e-9)
@@ -314,8 +314,8 @@ def test_swapping_the_sides_inverts_the_ratio_and_its_interval(a: list[float], b
         if x.low is not None and x.high is not None and y.low is not None and y.high is not None:
             assert (x.low * y.high, x.high * y.low) == pytest.approx((1, 1), rel=1e-6)
     opposite = {"better": "worse", "worse": "better"}
-    assert there.verdict == opposite.get(back.verdict, back.verdict) or "no difference" in (
-        there.verdict,
+    assert forward.verdict == opposite.get(back.verdict, back.verdict) or "no difference" in (
+        forward.verdict,
         back.verdict,  # 1 - margin is not the inverse of 1 + margin
     )
 
@@ -326,22 +326,22 @@ def test_neither_the_unit_nor_the_order_matters(
     a: list[float], b: list[float], unit: float, order: random.Random
 ) -> None:
     other = [[v * unit for v in order.sample(s, len(s))] for s in (a, b)]
-    plain, made = compare_samples(a, b), compare_samples(*other)
-    assert (made.verdict, made.rank_verdict, made.further_repeats) == (
+    plain, comparison = compare_samples(a, b), compare_samples(*other)
+    assert (comparison.verdict, comparison.rank_verdict, comparison.further_repeats) == (
         plain.verdict, plain.rank_verdict, plain.further_repeats,
     )  # fmt: skip
     for name in ("ratio", "low", "high", "p"):
-        x, y = getattr(plain.effect, name), getattr(made.effect, name)
+        x, y = getattr(plain.effect, name), getattr(comparison.effect, name)
         assert (x is None) == (y is None)
         if x is not None:
             assert y == pytest.approx(x, rel=1e-6, abs=1e-300)
 
 
 def test_no_number_is_too_large() -> None:
-    made = compare_samples([1e300, 1.1e300, 0.9e300, 1e300], [2e300, 2.1e300, 1.9e300, 2e300])
-    assert made.effect.ratio == pytest.approx(2) and made.verdict == "worse"
-    assert made.of_variant.mean == pytest.approx(2e300)
-    assert math.isfinite(made.effect.difference or math.inf)
+    comparison = compare_samples([1e300, 1.1e300, 0.9e300, 1e300], [2e300, 2.1e300, 1.9e300, 2e300])
+    assert comparison.effect.ratio == pytest.approx(2) and comparison.verdict == "worse"
+    assert comparison.of_variant.mean == pytest.approx(2e300)
+    assert math.isfinite(comparison.effect.difference or math.inf)
 
 
 @pytest.mark.parametrize("kind", ["exponential", "every twentieth value ten times as large"])
@@ -359,8 +359,8 @@ def test_equal_samples_of_skewed_populations_do_not_differ(kind: str) -> None:
     ],
 )
 def test_where_the_rank_test_differs_the_reason_is_said(a: list[float], b: list[float], case: str) -> None:
-    made = compare_samples(a, b)
-    (why,) = (c.said["why"] for c in made.conclusions if c.id == "means-and-medians")
+    comparison = compare_samples(a, b)
+    (why,) = (c.said["why"] for c in comparison.conclusions if c.id == "means-and-medians")
     assert case in why
 
 
@@ -369,8 +369,8 @@ def test_where_the_rank_test_differs_the_reason_is_said(a: list[float], b: list[
     [(1, 3, {"spread"}), (3, 3, {"interval", "test"}), (5, 6, {"interval"}), (6, 6, set())],
 )
 def test_too_few_values_are_said_as_benchstat_says_it(n: int, m: int, cases: set[str]) -> None:
-    made = compare_samples([10.0 + i for i in range(n)], [11.0 + i for i in range(m)])
-    assert {c.case for c in made.conclusions if c.id == "few-values"} == cases
+    comparison = compare_samples([10.0 + i for i in range(n)], [11.0 + i for i in range(m)])
+    assert {c.case for c in comparison.conclusions if c.id == "few-values"} == cases
 
 
 def test_ranks_around_the_median_are_benchstats() -> None:
@@ -389,10 +389,12 @@ def test_studentised_permutation_is_that_of_scipy() -> None:
     def t(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
         return np.abs(scipy.stats.ttest_ind(x, y, axis=axis, equal_var=False).statistic)
 
-    made = scipy.stats.permutation_test((a, b), t, vectorized=True, alternative="greater", n_resamples=10_000)
+    of_scipy = scipy.stats.permutation_test(
+        (a, b), t, vectorized=True, alternative="greater", n_resamples=10_000
+    )
     for one, other in ((a, b), (b, a), (a[::-1], b)):
         test = studentised(one, other)
-        assert test is not None and test.p == pytest.approx(made.pvalue)
+        assert test is not None and test.p == pytest.approx(of_scipy.pvalue)
     assert studentised([1.0], b) is None
 
 
@@ -403,8 +405,8 @@ def test_few_skewed_values_against_many_differ_rarely_by_chance() -> None:
 
 
 def _page(baseline: list[float], variant: list[float], **options: Any) -> str:
-    made = compare_samples(baseline, variant, **options)
-    return as_text(document_of(made, (baseline, variant)), 200)
+    comparison = compare_samples(baseline, variant, **options)
+    return as_text(document_of(comparison, (baseline, variant)), 200)
 
 
 def test_figures_have_four_digits_and_more_only_where_values_differ_by_less() -> None:

@@ -121,11 +121,11 @@ CHOSEN = Document(
 
 
 def test_a_choice_is_the_first_option_but_on_a_page() -> None:
-    terminal, marked, made = as_text(CHOSEN, 80), markdown.page(CHOSEN), page(CHOSEN)
+    terminal, marked, written = as_text(CHOSEN, 80), markdown.page(CHOSEN), page(CHOSEN)
     assert "of 8" in terminal and "of 4" not in terminal
     assert "of 8" in marked and "of 4" not in marked and "4 sessions" in marked
-    assert "of 8" in made and "of 4" in made and made.count("<option") == 2
-    assert made.count("data-pick=") == 2 and 'data-pick="c4" hidden' in made
+    assert "of 8" in written and "of 4" in written and written.count("<option") == 2
+    assert written.count("data-pick=") == 2 and 'data-pick="c4" hidden' in written
 
 
 def test_details_are_where_there_is_room_and_the_terminal_says_where() -> None:
@@ -141,9 +141,9 @@ def test_names_and_values_have_no_head_and_what_is_absent_no_line() -> None:
 
 
 def test_strips_and_bars_are_drawn_on_a_page_alone() -> None:
-    made = page(CHOSEN)
-    assert Elements(made).open == [] and made.count('data-strip="s"') == 2
-    assert 'id="strips"' in made and "width:25.0%" in made
+    written = page(CHOSEN)
+    assert Elements(written).open == [] and written.count('data-strip="s"') == 2
+    assert 'id="strips"' in written and "width:25.0%" in written
     assert "over time" not in as_text(CHOSEN, 80) + markdown.page(CHOSEN)
 
 
@@ -196,28 +196,28 @@ def test_no_figure_is_cut_and_what_can_go_makes_room(
 
 
 def test_a_page_is_whole_answers_first_and_folds() -> None:
-    made = page(DOCUMENT)
-    elements = Elements(made)
+    written = page(DOCUMENT)
+    elements = Elements(written)
     assert elements.open == []
     assert {("section", "figures", None), ("section", "claims", None), ("figure", "c", "chart card")} <= set(
         elements.found
     )
-    assert 'data-claim="so"' in made and made.count("<details>") == 1
-    assert made.index("the answer") < made.index('class="tiles"') < made.index('id="charts"')
-    assert HOSTILE not in made and "&lt;script&gt;" in made
-    assert 'http-equiv="Content-Security-Policy"' in made
+    assert 'data-claim="so"' in written and written.count("<details>") == 1
+    assert written.index("the answer") < written.index('class="tiles"') < written.index('id="charts"')
+    assert HOSTILE not in written and "&lt;script&gt;" in written
+    assert 'http-equiv="Content-Security-Policy"' in written
 
 
 def test_a_page_without_charts_needs_no_code() -> None:
-    made = html.page(replace(DOCUMENT, blocks=DOCUMENT.blocks[1:]))
-    assert "<script" not in made
+    written = html.page(replace(DOCUMENT, blocks=DOCUMENT.blocks[1:]))
+    assert "<script" not in written
 
 
 def test_markdown_has_every_table_and_escapes() -> None:
-    made = markdown.page(DOCUMENT)
-    assert made.startswith("# a title\n") and "charts only" not in made
-    assert "| who | rate | p | verdict |\n|:--|--:|--:|:--|\n| a | 1.5 | ? | better |" in made
-    assert "\\<script\\>alert(1)\\</script\\>\\|\\`x\\`" in made and "## details\n\nfolded away" in made
+    written = markdown.page(DOCUMENT)
+    assert written.startswith("# a title\n") and "charts only" not in written
+    assert "| who | rate | p | verdict |\n|:--|--:|--:|:--|\n| a | 1.5 | ? | better |" in written
+    assert "\\<script\\>alert(1)\\</script\\>\\|\\`x\\`" in written and "## details\n\nfolded away" in written
 
 
 def test_data_that_layers_share_are_in_a_chart_once() -> None:

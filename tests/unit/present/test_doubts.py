@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
@@ -26,9 +26,9 @@ from dbdyno.stats.knee import level_with_best, noise_or_scatter
 
 def _beside(used: float) -> Results:
     """A run on 8 CPUs of which others used so many."""
-    results = made.results()
-    said = {"used": used, "place": "at 8 sessions", "measurements": "4 measurements"}
-    return replace(results, findings=(claim("foreign-load", said, used, case="run"), *results.findings))
+    results = report_results.results()
+    values = {"used": used, "place": "at 8 sessions", "measurements": "4 measurements"}
+    return replace(results, findings=(claim("foreign-load", values, used, case="run"), *results.findings))
 
 
 @pytest.mark.parametrize(("used", "doubtful"), [(1.7, True), (0.15, False)])
@@ -56,7 +56,7 @@ def test_what_others_used_stands_above_the_headline_which_is_no_assertion(
 
 def test_no_axis_has_an_si_prefix_below_one() -> None:
     """d3 writes 0.9 with the bare format ``~s`` as 900m."""
-    results = made.results()
+    results = report_results.results()
     charts = [b for b in walk(report.document(results).blocks) if isinstance(b, Chart)]
     assert len(charts) > 5
     for chart in charts:
@@ -66,7 +66,7 @@ def test_no_axis_has_an_si_prefix_below_one() -> None:
 
 def test_time_of_a_unit_of_work_is_called_so() -> None:
     """Response times are of calls: what a call takes over the LIO that it does is none."""
-    scaling = scalings_of(made.results())[0]
+    scaling = scalings_of(report_results.results())[0]
     assert scaling.ladder.time_name == "time per LIO"
     shown = present.scaling((scaling,))
     text = as_text(shown, 200)

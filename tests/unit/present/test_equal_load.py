@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno.conclude.compare import Options, compare_runs, compare_variants
 from dbdyno.conclude.run.case import Case
@@ -30,7 +30,7 @@ VARIANTS = ("x1", "x4")
 def _results(work: Mapping[str, float], repeats: int = 2, scale: Mapping[str, int] | None = None) -> Results:
     """``work``: units per call by variant; each variant at a scale of its own."""
     scale = scale or {v: int(v[1:]) for v in work}
-    plain = made.results(made.World(rungs=(1, 2), repeats=repeats, variants=tuple(work)))
+    plain = report_results.results(report_results.World(rungs=(1, 2), repeats=repeats, variants=tuple(work)))
     cells = tuple(c.model_copy(update={"params": {"scale": scale[c.variant]}}) for c in plain.plan.cells)
     workloads = {
         n: w.model_copy(update={"parameters": {"scale": SCALE}}) for n, w in plain.info.workloads.items()
@@ -50,11 +50,11 @@ def _by_script(results: Results, lio: Mapping[str, Mapping[str, float]]) -> Resu
     """With ``lio`` per call by script and variant."""
     zero = {"weight": 1, "calls": 10, "errors": 0, "retried": 0, "retries": 0, "in_call_ns": 0}
     key = ("cell", "workload", "variant", "sessions", "repeat")
-    found = [
+    script_rates = [
         {k: w[k] for k in key} | zero | {"script": i, "name": name, "lio_per_call": by[w["variant"]]}
         for w in results.tables["windows"].to_dicts() for i, (name, by) in enumerate(lio.items())
     ]  # fmt: skip
-    return replace(results, tables={**results.tables, "script_rates": rows("script_rates", found)})
+    return replace(results, tables={**results.tables, "script_rates": rows("script_rates", script_rates)})
 
 
 def _claims(results: Results) -> dict[str, Claim]:
@@ -67,39 +67,39 @@ def _claims(results: Results) -> dict[str, Claim]:
     [(1.0, "constant"), (TOLERANCE - 0.01, "constant"), (TOLERANCE + 0.01, "grows"), (0.7, "shrinks")],
 )
 def test_work_within_the_tolerance_is_constant(after: float, verdict: str) -> None:
-    (found,) = growths({1: {"": [100.0]}, 4: {"": [100.0 * after]}})
-    assert (found.verdict, found.low) == (verdict, None)
-    assert found.ratio == pytest.approx(after)
+    (growth,) = growths({1: {"": [100.0]}, 4: {"": [100.0 * after]}})
+    assert (growth.verdict, growth.low) == (verdict, None)
+    assert growth.ratio == pytest.approx(after)
 
 
 def test_the_interval_decides_where_there_are_repeats() -> None:
     """By hand: logs differ by 0.1 within each size, so s = 0.0707, two degrees of freedom, t = 4.303; the
     ratio 1.5 has the interval exp(ln 1.5 +- 4.303 * 0.0707 * 1) by ratio of arithmetic means."""
     low, high = (math.exp(sign * 0.05) for sign in (-1, 1))
-    (found,) = growths({1: {"": [10 * low, 10 * high]}, 4: {"": [15 * low, 15 * high]}})
+    (growth,) = growths({1: {"": [10 * low, 10 * high]}, 4: {"": [15 * low, 15 * high]}})
     half = 4.302653 * math.sqrt(0.005)
-    assert found.low == pytest.approx(1.5 * math.exp(-half))
-    assert found.high == pytest.approx(1.5 * math.exp(half))
-    assert found.verdict == "unclear"
+    assert growth.low == pytest.approx(1.5 * math.exp(-half))
+    assert growth.high == pytest.approx(1.5 * math.exp(half))
+    assert growth.verdict == "unclear"
     (sure,) = growths({1: {"": [10.0, 10.1]}, 4: {"": [15.0, 15.1]}})
     assert sure.verdict == "grows"
 
 
 def test_the_size_that_differs_most_is_named() -> None:
-    (found,) = growths({1: {"": [10.0]}, 4: {"": [31.0]}, 16: {"": [20.0]}})
-    assert (found.first, found.last) == (1, 4)
-    assert found.ratio == pytest.approx(3.1)
+    (growth,) = growths({1: {"": [10.0]}, 4: {"": [31.0]}, 16: {"": [20.0]}})
+    assert (growth.first, growth.last) == (1, 4)
+    assert growth.ratio == pytest.approx(3.1)
 
 
 def test_a_transaction_that_is_unknown_at_one_size_is_left_out() -> None:
-    found = growths({1: {"": [1.0], "a": [1.0]}, 4: {"": [1.0]}})
-    assert [g.name for g in found] == [""]
+    growth = growths({1: {"": [1.0], "a": [1.0]}, 4: {"": [1.0]}})
+    assert [g.name for g in growth] == [""]
 
 
 def test_equal_load_is_a_claim() -> None:
-    found = _claims(_results({"x1": 41.0, "x4": 41.3}))
-    assert found.keys() == {"equal-load"}
-    one = found["equal-load"]
+    claims = _claims(_results({"x1": 41.0, "x4": 41.3}))
+    assert claims.keys() == {"equal-load"}
+    one = claims["equal-load"]
     assert (one.severity, one.case) == ("good", "constant")
     assert one.value is not None and one.value.value == pytest.approx(41.3 / 41.0)
     assert "from 25,000 to 100,000 orders" in one.text
@@ -109,13 +109,14 @@ def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> 
     results = _by_script(_results({"x1": 40.0, "x4": 44.0}), {
         "buy": {"x1": 40.0, "x4": 40.0}, "browse": {"x1": 30.0, "x4": 93.0},
     })  # fmt: skip
-    found = _claims(results)
-    assert (found["equal-load"].case, found["equal-load"].severity) == ("grows", "warning")
-    text = found["equal-load"].text
+    claims = _claims(results)
+    assert (claims["equal-load"].case, claims["equal-load"].severity) == ("grows", "warning")
+    text = claims["equal-load"].text
     assert "grows 3.10-fold" in text and "browse" in text and "All calls together: 1.10-fold" in text
     assert "Do not compare throughput or response times across sizes" in text
     assert (
-        found["transaction-load-browse"].case == "grows" and found["transaction-load-buy"].case == "constant"
+        claims["transaction-load-browse"].case == "grows"
+        and claims["transaction-load-buy"].case == "constant"
     )
 
 
@@ -127,8 +128,8 @@ def test_one_size_makes_no_claim() -> None:
 def test_variants_of_several_sizes_are_compared_only_if_insisted(across: bool) -> None:
     results = _results({"x1": 41.0, "x4": 80.0})
     if across:
-        found = compare_variants(results, Options(across_sizes=True))
-        assert found.conclusions[0].id == "across-sizes"
+        comparison = compare_variants(results, Options(across_sizes=True))
+        assert comparison.conclusions[0].id == "across-sizes"
     else:
         with pytest.raises(
             UsageError, match=r"25,000 orders.* 1.95 times the work with 4 times the data"
@@ -158,7 +159,7 @@ def test_runs_of_two_sizes_are_not_compared_either_nor_where_the_work_is_unknown
 
 
 def test_the_size_is_the_parameter_or_its_default() -> None:
-    workload = next(iter(made.results().info.workloads.values()))
+    workload = next(iter(report_results.results().info.workloads.values()))
     sized: Workload = workload.model_copy(update={"parameters": {"scale": SCALE}})
     assert (size_of(sized, {"scale": 40}), size_of(sized, {}), size_of(workload, {})) == (40, 1, None)
     assert size_words(sized, 40) == "1,000,000 orders"
@@ -170,16 +171,16 @@ def _with_plans(results: Results, shapes: Mapping[str, str]) -> Results:
     key = ("cell", "workload", "variant", "sessions", "repeat")
     one = {"script": 0, "name": "browse", "command": 2, "line": 5, "digest": None, "status": "ok"}
     windows = results.tables["windows"].to_dicts()
-    found = [{k: w[k] for k in key} | one | {"shape": shapes[w["variant"]]} for w in windows]
-    return replace(results, tables={**results.tables, "plan_shapes": rows("plan_shapes", found)})
+    plan_shapes = [{k: w[k] for k in key} | one | {"shape": shapes[w["variant"]]} for w in windows]
+    return replace(results, tables={**results.tables, "plan_shapes": rows("plan_shapes", plan_shapes)})
 
 
 def test_a_statement_with_another_plan_at_another_size_is_a_claim() -> None:
     results = _results({"x1": 41.0, "x4": 41.0})
     scan, index = "Seq Scan orders", "Index Scan orders_customer"
     assert "plan-changes" not in _claims(_with_plans(results, {"x1": index, "x4": index}))
-    found = _claims(_with_plans(results, {"x1": scan, "x4": index}))["plan-changes"]
-    assert found.text == (
+    claim = _claims(_with_plans(results, {"x1": scan, "x4": index}))["plan-changes"]
+    assert claim.text == (
         "Another plan with more data: browse, line 5, is executed by Seq Scan orders with 25,000 orders and "
         "by Index Scan orders_customer with 100,000 orders."
     )

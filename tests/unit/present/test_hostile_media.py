@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno import present
 from dbdyno.model.text.visible import one_line, visible
@@ -77,7 +77,7 @@ def planted(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def document() -> Document:
     """A report with blocks of every kind."""
-    plain = report.document(made.results())
+    plain = report.document(report_results.results())
     strip = Strip("s", "strip", "caption", [("run", "run")], ["row"], [[[100]]], 0.0, 1.0)
     drawn = Flame("f", "flame", "caption", ["m`f"], [0, 1.0, None, []], {"m": "run"}, 1.0, "s")
     more: list[Block] = [
@@ -142,7 +142,7 @@ def test_the_workbook(document: Document) -> None:
 
 
 def test_tables_as_csv_and_stacks(tmp_path: Path) -> None:
-    results = made.results()
+    results = report_results.results()
     texts = {
         n: t.with_columns(pl.col(pl.String) + HOSTILE.encode(errors="replace").decode())
         for n, t in results.tables.items()

@@ -46,8 +46,12 @@ def test_a_peak_below_all_loads_has_no_place(retrograde: Scaling) -> None:
 
 
 def test_sentences_begin_with_a_capital(convoy: Scaling, retrograde: Scaling) -> None:
-    for made in (convoy, retrograde):
-        for sentence in [*(a.text for a in made.answers if a.id != "paragraph"), *made.refused, *made.notes]:
+    for scaling in (convoy, retrograde):
+        for sentence in [
+            *(a.text for a in scaling.answers if a.id != "paragraph"),
+            *scaling.refused,
+            *scaling.notes,
+        ]:
             assert all(part[:1] == part[:1].upper() for part in sentence.split(". ")), sentence
 
 
@@ -143,7 +147,7 @@ def test_what_is_within_noise_has_no_interval_beyond_it() -> None:
 
 
 def test_an_exact_power_of_the_load_rises_beyond_noise() -> None:
-    made = scaled(ladder_of(*SHAPES["superlinear"]))
-    more = answer(made, "one-more-session")
+    scaling = scaled(ladder_of(*SHAPES["superlinear"]))
+    more = answer(scaling, "one-more-session")
     assert more.case == "more" and "130 % (117 % to 143 %)" in more.text
-    assert not [a.text for a in made.answers if "Beyond noise that holds up to" in a.text]
+    assert not [a.text for a in scaling.answers if "Beyond noise that holds up to" in a.text]

@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
-from tests.unit import memory_tables as made
-from tests.unit import report_results
+from tests.unit import memory_tables, report_results
 from tests.unit.memory_tables import GIB, MIB
 
 from dbdyno import present
@@ -33,12 +32,12 @@ NAMES = [t.name for t in MEMORY_TABLES]
 
 
 def now(**options: Any) -> Tables:
-    return on_demand(made.tables(**options), "now")
+    return on_demand(memory_tables.tables(**options), "now")
 
 
 def figures(tables: Tables, phase: str = "now") -> dict[str, tuple[int | None, float | None, str]]:
-    found = tables["memory_figures"].filter(pl.col("phase") == phase)
-    return {k: (v, s, w) for k, v, s, w in found.select("key", "value", "share", "status").iter_rows()}
+    of_phase = tables["memory_figures"].filter(pl.col("phase") == phase)
+    return {k: (v, s, w) for k, v, s, w in of_phase.select("key", "value", "share", "status").iter_rows()}
 
 
 def parts(tables: Tables) -> dict[str, int | None]:
@@ -62,30 +61,30 @@ def shown(tables: Tables, sources: tuple[Source, ...] = (), width: int = 80) -> 
 
 
 def test_parts_add_up_to_the_total_and_what_is_left_has_a_line() -> None:
-    found = parts(now())
-    assert found.pop("total") == 16 * GIB == sum(v or 0 for v in found.values())
-    assert found["not assigned"] == 96 * MIB
-    assert found["executables"] == 64 * MIB and found["page cache"] == 7 * GIB - 64 * MIB
+    sums = parts(now())
+    assert sums.pop("total") == 16 * GIB == sum(v or 0 for v in sums.values())
+    assert sums["not assigned"] == 96 * MIB
+    assert sums["executables"] == 64 * MIB and sums["page cache"] == 7 * GIB - 64 * MIB
     shares = now()["memory_parts"].filter(pl.col("part") != "total")["share"]
     assert shares.sum() == pytest.approx(1.0)
 
 
 def test_figures_that_exceed_the_total_are_not_clipped() -> None:
-    found = parts(now(host={"free_bytes": 3 * GIB}))
-    assert found["not assigned"] == 96 * MIB - GIB
-    assert sum(v or 0 for p, v in found.items() if p != "total") == found["total"]
+    sums = parts(now(host={"free_bytes": 3 * GIB}))
+    assert sums["not assigned"] == 96 * MIB - GIB
+    assert sum(v or 0 for p, v in sums.items() if p != "total") == sums["total"]
     assert "-928 MiB" in shown(now(host={"free_bytes": 3 * GIB}))
 
 
 def test_a_pool_of_huge_pages_is_a_part() -> None:
-    found = parts(now(host={"huge_pages_total": 32, "shared_bytes": 4 * GIB + 96 * MIB}))
-    assert found["huge pages"] == 64 * MIB and found["not assigned"] == 96 * MIB
+    sums = parts(now(host={"huge_pages_total": 32, "shared_bytes": 4 * GIB + 96 * MIB}))
+    assert sums["huge pages"] == 64 * MIB and sums["not assigned"] == 96 * MIB
 
 
 def test_what_is_unknown_is_not_zero() -> None:
     unknown = now(host={"anonymous_bytes": None})
-    found = parts(unknown)
-    assert found["anonymous"] is None and found["not assigned"] is None and found["total"] == 16 * GIB
+    sums = parts(unknown)
+    assert sums["anonymous"] is None and sums["not assigned"] is None and sums["total"] == 16 * GIB
     assert "not permitted" in shown(unknown)
     without = parts(now(host={"executables_bytes": None}))
     assert without["page cache"] == 7 * GIB and without["not assigned"] == 96 * MIB
@@ -93,30 +92,30 @@ def test_what_is_unknown_is_not_zero() -> None:
 
 
 def test_processes_without_figures_make_lower_bounds() -> None:
-    tables = made.tables()
+    tables = memory_tables.tables()
     half = pl.col("pid") % 2 == 0
     tables["memory_processes"] = tables["memory_processes"].with_columns(
         *(pl.when(half).then(c) for c in ("pss_bytes", "anonymous_bytes", "page_tables_bytes")),
         status=pl.when(half).then(pl.lit("ok")).otherwise(pl.lit("lost")),
     )
-    found = on_demand(tables, "now")
-    assert figures(found)["page_tables_bytes"][2] == figures(found)["page_tables_huge_bytes"][2] == "lost"
-    screen = shown(found)
+    figured = on_demand(tables, "now")
+    assert figures(figured)["page_tables_bytes"][2] == figures(figured)["page_tables_huge_bytes"][2] == "lost"
+    screen = shown(figured)
     assert ">= 2.34 GiB" in screen and "at least" in screen and "about" not in screen.split("Claims")[0]
     assert "PSS of 102 of 205 processes is unknown: there was no time for it" in screen
 
 
 def test_pages_in_both_caches_are_counted_once() -> None:
-    found = figures(now())
+    values = figures(now())
     both = (1280 + 512 + 200 + 8) * MIB
     either = (1536 + 2560 + 512 + 512 + 768 + 256 + 128 + 32 + 16) * MIB - both
-    assert found["data_both_bytes"][0] == both and found["data_either_bytes"][0] == either
-    assert found["data_both_bytes"][1] == pytest.approx(both / either)
-    assert found["cache_used_bytes"][1] == 0.75
+    assert values["data_both_bytes"][0] == both and values["data_either_bytes"][0] == either
+    assert values["data_both_bytes"][1] == pytest.approx(both / either)
+    assert values["cache_used_bytes"][1] == 0.75
 
 
 def test_sums_leave_out_what_is_unknown_and_say_why() -> None:
-    some = (*made.RELATIONS[:2], ("public.hidden", "table", GIB, 512 * MIB, None, None))
+    some = (*memory_tables.RELATIONS[:2], ("public.hidden", "table", GIB, 512 * MIB, None, None))
     both, _, status = figures(now(relations=some))["data_both_bytes"]
     assert both == (1280 + 512) * MIB and status == "not permitted"
     assert "Some figures of 1 relation are unknown: run dbdyno as root" in shown(now(relations=some))
@@ -125,10 +124,10 @@ def test_sums_leave_out_what_is_unknown_and_say_why() -> None:
 def test_page_tables_with_huge_pages() -> None:
     """A session has 6 to 6.8 MiB of page tables, of which 8.25 MiB could map shared memory: what remains of
     each is as much as the smallest process has."""
-    found = figures(now())
-    sessions = sum(6 * MIB + n * 4096 for n in range(made.SESSIONS))
-    assert found["page_tables_bytes"][0] == sessions + 4 * 256 * 1024
-    assert found["page_tables_huge_bytes"][0] == (made.SESSIONS + 4) * 256 * 1024
+    values = figures(now())
+    sessions = sum(6 * MIB + n * 4096 for n in range(memory_tables.SESSIONS))
+    assert values["page_tables_bytes"][0] == sessions + 4 * 256 * 1024
+    assert values["page_tables_huge_bytes"][0] == (memory_tables.SESSIONS + 4) * 256 * 1024
     assert figures(now(server={"huge_pages_used": 1}))["page_tables_huge_bytes"][::2] == (None, "off")
 
 
@@ -138,11 +137,11 @@ def test_the_limit_of_the_group_is_the_memory_where_it_is_less() -> None:
 
 
 def test_no_servers_process_is_seen() -> None:
-    tables = made.tables()
+    tables = memory_tables.tables()
     tables["memory_processes"] = tables["memory_processes"].clear()
     tables["memory_relations"] = tables["memory_relations"].clear()
-    found = figures(on_demand(tables, "now"))
-    assert found["page_tables_bytes"][0] is None and found["data_both_bytes"][0] is None
+    values = figures(on_demand(tables, "now"))
+    assert values["page_tables_bytes"][0] is None and values["data_both_bytes"][0] is None
     assert "How much data is in memory is unknown." in shown(on_demand(tables, "now"))
 
 
@@ -151,10 +150,12 @@ def test_no_servers_process_is_seen() -> None:
 LATER = {"host": {"swapped_in_total": 130 * MIB, "swapped_out_total": 200 * MIB}}
 
 
-def ran(end: dict[str, Any] | None = None, world: report_results.World = report_results.SMALL) -> Results:
+def run_with_memory(
+    end: dict[str, Any] | None = None, world: report_results.World = report_results.SMALL
+) -> Results:
     """A run each of whose measurements was read at its start and end, 10 s apart."""
     results = report_results.results(world)
-    reads = [made.tables("start"), made.tables("end", **(end or {}), at_ns=10_050_000_000)]
+    reads = [memory_tables.tables("start"), memory_tables.tables("end", **(end or {}), at_ns=10_050_000_000)]
     raw = {n: pl.concat([r[n] for r in reads]) for n in RAW_MEMORY}
     held: Tables = {}
     for name, source in zip(NAMES, RAW_MEMORY, strict=False):
@@ -163,45 +164,47 @@ def ran(end: dict[str, Any] | None = None, world: report_results.World = report_
     return replace(results, tables={**results.tables, **with_computed(held)})
 
 
-def found_in(results: Results) -> dict[str, Claim]:
+def claims_of(results: Results) -> dict[str, Claim]:
     case = Case(results.plan, results.environment, results.tables, results.workloads)
     return {c.id: c for c in claims.memory(case)}
 
 
 def test_growth_from_start_to_end() -> None:
-    found = figures(figured_of(ran({**LATER, "group": {"pressure_some_ns": 3_000_000_000}})), GROWTH)
-    assert found["swapped_in_bytes"][0] == 30 * MIB and found["swapped_out_bytes"][0] == 0
-    assert found["pressure_some_ns"][:2] == (1_000_000_000, pytest.approx(0.1))
+    growth = figures(
+        figures_of_run(run_with_memory({**LATER, "group": {"pressure_some_ns": 3_000_000_000}})), GROWTH
+    )
+    assert growth["swapped_in_bytes"][0] == 30 * MIB and growth["swapped_out_bytes"][0] == 0
+    assert growth["pressure_some_ns"][:2] == (1_000_000_000, pytest.approx(0.1))
 
 
 def test_growth_from_window_to_window() -> None:
     later = {"host": {"swapped_in_total": 130 * MIB}, "group": {"pressure_some_ns": 3_000_000_000}}
     reads = [
-        on_demand(made.tables("end"), "w1"),
-        on_demand(made.tables("end", **later, at_ns=10_050_000_000), "w2"),
+        on_demand(memory_tables.tables("end"), "w1"),
+        on_demand(memory_tables.tables("end", **later, at_ns=10_050_000_000), "w2"),
     ]
     both = {n: pl.concat([r[n] for r in reads]) for n in NAMES}
-    found = growth_between(both)
-    assert found["cell"].unique().to_list() == ["w2"]
-    rows = figures({"memory_figures": found}, GROWTH)
+    growth = growth_between(both)
+    assert growth["cell"].unique().to_list() == ["w2"]
+    rows = figures({"memory_figures": growth}, GROWTH)
     assert rows["swapped_in_bytes"][0] == 30 * MIB and rows["pressure_some_ns"][1] == pytest.approx(0.1)
 
 
-def figured_of(results: Results) -> Tables:
+def figures_of_run(results: Results) -> Tables:
     cell = results.tables["windows"]["cell"][0]
     return {n: results.tables[n].filter(pl.col("cell") == cell) for n in NAMES}
 
 
 def test_claims_of_a_run() -> None:
-    found = found_in(ran({**LATER, "group": {"pressure_some_ns": 3_000_000_000}}))
-    assert list(found) == [
+    by_id = claims_of(run_with_memory({**LATER, "group": {"pressure_some_ns": 3_000_000_000}}))
+    assert list(by_id) == [
         "swapping", "memory-pressure", "page-tables-large", "huge-pages-not-used", "pages-held-twice"
     ]  # fmt: skip
-    assert found["swapping"].severity == "warning" and found["memory-pressure"].severity == "warning"
-    assert found["page-tables-large"].severity == "warning"
-    assert {found[i].severity for i in ("huge-pages-not-used", "pages-held-twice")} == {"note"}
-    assert "public.orders (1.25 GiB)" in found["pages-held-twice"].text
-    assert found["swapping"].cells and " at 1 session" in found["swapping"].text
+    assert by_id["swapping"].severity == "warning" and by_id["memory-pressure"].severity == "warning"
+    assert by_id["page-tables-large"].severity == "warning"
+    assert {by_id[i].severity for i in ("huge-pages-not-used", "pages-held-twice")} == {"note"}
+    assert "public.orders (1.25 GiB)" in by_id["pages-held-twice"].text
+    assert by_id["swapping"].cells and " at 1 session" in by_id["swapping"].text
 
 
 HEALTHY: dict[str, Any] = {
@@ -213,7 +216,7 @@ HEALTHY: dict[str, Any] = {
 
 
 def test_a_small_server_with_few_sessions_has_no_claims() -> None:
-    assert not found_in(ran(HEALTHY))
+    assert not claims_of(run_with_memory(HEALTHY))
 
 
 @pytest.mark.parametrize(
@@ -226,9 +229,9 @@ def test_a_small_server_with_few_sessions_has_no_claims() -> None:
     ],
 )
 def test_each_claim(end: dict[str, Any], expected: str) -> None:
-    found = found_in(ran(end))
-    assert expected in found and found[expected].severity == "note"
-    assert expected not in found_in(ran())
+    by_id = claims_of(run_with_memory(end))
+    assert expected in by_id and by_id[expected].severity == "note"
+    assert expected not in claims_of(run_with_memory())
 
 
 # -- screens ----------------------------------------------------------------------------------------
@@ -246,7 +249,7 @@ def test_the_answer_comes_first_in_each_case() -> None:
     assert shown(now(relations=once)).startswith("1.00 GiB of data are in memory, none of it twice.")
     alone = (("public.t", "table", GIB, GIB, None, None),)
     assert shown(now(relations=alone)).startswith("1.00 GiB of data are in the server's cache.")
-    some = (*made.RELATIONS[:1], *alone)
+    some = (*memory_tables.RELATIONS[:1], *alone)
     assert shown(now(relations=some)).startswith("At least 1.25 GiB of data are held twice")
 
 
@@ -266,22 +269,22 @@ def test_relations_are_the_first_ten_or_all() -> None:
 def test_the_largest_comes_first_though_none_of_it_is_held_twice() -> None:
     """As with direct I/O, where only catalogs are in the page cache as well."""
     catalogs = tuple((f"pg_catalog.c{n:02}", "table", MIB, MIB, MIB, MIB) for n in range(25))
-    found = shown(now(relations=(*catalogs, ("public.large", "table", GIB, GIB, 0, 0))))
-    assert found.index("public.large") < found.index("pg_catalog.c00")
+    screen = shown(now(relations=(*catalogs, ("public.large", "table", GIB, GIB, 0, 0))))
+    assert screen.index("public.large") < screen.index("pg_catalog.c00")
 
 
 def test_nodes_have_a_table_where_there_are_several() -> None:
-    tables = made.tables()
+    tables = memory_tables.tables()
     total = tables["memory"].filter(pl.col("key").is_in(["total_bytes", "free_bytes"]))
     nodes = [total.with_columns(node=pl.lit(n, pl.Int64), value=pl.col("value") // 2) for n in (0, 1)]
     tables["memory"] = pl.concat([tables["memory"], *nodes])
-    found = on_demand(tables, "now")
-    assert parts(found)["total"] == 16 * GIB
-    assert "NUMA nodes" in shown(found) and "NUMA nodes" not in shown(now())
+    figured = on_demand(tables, "now")
+    assert parts(figured)["total"] == 16 * GIB
+    assert "NUMA nodes" in shown(figured) and "NUMA nodes" not in shown(now())
 
 
 def test_the_page_has_the_section_and_a_chart() -> None:
-    results = ran(world=report_results.REPEATED)
+    results = run_with_memory(world=report_results.REPEATED)
     document = present.run_document(results)
     section = next(s for s in document.blocks if getattr(s, "id", "") == "memory")
     assert section.title == memory.TITLE

@@ -40,12 +40,12 @@ def above(
     rng: random.Random, rates: Sequence[float], repeats: int, level: float, noise: float, fall: float
 ) -> tuple[float, list[Delivered]]:
     """Measurements at the rates above all that are delivered."""
-    found = {rate: [measured(rng, rate, level, noise) for _ in range(repeats)] for rate in rates}
-    best = max((r for r, made in found.items() if not any(over for _, over in made)), default=0.0)
+    deliveries = {rate: [measured(rng, rate, level, noise) for _ in range(repeats)] for rate in rates}
+    best = max((r for r, at_rate in deliveries.items() if not any(over for _, over in at_rate)), default=0.0)
     return best, [
         Delivered(r, x * (1 - fall * max(0.0, math.log2(r / level))))
-        for r, made in found.items()
-        for x, _ in made
+        for r, at_rate in deliveries.items()
+        for x, _ in at_rate
         if r > best
     ]
 
@@ -67,11 +67,11 @@ def test_95_percent_intervals_hold_the_capacity_in_95_percent(
     for _ in range(500):
         level = rng.uniform(800, 1100)
         best, over = above(rng, rates, repeats, level, noise, 0.0)
-        found = capacity(over)
-        kinds[found.kind] += 1
-        if found.low is not None and found.high is not None:
+        answer = capacity(over)
+        kinds[answer.kind] += 1
+        if answer.low is not None and answer.high is not None:
             claimed += 1
-            held += found.low <= level <= max(found.high, best)
+            held += answer.low <= level <= max(answer.high, best)
     assert claimed > 450
     assert held / claimed >= 0.92, (held, claimed, kinds)
     assert kinds["falls"] <= 0.05 * 500, "2.5 % are claimed by chance"
@@ -88,8 +88,8 @@ def test_errors_that_last_along_the_rates_are_in_the_interval(rates: int, repeat
             for k in range(rates):
                 over.append(Delivered(1200 * 1.2**k, 1000 * (1 + 0.03 * error)))
                 error = 0.8 * error + 0.6 * rng.gauss(0, 1)
-        found = capacity(over)
-        held += found.low is None or found.high is None or found.low <= 1000 <= found.high
+        answer = capacity(over)
+        held += answer.low is None or answer.high is None or answer.low <= 1000 <= answer.high
     assert held >= 0.88 * 150
 
 
@@ -99,11 +99,11 @@ def test_a_fall_beyond_the_capacity_is_seen_and_does_not_lower_it() -> None:
     for _ in range(300):
         level = rng.uniform(800, 1100)
         _, over = above(rng, [100.0 * 2**k for k in range(7)], 3, level, 0.02, 0.1)
-        found = capacity(over)
-        lowest = found.points[0].rate
-        falls += found.kind == "falls"
-        assert found.low is not None and found.high is not None
-        held += found.low <= level * (1 - 0.1 * max(0.0, math.log2(lowest / level))) <= found.high
+        answer = capacity(over)
+        lowest = answer.points[0].rate
+        falls += answer.kind == "falls"
+        assert answer.low is not None and answer.high is not None
+        held += answer.low <= level * (1 - 0.1 * max(0.0, math.log2(lowest / level))) <= answer.high
     assert falls > 290
     assert held / 300 >= 0.92
 
@@ -119,44 +119,44 @@ def test_one_measurement_has_no_interval_and_equal_ones_are_not_exact() -> None:
 def test_rates_that_chance_may_have_kept_say_nothing() -> None:
     """At 101/s arrivals, not the server, may have been the limit."""
     far = [Delivered(r, x) for r, x in ((150.0, 98.0), (200.0, 104.0), (300.0, 101.0))]
-    found = capacity([Delivered(101.0, 95.0), *far])
-    assert found.points == tuple(far)
+    answer = capacity([Delivered(101.0, 95.0), *far])
+    assert answer.points == tuple(far)
 
 
 def test_throughput_that_rises_is_no_level() -> None:
-    found = capacity([Delivered(r, 0.5 * r) for r in (200.0, 250.0, 300.0, 350.0, 400.0)])
-    assert (found.kind, found.value, found.low) == ("rises", 200.0, None)
+    answer = capacity([Delivered(r, 0.5 * r) for r in (200.0, 250.0, 300.0, 350.0, 400.0)])
+    assert (answer.kind, answer.value, answer.low) == ("rises", 200.0, None)
 
 
 # -- a run --
 
 
-def climbed(*rates: float, **more: Any) -> Results:
+def run_at_rates(*rates: float, **more: Any) -> Results:
     return _results(paced_climb(LAW, list(rates), sessions=2, **more))
 
 
 def test_the_capacity_of_a_run_holds_what_the_server_can_do_and_agrees_with_the_rate_delivered() -> None:
-    results = climbed(60.0, 90.0, 150.0, 250.0, 400.0, measure_s=60)
-    (made,) = results.scaling
-    claims = {a.id: a for a in made.answers}
-    told = claims["rate-capacity"]
-    assert told.value is not None and told.value.low is not None and told.value.high is not None
-    assert told.value.low <= 100 <= told.value.high
-    assert told.value.unit == "calls/s"
+    results = run_at_rates(60.0, 90.0, 150.0, 250.0, 400.0, measure_s=60)
+    (scaling,) = results.scaling
+    claims = {a.id: a for a in scaling.answers}
+    claim = claims["rate-capacity"]
+    assert claim.value is not None and claim.value.low is not None and claim.value.high is not None
+    assert claim.value.low <= 100 <= claim.value.high
+    assert claim.value.unit == "calls/s"
     best = next(f for f in results.findings if f.id == "paced-capacity").said["rate"]
-    assert best == 90 <= told.value.high
-    assert made.fits == () and made.ladder.load_unit == "calls/s due" and made.ladder.by_rate
+    assert best == 90 <= claim.value.high
+    assert scaling.fits == () and scaling.ladder.load_unit == "calls/s due" and scaling.ladder.by_rate
     assert set(claims) == {"rate-capacity", "paragraph"}, "nothing is said of numbers of sessions"
     assert ladders_of(results) == ()
-    rows = made.ladder.points.select("load", "response_s").rows()
+    rows = scaling.ladder.points.select("load", "response_s").rows()
     assert [load for load, seconds in rows if seconds is None] == [150.0, 250.0, 400.0], "they have no end"
-    top = made.curve.sort("load").row(-1, named=True)
-    assert top["throughput"] == pytest.approx(told.value.value)
+    top = scaling.curve.sort("load").row(-1, named=True)
+    assert top["throughput"] == pytest.approx(claim.value.value)
     assert top["perfect"] == 400
 
 
 def test_what_is_shown_of_it() -> None:
-    results = climbed(60.0, 90.0, 150.0, 250.0)
+    results = run_at_rates(60.0, 90.0, 150.0, 250.0)
     text = as_text(present.scaling(results.scaling), 80)
     assert "Models" not in as_html(present.scaling(results.scaling).blocks)
     assert "calls/s due" in text and "session" not in text and "Capacity 10" in text
@@ -169,7 +169,7 @@ def test_what_is_shown_of_it() -> None:
 
 
 def test_without_overload_or_with_one_measurement_of_it() -> None:
-    (all_delivered,), (once,) = climbed(60.0, 80.0).scaling, climbed(60.0, 200.0).scaling
+    (all_delivered,), (once,) = run_at_rates(60.0, 80.0).scaling, run_at_rates(60.0, 200.0).scaling
     assert all_delivered.answers[0].text == "No capacity reached up to 80.0/s: that rate is delivered."
     assert all_delivered.answers[0].value is None
     assert once.answers[0].case == "single"
@@ -177,8 +177,8 @@ def test_without_overload_or_with_one_measurement_of_it() -> None:
 
 
 def test_a_single_rate_is_no_ladder_and_rates_have_no_models() -> None:
-    assert climbed(60.0).scaling == ()
-    results = climbed(60.0, 80.0)
+    assert run_at_rates(60.0).scaling == ()
+    results = run_at_rates(60.0, 80.0)
     with pytest.raises(UsageError, match="no model is fitted to rates"):
         scalings_of(results, model="usl")
     with pytest.raises(UsageError, match="no model is fitted to rates"):
@@ -186,8 +186,8 @@ def test_a_single_rate_is_no_ladder_and_rates_have_no_models() -> None:
 
 
 def test_a_lower_rate_that_is_not_delivered_is_named_and_not_part_of_the_capacity() -> None:
-    results = climbed(60.0, 80.0)
+    results = run_at_rates(60.0, 80.0)
     low = pl.when(pl.col("rate_per_s") == 60).then(400.0).otherwise(pl.col("backlog_end"))
     changed = {**results.tables, "rungs": results.tables["rungs"].with_columns(backlog_end=low)}
-    (made,) = scalings_of(replace(results, tables=changed))
-    assert "60.0/s is not delivered, although 80.0/s is" in made.answers[0].text
+    (scaling,) = scalings_of(replace(results, tables=changed))
+    assert "60.0/s is not delivered, although 80.0/s is" in scaling.answers[0].text

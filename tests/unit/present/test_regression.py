@@ -175,18 +175,18 @@ def _windows(n: int = 40, cost: float = 2e-5, background: float = 0.3, seed: int
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_cost_and_background_come_back(ordered: bool) -> None:
-    made = regress(**_windows(), ordered=ordered, units=("LIO",))  # type: ignore[arg-type]
-    assert made.refused is None
-    total = made.total
+    regression = regress(**_windows(), ordered=ordered, units=("LIO",))  # type: ignore[arg-type]
+    assert regression.refused is None
+    total = regression.total
     assert total is not None
     for estimate, truth in ((total.slope, 2e-5), (total.background, 0.3)):
         assert estimate.low is not None
         assert estimate.high is not None
         assert estimate.low < truth < estimate.high
     assert total.slope.unit == "CPU seconds/LIO"
-    assert ("Newey-West, 8 lags, prewhitened" if ordered else "HC3") in made.method
-    assert made.points["residual"].sum() == pytest.approx(0, abs=1e-9)
-    assert made.points["leverage"].sum() == pytest.approx(2)
+    assert ("Newey-West, 8 lags, prewhitened" if ordered else "HC3") in regression.method
+    assert regression.points["residual"].sum() == pytest.approx(0, abs=1e-9)
+    assert regression.points["leverage"].sum() == pytest.approx(2)
 
 
 @given(seed=st.integers(0, 10_000), unit=st.sampled_from([1e-3, 1.0, 1e6]))
@@ -194,8 +194,8 @@ def test_cost_and_background_come_back(ordered: bool) -> None:
 def test_user_and_system_add_up_in_any_unit_of_work(seed: int, unit: float) -> None:
     data = _windows(12, seed=seed)
     data["work"] = np.asarray(data["work"]) * unit
-    made = regress(**data, ordered=False)  # type: ignore[arg-type]
-    parts = {p.name: p for p in made.parts}
+    regression = regress(**data, ordered=False)  # type: ignore[arg-type]
+    parts = {p.name: p for p in regression.parts}
     for of in ("slope", "background"):
         both = sum(getattr(parts[n], of).value for n in ("user", "system"))
         assert both == pytest.approx(getattr(parts["cpu"], of).value, rel=1e-9)
@@ -209,9 +209,9 @@ def test_two_kinds_of_work() -> None:
     chance = np.random.default_rng(5)
     hits, reads = chance.uniform(1e4, 9e4, 60), chance.uniform(100, 4_000, 60)
     cpu = 0.2 + 3e-6 * hits + 9e-5 * reads + chance.normal(0, 0.01, 60)
-    made = regress(np.column_stack([hits, reads]), cpu, units=("hit", "read"))
-    assert made.total is not None
-    for slope, truth in zip(made.total.slopes, (3e-6, 9e-5), strict=True):
+    regression = regress(np.column_stack([hits, reads]), cpu, units=("hit", "read"))
+    assert regression.total is not None
+    for slope, truth in zip(regression.total.slopes, (3e-6, 9e-5), strict=True):
         assert slope.low is not None
         assert slope.high is not None
         assert slope.low < truth < slope.high
@@ -233,12 +233,12 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_refusals(why: str) -> None:
     work, cpu = REFUSED[why]
-    made = regress(work, cpu, ordered=False)
-    assert made.refused is not None
-    assert why in made.refused
-    assert made.parts == ()
-    assert len(made.points) == len(work)
-    assert (made.ratio is None) == (not work)
+    regression = regress(work, cpu, ordered=False)
+    assert regression.refused is not None
+    assert why in regression.refused
+    assert regression.parts == ()
+    assert len(regression.points) == len(work)
+    assert (regression.ratio is None) == (not work)
 
 
 BAD = {
@@ -261,8 +261,8 @@ def test_more_lags_than_points() -> None:
 
 
 def test_a_point_that_decides_is_named() -> None:
-    made = regress([1, 1.1, 1.2, 0.9, 10], [0.5, 0.52, 0.51, 0.49, 3.0], ordered=False)
-    assert any("determines the line" in n for n in made.notes)
+    regression = regress([1, 1.1, 1.2, 0.9, 10], [0.5, 0.52, 0.51, 0.49, 3.0], ordered=False)
+    assert any("determines the line" in n for n in regression.notes)
 
 
 def _ladder(loads: object, rate: object, cpu: object, **more: object) -> Ladder:
@@ -304,10 +304,10 @@ def _twice(ladder: Ladder) -> Ladder:
 
 def test_what_lies_inside_the_knees_interval_belongs_to_neither() -> None:
     knee = Estimate("knee", 4.2, low=3.5, high=4.8)
-    made = cpu_per_work(_twice(_two_regimes()), knees=(knee,))
-    assert [sorted(set(r.points["load"])) for r in made] == [[1, 2, 3], [5, 6, 7, 8]]
-    assert any("4 sessions left out" in n for n in made[0].notes)
-    assert all(r.refused is None for r in made)
+    regimes = cpu_per_work(_twice(_two_regimes()), knees=(knee,))
+    assert [sorted(set(r.points["load"])) for r in regimes] == [[1, 2, 3], [5, 6, 7, 8]]
+    assert any("4 sessions left out" in n for n in regimes[0].notes)
+    assert all(r.refused is None for r in regimes)
     few = cpu_per_work(_two_regimes(), knees=(knee,))  # three points would be too few
     assert [r.points["load"].to_list() for r in few] == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
@@ -325,9 +325,9 @@ def test_knees_are_those_of_a_model_that_is_likely(
         return SimpleNamespace(fits=(smooth, bent))
 
     monkeypatch.setattr("dbdyno.conclude.scaling.scale", fitted)
-    made = cpu_per_work(_two_regimes())
-    assert len(made) == regimes
-    assert made[0].points["load"].to_list() == [1, 2, 3, 4, 5, 6, 7, 8][: 4 if regimes == 2 else 8]
+    lines = cpu_per_work(_two_regimes())
+    assert len(lines) == regimes
+    assert lines[0].points["load"].to_list() == [1, 2, 3, 4, 5, 6, 7, 8][: 4 if regimes == 2 else 8]
 
 
 def test_more_sessions_than_cpus_are_a_regime_of_their_own() -> None:
@@ -345,15 +345,15 @@ def test_more_sessions_than_cpus_are_a_regime_of_their_own() -> None:
 
 
 def test_throttled_rungs_are_apart() -> None:
-    made = cpu_per_work(_two_regimes(), knees=(), throttled=(7, 8))
-    assert [r.points["load"].to_list() for r in made] == [[1, 2, 3, 4, 5, 6], [7, 8]]
-    assert made[1].regime == "throttled by a limit"
+    regimes = cpu_per_work(_two_regimes(), knees=(), throttled=(7, 8))
+    assert [r.points["load"].to_list() for r in regimes] == [[1, 2, 3, 4, 5, 6], [7, 8]]
+    assert regimes[1].regime == "throttled by a limit"
 
 
 def test_unknown_cpu_is_not_zero() -> None:
-    (made,) = cpu_per_work(_ladder([1, 2, 3, 4], [1, 2, 3, 4], [None] * 4), knees=())
-    assert made.refused is not None
-    assert "No point has CPU" in made.refused
+    (regression,) = cpu_per_work(_ladder([1, 2, 3, 4], [1, 2, 3, 4], [None] * 4), knees=())
+    assert regression.refused is not None
+    assert "No point has CPU" in regression.refused
     some: Regression
     (some,) = cpu_per_work(
         _ladder([1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [1.0, 2.1, None, 4.0, 5.1]), knees=()
@@ -369,8 +369,8 @@ def test_the_unit_of_work() -> None:
 
 
 def test_as_text_html_and_json() -> None:
-    made = cpu_per_work(_two_regimes(), knees=(4.0,))
-    shown = per_work(made)
+    regressions = cpu_per_work(_two_regimes(), knees=(4.0,))
+    shown = per_work(regressions)
     assert shown is not None
     assert shown.title == "CPU per LIO: lio"
     text = as_text([shown])
@@ -381,7 +381,7 @@ def test_as_text_html_and_json() -> None:
     assert [r.cells[2].value for r in table.rows[:2]] == pytest.approx([998e-6, 798e-6], rel=0.01)
     root = ElementTree.fromstring(as_html([shown]))
     assert len(root.findall(".//tbody/tr")) == 6
-    document = json.loads(json.dumps([jsondoc.regression(r) for r in made], allow_nan=False))
+    document = json.loads(json.dumps([jsondoc.regression(r) for r in regressions], allow_nan=False))
     below = document[0]
     assert list(below["parts"]) == ["cpu", "user", "system"]
     assert below["parts"]["user"]["slopes"][0]["value"] == pytest.approx(0.8e-3, rel=0.01)
@@ -390,8 +390,8 @@ def test_as_text_html_and_json() -> None:
 
 
 def test_what_was_refused_is_told_with_its_ratio() -> None:
-    (made,) = cpu_per_work(_ladder([1, 2, 3], [10, 20, 30], [0.1, 0.2, 0.3]), knees=())
-    shown = per_work([made])
+    (regression,) = cpu_per_work(_ladder([1, 2, 3], [10, 20, 30], [0.1, 0.2, 0.3]), knees=())
+    shown = per_work([regression])
     assert shown is not None
     text = as_text([shown])
     assert "10.0 ms with background" in text

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 from tests.unit.shown import tables
 
 from dbdyno import present
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.queries
 
 
 def top(results: Results) -> selection.Pick:
-    found = selection.pick_of(results)
-    assert found is not None
-    return found
+    pick = selection.pick_of(results)
+    assert pick is not None
+    return pick
 
 
 def shown(blocks: Sequence[Block], number: int = 0) -> Table:
@@ -41,8 +41,8 @@ def notes(blocks: Sequence[Block]) -> list[str]:
 
 def row(table: Table, name: str) -> dict[str, Cell]:
     """The cells by their heads; of those with one head the first."""
-    found = next(r for r in table.rows if r.cells[0].text == name)
-    return {c.head: cell for c, cell in reversed(list(zip(table.columns, found.cells, strict=True)))}
+    found_row = next(r for r in table.rows if r.cells[0].text == name)
+    return {c.head: cell for c, cell in reversed(list(zip(table.columns, found_row.cells, strict=True)))}
 
 
 def column(table: Table, head: str) -> list[str]:
@@ -55,22 +55,22 @@ def changed(results: Results, name: str, frame: pl.DataFrame) -> Results:
 
 
 def test_a_small_run_shows_every_rung_from_the_top_down() -> None:
-    found = selection.picks(made.results())
-    assert [p.label for p in found.shown] == [
+    picks = selection.picks(report_results.results())
+    assert [p.label for p in picks.shown] == [
         "8 sessions", "6 sessions", "4 sessions", "3 sessions", "2 sessions", "1 session",
     ]  # fmt: skip
-    assert found.note == ""
+    assert picks.note == ""
 
 
 def test_a_large_run_shows_what_there_is_room_for_and_says_so() -> None:
-    found = selection.picks(made.results(made.LARGE))
-    assert [found.shown[0].label, found.shown[-1].label] == ["50 sessions", "1 session"]
-    assert 3 <= len(found.shown) < 50
-    assert found.note.startswith(f"{50 - len(found.shown)} of 50 rungs are left out")
+    picks = selection.picks(report_results.results(report_results.LARGE))
+    assert [picks.shown[0].label, picks.shown[-1].label] == ["50 sessions", "1 session"]
+    assert 3 <= len(picks.shown) < 50
+    assert picks.note.startswith(f"{50 - len(picks.shown)} of 50 rungs are left out")
 
 
 def test_an_invalid_repeat_is_shown_only_where_there_is_no_other() -> None:
-    results = made.results(made.REPEATED)
+    results = report_results.results(report_results.REPEATED)
     first = top(results).cell
     bad = pl.when(pl.col("cell") == first).then(pl.lit("invalid")).otherwise("status").alias("status")
     spoilt = changed(results, "windows", results.tables["windows"].with_columns(bad))
@@ -80,20 +80,20 @@ def test_an_invalid_repeat_is_shown_only_where_there_is_no_other() -> None:
 
 def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
     with pytest.raises(UsageError) as error:
-        present.details(made.results(), "profile", "no-such-cell")
+        present.details(report_results.results(), "profile", "no-such-cell")
     assert error.value.cure
 
 
 def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
-    results = made.results()
+    results = report_results.results()
     table = shown(profile.wait_events(results, top(results)))
-    found = [
+    waits = [
         c.text for c in table.rows[[r.cells[0].text for r in table.rows].index("LWLock/BufferMapping")].cells
     ]
-    mine = (pl.col("cell") == top(results).cell) & (pl.col("scope") == "rung")
+    of_top = (pl.col("cell") == top(results).cell) & (pl.col("scope") == "rung")
     named = pl.col("wait_event") == "BufferMapping"
-    (expected,) = results.tables["events"].filter(mine & named).to_dicts()
-    assert found[4:7] == [
+    (expected,) = results.tables["events"].filter(of_top & named).to_dicts()
+    assert waits[4:7] == [
         f"{expected['sleep']:.3f}",
         f"{expected['sleep_low']:.3f} to {expected['sleep_high']:.3f}",
         f"{expected['runq']:.3g}",
@@ -103,38 +103,38 @@ def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
 
 
 def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
-    results = made.results()
+    results = report_results.results()
     exact = results.tables["events"].with_columns(
         source=pl.lit("scheduler trace"), run=pl.lit(None, pl.Float64)
     )
-    found = profile.wait_events(changed(results, "events", exact), top(results))
-    *parts, whole = column(shown(found), "CPU")
+    blocks = profile.wait_events(changed(results, "events", exact), top(results))
+    *parts, whole = column(shown(blocks), "CPU")
     assert set(parts) == {"-"}
     assert float(whole) == pytest.approx(results.tables["rungs"]["run_aas"][-1], abs=0.001)
-    assert any("does not divide CPU time by label" in n for n in notes(found))
+    assert any("does not divide CPU time by label" in n for n in notes(blocks))
 
 
 def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
-    results = made.results()
+    results = report_results.results()
     limit = account_rows(results.tables["ledger"], "runq")
     bracket = {"account": pl.lit("runq.throttled_bracket"), "parent": pl.lit("runq")}
     limit = limit.with_columns(**bracket, aas=None, low=0.5, high=0.75)
     limited = changed(results, "ledger", pl.concat([results.tables["ledger"], limit]))
-    found = notes(profile.wait_events(limited, top(results)))
-    assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in found
-    assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in found)
+    sentences = notes(profile.wait_events(limited, top(results)))
+    assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in sentences
+    assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in sentences)
 
 
 def test_unknown_waits_say_why() -> None:
-    results = made.results(made.REMOTE)
-    found = profile.wait_events(results, top(results))
-    cells = {r.cells[2][0:4:3] for r in shown(found).rows[:-1]}
+    results = report_results.results(report_results.REMOTE)
+    blocks = profile.wait_events(results, top(results))
+    cells = {r.cells[2][0:4:3] for r in shown(blocks).rows[:-1]}
     assert cells == {("?", "the server's processes are not visible from here")}
-    assert "? CPU, CPU WAIT: the server's processes are not visible from here." in notes(found)
+    assert "? CPU, CPU WAIT: the server's processes are not visible from here." in notes(blocks)
 
 
 def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
-    results = made.results()
+    results = report_results.results()
     frame = results.tables["microstates"]
     first_one = (pl.col("session") == 0) & ~pl.col("worker")
     states = {
@@ -143,31 +143,33 @@ def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
         **dict.fromkeys(("sys", "lock", "client", "sleep", "unaccounted"), 0.0),
     }
     busy = [pl.when(first_one).then(v).otherwise(c).alias(c) for c, v in states.items()]
-    found = tables(processes.tables(changed(results, "microstates", frame.with_columns(busy)), top(results)))
-    assert [t.title.split(",")[0] for t in found] == ["Sessions", "Server processes"]
-    names = column(found[0], "process")
-    assert names[0].startswith("dbdyno 0,") and column(found[0], "USR")[0] == "90.0"
+    sections = tables(
+        processes.tables(changed(results, "microstates", frame.with_columns(busy)), top(results))
+    )
+    assert [t.title.split(",")[0] for t in sections] == ["Sessions", "Server processes"]
+    names = column(sections[0], "process")
+    assert names[0].startswith("dbdyno 0,") and column(sections[0], "USR")[0] == "90.0"
     assert names[1].endswith(" parallel worker")
-    assert column(found[0], "of session CPU")[1] == "25 %"  # 0.3 of 0.3 and 0.9
-    assert column(found[1], "process") == ["io worker", "wal writer", "checkpointer"]
+    assert column(sections[0], "of session CPU")[1] == "25 %"  # 0.3 of 0.3 and 0.9
+    assert column(sections[1], "process") == ["io worker", "wal writer", "checkpointer"]
 
 
 def test_the_states_of_a_process_add_up_to_its_time() -> None:
-    results = made.results()
+    results = report_results.results()
     for table in tables(processes.tables(results, top(results))):
         for process in table.rows:
             assert sum(float(c.text) for c in process.cells[2:9]) == pytest.approx(100, abs=0.4)
 
 
 def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
-    results = made.results()
+    results = report_results.results()
     first = shown(processes.tables(results, top(results)))
     cell = row(first, first.rows[0].cells[0].text)["BLKIO"]
     assert (cell.text, cell.value) == ("-", None)
     assert cell.note == (
         "block I/O delay: it was switched off; sysctl kernel.task_delayacct=1 before the server starts"
     )
-    remote = made.results(made.REMOTE)
+    remote = report_results.results(report_results.REMOTE)
     assert any(
         n.startswith("- USR, SYS, WAIT") and n.endswith("the server's processes are not visible from here.")
         for n in processes.unknown(remote, top(remote))
@@ -175,46 +177,46 @@ def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
 
 
 def test_a_process_that_came_late_has_shares_of_its_own_time() -> None:
-    results = made.results()
+    results = report_results.results()
     states = ["usr", "sys", "cpu_wait", "lock", "client", "sleep", "unaccounted", "voluntary_per_s"]
     late = results.tables["microstates"].with_columns([pl.col(c) / 4 for c in states], wall_s=pl.lit(2.5))
-    found = shown(processes.tables(changed(results, "microstates", late), top(results))).rows[0]
+    late_row = shown(processes.tables(changed(results, "microstates", late), top(results))).rows[0]
     expected = shown(processes.tables(results, top(results))).rows[0]
-    assert [c.text for c in found.cells[2:11]] == [c.text for c in expected.cells[2:11]]
+    assert [c.text for c in late_row.cells[2:11]] == [c.text for c in expected.cells[2:11]]
 
 
 def test_an_unknown_state_does_not_stretch_the_others() -> None:
-    results = made.results()
+    results = report_results.results()
     frame = results.tables["microstates"].with_columns(
         usr=pl.lit(None, pl.Float64), client=pl.lit(0.97), wall_s=pl.lit(9.0)
     )
-    found = shown(processes.tables(changed(results, "microstates", frame), top(results)))
-    assert column(found, "CLNT")[0] == "97.0"
+    table = shown(processes.tables(changed(results, "microstates", frame), top(results)))
+    assert column(table, "CLNT")[0] == "97.0"
 
 
 def test_threads_of_one_process_are_one_row() -> None:
-    results = made.results()
+    results = report_results.results()
     frame = results.tables["microstates"].filter(pl.col("cell") == top(results).cell)
     one = frame.filter(pl.col("pid") == 4701).with_columns(role=pl.lit("dbdyno"), name=pl.lit("dbdyno"))
     other = one.with_columns(start_ticks=pl.lit(78, pl.Int64), usr=pl.lit(0.25), sys=pl.lit(None, pl.Float64))
     threads = changed(results, "microstates", pl.concat([frame, one, other]))
-    found = row(shown(processes.tables(threads, top(threads)), 2), "dbdyno: 2 threads, their mean")
-    assert found["USR"].text == f"{100 * (0.25 + one['usr'][0]) / 2:.1f}"
-    assert found["VCX/s"].text == "240"  # their sum
+    together = row(shown(processes.tables(threads, top(threads)), 2), "dbdyno: 2 threads, their mean")
+    assert together["USR"].text == f"{100 * (0.25 + one['usr'][0]) / 2:.1f}"
+    assert together["VCX/s"].text == "240"  # their sum
 
 
 def test_the_profile_divides_by_what_is_known() -> None:
-    results = made.results()
-    found = profile.load_profile(results, top(results))
-    table = shown(found)
+    results = report_results.results()
+    blocks = profile.load_profile(results, top(results))
+    table = shown(blocks)
     assert [c.head for c in table.columns[1:-1]] == ["per second", "per transaction", "per call"]
     assert row(table, "logical reads, blocks")["per call"].text == "132 k"
-    assert "? executions: off: load a statement counter" in " ".join(notes(found))
+    assert "? executions: off: load a statement counter" in " ".join(notes(blocks))
     assert row(table, "cache hit ratio")["per second"].text == "100.00 %"
 
 
 def test_the_top_events_are_ranked_with_their_run_queue_beside() -> None:
-    results = made.results()
+    results = report_results.results()
     table = shown(profile.top_events(results, top(results)))
     assert column(table, "event")[:3] == ["CPU WAIT", "DB CPU", "LWLock/BufferMapping"]
     assert column(table, "CPU WAIT")[0] == ""
@@ -223,11 +225,11 @@ def test_the_top_events_are_ranked_with_their_run_queue_beside() -> None:
 
 
 def test_the_profile_of_a_repeated_rung_is_that_of_all_repeats_where_the_run_has_it() -> None:
-    results = made.results(made.REPEATED)
+    results = report_results.results(report_results.REPEATED)
     pick = top(results)
-    mine = results.tables["profile"].filter(pl.col("cell") == pick.cell)
-    together = mine.with_columns(cell=pl.lit("all"), per_s=pl.lit(7.0))
-    added = changed(results, "profile", pl.concat([results.tables["profile"], together]))
+    of_cell = results.tables["profile"].filter(pl.col("cell") == pick.cell)
+    of_all = of_cell.with_columns(cell=pl.lit("all"), per_s=pl.lit(7.0))
+    added = changed(results, "profile", pl.concat([results.tables["profile"], of_all]))
     table = shown(profile.load_profile(added, pick))
     *figures_, _ratio = column(table, "per second")
     assert set(figures_) == {"7.00", "7.00 s", "7.00 B"}
@@ -244,19 +246,19 @@ def with_statements(results: Results) -> Results:
         for n in range(1, 5)
     ]  # fmt: skip
     texts = [{"query_id": n, "text": f"select '{'<b>' * 40}'\n from t{n}"} for n in range(1, 5)]
-    told = {
+    by_table = {
         "statements": rows("statements", [{**window, **row} for window in windows for row in each]),
         "statement_texts": rows("statement_texts", texts),
     }
-    return replace(results, tables={**results.tables, **told})
+    return replace(results, tables={**results.tables, **by_table})
 
 
 def test_top_sql_is_by_time_per_call_and_says_where_a_figure_is_a_lower_bound() -> None:
-    results = with_statements(made.results())
-    found, by_calls, *_ = statements.top_sql(results, top(results))
-    assert isinstance(found, Table)
+    results = with_statements(report_results.results())
+    by_time, by_calls, *_ = statements.top_sql(results, top(results))
+    assert isinstance(by_time, Table)
     assert isinstance(by_calls, Table)
-    at = {c.head: [r.cells[n].text for r in found.rows] for n, c in enumerate(found.columns)}
+    at = {c.head: [r.cells[n].text for r in by_time.rows] for n, c in enumerate(by_time.columns)}
     assert at["mean"] == ["700 ms", "35.0 ms", "2.33 ms", ">= 175 us"]
     assert at["LIO/call"] == ["5.00", "5.00", "5.00", ">= 5.00"]
     assert all("\n" not in text for text in at["statement"])
@@ -268,7 +270,7 @@ def test_top_sql_is_by_time_per_call_and_says_where_a_figure_is_a_lower_bound() 
 
 def test_top_sql_ranks_by_db_time_where_the_ledger_has_it() -> None:
     """The executor knows nothing of a commit's flush: the ledger has it first, the executor's clock last."""
-    results = with_statements(made.results())
+    results = with_statements(report_results.results())
     times = pl.col("rank").replace_strict({1: 1.0, 2: 0.5, 3: 6.0, 4: 0.25}, return_dtype=pl.Float64)
     counted = results.tables["statements"].with_columns(db_time_s=times, db_time_share=times / 7.5)
     timed = replace(results, tables={**results.tables, "statements": counted})
@@ -289,7 +291,7 @@ def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> N
 
     from rich.console import Console
 
-    results = with_statements(made.results())
+    results = with_statements(report_results.results())
     apart = {"syscalls", "chains", "scripts", "memory", "captures"}  # each has a test of its own
     for name in {*SHOW_OPTIONS} - {CLAIMS, *apart}:
         console = Console(file=io.StringIO(), width=width)
@@ -301,61 +303,61 @@ def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> N
 
 
 def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
-    results = made.results()
+    results = report_results.results()
     parts = strips.parts(results)
-    found = strips.strip(results, top(results).cell, parts)
-    assert found is not None
+    strip = strips.strip(results, top(results).cell, parts)
+    assert strip is not None
     assert parts == ["run", "runq", "IO", "LWLock", "Lock", "Client"]
-    assert found.names == [f"session {n}" for n in range(8)]
-    assert (found.start_s, found.end_s, found.left_out) == (0, 10, 0)
+    assert strip.names == [f"session {n}" for n in range(8)]
+    assert (strip.start_s, strip.end_s, strip.left_out) == (0, 10, 0)
     rows = results.tables["strips"].filter(
         (pl.col("cell") == top(results).cell) & (pl.col("session") == 3) & (pl.col("start_s") == 4)
     )
     shares = dict(rows.select("part", "share").rows())
-    assert found.pieces[3][4] == [round(100 * shares.get(p, 0)) for p in parts]
+    assert strip.pieces[3][4] == [round(100 * shares.get(p, 0)) for p in parts]
 
 
 def test_a_piece_of_a_strip_holds_what_reaches_into_it() -> None:
-    results = made.results()
+    results = report_results.results()
     row = results.tables["strips"].filter(pl.col("cell") == top(results).cell).head(1)
     rows = [(0.0, 1.5, "run"), (1.5, 3.0, "runq"), (3.0, 4.0, "run")]
     frame = pl.concat(
         row.with_columns(start_s=a, end_s=b, part=pl.lit(p), share=pl.lit(1.0)) for a, b, p in rows
     )
-    found = strips.strip(changed(results, "strips", frame), top(results).cell, ["run", "runq"])
-    assert found is not None
-    assert found.pieces == [[[100, 0], [12, 88], [75, 25]]]  # of 4/3 s each: 0-1.33, 1.33-2.67, 2.67-4
+    strip = strips.strip(changed(results, "strips", frame), top(results).cell, ["run", "runq"])
+    assert strip is not None
+    assert strip.pieces == [[[100, 0], [12, 88], [75, 25]]]  # of 4/3 s each: 0-1.33, 1.33-2.67, 2.67-4
 
 
 def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = made.results()
+    results = report_results.results()
     monkeypatch.setattr(strips, "MAX_ROWS", 2)
     client = (
         pl.when(pl.col("session").is_in([2, 5]).not_()).then(pl.lit("Client")).otherwise("part").alias("part")
     )
     idle = changed(results, "strips", results.tables["strips"].with_columns(client))
-    found = strips.strip(idle, top(idle).cell, strips.parts(idle))
-    assert found is not None
-    assert (found.names, found.left_out) == (["session 2", "session 5"], 6)
+    strip = strips.strip(idle, top(idle).cell, strips.parts(idle))
+    assert strip is not None
+    assert (strip.names, strip.left_out) == (["session 2", "session 5"], 6)
 
 
 def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = made.results()
+    results = report_results.results()
     monkeypatch.setattr(strips, "MAX_PIECES", 5)
-    found = strips.strip(results, top(results).cell, strips.parts(results))
-    assert found is not None
-    assert len(found.pieces[0]) == 5
-    assert sum(found.pieces[0][0]) == pytest.approx(100, abs=2)
+    strip = strips.strip(results, top(results).cell, strips.parts(results))
+    assert strip is not None
+    assert len(strip.pieces[0]) == 5
+    assert sum(strip.pieces[0][0]) == pytest.approx(100, abs=2)
 
 
 def test_the_tier_is_named() -> None:
-    (words,) = sources_used.wait_methods(made.results())
+    (words,) = sources_used.wait_methods(report_results.results())
     assert "sampled from the server's memory at 100 Hz" in words
-    assert sources_used.caption(made.results()) == "Waits: sampled (wait event word)."
+    assert sources_used.caption(report_results.results()) == "Waits: sampled (wait event word)."
 
 
 def test_the_exact_tier_needs_no_cure() -> None:
-    results = made.results()
+    results = report_results.results()
     exact = changed(
         results, "events", results.tables["events"].with_columns(source=pl.lit("scheduler trace"))
     )
@@ -365,7 +367,7 @@ def test_the_exact_tier_needs_no_cure() -> None:
 
 
 def test_mixed_tiers_are_counted() -> None:
-    results = made.results()
+    results = report_results.results()
     cell = top(results).cell
     source = (
         pl.when(pl.col("cell") == cell).then(pl.lit("scheduler trace")).otherwise("source").alias("source")

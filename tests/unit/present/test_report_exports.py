@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno import present
 from dbdyno.model.errors import StoreError, UsageError
@@ -24,7 +24,7 @@ RAW = {
 
 
 def test_csv_keeps_numbers_and_leaves_unknown_cells_empty(tmp_path: Path) -> None:
-    results = made.results(made.REMOTE)
+    results = report_results.results(report_results.REMOTE)
     written = present.export(results, RAW, "csv", tmp_path / "out")
     assert {p.name for p in written} >= {"rungs.csv", "samples.csv", "findings.csv", "run.json"}
     back = pl.read_csv(tmp_path / "out" / "rungs.csv", schema=results.tables["rungs"].schema)
@@ -34,7 +34,7 @@ def test_csv_keeps_numbers_and_leaves_unknown_cells_empty(tmp_path: Path) -> Non
 
 
 def test_csv_disarms_formulas_in_texts(tmp_path: Path) -> None:
-    present.export(made.hostile(), RAW, "csv", tmp_path)
+    present.export(report_results.hostile(), RAW, "csv", tmp_path)
     with (tmp_path / "samples.csv").open(newline="") as file:
         assert [r["wait_event"] for r in csv.DictReader(file)] == ["'=HYPERLINK(1)", ""]
     with (tmp_path / "findings.csv").open(newline="") as file:
@@ -42,23 +42,23 @@ def test_csv_disarms_formulas_in_texts(tmp_path: Path) -> None:
 
 
 def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
-    results = made.results(made.REMOTE)
+    results = report_results.results(report_results.REMOTE)
     present.export(results, RAW, "parquet", tmp_path)
     for name, table in {**results.tables, **RAW}.items():
         assert_frame_equal(pl.read_parquet(tmp_path / f"{name}.parquet"), table)
 
 
 def test_json_holds_every_table_with_null_for_unknown(tmp_path: Path) -> None:
-    results = made.results(made.REMOTE)
+    results = report_results.results(report_results.REMOTE)
     (path,) = present.export(results, RAW, "json", tmp_path / "r.json")
-    found = json.loads(path.read_text())
-    assert found["tables"]["rungs"] == results.tables["rungs"].to_dicts()
-    assert found["tables"]["rungs"][0]["run_aas"] is None
-    assert found["tables"]["samples"][1]["task_ns"] == 2**60
+    exported = json.loads(path.read_text())
+    assert exported["tables"]["rungs"] == results.tables["rungs"].to_dicts()
+    assert exported["tables"]["rungs"][0]["run_aas"] is None
+    assert exported["tables"]["samples"][1]["task_ns"] == 2**60
 
 
 def test_without_raw_tables_json_is_the_document_and_folders_hold_what_was_derived(tmp_path: Path) -> None:
-    results = made.results()
+    results = report_results.results()
     (path,) = present.export(results, None, "json", tmp_path / "r.json")
     assert json.loads(path.read_text()) == present.document(results)
     written = {p.stem for p in present.export(results, None, "csv", tmp_path / "out")}
@@ -68,8 +68,8 @@ def test_without_raw_tables_json_is_the_document_and_folders_hold_what_was_deriv
 
 
 def test_the_document_has_stable_keys_and_survives_json() -> None:
-    found = present.document(made.results())
-    assert set(found) == {
+    document = present.document(report_results.results())
+    assert set(document) == {
         "format", "run", "title", "doubts", "summary", "plan", "environment", "rungs", "windows", "hosts",
         "data_sources", "sources", "placements",
         "statements", "statement_texts", "statement_ledger", "wait_durations",
@@ -81,27 +81,24 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
         "rates", "ledger", "ledger_sources", "events", "microstates",
         "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
         # former names
-        "witnesses", "grown", "resets_done", "large_scans_read",
-        "memory_held", "relations_held", "processes_held",
+        "witnesses", "growth", "resets", "large_scans",
+        "memory", "memory_relations", "memory_processes",
     }  # fmt: skip
-    assert found["witnesses"] == found["data_sources"] != []
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert {r["scope"] for r in found["ledger"]} == {"rung", "helper", "memo"}
-    assert {r["scope"] for r in found["events"]} == {"rung"}
-    assert found["observation"] is None
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert {r["scope"] for r in document["ledger"]} == {"rung", "helper", "memo"}
+    assert {r["scope"] for r in document["events"]} == {"rung"}
+    assert document["observation"] is None
 
 
 def test_every_key_of_the_document_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "json.md").read_text("utf-8")
     text = text.partition("`dbdyno compare")[0]
     documented = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-    former = [older for table in REGISTERED.values() if table.json for older in table.older]
-    assert sorted(documented + former) == sorted(present.document(made.results()))
-    assert all(f"`{name}`" in text for name in former)
+    assert sorted(documented) == sorted(present.document(report_results.results()))
 
 
 def test_what_is_not_a_number_is_unknown_in_json() -> None:
-    results = made.results(made.World(rungs=(1,)))
+    results = report_results.results(report_results.World(rungs=(1,)))
     spoilt = results.tables["rungs"].with_columns(pl.lit(float("nan")).alias("scaling"))
     results.tables["rungs"] = spoilt  # type: ignore[index]
     assert present.document(results)["rungs"][0]["scaling"] is None
@@ -112,19 +109,19 @@ def test_a_place_that_cannot_be_written_is_an_error_with_a_cure(kind: str, tmp_p
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(StoreError) as error:
-        present.export(made.results(), {}, kind, blocked / "below")
+        present.export(report_results.results(), {}, kind, blocked / "below")
     assert error.value.cure
 
 
 def test_an_unknown_form_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
-        present.export(made.results(), {}, "xls", tmp_path / "x")
+        present.export(report_results.results(), {}, "xls", tmp_path / "x")
     assert "xlsx" in (error.value.cure or "")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_folder_is_made_but_not_those_above_it(tmp_path: Path, kind: str) -> None:
-    results = made.results()
+    results = report_results.results()
     with pytest.raises(UsageError, match="no directory"):
         present.export(results, None, kind, tmp_path / "new" / "out")
     assert not (tmp_path / "new").exists()

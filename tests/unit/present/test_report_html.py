@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno import present
 from dbdyno.model.errors import DbdynoError, StoreError, UsageError
@@ -52,9 +52,9 @@ def read(path: Path) -> Reader:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("world", [made.SMALL, made.REPEATED, made.REMOTE])
-def test_the_page_loads_nothing(world: made.World, tmp_path: Path) -> None:
-    reader = read(present.write_report(made.results(world), tmp_path / "r.html"))
+@pytest.mark.parametrize("world", [report_results.SMALL, report_results.REPEATED, report_results.REMOTE])
+def test_the_page_loads_nothing(world: report_results.World, tmp_path: Path) -> None:
+    reader = read(present.write_report(report_results.results(world), tmp_path / "r.html"))
     for tag, attributes in reader.seen:
         for name in _LOADING & set(attributes):
             assert (attributes[name] or "").startswith(("#", "data:")), (tag, attributes)
@@ -64,18 +64,20 @@ def test_the_page_loads_nothing(world: made.World, tmp_path: Path) -> None:
 
 
 def test_texts_of_others_cannot_break_out(tmp_path: Path) -> None:
-    reader = read(present.write_report(made.hostile(), tmp_path / "r.html"))
+    reader = read(present.write_report(report_results.hostile(), tmp_path / "r.html"))
     scripts = [a for t, a in reader.seen if t == "script"]
     assert len(scripts) == 6  # charts and strips as data, the charts' code, ours
-    assert made.HOSTILE in "".join(reader.texts["pre"])
-    assert made.HOSTILE in "".join(reader.texts["td"])
+    assert report_results.HOSTILE in "".join(reader.texts["pre"])
+    assert report_results.HOSTILE in "".join(reader.texts["td"])
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("world", [made.SMALL, made.LARGE, made.REPEATED, made.REMOTE])
-def test_every_chart_is_a_valid_specification(world: made.World) -> None:
-    results = made.results(world)
-    drawn = made.charts_of(results)
+@pytest.mark.parametrize(
+    "world", [report_results.SMALL, report_results.LARGE, report_results.REPEATED, report_results.REMOTE]
+)
+def test_every_chart_is_a_valid_specification(world: report_results.World) -> None:
+    results = report_results.results(world)
+    drawn = report_results.charts_of(results)
     assert len(drawn) >= 8
     for chart in drawn:
         alt.LayerChart.validate(chart.spec)  # raises where Vega-Lite's schema does not hold
@@ -83,7 +85,7 @@ def test_every_chart_is_a_valid_specification(world: made.World) -> None:
 
 
 def specs(results: Any) -> dict[str, dict[str, Any]]:
-    return {c.id: c.spec for c in made.charts_of(results)}
+    return {c.id: c.spec for c in report_results.charts_of(results)}
 
 
 def values(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -92,7 +94,7 @@ def values(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_charts_hold_the_tables_figures() -> None:
-    results = made.results(made.REPEATED)
+    results = report_results.results(report_results.REPEATED)
     rates = [r for r in values(specs(results)["throughput"]) if "scaling" in r]
     expected = dict(
         zip(results.tables["rungs"]["sessions"], results.tables["rungs"]["work_per_s"], strict=True)
@@ -103,33 +105,37 @@ def test_the_charts_hold_the_tables_figures() -> None:
 
 
 def test_perfect_scaling_starts_at_the_lowest_rung() -> None:
-    spec = specs(made.results())["throughput"]
+    spec = specs(report_results.results())["throughput"]
     ends = [r for r in values(spec) if set(r) == {"series", "sessions", "rate"}]
-    first = made.results().tables["rungs"]["work_per_s"][0]
+    first = report_results.results().tables["rungs"]["work_per_s"][0]
     assert ends[0]["rate"] == 0
     assert ends[1]["rate"] / ends[1]["sessions"] == pytest.approx(first)
 
 
 def test_one_colour_a_meaning_in_all_charts() -> None:
-    found: dict[str, set[str]] = {}
-    for name, spec in specs(made.results()).items():
+    colours_by_key: dict[str, set[str]] = {}
+    for name, spec in specs(report_results.results()).items():
         if name.startswith("stack"):
             scale = spec["layer"][0]["encoding"]["color"]["scale"]
             for key, colour in zip(scale["domain"], scale["range"], strict=True):
-                found.setdefault(key, set()).add(colour)
-    assert found["runq:no wait event"] == {"var(--runq)"}
-    assert found["runq:LWLock"] == {"url(#hatch-sleep-3)"}
-    assert all(len(colours) == 1 for colours in found.values())
+                colours_by_key.setdefault(key, set()).add(colour)
+    assert colours_by_key["runq:no wait event"] == {"var(--runq)"}
+    assert colours_by_key["runq:LWLock"] == {"url(#hatch-sleep-3)"}
+    assert all(len(colours) == 1 for colours in colours_by_key.values())
 
 
 def test_unknown_accounts_are_not_drawn_and_named() -> None:
-    (chart,) = [c for c in made.charts_of(made.results(made.REMOTE)) if c.id == "stack-aas"]
+    (chart,) = [
+        c
+        for c in report_results.charts_of(report_results.results(report_results.REMOTE))
+        if c.id == "stack-aas"
+    ]
     assert not {"run", "runq"} & {r["key"] for r in values(chart.spec) if "key" in r}
     assert "CPU WAIT" in chart.caption
 
 
 def test_a_run_that_measured_nothing_still_has_a_page(tmp_path: Path) -> None:
-    results = made.results()
+    results = report_results.results()
     for table_ in results.tables:
         results.tables[table_] = results.tables[table_].clear()  # type: ignore[index]
     page = present.write_report(results, tmp_path / "r.html").read_text("utf-8")
@@ -137,7 +143,7 @@ def test_a_run_that_measured_nothing_still_has_a_page(tmp_path: Path) -> None:
 
 
 def test_a_run_cut_short_says_so(tmp_path: Path) -> None:
-    results = made.results()
+    results = report_results.results()
     info = results.info.model_copy(update={"status": "cut short", "reason": "server lost"})
     object.__setattr__(results, "info", info)
     page = present.write_report(results, tmp_path / "r.html").read_text("utf-8")
@@ -146,10 +152,10 @@ def test_a_run_cut_short_says_so(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_an_error_with_a_cure(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as error:
-        present.write_report(made.results(), tmp_path / "absent" / "r.html")
+        present.write_report(report_results.results(), tmp_path / "absent" / "r.html")
     assert error.value.cure
     with pytest.raises(UsageError):
-        present.write_report(made.results(), tmp_path)
+        present.write_report(report_results.results(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -170,7 +176,7 @@ def test_a_package_without_the_charts_code_says_the_cure(
 
 def test_a_page_needs_no_vl_convert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    assert present.write_report(made.results(), tmp_path / "r.html").stat().st_size > 100_000
+    assert present.write_report(report_results.results(), tmp_path / "r.html").stat().st_size > 100_000
 
 
 def test_markup_escapes_what_is_not_markup() -> None:
@@ -179,6 +185,6 @@ def test_markup_escapes_what_is_not_markup() -> None:
 
 
 def test_the_specifications_are_strict_json(tmp_path: Path) -> None:
-    page = present.write_report(made.results(), tmp_path / "r.html").read_text("utf-8")
+    page = present.write_report(report_results.results(), tmp_path / "r.html").read_text("utf-8")
     text = page.split('id="specs">', 1)[1].split("</script>", 1)[0]
     assert json.loads(text, parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))

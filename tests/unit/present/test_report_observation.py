@@ -12,8 +12,7 @@ import altair as alt
 import polars as pl
 import pytest
 from rich.console import Console
-from tests.unit import report_observation as observed
-from tests.unit import report_results
+from tests.unit import report_observation, report_results
 from tests.unit.shown import as_text
 
 from dbdyno import present
@@ -37,10 +36,10 @@ def visible(page: str) -> str:
 
 
 def test_the_headline_says_how_busy_and_with_what() -> None:
-    results = observed.results()
+    results = report_observation.results()
     assert headline.title(results) == "Observation of PostgreSQL 18.4: 60.0 s in 6 windows"
     (text,) = headline.sentences(results)
-    mean = sum(map(observed.db_time, observed.BUSY)) / 6
+    mean = sum(map(report_observation.db_time, report_observation.BUSY)) / 6
     assert f"On average {mean:.2f} sessions were active" in text
     assert "1.40 on a CPU of 2 (DB CPU)" in text
     assert "12 sessions seen" in text
@@ -51,19 +50,20 @@ def test_the_headline_says_how_busy_and_with_what() -> None:
 def test_what_was_chosen_is_said() -> None:
     asked = Observation(duration="60s", user="app", pids=(7, 9))
     assert (
-        headline.sentences(observed.results(observation=asked))[1] == "Only sessions with user app, pid 7, 9."
+        headline.sentences(report_observation.results(observation=asked))[1]
+        == "Only sessions with user app, pid 7, 9."
     )
 
 
 def test_an_observation_without_a_window_says_so(tmp_path: Path) -> None:
-    results = observed.results(busy=())
+    results = report_observation.results(busy=())
     assert headline.sentences(results) == ["No window was measured."]
     assert "No window was measured." in present.write_report(results, tmp_path / "o.html").read_text("utf-8")
     assert as_text(report.details(results, "profile")).strip() == "Nothing was measured."
 
 
 def test_no_word_of_rungs(tmp_path: Path) -> None:
-    results = observed.results()
+    results = report_observation.results()
     page = present.write_report(results, tmp_path / "o.html").read_text("utf-8")
     assert FORBIDDEN.findall(visible(page)) == []
     texts = (present.summary(results), *(present.details(results, name) for name in SHOW_OPTIONS))
@@ -75,12 +75,13 @@ def test_no_word_of_rungs(tmp_path: Path) -> None:
 
 
 def test_windows_lie_in_time_and_gaps_stay_open() -> None:
-    results = observed.results()
+    results = report_observation.results()
     (chart,) = report_results.charts_of(results)
     alt.LayerChart.validate(chart.spec)
     rows = [r for d in chart.spec["datasets"].values() for r in d if "label" in r]
     assert sorted({(r["start_s"], r["end_s"]) for r in rows}) == [
-        (pytest.approx(observed.start_s(n)), pytest.approx(observed.start_s(n) + 10)) for n in range(6)
+        (pytest.approx(report_observation.start_s(n)), pytest.approx(report_observation.start_s(n) + 10))
+        for n in range(6)
     ]
     assert figures.gaps(results) == [{"start_s": 30.0, "end_s": 42.0, "what": "nothing was measured"}]
     assert "client" not in {r["key"] for r in rows}
@@ -88,93 +89,93 @@ def test_windows_lie_in_time_and_gaps_stay_open() -> None:
 
 
 def test_many_windows_are_drawn_in_stretches_that_stop_at_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = observed.results()
+    results = report_observation.results()
     monkeypatch.setattr(figures, "MAX_STRETCHES", 3)
     places = figures.stretches(results)
     assert places["place"].n_unique() == 4  # 2 + 1, the gap, 2 + 1
     first = accounts.stack(results, places.select("cell", "place", "weight")).filter(pl.col("place") == 0)
     run = first.filter(pl.col("key") == "run.user")["aas"].to_list()
-    assert run == pytest.approx([(observed.BUSY[0] + observed.BUSY[1]) / 2])
+    assert run == pytest.approx([(report_observation.BUSY[0] + report_observation.BUSY[1]) / 2])
 
 
 def test_processes_over_all_windows_are_means_over_the_time_they_were_seen() -> None:
-    results = observed.results()
+    results = report_observation.results()
     frame = combine.microstates(results)
     row = frame.filter(pl.col("pid") == 5001).to_dicts()[0]
     assert row["wall_s"] == pytest.approx(60)
-    assert row["usr"] == pytest.approx(sum(observed.BUSY) / 6 / 12)
+    assert row["usr"] == pytest.approx(sum(report_observation.BUSY) / 6 / 12)
     half = results.tables["microstates"].filter(pl.col("repeat") <= 3)
     seen = combine.microstates(replace(results, tables={**results.tables, "microstates": half}))
     assert seen.filter(pl.col("pid") == 5001)["usr"].to_list() == pytest.approx([(1 + 1.1 + 0.9) / 3 / 12])
 
 
 def test_a_window_that_does_not_know_is_left_out_of_the_mean() -> None:
-    results = observed.results()
+    results = report_observation.results()
     unknown = pl.when(pl.col("repeat") == 5).then(None).otherwise("usr").alias("usr")
     frame = results.tables["microstates"].with_columns(unknown)
-    found = combine.microstates(replace(results, tables={**results.tables, "microstates": frame}))
-    rest = sum(b for i, b in enumerate(observed.BUSY) if i != 4)
-    assert found.filter(pl.col("pid") == 5001)["usr"].to_list() == pytest.approx([rest / 5 / 12])
+    combined = combine.microstates(replace(results, tables={**results.tables, "microstates": frame}))
+    rest = sum(b for i, b in enumerate(report_observation.BUSY) if i != 4)
+    assert combined.filter(pl.col("pid") == 5001)["usr"].to_list() == pytest.approx([rest / 5 / 12])
 
 
 def test_waits_over_all_windows_are_shares_of_the_whole() -> None:
-    results = observed.results()
+    results = report_observation.results()
     events = results.tables["events"]
     once = events.filter((pl.col("wait_event") != "transactionid") | (pl.col("repeat") == 5))
-    found = combine.events(replace(results, tables={**results.tables, "events": once}))
-    (row,) = found.filter(pl.col("wait_event") == "transactionid").to_dicts()
-    assert row["sleep"] == pytest.approx(0.2 * observed.BUSY[4] / 6)
+    combined = combine.events(replace(results, tables={**results.tables, "events": once}))
+    (row,) = combined.filter(pl.col("wait_event") == "transactionid").to_dicts()
+    assert row["sleep"] == pytest.approx(0.2 * report_observation.BUSY[4] / 6)
     assert row["samples"] == 100
 
 
 def test_a_processs_rows_of_the_strip_go_through_all_windows() -> None:
     from dbdyno.present.charts import strips
 
-    results = observed.results()
-    found = strips.strip(results, None, strips.parts(results))
-    assert found is not None
-    assert found.names[0] == "pid 5000"
-    assert (found.start_s, found.end_s) == (0, 72)
-    assert found.pieces[0][len(found.pieces[0]) // 2] is None  # in the gap
+    results = report_observation.results()
+    strip = strips.strip(results, None, strips.parts(results))
+    assert strip is not None
+    assert strip.names[0] == "pid 5000"
+    assert (strip.start_s, strip.end_s) == (0, 72)
+    assert strip.pieces[0][len(strip.pieces[0]) // 2] is None  # in the gap
 
 
 def test_a_piece_of_many_windows_holds_all_their_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     from dbdyno.present.charts import strips
 
     monkeypatch.setattr(strips, "MAX_PIECES", 4)
-    results = observed.results()
+    results = report_observation.results()
     shown = strips.parts(results)
-    found = strips.strip(results, None, shown)
-    assert found is not None and "up to 2 windows" in found.caption
-    assert (found.names[0], found.start_s, found.end_s) == ("pid 5000", 0, 80)
-    mine = results.tables["strips"].filter((pl.col("session") == 0) & pl.col("repeat").is_in([1, 2]))
-    total = mine["share"].sum()
-    for part, percent in zip(shown, found.pieces[0][0] or (), strict=True):
-        assert percent == round(100 * mine.filter(part=part)["share"].sum() / total)
+    strip = strips.strip(results, None, shown)
+    assert strip is not None and "up to 2 windows" in strip.caption
+    assert (strip.names[0], strip.start_s, strip.end_s) == ("pid 5000", 0, 80)
+    of_session = results.tables["strips"].filter((pl.col("session") == 0) & pl.col("repeat").is_in([1, 2]))
+    total = of_session["share"].sum()
+    for part, percent in zip(shown, strip.pieces[0][0] or (), strict=True):
+        assert percent == round(100 * of_session.filter(part=part)["share"].sum() / total)
 
 
 def test_the_choices_are_windows() -> None:
-    shown = selection.picks(observed.results()).shown
+    shown = selection.picks(report_observation.results()).shown
     assert [p.label for p in shown[:2]] == ["all windows", "window 10:45:01 to 10:45:11 UTC"]
     assert len(shown) == 7
 
 
 def test_the_document_holds_all_windows_together() -> None:
-    results = observed.results()
-    found = present.document(results)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert {r["pid"] for r in found["observation"]["microstates"]} >= {5000, 6000}
-    assert {r["cell"] for r in found["profile"]} >= {"all"}
+    results = report_observation.results()
+    document = present.document(results)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert {r["pid"] for r in document["observation"]["microstates"]} >= {5000, 6000}
+    assert {r["cell"] for r in document["profile"]} >= {"all"}
 
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet", "json"])
 def test_exports_write(kind: str, tmp_path: Path) -> None:
-    assert present.export(observed.results(), {}, kind, tmp_path / "out")
+    assert present.export(report_observation.results(), {}, kind, tmp_path / "out")
 
 
 def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> None:
     """Some sessions are our role's own, and idle: what is known of them is not the sum of all."""
-    results = observed.results()
+    results = report_observation.results()
     waits_of_all = pl.col("account").is_in(["sleep", "client"]) & (pl.col("scope") == "rung")
     some = pl.when(waits_of_all).then(pl.lit("3 of 12 sessions, others hidden from this role"))
     asleep = (pl.lit(None, pl.Float64).alias(c) for c in ("lock", "client", "sleep"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 from tests.unit.shown import tables
 
 from dbdyno.model.results.results import Results
@@ -17,7 +17,7 @@ from dbdyno.present.run import rungs
 
 def with_pool(share: float = 0.6) -> Results:
     """At every rung ``share`` of the sessions' time is in the queue, taken from the rest."""
-    results = made.results(made.World(rungs=(1, 4)))
+    results = report_results.results(report_results.World(rungs=(1, 4)))
     queued = pl.col("sessions") * share
     shrunk = {n: pl.col(n) * (1 - share) for n in ("run_aas", "runq_aas", "sleep_aas", "client_aas")}
     rungs = results.tables["rungs"].with_columns(**shrunk, pool_queue_aas=queued)
@@ -43,21 +43,21 @@ def heads(results: Results) -> dict[str, list[str]]:
 
 def test_there_is_a_column_only_with_a_pool() -> None:
     assert heads(with_pool())["pool%"] == ["60", "60"]
-    assert "pool%" not in heads(made.results(made.World(rungs=(1, 4))))
+    assert "pool%" not in heads(report_results.results(report_results.World(rungs=(1, 4))))
 
 
 def test_the_stack_has_a_segment_of_its_own() -> None:
     results = with_pool()
     drawn = accounts.stack(results, accounts.at_rungs(results, figures.series_of(results)[0]))
-    mine = drawn.filter(key="pool.queue").sort("place")
-    assert mine.select("label", "family").unique().rows() == [("pool queue", "pool.queue")]
-    assert mine["aas"].to_list() == [0.6, 2.4]
+    segment = drawn.filter(key="pool.queue").sort("place")
+    assert segment.select("label", "family").unique().rows() == [("pool queue", "pool.queue")]
+    assert segment["aas"].to_list() == [0.6, 2.4]
 
 
 def test_the_headline_says_what_sessions_do_most() -> None:
     results = with_pool()
-    (found,) = (f for f in made.answered(results).findings if f.id == "session-time")
-    assert found.said["shares"]["pool_queue_aas"] == pytest.approx(0.6) and "pool queue 60 %" in found.text
+    (claim,) = (f for f in report_results.answered(results).findings if f.id == "session-time")
+    assert claim.said["shares"]["pool_queue_aas"] == pytest.approx(0.6) and "pool queue 60 %" in claim.text
 
 
 def test_a_rung_without_a_pooler_is_not_unknown() -> None:
@@ -72,8 +72,8 @@ def test_a_rung_without_a_pooler_is_not_unknown() -> None:
         lost, status=pl.when(pl.col("account") == "pool.queue").then(pl.lit("lost")).otherwise("status")
     )
     results = replace(results, tables={**results.tables, "ledger": ledger})
-    (told,) = missing_values.reasons(results, ("pool_queue_aas",))
-    assert told.why == "pooler: the source broke off"
+    (reason,) = missing_values.reasons(results, ("pool_queue_aas",))
+    assert reason.why == "pooler: the source broke off"
 
 
 def test_the_queues_witness_is_no_tier() -> None:

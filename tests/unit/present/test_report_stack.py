@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema import tables
@@ -22,7 +22,7 @@ def with_ledger(*rows: dict[str, object]) -> tuple[Results, pl.DataFrame]:
         "cell": "c", "workload": "w", "variant": "v", "sessions": 1, "repeat": 1, "scope": "rung",
         "who": "rung", "status": "ok", "source": "s",
     }  # fmt: skip
-    results = made.results(made.World(rungs=(1,)))
+    results = report_results.results(report_results.World(rungs=(1,)))
     frame = tables.rows("ledger", [{**base, **r} for r in rows])
     places = frame.select("cell", place="sessions", weight=pl.lit(1.0)).unique("cell", maintain_order=True)
     return replace(results, tables={**results.tables, "ledger": frame}), places
@@ -32,9 +32,9 @@ def label(detail: str | None, aas: float, **more: object) -> dict[str, object]:
     return {"account": "runq", "parent": "runq", "detail": detail, "aas": aas, **more}
 
 
-@pytest.mark.parametrize("world", [made.SMALL, made.REPEATED])
-def test_the_segments_add_up_to_the_sessions(world: made.World) -> None:
-    results = made.results(world)
+@pytest.mark.parametrize("world", [report_results.SMALL, report_results.REPEATED])
+def test_the_segments_add_up_to_the_sessions(world: report_results.World) -> None:
+    results = report_results.results(world)
     for series in figures.series_of(results):
         sums = drawn(results, series).group_by("place").agg(pl.col("aas").sum())
         for sessions, aas in sums.rows():
@@ -42,7 +42,7 @@ def test_the_segments_add_up_to_the_sessions(world: made.World) -> None:
 
 
 def test_cpu_wait_is_the_sum_of_its_parts() -> None:
-    results = made.results()
+    results = report_results.results()
     rungs = dict(results.tables["rungs"].select("sessions", "runq_aas").rows())
     rows = drawn(results).filter(pl.col("account") == "runq")
     for sessions, runq, parts in (
@@ -52,7 +52,7 @@ def test_cpu_wait_is_the_sum_of_its_parts() -> None:
 
 
 def test_every_class_has_its_run_queue_beside_its_sleep() -> None:
-    rows = drawn(made.results()).filter(pl.col("place") == 8)
+    rows = drawn(report_results.results()).filter(pl.col("place") == 8)
     assert rows["key"].to_list() == [
         "run.user", "run.system", "runq:no wait event", "runq:IO", "sleep:IO", "runq:LWLock", "sleep:LWLock",
         "sleep:Lock", "runq:Client", "client", "unaccounted",
@@ -62,7 +62,7 @@ def test_every_class_has_its_run_queue_beside_its_sleep() -> None:
 
 
 def test_segments_lie_on_one_another_and_a_negative_remainder_below_zero() -> None:
-    rows = drawn(made.results()).filter(pl.col("place") == 2)  # whose remainder is negative
+    rows = drawn(report_results.results()).filter(pl.col("place") == 2)  # whose remainder is negative
     above = rows.filter(pl.col("aas") > 0)
     assert above["y0"].to_list() == pytest.approx([0.0, *above["y1"].to_list()[:-1]])
     (below,) = rows.filter(pl.col("aas") < 0).to_dicts()
@@ -99,9 +99,9 @@ def test_a_wait_that_one_repeat_did_not_see_took_no_time_there() -> None:
         {"cell": "d", "repeat": 2, "account": "runq", "aas": None},
         {"account": "runq", "aas": 0.4},
     )
-    found = dict(accounts.means(results, places).select("key", "aas").rows())
-    assert found["sleep:IO"] == pytest.approx(0.3)
-    assert found["runq"] == pytest.approx(0.4)  # the repeat that does not know is left out
+    means = dict(accounts.means(results, places).select("key", "aas").rows())
+    assert means["sleep:IO"] == pytest.approx(0.3)
+    assert means["runq"] == pytest.approx(0.4)  # the repeat that does not know is left out
     assert accounts.missing_parts(results, places) == []
 
 

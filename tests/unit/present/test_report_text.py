@@ -11,12 +11,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
-from tests.unit import report_observation as observed
-from tests.unit import report_results as made
+from tests.unit import report_observation, report_results
 
 from dbdyno import present
 
-WORLDS: dict[str, Callable[[], Any]] = {"run": made.results, "observation": observed.results}
+WORLDS: dict[str, Callable[[], Any]] = {
+    "run": report_results.results,
+    "observation": report_observation.results,
+}
 TEXTS = ("summary", "claims", "profile", "events", "microstates", "cross_check")
 
 
@@ -31,7 +33,7 @@ def test_the_text_is_as_it_was_last_looked_at(world: str, text: str, snapshot: S
 
 
 def test_the_cross_check_has_its_figures_beside_long_names_of_sources() -> None:
-    results = made.results()
+    results = report_results.results()
     longer = pl.col("source").str.replace("^os tasks", "os tasks, ended ones as far as read, driver included")
     rows = results.tables["data_sources"].with_columns(longer)
     console = Console(file=io.StringIO(), width=80)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import with_parents
@@ -16,81 +16,90 @@ from dbdyno.present.figures import accounts, figures, headline, sources_used
 from dbdyno.present.run import run_facts
 
 
-def only(results: object) -> figures.Series:
+def only_series(results: object) -> figures.Series:
     (series,) = figures.series_of(results)  # type: ignore[arg-type]
     return series
 
 
-def said(results: Results) -> dict[str, Claim]:
+def claims_by_id(results: Results) -> dict[str, Claim]:
     return {f.id: f for f in results.findings}
 
 
 def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
-    found = said(made.results())
-    assert (found["peak"].case, found["peak"].said["sessions"]) == ("times", 2)
-    assert found["peak"].said["times"] == pytest.approx(1.95, abs=0.005)
-    limit = found["scales-to"]
+    claims = claims_by_id(report_results.results())
+    assert (claims["peak"].case, claims["peak"].said["sessions"]) == ("times", 2)
+    assert claims["peak"].said["times"] == pytest.approx(1.95, abs=0.005)
+    limit = claims["scales-to"]
     assert (limit.case, limit.value.value, limit.said["top"]) == ("limit", 2, "8")  # type: ignore[union-attr]
     assert limit.said["top_share"] == pytest.approx(0.21, abs=0.005)
-    assert found["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
-    (text,) = headline.sentences(made.results())
+    assert claims["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
+    (text,) = headline.sentences(report_results.results())
     assert text.startswith("Peak throughput 12.4 M LIO/s, 93.6 calls/s, at 2 sessions, 1.95 times that")
     assert "Throughput scales to 2 sessions:" in text
     assert "Session time at 8 sessions: CPU WAIT 68 %" in text
 
 
 def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
-    assert headline.title(made.results()) == "lio on PostgreSQL 18.4, 1 to 8 sessions on 2 CPUs"
-    assert headline.title(made.results(made.REMOTE)) == "lio on PostgreSQL 18.4, 1 to 8 sessions"
+    assert headline.title(report_results.results()) == "lio on PostgreSQL 18.4, 1 to 8 sessions on 2 CPUs"
+    assert (
+        headline.title(report_results.results(report_results.REMOTE))
+        == "lio on PostgreSQL 18.4, 1 to 8 sessions"
+    )
 
 
 def test_a_ladder_that_scales_to_its_top_says_so() -> None:
-    found = said(made.results(made.World(rungs=(1, 2))))["scales-to"]
-    assert (found.case, found.said["load"], found.severity) == ("top", "2 sessions", "good")
-    assert found.said["top_share"] == pytest.approx(0.97, abs=0.01)
+    claim = claims_by_id(report_results.results(report_results.World(rungs=(1, 2))))["scales-to"]
+    assert (claim.case, claim.said["load"], claim.severity) == ("top", "2 sessions", "good")
+    assert claim.said["top_share"] == pytest.approx(0.97, abs=0.01)
 
 
 def test_a_plateau_below_the_peak_is_told() -> None:
-    results = made.results()
+    results = report_results.results()
     flat = (pl.col("sessions") == 8) & (pl.col("name") == "work_per_s") & (pl.col("scope") == "rung")
     value = pl.when(flat).then(12_500_000.0).otherwise("value").alias("value")
     rates = results.tables["rates"].with_columns(value)
-    peak = said(made.answered(replace(results, tables={**results.tables, "rates": rates})))["peak"]
+    peak = claims_by_id(report_results.answered(replace(results, tables={**results.tables, "rates": rates})))[
+        "peak"
+    ]
     assert (peak.said["sessions"], peak.said["reached"]) == (8, "2 sessions")
     assert "From 2 to 8 sessions it does not differ" in peak.text
 
 
 def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
-    results = made.results()
+    results = report_results.results()
     gone = [pl.lit(None, pl.Float64).alias(f"{a}_aas") for a in ("run", "runq", "sleep", "client")]
     rungs = results.tables["rungs"].with_columns(
         *gone, pl.col("sessions").cast(pl.Float64).alias("unaccounted_aas")
     )
-    found = said(made.answered(replace(results, tables={**results.tables, "rungs": rungs})))
-    assert (found["session-time"].case, found["session-time"].said["shares"]) == ("unknown", {})
+    claims = claims_by_id(
+        report_results.answered(replace(results, tables={**results.tables, "rungs": rungs}))
+    )
+    assert (claims["session-time"].case, claims["session-time"].said["shares"]) == ("unknown", {})
 
 
 def test_an_invalid_rung_is_not_the_peak() -> None:
-    results = made.results()
+    results = report_results.results()
     rungs = results.tables["rungs"]
     best = pl.when(pl.col("sessions") == 2).then(pl.lit("invalid")).otherwise("status").alias("status")
     spoilt = replace(results, tables={**results.tables, "rungs": rungs.with_columns(best)})
-    found = headline.answer(spoilt, only(spoilt))
-    assert found is not None and found.peak is not None
-    assert found.peak["sessions"] == 3
+    answer = headline.answer(spoilt, only_series(spoilt))
+    assert answer is not None and answer.peak is not None
+    assert answer.peak["sessions"] == 3
 
 
 def test_an_unknown_rate_is_no_peak_of_zero() -> None:
-    results = made.results(made.World(rungs=(1,)))
+    results = report_results.results(report_results.World(rungs=(1,)))
     rates = results.tables["rates"].with_columns(pl.lit(None, pl.Float64).alias("value"))
-    found = said(made.answered(replace(results, tables={**results.tables, "rates": rates})))
-    assert found["nothing-measured"].case == "no-rate" and "peak" not in found
+    claims = claims_by_id(
+        report_results.answered(replace(results, tables={**results.tables, "rates": rates}))
+    )
+    assert claims["nothing-measured"].case == "no-rate" and "peak" not in claims
 
 
 def test_a_run_without_rungs_says_that_nothing_was_measured() -> None:
-    results = made.results()
+    results = report_results.results()
     empty = replace(results, tables={n: t.clear() for n, t in results.tables.items()})
-    assert headline.sentences(made.answered(empty)) == ["No load was measured."]
+    assert headline.sentences(report_results.answered(empty)) == ["No load was measured."]
 
 
 def ledger(*rows: dict[str, object]) -> pl.DataFrame:
@@ -137,9 +146,9 @@ def test_a_sleep_that_no_sample_saw_is_a_leaf_beside_its_events() -> None:
 
 
 def test_reasons_are_said_once_for_columns_that_share_them() -> None:
-    results = made.results(made.REMOTE)
-    found = sources_used.reasons(results, ("run_aas", "runq_aas", "calls_per_s"))
-    groups = figures.grouped(((u.why, u.cure), u.column) for u in found)
+    results = report_results.results(report_results.REMOTE)
+    unknowns = sources_used.reasons(results, ("run_aas", "runq_aas", "calls_per_s"))
+    groups = figures.grouped(((u.why, u.cure), u.column) for u in unknowns)
     ((why, cure), columns), *rest = groups.items()
     assert not rest
     assert columns == ["run_aas", "runq_aas"]
@@ -148,8 +157,8 @@ def test_reasons_are_said_once_for_columns_that_share_them() -> None:
 
 
 def test_methods_say_which_source_and_what_is_unknown_in_this_run() -> None:
-    here = {m.figure: m for m in run_facts.methods_of(made.results())}
-    there = {m.figure: m for m in run_facts.methods_of(made.results(made.REMOTE))}
+    here = {m.figure: m for m in run_facts.methods_of(report_results.results())}
+    methods = {m.figure: m for m in run_facts.methods_of(report_results.results(report_results.REMOTE))}
     assert here["CPU WAIT"].sources == ("os tasks",)
     assert here["CPU WAIT"].status == "known"
-    assert there["CPU WAIT"].status == "unknown in 6 of 6: the server's processes are not visible from here"
+    assert methods["CPU WAIT"].status == "unknown in 6 of 6: the server's processes are not visible from here"

@@ -26,6 +26,6 @@ def test_a_ranking_keeps_its_first_rows_and_its_sum() -> None:
 
 @pytest.mark.parametrize("key", [17, 41])
 def test_a_ladder_is_thinned_evenly_and_keeps_the_row_that_counts(key: int) -> None:
-    found = kept(Table("", [Column("sessions")], rows(key), along_axis=True))
-    assert (found[0], found[-1], len(found)) == ("n0", "n59", 12)
-    assert f"n{key}" in found
+    names = kept(Table("", [Column("sessions")], rows(key), along_axis=True))
+    assert (names[0], names[-1], len(names)) == ("n0", "n59", 12)
+    assert f"n{key}" in names

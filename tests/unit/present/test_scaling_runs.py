@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 from tests.unit.scaling_ladders import ladder
 from tests.unit.shown import as_html
 
@@ -15,7 +15,7 @@ from dbdyno.model.results.analyses import POINTS, Ladder
 
 
 @pytest.mark.parametrize(
-    ("points", "said"),
+    ("points", "refusal"),
     [
         (ladder([], []), "at least 4 different loads; 0 load levels measured"),
         (ladder([1, 2], [10.0, 19.0]), "at least 4 different loads; 2 load levels measured"),
@@ -23,16 +23,16 @@ from dbdyno.model.results.analyses import POINTS, Ladder
     ],
 )
 def test_a_run_whose_rungs_say_nothing_is_shown_all_the_same(
-    points: Ladder, said: str, monkeypatch: pytest.MonkeyPatch
+    points: Ladder, refusal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = pl.concat(
         [pl.DataFrame(schema=POINTS), points.points.cast({"load": float})], how="diagonal_relaxed"
     )
     points = replace(points, points=whole)
     monkeypatch.setattr(ladders, "ladders_of", lambda _: (points,))
-    (found,) = scalings_of(made.results())
-    assert found.best is None and said in found.refused[0]
-    assert found.curve.is_empty() and found.residuals.is_empty()
-    assert said in as_html(present.scaling((found,)).blocks)
-    assert isinstance(present.scaling_json((found,))["scalings"][0]["points"], list)
-    assert found.ladder.points["throughput"].to_list() == [x for x in points.points["throughput"] if x > 0]
+    (scaling,) = scalings_of(report_results.results())
+    assert scaling.best is None and refusal in scaling.refused[0]
+    assert scaling.curve.is_empty() and scaling.residuals.is_empty()
+    assert refusal in as_html(present.scaling((scaling,)).blocks)
+    assert isinstance(present.scaling_json((scaling,))["scalings"][0]["points"], list)
+    assert scaling.ladder.points["throughput"].to_list() == [x for x in points.points["throughput"] if x > 0]

@@ -45,13 +45,13 @@ SERVER = (
 )
 
 
-def _of(cell: str, repeat: int) -> dict[str, Any]:
+def _keys(cell: str, repeat: int) -> dict[str, Any]:
     return HEAD | {"cell": cell, "repeat": repeat}
 
 
 def _cell(cell: str, repeat: int, rate: float | None, server: tuple[Any, ...]) -> Tables:
     """Two sessions, 10 s: 18 s in calls of two scripts, 2 s between calls."""
-    head = _of(cell, repeat)
+    head = _keys(cell, repeat)
     window = {"t0_ns": 0, "t1_ns": 10 * S, "wall_s": 10.0, "status": "ok", "reason": None, "rate_per_s": rate}
     wall = {
         "scope": "memo",
@@ -100,7 +100,7 @@ def _cell(cell: str, repeat: int, rate: float | None, server: tuple[Any, ...]) -
     }
 
 
-def _made(rate: float | None = None, server: tuple[Any, ...] = SERVER, cells: int = 1) -> Tables:
+def _tables(rate: float | None = None, server: tuple[Any, ...] = SERVER, cells: int = 1) -> Tables:
     parts = [_cell(f"c{n}", n, rate, server) for n in range(1, cells + 1)]
     tables = {name: pl.concat([p[name] for p in parts]) for name in parts[0]}
     tables["statement_texts"] = rows(
@@ -115,7 +115,7 @@ def _seconds(ledger: pl.DataFrame, **where: Any) -> dict[str, float]:
 
 
 def test_all_rows_add_up_to_session_time() -> None:
-    ledger = _made()["script_ledger"]
+    ledger = _tables()["script_ledger"]
     whole = ledger.filter(account="all")
     assert whole["seconds"].sum() == pytest.approx(20.0) and whole["share"].sum() == pytest.approx(1.0)
     assert _seconds(ledger, part="between statements", script=0) == {"all": pytest.approx(1.0)}
@@ -124,13 +124,13 @@ def test_all_rows_add_up_to_session_time() -> None:
 
 
 def test_each_statement_is_its_accounts_and_the_clients_time() -> None:
-    for (_, _), rows_ in _made()["script_ledger"].filter(part="statement").group_by("script", "command"):
+    for (_, _), rows_ in _tables()["script_ledger"].filter(part="statement").group_by("script", "command"):
         spent = dict(rows_.select("account", "seconds").iter_rows())
         assert spent.pop("all") == pytest.approx(sum(spent.values()))
 
 
 def test_an_id_of_two_scripts_is_divided_by_the_clients_time() -> None:
-    ledger = _made()["script_ledger"]
+    ledger = _tables()["script_ledger"]
     first, second = (_seconds(ledger, script=s, command=c) for s, c in ((0, 2), (1, 1)))
     assert first == pytest.approx({"all": 4.0, "run": 1.0, "runq": 1.0, "sleep": 1.0, "client": 1.0})
     assert second == pytest.approx({"all": 2.0, "run": 0.5, "runq": 0.5, "sleep": 0.5, "client": 0.5})
@@ -138,7 +138,7 @@ def test_an_id_of_two_scripts_is_divided_by_the_clients_time() -> None:
 
 
 def test_time_without_an_id_is_of_begin_and_commit_within_wide_bounds() -> None:
-    ledger = _made()["script_ledger"]
+    ledger = _tables()["script_ledger"]
     commit = ledger.filter(script=0, command=3)
     assert _seconds(commit) == pytest.approx({"all": 6.0, "run": 6 / 7, "sleep": 30 / 7, "client": 6 / 7})
     sleep = commit.row(by_predicate=pl.col("account") == "sleep", named=True)
@@ -146,18 +146,18 @@ def test_time_without_an_id_is_of_begin_and_commit_within_wide_bounds() -> None:
 
 
 def test_statements_of_no_script_have_a_line_of_their_own() -> None:
-    assert _seconds(_made()["script_ledger"], part="other statements") == {"run": pytest.approx(0.25)}
+    assert _seconds(_tables()["script_ledger"], part="other statements") == {"run": pytest.approx(0.25)}
 
 
 def test_more_time_without_an_id_than_the_client_waited_stays_with_other_statements() -> None:
-    ledger = _made(server=(*SERVER, (None, "sleep", "Client/other", 4.0)))["script_ledger"]
+    ledger = _tables(server=(*SERVER, (None, "sleep", "Client/other", 4.0)))["script_ledger"]
     commit, other = _seconds(ledger, script=0, command=3), ledger.filter(part="other statements")
     assert commit["client"] == pytest.approx(0.0)
     assert other["seconds"].sum() == pytest.approx(0.25 + 10.0 - 7.0)
 
 
 def test_without_times_by_statement_only_the_clients_are_known() -> None:
-    ledger = _made(server=())["script_ledger"]
+    ledger = _tables(server=())["script_ledger"]
     assert set(ledger.filter(part="statement")["account"]) == {"all", "client"}
     left = ledger.filter(part="statement", account="client")
     assert left["seconds"].null_count() == left.height and set(left["status"]) == {NO_LEDGER}
@@ -165,15 +165,15 @@ def test_without_times_by_statement_only_the_clients_are_known() -> None:
 
 
 def test_paced_calls_begin_before_their_session_does() -> None:
-    ledger = _made(rate=100.0)["script_ledger"]
+    ledger = _tables(rate=100.0)["script_ledger"]
     assert ledger.filter(part="between statements").is_empty()
     assert _seconds(ledger, part="between calls") == {"all": pytest.approx(4.0)}
     assert ledger.filter(account="all")["seconds"].sum() == pytest.approx(20.0)
 
 
 def test_cells_of_a_load_together() -> None:
-    made = _made(cells=2)
-    total = script_ledger_total(made)
+    tables = _tables(cells=2)
+    total = script_ledger_total(tables)
     assert set(total["cell"]) == {"all"} and total.filter(account="all")["seconds"].sum() == pytest.approx(
         40.0
     )
@@ -182,52 +182,52 @@ def test_cells_of_a_load_together() -> None:
 
 
 def test_calls_of_no_script_have_none() -> None:
-    made = _made()
-    assert script_ledger({**made, "script_rates": empty("script_rates")}).is_empty()
+    tables = _tables()
+    assert script_ledger({**tables, "script_rates": empty("script_rates")}).is_empty()
 
 
-def _results(made: Tables) -> Results:
+def _results(tables: Tables) -> Results:
     results: Results = report_results.results()
     pick = selection.pick_of(results, None)
     assert pick is not None
     whose = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
-    shown = made["script_ledger"].with_columns(pl.lit(v).alias(k) for k, v in whose.items())
+    shown = tables["script_ledger"].with_columns(pl.lit(v).alias(k) for k, v in whose.items())
     return replace(results, tables={**results.tables, "script_ledger": shown})
 
 
-def _shown(made: Tables) -> tuple[list[Table], str]:
-    results = _results(made)
+def _shown(tables: Tables) -> tuple[list[Table], str]:
+    results = _results(tables)
     pick = selection.pick_of(results, None)
     assert pick is not None
     blocks = session_time(results, pick)
-    said = " ".join(b.text for b in blocks if isinstance(b, Paragraph))
-    return [b for b in blocks if isinstance(b, Table)], said
+    words = " ".join(b.text for b in blocks if isinstance(b, Paragraph))
+    return [b for b in blocks if isinstance(b, Table)], words
 
 
 def test_scripts_and_statements_are_shown_with_their_time() -> None:
-    (scripts, statements), said = _shown(_made())
+    (scripts, statements), words = _shown(_tables())
     rows_ = {r.cells[0].text: [c.text for c in r.cells[1:]] for r in scripts.rows}
     assert rows_["a"][:2] == ["12.0 s", "60.0"] and rows_["(between calls)"][:2] == ["2.00 s", "10.0"]
     assert rows_["(statements of no script)"][:2] == ["250 ms", "-"]
     assert statements.rows[0].cells[0].text == "a:4 commit" and statements.rows[0].cells[1].text == "6.00 s"
-    assert "begin, commit: the server gives no query id" in said and "divided by the client's time" in said
+    assert "begin, commit: the server gives no query id" in words and "divided by the client's time" in words
 
 
 def test_unknown_times_are_said_to_be_unknown() -> None:
-    (_, statements), said = _shown(_made(server=()))
+    (_, statements), words = _shown(_tables(server=()))
     assert {r.cells[5].text for r in statements.rows} == {"-"}
-    assert f"Server time is unknown: {NO_LEDGER}." in said
+    assert f"Server time is unknown: {NO_LEDGER}." in words
 
 
 def test_the_script_of_most_time_is_a_claim() -> None:
-    case = cast(Case, SimpleNamespace(tables=_made(), plan=SimpleNamespace(variants=())))
-    (found,) = most_time(case)
-    assert found.text == "a takes 60 % of session time at 2 sessions. Line 4 takes 50 % of its time: commit."
+    case = cast(Case, SimpleNamespace(tables=_tables(), plan=SimpleNamespace(variants=())))
+    (claim,) = most_time(case)
+    assert claim.text == "a takes 60 % of session time at 2 sessions. Line 4 takes 50 % of its time: commit."
 
 
 def test_where_most_of_its_time_goes_is_said_where_it_is_known() -> None:
     slow = tuple(s if s[0] is not None else (None, "sleep", "IO/w", 7.0) for s in SERVER[:-1])
-    case = cast(Case, SimpleNamespace(tables=_made(server=slow), plan=SimpleNamespace(variants=())))
+    case = cast(Case, SimpleNamespace(tables=_tables(server=slow), plan=SimpleNamespace(variants=())))
     assert " Most of that is asleep in IO/w (58 %)." in next(most_time(case)).text
-    unknown = cast(Case, SimpleNamespace(tables=_made(server=()), plan=SimpleNamespace(variants=())))
+    unknown = cast(Case, SimpleNamespace(tables=_tables(server=()), plan=SimpleNamespace(variants=())))
     assert "Most of that" not in next(most_time(unknown)).text

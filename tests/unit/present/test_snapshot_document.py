@@ -24,13 +24,13 @@ from dbdyno.present.snapshots import snapshots as presenting
 
 
 @pytest.fixture(scope="module")
-def found() -> IntervalFigures:
+def grown() -> IntervalFigures:
     return figures(interval(*story()))
 
 
 @pytest.fixture(scope="module")
-def shown(found: IntervalFigures) -> Document:
-    return presenting.document(found, claims(found), unused(found))
+def shown(grown: IntervalFigures) -> Document:
+    return presenting.document(grown, claims(grown), unused(grown))
 
 
 def table(shown: Document, title: str) -> Table:
@@ -38,8 +38,11 @@ def table(shown: Document, title: str) -> Table:
 
 
 def cells(shown: Document, title: str, row: int) -> dict[str, str]:
-    found = table(shown, title)
-    return {c.name or c.head: cell.text for c, cell in zip(found.columns, found.rows[row].cells, strict=True)}
+    of_title = table(shown, title)
+    return {
+        c.name or c.head: cell.text
+        for c, cell in zip(of_title.columns, of_title.rows[row].cells, strict=True)
+    }
 
 
 def test_the_whole_text(shown: Document, snapshot: SnapshotAssertion) -> None:
@@ -65,19 +68,19 @@ def test_the_articles_columns_of_tables(shown: Document) -> None:
     ]  # fmt: skip
 
 
-def test_sums_are_those_of_the_databases(found: IntervalFigures) -> None:
-    rows = {r["database"]: r for r in found.databases.to_dicts()}
+def test_sums_are_those_of_the_databases(grown: IntervalFigures) -> None:
+    rows = {r["database"]: r for r in grown.databases.to_dicts()}
     for name in ("commits", "rows_inserted", "blocks_hit", "transactions_per_s"):
         assert rows[ALL][name] == pytest.approx(sum(rows[d][name] for d in DATABASES))
 
 
-def test_partitions_are_summed_under_their_table(found: IntervalFigures) -> None:
-    rows = {r["name"]: r for r in found.relations.to_dicts()}
+def test_partitions_are_summed_under_their_table(grown: IntervalFigures) -> None:
+    rows = {r["name"]: r for r in grown.relations.to_dicts()}
     event = rows["public.event"]
     assert (event["partitions"], event["rows_inserted"], event["seq_scans"], event["size_bytes"]) == (
         3, 1500, 3, 3 * 110 << 20,
     )  # fmt: skip
-    assert found.interval.tables["relations"].filter(root_id=40).height == 3
+    assert grown.interval.tables["relations"].filter(root_id=40).height == 3
 
 
 def test_each_database_by_itself(shown: Document) -> None:
@@ -117,7 +120,7 @@ class _Tags(HTMLParser):
             self.scripts.append(data)
 
 
-def test_names_and_texts_are_text_in_every_medium(found: IntervalFigures, shown: Document) -> None:
+def test_names_and_texts_are_text_in_every_medium(grown: IntervalFigures, shown: Document) -> None:
     page, tags = html.page(shown), _Tags()
     tags.feed(page)
     assert not any(s.startswith("alert(") for s in tags.scripts)
@@ -125,13 +128,13 @@ def test_names_and_texts_are_text_in_every_medium(found: IntervalFigures, shown:
     assert "\\<script\\>" in markdown.page(shown) and "\n| `two`" not in markdown.page(shown)
     with zipfile.ZipFile(io.BytesIO(xlsx.workbook(shown))) as book:
         assert "<script>" not in book.read("xl/sharedStrings.xml").decode()
-    record = json.loads(json.dumps(presenting.record(found, claims(found))))
+    record = json.loads(json.dumps(presenting.record(grown, claims(grown))))
     assert record["load_profile"][2]["database"] == HOSTILE
     assert {t["query_id"]: t["text"] for t in record["statement_texts"]}[3] == f"SELECT '{HOSTILE}'"
 
 
-def test_json_holds_every_table_and_its_statuses(found: IntervalFigures) -> None:
-    record = presenting.record(found, claims(found))
+def test_json_holds_every_table_and_its_statuses(grown: IntervalFigures) -> None:
+    record = presenting.record(grown, claims(grown))
     remade = [r["status"] for r in record["most_accessed"] if r["name"] == "public.remade"]
     assert sorted(remade) == ["gone", "remade"]
     assert record["seconds"] == 600 and record["evictions"] == 4
@@ -143,15 +146,19 @@ def test_json_holds_every_table_and_its_statuses(found: IntervalFigures) -> None
 
 def test_nothing_at_all_is_a_report_too() -> None:
     empty = figures(interval(made_snapshot(), made_snapshot(5)))
-    made = presenting.document(empty, claims(empty), unused(empty))
-    assert "What the databases did in between is not known." in as_text(made)
-    for text in (html.page(made), markdown.page(made)):
+    document = presenting.document(empty, claims(empty), unused(empty))
+    assert "What the databases did in between is not known." in as_text(document)
+    for text in (html.page(document), markdown.page(document)):
         assert "No Top SQL: no statement was executed in between." in text
 
 
-def test_rows_of_a_table_are_as_many_as_asked_for(found: IntervalFigures) -> None:
-    made = presenting.document(found, claims(found), unused(found), top=2)
-    assert [len(table(made, t).rows) for t in ("By execution time", "By rows read", "By WAL")] == [2, 2, 2]
+def test_rows_of_a_table_are_as_many_as_asked_for(grown: IntervalFigures) -> None:
+    document = presenting.document(grown, claims(grown), unused(grown), top=2)
+    assert [len(table(document, t).rows) for t in ("By execution time", "By rows read", "By WAL")] == [
+        2,
+        2,
+        2,
+    ]
 
 
 def test_every_claim_leads_to_its_section(shown: Document) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from tests.unit import report_observation as observed
-from tests.unit import report_results as made
+from tests.unit import report_observation, report_results
 from tests.unit.present.test_documents import DOCUMENT, documents
 from tests.unit.shown import as_text
 
@@ -17,7 +16,10 @@ from dbdyno.present.media import stored
 
 @cache
 def every_kind() -> dict[str, Document]:
-    runs = {"run": made.results(made.REPEATED), "observation": observed.results()}
+    runs = {
+        "run": report_results.results(report_results.REPEATED),
+        "observation": report_observation.results(),
+    }
     return {"by hand": DOCUMENT, **documents(), **{k: present.run_document(r) for k, r in runs.items()}}
 
 

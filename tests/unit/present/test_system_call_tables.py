@@ -74,7 +74,7 @@ def tables() -> dict[str, pl.DataFrame]:
             (calls[4], {"size_bytes": 0, "calls": 50}),
         )
     ]
-    made = {
+    of_cells = {
         "cut_syscalls": rows("cut_syscalls", calls),
         "cut_syscall_sizes": rows("cut_syscall_sizes", sizes),
         "ledger": rows("ledger", ledger),
@@ -83,17 +83,20 @@ def tables() -> dict[str, pl.DataFrame]:
             "rates", [_rate("rung", None, "calls_per_s", 50.0), _rate("rung", None, "work_per_s", 1000.0)]
         ),
     }
-    return made | {"system_calls": system_calls(made), "system_call_sizes": system_call_sizes(made)}
+    return of_cells | {
+        "system_calls": system_calls(of_cells),
+        "system_call_sizes": system_call_sizes(of_cells),
+    }
 
 
-def _of(tables: dict[str, pl.DataFrame], who: str, name: str) -> dict[str, Any]:
-    found = tables["system_calls"].filter((pl.col("who") == who) & (pl.col("name") == name)).to_dicts()
-    return found[-1]
+def _row_of(tables: dict[str, pl.DataFrame], who: str, name: str) -> dict[str, Any]:
+    matching = tables["system_calls"].filter((pl.col("who") == who) & (pl.col("name") == name)).to_dicts()
+    return matching[-1]
 
 
 def test_many_calls_may_be_little_time(tables: dict[str, pl.DataFrame]) -> None:
     """82 % of system calls and 2.2 % of CPU."""
-    times, read, wait = (_of(tables, "rung", n) for n in ("times", "pread64", "epoll_wait"))
+    times, read, wait = (_row_of(tables, "rung", n) for n in ("times", "pread64", "epoll_wait"))
     assert (times["calls"], times["calls_share"], times["cpu_share"]) == (8200, 0.82, pytest.approx(0.0225))
     assert times["db_time_share"] == pytest.approx(0.1 / 8)
     assert (read["cpu_share"], read["db_time_share"], read["errors"]) == (0.25, pytest.approx(2.1 / 8), 10)
@@ -103,8 +106,8 @@ def test_many_calls_may_be_little_time(tables: dict[str, pl.DataFrame]) -> None:
 
 
 def test_of_each_session_and_of_other_processes(tables: dict[str, pl.DataFrame]) -> None:
-    mine, helper = _of(tables, "session", "epoll_wait"), _of(tables, "helper:io", "pread64")
-    assert (mine["session"], mine["calls_share"], mine["cpu_share"]) == (1, 0.8, pytest.approx(0.05))
+    own, helper = _row_of(tables, "session", "epoll_wait"), _row_of(tables, "helper:io", "pread64")
+    assert (own["session"], own["calls_share"], own["cpu_share"]) == (1, 0.8, pytest.approx(0.05))
     assert (helper["calls"], helper["cpu_share"], helper["db_time_share"]) == (50, 0.5, None)
     sizes = tables["system_call_sizes"].select("who", "name", "size_bytes", "calls").rows()
     assert sorted(sizes) == [("helper:io", "pread64", 0, 50), ("rung", "pread64", 8192, 990)]
@@ -120,12 +123,12 @@ def test_repeats_together_are_sums_over_sums(tables: dict[str, pl.DataFrame]) ->
         )
         for n in named
     }
-    made = system_calls_total(both)
-    times = _of(made, "rung", "times")
+    of_load = system_calls_total(both)
+    times = _row_of(of_load, "rung", "times")
     assert (times["cell"], times["calls"], times["calls_share"]) == ("all", 16400, 0.82)
     assert (times["per_call"], times["cpu_share"]) == (16.4, pytest.approx(0.0225))
-    assert made["system_calls"].filter(who="session").is_empty()
-    assert made["system_call_sizes"].filter(who="rung")["calls"].to_list() == [1980]
+    assert of_load["system_calls"].filter(who="session").is_empty()
+    assert of_load["system_call_sizes"].filter(who="rung")["calls"].to_list() == [1980]
 
 
 def test_what_was_not_counted_is_unknown(tables: dict[str, pl.DataFrame]) -> None:
@@ -133,7 +136,7 @@ def test_what_was_not_counted_is_unknown(tables: dict[str, pl.DataFrame]) -> Non
     calls = tables["cut_syscalls"].with_columns(
         pl.lit(None, pl.Int64).alias(n) for n in ("cpu_ns", "client_ns")
     )
-    times = _of({"system_calls": system_calls(tables | {"cut_syscalls": calls})}, "rung", "times")
+    times = _row_of({"system_calls": system_calls(tables | {"cut_syscalls": calls})}, "rung", "times")
     assert (times["calls"], times["cpu_ns"], times["cpu_share"], times["db_time_share"]) == (
         8200,
         None,
@@ -157,11 +160,11 @@ def test_criteria() -> None:
 @pytest.fixture
 def shown(tables: dict[str, pl.DataFrame]) -> Results:
     """A run whose highest load made these calls."""
-    made = report_results.results()
-    top = made.tables["windows"].sort("sessions").tail(1)
+    run = report_results.results()
+    top = run.tables["windows"].sort("sessions").tail(1)
     head = [pl.lit(v).alias(n) for n, v in top.select(CELL.keys()).row(0, named=True).items()]
     more = {n: tables[n].with_columns(head) for n in ("system_calls", "system_call_sizes")}
-    return replace(made, tables={**made.tables, **more})
+    return replace(run, tables={**run.tables, **more})
 
 
 def _table(results: Results, title: str) -> list[dict[str, Any]]:
@@ -173,12 +176,12 @@ def _table(results: Results, title: str) -> list[dict[str, Any]]:
 
 
 def test_the_document_has_them_by_cpu_time_with_a_total(shown: Results) -> None:
-    found = _table(shown, "by CPU time")
-    assert [r["system call"] for r in found] == ["pread64", "epoll_wait", "times", "TOTAL"]
-    total = found[-1]
+    lines = _table(shown, "by CPU time")
+    assert [r["system call"] for r in lines] == ["pread64", "epoll_wait", "times", "TOTAL"]
+    total = lines[-1]
     assert (total["calls"], total["% calls"], total["errors"]) == (10_000, 1.0, 10)
     assert total["% CPU"] == pytest.approx(0.2975)
-    assert found[0]["bytes/call"] == pytest.approx(8_192_000 / 990)
+    assert lines[0]["bytes/call"] == pytest.approx(8_192_000 / 990)
     assert [(r["whose"], r["most CPU in"]) for r in _table(shown, "by session")] == [
         ("session 0", "pread64"),
         ("session 1", "epoll_wait"),
@@ -187,12 +190,12 @@ def test_the_document_has_them_by_cpu_time_with_a_total(shown: Results) -> None:
 
 
 def test_without_them_the_cure_is_said() -> None:
-    made = report_results.results()
-    pick = selection.pick_of(made, None)
+    run = report_results.results()
+    pick = selection.pick_of(run, None)
     assert pick is not None
-    (said,) = present.tables(made, pick)
-    assert isinstance(said, Paragraph)
-    assert not present.traced(made)
+    (paragraph,) = present.tables(run, pick)
+    assert isinstance(paragraph, Paragraph)
+    assert not present.traced(run)
 
 
 def test_clock_reads_are_the_profiles(shown: Results) -> None:
@@ -202,11 +205,11 @@ def test_clock_reads_are_the_profiles(shown: Results) -> None:
     shares = (("vdso", 0.018), ("postgres", 0.982))
     profile = [cell | head | {"name": n, "aas": a, "low": a / 2, "high": 2 * a} for n, a in shares]
     profiled = replace(shown, tables={**shown.tables, "cpu_profile": rows("cpu_profile", profile)})
-    for results, said in ((shown, "--profile"), (profiled, "1.8 % of CPU (0.9 to 3.6 %")):
+    for results, words in ((shown, "--profile"), (profiled, "1.8 % of CPU (0.9 to 3.6 %")):
         pick = selection.pick_of(results, None)
         assert pick is not None
         notes = [b.text for b in present.tables(results, pick) if isinstance(b, Paragraph)]
-        assert any(said in n for n in notes)
+        assert any(words in n for n in notes)
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])

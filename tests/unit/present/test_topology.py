@@ -33,8 +33,8 @@ def counts(t: Topology) -> tuple[int, int, int, int, int | None]:
 
 
 def test_counts() -> None:
-    found = {name: counts(topology(golden(name))) for name in MACHINES}
-    assert found == {
+    by_machine = {name: counts(topology(golden(name))) for name in MACHINES}
+    assert by_machine == {
         "xeon-e7-4850-160cpu": (160, 80, 8, 8, 2),
         "ec2-c4-4xlarge": (16, 8, 1, 1, 2),
         "power9-lpar-smt4": (40, 10, 2, 2, 4),
@@ -230,9 +230,9 @@ _BIND = "import os; os.sched_setaffinity(0, {%d}); from dbdyno.observe import to
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_this_process_bound_to_one_cpu() -> None:
-    mine, other = sorted(os.sched_getaffinity(0))[:2]
+    own, other = sorted(os.sched_getaffinity(0))[:2]
     shown = python(
-        _BIND % mine + f"print([(c.allowed, c.why_not) for c in t.cpus if c.cpu in {(mine, other)}])"
+        _BIND % own + f"print([(c.allowed, c.why_not) for c in t.cpus if c.cpu in {(own, other)}])"
     )
     assert shown == "[(True, None), (False, 'affinity')]"
 
@@ -243,16 +243,16 @@ _CPUSET = Path("/sys/fs/cgroup/cpuset")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 @pytest.mark.skipif(not os.access(_CPUSET / "tasks", os.W_OK), reason="needs a cpuset v1 that we may write")
 def test_this_process_in_a_real_cpuset() -> None:
-    mine, other = sorted(os.sched_getaffinity(0))[:2]
+    own, other = sorted(os.sched_getaffinity(0))[:2]
     group = _CPUSET / f"dbdyno-test-{os.getpid()}"
     group.mkdir()
     try:
         (group / "cpuset.mems").write_text((_CPUSET / "cpuset.mems").read_text())
-        (group / "cpuset.cpus").write_text(str(mine))
+        (group / "cpuset.cpus").write_text(str(own))
         shown = python(
             f"import os; open('{group}/tasks', 'w').write(str(os.getpid()))\n"
             "from dbdyno.observe import topology; t = topology()\n"
-            f"print(t.cpuset.directory, [(c.allowed, c.why_not) for c in t.cpus if c.cpu in {(mine, other)}])"
+            f"print(t.cpuset.directory, [(c.allowed, c.why_not) for c in t.cpus if c.cpu in {(own, other)}])"
         )
     finally:
         group.rmdir()
@@ -304,9 +304,9 @@ def test_where_a_container_narrows_the_list_of_online_cpus_the_mask_counts(
             (cpu / name).write_text(f"{text}\n")
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/status").write_text(f"Cpus_allowed_list:\t{mask}\n")
-    found = topology(tmp_path)
-    assert [c.cpu for c in found.cpus if c.allowed] == list(cpu_list(mask))
-    assert any("container's view" in note for note in found.notes)
+    narrowed = topology(tmp_path)
+    assert [c.cpu for c in narrowed.cpus if c.allowed] == list(cpu_list(mask))
+    assert any("container's view" in note for note in narrowed.notes)
 
 
 @pytest.mark.parametrize("offline", ["", "4-127"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 from tests.unit.present.test_documents import DOCUMENT, documents
 from tests.unit.present.test_report_exports import RAW
 
@@ -38,7 +38,7 @@ _DRAWN = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     path = tmp_path_factory.mktemp("xlsx") / "run.xlsx"
-    assert present.export(made.hostile(), RAW, "xlsx", path) == [path]
+    assert present.export(report_results.hostile(), RAW, "xlsx", path) == [path]
     return zipfile.ZipFile(path)
 
 
@@ -56,13 +56,13 @@ def cells(book: zipfile.ZipFile, sheet: str) -> list[dict[str, str | float]]:
     assert root.find(f".//{_MAIN}f") is None  # no formula anywhere
     rows = []
     for row in root.iter(f"{_MAIN}row"):
-        found: dict[str, str | float] = {}
+        values: dict[str, str | float] = {}
         for c in row.iter(f"{_MAIN}c"):
             value = c.findtext(f"{_MAIN}v")
             if value is not None:
                 letter = c.attrib["r"].rstrip("0123456789")
-                found[letter] = strings[int(value)] if c.attrib.get("t") == "s" else float(value)
-        rows.append(found)
+                values[letter] = strings[int(value)] if c.attrib.get("t") == "s" else float(value)
+        rows.append(values)
     return rows
 
 
@@ -85,9 +85,9 @@ def one_column(*column: Cell) -> tuple[str, list[str | float | None]]:
 def test_the_answer_comes_first_then_a_sheet_for_each_section_with_figures() -> None:
     book = opened(DOCUMENT)
     assert names(book) == ["answer", "figures"]
-    told = [v for r in cells(book, "answer") for v in r.values()]
-    assert told[:2] == ["a title", "the answer"]
-    assert {"peak", 12.0, "11 .. 13", "it is so (seen)", "folded away", "made by hand"} <= set(told)
+    values = [v for r in cells(book, "answer") for v in r.values()]
+    assert values[:2] == ["a title", "the answer"]
+    assert {"peak", 12.0, "11 .. 13", "it is so (seen)", "folded away", "made by hand"} <= set(values)
     head, first, second = cells(book, "figures")[2:5]
     assert list(head.values()) == ["who", "rate, 1/s", "p", "verdict"]
     assert first == {"A": "a", "B": 1.5, "D": "better"}  # what is unknown is empty
@@ -111,9 +111,9 @@ def test_the_answer_comes_first_then_a_sheet_for_each_section_with_figures() -> 
 def test_numbers_are_numbers_in_one_unit(
     column: list[Cell], head: str, values: list[str | float | None]
 ) -> None:
-    found_head, found = one_column(*column, Cell("end", None))
-    assert found_head == head
-    assert found[:-1] == [pytest.approx(v) if isinstance(v, float) else v for v in values]
+    shown_head, shown = one_column(*column, Cell("end", None))
+    assert shown_head == head
+    assert shown[:-1] == [pytest.approx(v) if isinstance(v, float) else v for v in values]
 
 
 def test_texts_stay_texts_wherever_they_stand() -> None:
@@ -131,10 +131,10 @@ def test_texts_stay_texts_wherever_they_stand() -> None:
 def test_sheets_have_names_that_excel_takes() -> None:
     table = Table("", [Column("a", number=True)], [Row([Cell("1", 1)])])
     titles = ["A: [b]/c?*\\", "a b c", "x" * 40, "X" * 33, "", "History", "chart data", "'quoted'"]
-    found = names(opened(Document("d", [Section(t, [table]) for t in titles])))
-    assert len({n.lower() for n in found}) == len(titles) + 1
-    assert all(0 < len(n) <= 31 and not set(n) & set("[]:*?/\\'") for n in found)
-    assert not {"history", "chart data"} & {n.lower() for n in found}
+    sheets = names(opened(Document("d", [Section(t, [table]) for t in titles])))
+    assert len({n.lower() for n in sheets}) == len(titles) + 1
+    assert all(0 < len(n) <= 31 and not set(n) & set("[]:*?/\\'") for n in sheets)
+    assert not {"history", "chart data"} & {n.lower() for n in sheets}
 
 
 @pytest.mark.parametrize("kind", ["regression", "machines", "comparison", "scaling"])
@@ -144,11 +144,11 @@ def test_documents_of_every_kind_can_be_opened(kind: str) -> None:
 
 
 def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
-    results = made.results()
-    drawn = made.charts_of(results)
+    results = report_results.results()
+    drawn = report_results.charts_of(results)
     book = opened(Document("d", [Section("charts", drawn)]))
-    found = [ET.fromstring(book.read(n)) for n in sorted(book.namelist()) if n.startswith("xl/charts/chart")]
-    by_title = {_text(c.find(f"{_DRAWN}chart/{_DRAWN}title")): c for c in found}
+    charts = [ET.fromstring(book.read(n)) for n in sorted(book.namelist()) if n.startswith("xl/charts/chart")]
+    by_title = {_text(c.find(f"{_DRAWN}chart/{_DRAWN}title")): c for c in charts}
     assert {"Response time of a call", "Where session time went", "CPU used, by source"} <= set(by_title)
     named = {c.id: [s.name for s in xlsx_charts.series(c)] for c in drawn}
     assert named["throughput"] == ["base: perfect scaling", "base"]
@@ -159,7 +159,7 @@ def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
         s for s in stack.iter(f"{_DRAWN}ser") if "pattFill" in {t.tag.rpartition("}")[2] for t in s.iter()}
     ]
     assert len(striped) == 2  # CPU WAIT under the largest waits; a legend has room for no more
-    for chart in found:
+    for chart in charts:
         for formula in chart.iter(f"{_DRAWN}f"):
             assert (formula.text or "").startswith("'chart data'!")
     rates = results.tables["rungs"].sort("sessions")["work_per_s"].to_list()
@@ -170,28 +170,28 @@ def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
 def test_a_runs_workbook_has_answer_rungs_and_figures_first_and_every_table_last(
     book: zipfile.ZipFile,
 ) -> None:
-    found = names(book)
+    sheets = names(book)
     stored = [
         "windows", "rates", "ledger", "events", "microstates", "strips", "over_time", "profile",
         "top_events", "data_sources", "rungs", "sources", "histogram", "wait_families", "findings", "samples",
     ]  # fmt: skip
-    assert found[0] == "answer" and found[-len(stored) :] == stored
-    head, first = cells(book, found[1])[1:3]
+    assert sheets[0] == "answer" and sheets[-len(stored) :] == stored
+    head, first = cells(book, sheets[1])[1:3]
     heads = dict(zip(head.values(), head, strict=True))
-    row = made.results().tables["rungs"].sort("sessions").row(0, named=True)
+    row = report_results.results().tables["rungs"].sort("sessions").row(0, named=True)
     assert first[heads["sessions"]] == row["sessions"]
     assert first[heads["calls/s"]] == pytest.approx(row["calls_per_s"])
     assert first[heads["p95, ms"]] == pytest.approx(row["response_p95_ns"] / 1e6)
 
 
 def test_a_report_is_a_workbook_where_its_file_is_named_so(tmp_path: Path) -> None:
-    written = present.write(present.run_document(made.results()), tmp_path / "r.xlsx")
-    found = names(zipfile.ZipFile(written))
-    assert found[0] == "answer" and found[-1] == "chart data" and "rates" not in found
+    written = present.write(present.run_document(report_results.results()), tmp_path / "r.xlsx")
+    sheets = names(zipfile.ZipFile(written))
+    assert sheets[0] == "answer" and sheets[-1] == "chart data" and "rates" not in sheets
 
 
 def test_numbers_come_back_and_unknown_cells_are_absent(book: zipfile.ZipFile) -> None:
-    rungs = made.results().tables["rungs"]
+    rungs = report_results.results().tables["rungs"]
     head, *rows = cells(book, "rungs")
     letters = {name: letter for letter, name in head.items()}
     assert list(head.values()) == [re.sub("_ns$", "_ms", name) for name in rungs.columns]
@@ -213,11 +213,11 @@ def test_texts_that_look_like_formulas_stay_texts(book: zipfile.ZipFile) -> None
 
 
 def test_sheets_begin_with_the_answer_and_none_is_empty(book: zipfile.ZipFile) -> None:
-    found = names(book)
-    assert found[:2] == ["answer", "Throughput by number of"]
-    assert "calls" not in found and {"rungs", "samples"} <= set(found)
-    assert found.index("rungs") < found.index("samples")
-    assert all(len(cells(book, name)) > 1 for name in found)
+    sheets = names(book)
+    assert sheets[:2] == ["answer", "Throughput by number of"]
+    assert "calls" not in sheets and {"rungs", "samples"} <= set(sheets)
+    assert sheets.index("rungs") < sheets.index("samples")
+    assert all(len(cells(book, name)) > 1 for name in sheets)
 
 
 def test_the_header_is_frozen(book: zipfile.ZipFile) -> None:
@@ -231,8 +231,8 @@ def test_a_sheet_too_small_for_a_table_is_cut_and_the_answer_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(xlsx, "MAX_ROWS", 3)
-    (path,) = present.export(made.results(), {}, "xlsx", tmp_path / "r.xlsx")
+    (path,) = present.export(report_results.results(), {}, "xlsx", tmp_path / "r.xlsx")
     book = zipfile.ZipFile(path)
     assert len(cells(book, "rates")) == 4
-    told = [str(r.get("A")) for r in cells(book, "answer")]
-    assert any(t.startswith("Sheet rates is cut") for t in told)
+    lines = [str(r.get("A")) for r in cells(book, "answer")]
+    assert any(t.startswith("Sheet rates is cut") for t in lines)
