@@ -32,7 +32,7 @@ def texts(by_id: Mapping[int, str]) -> pl.DataFrame:
 
 def snapshot(
     at_s: float = 0.0,
-    statements: Mapping[int, str] | None = None,
+    texts_by_id: Mapping[int, str] | None = None,
     info: Mapping[str, Any] | None = None,
     **rows: _Rows,
 ) -> Snapshot:
@@ -55,7 +55,7 @@ def snapshot(
         **(info or {}),
     }
     tables = {name: frame(name, rows.get(name, ())) for name in TABLES}
-    return Snapshot(SnapshotInfo.model_validate(of), tables, texts(statements or {}))
+    return Snapshot(SnapshotInfo.model_validate(of), tables, texts(texts_by_id or {}))
 
 
 # A story: a shop of four databases over ten minutes, with everything that a report has.

@@ -241,5 +241,5 @@ def test_of_other_servers_the_same_one_and_the_wrong_order() -> None:
 
 
 def test_texts_of_both_ends_once() -> None:
-    a, b = snapshot(statements={1: "SELECT 1", 2: "SELECT 2"}), snapshot(60, {2: "SELECT 2", 3: "SELECT 3"})
+    a, b = snapshot(texts_by_id={1: "SELECT 1", 2: "SELECT 2"}), snapshot(60, {2: "SELECT 2", 3: "SELECT 3"})
     assert sorted(interval(a, b).texts["query_id"]) == [1, 2, 3]

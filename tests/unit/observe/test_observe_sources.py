@@ -23,10 +23,10 @@ class Engine(FakeServer):
 
     def __init__(self, *told: Source) -> None:
         super().__init__(Target(dsn="fake:"))
-        self._told = told
+        self._own = told
 
     def sources(self) -> tuple[Source, ...]:
-        return self._told
+        return self._own
 
 
 def tables(**filled: pl.DataFrame) -> Tables:
