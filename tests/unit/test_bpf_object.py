@@ -100,7 +100,7 @@ _EACH = {_STRUCT: 12, _UNION: 12, _ENUM: 8, _FUNC_PROTO: 8, _DATASEC: 12, _ENUM6
 def _structs(btf: bytes) -> dict[str, tuple[int, tuple[str, ...]]]:
     header, types, types_bytes, strings, strings_bytes = struct.unpack_from("<4xIIIII", btf)
     text = btf[header + strings : header + strings + strings_bytes]
-    found = {}
+    structs = {}
     at, end = header + types, header + types + types_bytes
     while at < end:
         name, info, size = struct.unpack_from("<III", btf, at)
@@ -108,9 +108,9 @@ def _structs(btf: bytes) -> dict[str, tuple[int, tuple[str, ...]]]:
         at += 12
         if kind == _STRUCT and _text(text, name) in SHARED:
             members = [struct.unpack_from("<III", btf, at + 12 * n)[0] for n in range(count)]
-            found[_text(text, name)] = (size, tuple(_text(text, m) for m in members))
+            structs[_text(text, name)] = (size, tuple(_text(text, m) for m in members))
         at += _FIXED.get(kind, 0) + _EACH.get(kind, 0) * count
-    return found
+    return structs
 
 
 @OBJECTS
@@ -118,32 +118,32 @@ def test_the_object_is_what_its_source_compiles_to(committed: Path, tmp_path: Pa
     if shutil.which("clang") is None or shutil.which("llvm-strip") is None:
         assert not os.environ.get("CI"), "no clang here: .ci/run installs it"
         pytest.skip("no clang here: apt-get install clang llvm libbpf-dev")
-    made = tmp_path / committed.name
+    compiled = tmp_path / committed.name
     subprocess.run([str(ROOT / "tools" / "build_bpf.sh"), str(tmp_path)], check=True)
-    recorded, ours = (o.with_name(o.name + ".compiler").read_text() for o in (committed, made))
+    recorded, ours = (o.with_name(o.name + ".compiler").read_text() for o in (committed, compiled))
     if _major(recorded) == _major(ours):
-        assert made.read_bytes() == committed.read_bytes(), "run tools/build_bpf.sh and commit the object"
+        assert compiled.read_bytes() == committed.read_bytes(), "run tools/build_bpf.sh and commit the object"
     else:
         print(f"by {ours.strip()}, not {recorded.strip()}: what both must have in common is compared")
-        assert read(made.read_bytes()) == read(committed.read_bytes())
+        assert read(compiled.read_bytes()) == read(committed.read_bytes())
 
 
 def _major(compiler: str) -> str:
-    found = re.fullmatch(r"clang (\d+)\.[\d.]+\n", compiler)
-    assert found, compiler
-    return found[1]
+    version = re.fullmatch(r"clang (\d+)\.[\d.]+\n", compiler)
+    assert version, compiler
+    return version[1]
 
 
 def test_the_object_has_these_programs_and_maps() -> None:
-    found = read(OBJECT.read_bytes())
-    assert found.programs == PROGRAMS
-    assert found.maps == MAPS
-    assert found.license == b"Dual BSD/GPL\0"
+    main_object = read(OBJECT.read_bytes())
+    assert main_object.programs == PROGRAMS
+    assert main_object.maps == MAPS
+    assert main_object.license == b"Dual BSD/GPL\0"
     assert {
         f"tp_btf/{p}"
         for p in PROGRAMS - {"look_throttled", "on_tick", "find_wait", "add_duration", "queue_of", "note_end"}
-    } < found.sections
-    assert set(found.structs) == set(SHARED)
+    } < main_object.sections
+    assert set(main_object.structs) == set(SHARED)
 
 
 def _atomics(program: bytes) -> tuple[int, int]:
@@ -151,10 +151,10 @@ def _atomics(program: bytes) -> tuple[int, int]:
 
     An instruction has 8 bytes: operation, registers, offset, operand (linux/bpf.h)."""
     atomic, fetch = 0xC3, 1  # BPF_STX | BPF_ATOMIC | BPF_W; BPF_FETCH
-    found = [
+    operations = [
         i for op, _, _, i in struct.iter_unpack("<BBhi", program[: len(program) // 8 * 8]) if op == atomic
     ]
-    return sum(i & fetch for i in found), sum(not i & fetch for i in found)
+    return sum(i & fetch for i in operations), sum(not i & fetch for i in operations)
 
 
 def test_sequence_numbers_order_all_stores_where_processors_do_not() -> None:
@@ -175,10 +175,10 @@ def test_sequence_numbers_order_all_stores_where_processors_do_not() -> None:
 
 
 def test_the_object_of_the_profile_has_one_program() -> None:
-    found = read(LABEL.read_bytes())
-    assert (found.programs, found.maps) == ({"on_clock"}, {"processes", "rings"})
-    assert found.license == b"Dual BSD/GPL\0"
-    assert "perf_event" in found.sections
+    profile_object = read(LABEL.read_bytes())
+    assert (profile_object.programs, profile_object.maps) == ({"on_clock"}, {"processes", "rings"})
+    assert profile_object.license == b"Dual BSD/GPL\0"
+    assert "perf_event" in profile_object.sections
 
 
 @OBJECTS

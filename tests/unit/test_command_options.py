@@ -11,7 +11,7 @@ from tests.in_process import dbdyno
 SET = '[[jobs]]\nname = "a"\ncommand = "a {threads}"\n[[jobs]]\nname = "b"\ncommand = "b {threads}"\n'
 
 
-def said(words: str, tmp_path: Path, *more: str) -> str:
+def output_of(words: str, tmp_path: Path, *more: str) -> str:
     (tmp_path / "set.toml").write_text(SET)
     env = {"XDG_DATA_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = dbdyno(("run", *more, *words.split(), "--dry-run"), env, tmp_path)
@@ -53,7 +53,7 @@ def said(words: str, tmp_path: Path, *more: str) -> str:
     ],
 )
 def test_mistakes_beside_a_command(words: str, message: str, tmp_path: Path) -> None:
-    assert message in said(words, tmp_path, "--command", "sleep 1")
+    assert message in output_of(words, tmp_path, "--command", "sleep 1")
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_mistakes_beside_a_command(words: str, message: str, tmp_path: Path) -> 
     ],
 )
 def test_mistakes_without_one(words: str, message: str, tmp_path: Path) -> None:
-    assert message in said(words, tmp_path)
+    assert message in output_of(words, tmp_path)
 
 
 def test_a_plan_of_commands_reads_well(tmp_path: Path) -> None:
-    lines = said("--runs 20 --env A=1", tmp_path, "--command", "gzip -k x", "--command", "zstd -k x")
+    lines = output_of("--runs 20 --env A=1", tmp_path, "--command", "gzip -k x", "--command", "zstd -k x")
     assert lines.startswith("commands gzip, zstd: 10 measurements, jobs at once 1; 5 repeats\n")
     assert "no warm-up, each measurement 20 executions; dbdyno itself about" in lines
     assert "variant zstd  zstd -k x\n" in lines
@@ -84,7 +84,7 @@ def test_a_plan_of_commands_reads_well(tmp_path: Path) -> None:
 
 def test_parameters_in_hyperfine_s_words(tmp_path: Path) -> None:
     words = "--parameter-scan n 0.5 1 --parameter-step-size 0.25 --parameter-list f a,b --json"
-    plan = json.loads(said(words, tmp_path, "--command", "x {n} {f}"))
+    plan = json.loads(output_of(words, tmp_path, "--command", "x {n} {f}"))
     assert len(plan["variants"]) == 6
     assert plan["variants"][1]["jobs"][0]["argv"] == ["x", "0.75", "a"]
     assert plan["experiment"]["axes"] == {"f": ["a", "b"], "n": [0.5, 0.75, 1]}
@@ -92,7 +92,7 @@ def test_parameters_in_hyperfine_s_words(tmp_path: Path) -> None:
 
 def test_options_of_a_job_are_those_of_all_jobs_of_a_list(tmp_path: Path) -> None:
     words = "--jobs set.toml --orders serial,both threads=1,8 --timeout 5s --env A=1 --prepare sync --json"
-    plan = json.loads(said(words, tmp_path))
+    plan = json.loads(output_of(words, tmp_path))
     jobs = [j for v in plan["variants"] for j in v["jobs"]]
     assert [(j["timeout_ns"], j["env"], j["prepare"]) for j in jobs] == [
         (5 * 10**9, {"A": "1"}, ["sync"])

@@ -92,8 +92,8 @@ CASES = [
 @pytest.mark.whole
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_completes(shell: str, env: dict[str, str]) -> None:
-    found = completed(shell, env, [f"dbdyno {typed}" for typed, _ in CASES])
-    assert [(typed, set(some)) for (typed, _), some in zip(CASES, found, strict=True)] == CASES
+    offers = completed(shell, env, [f"dbdyno {typed}" for typed, _ in CASES])
+    assert [(typed, set(some)) for (typed, _), some in zip(CASES, offers, strict=True)] == CASES
 
 
 def test_an_answer_loads_no_large_library(env: dict[str, str]) -> None:

@@ -20,7 +20,7 @@ GROUP_S = 900
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_hostile_arguments_are_refused_or_work(group: str) -> None:
-    made = subprocess.run(
+    child = subprocess.run(
         [sys.executable, "-m", "tests.unit.core_calls", group],
         cwd=ROOT,
         capture_output=True,
@@ -29,8 +29,8 @@ def test_hostile_arguments_are_refused_or_work(group: str) -> None:
         timeout=GROUP_S,
         check=False,
     )
-    assert made.returncode == 0, made.stderr[-4000:]
-    assert "panicked" not in made.stderr, made.stderr[:4000]
+    assert child.returncode == 0, child.stderr[-4000:]
+    assert "panicked" not in child.stderr, child.stderr[:4000]
 
 
 def test_every_name_of_the_core_is_covered() -> None:

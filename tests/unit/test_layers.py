@@ -47,7 +47,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_no_name_of_one_system_stands_outside_the_engines(kind: str) -> None:
-    found = [
+    names = [
         f"{p.relative_to(ROOT)}:{n}: {line.strip()}"
         for p in OUTSIDE
         if not (kind == "system" and p in REGISTRIES)
@@ -55,7 +55,7 @@ def test_no_name_of_one_system_stands_outside_the_engines(kind: str) -> None:
         for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), start=1)
         if re.search(FOREIGN[kind], line)
     ]
-    assert found == []
+    assert names == []
 
 
 @pytest.mark.parametrize("room", ["model", "plan", "account", "stats", "conclude", "present"])

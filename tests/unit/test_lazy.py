@@ -32,9 +32,9 @@ def test_a_package_s_table_has_what_type_checkers_see(package: str) -> None:
         for alias in node.names
     }
     for name, place in module.__dict__["_lazy"].items():
-        found, _, attribute = place.partition(":")
-        assert seen[name] == (found, attribute or name)
-        assert getattr(module, name) is getattr(import_module(found), attribute or name)
+        home, _, attribute = place.partition(":")
+        assert seen[name] == (home, attribute or name)
+        assert getattr(module, name) is getattr(import_module(home), attribute or name)
 
 
 def test_all_is_loaded_while_another_thread_loads_modules_too(monkeypatch: pytest.MonkeyPatch) -> None:

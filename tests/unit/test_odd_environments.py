@@ -44,16 +44,16 @@ def dbdyno(words: str, env: dict[str, str], before: Sequence[str] = (), cwd: str
 @needs_root
 @pytest.mark.parametrize("env", [{}, {"HOME": "relative"}, {"HOME": ""}])
 def test_a_user_without_home_is_told_what_to_name(env: dict[str, str]) -> None:
-    code, said = dbdyno("runs", env, _AS_UNKNOWN)
+    code, output = dbdyno("runs", env, _AS_UNKNOWN)
     assert code == 2
-    assert "DBDYNO_STORE" in said and "docker run --user" in said
+    assert "DBDYNO_STORE" in output and "docker run --user" in output
 
 
 @pytest.mark.root
 @needs_root
 def test_the_root_directory_as_home_is_not_writable() -> None:
-    code, said = dbdyno(_FAKE, {"HOME": "/"}, _AS_UNKNOWN)
-    assert code == 4 and "/.local/share/dbdyno: Permission denied" in said and "DBDYNO_STORE" in said
+    code, output = dbdyno(_FAKE, {"HOME": "/"}, _AS_UNKNOWN)
+    assert code == 4 and "/.local/share/dbdyno: Permission denied" in output and "DBDYNO_STORE" in output
 
 
 @pytest.mark.root
@@ -68,8 +68,8 @@ def test_such_a_user_runs_where_a_place_is_named(open_dir: Path) -> None:
         "TMPDIR": "/nonexistent",
         "TERM": "dumb",
     }
-    code, said = dbdyno(_FAKE, env, _AS_UNKNOWN)
-    assert code == 0, said
+    code, output = dbdyno(_FAKE, env, _AS_UNKNOWN)
+    assert code == 0, output
     assert list(store.glob("*/report.html"))
 
 
@@ -77,8 +77,8 @@ def test_an_unmapped_user_of_a_user_namespace(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
     if not unshare or subprocess.run([unshare, "--user", "true"], capture_output=True).returncode:
         pytest.skip("user namespaces are not permitted here")
-    code, said = dbdyno("runs", {"DBDYNO_STORE": str(tmp_path)}, (unshare, "--user"))
-    assert code == 0 and "no runs in" in said
+    code, output = dbdyno("runs", {"DBDYNO_STORE": str(tmp_path)}, (unshare, "--user"))
+    assert code == 0 and "no runs in" in output
 
 
 @pytest.mark.root
@@ -87,15 +87,15 @@ def test_a_read_only_store_is_said(tmp_path: Path) -> None:
     if done.returncode:
         pytest.skip("mounts a tmpfs: run the tests as root")
     try:
-        code, said = dbdyno(_FAKE, {"DBDYNO_STORE": str(tmp_path), "HOME": str(tmp_path)})
+        code, output = dbdyno(_FAKE, {"DBDYNO_STORE": str(tmp_path), "HOME": str(tmp_path)})
     finally:
         subprocess.run(["umount", tmp_path], check=True)
-    assert code == 4 and "Read-only file system" in said and "--store" in said
+    assert code == 4 and "Read-only file system" in output and "--store" in output
 
 
 def test_a_current_directory_that_is_gone(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     shell = ("sh", "-c", f'rmdir "{gone}"; exec "$@"', "sh")
-    code, said = dbdyno("runs", {"DBDYNO_STORE": str(tmp_path)}, shell, str(gone))
-    assert code == 2 and "current directory" in said
+    code, output = dbdyno("runs", {"DBDYNO_STORE": str(tmp_path)}, shell, str(gone))
+    assert code == 2 and "current directory" in output

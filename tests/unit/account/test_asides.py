@@ -25,11 +25,11 @@ def cell(executions: list[dict[str, Any]], samples: list[dict[str, Any]] | None 
         status="ok", wait_families=engines.wait_families("command"), start_ns=0, t0_ns=0, t1_ns=S, end_ns=S,
         asides=True,
     )  # fmt: skip
-    made = {"executions": rows("executions", executions), "samples": rows("samples", samples or [])}
-    return RawCell(meta, {name: made.get(name, empty(raw(name))) for name in RAW})
+    raw = {"executions": rows("executions", executions), "samples": rows("samples", samples or [])}
+    return RawCell(meta, {name: raw.get(name, empty(name)) for name in RAW})
 
 
-def ran(session: int, pid: int, begun: int, ended: int, left_over: int = 0) -> dict[str, Any]:
+def execution(session: int, pid: int, begun: int, ended: int, left_over: int = 0) -> dict[str, Any]:
     return {
         "session": session, "number": pid, "job": "j", "pid": pid,
         "start_ns": begun * MS, "end_ns": ended * MS, "measured": True,
@@ -37,18 +37,18 @@ def ran(session: int, pid: int, begun: int, ended: int, left_over: int = 0) -> d
     }  # fmt: skip
 
 
-def roles(of: RawCell, *lives: tuple[int, int | None, int, int]) -> dict[int, str]:
+def roles(raw: RawCell, *lives: tuple[int, int | None, int, int]) -> dict[int, str]:
     """Of lives (pid, session, from, to) in ms."""
     result = [
         {"pid": pid, "tid": pid, "start_ticks": a * MS // TICK_NS, "session": session,
          "role": "brief" if session is None else "session", "at_ns": at * MS}
         for pid, session, a, b in lives for at in (a, b)
     ]  # fmt: skip
-    made = with_asides(pl.DataFrame(result), of)
-    return dict(made.select("pid", "role").unique().rows())
+    tasks = with_asides(pl.DataFrame(result), raw)
+    return dict(tasks.select("pid", "role").unique().rows())
 
 
-TWO = [ran(0, 1, 100, 300), ran(0, 2, 500, 700), ran(1, 3, 0, 480)]
+TWO = [execution(0, 1, 100, 300), execution(0, 2, 500, 700), execution(1, 3, 0, 480)]
 
 
 def test_a_life_between_two_executions_of_its_session_is_aside() -> None:
@@ -69,7 +69,7 @@ def test_of_an_unknown_session_it_is_aside_where_no_session_has_an_execution() -
 
 
 def test_what_an_execution_left_is_its_own_until_it_has_been_killed() -> None:
-    left = [ran(0, 1, 100, 300, left_over=1), ran(0, 2, 500, 700)]
+    left = [execution(0, 1, 100, 300, left_over=1), execution(0, 2, 500, 700)]
     assert roles(cell(left), (30, 0, 290, 480)) == {30: "session"}
 
 
@@ -79,6 +79,6 @@ def test_tasks_of_asides_are_not_in_the_strip_of_parallelism() -> None:
          "role": "session", "session": 0, "pid": 9, "tid": 9, "task_state": "R", "via": "sql", "status": "ok"}
         for n, at in enumerate((150, 350, 550, 650, 750))
     ]  # fmt: skip
-    made = parallelism(cell(TWO, seen))
-    assert made is not None
-    assert made.sort("start_s")["runnable"].to_list() == [1, 0, 1, 1, 0]
+    strip = parallelism(cell(TWO, seen))
+    assert strip is not None
+    assert strip.sort("start_s")["runnable"].to_list() == [1, 0, 1, 1, 0]

@@ -48,7 +48,7 @@ def cell(name: str = "c1") -> dict[str, Any]:
 def waiter(
     pid: int, blocker: int | None, sample: int = 0, event: str = "transactionid", **more: Any
 ) -> dict[str, Any]:
-    made = cell() | {
+    row = cell() | {
         "sample": sample,
         "before_ns": 0,
         "after_ns": 1,
@@ -56,8 +56,14 @@ def waiter(
         "session": pid,
         "seconds": 0.1,
     }
-    made |= {"wait_class": "Lock", "wait_event": event, "blocker": blocker, "object": event, "relation": "t"}
-    return made | {"status": "ok"} | more
+    row |= {
+        "wait_class": "Lock",
+        "wait_event": event,
+        "blocker": blocker,
+        "object": event,
+        "relation": "t",
+    }
+    return row | {"status": "ok"} | more
 
 
 def tables(
@@ -81,7 +87,7 @@ def tables(
         "over_ns": 10**10,
         "partial": False,
     }
-    made = {
+    filled = {
         "windows": rows("windows", [window]),
         "ledger": rows("ledger", ledger),
         "cut_blocked": rows("cut_blocked", blocked),
@@ -89,11 +95,11 @@ def tables(
         "wait_families": FAMILIES.table(),
     }
     others = ("events", "cut_levels", "cell_sessions", "cell_sources", "cut_sampler", "served")
-    return {**{name: empty(name) for name in others}, **made}
+    return {**{name: empty(name) for name in others}, **filled}
 
 
-def seconds(found: pl.DataFrame, by: str) -> dict[str, float]:
-    return {r["name"]: r["seconds"] for r in found.filter(pl.col("by") == by).to_dicts()}
+def seconds(chains: pl.DataFrame, by: str) -> dict[str, float]:
+    return {r["name"]: r["seconds"] for r in chains.filter(pl.col("by") == by).to_dicts()}
 
 
 def test_a_chain_of_three_ends_at_its_root() -> None:
@@ -175,9 +181,9 @@ def test_waiters_that_are_not_ours_and_no_waiters_are_no_rows() -> None:
 
 
 def test_without_task_times_samples_alone_say_how_long() -> None:
-    made = tables([waiter(1, 9, s, **COMMITS) for s in range(5)])
-    made["ledger"] = made["ledger"].with_columns(aas=pl.lit(None, pl.Float64))
-    assert seconds(wait_chains(made), DOING) == {"IO/WalSync": pytest.approx(0.5)}
+    sampled = tables([waiter(1, 9, s, **COMMITS) for s in range(5)])
+    sampled["ledger"] = sampled["ledger"].with_columns(aas=pl.lit(None, pl.Float64))
+    assert seconds(wait_chains(sampled), DOING) == {"IO/WalSync": pytest.approx(0.5)}
 
 
 def test_all_cells_together_add_up() -> None:

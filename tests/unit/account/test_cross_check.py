@@ -66,8 +66,8 @@ def _task(pid: int, start: tuple[int, int], end: tuple[int, int], role: str, **c
 
 
 def test_all_agree_on_the_fake_machine():
-    made = climb("fake:cpus=2,cpu=20ms,wait=IO/x:5ms,helper=checkpointer:0.1,driver=1ms,think=1ms", [1, 4])
-    result = _cross_checked(*made.cells).filter(~pl.col("source").str.starts_with(NAIVE))
+    run = climb("fake:cpus=2,cpu=20ms,wait=IO/x:5ms,helper=checkpointer:0.1,driver=1ms,think=1ms", [1, 4])
+    result = _cross_checked(*run.cells).filter(~pl.col("source").str.starts_with(NAIVE))
     assert "differs" not in set(result["verdict"])
     cpu = result.filter(quantity="cpu_used", sessions=4).drop_nulls("value")
     assert cpu["source"].to_list()[:3] == ["os tasks", "cgroup", "host: whole machine less driver and dbdyno"]
@@ -360,8 +360,8 @@ def test_calls_before_the_barrier_are_taken_off(single: bool, commits: tuple[flo
     counters.append(counters[-1] | {"name": "warm_calls", "value": 50.0})
     session = {"calls": 100, "calls_total": 150, "in_call_ns": 100 * S, "prepare_ns": 50 * S}
     last = {"at_ns": 25 * S, "calls": 150, "errors": 0, "live": 0, "in_call_ns": 150 * S}
-    made = made_cell({"sessions": [session_row(**session)], "counters": counters, "progress": [last]})
-    levels = {r["key"]: r for r in cut([made])["cut_levels"].filter(scope="server").to_dicts()}
+    raw_cell = made_cell({"sessions": [session_row(**session)], "counters": counters, "progress": [last]})
+    levels = {r["key"]: r for r in cut([raw_cell])["cut_levels"].filter(scope="server").to_dicts()}
     assert levels["logical_reads"]["delta"] == pytest.approx(100_000)
     assert levels["logical_reads"]["warm_up"] == pytest.approx(0.25)
     assert levels["db_time_ns"]["delta"] == pytest.approx(95 * S)

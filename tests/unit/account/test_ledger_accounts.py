@@ -311,10 +311,10 @@ LAWS = (
 @pytest.mark.whole
 @pytest.mark.parametrize("dsn", LAWS)
 def test_exact_accounts_are_the_truth(dsn: str):
-    made = climb(dsn, [1, 2, 6])
-    result = _ledger(*made.cells)
-    for cell in made.cells:
-        truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns)
+    run = climb(dsn, [1, 2, 6])
+    result = _ledger(*run.cells)
+    for cell in run.cells:
+        truth = run.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns)
         selected = result.filter(cell=cell.id)
         for account in ("run", "runq"):
             exact = {n: getattr(t, account) / t.wall for n, t in truth.items()}
@@ -329,9 +329,9 @@ def test_exact_accounts_are_the_truth(dsn: str):
 def test_dense_samples_come_near_the_truth(dsn: str):
     """500 samples a second, label and state together: every wait within 1.5 % of the sessions' time. Of 5,000
     samples of a session a share of one half has a standard error of 0.7 %, the sum of five one of 0.016."""
-    made = climb(dsn + ",skew=0s", [5], hz=500.0)
-    (cell,) = made.cells
-    truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns).values()
+    run = climb(dsn + ",skew=0s", [5], hz=500.0)
+    (cell,) = run.cells
+    truth = run.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns).values()
     result = _ledger(cell)
     rung = _accounts(result)
     waits = {f"{c}/{e}" for t in truth for c, e in t.sleep}
@@ -348,14 +348,14 @@ def test_dense_samples_come_near_the_truth(dsn: str):
 
 def test_sampled_accounts_hold_the_truth_in_their_intervals():
     """20 series of samples: the 95 % intervals of sleep and client hold the truth in at least 34 of 40."""
-    made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:9ms,think=4ms,spread=0.5", [4])
-    (cell,) = made.cells
-    truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns).values()
+    run = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:9ms,think=4ms,spread=0.5", [4])
+    (cell,) = run.cells
+    truth = run.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns).values()
     exact = {
         "sleep": sum(sum(t.sleep.values()) for t in truth) / 10 / S,
         "client": sum(t.client for t in truth) / 10 / S,
     }
-    result = _ledger(*(_as(sampled_again(made.server, cell, seed), f"again-{seed}") for seed in range(20)))
+    result = _ledger(*(_as(sampled_again(run.server, cell, seed), f"again-{seed}") for seed in range(20)))
     rungs = result.filter(
         (pl.col("account") == "client") | (pl.col("detail") == "IO/DataFileRead"), scope="rung"
     )
@@ -371,10 +371,10 @@ def _as(cell: RawCell, name: str) -> RawCell:
 
 
 def test_the_quota_bracket_holds_the_truth():
-    made = climb("fake:cpus=2,cpu=20ms,quota=1.2,helper=checkpointer:0.1", [1, 3, 6])
-    result = _ledger(*made.cells).filter(account="runq.throttled_bracket").sort("sessions")
+    run = climb("fake:cpus=2,cpu=20ms,quota=1.2,helper=checkpointer:0.1", [1, 3, 6])
+    result = _ledger(*run.cells).filter(account="runq.throttled_bracket").sort("sessions")
     for cell, low, high in result.select("cell", "low", "high").rows():
-        meta = next(c.meta for c in made.cells if c.id == cell)
-        truth = made.server.truth(cell, meta.t0_ns, meta.t1_ns).values()
+        meta = next(c.meta for c in run.cells if c.id == cell)
+        truth = run.server.truth(cell, meta.t0_ns, meta.t1_ns).values()
         assert low <= sum(t.throttled for t in truth) / 10 / S <= high
     assert result["low"][-1] > 0.1

@@ -22,15 +22,15 @@ def _totals(aas: float | None) -> pl.DataFrame:
     return pl.DataFrame([row | {"status": "ok", "source": "os tasks"}], schema_overrides={"aas": pl.Float64})
 
 
-def _parts(*found: tuple[str, float]) -> pl.DataFrame:
-    rows = [(1, d, v, v / 2, 2 * v, "ok", "trace") for d, v in found]
+def _parts(*parts: tuple[str, float]) -> pl.DataFrame:
+    rows = [(1, d, v, v / 2, 2 * v, "ok", "trace") for d, v in parts]
     names = ["group", "detail", "aas", "low", "high", "status", "source"]
     types = [pl.Int64, pl.String, *[pl.Float64] * 3, pl.String, pl.String]
     return pl.DataFrame(rows, schema=list(zip(names, types, strict=True)), orient="row")
 
 
 @pytest.mark.parametrize(
-    ("whole", "found", "expected"),
+    ("whole", "parts", "expected"),
     [
         (
             0.4,
@@ -49,10 +49,10 @@ def _parts(*found: tuple[str, float]) -> pl.DataFrame:
     ids=["rest", "too much", "no label", "none waited", "total unknown"],
 )
 def test_parts_are_made_to_add_up(
-    whole: float | None, found: tuple[tuple[str, float], ...], expected: list
+    whole: float | None, parts: tuple[tuple[str, float], ...], expected: list
 ) -> None:
-    made = divided(_totals(whole), _parts(*found), "group")
-    for row, (detail, aas, low, high, status) in zip(made.to_dicts(), expected, strict=True):
+    ledger = divided(_totals(whole), _parts(*parts), "group")
+    for row, (detail, aas, low, high, status) in zip(ledger.to_dicts(), expected, strict=True):
         assert (row["detail"], row["status"], row["account"], row["parent"]) == (
             detail,
             status,
@@ -62,10 +62,10 @@ def test_parts_are_made_to_add_up(
         assert (row["aas"], row["low"], row["high"]) == pytest.approx((aas, low, high))
 
 
-def _as_stored_before(found: pl.DataFrame) -> pl.DataFrame:
+def _as_stored_before(ledger: pl.DataFrame) -> pl.DataFrame:
     """Labels as memos of the rung and its sessions; without parents."""
-    memos = found.filter(BY_LABEL).with_columns(scope=pl.lit("memo"), account=pl.lit("label.runq"))
-    return pl.concat([found.filter(~BY_LABEL), memos]).with_columns(parent=pl.lit(None, dtype=pl.String))
+    memos = ledger.filter(BY_LABEL).with_columns(scope=pl.lit("memo"), account=pl.lit("label.runq"))
+    return pl.concat([ledger.filter(~BY_LABEL), memos]).with_columns(parent=pl.lit(None, dtype=pl.String))
 
 
 def test_an_older_ledger_is_read_with_its_parts() -> None:

@@ -51,8 +51,8 @@ def _hidden_and_own(own: bool, via: str = "sql") -> dict[str, pl.DataFrame]:
     cell = made_cell(
         {"sessions": sessions, "tasks": tasks, "samples": samples, "sampler": sampler}, sessions=1 + own
     )
-    made = cut([cell])
-    return made | accounts(made)
+    tables = cut([cell])
+    return tables | accounts(tables)
 
 
 def _rung(tables: dict[str, pl.DataFrame], account: str) -> list[tuple[str | None, float | None, str]]:

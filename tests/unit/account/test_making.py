@@ -27,8 +27,8 @@ def test_the_order_of_registration_does_not_matter(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_table_that_is_shown_has_a_maker_or_comes_from_triggers() -> None:
-    made = frozenset().union(*(making.made_at(stage) for stage in ("cut", "cells", "run")))
-    assert {n for n, t in REGISTERED.items() if t.shown} - made == {"triggers_fired", "captured"}
+    with_maker = frozenset().union(*(making.made_at(stage) for stage in ("cut", "cells", "run")))
+    assert {n for n, t in REGISTERED.items() if t.shown} - with_maker == {"triggers_fired", "captured"}
 
 
 def test_tables_that_need_each_other_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,13 +47,13 @@ def _tables(
         "time_share": None,
     }
     calls = {s: max(n for script, _, n in commands if script == s) for s, _, _ in commands}
-    made: list[dict[str, Any]] = [
+    command_rates: list[dict[str, Any]] = [
         HEAD | none | {"script": s, "name": f"s{s}", "command": i, "line": i, "text": text, "executions": n}
         for i, (s, text, n) in enumerate(commands)
     ]
     same = {"rank": 1, "toplevel": True, "status": "ok", "source": "x", "wall_s": 1.0}
     return {
-        "command_rates": rows("command_rates", made),
+        "command_rates": rows("command_rates", command_rates),
         "script_rates": _scripts(calls),
         "statement_texts": rows("statement_texts", [
             {"query_id": q, "text": text, "length": len(text)} for q, text, *_ in statements
@@ -82,9 +82,9 @@ def test_work_of_a_statement_that_two_scripts_send_is_divided_by_their_execution
             (3, "select x from t where x = $1", 8, 8, 16),
         ),
     )  # fmt: skip
-    made = with_work(tables).sort("script")
-    assert made["lio_per_call"].to_list() == [pytest.approx(3 + 5), pytest.approx(1)]
-    assert made["rows_per_call"].to_list() == [2.0, 2.0]
+    work = with_work(tables).sort("script")
+    assert work["lio_per_call"].to_list() == [pytest.approx(3 + 5), pytest.approx(1)]
+    assert work["rows_per_call"].to_list() == [2.0, 2.0]
 
 
 def test_a_shared_statement_belongs_to_each_command_in_part() -> None:

@@ -15,9 +15,9 @@ from dbdyno.model.errors import UsageError
 SHOP = {"database_id": 5, "database": "shop"}
 
 
-def row(found: Interval, table: str, **wanted: Any) -> dict[str, Any]:
+def row(growth: Interval, table: str, **wanted: Any) -> dict[str, Any]:
     """The only one."""
-    rows = found.tables[table].filter(*(pl.col(n) == v for n, v in wanted.items())).to_dicts()
+    rows = growth.tables[table].filter(*(pl.col(n) == v for n, v in wanted.items())).to_dicts()
     assert len(rows) == 1, rows
     return rows[0]
 
@@ -99,8 +99,8 @@ def test_objects_of_a_database_that_one_snapshot_did_not_read_are_not_new() -> N
     b = snapshot(9, {}, {"databases": ("shop", "other")}, databases=both, relations=[other_relation])
     assert row(interval(a, b), "relations")["status"] == "unread"
     assert row(interval(a, b), "relations")["seq_scans"] is None
-    made = snapshot(databases=both[:1])  # the database was made in between, with its tables
-    assert row(interval(made, b), "relations")["status"] == "new"
+    only_first = snapshot(databases=both[:1])  # the database was made in between, with its tables
+    assert row(interval(only_first, b), "relations")["status"] == "new"
 
 
 def test_a_table_that_could_not_be_read_has_no_new_rows() -> None:

@@ -24,13 +24,13 @@ def _value(frame: pl.DataFrame, **where: str) -> float:
 @pytest.mark.parametrize(("dsn", "sessions"), [(BY_NAME["mixture-crowded"].dsn, 12), (OLTP, 16)])
 def test_the_run_queue_behind_each_label(dsn: str, sessions: int):
     """Traced to the nanosecond; estimated, within its interval: a woken session keeps its label."""
-    made = played(dsn, sessions)
+    run = played(dsn, sessions)
     hidden: dict[str, int] = {}
-    for truth in truths(made).values():
+    for truth in truths(run).values():
         for (wait_class, event), ns in truth.queued_as.items():
             hidden[f"{wait_class}/{event}"] = hidden.get(f"{wait_class}/{event}", 0) + ns
     assert sum(hidden.values()) > W_NS, "there is something to find"
-    traced, estimated = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
+    traced, estimated = (ledger(cut([cell])) for cell in (run.cells[0], sampled(run)))
     for detail, ns in hidden.items():
         exact, row = (queue_labels(f).filter(detail=detail).row(0, named=True) for f in (traced, estimated))
         assert exact["aas"] == pytest.approx(ns / W_NS, abs=1e-9)
@@ -39,9 +39,9 @@ def test_the_run_queue_behind_each_label(dsn: str, sessions: int):
 
 def test_parallel_workers_are_a_part_of_their_session():
     """Calls of 6 s by a leader and two workers on four CPUs: 3 CPUs, two thirds of them the workers'."""
-    made = played("fake:cpus=4,cpu=18s,workers=2", 1)
-    (whole,) = truths(made, workers=True).values()
-    frame = ledger(cut(made.cells))
+    run = played("fake:cpus=4,cpu=18s,workers=2", 1)
+    (whole,) = truths(run, workers=True).values()
+    frame = ledger(cut(run.cells))
     assert _value(frame, scope="rung", account="run") == pytest.approx(whole.run / W_NS, abs=1e-9)
     assert memo(frame, "workers.run") == pytest.approx(2.0, abs=0.001)
     assert memo(frame, "wall") == pytest.approx(3.0, abs=0.001)
@@ -50,10 +50,10 @@ def test_parallel_workers_are_a_part_of_their_session():
 @pytest.mark.parametrize("exact", [True, False])
 def test_io_workers_have_a_line_of_their_own(exact: bool):
     """The session waits for the completion; CPU and block I/O of the read are the I/O workers'."""
-    made = played("fake:cpus=4,call=cpu:2ms+IO/DataFileRead:3ms,io_workers=2,io_cpu=0.3,spread=0.3", 3)
-    (cell,) = made.cells
-    truth = made.server.truth_of_roles(cell.meta.t0_ns, cell.meta.t1_ns)["helper:io worker"]
-    frame = ledger(cut([cell if exact else sampled(made)]))
+    run = played("fake:cpus=4,call=cpu:2ms+IO/DataFileRead:3ms,io_workers=2,io_cpu=0.3,spread=0.3", 3)
+    (cell,) = run.cells
+    truth = run.server.truth_of_roles(cell.meta.t0_ns, cell.meta.t1_ns)["helper:io worker"]
+    frame = ledger(cut([cell if exact else sampled(run)]))
     within = 1e-9 if exact else 0.02 * 2
     helper = {"scope": "helper", "who": "io worker"}
     assert _value(frame, **helper, account="run") == pytest.approx(truth.run / W_NS, abs=1e-9)
@@ -65,11 +65,11 @@ def test_io_workers_have_a_line_of_their_own(exact: bool):
 
 def test_stolen_time_is_not_slept_and_bounds_what_is_left():
     """The trace takes it for time on a CPU, the tasks' own figures leave it out: it is unaccounted there."""
-    made = played("fake:cpus=2,cpu=10ms,wait=IO/DataFileRead:5ms,stolen=0.1", 3)
-    true_values = list(truths(made).values())
+    climb = played("fake:cpus=2,cpu=10ms,wait=IO/DataFileRead:5ms,stolen=0.1", 3)
+    true_values = list(truths(climb).values())
     run, stolen = sum(t.run for t in true_values) / W_NS, sum(t.stolen for t in true_values) / W_NS
     assert stolen > 0.15
-    traced, estimated = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
+    traced, estimated = (ledger(cut([cell])) for cell in (climb.cells[0], sampled(climb)))
     assert _value(traced, scope="rung", account="run") == pytest.approx(run + stolen, abs=1e-9)
     assert _value(estimated, scope="rung", account="run") == pytest.approx(run, abs=1e-9)
     left = estimated.filter(scope="rung", account="unaccounted").row(0, named=True)
@@ -82,9 +82,9 @@ def test_stolen_time_is_not_slept_and_bounds_what_is_left():
 
 def test_a_session_that_ends_counts_as_long_as_it_was_there():
     """Session 1 is lost after 4 s of the window, and a stranger gets its pid: that time is the stranger's."""
-    made = played("fake:cpus=4,cpu=10ms,think=5ms,lose=1@6s,pids=reused", 3)
-    true_values: dict[int, Truth] = truths(made)
-    frame = ledger(cut(made.cells))
+    run = played("fake:cpus=4,cpu=10ms,think=5ms,lose=1@6s,pids=reused", 3)
+    true_values: dict[int, Truth] = truths(run)
+    frame = ledger(cut(run.cells))
     assert true_values[1].wall == pytest.approx(0.4 * W_NS, rel=1e-6)
     for session, truth in true_values.items():
         selected = frame.filter(scope="session", session=session)
@@ -95,9 +95,9 @@ def test_a_session_that_ends_counts_as_long_as_it_was_there():
 
 def test_workers_that_live_a_third_of_a_second_are_traced_whole():
     """Calls of 1 s by a leader and two workers, who are new processes at each call."""
-    made = played("fake:cpus=4,cpu=1s,workers=2", 1)
-    (whole,) = truths(made, workers=True).values()
-    frame = ledger(cut(made.cells))
+    run = played("fake:cpus=4,cpu=1s,workers=2", 1)
+    (whole,) = truths(run, workers=True).values()
+    frame = ledger(cut(run.cells))
     assert _value(frame, scope="rung", account="run") == pytest.approx(whole.run / W_NS, abs=1e-6)
     assert memo(frame, "workers.run") == pytest.approx(2.0, abs=0.001)
     assert _value(frame, scope="rung", account="unaccounted") == pytest.approx(0.0, abs=1e-6)

@@ -25,8 +25,8 @@ def test_reads_a_little_late_and_early_are_good_for_the_shortest_window():
     """Window 10 to 11 s; reads at 10.03 and 10.98 s: W = 0.95 s."""
     at = {"t0": 10 * S, "t1": 11 * S}
     tasks = [task_row(round(t * S), round(r * S), 0) for t, r in [(9.5, 0.1), (10.03, 0.2), (10.98, 0.9)]]
-    made = made_cell({"tasks": tasks, "sessions": [session_row()]}, **at)
-    row = _one(cut_tasks([made]))
+    raw_cell = made_cell({"tasks": tasks, "sessions": [session_row()]}, **at)
+    row = _one(cut_tasks([raw_cell]))
     assert (row["status"], row["run_ns"], row["wall_ns"]) == ("ok", 7 * S // 10, 95 * S // 100)
     late = [task_row(round(t * S), round(r * S), 0) for t, r in [(10.6, 0.2), (11.0, 0.4)]]
     row = _one(cut_tasks([made_cell({"tasks": late, "sessions": [session_row()]}, **at)]))
@@ -208,8 +208,8 @@ def test_a_window_under_a_second_is_invalid():
 
 def test_cpu_and_work_per_call_are_those_of_the_law():
     """10 ms of CPU and 132 LIO a call."""
-    made = climb("fake:cpu=10ms,wait=IO/Read:5ms", [1, 3])
-    result = cut(made.cells)["rates"].filter(scope="rung")
+    run = climb("fake:cpu=10ms,wait=IO/Read:5ms", [1, 3])
+    result = cut(run.cells)["rates"].filter(scope="rung")
     assert result.filter(name="cpu_per_call_ns")["value"].to_list() == pytest.approx(
         [10_000_000] * 2, rel=0.003
     )
@@ -218,8 +218,8 @@ def test_cpu_and_work_per_call_are_those_of_the_law():
 
 
 def test_helpers_that_were_replaced_are_two_partial_tasks():
-    made = climb("fake:helper=checkpointer:0.1,reuse=6s", [1])
-    result = cut_tasks(made.cells).filter(role="helper:checkpointer").sort("from_ns")
+    run = climb("fake:helper=checkpointer:0.1,reuse=6s", [1])
+    result = cut_tasks(run.cells).filter(role="helper:checkpointer").sort("from_ns")
     assert result["partial"].to_list() == [True, True]
     assert result["start_ticks"].n_unique() == 2
     assert result["pid"].n_unique() == 1

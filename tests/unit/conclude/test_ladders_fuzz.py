@@ -75,7 +75,7 @@ def test_the_unit_of_throughput_does_not_matter(factor: float) -> None:
     one = ladder(3)
     other = replace(one, points=one.points.with_columns(pl.col("throughput") * factor))
     loads = ("scales-to", "knee")
-    found, again = (
+    plain, again = (
         {a.id: a.value.value for a in scaled(of).answers if a.id in loads and a.value} for of in (one, other)
     )
-    assert found == again
+    assert plain == again

@@ -28,7 +28,7 @@ def known(
     return _Known(settings, ids, short_jit, flags)
 
 
-def found(id: str, cures: _Cures = BOSS, **values: Any) -> Condition:
+def condition_of(id: str, cures: _Cures = BOSS, **values: Any) -> Condition:
     return {c.id: c for c in judged(known(**values), cures)}[id]
 
 
@@ -57,12 +57,12 @@ def found(id: str, cures: _Cures = BOSS, **values: Any) -> Condition:
     ],
 )
 def test_states(id: str, values: dict[str, Any], state: str) -> None:
-    assert found(id, **values).state == state
+    assert condition_of(id, **values).state == state
 
 
 def explain(**more: str) -> Condition:
     values = {"log_min_duration": "100", "log_analyze": "on", "log_timing": "on", "sample_rate": "1"} | more
-    return found("auto-explain", BOSS, **{f"auto_explain__{n}": v for n, v in values.items()})
+    return condition_of("auto-explain", BOSS, **{f"auto_explain__{n}": v for n, v in values.items()})
 
 
 def test_auto_explain_costs_by_its_timing() -> None:
@@ -84,14 +84,14 @@ def test_auto_explain_costs_by_its_timing() -> None:
     ],
 )
 def test_the_cure_goes_where_the_setting_was_set(source: str, command: str) -> None:
-    assert found("fsync", fsync=("off", None, source)).steps[0].command == command
+    assert condition_of("fsync", fsync=("off", None, source)).steps[0].command == command
 
 
 def test_what_a_role_may_not_do_is_only_shown() -> None:
-    assert [s.how for s in found("fsync", fsync="off").steps] == ["sql", "sql"]
-    few = found("fsync", BOSS._replace(superuser=False), fsync="off")
+    assert [s.how for s in condition_of("fsync", fsync="off").steps] == ["sql", "sql"]
+    few = condition_of("fsync", BOSS._replace(superuser=False), fsync="off")
     assert [s.how for s in few.steps] == ["hand", "hand"]
-    ours = found("fsync", BOSS._replace(embedded=True), fsync="off")
+    ours = condition_of("fsync", BOSS._replace(embedded=True), fsync="off")
     assert ours.cure == "run without the setting fsync, or with fsync = on"
 
 

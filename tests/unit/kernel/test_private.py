@@ -41,9 +41,9 @@ def test_folders_have_their_mode_whatever_the_umask_is(tmp_path: Path, mask: int
     with umask(mask):
         make_private(tmp_path / "state" / "dbdyno" / "undo")
         private.make_shared(tmp_path / "store" / "runs")
-    made = [p for p in tmp_path.rglob("*") if p.is_dir()]
-    assert len(made) == 5
-    assert not [p for p in made if mode_of(p) & 0o022]
+    folders = [p for p in tmp_path.rglob("*") if p.is_dir()]
+    assert len(folders) == 5
+    assert not [p for p in folders if mode_of(p) & 0o022]
     assert mode_of(tmp_path / "state/dbdyno/undo") == mode_of(tmp_path / "store/runs") == 0o700
 
 

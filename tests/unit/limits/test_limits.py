@@ -251,9 +251,9 @@ def v2_machine(root: Path, **slice_: str) -> Path:
     files = v2_group(base, handed="cpu memory")
     files |= v2_group(f"{base}/system.slice", **({"handed": "cpu memory"} | slice_))
     files |= v2_group(f"{base}/system.slice/db.service", "cpu memory", pids=str(PID))
-    made = machine(root, "0::/system.slice/db.service\n", V2.format("/sys/fs/cgroup"), files)
-    (made / base / "cgroup.type").unlink()
-    return made
+    place = machine(root, "0::/system.slice/db.service\n", V2.format("/sys/fs/cgroup"), files)
+    (place / base / "cgroup.type").unlink()
+    return place
 
 
 def test_v2_beside_the_service_with_what_has_to_be_handed_down(tmp_path: Path) -> None:

@@ -58,10 +58,10 @@ def box(top: Path, controller: str) -> Iterator[Path]:
     handed = controller in file_words(top / "cgroup.subtree_control").split()
     if not handed:
         (top / "cgroup.subtree_control").write_text(f"+{controller}")
-    made = top / f"box-{os.getpid()}"
-    made.mkdir()
-    yield made
-    for group in sorted([made, *(p for p in made.rglob("*") if p.is_dir())], reverse=True):
+    own = top / f"box-{os.getpid()}"
+    own.mkdir()
+    yield own
+    for group in sorted([own, *(p for p in own.rglob("*") if p.is_dir())], reverse=True):
         for pid in members(group):
             (top / "cgroup.procs").write_text(str(pid))
         group.rmdir()
@@ -71,13 +71,13 @@ def box(top: Path, controller: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def process(group: Path, uid: int = 0) -> Iterator[int]:
-    with subprocess.Popen(["sleep", "60"], user=uid, group=uid, extra_groups=[]) as made:
+    with subprocess.Popen(["sleep", "60"], user=uid, group=uid, extra_groups=[]) as child:
         try:
-            (group / "cgroup.procs").write_text(str(made.pid))
-            yield made.pid
+            (group / "cgroup.procs").write_text(str(child.pid))
+            yield child.pid
         finally:
-            made.kill()
-            made.wait(60)
+            child.kill()
+            child.wait(60)
 
 
 @contextlib.contextmanager
@@ -89,7 +89,7 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def made(place: Place, main_pid: int) -> tuple[Path, Undo]:
+def make_group(place: Place, main_pid: int) -> tuple[Path, Undo]:
     name = groups.new_name()
     undo, group = groups.undo_of(place, name, main_pid), place.parent / name
     groups.make(place, {}, group, main_pid)
@@ -98,11 +98,11 @@ def made(place: Place, main_pid: int) -> tuple[Path, Undo]:
 
 
 def sub(parent: Path, name: str, owner: int = 0) -> Path:
-    made = parent / name
-    made.mkdir()
-    for path in (made, made / "cgroup.procs", made / "cgroup.subtree_control"):
+    child = parent / name
+    child.mkdir()
+    for path in (child, child / "cgroup.procs", child / "cgroup.subtree_control"):
         os.chown(path, owner, owner)
-    return made
+    return child
 
 
 def test_as_root_a_group_beside_the_servers_and_the_controller_handed_down(
@@ -113,7 +113,7 @@ def test_as_root_a_group_beside_the_servers_and_the_controller_handed_down(
         (place,) = places.find(server, [controller])
         assert (place.version, place.home, place.parent, place.enable) == (2, home, box, (controller,))
         assert not place.parts
-        group, undo = made(place, server)
+        group, undo = make_group(place, server)
         assert group.parent == box
         assert members(group) == [server]
         assert members(home) == [other]
@@ -133,7 +133,7 @@ def test_a_delegated_scope_is_divided_and_made_whole_again(box: Path, controller
             (place,) = places.find(server, [controller])
             assert (place.home, place.parent, place.enable) == (home, home, (controller,))
             assert place.parts
-            group, undo = made(place, server)
+            group, undo = make_group(place, server)
             assert members(group) == [server]
             assert members(group.with_name(f"{group.name}-rest")) == [other]
             assert members(home) == []
@@ -204,7 +204,7 @@ def test_others_that_use_the_controller_keep_it(
     home = sub(box, "service")
     with process(home) as server:
         (place,) = places.find(server, [controller])
-        group, undo = made(place, server)
+        group, undo = make_group(place, server)
         groups.put_back(undo.data)
         assert not group.exists()
         assert file_words(box / "cgroup.subtree_control") == controller

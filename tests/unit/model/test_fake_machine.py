@@ -9,10 +9,10 @@ from dbdyno.model.errors import UsageError
 
 
 def _truth(dsn: str, sessions: int):
-    made = climb(dsn, [sessions])
-    meta = made.cells[0].meta
-    truth = made.server.truth(made.cells[0].id, meta.t0_ns, meta.t1_ns)
-    return made.cells[0], list(truth.values())
+    run = climb(dsn, [sessions])
+    meta = run.cells[0].meta
+    truth = run.server.truth(run.cells[0].id, meta.t0_ns, meta.t1_ns)
+    return run.cells[0], list(truth.values())
 
 
 def test_without_contention_a_cycle_takes_the_sum_of_its_parts():
@@ -161,22 +161,22 @@ def test_a_lost_leader_leaves_the_log_to_the_next():
 
 def test_workers_share_the_cpu_of_a_call_and_are_gone_after_it():
     """1 s of CPU by three: a call takes 1/3 s, and the workers do two thirds of 30 s of CPU."""
-    made = climb("fake:cpus=4,cpu=1s,workers=2", [1])
-    meta = made.cells[0].meta
-    alone = made.server.truth(made.cells[0].id, meta.t0_ns, meta.t1_ns)[0]
-    folded = made.server.truth(made.cells[0].id, meta.t0_ns, meta.t1_ns, workers=True)[0]
-    assert made.cells[0].tables["sessions"]["calls"].item() == pytest.approx(30, abs=1)
+    run = climb("fake:cpus=4,cpu=1s,workers=2", [1])
+    meta = run.cells[0].meta
+    alone = run.server.truth(run.cells[0].id, meta.t0_ns, meta.t1_ns)[0]
+    folded = run.server.truth(run.cells[0].id, meta.t0_ns, meta.t1_ns, workers=True)[0]
+    assert run.cells[0].tables["sessions"]["calls"].item() == pytest.approx(30, abs=1)
     assert (alone.run, folded.run) == pytest.approx((10 * S, 30 * S), rel=0.001)
     assert folded.wall == pytest.approx(30 * S, rel=0.001)
 
 
 def test_io_workers_do_the_reads_of_the_sessions():
     """3 ms a read, 30 % of it CPU: the session waits for the completion, an I/O worker reads."""
-    made = climb("fake:cpus=4,call=cpu:2ms+IO/DataFileRead:3ms,io_workers=2,io_cpu=0.3", [1])
-    (cell,) = made.cells
+    run = climb("fake:cpus=4,call=cpu:2ms+IO/DataFileRead:3ms,io_workers=2,io_cpu=0.3", [1])
+    (cell,) = run.cells
     span = (cell.meta.t0_ns, cell.meta.t1_ns)
-    session = made.server.truth(cell.id, *span)[0]
-    helper = made.server.truth_of_roles(*span)["helper:io worker"]
+    session = run.server.truth(cell.id, *span)[0]
+    helper = run.server.truth_of_roles(*span)["helper:io worker"]
     calls = cell.tables["sessions"]["calls"].item()
     assert session.run == pytest.approx(calls * 2 * MS, abs=5 * MS)
     assert session.sleep == {("IO", "AioIoCompletion"): pytest.approx(calls * 3 * MS, rel=0.01)}
@@ -202,8 +202,8 @@ def test_sessions_can_be_unequal_and_calls_grow_longer():
 
 def test_visitors_come_and_go_and_their_pids_come_again():
     """Three sessions of somebody else, 2 s each and 0.5 s away: in 10 s 12 of them, on three pids."""
-    made = climb("fake:cpus=4,cpu=10ms,think=5ms,foreign=3,stay=2s+500ms,pids=reused", [1])
-    others = made.cells[0].tables["tasks"].filter(role="other", status="ok")
+    run = climb("fake:cpus=4,cpu=10ms,think=5ms,foreign=3,stay=2s+500ms,pids=reused", [1])
+    others = run.cells[0].tables["tasks"].filter(role="other", status="ok")
     assert others["pid"].n_unique() == 3
     assert others.select("pid", "start_ticks").n_unique() == pytest.approx(14, abs=2)
     fresh = climb("fake:cpus=4,cpu=10ms,think=5ms,foreign=3,stay=2s+500ms", [1])
@@ -211,13 +211,13 @@ def test_visitors_come_and_go_and_their_pids_come_again():
 
 
 def test_a_vacuum_and_a_checkpoint_come_inside_the_window():
-    made = climb("fake:cpus=4,cpu=10ms,vacuum=4s+3s,checkpoint=5s+4s", [1])
-    tables = made.cells[0].tables
+    run = climb("fake:cpus=4,cpu=10ms,vacuum=4s+3s,checkpoint=5s+4s", [1])
+    tables = run.cells[0].tables
     seen = tables["samples"].filter(role="helper:autovacuum worker")
     assert 20 < seen.height < 35
     counted = tables["counters"].filter(name="checkpoints_timed").sort("phase")["value"].to_list()
     assert counted == [0.0, 1.0]
-    used = made.server.truth_of_roles(made.cells[0].meta.t0_ns, made.cells[0].meta.t1_ns)
+    used = run.server.truth_of_roles(run.cells[0].meta.t0_ns, run.cells[0].meta.t1_ns)
     assert 0.3 * S < used["helper:checkpointer"].run < 0.5 * S
 
 

@@ -26,35 +26,35 @@ def _growth(frame: pl.DataFrame, name: str, t0: int, t1: int) -> int:
     return int(at[t1].sum()) - int(at[t0].sum())
 
 
-def _truths(made: Climb) -> dict[int, Truth]:
-    meta = made.cells[0].meta
-    return made.server.truth(made.cells[0].id, meta.t0_ns, meta.t1_ns)
+def _truths(run: Climb) -> dict[int, Truth]:
+    meta = run.cells[0].meta
+    return run.server.truth(run.cells[0].id, meta.t0_ns, meta.t1_ns)
 
 
 def test_the_trace_is_the_truth(mixed: Climb):
     meta, tables = mixed.cells[0].meta, mixed.cells[0].tables
     for session, truth in _truths(mixed).items():
-        mine = tables["traced"].filter(session=session)
-        grown = {n: _growth(mine, n, meta.t0_ns, meta.t1_ns) for n in ("run_ns", "runq_ns", "throttled_ns")}
+        traced = tables["traced"].filter(session=session)
+        grown = {n: _growth(traced, n, meta.t0_ns, meta.t1_ns) for n in ("run_ns", "runq_ns", "throttled_ns")}
         assert grown == {"run_ns": truth.run, "runq_ns": truth.runq, "throttled_ns": truth.throttled}
-        asleep = _growth(mine, "sleep_ns", meta.t0_ns, meta.t1_ns)
+        asleep = _growth(traced, "sleep_ns", meta.t0_ns, meta.t1_ns)
         assert asleep == truth.wall - truth.run - truth.runq
-        assert _growth(mine, "blocked_ns", meta.t0_ns, meta.t1_ns) == truth.sleep["IO", "DataFileRead"]
+        assert _growth(traced, "blocked_ns", meta.t0_ns, meta.t1_ns) == truth.sleep["IO", "DataFileRead"]
 
 
 def test_the_waits_are_the_truth_and_sum_up_to_the_trace(mixed: Climb):
     meta, tables = mixed.cells[0].meta, mixed.cells[0].tables
     for session, truth in _truths(mixed).items():
-        mine = tables["waits"].filter(session=session)
+        waits = tables["waits"].filter(session=session)
         for (wait_class, event), ns in truth.sleep.items():
-            rows = mine.filter(wait_class=wait_class, wait_event=event)
+            rows = waits.filter(wait_class=wait_class, wait_event=event)
             assert _growth(rows, "sleep_ns", meta.t0_ns, meta.t1_ns) == ns
             hidden = truth.queued_as.get((wait_class, event), 0)
             assert _growth(rows, "runq_ns", meta.t0_ns, meta.t1_ns) == hidden
         for name in ("sleep_ns", "runq_ns", "throttled_ns"):
             whole = tables["traced"].filter(session=session)
             whole = whole.sort("before_ns").select("before_ns", name).rows()[1:]  # nothing yet at the first
-            assert mine.group_by("before_ns").agg(pl.col(name).sum()).sort("before_ns").rows() == whole
+            assert waits.group_by("before_ns").agg(pl.col(name).sum()).sort("before_ns").rows() == whole
 
 
 def test_switches_are_counted_the_same_by_both_witnesses(mixed: Climb):
@@ -67,21 +67,21 @@ def test_switches_are_counted_the_same_by_both_witnesses(mixed: Climb):
         assert traced == _growth(of["tasks"], "voluntary", meta.t0_ns, meta.t1_ns)
         lost = _growth(of["traced"], "involuntary", meta.t0_ns, meta.t1_ns)
         assert lost == _growth(of["waits"], "preempted", meta.t0_ns, meta.t1_ns)
-    told = tables["tasks"].filter(role="session", session=0).sort("before_ns")["voluntary"]
-    assert told.is_null().to_list() == [False, False, *[True] * 9, False], "at the window's ends only"
+    switches = tables["tasks"].filter(role="session", session=0).sort("before_ns")["voluntary"]
+    assert switches.is_null().to_list() == [False, False, *[True] * 9, False], "at the window's ends only"
 
 
 def test_system_calls_last_from_entry_to_the_next_cpu(mixed: Climb):
     """pread64: each read's 2 ms asleep (spread evenly by 40 %) and the run queue after it."""
     meta, tables = mixed.cells[0].meta, mixed.cells[0].tables
-    (truth, *_), mine = _truths(mixed).values(), tables["syscalls"].filter(session=0)
-    reads = mine.filter(name="pread64")
+    (truth, *_), syscalls = _truths(mixed).values(), tables["syscalls"].filter(session=0)
+    reads = syscalls.filter(name="pread64")
     inside = _growth(reads, "time_ns", meta.t0_ns, meta.t1_ns)
     expected = truth.sleep["IO", "DataFileRead"] + truth.queued_as["IO", "DataFileRead"]
     assert inside == pytest.approx(expected, rel=0.01)
     calls = tables["sessions"].filter(session=0)["calls"].item()
     assert _growth(reads, "calls", meta.t0_ns, meta.t1_ns) == pytest.approx(calls, abs=2)
-    assert set(mine["name"]) == {"pread64", "epoll_wait"}
+    assert set(syscalls["name"]) == {"pread64", "epoll_wait"}
 
 
 def test_two_samplers_number_their_samples_apart(mixed: Climb):
@@ -99,21 +99,21 @@ def test_two_samplers_number_their_samples_apart(mixed: Climb):
 def test_block_io_of_an_io_worker_is_not_the_sessions():
     """The session waits for the completion: interruptible, no block I/O delay; the worker bears both."""
     law = "fake:cpus=4,call=cpu:2ms+IO/DataFileRead:3ms,io_workers=2"
-    made = climb(law, [2], memory_hz=100.0, trace=True)
-    meta, tables = made.cells[0].meta, made.cells[0].tables
+    run = climb(law, [2], memory_hz=100.0, trace=True)
+    meta, tables = run.cells[0].meta, run.cells[0].tables
     for role, delayed in (("session", False), ("helper:io worker", True)):
         for table, name in (("tasks", "blkio_ns"), ("traced", "blocked_ns")):
-            mine = tables[table].filter(role=role)
-            assert (_growth(mine, name, meta.t0_ns, meta.t1_ns) > 0) is delayed
+            of_role = tables[table].filter(role=role)
+            assert (_growth(of_role, name, meta.t0_ns, meta.t1_ns) > 0) is delayed
         states = set(tables["samples"].filter(role=role)["task_state"])
         assert ("D" in states) is delayed
 
 
 def test_refused_witnesses_say_so_and_leave_no_rows():
-    made = climb("fake:cpu=50ms,trace=off,word=off", [1], memory_hz=100.0, trace=True)
-    tables = made.cells[0].tables
-    told = {row["name"]: row["status"] for row in tables["sources"].to_dicts()}
-    assert (told["wait event word"], told["scheduler trace"]) == ("not permitted", "not permitted")
+    run = climb("fake:cpu=50ms,trace=off,word=off", [1], memory_hz=100.0, trace=True)
+    tables = run.cells[0].tables
+    statuses = {row["name"]: row["status"] for row in tables["sources"].to_dicts()}
+    assert (statuses["wait event word"], statuses["scheduler trace"]) == ("not permitted", "not permitted")
     assert tables["traced"].is_empty()
     assert set(tables["sampler"]["via"]) == {"sql"}
 
@@ -127,18 +127,18 @@ def test_a_starved_sampler_is_late():
 def test_the_servers_books_are_the_truth():
     """Time active, idle in transaction and connected, calls and their reads, of all sessions."""
     law = "fake:cpus=2,call=cpu:5ms+IO/DataFileRead:3ms+Client/ClientRead:1ms,think=4ms,foreign=1"
-    made = climb(law, [3])
-    (cell,) = made.cells
+    run = climb(law, [3])
+    (cell,) = run.cells
     span = (cell.meta.t0_ns, cell.meta.t1_ns)
-    found = cell.tables["counters"].filter(scope="server", kind="counter")
-    value = {(n, p): v for n, p, v in found.select("name", "phase", "value").rows()}
+    counters = cell.tables["counters"].filter(scope="server", kind="counter")
+    value = {(n, p): v for n, p, v in counters.select("name", "phase", "value").rows()}
     grown = {n: value[n, "t1"] - value[n, "t0"] for n, _ in value}
     clients = [
-        truth for role, truth in made.server.truth_of_roles(*span).items() if role in ("session", "other")
+        truth for role, truth in run.server.truth_of_roles(*span).items() if role in ("session", "other")
     ]
     for state, name in (("active", "db_time_ns"), ("idle in transaction", "idle_in_transaction_ns")):
-        mine = sum(sum(u[:3]) for t in clients for label, u in t.labels.items() if label.state == state)
-        assert grown[name] == mine > 0
+        true_ns = sum(sum(u[:3]) for t in clients for label, u in t.labels.items() if label.state == state)
+        assert grown[name] == true_ns > 0
     assert grown["session_time_ns"] == sum(t.wall for t in clients) == 40 * S
     assert grown["transactions_committed"] == grown["executions"] == grown["physical_reads"]
     assert grown["logical_reads"] == 132 * grown["executions"] > 132 * 1000
@@ -154,9 +154,9 @@ def test_a_reset_is_told_by_its_instant():
 
 def test_progress_is_told_once_a_second():
     cell = climb("fake:cpus=2,cpu=10ms,error_every=10", [2]).cells[0]
-    told = cell.tables["progress"]
-    assert told["at_ns"].diff().drop_nulls().to_list()[:-1] == [S] * (told.height - 2)
-    last = told.row(-1, named=True)
+    progress = cell.tables["progress"]
+    assert progress["at_ns"].diff().drop_nulls().to_list()[:-1] == [S] * (progress.height - 2)
+    last = progress.row(-1, named=True)
     sums = cell.tables["sessions"].select("calls_total", "errors_total").sum().row(0)
     assert (last["calls"], last["errors"]) == sums
     assert last["live"] == 0

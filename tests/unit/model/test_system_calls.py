@@ -144,8 +144,8 @@ Known = tuple[dict[str, pl.DataFrame], int]
 @pytest.mark.root
 def test_calls_errors_and_bytes_are_counted_to_the_last(known: Known) -> None:
     rows = {r["name"]: r for r in _last(known[0], "syscalls")}
-    found = {name: (rows[name]["calls"], rows[name]["errors"], rows[name]["bytes"]) for name in COUNTS}
-    assert found == COUNTS
+    counts = {name: (rows[name]["calls"], rows[name]["errors"], rows[name]["bytes"]) for name in COUNTS}
+    assert counts == COUNTS
     # one read was under way when the watch came, and one is now; of the others each said EAGAIN
     assert (rows["read"]["calls"], rows["read"]["errors"], rows["read"]["bytes"]) == (251, 250, 1)
     assert {r["status"] for r in rows.values()} == {"ok"}
@@ -153,11 +153,11 @@ def test_calls_errors_and_bytes_are_counted_to_the_last(known: Known) -> None:
 
 @pytest.mark.root
 def test_sizes_are_counted_by_powers_of_two(known: Known) -> None:
-    found = {(r["name"], r["size_bytes"]): r["calls"] for r in _last(known[0], "syscall_sizes")}
-    assert found.items() >= SIZES.items()
+    calls_by_size = {(r["name"], r["size_bytes"]): r["calls"] for r in _last(known[0], "syscall_sizes")}
+    assert calls_by_size.items() >= SIZES.items()
     calls = {r["name"]: r["calls"] - r["errors"] for r in _last(known[0], "syscalls")}
     for name in ("pread64", "pwrite64", "preadv", "read", "write"):
-        assert sum(n for (of, _), n in found.items() if of == name) == calls[name]
+        assert sum(n for (of, _), n in calls_by_size.items() if of == name) == calls[name]
 
 
 @pytest.mark.root

@@ -27,8 +27,8 @@ def read(pid: int, at: int, role: str, run: int | None = 0, start: int = BOOT, *
     }  # fmt: skip
 
 
-def main(at: int, told: int) -> dict[str, Any]:
-    return read(MAIN, at, "helper:main", children_ns=told)
+def main(at: int, children_ns: int) -> dict[str, Any]:
+    return read(MAIN, at, "helper:main", children_ns=children_ns)
 
 
 def test_children_that_nobody_read_are_all_brief():
@@ -87,9 +87,9 @@ def test_the_rounding_of_ticks_is_no_session():
     assert not result.any
 
 
-@pytest.mark.parametrize("told", [[], [read(MAIN, 10 * S, "helper:main")], [main(10 * S, 0)]])
-def test_a_main_process_that_tells_nothing_leaves_it_unknown(told: list[dict[str, Any]]):
-    assert children(rows("tasks", told), 10 * S, 20 * S) is None
+@pytest.mark.parametrize("reads", [[], [read(MAIN, 10 * S, "helper:main")], [main(10 * S, 0)]])
+def test_a_main_process_that_tells_nothing_leaves_it_unknown(reads: list[dict[str, Any]]):
+    assert children(rows("tasks", reads), 10 * S, 20 * S) is None
 
 
 def test_the_trace_met_them_and_nobody_told_it_of_them():
@@ -125,10 +125,10 @@ def test_a_small_part_leaves_the_sums_known_and_a_large_one_does_not():
 
 def ledger(**brief: float | None) -> pl.DataFrame:
     rung = {"run": 0.3, "runq": 1.1, "sleep": 0.0, "client": 0.2}
-    made = [("rung", n, v) for n, v in rung.items()] + [("brief", n, v) for n, v in brief.items()]
+    accounts = [("rung", n, v) for n, v in rung.items()] + [("brief", n, v) for n, v in brief.items()]
     keys = {"status": "ok", "source": "scheduler trace", "low": None, "high": None, "detail": None}
     keys |= {"parent": None}
-    return pl.DataFrame([{"scope": s, "account": n, "aas": v} | keys for s, n, v in made])
+    return pl.DataFrame([{"scope": s, "account": n, "aas": v} | keys for s, n, v in accounts])
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,14 @@ USES: dict[str, Callable[[Path], Any]] = {
 @pytest.fixture(scope="module", params=FORGED)
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This machine with that in each of its files."""
-    made = tmp_path_factory.mktemp("forged")
+    forged = tmp_path_factory.mktemp("forged")
     ours = dict.fromkeys(name for name, _ in limits._contents(Path("/")))
     more = [f"proc/{who}/{name}" for who in ("1", "self") for name in ("stat", "status", "mountinfo")]
     for name in (*ours, *more, "proc/1/task/1/children", "proc/meminfo", "proc/stat", "proc/vmstat"):
-        file = made / name
+        file = forged / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(FORGED[request.param])
-    return made
+    return forged
 
 
 @pytest.mark.parametrize("use", USES)

@@ -118,17 +118,17 @@ def touching(file: Path) -> Iterator[tuple[int, int]]:
         pids = []
         for code in (_IDLE + _TOUCHES + _READY, _IDLE + _READY):
             words = [sys.executable, "-c", code, str(file)]
-            made = stack.enter_context(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-            assert made.stdout is not None and made.stdout.readline() == b"ready\n"
-            pids.append(made.pid)
+            proc = stack.enter_context(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            assert proc.stdout is not None and proc.stdout.readline() == b"ready\n"
+            pids.append(proc.pid)
         yield pids[0], pids[1]
 
 
 @pytest.fixture
 def file(disk_path: Path) -> Path:
-    made = disk_path / "file"
-    made.write_bytes(os.urandom(16 * MIB))
-    return made
+    path = disk_path / "file"
+    path.write_bytes(os.urandom(16 * MIB))
+    return path
 
 
 def test_a_program_that_touches_known_amounts(file: Path) -> None:

@@ -87,7 +87,7 @@ def test_what_no_source_tells_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "name"),
     [
         ("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc kvm-clock", "(KVM)"),
         ("proc/device-tree/hypervisor/compatible", "linux,kvm", "(KVM)"),
@@ -96,15 +96,15 @@ def test_what_no_source_tells_is_unknown() -> None:
     ],
 )
 def test_a_hypervisor_is_known_by_its_clock_or_the_device_tree(
-    file: str, content: str, said: str, tmp_path: Path
+    file: str, content: str, name: str, tmp_path: Path
 ) -> None:
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(content)
-    assert host(tmp_path).virtualisation == f"virtual machine {said}"
+    assert host(tmp_path).virtualisation == f"virtual machine {name}"
 
 
 @pytest.mark.parametrize(
-    ("cpuinfo", "vendor", "pci", "said"),
+    ("cpuinfo", "vendor", "pci", "name"),
     [
         ("flags: fpu vme", "Dell Inc.", "0008\t80867000\t0", None),
         ("flags: fpu vme", "Amazon EC2", "", None),  # a whole machine, rented
@@ -115,7 +115,7 @@ def test_a_hypervisor_is_known_by_its_clock_or_the_device_tree(
         ("platform: PowerNV", "", "", None),
     ],
 )
-def test_guest_or_bare_metal(cpuinfo: str, vendor: str, pci: str, said: str | None, tmp_path: Path) -> None:
+def test_guest_or_bare_metal(cpuinfo: str, vendor: str, pci: str, name: str | None, tmp_path: Path) -> None:
     for path, content in {
         "proc/cpuinfo": f"processor: 0\n{cpuinfo}\n",
         "sys/class/dmi/id/sys_vendor": vendor,
@@ -123,7 +123,7 @@ def test_guest_or_bare_metal(cpuinfo: str, vendor: str, pci: str, said: str | No
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
-    assert host(tmp_path).virtualisation == said
+    assert host(tmp_path).virtualisation == name
 
 
 def test_an_arm_cpu_of_no_name_is_told_by_its_numbers(tmp_path: Path) -> None:
@@ -159,5 +159,5 @@ def test_cpu_list(text: str, cpus: tuple[int, ...]) -> None:
     assert cpu_list(text) == cpus
 
 
-def _subjects(found: Host) -> list[str]:
-    return [note.partition(":")[0] for note in found.notes]
+def _subjects(machine: Host) -> list[str]:
+    return [note.partition(":")[0] for note in machine.notes]

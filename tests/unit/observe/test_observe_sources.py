@@ -21,9 +21,9 @@ Tables = dict[str, pl.DataFrame]
 class Engine(FakeServer):
     """A server with witnesses of its own."""
 
-    def __init__(self, *told: Source) -> None:
+    def __init__(self, *own: Source) -> None:
         super().__init__(Target(dsn="fake:"))
-        self._own = told
+        self._own = own
 
     def sources(self) -> tuple[Source, ...]:
         return self._own
@@ -43,8 +43,8 @@ def sampler(*statuses: str) -> pl.DataFrame:
     return rows("sampler", [{"sample": n, "status": s, **blank} for n, s in enumerate(statuses)])
 
 
-def judged(made: Tables, server: Server | None = None, **options: object) -> dict[str, dict[str, str]]:
-    frame = sources(server or Engine(), made, **options)  # type: ignore[arg-type]
+def verdicts(gathered: Tables, server: Server | None = None, **options: object) -> dict[str, dict[str, str]]:
+    frame = sources(server or Engine(), gathered, **options)  # type: ignore[arg-type]
     return {row["name"]: row for row in frame.iter_rows(named=True)}
 
 
@@ -52,33 +52,33 @@ def test_one_good_read_is_ok_and_the_others_are_counted() -> None:
     read = tasks(
         {}, {"session": 1}, {"role": "helper:x", "status": "vanished"}, {"role": "driver", "status": "lost"}
     )
-    result = judged(tables(tasks=read))
+    result = verdicts(tables(tasks=read))
     assert (result["os tasks"]["status"], result["os tasks"]["detail"]) == ("ok", "1 vanished of 3 reads")
     assert result["driver tasks"]["status"] == "lost"
 
 
 @pytest.mark.parametrize("status", ["not here", "not permitted", "not supported", "lost", "vanished"])
 def test_a_witness_without_a_good_read_says_why_and_the_cure(status: str) -> None:
-    result = judged(tables(tasks=tasks({"status": status})))
+    result = verdicts(tables(tasks=tasks({"status": status})))
     assert result["os tasks"]["status"] == status
     assert result["os tasks"]["detail"]
 
 
 def test_no_read_at_all_is_not_here() -> None:
-    result = judged(tables())
+    result = verdicts(tables())
     assert {result[n]["status"] for n in ("os tasks", "cgroup", "host", "activity samples")} == {"not here"}
     assert result["driver"]["status"] == "lost"
 
 
 def test_block_io_is_off_where_its_column_is_unknown() -> None:
-    assert judged(tables(tasks=tasks({})))["block I/O delay"]["status"] == "off"
-    assert judged(tables(tasks=tasks({"blkio_ns": 0})))["block I/O delay"]["status"] == "ok"
+    assert verdicts(tables(tasks=tasks({})))["block I/O delay"]["status"] == "off"
+    assert verdicts(tables(tasks=tasks({"blkio_ns": 0})))["block I/O delay"]["status"] == "ok"
 
 
 def test_lost_samples_say_what_the_server_said() -> None:
-    result = judged(tables(sampler=sampler("lost")), reported=WatchState(trouble="connection refused"))
+    result = verdicts(tables(sampler=sampler("lost")), reported=WatchState(trouble="connection refused"))
     assert "connection refused" in result["activity samples"]["detail"]
-    result = judged(tables(sampler=sampler("ok", "ok", "lost")), reported=WatchState(trouble="it broke"))[
+    result = verdicts(tables(sampler=sampler("ok", "ok", "lost")), reported=WatchState(trouble="it broke"))[
         "activity samples"
     ]
     assert (result["status"], result["detail"]) == ("ok", "1 lost of 3 samples: it broke")
@@ -87,7 +87,7 @@ def test_lost_samples_say_what_the_server_said() -> None:
 def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
     view = Source(name="activity samples", provenance="pg_stat_activity", status="ok")
     own = Source(name="session counters", provenance="some view", status="not supported", detail="needs 18")
-    result = judged(tables(sampler=sampler("ok")), Engine(view, own))
+    result = verdicts(tables(sampler=sampler("ok")), Engine(view, own))
     assert result["activity samples"]["provenance"] == "pg_stat_activity"
     assert result["session counters"]["status"] == "not supported"
 
@@ -115,7 +115,7 @@ def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() 
     read = frames(watch)
     assert set(read["tasks"]["role"]) == {"driver", "dbdyno"}
     assert all(read[name].is_empty() for name in ("samples", "cgroup", "host", "traced"))
-    result = judged(tables(tasks=read["tasks"]), enabled=False)
+    result = verdicts(tables(tasks=read["tasks"]), enabled=False)
     assert result.pop("driver tasks")["status"] == "ok"
     assert {row["status"] for name, row in result.items() if name != "driver"} == {"off"}
 
@@ -124,7 +124,7 @@ def test_a_witness_that_was_refused_says_why_itself() -> None:
     state = WatchState(
         states={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
     )
-    result = judged(tables(tasks=tasks({})), reported=state)
+    result = verdicts(tables(tasks=tasks({})), reported=state)
     assert (result["scheduler trace"]["status"], result["scheduler trace"]["detail"]) == (
         "not permitted",
         "needs CAP_BPF",
@@ -132,7 +132,7 @@ def test_a_witness_that_was_refused_says_why_itself() -> None:
     assert result["sampler priority"]["status"] == "ok"
     refused = sampler("lost").with_columns(via=pl.lit("memory"))
     state = WatchState(states={"wait event word": ("not permitted", "another uid")})
-    word = judged(tables(tasks=tasks({}), sampler=refused), reported=state)["wait event word"]
+    word = verdicts(tables(tasks=tasks({}), sampler=refused), reported=state)["wait event word"]
     assert (word["status"], word["detail"]) == ("not permitted", "another uid")
 
 
@@ -140,25 +140,25 @@ def test_a_witness_that_lost_a_part_is_limited_and_its_figures_count() -> None:
     read = {"before_ns": 1, "after_ns": 2, "pid": 3, "tid": 3, "role": "session", "status": "ok"}
     traced = tables(tasks=tasks({}), traced=rows("traced", [read, {**read, "status": "lost"}]))
     states = {TRACE: ("limited", "3 processes found no room"), EXITS: ("limited", "9 messages")}
-    result = judged(traced, reported=WatchState(states=states))
+    result = verdicts(traced, reported=WatchState(states=states))
     assert result[TRACE]["status"] == "limited"
     assert result[TRACE]["detail"] == "3 processes found no room; 1 lost of 2 reads"
     assert (result[EXITS]["status"], result[EXITS]["detail"]) == ("limited", "9 messages")
-    assert judged(traced, reported=WatchState(states={TRACE: ("ok", "")}))[TRACE]["status"] == "ok"
+    assert verdicts(traced, reported=WatchState(states={TRACE: ("ok", "")}))[TRACE]["status"] == "ok"
 
 
 def test_memory_samples_and_activity_samples_are_counted_apart() -> None:
     both = pl.concat([sampler("ok", "lost"), sampler("ok", "ok", "ok").with_columns(via=pl.lit("memory"))])
-    result = judged(tables(tasks=tasks({}), sampler=both))
+    result = verdicts(tables(tasks=tasks({}), sampler=both))
     assert result["activity samples"]["detail"] == "1 lost of 2 samples"
     assert (result["wait event word"]["status"], result["wait event word"]["detail"]) == ("ok", "")
 
 
 def test_what_was_not_asked_for_is_off_and_elsewhere_not_here() -> None:
-    assert judged(tables(tasks=tasks({})))["scheduler trace"]["status"] == "off"
-    elsewhere = judged(tables(tasks=tasks({"status": "not here"})))
+    assert verdicts(tables(tasks=tasks({})))["scheduler trace"]["status"] == "off"
+    elsewhere = verdicts(tables(tasks=tasks({"status": "not here"})))
     assert {elsewhere[n]["status"] for n in ("scheduler trace", "wait event word")} == {"not here"}
 
 
 def test_where_nothing_was_driven_there_is_no_driver() -> None:
-    assert "driver" not in judged(tables(), driven=False)
+    assert "driver" not in verdicts(tables(), driven=False)

@@ -173,24 +173,24 @@ def test_a_server_that_cannot_be_reached_costs_the_samples_only(tmp_path: Path) 
 @pytest.fixture
 def quota_group() -> Iterator[list[Path]]:
     """A child group with a quota of a tenth of a CPU, in each v1 hierarchy with CPU figures."""
-    made: list[Path] = []
+    groups: list[Path] = []
     try:
         for version, directory in _core.find_cgroups():
             child = Path(directory) / f"dbdyno-test-{os.getpid()}"
             if version == 1:
                 child.mkdir()
-                made.append(child)
-        for child in made:
+                groups.append(child)
+        for child in groups:
             if (child / "cpu.cfs_quota_us").exists():
                 (child / "cpu.cfs_quota_us").write_text("10000")
     except OSError as e:
-        for child in made:
+        for child in groups:
             child.rmdir()
         pytest.skip(f"no writable cgroup v1 here: {e}")
-    if not made:
+    if not groups:
         pytest.skip("no cgroup v1 here")
-    yield made
-    for child in made:
+    yield groups
+    for child in groups:
         child.rmdir()
 
 

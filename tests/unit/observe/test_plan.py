@@ -108,9 +108,9 @@ def test_ladders_have_the_cores_and_the_cpus_of_every_variant(
 ) -> None:
     here = siblings(golden(machine))
 
-    def of(**said: Any) -> Plan:
+    def of(**fields: Any) -> Plan:
         variants = {"some": {"limits": limits}, "all": {}}
-        given = Experiment.model_validate({"workload": "lio", "variants": variants} | said)
+        given = Experiment.model_validate({"workload": "lio", "variants": variants} | fields)
         return resolve(given, LIO, cpus, "", allowed=range(1000), siblings=here)
 
     ladder = {c.sessions for c in of().cells}

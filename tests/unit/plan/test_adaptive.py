@@ -54,14 +54,14 @@ def climb(
     """Rungs in the order in which they were asked for, and the verdict."""
     chance = random.Random(seed)
     seen: list[Seen] = []
-    found = None if goal is None else parse_goal(goal)
+    parsed = None if goal is None else parse_goal(goal)
     top = top or 8 * cpus
     rule = Adaptive(
         top=top,
         most_rungs=most,
         near=min(top, max(2, cpus)),
         repeats=3 if goal else 1,
-        goal=found,
+        goal=parsed,
         marks=marks,
     )
     while len(seen) < 100:
@@ -69,7 +69,7 @@ def climb(
         if isinstance(step, Done):
             return [s.load for s in seen], step
         n, error = step.load, 1 + chance.gauss(0, noise)
-        figure = law(n) * error if found and found.metric == "throughput" else response_ms(n) * MS * error
+        figure = law(n) * error if parsed and parsed.metric == "throughput" else response_ms(n) * MS * error
         few = calls is not None and calls(n) < 1000
         shown = None if few else figure
         seen.append(

@@ -43,16 +43,16 @@ def test_no_session_is_lost_and_no_driver_overfull(
         with pytest.raises(UsageError, match="too many"):
             spread(sessions, cpus, how, per_driver)  # type: ignore[arg-type]
         return
-    found = spread(sessions, cpus, how, per_driver)  # type: ignore[arg-type]
-    assert sum(found) == sessions
-    assert len(found) == len(cpus)
-    assert all(0 <= n <= per_driver for n in found)
+    shares = spread(sessions, cpus, how, per_driver)  # type: ignore[arg-type]
+    assert sum(shares) == sessions
+    assert len(shares) == len(cpus)
+    assert all(0 <= n <= per_driver for n in shares)
 
 
 @given(st.integers(1, 100_000), CPUS)
 def test_even_shares_differ_by_one_at_most(sessions: int, cpus: list[float]) -> None:
-    found = spread(sessions, cpus)
-    assert max(found) - min(found) <= 1
+    shares = spread(sessions, cpus)
+    assert max(shares) - min(shares) <= 1
 
 
 def test_pack_needs_to_know_when_a_driver_is_full() -> None:

@@ -82,13 +82,13 @@ class Elements(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, str | None, str | None]] = []
+        self.elements: list[tuple[str, str | None, str | None]] = []
         self.open: list[str] = []
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        self.found.append((tag, given.get("id"), given.get("class")))
+        self.elements.append((tag, given.get("id"), given.get("class")))
         if tag not in {"meta", "link", "br"}:
             self.open.append(tag)
 
@@ -200,7 +200,7 @@ def test_a_page_is_whole_answers_first_and_folds() -> None:
     elements = Elements(written)
     assert elements.open == []
     assert {("section", "figures", None), ("section", "claims", None), ("figure", "c", "chart card")} <= set(
-        elements.found
+        elements.elements
     )
     assert 'data-claim="so"' in written and written.count("<details>") == 1
     assert written.index("the answer") < written.index('class="tiles"') < written.index('id="charts"')

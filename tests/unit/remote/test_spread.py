@@ -25,9 +25,9 @@ WEIGHTS = st.lists(st.floats(0.1, 10), min_size=1, max_size=8)
 
 @given(st.integers(0, 10_000), WEIGHTS)
 def test_parts_are_all_of_it_and_each_is_near_its_weight(count: int, weights: list[float]) -> None:
-    made = apportioned(count, weights)
-    assert sum(made) == count
-    assert all(abs(n - count * w / sum(weights)) < 1 for n, w in zip(made, weights, strict=True))
+    parts = apportioned(count, weights)
+    assert sum(parts) == count
+    assert all(abs(n - count * w / sum(weights)) < 1 for n, w in zip(parts, weights, strict=True))
 
 
 ENTRY = {"setup": [], "call": [], "protocol": "prepared"}
@@ -78,11 +78,11 @@ def histogram(buckets: list[tuple[int, int]]) -> dict[str, CoreColumn]:
 
 @given(st.lists(BUCKETS, min_size=1, max_size=4))
 def test_histograms_keep_each_call(all_: list[list[tuple[int, int]]]) -> None:
-    made = merging.merge((0, {"histogram": histogram(b)}) for b in all_)
-    found = from_core("histogram", made["histogram"])
+    merged = merging.merge((0, {"histogram": histogram(b)}) for b in all_)
+    frame = from_core("histogram", merged["histogram"])
     whole = [entry for b in all_ for entry in b]
     counts = {10 * n: sum(c for m, c in whole if m == n) for n, _ in whole}
-    assert dict(zip(found["low_ns"], found["count"], strict=True)) == counts
+    assert dict(zip(frame["low_ns"], frame["count"], strict=True)) == counts
 
 
 def test_tables_of_few_rows_are_those_of_one_driver() -> None:
@@ -98,16 +98,16 @@ def test_tables_of_few_rows_are_those_of_one_driver() -> None:
             "errors": to_core("errors", [{"session": 1, "sqlstate": code, "count": 1, "message": "m"}]),
         }
 
-    made = merging.merge([(0, tables(1, "40001")), (4, tables(2, "40001")), (6, tables(4, "57014"))])
-    found = {name: from_core(name, t) for name, t in made.items()}
-    (pace,) = found["pace"].to_dicts()
+    merged = merging.merge([(0, tables(1, "40001")), (4, tables(2, "40001")), (6, tables(4, "57014"))])
+    frames = {name: from_core(name, t) for name, t in merged.items()}
+    (pace,) = frames["pace"].to_dicts()
     assert (pace["arrivals"], pace["lag_max_ns"], pace["idle_ns"], pace["over_limit"]) == (70, 40, 10, None)
-    (command,) = found["script_commands"].to_dicts()
+    (command,) = frames["script_commands"].to_dicts()
     assert (command["executions"], command["total_ns"]) == (7, 35)
     assert (command["min_ns"], command["max_ns"], command["sum_sq_ns2"]) == (1, 4, 3.0)
-    assert found["script_errors"]["count"].to_list() == [3, 4]
-    assert found["script_errors"]["message"].to_list() == ["first 1", "first 4"]
-    assert found["errors"]["session"].to_list() == [1, 5, 7]
+    assert frames["script_errors"]["count"].to_list() == [3, 4]
+    assert frames["script_errors"]["message"].to_list() == ["first 1", "first 4"]
+    assert frames["errors"]["session"].to_list() == [1, 5, 7]
 
 
 def _columns(table: str) -> Any:
@@ -121,9 +121,9 @@ def test_instants_are_mapped_and_durations_are_not(ns: int, drift: float, times:
     first = Offset(10**13, ns, 10)
     mapping = ClockMapping(first, Offset(2 * 10**13, ns + round(drift * 10**13), 10))
     records = [{"at_ns": t, "calls": t, "errors": 0, "live": 1, "in_call_ns": t} for t in times]
-    found = from_core("progress", ours({"progress": to_core("progress", records)}, mapping)["progress"])
-    assert found["in_call_ns"].to_list() == times
-    near = [abs(a - mapping.to_ours(t)) <= 1 for a, t in zip(found["at_ns"], times, strict=True)]
+    progress = from_core("progress", ours({"progress": to_core("progress", records)}, mapping)["progress"])
+    assert progress["in_call_ns"].to_list() == times
+    near = [abs(a - mapping.to_ours(t)) <= 1 for a, t in zip(progress["at_ns"], times, strict=True)]
     assert all(near)
     assert all(abs(mapping.to_theirs(mapping.to_ours(t)) - t) <= 2 for t in times)
 
@@ -141,16 +141,16 @@ def test_a_session_is_joined_to_its_host() -> None:
 # -- phases, on loads that do as they are told --------------------------------------------------------------
 
 
-class Told:
+class ObedientLoad:
     """A load that ends its phases when it is told, or fails in them."""
 
     def __init__(self, _engine: str, spec: Mapping[str, Any]) -> None:
         self.spec, self.over, self.failure = spec, True, None
-        self.heard: list[str] = []
+        self.orders: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         def note(*_: int) -> None:
-            self.heard.append(name)
+            self.orders.append(name)
 
         if name in ("connect", "start", "finish", "stop", "abort"):
             return note
@@ -177,35 +177,35 @@ class Told:
         return {"histogram": histogram([(1, self.spec["sessions"])])}
 
 
-def spread(count: int = 5) -> tuple[remote.SpreadLoad, list[Told]]:
-    made: list[Told] = []
+def spread(count: int = 5) -> tuple[remote.SpreadLoad, list[ObedientLoad]]:
+    loads: list[ObedientLoad] = []
 
     def make(engine: str, spec: Mapping[str, Any]) -> Any:
-        made.append(Told(engine, spec))
-        return made[-1]
+        loads.append(ObedientLoad(engine, spec))
+        return loads[-1]
 
     drivers = [remote.Driver("a", make, 3), remote.Driver("b", make, 2)]
-    return remote.SpreadLoad(drivers, "fake", {"sessions": count}), made
+    return remote.SpreadLoad(drivers, "fake", {"sessions": count}), loads
 
 
 def test_figures_of_all_drivers_are_those_of_one_load() -> None:
-    load, made = spread()
+    load, parts = spread()
     load.connect()
     assert load.wait(1)
     assert load.lead_ns == 0  # both are here
-    made[1].over = False
+    parts[1].over = False
     load.start(1, 2, 3)
     assert not load.wait(0.1)
     assert load.progress() == (20, 2, 5, 200, 4, 7)
     assert load.live_durations() == [(2, 2), (3, 2), (5, 2)]
     assert load.backends() == [(0, 100, 100), (3, 100, 100)]
-    made[1].over = True
+    parts[1].over = True
     assert load.wait(1)
     load.finish()
     assert load.wait(1)
-    found = {name: from_core(name, table) for name, table in load.tables().items()}
-    assert found["histogram"]["count"].to_list() == [5]
-    assert found["drivers"].select("host", "first_session", "sessions", "status", "barrier_ns").rows() == [
+    frames = {name: from_core(name, table) for name, table in load.tables().items()}
+    assert frames["histogram"]["count"].to_list() == [5]
+    assert frames["drivers"].select("host", "first_session", "sessions", "status", "barrier_ns").rows() == [
         ("a", 0, 3, "ok", 1),
         ("b", 3, 2, "ok", 1),
     ]
@@ -215,7 +215,7 @@ def test_drivers_of_other_hosts_are_asked_less_often() -> None:
     load, _ = spread()
     every_time = drive.asking(load)
     assert all(map(every_time, (0, 1, 2)))  # both are here
-    far = remote.Driver("far", lambda engine, spec: Told(engine, spec), clock=object())  # type: ignore[arg-type]
+    far = remote.Driver("far", lambda engine, spec: ObedientLoad(engine, spec), clock=object())  # type: ignore[arg-type]
     due = drive.asking(remote.SpreadLoad([far], "fake", {"sessions": 1}))
     asked = [ms for ms in range(0, 2000, 100) if due(ms * 1_000_000)]
     assert asked == [0, 300, 600, 900, 1200, 1500, 1800]
@@ -228,16 +228,16 @@ def test_a_lost_driver_fails_the_phase_with_its_name_and_the_others_go_on() -> N
     load.start(1, 2, 3)
     first.over, last.failure = False, HostLost("b", "it was killed")  # type: ignore[assignment]
     assert not load.wait(0.1)  # the other one is stopped, and has not ended yet
-    assert first.heard == ["connect", "start", "stop"]
+    assert first.orders == ["connect", "start", "stop"]
     first.over = True
     with pytest.raises(HostLost, match="b is lost: it was killed"):
         load.wait(1)
     load.finish()
     assert load.wait(1)
-    found = {name: from_core(name, table) for name, table in load.tables().items()}
-    assert found["histogram"]["count"].to_list() == [3]
-    assert found["drivers"]["status"].to_list() == ["ok", "lost"]
-    assert found["drivers"]["detail"].to_list() == [None, "it was killed"]
+    frames = {name: from_core(name, table) for name, table in load.tables().items()}
+    assert frames["histogram"]["count"].to_list() == [3]
+    assert frames["drivers"]["status"].to_list() == ["ok", "lost"]
+    assert frames["drivers"]["detail"].to_list() == [None, "it was killed"]
 
 
 def test_a_driver_that_cannot_connect_breaks_off_the_others() -> None:
@@ -249,4 +249,4 @@ def test_a_driver_that_cannot_connect_breaks_off_the_others() -> None:
     with pytest.raises(DriverError) as raised:
         load.wait(1)
     assert raised.value.args == ("unreachable", "no route", None, 4)
-    assert first.heard == ["connect", "abort"]
+    assert first.orders == ["connect", "abort"]

@@ -11,7 +11,7 @@ NS_PER_S = 1_000_000_000
 LEGS = st.integers(0, 5_000_000)
 
 
-def asked(ours_ns: int, out_ns: int, back_ns: int, offset_ns: int, drift: float) -> Exchange:
+def exchange(ours_ns: int, out_ns: int, back_ns: int, offset_ns: int, drift: float) -> Exchange:
     """An exchange with a clock that was ``offset_ns`` ahead at 0 and gains ``drift``."""
     read_ns = ours_ns + out_ns
     return Exchange(ours_ns, read_ns + offset_ns + round(drift * read_ns), read_ns + back_ns)
@@ -25,9 +25,9 @@ def asked(ours_ns: int, out_ns: int, back_ns: int, offset_ns: int, drift: float)
     st.floats(0, 1),
 )
 def test_a_time_between_comes_back_within_the_bound(first, last, offset_ns, drift, share) -> None:  # type: ignore[no-untyped-def]
-    begin = [asked(k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(first)]
+    begin = [exchange(k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(first)]
     end_ns = 60 * NS_PER_S
-    end = [asked(end_ns + k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(last)]
+    end = [exchange(end_ns + k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(last)]
     result = Mapping(Offset.of(begin), Offset.of(end))
     low, high = begin[-1].received_ns, end_ns
     ours_ns = round(low + share * (high - low))

@@ -33,7 +33,7 @@ KNOWN: dict[str, Law] = {
 }
 
 
-def measured(
+def noisy_ladder(
     law: Law, loads: tuple[int, ...], noise: float = 0.0, repeats: int = 1, seed: int = 1
 ) -> dict[int, Mean]:
     chance = random.Random(seed)
@@ -43,12 +43,12 @@ def measured(
 @pytest.mark.parametrize("loads", [POWERS, DENSE])
 @pytest.mark.parametrize("law", SUPERLINEAR)
 def test_growth_faster_than_the_load_is_no_noise(law: str, loads: tuple[int, ...]) -> None:
-    exact = measured(SUPERLINEAR[law], loads)
+    exact = noisy_ladder(SUPERLINEAR[law], loads)
     assert noise_of(exact) == (pytest.approx(NOISE), "assumed")
 
 
 def test_an_exact_superlinear_ladder_is_known_to_its_last_load() -> None:
-    exact = measured(SUPERLINEAR["power 1.15"], POWERS)
+    exact = noisy_ladder(SUPERLINEAR["power 1.15"], POWERS)
     result = bend(exact, 0.5)
     assert (result.at, result.low, result.high) == (64, 32, None)
 
@@ -56,28 +56,28 @@ def test_an_exact_superlinear_ladder_is_known_to_its_last_load() -> None:
 @pytest.mark.parametrize("loads", [POWERS, DENSE])
 @pytest.mark.parametrize("law", KNOWN)
 def test_an_exact_ladder_of_a_known_law_has_no_noise(law: str, loads: tuple[int, ...]) -> None:
-    assert noise_of(measured(KNOWN[law], loads)).share == pytest.approx(NOISE)
+    assert noise_of(noisy_ladder(KNOWN[law], loads)).share == pytest.approx(NOISE)
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.1])
 @pytest.mark.parametrize("law", ["linear", "power 1.15", "linear and square", "power 1.5"])
 def test_scatter_about_a_curve_is_noise_whichever_way_it_bends(law: str, noise: float) -> None:
-    made = (KNOWN | SUPERLINEAR)[law]
-    result = [noise_of(measured(made, DENSE, noise, seed=s)).share for s in range(40)]
+    curve = (KNOWN | SUPERLINEAR)[law]
+    result = [noise_of(noisy_ladder(curve, DENSE, noise, seed=s)).share for s in range(40)]
     assert 0.7 * noise < statistics.median(result) < 1.5 * noise
 
 
 def test_one_rung_that_lies_far_off_is_noise_on_any_law() -> None:
     for law in (KNOWN | SUPERLINEAR).values():
-        off = measured(law, DENSE)
+        off = noisy_ladder(law, DENSE)
         off[6] = Mean(1, 0.7 * law(6))
         assert noise_of(off).share > 0.05
 
 
 def test_a_ladder_of_one_or_two_loads_has_the_assumed_noise() -> None:
     for loads in ((4,), (4, 8)):
-        assert noise_of(measured(KNOWN["linear"], loads)).share == pytest.approx(NOISE)
+        assert noise_of(noisy_ladder(KNOWN["linear"], loads)).share == pytest.approx(NOISE)
 
 
 def test_a_ladder_of_thousands_of_loads_takes_no_time_that_grows_with_its_square() -> None:
-    assert noise_of(measured(KNOWN["Amdahl"], tuple(range(1, 4001)))).share == pytest.approx(NOISE)
+    assert noise_of(noisy_ladder(KNOWN["Amdahl"], tuple(range(1, 4001)))).share == pytest.approx(NOISE)

@@ -16,8 +16,8 @@ DOUBLING = (1, 2, 4, 8, 16, 32, 64)
 
 
 def points(n: object, x: object, climbs: int = 1) -> Points:
-    loads, made = np.array(n, dtype=float), np.array(x, dtype=float)
-    return Points(np.repeat(loads, climbs), made, np.tile(np.arange(1.0, climbs + 1), len(loads)))
+    loads, rates = np.array(n, dtype=float), np.array(x, dtype=float)
+    return Points(np.repeat(loads, climbs), rates, np.tile(np.arange(1.0, climbs + 1), len(loads)))
 
 
 def simulated(
@@ -56,25 +56,25 @@ CONDITIONS = (
 @pytest.mark.parametrize("law", TRUTHS)
 def test_what_is_claimed_holds_the_truth(law: str) -> None:
     """100 ladders of each law: the share that is held may be below 95 % by chance, not by much."""
-    made = [
+    models = [
         m
         for loads, noise, climbs, proportional in CONDITIONS
         for m in simulated(law, LAWS[law], loads, noise, climbs=climbs, proportional=proportional)
     ]
     for name, truth in TRUTHS[law].items():
-        stated = [f for m in made if (f := m.figures[name]).claimed]
+        stated = [f for m in models if (f := m.figures[name]).claimed]
         held = [f.low <= truth <= f.high for f in stated if f.low is not None and f.high is not None]
         assert len(held) == len(stated)
         assert sum(held) >= 0.9 * len(held) - 2, (name, sum(held), len(held))
     assert name == "rate" or stated
     false = {"knee": law in ("linear", "amdahl", "usl"), "peak": law != "usl"}
     for name, wrong in false.items():
-        assert not wrong or sum(m.figures[name].claimed for m in made) <= 0.05 * len(made), name
+        assert not wrong or sum(m.figures[name].claimed for m in models) <= 0.05 * len(models), name
 
 
 def test_a_knee_is_found_where_rungs_are_dense_and_the_machine_is_quiet() -> None:
-    made = simulated("one-knee", (900.0, 8.0, 0.3), DENSE, 0.01, ladders=40)
-    near = [m.figures["knee"].claimed and abs(m.figures["knee"].value - 8) <= 0.5 for m in made]
+    models = simulated("one-knee", (900.0, 8.0, 0.3), DENSE, 0.01, ladders=40)
+    near = [m.figures["knee"].claimed and abs(m.figures["knee"].value - 8) <= 0.5 for m in models]
     assert sum(near) >= 36
 
 
@@ -89,19 +89,19 @@ def test_throughput_is_held_where_it_was_measured() -> None:
 
 
 def test_exact_points_of_a_law_are_recognised() -> None:
-    made = averaged(points((1, 2, 4, 8), (100, 181.8, 307.7, 470.6)))
-    assert made.shares["amdahl"] > 0.9
-    sigma = made.figures["sigma"]
+    model = averaged(points((1, 2, 4, 8), (100, 181.8, 307.7, 470.6)))
+    assert model.shares["amdahl"] > 0.9
+    sigma = model.figures["sigma"]
     assert sigma.claimed and sigma.low is not None and sigma.high is not None
     assert sigma.low < 0.1 < sigma.high < 0.12
-    assert not made.figures["knee"].claimed and not made.figures["peak"].claimed
+    assert not model.figures["knee"].claimed and not model.figures["peak"].claimed
 
 
 def test_loads_that_are_brought_together_leave_the_bend_where_it_is() -> None:
     loads = np.arange(1.0, 1001.0)
     exact = MODELS["usl"].curve(loads, np.array(LAWS["usl"]))
-    made = averaged(points(loads, exact * np.random.default_rng(1).normal(1, 0.01, len(loads))))
-    rate, peak = made.figures["rate"], made.figures["peak"]
+    model = averaged(points(loads, exact * np.random.default_rng(1).normal(1, 0.01, len(loads))))
+    rate, peak = model.figures["rate"], model.figures["peak"]
     assert rate.low is not None and rate.high is not None and 850 < rate.low < 900 < rate.high < 950
     assert peak.low is not None and peak.high is not None and peak.low < 31.1 < peak.high < 34
 
@@ -129,12 +129,12 @@ def test_two_bends_that_one_could_be_are_not_claimed_as_one() -> None:
 )
 def test_any_ladder_has_figures_in_their_range(n: object, x: object) -> None:
     result = points(n, x)
-    made = averaged(result)
-    assert sum(made.shares.values()) == pytest.approx(1)
-    for f in made.figures.values():
+    model = averaged(result)
+    assert sum(model.shares.values()) == pytest.approx(1)
+    for f in model.figures.values():
         if f.claimed:
             assert f.low is not None and f.high is not None
             assert np.isfinite([f.low, f.value, f.high]).all() and f.low <= f.value <= f.high
-    assert made.figures["rate"].low > 0  # type: ignore[operator]
-    middle, low, high = made.throughput(result.loads[-3:])
+    assert model.figures["rate"].low > 0  # type: ignore[operator]
+    middle, low, high = model.throughput(result.loads[-3:])
     assert (low > 0).all() and (low <= middle).all() and (middle <= high).all()

@@ -75,12 +75,12 @@ def test_of_a_killed_process_it_is_found_the_newest_first() -> None:
     for run in ("first", "second"):
         subprocess.run([sys.executable, "-c", KILLED, run], check=False)
         time.sleep(0.02)
-    found = left_over()
-    assert [(j.run, [u.key for u in j.undos]) for j in found.dead] == [
+    left = left_over()
+    assert [(j.run, [u.key for u in j.undos]) for j in left.dead] == [
         ("second", ["a", "b"]),
         ("first", ["a", "b"]),
     ]
-    for journal in found.dead:
+    for journal in left.dead:
         for one in journal.undos:
             journal.forget(one.key)
     assert left_over() == ([], [], [])
@@ -99,10 +99,10 @@ def test_a_damaged_one_is_named_and_hides_no_other(place: Path) -> None:
     damaged = place / "damaged.json"
     damaged.write_text('{"run": "x"')
     (place / ".tmp-whole.json-1").write_text("{")
-    found = left_over()
-    assert [j.run for j in found.alive] == ["whole"]
-    assert [str(damaged) in str(e) for e in found.damaged] == [True]
-    assert "by hand" in str(found.damaged[0])
+    journals = left_over()
+    assert [j.run for j in journals.alive] == ["whole"]
+    assert [str(damaged) in str(e) for e in journals.damaged] == [True]
+    assert "by hand" in str(journals.damaged[0])
 
 
 def test_a_name_of_a_run_leads_nowhere_else(place: Path) -> None:

@@ -124,9 +124,9 @@ def test_a_number_that_can_be_read_in_two_ways_is_asked_about(text: str, dot: fl
     ],
 )  # fmt: skip
 def test_headings(heading: str, role: str, unit: str, factor: float) -> None:
-    found = named(heading)
-    assert found is not None
-    assert (found.role, found.unit, found.factor) == (role, unit, pytest.approx(factor))
+    column = named(heading)
+    assert column is not None
+    assert (column.role, column.unit, column.factor) == (role, unit, pytest.approx(factor))
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_loads_that_come_again_are_repeats() -> None:
     ladder = read("N,X\n" + FOUR + FOUR)
     assert ladder.points["repeat"].to_list() == [1, 2] * 4
     assert any("taken as repeats" in n for n in ladder.notes)
-    told = read("N,X,run\n1,10,b\n2,19,b\n4,35,b\n8,50,b\n1,11,a\n2,20,a\n4,36,a\n8,51,a")
-    assert told.points.filter(repeat=2)["throughput"].to_list() == [11, 20, 36, 51]
-    assert told.notes == ()
+    repeated = read("N,X,run\n1,10,b\n2,19,b\n4,35,b\n8,50,b\n1,11,a\n2,20,a\n4,36,a\n8,51,a")
+    assert repeated.points.filter(repeat=2)["throughput"].to_list() == [11, 20, 36, 51]
+    assert repeated.notes == ()
 
 
 def test_two_ladders_in_a_file_are_not_taken_for_repeats() -> None:
@@ -186,7 +186,7 @@ def line(n: int, new: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("", "empty"),
         ("# nothing\n\n", "empty"),
@@ -213,8 +213,8 @@ def line(n: int, new: str) -> str:
         ("N,X\n" + "1,1\n" * 20001, "a log, not a ladder"),
     ],
 )
-def test_bad_input_says_where_and_what_to_do(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match="(?i)" + said.replace(".", r"\.")) as e:
+def test_bad_input_says_where_and_what_to_do(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match="(?i)" + problem.replace(".", r"\.")) as e:
         read(text)
     assert e.value.exit_code == 2
     assert e.value.cure
@@ -224,13 +224,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     binary, large = tmp_path / "a.png", tmp_path / "large.csv"
     binary.write_bytes(b"\x89PNG\r\n\x1a\n\x00\x01\xff")
     large.write_bytes(b"1,2\n" * (5 << 20))
-    for path, said in (
+    for path, problem in (
         (binary, "binary"),
         (large, "larger than 16 MiB"),
         (tmp_path, "directory"),
         (tmp_path / "no", "No such"),
     ):
-        with pytest.raises(UsageError, match=said) as e:
+        with pytest.raises(UsageError, match=problem) as e:
             read_ladder(path)
         assert e.value.cure
 
@@ -269,7 +269,7 @@ def test_odd_files_that_are_ladders(tmp_path: Path, content: str, last: float) -
 
 
 @pytest.mark.parametrize(
-    ("content", "said", "cure"),
+    ("content", "problem", "cure"),
     [
         (b"", "is empty", "sessions,throughput"),
         (bytes(range(256)), "is binary", "save it as CSV"),
@@ -287,9 +287,9 @@ def test_odd_files_that_are_ladders(tmp_path: Path, content: str, last: float) -
         (b"number of clients: 1\nlatency average = 1.0 ms\n", "line 2 has 5 fields", "same columns"),
     ],
 )
-def test_odd_files_that_are_none(tmp_path: Path, content: bytes, said: str, cure: str) -> None:
+def test_odd_files_that_are_none(tmp_path: Path, content: bytes, problem: str, cure: str) -> None:
     (path := tmp_path / "ladder.csv").write_bytes(content)
-    with pytest.raises(UsageError, match=said) as e:
+    with pytest.raises(UsageError, match=problem) as e:
         read_ladder(path)
     assert cure in (e.value.cure or "")
 

@@ -52,8 +52,8 @@ def test_a_heading_with_a_word_that_is_no_unit_and_no_average_is_no_figure_of_a_
     ],
 )  # fmt: skip
 def test_words_in_brackets_count_like_the_others(heading: str, role: str, unit: str) -> None:
-    found = named(heading)
-    assert found is not None and (found.role, found.unit) == (role, unit)
+    column = named(heading)
+    assert column is not None and (column.role, column.unit) == (role, unit)
 
 
 def test_a_column_that_is_chosen_has_the_unit_of_the_words_that_are_known() -> None:
@@ -120,8 +120,8 @@ def test_forms_of_the_same_table(text: str) -> None:
 
 
 def test_cells_with_units_dashes_and_indian_groups() -> None:
-    made = read("clients,tps,latency\n1,955,1.05 ms\n2,1879,—\n4,3549,1.13 ms\n")
-    assert made.points["response_s"].to_list() == [pytest.approx(0.00105), None, pytest.approx(0.00113)]
+    ladder = read("clients,tps,latency\n1,955,1.05 ms\n2,1879,—\n4,3549,1.13 ms\n")
+    assert ladder.points["response_s"].to_list() == [pytest.approx(0.00105), None, pytest.approx(0.00113)]
     assert pairs(read('users,tpm\n1,"1,12,500"\n2,"2,20,000"\n4,"11,02,000"\n'))[-1][1] * 60 == 1_102_000
     with pytest.raises(UsageError, match="'900 rows' is not a number") as e:
         read("clients,tps,latency\n1,955,900 rows\n2,1879,1.1 ms\n4,3549,1.2 ms\n")

@@ -33,7 +33,7 @@ def _value(draw: random.Random, kind: str) -> Any:
     }[kind]()
 
 
-def _made(draw: random.Random, minute: int, before: Snapshot | None) -> Snapshot:
+def _random_snapshot(draw: random.Random, minute: int, before: Snapshot | None) -> Snapshot:
     """Objects come, change, go and come again; some keys are hidden and equal."""
     tables = {}
     for name, form in TABLES.items():
@@ -51,10 +51,10 @@ def _made(draw: random.Random, minute: int, before: Snapshot | None) -> Snapshot
     return Snapshot(info(minute), tables, texts({minute: f"select {minute}"}))
 
 
-def _same(found: Snapshot, put: Snapshot) -> None:
+def _same(read_back: Snapshot, put: Snapshot) -> None:
     for name, form in TABLES.items():
         key = [c.name for c in form.columns]
-        assert_frame_equal(found.tables[name].sort(key), put.tables[name].sort(key))
+        assert_frame_equal(read_back.tables[name].sort(key), put.tables[name].sort(key))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -62,18 +62,18 @@ def test_what_was_put_in_comes_out(seed: int, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(snapshots, "_TOGETHER", 4)
     draw, store, put = random.Random(seed), SnapshotStore(tmp_path), list[Snapshot]()
     for minute in range(9):  # two that were merged, and one alone
-        put.append(_made(draw, minute, put[-1] if put else None))
+        put.append(_random_snapshot(draw, minute, put[-1] if put else None))
         store.add(put[-1])
     infos = list(SnapshotStore(tmp_path).list())
     assert [i.taken for i in infos] == [p.info.taken for p in put]
-    for found, was in zip(infos, put, strict=True):
-        _same(SnapshotStore(tmp_path).read(found), was)
+    for listed, was in zip(infos, put, strict=True):
+        _same(SnapshotStore(tmp_path).read(listed), was)
     gone = draw.sample(infos, 4)
     store.remove({i.id for i in gone})
     left = [(i, p) for i, p in zip(infos, put, strict=True) if i not in gone]
     assert list(store.list()) == [i for i, _ in left]
-    for found, was in left:
-        _same(SnapshotStore(tmp_path).read(found), was)
+    for listed, was in left:
+        _same(SnapshotStore(tmp_path).read(listed), was)
 
 
 def test_texts_are_there_once_and_go_with_the_last_snapshot_that_needs_them(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_snapshots_of_two_servers_lie_side_by_side(tmp_path: Path, monkeypatch: 
     for minute in range(10):
         rows = [{"database_id": 1, "commits": minute}]
         store.add(snapshot(minute, {"databases": rows}, server=f"700{minute % 2}"))
-    found = [store.read(i) for i in store.list()]
-    assert [s.tables["databases"]["commits"].item() for s in found] == list(range(10))
-    assert [s.info.server for s in found] == ["7000", "7001"] * 5
+    stored = [store.read(i) for i in store.list()]
+    assert [s.tables["databases"]["commits"].item() for s in stored] == list(range(10))
+    assert [s.info.server for s in stored] == ["7000", "7001"] * 5
 
 
 def test_an_empty_store_is_no_error(tmp_path: Path) -> None:
@@ -144,9 +144,9 @@ def test_two_writers_take_turns(tmp_path: Path) -> None:
     code = [f"for i in range({n}, {n + 9}):\n    {_adding('i')}" for n in (100, 200)]
     writers = [_in_another(c, tmp_path) for c in code]
     assert [w.wait(120) for w in writers] == [0, 0]
-    found = _commits(SnapshotStore(tmp_path))
-    assert sorted(found) == [*range(100, 109), *range(200, 209)]
-    assert [c for c in found if c < 200] == list(range(100, 109))  # each in its order
+    commits = _commits(SnapshotStore(tmp_path))
+    assert sorted(commits) == [*range(100, 109), *range(200, 209)]
+    assert [c for c in commits if c < 200] == list(range(100, 109))  # each in its order
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 7, 9, 99])
@@ -166,9 +166,9 @@ def test_killed_at_any_write_all_that_was_said_to_be_stored_is_there(at: int, tm
     code = die + _adding("3") + "print('stored', flush=True)\n"
     with _in_another(code, tmp_path) as killed:
         assert killed.stdout is not None
-        said = killed.stdout.read()
+        output = killed.stdout.read()
     after = SnapshotStore(tmp_path)
-    assert _commits(after) in (([0, 1, 2, 3],) if said else ([0, 1, 2], [0, 1, 2, 3]))
+    assert _commits(after) in (([0, 1, 2, 3],) if output else ([0, 1, 2], [0, 1, 2, 3]))
     after.add(snapshot(9, {"databases": [{"database_id": 1, "commits": 9}]}))
     assert _commits(SnapshotStore(tmp_path))[-1] == 9
     named = {s["name"] for s in json.loads((after.path / files.MANIFEST).read_text())["segments"]}
@@ -282,10 +282,10 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
                 store.add(
                     snapshot(minute, {"relations": [r | {"seq_rows": draw.getrandbits(60)} for r in rows]})
                 )
-        there = SnapshotStore(place).list()
-        assert there and all(store.read(i).tables["relations"].height == 3000 for i in there)
+        stored = SnapshotStore(place).list()
+        assert stored and all(store.read(i).tables["relations"].height == 3000 for i in stored)
         assert not [p for p in store.path.iterdir() if p.name.startswith(".tmp")]
-        SnapshotStore(place).remove({i.id for i in there})
+        SnapshotStore(place).remove({i.id for i in stored})
         assert SnapshotStore(place).add(snapshot(99))
     finally:
         subprocess.run(["umount", place], check=True)

@@ -66,11 +66,11 @@ def test_what_is_no_time(words: str) -> None:
 
 def test_the_nearest_one_and_how_far_off_it_is() -> None:
     infos = _taken(*(_utc(23, 10) + timedelta(minutes=10 * i) for i in range(10)))
-    found = nearest("13:04", infos, NOW)
-    assert found.taken == _utc(23, 11) and remark("13:04", found, infos, NOW) is None
-    found = nearest("yesterday 14:00", infos, NOW)
-    assert found is infos[0] and "22 h later" in str(remark("yesterday 14:00", found, infos, NOW))
-    assert remark(found.id, found, infos, NOW) is None
+    info = nearest("13:04", infos, NOW)
+    assert info.taken == _utc(23, 11) and remark("13:04", info, infos, NOW) is None
+    info = nearest("yesterday 14:00", infos, NOW)
+    assert info is infos[0] and "22 h later" in str(remark("yesterday 14:00", info, infos, NOW))
+    assert remark(info.id, info, infos, NOW) is None
 
 
 def test_ids_names_and_last() -> None:
