@@ -32,7 +32,7 @@ def noisy(
     return replace(plain, tables=tables, info=plain.info.model_copy(update={"id": id}))
 
 
-def without(results: Results, cell_part: str) -> Results:
+def without_cells(results: Results, cell_part: str) -> Results:
     """With the windows of these cells invalid."""
     hit = pl.col("cell").str.contains(cell_part, literal=True)
     windows = results.tables["windows"].with_columns(

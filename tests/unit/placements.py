@@ -41,7 +41,7 @@ def article() -> dict[int, list[float]]:
     return {int(n): part["elapsed_s"].to_list() for (n,), part in frame.group_by("sessions")}
 
 
-def placed(siblings: Siblings, sessions: int, seed: int) -> list[int]:
+def cpus_of_sessions(siblings: Siblings, sessions: int, seed: int) -> list[int]:
     """CPUs as a kernel gives them: an idle core each, then an idle thread, then the least busy CPU."""
     chance = np.random.default_rng(seed)
     order = [list(chance.permutation(core)) for core in chance.permutation(np.array(siblings, dtype=object))]
@@ -50,7 +50,7 @@ def placed(siblings: Siblings, sessions: int, seed: int) -> list[int]:
     return [int(c) for c in chance.permutation(chosen)]
 
 
-def slowed(cpus: Sequence[int], siblings: Siblings, yields: Mapping[int, float]) -> np.ndarray:
+def slowdowns(cpus: Sequence[int], siblings: Siblings, yields: Mapping[int, float]) -> np.ndarray:
     """How many times longer each session runs: busy threads of its core over what they yield together, times
     the sessions on its CPU."""
     core = {cpu: n for n, threads in enumerate(siblings) for cpu in threads}
@@ -59,7 +59,7 @@ def slowed(cpus: Sequence[int], siblings: Siblings, yields: Mapping[int, float])
     return np.array([on_cpu[c] * busy[core[c]] / yields[busy[core[c]]] for c in cpus])
 
 
-def simulated(
+def simulated_rounds(
     siblings: Siblings,
     sessions: int,
     *,
@@ -72,6 +72,6 @@ def simulated(
 ) -> pl.DataFrame:
     """``settled``: sessions keep their CPUs over all rounds, as in the article; else they get new ones."""
     chance = np.random.default_rng(seed)
-    cpus = [placed(siblings, sessions, seed if settled else 1000 * seed + r) for r in range(rounds)]
-    times = [100 * slowed(c, siblings, yields) * np.exp(chance.normal(0, noise, sessions)) for c in cpus]
+    cpus = [cpus_of_sessions(siblings, sessions, seed if settled else 1000 * seed + r) for r in range(rounds)]
+    times = [100 * slowdowns(c, siblings, yields) * np.exp(chance.normal(0, noise, sessions)) for c in cpus]
     return table_of(times, cpus, moved=np.zeros((rounds, sessions)), repeat=repeat)

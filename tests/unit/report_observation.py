@@ -44,7 +44,7 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
     frames = {name: tables.rows(name, [r for c in cells for r in c.get(name, [])]) for name in tables.DERIVED}
     frames["ledger"] = with_parents(frames["ledger"])
     for name in ("profile", "top_events"):
-        frames[name] = tables.pl.concat([frames[name], tables.rows(name, _together(name, cells))])
+        frames[name] = tables.pl.concat([frames[name], tables.rows(name, _all_windows(name, cells))])
     frames["sources"] = plain.tables["sources"]
     frames["wait_families"] = plain.tables["wait_families"]
     frames["histogram"] = tables.empty("cell_histogram")
@@ -113,7 +113,7 @@ def _ledger(total: Mapping[tuple[str, str | None], float]) -> list[dict[str, Any
     return [{**row, "account": a, "detail": d, "aas": v} for (a, d), v in total.items()]
 
 
-def _together(name: str, cells: list[dict[str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
+def _all_windows(name: str, cells: list[dict[str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
     """What the room analyze says of all windows at once: totals add up, here alike in every window."""
     whole = sum(BUSY[: len(cells)]) if cells else 0.0
     rows = []

@@ -56,7 +56,7 @@ def first(data: Two, count: int) -> Ladder:
     return ladder(data[0][:count], data[1][:count])
 
 
-def simulated(
+def simulated_ladder(
     model: str,
     p: Sequence[float],
     n: Sequence[float],

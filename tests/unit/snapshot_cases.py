@@ -150,7 +150,7 @@ def _at(n: int) -> dict[str, _Rows]:
 
 
 def _relations(n: int) -> _Rows:
-    def of(number: int, name: str, database: int = 0, **figures: Any) -> dict[str, Any]:
+    def relation(number: int, name: str, database: int = 0, **figures: Any) -> dict[str, Any]:
         names = {"database_id": 16400 + database, "database": DATABASES[database], "schema": "public"}
         grown = {
             k: n * v for k, v in figures.items() if isinstance(v, int) and k not in ("root_id", "live_rows")
@@ -167,21 +167,25 @@ def _relations(n: int) -> _Rows:
         }
 
     kept = [
-        of(1, "order_125", seq_scans=120, seq_rows=5_800_000, index_scans=300_000, index_rows=557_000,
+        relation(1, "order_125", seq_scans=120, seq_rows=5_800_000, index_scans=300_000, index_rows=557_000,
            table_blocks_read=67_566, table_blocks_hit=698_578, index_blocks_read=58_050,
            index_blocks_hit=202_950,
            rows_inserted=20_000, dead_rows=41_000),
-        of(2, "product_125", seq_scans=2, seq_rows=90, index_scans=5_900_000, index_rows=5_933_000,
+        relation(2, "product_125", seq_scans=2, seq_rows=90, index_scans=5_900_000, index_rows=5_933_000,
            table_blocks_read=82, table_blocks_hit=120_060, index_blocks_read=30, index_blocks_hit=127_345,
            rows_updated=28_044, rows_hot_updated=27_000, autovacuums=2, autoanalyzes=1),
-        of(3, "industry_125", seq_scans=22_000, seq_rows=1_400_000, table_blocks_read=1,
+        relation(3, "industry_125", seq_scans=22_000, seq_rows=1_400_000, table_blocks_read=1,
         table_blocks_hit=22_409),
-        of(4, HOSTILE, 2, index_scans=9, index_rows=140_000, table_blocks_read=34_978,
+        relation(4, HOSTILE, 2, index_scans=9, index_rows=140_000, table_blocks_read=34_978,
         table_blocks_hit=657_096),
-        *(of(50 + i, f"event_{i}", kind="partition", root_id=40, root="public.event", rows_inserted=500 * i,
-             seq_scans=i, seq_rows=1_000 * i) for i in range(3)),
+        *(relation(50 + i, f"event_{i}", kind="partition", root_id=40, root="public.event",
+                   rows_inserted=500 * i, seq_scans=i, seq_rows=1_000 * i) for i in range(3)),
     ]  # fmt: skip
-    return [*kept, of(60 + n, ("old", "fresh")[n], rows_inserted=7), of(70 + n, "remade", rows_inserted=3)]
+    return [
+        *kept,
+        relation(60 + n, ("old", "fresh")[n], rows_inserted=7),
+        relation(70 + n, "remade", rows_inserted=3),
+    ]
 
 
 def _indexes(n: int) -> _Rows:
@@ -210,7 +214,7 @@ def _indexes(n: int) -> _Rows:
 
 
 def _statements(n: int) -> _Rows:
-    def of(number: int, calls: int, mean_ns: int, **figures: Any) -> dict[str, Any]:
+    def statement(number: int, calls: int, mean_ns: int, **figures: Any) -> dict[str, Any]:
         grown = {k: n * v for k, v in figures.items()}
         return {
             "user": "app",
@@ -227,8 +231,10 @@ def _statements(n: int) -> _Rows:
         }
 
     return [
-        of(1, 90_000, 3_000_000, shared_blks_hit=1_800_000, shared_blks_read=120_000),
-        of(2, 28_044, 900_000, shared_blks_hit=140_000, wal_bytes=90_000_000, wal_records=300_000),
-        of(3, 4, 20_000_000_000, temp_blks_written=115_200, temp_blks_read=115_200, shared_blks_read=10),
-        {**of(4, 20_000, 100_000, wal_bytes=50_000_000), "calls": 1_000 if n else 9_000},
+        statement(1, 90_000, 3_000_000, shared_blks_hit=1_800_000, shared_blks_read=120_000),
+        statement(2, 28_044, 900_000, shared_blks_hit=140_000, wal_bytes=90_000_000, wal_records=300_000),
+        statement(
+            3, 4, 20_000_000_000, temp_blks_written=115_200, temp_blks_read=115_200, shared_blks_read=10
+        ),
+        {**statement(4, 20_000, 100_000, wal_bytes=50_000_000), "calls": 1_000 if n else 9_000},
     ]

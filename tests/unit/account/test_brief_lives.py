@@ -23,7 +23,7 @@ def lives(of: list[tuple[int, int, int]], stated: bool = True) -> pl.DataFrame:
     return result if stated else result.drop("state")
 
 
-def used(reads: pl.DataFrame, window_ms: int) -> float:
+def cpu_per_s(reads: pl.DataFrame, window_ms: int) -> float:
     """CPU seconds per second."""
     result = task_growth(reads, T0, T0 + window_ms * MS, ["run_ns"], shortest_ns=1, come_and_go=True)
     return float((result["run_ns"] / result["over_ns"]).sum())
@@ -32,13 +32,13 @@ def used(reads: pl.DataFrame, window_ms: int) -> float:
 @pytest.mark.parametrize("stated", [True, False])
 def test_ten_lives_of_a_tenth_of_the_window_are_one_task(stated: bool) -> None:
     reads = lives([(n, 30 * n, 30 * n + 30) for n in range(10)], stated)
-    assert used(reads, 300) == pytest.approx(0.5)
+    assert cpu_per_s(reads, 300) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_a_life_in_the_middle_of_a_window_of_a_second_is_its_part(stated: bool) -> None:
-    assert used(lives([(1, 190, 810)], stated), 1000) == pytest.approx(0.31)
+    assert cpu_per_s(lives([(1, 190, 810)], stated), 1000) == pytest.approx(0.31)
 
 
 def test_one_that_was_there_before_and_ends_near_the_end_is_its_part() -> None:
-    assert used(lives([(1, -500, 850)]), 1000) == pytest.approx(0.675)  # its reads: from -500 to 850
+    assert cpu_per_s(lives([(1, -500, 850)]), 1000) == pytest.approx(0.675)  # its reads: from -500 to 850

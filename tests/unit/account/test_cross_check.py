@@ -24,7 +24,7 @@ from dbdyno.model.results.raw import RawCell
 NAIVE = "activity samples: "  # what others take for CPU or DB time: shown because it differs
 
 
-def _cross_checked(*cells: RawCell) -> pl.DataFrame:
+def _cross_check(*cells: RawCell) -> pl.DataFrame:
     tables = cut(cells)
     return cross_check(tables, ledger(tables))
 
@@ -67,7 +67,7 @@ def _task(pid: int, start: tuple[int, int], end: tuple[int, int], role: str, **c
 
 def test_all_agree_on_the_fake_machine():
     run = climb("fake:cpus=2,cpu=20ms,wait=IO/x:5ms,helper=checkpointer:0.1,driver=1ms,think=1ms", [1, 4])
-    result = _cross_checked(*run.cells).filter(~pl.col("source").str.starts_with(NAIVE))
+    result = _cross_check(*run.cells).filter(~pl.col("source").str.starts_with(NAIVE))
     assert "differs" not in set(result["verdict"])
     cpu = result.filter(quantity="cpu_used", sessions=4).drop_nulls("value")
     assert cpu["source"].to_list()[:3] == ["os tasks", "cgroup", "host: whole machine less driver and dbdyno"]
@@ -82,7 +82,7 @@ def test_one_that_differs_is_told_with_its_tolerance():
     """os tasks 0.4 cores; the group says 0.8: twice."""
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0, user_ns=4 * S)]
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(8 * S)})
-    row = _cross_checked(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
+    row = _cross_check(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
     assert row["value"] == pytest.approx(0.8)
     assert row["relative_difference"] == pytest.approx(1.0)
     assert row["tolerance"] == pytest.approx(0.02 * 0.4)
@@ -101,7 +101,7 @@ def test_the_trace_counts_what_the_hypervisor_withheld(steal_s: float, verdict: 
     tasks = _task(100, (10 * S, 0), (20 * S, 4 * S), "session", start_ticks=5)
     host = _host(4 * S, round(steal_s * S))
     cell = made_cell({"tasks": tasks, "traced": traced, "sessions": [session_row()], "host": host})
-    result = _cross_checked(cell).filter(quantity="cpu_sessions", source="scheduler trace").row(0, named=True)
+    result = _cross_check(cell).filter(quantity="cpu_sessions", source="scheduler trace").row(0, named=True)
     assert (result["value"], result["verdict"]) == (pytest.approx(0.45), verdict)
     assert (
         result["reason"]
@@ -115,7 +115,7 @@ def test_tasks_may_count_what_the_hypervisor_withheld_and_the_machine_does_not(s
     tasks = _task(100, (10 * S, 0), (20 * S, 4 * S), "session")
     host = _host(3_500_000_000, round(steal_s * S))
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": host})
-    row = _cross_checked(cell).filter(quantity="cpu_used_machine", source="host").row(0, named=True)
+    row = _cross_check(cell).filter(quantity="cpu_used_machine", source="host").row(0, named=True)
     assert (row["value"], row["verdict"]) == (pytest.approx(0.35), verdict)
     why = f"the CPU time of tasks may include what the hypervisor withheld: {steal_s / 10:.3f} CPUs"
     assert (row["reason"] == why) == (verdict == "not comparable")
@@ -127,7 +127,7 @@ def test_the_machine_less_driver_is_set_against_the_servers_tasks():
         50, (10 * S, 0), (20 * S, 2 * S), "driver"
     )
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": _host(6_500_000_000)})
-    result = _cross_checked(cell).filter(quantity="cpu_used").filter(pl.col("source").str.starts_with("host"))
+    result = _cross_check(cell).filter(quantity="cpu_used").filter(pl.col("source").str.starts_with("host"))
     assert result["value"].to_list() == pytest.approx([0.45])
 
 
@@ -165,7 +165,7 @@ def test_processes_that_ended_count_for_what_they_used_in_the_window(
         for at in (10 * S, 20 * S)
     ]
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": cpus, "cgroup": _cgroup(7 * S)})
-    result = _cross_checked(cell).filter(quantity="cpu_used")
+    result = _cross_check(cell).filter(quantity="cpu_used")
     row = result.row(0, named=True)
     assert (row["source"], row["value"]) == (source, pytest.approx(cores, abs=0.001))
     group = result.filter(source="cgroup").row(0, named=True)
@@ -179,9 +179,7 @@ def test_processes_that_the_server_has_not_named_may_be_older_than_the_window():
         task_row(10 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=5 * S),
         task_row(20 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=8 * S),
     ]
-    result = _cross_checked(
-        made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(6 * S)})
-    )
+    result = _cross_check(made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(6 * S)}))
     rows = result.filter(quantity="cpu_used")
     assert (rows["source"][0], rows["value"][0]) == (_PARTLY, pytest.approx(0.4))
     assert rows.filter(source="cgroup")["verdict"].to_list() == ["not comparable"]
@@ -194,7 +192,7 @@ def test_processes_that_the_server_has_not_named_may_be_older_than_the_window():
 def test_db_time_by_the_servers_clock_may_lag(growth_s: float, verdict: str):
     """The driver says 10 s in calls."""
     cell = made_cell({"sessions": [session_row()], "counters": _engine("db_time_ns", growth_s * S)})
-    result = _cross_checked(cell).filter(quantity="db_time")
+    result = _cross_check(cell).filter(quantity="db_time")
     row = result.filter(source="engine counters").row(0, named=True)
     assert result["source"][0] == "driver"
     assert result["value"][0] == pytest.approx(1.0)
@@ -211,7 +209,7 @@ def test_an_observed_load_has_no_driver():
         "samples": samples,
         "sessions": [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)],
     }
-    result = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
+    result = _cross_check(made_cell(tables, sessions=0)).filter(quantity="db_time")
     assert "driver" not in result["source"].to_list()
     assert result.filter(source="ledger")["value"].to_list() == pytest.approx([0.4], abs=0.001)
 
@@ -244,7 +242,7 @@ def test_what_observed_sessions_have_not_reported_yet_is_not_comparable(
         "sessions": ended,
         "counters": _engine("db_time_ns", growth_s * S),
     }
-    result = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
+    result = _cross_check(made_cell(tables, sessions=0)).filter(quantity="db_time")
     row = result.filter(source="engine counters").row(0, named=True)
     assert row["verdict"] == verdict
     assert "when it ends" in row["reason"]
@@ -256,14 +254,14 @@ def test_a_session_that_came_and_went_does_not_blot_out_the_others():
         *_task(101, (12 * S, 0), (12 * S + S // 2, S // 10), "session", session=1),
     ]
     cell = made_cell({"tasks": tasks, "sessions": [session_row(0), session_row(1)]}, sessions=2)
-    result = _cross_checked(cell)
+    result = _cross_check(cell)
     assert result.filter(quantity="cpu_sessions")["value"][0] == pytest.approx(0.4)
     server = result.filter(quantity="cpu_used", source="os tasks").row(0, named=True)
     assert (server["value"], server["status"]) == (None, "1 came and went"), "the main process was not read"
 
 
 def test_unknown_is_said_with_its_status():
-    result = _cross_checked(made_cell({"sessions": [session_row()]}))
+    result = _cross_check(made_cell({"sessions": [session_row()]}))
     unknown = result.filter(pl.col("value").is_null())
     assert set(unknown["verdict"]) == {"unknown"}
     assert "ok" not in set(unknown["status"])
@@ -286,7 +284,7 @@ def test_executions_can_be_told_by_the_work_they_did(size: int, verdict: str):
     assert result.filter(quantity="work_per_call", source="calibration")["verdict"].to_list() == [verdict]
 
 
-def _counted(reads: float, statements: float) -> list[dict]:
+def _counters(reads: float, statements: float) -> list[dict]:
     """The server's counters before the barrier and once all have left; the window's own are late."""
     head = {"scope": "server", "kind": "counter", "unit": "blocks", "status": "ok"}
     ends = {"start": (5, 0.0), "t0": (10, 0.1), "t1": (20, 0.5), "end": (25, 1.0)}
@@ -319,10 +317,10 @@ def _probes(per_call: float, calls: int) -> list[dict]:
 )
 def test_counts_are_compared_over_all_calls_to_half_a_percent(deviation: float, verdict: str):
     """150 calls from the barrier on, 100 of them in the window of 10 s; each reads 1,000 blocks."""
-    counters = [*_counted(150 * 1000 * deviation, 40.0), *_probes(1000.0, 150)]
+    counters = [*_counters(150 * 1000 * deviation, 40.0), *_probes(1000.0, 150)]
     sessions = [session_row(calls=100, calls_total=150, first_start_ns=10 * S, last_end_ns=20 * S)]
     cell = made_cell({"sessions": sessions, "counters": counters})
-    result = _cross_checked(cell).filter(quantity="logical_reads")
+    result = _cross_check(cell).filter(quantity="logical_reads")
     assert result["value"][0] == pytest.approx(10_000)
     row = result.filter(source="engine counters").row(0, named=True)
     assert row["value"] == pytest.approx(10_000 * deviation)
@@ -334,10 +332,10 @@ def test_counts_are_compared_over_all_calls_to_half_a_percent(deviation: float, 
 
 def test_counters_that_were_read_once_say_nothing():
     """Cut short at once: the read at the start is the one at the end, too."""
-    once = [c | {"before_ns": 10 * S, "after_ns": 10 * S} for c in _counted(150_000.0, 40.0)]
+    once = [c | {"before_ns": 10 * S, "after_ns": 10 * S} for c in _counters(150_000.0, 40.0)]
     counters = [*once, *_probes(1000.0, 150)]
     sessions = [session_row(calls=100, calls_total=150, first_start_ns=10 * S, last_end_ns=20 * S)]
-    result = _cross_checked(made_cell({"sessions": sessions, "counters": counters}))
+    result = _cross_check(made_cell({"sessions": sessions, "counters": counters}))
     row = result.filter(quantity="logical_reads", source="engine counters").row(0, named=True)
     assert (row["value"], row["verdict"]) == (None, "unknown")
 
@@ -348,7 +346,7 @@ def test_counters_that_were_read_once_say_nothing():
 def test_calls_before_the_barrier_are_taken_off(single: bool, commits: tuple[float | None, str]):
     """150 calls from the barrier on and 50 before it, reported after it: 100 of 200 are the window's,
     and of 150 s of calls and 50 s before them 100 s."""
-    counters = [r for r in _counted(0, 40.0) if not single or r["name"] != "own_transactions"]
+    counters = [r for r in _counters(0, 40.0) if not single or r["name"] != "own_transactions"]
     ends = {"connect": (1, 0.0), "start": (5, 0.0), "t0": (10, 0.0), "t1": (20, 0.0), "end": (25, 1.0)}
     for name, whole in (("logical_reads", 200_000.0), ("db_time_ns", 190.0 * S), ("own_executions", 0.0)):
         counters = [r for r in counters if r["name"] != name]
@@ -376,14 +374,14 @@ def test_cpu_time_is_compared_to_two_percent(deviation: float, verdict: str):
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 8 * S, 0, user_ns=8 * S)]
     usage = round(8 * S * deviation)
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(usage)})
-    row = _cross_checked(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
+    row = _cross_check(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
     assert row["verdict"] == verdict
 
 
 def test_a_group_of_others_and_the_machine_are_not_comparable_where_they_used_more():
     tasks = _task(100, (10 * S, 0), (20 * S, 4 * S), "session")
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": _host(15 * S)})
-    row = _cross_checked(cell).filter(quantity="cpu_used_machine", source="host").row(0, named=True)
+    row = _cross_check(cell).filter(quantity="cpu_used_machine", source="host").row(0, named=True)
     assert (row["verdict"], bool(row["reason"])) == ("not comparable", True)
 
 
@@ -417,7 +415,7 @@ def test_time_at_the_client_is_no_db_time_of_the_trace(driven: bool):
         else session_row(calls=0, first_start_ns=None, last_end_ns=None)
     )
     tables = {"tasks": tasks, "traced": traced, "waits": waits, "sessions": [session]}
-    result = _cross_checked(made_cell(tables, sessions=int(driven))).filter(quantity="db_time")
+    result = _cross_check(made_cell(tables, sessions=int(driven))).filter(quantity="db_time")
     row = result.filter(source="scheduler trace").row(0, named=True)
     assert row["value"] == pytest.approx(0.6)
     assert row["verdict"] == ("agrees" if result["source"][0] != "scheduler trace" else "reference")

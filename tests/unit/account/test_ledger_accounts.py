@@ -355,7 +355,7 @@ def test_sampled_accounts_hold_the_truth_in_their_intervals():
         "sleep": sum(sum(t.sleep.values()) for t in truth) / 10 / S,
         "client": sum(t.client for t in truth) / 10 / S,
     }
-    result = _ledger(*(_as(sampled_again(run.server, cell, seed), f"again-{seed}") for seed in range(20)))
+    result = _ledger(*(_named(sampled_again(run.server, cell, seed), f"again-{seed}") for seed in range(20)))
     rungs = result.filter(
         (pl.col("account") == "client") | (pl.col("detail") == "IO/DataFileRead"), scope="rung"
     )
@@ -364,7 +364,7 @@ def test_sampled_accounts_hold_the_truth_in_their_intervals():
     assert sum(low <= exact[account] <= high for account, low, high in ends) >= 34
 
 
-def _as(cell: RawCell, name: str) -> RawCell:
+def _named(cell: RawCell, name: str) -> RawCell:
     """The same cell under another name, so that several are told apart in one ledger."""
     own = cell.meta.cell.model_copy(update={"id": name})
     return RawCell(cell.meta.model_copy(update={"cell": own}), cell.tables)

@@ -62,7 +62,7 @@ def test_parts_are_made_to_add_up(
         assert (row["aas"], row["low"], row["high"]) == pytest.approx((aas, low, high))
 
 
-def _as_stored_before(ledger: pl.DataFrame) -> pl.DataFrame:
+def _older_ledger(ledger: pl.DataFrame) -> pl.DataFrame:
     """Labels as memos of the rung and its sessions; without parents."""
     memos = ledger.filter(BY_LABEL).with_columns(scope=pl.lit("memo"), account=pl.lit("label.runq"))
     return pl.concat([ledger.filter(~BY_LABEL), memos]).with_columns(parent=pl.lit(None, dtype=pl.String))
@@ -70,7 +70,7 @@ def _as_stored_before(ledger: pl.DataFrame) -> pl.DataFrame:
 
 def test_an_older_ledger_is_read_with_its_parts() -> None:
     result = ledger(cut(climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:7ms,think=2ms", [1, 6]).cells))
-    read = of_older(_as_stored_before(result))
+    read = of_older(_older_ledger(result))
     by = ["cell", "scope", "who", "session", "account", "parent", "detail"]
     assert_frame_equal(read.sort(by), result.sort(by), rel_tol=1e-9)
     assert top_level(read).height == top_level(result).height

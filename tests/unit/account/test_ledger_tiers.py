@@ -43,7 +43,7 @@ def _reads(run: float, runq: float, **changes: Any) -> Rows:
     return [task_row(10 * S, 0, 0, **changes), task_row(20 * S, round(run * S), round(runq * S), **changes)]
 
 
-def _sampled(states: list[tuple[str, str | None]], via: str = "sql", **changes: Any) -> dict[str, Rows]:
+def _samples(states: list[tuple[str, str | None]], via: str = "sql", **changes: Any) -> dict[str, Rows]:
     """Samples that share the window evenly."""
     step = 10 * S // len(states)
     at = [10 * S + i * step + step // 2 for i in range(len(states))]
@@ -141,7 +141,7 @@ def test_a_trace_that_may_not_read_labels_leaves_the_waits_to_the_samples():
     """Run 2 and run queue 3 of 10 s are the trace's; of the samples asleep one in five is in Lock."""
     waits = [_wait(None, 4.9, 3.0, 50, status="not permitted")]
     states = [*[("S", "Lock/tuple")] * 10, *[("S", "Client/ClientRead")] * 40, *[("R", None)] * 50]
-    tables = _tables(_cell(TRACED | {"waits": waits}, _sampled(states), tasks=_reads(2.2, 2.7)))
+    tables = _tables(_cell(TRACED | {"waits": waits}, _samples(states), tasks=_reads(2.2, 2.7)))
     rung = _accounts(tables["ledger"])
     assert (rung["run", None], rung["runq", None]) == pytest.approx((0.2, 0.3), abs=1e-12)
     assert (rung["sleep", "Lock/tuple"], rung["client", None]) == pytest.approx((0.1, 0.4), abs=0.01)
@@ -211,7 +211,7 @@ def test_events_of_a_trace_without_a_clock_have_counts_and_no_cpu():
 
 def test_a_trace_with_a_gap_gives_way_to_the_samples():
     traced = [r | {"status": "lost"} for r in _trace(2.0, 3.0, 4.9)]
-    tables = _tables(_cell(_sampled([("S", "Lock/tuple")] * 10), traced=traced, tasks=_reads(2, 3)))
+    tables = _tables(_cell(_samples([("S", "Lock/tuple")] * 10), traced=traced, tasks=_reads(2, 3)))
     assert set(tables["ledger"].filter(scope="rung", account="sleep")["source"]) == {
         "activity samples, estimated"
     }
@@ -250,7 +250,7 @@ def test_cpu_time_of_children_that_the_trace_followed_counts_once():
 
 def test_a_rung_of_both_tiers_is_the_sum_of_its_sessions():
     other = {"pid": 101, "tid": 101, "session": 1}
-    sampled = _sampled([("S", "Lock/tuple")] * 5 + [("R", None)] * 5, pid=101, session=1)
+    sampled = _samples([("S", "Lock/tuple")] * 5 + [("R", None)] * 5, pid=101, session=1)
     tables = _tables(_cell(TRACED, sampled, tasks=_reads(2, 3) + _reads(3, 2, **other), sessions=2))
     rung = _accounts(tables["ledger"])
     assert rung[("sleep", "Lock/tuple")] == pytest.approx(0.15 + 0.5)
@@ -265,7 +265,7 @@ def test_time_labelled_with_a_wait_but_runnable_is_cpu_wait():
     """Never asleep: half of the samples say ClientRead, idle. Run 1, run queue 9: all of it in the ledger's
     CPU WAIT, nearly half of that under the client's label, and none is the client's."""
     states = [("R", None), ("R", "Client/ClientRead")] * 50
-    sampled = _sampled(states)
+    sampled = _samples(states)
     for row in sampled["samples"]:
         row["state"] = "idle" if row["wait_class"] else "active"
     ledger = _tables(_cell(sampled, tasks=_reads(1, 9)))["ledger"]
@@ -281,7 +281,7 @@ def test_samples_that_contradict_the_margins_leave_a_remainder():
     """Off 9 of 10 s, and of 400 samples only half asleep: at most 54.9 % (Wilson), with 1.2 % of a stale read
     or two; the rest is unaccounted, and the raw disagreement is 0.4."""
     states = [("S", "Lock/tuple"), ("R", None)] * 200
-    ledger = _tables(_cell(_sampled(states), tasks=_reads(0.5, 0.5)))["ledger"]
+    ledger = _tables(_cell(_samples(states), tasks=_reads(0.5, 0.5)))["ledger"]
     rung = _accounts(ledger)
     slept = rung[("sleep", "Lock/tuple")]
     assert 0.5487 < slept < 0.5487 + 0.003
@@ -294,11 +294,11 @@ def test_samples_that_contradict_the_margins_leave_a_remainder():
 
 def test_what_no_sample_saw_has_no_label():
     """Off 0.02 though no sample of 20 was asleep; run queue 0.01 though none of 20 was runnable."""
-    awake = _tables(_cell(_sampled([("R", None)] * 20), tasks=_reads(9, 0.8)))
+    awake = _tables(_cell(_samples([("R", None)] * 20), tasks=_reads(9, 0.8)))
     assert _accounts(awake["ledger"])[("sleep", None)] == pytest.approx(0.02)
     row = awake["events"].filter(scope="rung", status="seen by no sample").row(0, named=True)
     assert (row["sleep"], row["samples"], row["wait_class"]) == (pytest.approx(0.02), 0.0, None)
-    asleep = _tables(_cell(_sampled([("S", "Lock/x")] * 20), tasks=_reads(0.1, 0.1)))
+    asleep = _tables(_cell(_samples([("S", "Lock/x")] * 20), tasks=_reads(0.1, 0.1)))
     assert _memos(asleep["ledger"], "label.run") == pytest.approx({("label.run", None): 0.01})
     (part,) = queue_labels(asleep["ledger"]).to_dicts()
     assert (part["detail"], part["status"], part["aas"]) == (None, "no label seen", pytest.approx(0.01))
@@ -307,8 +307,8 @@ def test_what_no_sample_saw_has_no_label():
 def test_memory_has_labels_and_the_server_their_states():
     """Memory: 30 asleep in ClientRead, 10 without a label. The server's 4 answers of ClientRead: 3 idle, 1
     idle in transaction; of no label none: unknown."""
-    memory = _sampled([("S", "Client/ClientRead")] * 30 + [("S", None)] * 10, "memory", state=None)
-    asked = _sampled([("S", "Client/ClientRead")] * 4)
+    memory = _samples([("S", "Client/ClientRead")] * 30 + [("S", None)] * 10, "memory", state=None)
+    asked = _samples([("S", "Client/ClientRead")] * 4)
     for row, state in zip(asked["samples"], ["idle"] * 3 + ["idle in transaction"], strict=True):
         row["state"] = state
     tables = _tables(_cell(memory, asked, tasks=_reads(0, 0)))
@@ -328,7 +328,7 @@ def test_memory_has_labels_and_the_server_their_states():
 def test_a_label_that_was_over_when_the_state_was_read():
     """1,000 sleeps a second, 100 us from label to state: a tenth of the time may have a wrong label."""
     reads = [r | {"voluntary": n} for r, n in zip(_reads(4, 1, state="S"), (0, 10_000), strict=True)]
-    sampled = _sampled([("S", "Client/ClientRead")] * 450 + [("S", None)] * 50 + [("R", None)] * 500)
+    sampled = _samples([("S", "Client/ClientRead")] * 450 + [("S", None)] * 50 + [("R", None)] * 500)
     for row in sampled["samples"]:
         row["task_ns"] += 100_000 - 500
     ledger = _tables(_cell(sampled, tasks=reads))["ledger"]
@@ -347,7 +347,7 @@ def test_steal_bounds_the_remainder():
     ]
     states = [("S", "Lock/tuple"), ("R", None)] * 5
     plain, stolen = (
-        _tables(_cell(_sampled(states), tasks=_reads(3, 1), host=rows))["ledger"]
+        _tables(_cell(_samples(states), tasks=_reads(3, 1), host=rows))["ledger"]
         .filter(scope="rung", account="unaccounted")
         .row(0, named=True)
         for rows in ([], host)
@@ -363,7 +363,7 @@ def test_a_wait_for_a_cpu_that_goes_on_at_the_read_is_in_the_interval():
     ends = {}
     for state in ("S", "R"):
         reads = [r | {"slices": n} for r, n in zip(_reads(1, 8, state=state), (0, 80), strict=True)]
-        ledger = _tables(_cell(_sampled([("R", None)] * 9 + [("S", "Lock/x")]), tasks=reads))["ledger"]
+        ledger = _tables(_cell(_samples([("R", None)] * 9 + [("S", "Lock/x")]), tasks=reads))["ledger"]
         ends[state] = ledger.filter(scope="rung", account="runq").select("low", "high").row(0)
     assert ends["S"] == pytest.approx((0.8 - 0.0001 - 0.000016, 0.8 + 0.0001 + 0.000016))
     assert ends["R"] == pytest.approx((0.8 - 0.02, 0.8 + 0.02), abs=2e-5)
@@ -371,8 +371,8 @@ def test_a_wait_for_a_cpu_that_goes_on_at_the_read_is_in_the_interval():
 
 def test_workers_are_in_their_sessions_accounts_and_told_apart():
     worker = {"pid": 200, "tid": 200, "role": "helper:parallel worker", "session": None, "start_ticks": 8}
-    sampled = _sampled([("S", "IPC/ExecuteGather")] * 8 + [("R", None)] * 2)
-    more = _sampled([("R", None)] * 6 + [("S", "IO/DataFileRead")] * 4, leader_pid=100, **worker)
+    sampled = _samples([("S", "IPC/ExecuteGather")] * 8 + [("R", None)] * 2)
+    more = _samples([("R", None)] * 6 + [("S", "IO/DataFileRead")] * 4, leader_pid=100, **worker)
     more["samples"] = [r for r in more["samples"] if r.pop("tid", None) or True]
     cell = _cell(sampled, {"samples": more["samples"]}, tasks=_reads(1, 1) + _reads(5, 1, **worker))
     tables = _tables(cell)
@@ -399,7 +399,7 @@ def test_microstates_by_hand():
     helper = {"pid": 7, "tid": 7, "role": "helper:walwriter", "session": None}
     driver = {"pid": 9, "tid": 9, "role": "driver", "session": None}
     tasks += _reads(1, 0, **helper) + _reads(2, 1, **driver)
-    frame = _tables(_cell(_sampled(states), tasks=tasks, backends=[listed]))["microstates"]
+    frame = _tables(_cell(_samples(states), tasks=tasks, backends=[listed]))["microstates"]
     rows = {r["role"]: r for r in frame.to_dicts()}
     me = rows["session"]
     parts = ("usr", "sys", "cpu_wait", "lock", "client", "sleep", "block_io", "unaccounted")
@@ -423,7 +423,7 @@ def test_strips_by_hand():
     tasks = [
         task_row(t * S, min(t - 10, 5) * 4 * S // 10, min(t - 10, 5) * 2 * S // 10) for t in range(10, 21)
     ]
-    sampled = _sampled([("S", "Lock/x"), ("S", "Lock/y"), ("S", "IO/z"), ("R", None)])
+    sampled = _samples([("S", "Lock/x"), ("S", "Lock/y"), ("S", "IO/z"), ("R", None)])
     for n, row in enumerate(sampled["samples"]):
         at = round((12.1 + 0.2 * n) * S)
         row |= {"task_ns": at, "sql_before_ns": at, "sql_after_ns": at}
@@ -439,7 +439,7 @@ def test_strips_by_hand():
 def test_strips_without_task_reads_are_the_servers_words():
     states = [(None, "Lock/x"), (None, None), (None, "Client/ClientRead"), (None, "Lock/x")]
     tasks = [task_row(t * S, None, None, status="not here", start_ticks=None) for t in (10, 20)]
-    sampled = _sampled(states)  # type: ignore[arg-type]
+    sampled = _samples(states)  # type: ignore[arg-type]
     for row in sampled["samples"]:
         row["status"] = "not here"
     tables = _tables(_cell(sampled, tasks=tasks))

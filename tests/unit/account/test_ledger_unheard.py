@@ -28,7 +28,7 @@ def test_a_rung_of_a_traced_and_a_lost_session_says_how_many_it_speaks_for():
     assert lost.select("aas", "status").row(0) == (None, "lost")
 
 
-def _hidden_and_own(own: bool, via: str = "sql") -> dict[str, pl.DataFrame]:
+def _tables_of_two(own: bool, via: str = "sql") -> dict[str, pl.DataFrame]:
     """Sessions of 10 s, asleep for 9: the first is hidden; with ``own`` the second is in a lock."""
     tasks, samples = [], []
     for n in range(1 + own):
@@ -61,7 +61,7 @@ def _rung(tables: dict[str, pl.DataFrame], account: str) -> list[tuple[str | Non
 
 
 def test_hidden_sessions_are_no_active_ones():
-    tables = _hidden_and_own(own=False)
+    tables = _tables_of_two(own=False)
     assert _rung(tables, "run")[0][1] == pytest.approx(0.05)
     for account in ("sleep", "client"):
         assert _rung(tables, account) == [(None, None, "hidden from this role")]
@@ -72,7 +72,7 @@ def test_hidden_sessions_are_no_active_ones():
 
 
 def test_of_a_rung_with_hidden_sessions_the_others_are_known_and_no_sum():
-    tables = _hidden_and_own(own=True)
+    tables = _tables_of_two(own=True)
     some = "1 of 2 sessions, others hidden from this role"
     ((detail, value, status),) = _rung(tables, "sleep")
     assert (detail, status, value) == ("Lock/tuple", some, pytest.approx(0.9))
@@ -86,7 +86,7 @@ def test_of_a_rung_with_hidden_sessions_the_others_are_known_and_no_sum():
 
 
 def test_waits_read_from_memory_are_known_of_hidden_sessions():
-    tables = _hidden_and_own(own=False, via="memory")
+    tables = _tables_of_two(own=False, via="memory")
     assert _rung(tables, "client") == [(None, pytest.approx(0.9), "ok")]
     assert served(tables).aas == pytest.approx(0.1)
     states = tables["events"].filter(scope="rung")["state"].drop_nulls().to_list()

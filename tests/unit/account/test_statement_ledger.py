@@ -17,31 +17,31 @@ ME = {"pid": 100, "tid": 100, "start_ticks": 7, "role": "session", "session": 0,
 SLEEPS = {"wait_class": "Timeout", "wait_event": "PgSleep", "query_status": "ok"}
 
 
-def _at(at: float, **figures: Any) -> dict[str, Any]:
+def _row_at(at: float, **figures: Any) -> dict[str, Any]:
     return ME | {"before_ns": round(at * S), "after_ns": round(at * S)} | figures
 
 
-def _traced(at: float, run: float, sleep: float) -> dict[str, Any]:
-    return _at(at, run_ns=round(run * S), runq_ns=0, sleep_ns=round(sleep * S))
+def _traced_row(at: float, run: float, sleep: float) -> dict[str, Any]:
+    return _row_at(at, run_ns=round(run * S), runq_ns=0, sleep_ns=round(sleep * S))
 
 
 def _wait(at: float, query_id: int, run: float, sleep: float, sleeps: int) -> dict[str, Any]:
     times = {"run_ns": round(run * S), "sleep_ns": round(sleep * S), "runq_ns": 0, "came_ns": 0, "left_ns": 0}
-    return _at(at, **SLEEPS, query_id=query_id, sleeps=sleeps, preempted=0, **times)
+    return _row_at(at, **SLEEPS, query_id=query_id, sleeps=sleeps, preempted=0, **times)
 
 
-def _lasted(at: float, query_id: int, low_ns: int | None, count: int) -> dict[str, Any]:
-    return _at(at, **SLEEPS, query_id=query_id, part="sleep", from_ns=low_ns, count=count)
+def _duration(at: float, query_id: int, low_ns: int | None, count: int) -> dict[str, Any]:
+    return _row_at(at, **SLEEPS, query_id=query_id, part="sleep", from_ns=low_ns, count=count)
 
 
 CELL = made_cell(
     {
         "sessions": [session_row()],
-        "traced": [_traced(10, 1, 9), _traced(20, 3, 17)],
+        "traced": [_traced_row(10, 1, 9), _traced_row(20, 3, 17)],
         "waits": [_wait(10, 1, 1, 9, 100), _wait(20, 1, 2, 13, 500), _wait(20, 2, 1, 4, 400)],
         "wait_times": [
-            _lasted(10, 1, 8 << 20, 99), _lasted(10, 1, None, 1),
-            _lasted(20, 1, 8 << 20, 499), _lasted(20, 1, 10 << 20, 1), _lasted(20, 2, 8 << 20, 400),
+            _duration(10, 1, 8 << 20, 99), _duration(10, 1, None, 1),
+            _duration(20, 1, 8 << 20, 499), _duration(20, 1, 10 << 20, 1), _duration(20, 2, 8 << 20, 400),
         ],
     }
 )  # fmt: skip
@@ -83,9 +83,9 @@ def test_a_mean_is_none_where_waits_under_way_outlast_all_that_ended() -> None:
     """Three waits of 8 to 10 ms ended; the fourth began in the window and lasts on: no mean of 2 s."""
     row = _durations(
         {
-            "traced": [_traced(10, 0, 0), _traced(20, 2, 8)],
+            "traced": [_traced_row(10, 0, 0), _traced_row(20, 2, 8)],
             "waits": [_wait(10, 1, 0, 0, 0), _wait(20, 1, 2, 8, 4)],
-            "wait_times": [_lasted(10, 1, None, 0), _lasted(20, 1, 8 << 20, 3)],
+            "wait_times": [_duration(10, 1, None, 0), _duration(20, 1, 8 << 20, 3)],
         }
     )
     assert (row["begun"], row["count"], row["max_ns"], row["mean_ns"]) == (4, 3, 10 << 20, None)
@@ -96,28 +96,28 @@ def test_counts_of_waits_are_whole_where_the_reads_lie_beside_the_windows_ends()
     """The reads are 10.1 s apart, the window is 10 s long."""
     row = _durations(
         {
-            "traced": [_traced(9.95, 0, 0), _traced(20.05, 2, 8)],
+            "traced": [_traced_row(9.95, 0, 0), _traced_row(20.05, 2, 8)],
             "waits": [_wait(9.95, 1, 0, 0, 0), _wait(20.05, 1, 2, 8, 203)],
-            "wait_times": [_lasted(9.95, 1, None, 0), _lasted(20.05, 1, 64 << 20, 203)],
+            "wait_times": [_duration(9.95, 1, None, 0), _duration(20.05, 1, 64 << 20, 203)],
         }
     )
     assert row["begun"] == round(row["begun"]) and 200 <= row["begun"] <= 203
     assert row["mean_ns"] == pytest.approx(8 * S / 203)
 
 
-def _ran(query_id: int, run: float, came: float, left: float, ticks: int) -> dict[str, Any]:
+def _run(query_id: int, run: float, came: float, left: float, ticks: int) -> dict[str, Any]:
     times = {"run": run, "came": came, "left": left, "run_samples": ticks}
     return {"query_id": query_id, "query_status": "ok", "worker": False} | times
 
 
 def test_a_slice_belongs_to_the_statement_at_its_end_within_the_slices_that_changed() -> None:
-    result = _slices(pl.DataFrame([_ran(1, 0.6, 0.1, 0.05, 118), _ran(2, 0.4, 0.05, 0.1, 81)])).to_dicts()
+    result = _slices(pl.DataFrame([_run(1, 0.6, 0.1, 0.05, 118), _run(2, 0.4, 0.05, 0.1, 81)])).to_dicts()
     assert [(r["value"], r["source"]) for r in result] == [(0.6, TRACE), (0.4, TRACE)]
     assert (result[0]["low"], result[0]["high"]) == pytest.approx((0.5, 0.65))
 
 
 def test_ticks_that_contradict_the_slices_divide_cpu_time() -> None:
-    result = _slices(pl.DataFrame([_ran(1, 0.9, 0, 0, 100), _ran(2, 0.1, 0, 0, 100)])).to_dicts()
+    result = _slices(pl.DataFrame([_run(1, 0.9, 0, 0, 100), _run(2, 0.1, 0, 0, 100)])).to_dicts()
     assert [r["source"] for r in result] == [TICKS, TICKS]
     assert [r["value"] for r in result] == pytest.approx([0.5, 0.5])
     assert result[0]["low"] < 0.5 < result[0]["high"]

@@ -17,7 +17,7 @@ THREADS, EACH = 3, 5
 HALF = S // 2
 
 
-def executed() -> RawCell:
+def cell_of_executions() -> RawCell:
     executions: list[dict[str, Any]] = []
     traced: list[dict[str, Any]] = []
     for n in range(EACH):
@@ -40,7 +40,7 @@ def executed() -> RawCell:
 
 
 def test_threads_of_a_process_do_not_multiply_its_time() -> None:
-    ledger = accounts(cut([executed()]))["ledger"]
+    ledger = accounts(cut([cell_of_executions()]))["ledger"]
     rung = ledger.filter(pl.col("scope") == "rung", pl.col("detail").is_null())
     sums = dict(rung.group_by("account").agg(pl.col("aas").sum()).rows())
     assert sums["run"] == pytest.approx(THREADS / 2)
@@ -48,6 +48,6 @@ def test_threads_of_a_process_do_not_multiply_its_time() -> None:
 
 
 def test_cpu_of_an_execution_is_what_was_booked_to_it() -> None:
-    rates = cut([executed()])["rates"].filter(pl.col("name") == "cpu_per_call_ns")
+    rates = cut([cell_of_executions()])["rates"].filter(pl.col("name") == "cpu_per_call_ns")
     assert rates["value"].to_list() == pytest.approx([THREADS * HALF] * 2)
     assert set(rates["source"]) == {"executions"}

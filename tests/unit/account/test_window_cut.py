@@ -7,7 +7,7 @@ from tests.fakery import S, climb, made_cell, sampler_row, session_row, task_row
 from dbdyno.account.window import cut, cut_levels, cut_sampler, cut_tasks, cut_work, rates, windows
 
 
-def _one(frame: pl.DataFrame) -> dict:
+def _only_row(frame: pl.DataFrame) -> dict:
     assert frame.height == 1, frame
     return frame.row(0, named=True)
 
@@ -16,7 +16,7 @@ def test_the_reads_nearest_to_the_window_count_with_their_own_wall_time():
     """Reads at 9.9, 10.001, 15, 19.999 and 21 s; window 10 to 20 s: W = 9.998 s, run 6.00 - 1.05 = 4.95 s."""
     reads = [(9.9, 1.0), (10.001, 1.05), (15, 3.5), (19.999, 6.0), (21, 6.9)]
     tasks = [task_row(round(t * S), round(r * S), 0) for t, r in reads]
-    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    row = _only_row(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
     assert (row["wall_ns"], row["run_ns"], row["runq_ns"]) == (9_998_000_000, 4_950_000_000, 0)
     assert (row["partial"], row["status"], row["over_ns"]) == (False, "ok", row["wall_ns"])
 
@@ -26,10 +26,10 @@ def test_reads_a_little_late_and_early_are_good_for_the_shortest_window():
     at = {"t0": 10 * S, "t1": 11 * S}
     tasks = [task_row(round(t * S), round(r * S), 0) for t, r in [(9.5, 0.1), (10.03, 0.2), (10.98, 0.9)]]
     raw_cell = made_cell({"tasks": tasks, "sessions": [session_row()]}, **at)
-    row = _one(cut_tasks([raw_cell]))
+    row = _only_row(cut_tasks([raw_cell]))
     assert (row["status"], row["run_ns"], row["wall_ns"]) == ("ok", 7 * S // 10, 95 * S // 100)
     late = [task_row(round(t * S), round(r * S), 0) for t, r in [(10.6, 0.2), (11.0, 0.4)]]
-    row = _one(cut_tasks([made_cell({"tasks": late, "sessions": [session_row()]}, **at)]))
+    row = _only_row(cut_tasks([made_cell({"tasks": late, "sessions": [session_row()]}, **at)]))
     assert (row["status"], row["run_ns"]) == ("too short", None)
 
 
@@ -38,7 +38,7 @@ def test_a_wait_that_is_booked_later_counts_up_to_the_read(state, runq_ms):
     """Of 80 ms that were booked within 58 ms of t0, 10 ms on a CPU, 32 ms lie before; at t1 it is 48 ms."""
     reads = [(10.002, 0.5, 0.4), (10.06, 0.51, 0.48), (19.998, 2.4, 8.38), (20.03, 2.41, 8.45)]
     rows = [task_row(round(t * S), round(r * S), round(q * S), state=state) for t, r, q in reads]
-    row = _one(cut_tasks([made_cell({"tasks": rows, "sessions": [session_row()]})]))
+    row = _only_row(cut_tasks([made_cell({"tasks": rows, "sessions": [session_row()]})]))
     assert (row["wall_ns"], row["run_ns"]) == (9_996 * S // 1000, 19 * S // 10)
     assert row["runq_ns"] == runq_ms * S // 1000
 
@@ -47,7 +47,7 @@ def test_run_time_that_is_booked_by_the_tick_is_no_wait():
     """A task that only runs: 4 ms are booked 1 ms after t0, and nothing ever in the run queue."""
     reads = [(10.002, 0.5, 0.4), (10.003, 0.504, 0.4), (19.998, 10.496, 0.4), (19.999, 10.5, 0.4)]
     rows = [task_row(round(t * S), round(r * S), round(q * S), state="R") for t, r, q in reads]
-    row = _one(cut_tasks([made_cell({"tasks": rows, "sessions": [session_row()]})]))
+    row = _only_row(cut_tasks([made_cell({"tasks": rows, "sessions": [session_row()]})]))
     assert (row["run_ns"], row["runq_ns"]) == (10 * S, 0)
 
 
@@ -89,20 +89,20 @@ def test_what_a_task_used_before_its_first_read_counts_if_it_was_born_in_the_win
 
 def test_a_counter_that_goes_down_is_unknown():
     tasks = [task_row(10 * S, 5 * S, 0), task_row(15 * S, 1 * S, 0), task_row(20 * S, 9 * S, 0)]
-    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    row = _only_row(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
     assert (row["run_ns"], row["runq_ns"], row["status"]) == (None, None, "reset")
 
 
 def test_windows_under_a_second_say_nothing_of_foreign_tasks():
     tasks = [task_row(10 * S, 0, 0), task_row(10 * S + S // 2, S // 2, 0)]
-    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    row = _only_row(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
     assert (row["run_ns"], row["status"]) == (None, "too short")
 
 
 @pytest.mark.parametrize("status", ["not here", "not permitted", "not supported"])
 def test_tasks_that_cannot_be_read_are_unknown_and_say_why(status: str):
     tasks = [task_row(t * S, None, None, status=status, start_ticks=None) for t in (10, 20)]
-    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    row = _only_row(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
     assert (row["run_ns"], row["status"], row["wall_ns"]) == (None, status, 10 * S)
 
 
@@ -137,7 +137,7 @@ def _probes(values: dict[str, float | None], name: str = "lio") -> list[dict]:
     ],
 )
 def test_the_work_of_a_session_is_exact(values, work, status: str):
-    row = _one(cut_work([made_cell({"counters": _probes(values), "sessions": [session_row()]})]))
+    row = _only_row(cut_work([made_cell({"counters": _probes(values), "sessions": [session_row()]})]))
     assert (row["value"], row["status"]) == (work, status)
 
 
@@ -146,11 +146,11 @@ def test_levels_grow_between_the_reads_nearest_to_the_window():
         at = {"before_ns": round(t * S), "after_ns": round(t * S), "key": "usage_ns", "value": value}
         return at | {"scope": "server", "version": 2, "path": "/g", "status": "ok"}
 
-    row = _one(
+    row = _only_row(
         cut_levels([made_cell({"cgroup": [read(9, 0), read(10.1, 50), read(19.9, 650), read(22, 900)]})])
     )
     assert (row["delta"], row["wall_ns"], row["status"]) == (600, 9_800_000_000, "ok")
-    row = _one(cut_levels([made_cell({"cgroup": [read(10, 50), read(15, 10), read(20, 900)]})]))
+    row = _only_row(cut_levels([made_cell({"cgroup": [read(10, 50), read(15, 10), read(20, 900)]})]))
     assert (row["delta"], row["status"]) == (None, "reset"), "a fall in between is seen too"
 
 
@@ -187,7 +187,7 @@ def test_round_trips_and_the_drivers_cpu_are_over_all_calls():
 
 
 def test_round_trips_that_nobody_counted_are_unknown():
-    row = _one(rates([made_cell({"sessions": [session_row()]})]).filter(name="round_trips_per_call"))
+    row = _only_row(rates([made_cell({"sessions": [session_row()]})]).filter(name="round_trips_per_call"))
     assert (row["value"], row["status"]) == (None, "not supported")
 
 
@@ -202,7 +202,7 @@ def test_percentiles_come_from_the_histogram_and_the_mean_from_the_sum():
 
 
 def test_a_window_under_a_second_is_invalid():
-    row = _one(windows([made_cell({}, t1=10 * S + S // 2)]))
+    row = _only_row(windows([made_cell({}, t1=10 * S + S // 2)]))
     assert (row["status"], row["wall_s"]) == ("invalid", 0.5)
 
 

@@ -23,7 +23,7 @@ from dbdyno.model.schema.data_sources import SYSTEM_CALLS
 ME = {"pid": 100, "tid": 100, "start_ticks": 7, "role": "session", "session": 0}
 
 
-def _traced(at: float, run: float, runq: float, sleep: float, **changes: Any) -> dict[str, Any]:
+def _traced_row(at: float, run: float, runq: float, sleep: float, **changes: Any) -> dict[str, Any]:
     t = round(at * S)
     sums = {"run_ns": round(run * S), "runq_ns": round(runq * S), "sleep_ns": round(sleep * S)}
     return ME | {"before_ns": t - 2000, "after_ns": t + 2000, "status": "ok"} | sums | changes
@@ -39,16 +39,21 @@ def _wait(
     return ME | {"before_ns": t, "after_ns": t, "status": "ok"} | labels | times | changes
 
 
-def _one(frame: pl.DataFrame) -> dict[str, Any]:
+def _only_row(frame: pl.DataFrame) -> dict[str, Any]:
     assert frame.height == 1, frame
     return frame.row(0, named=True)
 
 
-READS = [_traced(9.5, 1, 1, 7.5), _traced(10, 1.1, 1.2, 7.7), _traced(15, 2, 2, 11), _traced(20, 5, 3, 12)]
+READS = [
+    _traced_row(9.5, 1, 1, 7.5),
+    _traced_row(10, 1.1, 1.2, 7.7),
+    _traced_row(15, 2, 2, 11),
+    _traced_row(20, 5, 3, 12),
+]
 
 
 def test_the_trace_grows_between_the_reads_nearest_to_the_window():
-    row = _one(cut_traced([made_cell({"traced": READS, "sessions": [session_row()]})]))
+    row = _only_row(cut_traced([made_cell({"traced": READS, "sessions": [session_row()]})]))
     figures = {
         n: row[n] for n in ("run_ns", "runq_ns", "sleep_ns", "wall_ns", "slack_ns", "partial", "status")
     }
@@ -70,14 +75,16 @@ def test_the_trace_grows_between_the_reads_nearest_to_the_window():
 )
 def test_events_missed_inside_the_window_make_the_trace_unusable(at: float, status: str):
     reads = [r | {"status": "lost"} if r["before_ns"] == round(at * S) - 2000 else r for r in READS]
-    assert _one(cut_traced([made_cell({"traced": reads, "sessions": [session_row()]})]))["status"] == status
+    assert (
+        _only_row(cut_traced([made_cell({"traced": reads, "sessions": [session_row()]})]))["status"] == status
+    )
 
 
 @pytest.mark.parametrize("at", [9.5, 15, 20.1])
 def test_a_single_read_is_no_difference_and_no_zero(at: float):
     """A program that got no CPU until the window was nearly over read everything once."""
-    cell = made_cell({"traced": [_traced(at, 1, 1, at - 2)], "sessions": [session_row()]})
-    row = _one(cut_traced([cell]))
+    cell = made_cell({"traced": [_traced_row(at, 1, 1, at - 2)], "sessions": [session_row()]})
+    row = _only_row(cut_traced([cell]))
     assert (row["status"], row["run_ns"], row["runq_ns"], row["sleep_ns"]) == ("too short", None, None, None)
 
 
@@ -92,7 +99,7 @@ def test_waits_of_labels_that_come_later_or_stand_still():
         _wait(20, "Client/ClientRead", 8, 1.5, 80),
         _wait(20, None, 0, 0.25, 0),
     ]
-    reads = [_traced(10, 1, 1.5, 7), _traced(15, 3, 1.6, 8.5), _traced(20, 5.15, 2.6, 11.75)]
+    reads = [_traced_row(10, 1, 1.5, 7), _traced_row(15, 3, 1.6, 8.5), _traced_row(20, 5.15, 2.6, 11.75)]
     cell = made_cell({"traced": reads, "waits": waits, "sessions": [session_row()]})
     rows = {r["wait_event"]: r for r in cut_waits([cell]).to_dicts()}
     result = {e: (r["sleep_ns"] / S, r["runq_ns"] / S, r["sleeps"]) for e, r in rows.items()}
@@ -113,9 +120,9 @@ def test_a_label_that_fell_is_unknown_and_calls_that_fell_are_left_out():
         for t, n, c in ((10, "read", 100), (20, "read", 350), (10, "write", 9), (20, "write", 3))
     ]
     cell = made_cell({"traced": READS, "waits": waits, "syscalls": calls, "sessions": [session_row()]})
-    row = _one(cut_waits([cell]))
+    row = _only_row(cut_waits([cell]))
     assert (row["sleep_ns"], row["runq_ns"], row["sleeps"], row["status"]) == (None, None, None, "reset")
-    assert _one(cut_traced([cell]))["status"] == "reset"
+    assert _only_row(cut_traced([cell]))["status"] == "reset"
     assert cut_counts(SYSTEM_CALLS.counts[0], [cell]).select("name", "calls").rows() == [("read", 250)]
 
 
@@ -135,7 +142,7 @@ def test_rows_belong_to_the_sample_of_their_own_sampler():
     """Sample 0 of memory was lost; sample 0 of the server's answers was not."""
     sampler = [sampler_row(0, 12 * S), sampler_row(0, 13 * S, "lost") | {"via": "memory"}]
     samples = [sample_row(0, 12 * S, "S"), sample_row(0, 13 * S, "R", via="memory")]
-    row = _one(cut_samples([made_cell({"sampler": sampler, "samples": samples})]))
+    row = _only_row(cut_samples([made_cell({"sampler": sampler, "samples": samples})]))
     assert (row["via"], row["task_state"], row["skew_ns"]) == ("sql", "S", 500)
 
 
@@ -154,13 +161,15 @@ def test_figures_read_now_and_then_grow_between_the_reads_that_have_them():
         )
         for t in range(10, 21)
     ]
-    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    row = _only_row(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
     assert (row["voluntary"], row["involuntary"], row["slices"]) == (250, 20, 70)
     assert (row["blkio_ns"], row["children_ns"]) == (None, None)
     assert (row["state_a"], row["state_b"]) == ("R", "S")
 
 
-def _watched(*lives: tuple[int, int, float, float], every: float = 0.5) -> dict[str, list[dict[str, Any]]]:
+def _tables_of_lives(
+    *lives: tuple[int, int, float, float], every: float = 0.5
+) -> dict[str, list[dict[str, Any]]]:
     """An observation: (session, start_ticks, from, to) of sessions that all had pid 100, and one that stayed.
     Tasks are read each second, all sampled each half."""
     tasks, samples, sampler = [], [], []
@@ -183,7 +192,7 @@ def _watched(*lives: tuple[int, int, float, float], every: float = 0.5) -> dict[
 
 def test_sessions_of_an_observation_that_come_and_go_with_the_same_pid():
     """Pid 100: one until 13.1 s, another from 15 s until 18.1 s. Each has its own bracket."""
-    tables = _watched((0, 7, 10.0, 13.1), (1, 8, 15.0, 18.1))
+    tables = _tables_of_lives((0, 7, 10.0, 13.1), (1, 8, 15.0, 18.1))
     result = cut([made_cell(tables)])
     rows = {r["session"]: r for r in result["cut_tasks"].to_dicts()}
     brackets = {s: (r["from_ns"] / S, r["to_ns"] / S, r["partial"], r["run_ns"]) for s, r in rows.items()}
@@ -198,7 +207,7 @@ def test_sessions_of_an_observation_that_come_and_go_with_the_same_pid():
 
 def test_a_session_too_brief_for_two_reads_has_the_time_of_its_samples():
     """From 15.1 to 15.9 s: seen at 15.25 and 15.75 s, never read; from 16.9 to 17.9: read once."""
-    tables = _watched((0, 7, 15.1, 15.9), (1, 8, 16.9, 17.9))
+    tables = _tables_of_lives((0, 7, 15.1, 15.9), (1, 8, 16.9, 17.9))
     rows = {r["session"]: r for r in cut_tasks([made_cell(tables)]).to_dicts()}
     assert (rows[0]["from_ns"], rows[0]["to_ns"], rows[0]["status"]) == (15 * S, 16 * S, "vanished")
     assert (rows[1]["from_ns"], rows[1]["to_ns"]) == (17 * S, 18 * S)
@@ -208,8 +217,8 @@ def test_a_session_too_brief_for_two_reads_has_the_time_of_its_samples():
 
 def test_a_window_that_was_read_late_is_as_long_as_what_was_read_of_it():
     main = {"pid": 1, "tid": 1, "start_ticks": 1, "role": "helper:main", "session": None}
-    whole = [_traced(12, 1, 1, 2, **main), _traced(20, 2, 2, 8, **main)]
-    brief = [_traced(15, 0.5, 0.1, 0.2, pid=5, tid=5, start_ticks=1400, role="other", session=None)]
+    whole = [_traced_row(12, 1, 1, 2, **main), _traced_row(20, 2, 2, 8, **main)]
+    brief = [_traced_row(15, 0.5, 0.1, 0.2, pid=5, tid=5, start_ticks=1400, role="other", session=None)]
     cell = made_cell({"traced": whole + brief})
     rows = {r["role"]: r for r in cut_traced([cell]).iter_rows(named=True)}
     assert rows["other"]["wall_ns"] == pytest.approx(0.8 * S, abs=MS)
@@ -219,8 +228,8 @@ def test_a_window_that_was_read_late_is_as_long_as_what_was_read_of_it():
 
 def test_lives_that_ended_before_a_late_read_lie_where_they_began():
     """From 14 to 14.8 s, read 0.5 s after the end of the window."""
-    reads = [*READS[:3], _traced(20.5, 5, 3, 12)]
-    brief = [_traced(20.5, 0.5, 0.1, 0.2, pid=5, tid=5, start_ticks=1400, role="other", session=None)]
+    reads = [*READS[:3], _traced_row(20.5, 5, 3, 12)]
+    brief = [_traced_row(20.5, 0.5, 0.1, 0.2, pid=5, tid=5, start_ticks=1400, role="other", session=None)]
     cell = made_cell({"traced": reads + brief, "sessions": [session_row()]})
     rows = {r["role"]: r for r in cut_traced([cell]).iter_rows(named=True)}
     assert (rows["other"]["run_ns"], rows["other"]["status"]) == (S // 2, "ok")

@@ -203,14 +203,14 @@ def test_without_a_ledger_cpu_columns_tell_what_they_can(
 # -- threads --------------------------------------------------------------------------------------
 
 
-def _smt(ratio: float = 0.3, run: float = 16.0) -> list[Rung]:
+def _smt_rungs(ratio: float = 0.3, run: float = 16.0) -> list[Rung]:
     """Eight cores of two threads; sixteen sessions run on all of them, 1 + ratio times as fast as eight."""
     low = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4, 8)]
     return [*low, Rung(12, 800 + 400 * ratio, run=12), Rung(16, 800 + 800 * ratio, run=run)]
 
 
 def test_smt_yield_and_the_cpu_it_inflates() -> None:
-    claims = claims_of_rungs(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)
+    claims = claims_of_rungs(_smt_rungs(), 8.0, 0.3, siblings=PAIRS, cpus=16)
     yielded, inflated = claims["smt-yield"].value, claims["cpu-inflation"].value
     assert yielded is not None and inflated is not None
     assert (yielded.value, yielded.low) == (pytest.approx(1.3), None)  # exact: its noise is not known
@@ -229,13 +229,13 @@ def test_smt_yield_and_the_cpu_it_inflates() -> None:
     ],
 )
 def test_smt_yield_is_not_told_where_it_cannot_be(ratio: float, siblings: Any, case: str) -> None:
-    claims = claims_of_rungs(_smt(ratio), 8.0, 0.3, siblings=siblings, cpus=16)
+    claims = claims_of_rungs(_smt_rungs(ratio), 8.0, 0.3, siblings=siblings, cpus=16)
     assert (claims["smt-yield"].case, claims["smt-yield"].value) == (case, None)
     assert "cpu-inflation" not in claims
 
 
 def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
-    rungs = [*_smt()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
+    rungs = [*_smt_rungs()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
     claims = claims_of_rungs(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
     yielded = claims["smt-yield"]
     assert (yielded.case, yielded.said["reason"]) == ("other-reason", "lock: LWLock/WALWrite")
@@ -243,13 +243,15 @@ def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
 
 def test_equivalent_cores_by_cpu_figures_and_without() -> None:
     row = Rung(16, 1.0).head() | {"threads": 15.0, "cores": 7.9, "low": 7.5, "high": 8.0, "status": "ok"}
-    seen = claims_of_rungs(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}])
+    seen = claims_of_rungs(
+        _smt_rungs(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}]
+    )
     value = seen["equivalent-cores"].value
     assert value is not None and (value.value, value.low, value.high) == (7.9, 7.5, 8.0)
     assert seen["equivalent-cores"].said["threads"] == 15
-    bounded = claims_of_rungs(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
+    bounded = claims_of_rungs(_smt_rungs(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
     assert bounded.value is not None and bounded.value.value == 8  # sixteen threads fill eight cores
-    alone = claims_of_rungs(_smt(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)[
+    alone = claims_of_rungs(_smt_rungs(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)[
         "equivalent-cores"
     ]
     assert alone.value is not None and alone.value.value == 16.0

@@ -132,7 +132,7 @@ def test_more_threads_that_may_help_or_not_are_undecided() -> None:
     assert even.case == "even" and "about the same time" in even.text
 
 
-def _took(rng: random.Random, *factors: float, repeats: int = 5) -> dict[str, Took]:
+def _durations(rng: random.Random, *factors: float, repeats: int = 5) -> dict[str, Took]:
     """Repeats with a spread of 1 %; from one to the next the machine drifts by 10 %."""
     drift = [1 + 0.1 * r for r in range(repeats)]
     return {
@@ -148,7 +148,7 @@ def test_equal_commands_are_seldom_said_to_differ(commands: int) -> None:
     for _ in range(400):
         differing += any(
             (f.times.low or 0) > 1 and f.case != "equal"
-            for f in against_fastest(_took(rng, *[1.0] * commands))
+            for f in against_fastest(_durations(rng, *[1.0] * commands))
         )
     assert differing <= 0.05 * 400 + 2.5 * math.sqrt(400 * 0.05 * 0.95)
 
@@ -156,7 +156,7 @@ def test_equal_commands_are_seldom_said_to_differ(commands: int) -> None:
 def test_a_difference_smaller_than_the_drift_is_found() -> None:
     """Repeats differ by 40 %, commands by 15 %: they are compared within each repeat."""
     rng = random.Random(5)
-    runs = [next(against_fastest(_took(rng, 1.15, 1.0, 1.15, 1.15))) for _ in range(50)]
+    runs = [next(against_fastest(_durations(rng, 1.15, 1.0, 1.15, 1.15))) for _ in range(50)]
     assert all(f.fast == "1" and f.case == "faster" for f in runs)
     assert sum((f.times.low or 0) <= 1.15 <= (f.times.high or 0) for f in runs) >= 48
 
@@ -165,9 +165,9 @@ def test_repeats_that_cannot_decide() -> None:
     """Three against three may be two modes of the machine, unless the ratio is beyond 2; so the default is
     five."""
     rng = random.Random(9)
-    (few,) = against_fastest(_took(rng, 1.0, 1.5, repeats=3))
-    (many,) = against_fastest(_took(rng, 1.0, 1.5, repeats=5))
-    (far,) = against_fastest(_took(rng, 1.0, 30.0, repeats=3))
+    (few,) = against_fastest(_durations(rng, 1.0, 1.5, repeats=3))
+    (many,) = against_fastest(_durations(rng, 1.0, 1.5, repeats=5))
+    (far,) = against_fastest(_durations(rng, 1.0, 30.0, repeats=3))
     assert (few.case, few.enough) == ("few", 5)
     assert (many.case, far.case) == ("faster", "faster")
     variants = [Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz")]
@@ -245,12 +245,14 @@ def test_a_machine_that_is_slower_alone_and_faster_from_many_threads_on() -> Non
     assert compared.per_cpu_second.reason == "The CPU used by A and B is unknown."
 
 
-def _shelled(name: str, error_ns: int) -> PlannedJob:
+def _shell_job(name: str, error_ns: int) -> PlannedJob:
     return job(name, 1_000_000).model_copy(update={"shell_error_ns": error_ns})
 
 
 def test_the_error_of_what_is_taken_off_for_a_shell_belongs_to_the_interval() -> None:
-    results = run_of_jobs((Variant(name="base", jobs=(_shelled("xz", 5_000_000),)),), lambda *_: 1.0, each=12)
+    results = run_of_jobs(
+        (Variant(name="base", jobs=(_shell_job("xz", 5_000_000),)),), lambda *_: 1.0, each=12
+    )
     (took,) = _claims(results, "command-time")
     assert took.value is not None and took.value.low is not None
     assert took.value.value - took.value.low == pytest.approx(0.005)
@@ -263,7 +265,7 @@ def test_the_error_of_what_is_taken_off_for_a_shell_belongs_to_the_interval() ->
     ("error_ns", "case"), [(0, "faster"), (300_000_000, "undecided"), (3_000_000_000, "shell")]
 )
 def test_commands_are_not_told_apart_by_less_than_that_error(error_ns: int, case: str) -> None:
-    one = Variant(name="one", jobs=(_shelled("one", error_ns),))
+    one = Variant(name="one", jobs=(_shell_job("one", error_ns),))
     other = Variant(name="other", jobs=(job("other", 0),))
     results = run_of_jobs((one, other), lambda v, *_: 1.1 if v.name == "one" else 1.0, repeats=8, noise=0.001)
     (claim,) = _claims(results, "commands-compared")

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from benchmarks.aa_simulated import World as Simulated
 from benchmarks.aa_simulated import outcome, stopped
-from tests.unit.compare_runs import noisy, without
+from tests.unit.compare_runs import noisy, without_cells
 from tests.unit.report_results import World, results
 
 from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rule, tight_enough
@@ -76,7 +76,7 @@ def test_a_longer_response_is_worse_and_a_baseline_can_be_chosen() -> None:
 
 
 def test_an_invalid_window_takes_its_block_out_and_is_named() -> None:
-    comparison = compare_variants(without(noisy(THREE), "second-s4-r2"))
+    comparison = compare_variants(without_cells(noisy(THREE), "second-s4-r2"))
     assert claim(comparison, "second", 4).effect.n_variant == 5
     assert claim(comparison, "third", 4).effect.n_variant == 6
     (left_out,) = (c for c in comparison.conclusions if c.id == "left-out")
@@ -198,7 +198,7 @@ def test_two_runs_are_independent_samples_and_their_differences_are_told() -> No
 def test_what_else_ran_is_a_difference_of_two_runs_and_a_process_id_is_none() -> None:
     quiet = noisy(replace(THREE, variants=("base",)), id="quiet")
 
-    def beside(used: float, others: float, pid: int) -> Results:
+    def run_beside(used: float, others: float, pid: int) -> Results:
         row: dict[str, Any] = {"cell": "c", "quantity": "cpu_used_machine", "source": "host"}
         row |= {"value": used, "relative_difference": used / (used - others) - 1, "verdict": "differs"}
         table = pl.DataFrame([row]).pipe(
@@ -211,11 +211,11 @@ def test_what_else_ran_is_a_difference_of_two_runs_and_a_process_id_is_none() ->
             quiet, info=info, environment=environment, tables={**quiet.tables, "data_sources": table}
         )
 
-    differences = compare_runs(beside(1.5, 0.04, 3), beside(2.0, 1.7, 4)).differences
+    differences = compare_runs(run_beside(1.5, 0.04, 3), run_beside(2.0, 1.7, 4)).differences
     listed = {d.what: (d.baseline, d.variant) for d in differences}
     assert listed["CPUs used by other processes (mean)"] == ("0.0", "1.7")
     assert not any("process 4" in variant for _, variant in listed.values())
-    assert not compare_runs(beside(1.5, 0.04, 3), beside(1.6, 0.02, 4)).differences
+    assert not compare_runs(run_beside(1.5, 0.04, 3), run_beside(1.6, 0.02, 4)).differences
 
 
 def test_runs_with_common_variants_are_compared_variant_by_variant() -> None:
@@ -234,7 +234,7 @@ def test_mistakes_are_named_with_their_cure() -> None:
         (lambda: compare_variants(noisy(THREE), Options(rung=3)), "3 sessions"),
         (lambda: compare_variants(noisy(THREE), Options(metric="work_per_s_")), "work_per_s_"),
         (lambda: compare_variants(noisy(THREE), Options(metric="client_cpu_per_call_ns")), "known are"),
-        (lambda: compare_variants(without(noisy(THREE), "-base-")), "no rung"),
+        (lambda: compare_variants(without_cells(noisy(THREE), "-base-")), "no rung"),
     ):
         with pytest.raises(UsageError) as caught:
             wrong()
@@ -272,7 +272,7 @@ def test_three_repeats_are_never_enough_and_an_unmeasured_rung_is_not_tight() ->
     run = noisy(replace(THREE, repeats=3), spread=1e-5)
     tightness = tight_enough(run.tables, run.plan, 0.5)
     assert not tightness.done and tightness.widest is not None and tightness.widest < 0.5
-    gone = without(noisy(THREE), "-third-s4-")
+    gone = without_cells(noisy(THREE), "-third-s4-")
     lost = tight_enough(gone.tables, gone.plan, 0.5)
     assert not lost.done and lost.widest is None and lost.where == "third, 4 sessions"
     assert tight_enough({n: rows(n, []) for n in ("windows", "rates")}, run.plan, 0.5).repeats == 0

@@ -209,13 +209,13 @@ _SIZE = {"": 1.0, "k ": 1e-3, "M ": 1e-6}
 def test_every_unit_gives_the_same_ladder(
     rungs: list[tuple[int, float, float]], clock: str, per: str, size: str
 ) -> None:
-    def written(clock: str, per: str, size: str) -> Ladder:
+    def ladder_in(clock: str, per: str, size: str) -> Ladder:
         lines = (
             f"{n},{x * _PER[per] * _SIZE[size]!r},{share * n / x * _CLOCK[clock]!r}" for n, x, share in rungs
         )
         return read("\n".join([f"clients,{size}calls/{per},response_{clock}", *lines]))
 
-    plain, other = written("s", "s", ""), written(clock, per, size)
+    plain, other = ladder_in("s", "s", ""), ladder_in(clock, per, size)
     assert other.throughput_unit == plain.throughput_unit == "calls/s"
     for name in ("load", "throughput", "response_s"):
         assert other.points[name].to_list() == pytest.approx(plain.points[name].to_list())

@@ -21,7 +21,7 @@ RATES = {1: 100.0, 4: 200.0, 8: 400.0}
 SESSIONS = 16
 
 
-def paced(
+def paced_run(
     variants: tuple[str, ...],
     seed: int = 1,
     id: str = "20261121-x",
@@ -52,7 +52,7 @@ def _texts(comparison: Comparison, id: str) -> list[str]:
 
 
 def test_variants_are_ranked_by_response_time_at_each_rate() -> None:
-    comparison = compare_variants(paced(("base", "second")))
+    comparison = compare_variants(paced_run(("base", "second")))
     series = _series_by_metric(comparison)
     assert comparison.metrics[0].metric == "response_p95_ns" and not comparison.metrics[0].higher_is_better
     assert series["response_p95_ns"] == series["response_mean_ns"] == ["100/s", "200/s", "400/s"]
@@ -64,7 +64,7 @@ def test_variants_are_ranked_by_response_time_at_each_rate() -> None:
 
 
 def test_the_answer_is_at_the_lowest_and_the_highest_rate_with_the_capacity() -> None:
-    comparison = compare_variants(paced(("base", "second"), lost={("second", 400.0): 0.3}))
+    comparison = compare_variants(paced_run(("base", "second"), lost={("second", 400.0): 0.3}))
     assert [t.split(":")[0] for t in _texts(comparison, "rank")] == [
         "At 100/s, 16 sessions",
         "At 400/s, 16 sessions",
@@ -78,17 +78,17 @@ def test_the_answer_is_at_the_lowest_and_the_highest_rate_with_the_capacity() ->
 
 
 def test_throughput_is_compared_where_a_rate_was_not_kept() -> None:
-    comparison = compare_variants(paced(("base", "second"), lost={("second", 400.0): 0.3}))
+    comparison = compare_variants(paced_run(("base", "second"), lost={("second", 400.0): 0.3}))
     assert _series_by_metric(comparison)["calls_per_s"] == ["400/s"]
 
 
 def test_as_many_calls_left_over_as_there_are_sessions_are_none() -> None:
-    comparison = compare_variants(paced(("base", "second"), lost={("second", 100.0): SESSIONS / 1_000}))
+    comparison = compare_variants(paced_run(("base", "second"), lost={("second", 100.0): SESSIONS / 1_000}))
     assert "calls_per_s" not in _series_by_metric(comparison)
 
 
 def test_two_runs_meet_at_the_rates_that_both_have() -> None:
-    a, b = paced(("base",)), paced(("base",), seed=2, id="20261122-y", lost={("base", 200.0): 0.5})
+    a, b = paced_run(("base",)), paced_run(("base",), seed=2, id="20261122-y", lost={("base", 200.0): 0.5})
     comparison = compare_runs(a, b)
     assert _series_by_metric(comparison)["response_p95_ns"] == ["100/s", "200/s", "400/s"]
     assert {c.verdict for c in comparison.metrics[0].claims} <= {"no difference", "undecided"}
@@ -98,10 +98,10 @@ def test_two_runs_meet_at_the_rates_that_both_have() -> None:
 
 def test_throughput_that_was_set_ranks_nothing() -> None:
     with pytest.raises(UsageError, match="was set by the rate"):
-        compare_variants(paced(("base", "second")), Options(metric="calls_per_s"))
+        compare_variants(paced_run(("base", "second")), Options(metric="calls_per_s"))
 
 
 def test_a_paced_run_and_a_closed_loop_have_nothing_in_common() -> None:
     closed = noisy(World(rungs=(SESSIONS,), repeats=3), id="20261122-z")
     with pytest.raises(UsageError, match="rates 100/s, 200/s, 400/s"):
-        compare_runs(paced(("base",)), closed)
+        compare_runs(paced_run(("base",)), closed)

@@ -11,7 +11,7 @@ import pytest
 import scipy
 from tests.fakery import S, climb
 from tests.unit.observe_trees import BIG, golden
-from tests.unit.placements import Siblings, article, simulated, slowed, table_of
+from tests.unit.placements import Siblings, article, simulated_rounds, slowdowns, table_of
 
 from dbdyno.account.placement import placement, shares
 from dbdyno.conclude.run import steadiness as on
@@ -91,7 +91,7 @@ def test_the_articles_conclusion_needs_the_cpus(ec2: Siblings) -> None:
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("sessions", [4, 8, 9, 12])
 def test_a_machine_of_eight_cores_and_sixteen_threads(ec2: Siblings, sessions: int, settled: bool) -> None:
-    row = placement_of(simulated(ec2, sessions, settled=settled, yields=SMT2, seed=sessions), ec2)
+    row = placement_of(simulated_rounds(ec2, sessions, settled=settled, yields=SMT2, seed=sessions), ec2)
     on_shared = 2 * max(0, sessions - 8)
     assert row["groups"] == (sessions > 8)
     if sessions > 8:
@@ -101,14 +101,14 @@ def test_a_machine_of_eight_cores_and_sixteen_threads(ec2: Siblings, sessions: i
 
 
 def test_all_sixteen_threads_are_told_against_one_alone(ec2: Siblings) -> None:
-    table = pl.concat([simulated(ec2, n, yields=SMT2, seed=n) for n in (1, 16)])
+    table = pl.concat([simulated_rounds(ec2, n, yields=SMT2, seed=n) for n in (1, 16)])
     claims = claims_of(table, ec2)
     assert "placement-shared-core" not in claims and "placement-groups" not in claims
     assert claims["placement-all-share"].value.value == pytest.approx(1.5, rel=0.02)
 
 
 def test_more_sessions_than_threads_share_a_cpu(ec2: Siblings) -> None:
-    row = placement_of(simulated(ec2, 18, yields=SMT2, seed=3), ec2)
+    row = placement_of(simulated_rounds(ec2, 18, yields=SMT2, seed=3), ec2)
     assert (row["slow_sessions"], row["shared"]) == (4, "cpu")
     assert row["ratio"] == pytest.approx(2, rel=0.05)
 
@@ -117,7 +117,7 @@ def test_power_with_four_threads_a_core() -> None:
     cores = siblings(golden("power9-lpar-smt4"))
     assert cores is not None and {len(c) for c in cores} == {4}
     sessions = len(cores) + 1
-    row = placement_of(simulated(cores, sessions, yields=POWER, seed=2), cores)
+    row = placement_of(simulated_rounds(cores, sessions, yields=POWER, seed=2), cores)
     assert (row["slow_sessions"], row["shared"]) == (2, "core")
     assert row["ratio"] == pytest.approx(2 / 1.4, rel=0.03)
 
@@ -125,7 +125,7 @@ def test_power_with_four_threads_a_core() -> None:
 def test_a_hundred_and_sixty_cpus() -> None:
     cores = siblings(golden(BIG))
     assert cores is not None and len(cores) == 80
-    row = placement_of(simulated(cores, 88, rounds=12, yields=SMT2, seed=4), cores)
+    row = placement_of(simulated_rounds(cores, 88, rounds=12, yields=SMT2, seed=4), cores)
     assert (row["slow_sessions"], row["shared"]) == (16, "core")
     assert row["ratio"] == pytest.approx(1.5, rel=0.03)
 
@@ -198,7 +198,7 @@ def test_slow_ones_that_only_happen_to_share_are_not_blamed_on_it() -> None:
 def test_repeats_tell_what_one_alone_cannot() -> None:
     """Five sessions on four cores that keep their places: one of ten pairs; three repeats are enough."""
     cores = tuple((n, n + 4) for n in range(4))
-    tables = [simulated(cores, 5, yields=SMT2, seed=r, repeat=r) for r in (1, 2, 3)]
+    tables = [simulated_rounds(cores, 5, yields=SMT2, seed=r, repeat=r) for r in (1, 2, 3)]
     assert placement(tables[0], cores)[1].select("groups", "shared").row(0) == (True, None)
     rows_of = placement(pl.concat(tables), cores)[1]
     assert rows_of["p_core"].to_list() == pytest.approx([0.1] * 3)
@@ -211,7 +211,7 @@ def test_repeats_tell_what_one_alone_cannot() -> None:
 def test_sharing_that_has_nothing_to_do_with_it(ec2: Siblings) -> None:
     """Groups for another reason, on a machine where some share: the cause stays open."""
     cpus = [c[0] for c in ec2[:6]] + [ec2[0][1], ec2[1][1]]
-    assert set(np.round(slowed(cpus, ec2, SMT2), 3)) == {1.0, 1.5}
+    assert set(np.round(slowdowns(cpus, ec2, SMT2), 3)) == {1.0, 1.5}
     times = 100 * np.exp(np.random.default_rng(1).normal(0, 0.02, (30, 8)))
     times[:, 3:5] *= 1.5
     row = placement_of(table_of(times, [cpus] * 30, moved=np.zeros((30, 8))), ec2)

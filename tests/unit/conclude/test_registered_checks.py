@@ -26,10 +26,10 @@ def test_a_check_is_of_the_kinds_that_it_names(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(checking, "_REGISTERED", [])
 
     @checking.check("steal", kinds=(COMMANDS,))
-    def stolen(case: Case) -> Iterator[Claim]:
+    def check(case: Case) -> Iterator[Claim]:
         yield Claim(id="steal", text=case.plan.experiment.name)
 
-    assert [c.function for c in checking.checks(kind_named("commands"))] == [stolen]
+    assert [c.function for c in checking.checks(kind_named("commands"))] == [check]
     assert checking.checks(kind_named("database")) == []
 
 

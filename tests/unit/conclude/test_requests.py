@@ -53,13 +53,13 @@ def claims_of(case: Case) -> list[Claim]:
     return list(requests.cost(case))
 
 
-def law(count: float, noise: float = 1.0) -> tuple[float, float, float]:
+def call(count: float, noise: float = 1.0) -> tuple[float, float, float]:
     return count, (REST + USER * count) * noise, KERNEL * count * noise
 
 
 @pytest.mark.parametrize("workers", [0.0, 0.4])
 def test_the_slope_is_what_a_request_takes_whoever_makes_it(workers: float) -> None:
-    (claim,) = claims_of(case_of([law(n) for n in LEVELS], workers=workers))
+    (claim,) = claims_of(case_of([call(n) for n in LEVELS], workers=workers))
     assert claim.id == "cpu-per-request"
     assert claim.value is not None and claim.value.value == pytest.approx((USER + KERNEL) * 1e9)
     assert "80 % of it in the kernel" in claim.text and "20.0 ms without requests" in claim.text
@@ -68,7 +68,7 @@ def test_the_slope_is_what_a_request_takes_whoever_makes_it(workers: float) -> N
 
 def test_its_interval_holds_the_truth_where_cpu_is_noisy() -> None:
     noises = (1.02, 0.97, 1.01, 0.99, 1.0, 1.03, 0.98, 1.0, 1.01, 0.99)
-    (claim,) = claims_of(case_of([law(n, noise) for n, noise in zip(LEVELS * 2, noises, strict=True)]))
+    (claim,) = claims_of(case_of([call(n, noise) for n, noise in zip(LEVELS * 2, noises, strict=True)]))
     value = claim.value
     assert value is not None and value.low is not None and value.high is not None
     assert value.low < (USER + KERNEL) * 1e9 < value.high
@@ -84,10 +84,10 @@ def test_requests_without_a_cost_are_called_so() -> None:
     "calls",
     [
         [],
-        [law(0.0) for _ in LEVELS],  # nothing is read
-        [law(n) for n in (1_000, 1_100, 1_200, 1_300)],  # less than twofold
-        [law(n) for n in (1_000, 1_001, 4_000, 4_001)],  # two levels
-        [law(n) for n in (1_000, 4_000)],
+        [call(0.0) for _ in LEVELS],  # nothing is read
+        [call(n) for n in (1_000, 1_100, 1_200, 1_300)],  # less than twofold
+        [call(n) for n in (1_000, 1_001, 4_000, 4_001)],  # two levels
+        [call(n) for n in (1_000, 4_000)],
     ],
 )
 def test_what_does_not_vary_makes_no_claim(calls: list[tuple[float, float, float]]) -> None:
@@ -96,6 +96,6 @@ def test_what_does_not_vary_makes_no_claim(calls: list[tuple[float, float, float
 
 def test_only_the_fewest_sessions_count() -> None:
     """With more of them the CPUs are shared, and a request may take longer."""
-    calls = [law(n) for n in LEVELS] + [law(n, 3.0) for n in LEVELS]
+    calls = [call(n) for n in LEVELS] + [call(n, 3.0) for n in LEVELS]
     (claim,) = claims_of(case_of(calls, sessions=(1,) * 5 + (8,) * 5))
     assert claim.value is not None and claim.value.value == pytest.approx((USER + KERNEL) * 1e9)

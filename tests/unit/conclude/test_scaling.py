@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.unit.scaling_ladders import CISCO, SPECSDM91, ladder, simulated
+from tests.unit.scaling_ladders import CISCO, SPECSDM91, ladder, simulated_ladder
 
 from dbdyno.conclude.scaling import NAMES, scale
 from dbdyno.conclude.scaling.fitted import points_of
@@ -33,7 +33,7 @@ def test_names_are_those_of_the_models() -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_without_noise_gives_its_parameters_back(law: str) -> None:
-    fit = scale(simulated(law, LAWS[law], LOADS), models=(law,)).best
+    fit = scale(simulated_ladder(law, LAWS[law], LOADS), models=(law,)).best
     assert fit is not None
     assert [p.value for p in fit.parameters] == pytest.approx(LAWS[law], rel=2e-4)
     assert fit.r_squared == pytest.approx(1)
@@ -41,7 +41,7 @@ def test_a_law_without_noise_gives_its_parameters_back(law: str) -> None:
 
 @pytest.mark.parametrize("law", ["usl", "plateau", "two-knees"])
 def test_the_law_that_made_a_ladder_is_chosen(law: str) -> None:
-    scaling = scale(simulated(law, LAWS[law], (*LOADS, 40, 48), noise=0.002))
+    scaling = scale(simulated_ladder(law, LAWS[law], (*LOADS, 40, 48), noise=0.002))
     assert scaling.best is not None
     assert scaling.best.model == law
     assert sum(f.weight for f in scaling.fits) == pytest.approx(1)
@@ -52,7 +52,7 @@ def test_the_law_that_made_a_ladder_is_chosen(law: str) -> None:
 @pytest.mark.parametrize(("law", "size"), [("usl", 1e9), ("usl", 1e-5), ("one-knee", 1e-3)])
 def test_the_size_of_throughput_changes_nothing_else(law: str, size: float) -> None:
     loads = (*LOADS, 40)
-    chosen = simulated(law, LAWS[law], loads, noise=0.01)
+    chosen = simulated_ladder(law, LAWS[law], loads, noise=0.01)
     x = chosen.points["throughput"].to_list()
     a, b = (scale(ladder(loads, [v * k for v in x]), models=(law,)).best for k in (1.0, size))
     assert a is not None
@@ -74,7 +74,7 @@ def test_order_of_points_and_repeated_loads_do_not_matter() -> None:
 
 
 def test_a_knee_is_recovered_within_its_interval() -> None:
-    points = simulated("two-knees", LAWS["two-knees"], LOADS, noise=0.005, seed=3)
+    points = simulated_ladder("two-knees", LAWS["two-knees"], LOADS, noise=0.005, seed=3)
     fit = scale(points, models=("amdahl", "one-knee", "two-knees")).best
     assert fit is not None
     assert fit.model == "two-knees"
@@ -86,22 +86,24 @@ def test_a_knee_is_recovered_within_its_interval() -> None:
 
 
 def test_straight_lines_have_neither_knee_nor_peak() -> None:
-    scaling = scale(simulated("linear", (700.0,), LOADS, noise=0.005, seed=4))
+    scaling = scale(simulated_ladder("linear", (700.0,), LOADS, noise=0.005, seed=4))
     assert not any(f.knees or f.peak for f in scaling.fits)
     assert any("straight line" in refusal for refusal in scaling.refused)
 
 
 def test_bends_are_claimed_on_few_straight_lines_and_where_there_are_some() -> None:
-    lines = [points_of(simulated("linear", (700.0,), LOADS, 0.02, seed=s)) for s in range(5, 105) if s != 7]
+    lines = [
+        points_of(simulated_ladder("linear", (700.0,), LOADS, 0.02, seed=s)) for s in range(5, 105) if s != 7
+    ]
     p = np.array([straight_p(a.n, a.x, 1) for a in lines])
     assert (p <= 0.05).mean() <= 0.1  # 1 of 20 is expected
     assert 0.3 < np.median(p) < 0.9
-    bent = points_of(simulated("one-knee", LAWS["one-knee"], LOADS, 0.02))
+    bent = points_of(simulated_ladder("one-knee", LAWS["one-knee"], LOADS, 0.02))
     assert straight_p(bent.n, bent.x, 1) <= 0.01  # type: ignore[operator]
 
 
 def test_too_few_rungs_are_refused_in_words() -> None:
-    none, some = (scale(simulated("usl", LAWS["usl"], LOADS[:k], noise=0.01)) for k in (3, 5))
+    none, some = (scale(simulated_ladder("usl", LAWS["usl"], LOADS[:k], noise=0.01)) for k in (3, 5))
     assert none.fits == ()
     assert none.best is None
     assert "at least 4" in none.refused[0]
@@ -132,12 +134,12 @@ def test_text_is_no_number() -> None:
         scale(ladder([1, 2, 3], ["a", "b", "c"]))  # type: ignore[list-item]
 
 
-def _repeated(repeats: int) -> Scaling:
-    return scale(simulated("usl", LAWS["usl"], LOADS, 0.01, repeats, 0.03), models=("usl",))
+def _scaling_of_repeats(repeats: int) -> Scaling:
+    return scale(simulated_ladder("usl", LAWS["usl"], LOADS, 0.01, repeats, 0.03), models=("usl",))
 
 
 def test_repeats_are_drawn_where_there_are_enough() -> None:
-    two, six = _repeated(2), _repeated(6)
+    two, six = _scaling_of_repeats(2), _scaling_of_repeats(6)
     assert two.best is not None
     assert six.best is not None
     assert {p.method for p in two.best.parameters} == {"profile likelihood"}
@@ -152,11 +154,11 @@ def test_repeats_are_drawn_where_there_are_enough() -> None:
     assert (
         rate.std_err > 700 * 0.03 / math.sqrt(6) / 2
     )  # climbs differ by 3 %: no fit of all points knows that
-    assert _repeated(6).best == six.best  # the draws are always the same
+    assert _scaling_of_repeats(6).best == six.best  # the draws are always the same
 
 
 def test_climbs_that_are_not_whole_are_not_drawn() -> None:
-    whole = simulated("amdahl", LAWS["amdahl"], LOADS, 0.01, 5)
+    whole = simulated_ladder("amdahl", LAWS["amdahl"], LOADS, 0.01, 5)
     scaling = scale(
         ladder(*(whole.points[c].to_list()[:-1] for c in ("load", "throughput", "repeat"))),
         models=("amdahl",),
@@ -169,7 +171,7 @@ def test_climbs_that_are_not_whole_are_not_drawn() -> None:
 def test_a_known_think_time_is_no_parameter() -> None:
     rate, servers, think = LAWS["repairman"]
     pause = think / (1 + think) / rate  # Z of 1 / rate = S + Z
-    known = simulated("repairman", LAWS["repairman"], LOADS, 0.005)
+    known = simulated_ladder("repairman", LAWS["repairman"], LOADS, 0.005)
     points = known.points
     fit = scale(ladder(points["load"], points["throughput"], think_s=pause), models=("repairman",)).best
     assert fit is not None

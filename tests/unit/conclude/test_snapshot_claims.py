@@ -28,13 +28,13 @@ def claims_after(seconds: float = 100.0, info: Any = None, **rows: list[dict[str
     """From counters of 0 to ``rows``."""
     rows = {"databases": [SHOP]} | rows
     zero = {
-        name: [{n: v for n, v in row.items() if n in _named(name)} for row in table_rows]
+        name: [{n: v for n, v in row.items() if n in _fixed_columns(name)} for row in table_rows]
         for name, table_rows in rows.items()
     }
     return claims_between(snapshot(**zero), snapshot(seconds, None, info, **rows))
 
 
-def _named(name: str) -> set[str]:
+def _fixed_columns(name: str) -> set[str]:
     """Columns that do not grow."""
     table = TABLES[name]
     return {c.name for c in (*table.key, *table.attributes, *table.gauges)}

@@ -100,12 +100,12 @@ def test_a_broken_slot_is_an_error_of_its_claim() -> None:
 
 
 def test_a_constant_that_changes_changes_what_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def explained() -> str:
+    def explanation() -> str:
         return CliRunner().invoke(app, ["explain", "lock-bound"], catch_exceptions=False).output
 
-    assert "at least 25 % of DB time" in explained()
+    assert "at least 25 % of DB time" in explanation()
     monkeypatch.setattr(locks, "BOUND", 0.375)
-    assert "at least 37.5 % of DB time" in explained()
+    assert "at least 37.5 % of DB time" in explanation()
 
 
 def test_the_page_of_claims_follows_constants(monkeypatch: pytest.MonkeyPatch) -> None:

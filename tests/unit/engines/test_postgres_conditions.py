@@ -20,7 +20,7 @@ from dbdyno.model.engine.condition import Condition, ServerConditions
 BOSS = _Cures(superuser=True, role='"The Boss"', database="app", embedded=False)
 
 
-def known(
+def known_settings(
     short_jit: tuple[int, int] | None = (0, 5), flags: str | None = "-O2", ids: bool = True, **values: Any
 ) -> _Known:
     given = {n.replace("__", "."): v if isinstance(v, tuple) else (v,) for n, v in values.items()}
@@ -29,7 +29,7 @@ def known(
 
 
 def condition_of(id: str, cures: _Cures = BOSS, **values: Any) -> Condition:
-    return {c.id: c for c in judged(known(**values), cures)}[id]
+    return {c.id: c for c in judged(known_settings(**values), cures)}[id]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_a_role_may_not_do_is_only_shown() -> None:
 
 
 def facts(**values: Any) -> ServerConditions:
-    return _facts(known(**values), (), ours=False)
+    return _facts(known_settings(**values), (), ours=False)
 
 
 def test_what_the_checks_of_the_machine_need() -> None:

@@ -56,7 +56,7 @@ def groups(place: Path) -> None:
     os.chown(place, os.geteuid(), _ANOTHER) if os.geteuid() == 0 else None
 
 
-def anothers(place: Path) -> None:
+def owned_by_another(place: Path) -> None:
     os.chown(place, _ANOTHER, _ANOTHER)
 
 
@@ -82,7 +82,7 @@ NEEDS_ROOT = [
 EVERYWHERE = [
     pytest.param(loose, "other users may write", id="open"),
     pytest.param(groups, "other users may write", id="group", marks=NEEDS_ROOT),
-    pytest.param(anothers, "belongs to another user", id="another's", marks=NEEDS_ROOT),
+    pytest.param(owned_by_another, "belongs to another user", id="another's", marks=NEEDS_ROOT),
     pytest.param(link_of_another, "another user|symbolic link", id="another's link", marks=NEEDS_ROOT),
 ]
 

@@ -60,20 +60,20 @@ def eight_sockets() -> Topology:
     return topology(golden(BIG))
 
 
-def every(t: Topology) -> list[int]:
+def all_cpus(t: Topology) -> list[int]:
     return [c.cpu for c in t.cpus]
 
 
 def test_spread_serves_every_socket_before_one_twice(eight_sockets: Topology) -> None:
     """By hand from the seed's rows: CPUs 0 and 81-89 are of socket 0, 90-99 of 1, 1-10 of 4, 11-20 of 5."""
-    order = limits.order(eight_sockets, "spread", every(eight_sockets))
+    order = limits.order(eight_sockets, "spread", all_cpus(eight_sockets))
     assert order[:10] == [0, 90, 100, 110, 1, 11, 21, 31, 81, 91]
     assert order[72:84] == [89, 99, 109, 119, 10, 20, 30, 40, 120, 130, 140, 150]
     assert order[84:88] == [41, 51, 61, 71]
 
 
 def test_pack_fills_a_core_then_its_socket(eight_sockets: Topology) -> None:
-    order = limits.order(eight_sockets, "pack", every(eight_sockets))
+    order = limits.order(eight_sockets, "pack", all_cpus(eight_sockets))
     assert order[:6] == [0, 120, 81, 121, 82, 122]
     assert order[18:24] == [89, 129, 90, 130, 91, 131]
 
@@ -89,8 +89,8 @@ def test_the_seeds_six_cpus(eight_sockets: Topology) -> None:
 
 def test_smt4_of_two_sockets() -> None:
     power = topology(golden("power9-lpar-smt4"))
-    assert limits.order(power, "pack", every(power))[:6] == [0, 1, 2, 3, 8, 9]
-    spread = limits.order(power, "spread", every(power))
+    assert limits.order(power, "pack", all_cpus(power))[:6] == [0, 1, 2, 3, 8, 9]
+    spread = limits.order(power, "spread", all_cpus(power))
     assert spread[:4] == [0, 40, 8, 48]
     assert spread[10:12] == [1, 41]
     assert len(spread) == 40, "those that are offline serve nobody"

@@ -56,7 +56,7 @@ def test_a_third_kind_is_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "_REGISTERED", [])
 
     @checking.check("session-time", kinds=("queue",))
-    def told(_: Case) -> Iterator[Claim]:
+    def check(_: Case) -> Iterator[Claim]:
         yield claim("session-time", {}, case="unknown")
 
     run = run_of_jobs(threads(1, 2), amdahl(0.1), ladder=(1,))

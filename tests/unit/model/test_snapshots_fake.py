@@ -12,7 +12,7 @@ from dbdyno.model.engine.snapshot import TABLES, Snapshot
 from dbdyno.model.errors import NoSuchDatabase
 
 
-def observed(seconds: float) -> tuple[Snapshot, Snapshot]:
+def two_snapshots(seconds: float) -> tuple[Snapshot, Snapshot]:
     server = FakeServer(Target(dsn="fake:cpus=4,foreign=4,cpu=5ms,think=5ms"))
     first = server.snapshot(None, None, ())
     server.clock().sleep(seconds)
@@ -24,7 +24,7 @@ def row(snapshot: Snapshot, table: str) -> dict[str, object]:
 
 
 def test_every_call_does_to_the_table_what_the_law_says() -> None:
-    first, last = observed(2)
+    first, last = two_snapshots(2)
     calls = row(last, "databases")["commits"] - row(first, "databases")["commits"]  # type: ignore[operator]
     assert calls == pytest.approx(4 * 2 / 0.01, abs=8)
     for name, per_call in PER_CALL.items():
@@ -36,7 +36,7 @@ def test_every_call_does_to_the_table_what_the_law_says() -> None:
 
 
 def test_all_tables_of_the_schema_are_there() -> None:
-    snapshot, _ = observed(1)
+    snapshot, _ = two_snapshots(1)
     assert set(snapshot.tables) == set(TABLES)
     for name, frame in snapshot.tables.items():
         assert frame.columns == [c.name for c in TABLES[name].columns]

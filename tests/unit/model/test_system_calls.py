@@ -94,7 +94,7 @@ SIZES = {
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, pl.DataFrame], int]]:
+def known_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, pl.DataFrame], int]]:
     """Tables of the watched program, and the CPU time of its loop by its own clock."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -106,12 +106,12 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
         [path / "calls", path / "file"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
     ) as process:
         try:
-            yield _watched(process)
+            yield _watch(process)
         finally:
             process.kill()
 
 
-def _watched(process: subprocess.Popen[bytes]) -> tuple[dict[str, pl.DataFrame], int]:
+def _watch(process: subprocess.Popen[bytes]) -> tuple[dict[str, pl.DataFrame], int]:
     assert process.stdin is not None and process.stderr is not None
     blocked_in = Path(f"/proc/{process.pid}/syscall")
     while blocked_in.read_text().split()[0] != "0":  # until it reads its input: all calls before are over
@@ -133,7 +133,7 @@ def _watched(process: subprocess.Popen[bytes]) -> tuple[dict[str, pl.DataFrame],
     return {name: from_core(name, columns) for name, columns in watch.tables().items()}, loop_ns
 
 
-def _last(tables: dict[str, pl.DataFrame], table: str) -> list[dict[str, Any]]:
+def _last_rows(tables: dict[str, pl.DataFrame], table: str) -> list[dict[str, Any]]:
     frame = tables[table]
     return frame.filter(pl.col("after_ns") == pl.col("after_ns").max()).to_dicts()
 
@@ -142,8 +142,8 @@ Known = tuple[dict[str, pl.DataFrame], int]
 
 
 @pytest.mark.root
-def test_calls_errors_and_bytes_are_counted_to_the_last(known: Known) -> None:
-    rows = {r["name"]: r for r in _last(known[0], "syscalls")}
+def test_calls_errors_and_bytes_are_counted_to_the_last(known_program: Known) -> None:
+    rows = {r["name"]: r for r in _last_rows(known_program[0], "syscalls")}
     counts = {name: (rows[name]["calls"], rows[name]["errors"], rows[name]["bytes"]) for name in COUNTS}
     assert counts == COUNTS
     # one read was under way when the watch came, and one is now; of the others each said EAGAIN
@@ -152,18 +152,20 @@ def test_calls_errors_and_bytes_are_counted_to_the_last(known: Known) -> None:
 
 
 @pytest.mark.root
-def test_sizes_are_counted_by_powers_of_two(known: Known) -> None:
-    calls_by_size = {(r["name"], r["size_bytes"]): r["calls"] for r in _last(known[0], "syscall_sizes")}
+def test_sizes_are_counted_by_powers_of_two(known_program: Known) -> None:
+    calls_by_size = {
+        (r["name"], r["size_bytes"]): r["calls"] for r in _last_rows(known_program[0], "syscall_sizes")
+    }
     assert calls_by_size.items() >= SIZES.items()
-    calls = {r["name"]: r["calls"] - r["errors"] for r in _last(known[0], "syscalls")}
+    calls = {r["name"]: r["calls"] - r["errors"] for r in _last_rows(known_program[0], "syscalls")}
     for name in ("pread64", "pwrite64", "preadv", "read", "write"):
         assert sum(n for (of, _), n in calls_by_size.items() if of == name) == calls[name]
 
 
 @pytest.mark.root
-def test_time_inside_is_on_a_cpu_in_the_run_queue_or_asleep(known: Known) -> None:
-    tables, loop_ns = known
-    rows = {r["name"]: r for r in _last(tables, "syscalls")}
+def test_time_inside_is_on_a_cpu_in_the_run_queue_or_asleep(known_program: Known) -> None:
+    tables, loop_ns = known_program
+    rows = {r["name"]: r for r in _last_rows(tables, "syscalls")}
     for row in rows.values():
         assert 0 <= row["cpu_ns"] <= row["time_ns"] - row["runq_ns"]
     asleep = {name: r["time_ns"] - r["cpu_ns"] - r["runq_ns"] for name, r in rows.items()}
@@ -173,7 +175,7 @@ def test_time_inside_is_on_a_cpu_in_the_run_queue_or_asleep(known: Known) -> Non
     assert rows["clock_nanosleep"]["cpu_ns"] < 0.1 * asleep["clock_nanosleep"]
     assert asleep["getppid"] == 0 or unclear
     assert 0 < rows["getppid"]["cpu_ns"] <= loop_ns
-    traced = _last(tables, "traced")[0]
+    traced = _last_rows(tables, "traced")[0]
     inside = sum(r["cpu_ns"] for r in rows.values())
     assert inside <= traced["run_ns"]
     assert sum(asleep.values()) <= traced["sleep_ns"] * 1.001 or unclear
@@ -182,9 +184,9 @@ def test_time_inside_is_on_a_cpu_in_the_run_queue_or_asleep(known: Known) -> Non
 
 
 @pytest.mark.root
-def test_sums_never_fall_from_one_read_to_the_next(known: Known) -> None:
+def test_sums_never_fall_from_one_read_to_the_next(known_program: Known) -> None:
     """With the time of the call under way in each: what is shown of a window is a difference of two reads."""
     figures = ("calls", "errors", "time_ns", "cpu_ns", "runq_ns", "client_ns", "bytes")
-    for _, rows in known[0]["syscalls"].sort("after_ns").group_by("name"):
+    for _, rows in known_program[0]["syscalls"].sort("after_ns").group_by("name"):
         for name in figures:
             assert (rows[name].diff().drop_nulls() >= 0).all(), name

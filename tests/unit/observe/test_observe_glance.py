@@ -25,8 +25,8 @@ def sample(number: int, **changes: Any) -> dict[str, Any]:
     return {**blank, "sample": number, "sql_before_ns": at_ns, "sql_after_ns": at_ns, **changes}
 
 
-def looked(window_ns: int | None = None, **tables: list[dict[str, Any]]) -> Glance:
-    frames = {name: rows(raw(name), tables[name]) if name in tables else empty(raw(name)) for name in RAW}
+def glance_at(window_ns: int | None = None, **tables: list[dict[str, Any]]) -> Glance:
+    frames = {name: rows(name, tables[name]) if name in tables else empty(name) for name in RAW}
     return glance(frames, wait_families(), window_ns=window_ns)
 
 
@@ -36,7 +36,7 @@ READS = {"state": "active", "wait_class": "IO", "wait_event": "DataFileRead"}
 
 def test_exact_sums_are_spread_over_the_labels_that_samples_saw() -> None:
     """1 s in 4 on a CPU, 1 in the run queue, 2 asleep; runnable: 3 of 4 without an event; asleep: all IO."""
-    seen = looked(
+    seen = glance_at(
         tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
         samples=[
             *(sample(n, **ACTIVE) for n in range(3)),
@@ -56,7 +56,7 @@ def test_exact_sums_are_spread_over_the_labels_that_samples_saw() -> None:
 
 def test_sums_of_a_window_hold_what_sessions_did_in_their_part_of_it() -> None:
     """4 s of 16: 1 s on a CPU, 1 in the run queue, 2 asleep for IO."""
-    seen = looked(
+    seen = glance_at(
         window_ns=16 * S,
         tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
         samples=[sample(0, **ACTIVE), sample(1, **READS, task_state="S")],
@@ -72,7 +72,7 @@ def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
         label |= {"begun": begun, "unclear": 0}
         return task(at_s, **label, sleep_ns=int(sleep * S), runq_ns=int(runq * S))
 
-    seen = looked(
+    seen = glance_at(
         tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
         samples=[sample(0, **ACTIVE)],
         waits=[wait(10, "A", 1, 0), wait(14, "A", 2, 0.4, 5), wait(14, "B", 0.8, 0.6)],
@@ -83,11 +83,11 @@ def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
 
 
 def test_waits_are_unknown_where_a_sleep_may_go_on_with_an_earlier_one() -> None:
-    def of(pid: int) -> dict[str, Any]:
+    def keys(pid: int) -> dict[str, Any]:
         return {"pid": pid, "tid": pid, "session": pid}
 
     def wait(at_s: float, pid: int, event: str, begun: int | None, unclear: int | None) -> dict[str, Any]:
-        label = {"wait_class": "IO", "wait_event": event, "sleeps": begun or 9, "preempted": 0, **of(pid)}
+        label = {"wait_class": "IO", "wait_event": event, "sleeps": begun or 9, "preempted": 0, **keys(pid)}
         figures = {"begun": begun, "unclear": unclear, "sleep_ns": int(at_s * S / 20), "runq_ns": 0}
         return task(at_s, **label, **figures)
 
@@ -99,8 +99,8 @@ def test_waits_are_unknown_where_a_sleep_may_go_on_with_an_earlier_one() -> None
         for at, ends in zip((10, 14), both, strict=True)
     ]
     of_another = [wait(10, 200, "known", 0, 0), wait(14, 200, "known", 4, 2)]
-    seen = looked(
-        tasks=[task(at, **of(pid), run_ns=0, runq_ns=0) for at in (10, 14) for pid in (100, 200)],
+    seen = glance_at(
+        tasks=[task(at, **keys(pid), run_ns=0, runq_ns=0) for at in (10, 14) for pid in (100, 200)],
         samples=[sample(0, pid=pid, session=pid, **ACTIVE) for pid in (100, 200)],
         waits=[*waits, *of_another],
     )
@@ -118,7 +118,7 @@ def test_waits_of_several_statements_add_up() -> None:
         label = {"wait_class": "Lock", "wait_event": "tuple", "query_id": query_id, "runq_ns": 0}
         return task(at_s, **label, sleep_ns=int(sleep * S), sleeps=1, preempted=0)
 
-    seen = looked(
+    seen = glance_at(
         tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=0)],
         samples=[sample(0, **ACTIVE)],
         waits=[wait(10, 7, 5), wait(10, None, 1), wait(14, 7, 6), wait(14, None, 1.4), wait(14, 8, 0.2)],
@@ -128,7 +128,7 @@ def test_waits_of_several_statements_add_up() -> None:
 
 def test_an_idle_session_that_waited_for_a_cpu_is_counted() -> None:
     idle = {"state": "idle", "wait_class": "Client", "wait_event": "ClientRead", "task_state": "S"}
-    seen = looked(
+    seen = glance_at(
         tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S // 10, runq_ns=2 * S)],
         samples=[sample(n, **idle) for n in range(5)],
     )
@@ -139,7 +139,7 @@ def test_an_idle_session_that_waited_for_a_cpu_is_counted() -> None:
 
 def test_parallel_workers_count_for_their_leader() -> None:
     worker = {"pid": 101, "role": "helper:parallel worker", "session": None}
-    seen = looked(
+    seen = glance_at(
         tasks=[
             task(10, run_ns=0, runq_ns=0),
             task(14, run_ns=S, runq_ns=0),
@@ -153,7 +153,7 @@ def test_parallel_workers_count_for_their_leader() -> None:
 
 
 def test_without_the_tasks_only_the_servers_word_is_known() -> None:
-    seen = looked(samples=[sample(0, state="active"), *(sample(n, **READS) for n in range(1, 4))])
+    seen = glance_at(samples=[sample(0, state="active"), *(sample(n, **READS) for n in range(1, 4))])
     (line,) = seen.sessions
     assert (line.run, line.runq, line.db_time) == (None, None, None)
     assert line.sleep == pytest.approx(1)
@@ -200,5 +200,5 @@ def test_sessions_that_rest_are_counted_without_a_line_and_the_sums_stay() -> No
 
 
 def test_nothing_read_is_an_empty_glance() -> None:
-    assert looked() == Glance(0.0, "activity samples", 0)
+    assert glance_at() == Glance(0.0, "activity samples", 0)
     assert isinstance(empty("samples"), pl.DataFrame)

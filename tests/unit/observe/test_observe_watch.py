@@ -50,7 +50,9 @@ def sleeper() -> Iterator[int]:
         yield pid
 
 
-def watched(seconds: float, until: Callable[[], bool] = lambda: True, **spec: Any) -> dict[str, pl.DataFrame]:
+def tables_of_watch(
+    seconds: float, until: Callable[[], bool] = lambda: True, **spec: Any
+) -> dict[str, pl.DataFrame]:
     """Tables of a watch over a window of ``seconds``, or longer if ``until`` is not yet true."""
     spec = {"engine": None, "os": True, "task_interval_ms": 250, "host": True} | spec
     watch = _core.Watch(json.dumps(spec))
@@ -64,7 +66,7 @@ def watched(seconds: float, until: Callable[[], bool] = lambda: True, **spec: An
 
 
 def test_tables_are_as_the_schema_says(sleeper: int) -> None:
-    tables = watched(0.1, sessions=[[0, sleeper]])
+    tables = tables_of_watch(0.1, sessions=[[0, sleeper]])
     seen = {"samples", "blocked", "tasks", "cgroup", "host", "sampler"}
     assert set(tables) == {*seen, *TRACED, *sampled()}
     for name, frame in tables.items():
@@ -72,7 +74,7 @@ def test_tables_are_as_the_schema_says(sleeper: int) -> None:
 
 
 def test_a_spinner_runs_or_waits_for_a_cpu_and_a_sleeper_does_neither(spinner: int, sleeper: int) -> None:
-    tasks = watched(1.5, sessions=[[0, spinner], [1, sleeper]])["tasks"]
+    tasks = tables_of_watch(1.5, sessions=[[0, spinner], [1, sleeper]])["tasks"]
     busy, idle = (tasks.filter(pl.col("session") == n) for n in (0, 1))
     assert idle.sort("before_ns")["state"][-1] == "S"  # at the first read it may be on its way to sleep
     assert idle["run_ns"].n_unique() == 1
@@ -88,13 +90,13 @@ def test_block_io_delay_is_unknown_where_accounting_is_off(sleeper: int) -> None
     switch = Path("/proc/sys/kernel/task_delayacct")
     if switch.exists() and switch.read_text().strip() == "1":
         pytest.skip("delay accounting is on here")
-    tasks = watched(0.1, sessions=[[0, sleeper]])["tasks"]
+    tasks = tables_of_watch(0.1, sessions=[[0, sleeper]])["tasks"]
     assert tasks["blkio_ns"].null_count() == tasks.height
 
 
 def test_roles_of_ourselves_the_driver_and_the_main_process(spinner: int, sleeper: int) -> None:
     driver = {"pid": os.getpid(), "tid": os.getpid(), "role": "driver"}
-    tasks = watched(0.1, sessions=[[0, spinner]], main_pid=sleeper, tasks=[driver])["tasks"]
+    tasks = tables_of_watch(0.1, sessions=[[0, spinner]], main_pid=sleeper, tasks=[driver])["tasks"]
     roles = {(tid, role) for tid, role in tasks.select("tid", "role").iter_rows()}
     assert {(spinner, "session"), (sleeper, "helper:main"), (os.getpid(), "driver")} <= roles
     assert (os.getpid(), "dbdyno") not in roles
@@ -103,7 +105,7 @@ def test_roles_of_ourselves_the_driver_and_the_main_process(spinner: int, sleepe
 
 
 def test_a_server_elsewhere(sleeper: int) -> None:
-    tasks = watched(0.1, sessions=[[0, sleeper]], os=False)["tasks"]
+    tasks = tables_of_watch(0.1, sessions=[[0, sleeper]], os=False)["tasks"]
     theirs = tasks.filter(pl.col("role") == "session")
     assert set(theirs["status"]) == {"not here"}
     assert theirs["run_ns"].null_count() == theirs.height > 0
@@ -111,7 +113,7 @@ def test_a_server_elsewhere(sleeper: int) -> None:
 
 
 def test_host_figures_are_those_of_proc_stat() -> None:
-    host = watched(0.1)["host"].filter(pl.col("status") == "ok")
+    host = tables_of_watch(0.1)["host"].filter(pl.col("status") == "ok")
     before = host.filter(pl.col("key") == "cpus")["value"]
     assert set(before) == {os.sysconf("SC_NPROCESSORS_ONLN")}
     idle = host.filter(pl.col("key") == "cpu.idle_ns")["value"]
@@ -210,7 +212,7 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
             run_ns, runq_ns = (now[c] - first[c] for c in ("run_ns", "runq_ns"))
             return bool(runq_ns > 3 * run_ns > 0)
 
-        tables = watched(1.5, waited, sessions=[[0, pid]], cgroups=groups)
+        tables = tables_of_watch(1.5, waited, sessions=[[0, pid]], cgroups=groups)
     deadline = time.monotonic() + 10
     while any((c / "cgroup.procs").read_text() for c in quota_group) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -274,7 +276,7 @@ def test_a_session_that_is_moved_into_a_throttled_group_has_no_bracket_of_zero(
     before = _server_groups(spinner)
     steps = [(0.6, quota_group)] + ([(0.8, [group.parent for group in quota_group])] if back else [])
     with _moving(spinner, steps):
-        tables = watched(1.8, sessions=[[0, spinner]], cgroups=before)
+        tables = tables_of_watch(1.8, sessions=[[0, spinner]], cgroups=before)
     _move(spinner, [group.parent for group in quota_group])
     assert {str(group) for group in quota_group} & set(tables["cgroup"].filter(scope="shared")["path"])
     low, high = _bracket(tables)
@@ -290,7 +292,7 @@ def test_a_session_that_stays_where_no_quota_is_was_not_throttled(spinner: int) 
     before = _server_groups(spinner)
     if not before:
         pytest.skip("no control groups with CPU figures here")
-    tables = watched(0.6, sessions=[[0, spinner]], cgroups=before)
+    tables = tables_of_watch(0.6, sessions=[[0, spinner]], cgroups=before)
     assert "shared" not in set(tables["cgroup"]["scope"])
     throttled = tables["cgroup"].filter((pl.col("key") == "throttled_ns") & (pl.col("status") == "ok"))
     if throttled.is_empty() or throttled["value"].max():
@@ -308,12 +310,12 @@ def test_a_group_of_sessions_that_others_join_is_shared(
     try:
         own = groups({"os": True, "main_pid": sleeper, "sessions": [[0, spinner]]})
         assert {str(group) for group in quota_group} <= {g["path"] for g in own if g["scope"] == "sessions"}
-        alone = watched(1.0, sessions=[[0, spinner]], cgroups=[*server, *own])
+        alone = tables_of_watch(1.0, sessions=[[0, spinner]], cgroups=[*server, *own])
         with (
             running(sys.executable, "-c", "while True: pass") as stranger,
             _moving(stranger, [(0.4, quota_group)]),
         ):
-            joined = watched(1.0, sessions=[[0, spinner]], cgroups=[*server, *own])
+            joined = tables_of_watch(1.0, sessions=[[0, spinner]], cgroups=[*server, *own])
     finally:
         _move(spinner, [group.parent for group in quota_group])
     assert _bracket(alone)[0] > 0

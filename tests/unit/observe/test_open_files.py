@@ -43,7 +43,7 @@ def test_own_descriptors_with_and_without_the_flag(disk_path: Path) -> None:
             os.close(descriptor)
 
 
-def laid_out(root: Path, pid: int, files: dict[str, int], children: str = "") -> None:
+def lay_out(root: Path, pid: int, files: dict[str, int], children: str = "") -> None:
     process = root / "proc" / str(pid)
     for folder in ("fd", "fdinfo", f"task/{pid}"):
         (process / folder).mkdir(parents=True)
@@ -54,8 +54,8 @@ def laid_out(root: Path, pid: int, files: dict[str, int], children: str = "") ->
 
 
 def test_a_server_of_two_processes_on_arm(tmp_path: Path) -> None:
-    laid_out(tmp_path, 10, {"socket:[77]": 2, "/d/postgresql.conf": ARM64}, "11 12 ")
-    laid_out(tmp_path, 11, {"/d/base/5/1247": 2 | ARM64, "/d/base/5/1259": 2 | ARM64})
+    lay_out(tmp_path, 10, {"socket:[77]": 2, "/d/postgresql.conf": ARM64}, "11 12 ")
+    lay_out(tmp_path, 11, {"/d/base/5/1247": 2 | ARM64, "/d/base/5/1259": 2 | ARM64})
     result = direct_files(10, DATA, tmp_path, ARM64)
     assert (result.direct, result.files, result.words) == (2, 2, "O_DIRECT seen on 2 of 2 open data files")
     some = direct_files(10, DATA, tmp_path, ARM64, most_ns=0)
@@ -66,7 +66,7 @@ def test_a_server_of_two_processes_on_arm(tmp_path: Path) -> None:
 def test_nothing_open_and_nothing_permitted_are_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    laid_out(tmp_path, 10, {"/dev/null": 2})
+    lay_out(tmp_path, 10, {"/dev/null": 2})
     assert direct_files(10, DATA, tmp_path)[:3] == (None, None, "lost")
 
     def refused(_self: Path) -> list[Path]:

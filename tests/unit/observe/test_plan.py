@@ -108,17 +108,21 @@ def test_ladders_have_the_cores_and_the_cpus_of_every_variant(
 ) -> None:
     here = siblings(golden(machine))
 
-    def of(**fields: Any) -> Plan:
+    def plan_of(**fields: Any) -> Plan:
         variants = {"some": {"limits": limits}, "all": {}}
         given = Experiment.model_validate({"workload": "lio", "variants": variants} | fields)
         return resolve(given, LIO, cpus, "", allowed=range(1000), siblings=here)
 
-    ladder = {c.sessions for c in of().cells}
+    ladder = {c.sessions for c in plan_of().cells}
     assert {1, *marks, cpus} <= ladder and 4 * cpus in ladder
-    rule = of(sessions="auto").adaptive
+    rule = plan_of(sessions="auto").adaptive
     assert rule is not None and set(marks) <= set(rule.marks)
     cores = 1 if here is None else len(here)
-    assert {c.sessions for c in of(sessions="1,cores,2cpus").cells} == {1, cores if here else cpus, 2 * cpus}
+    assert {c.sessions for c in plan_of(sessions="1,cores,2cpus").cells} == {
+        1,
+        cores if here else cpus,
+        2 * cpus,
+    }
 
 
 def test_a_plan_lists_every_cell_and_says_why() -> None:

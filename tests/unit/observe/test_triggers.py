@@ -32,7 +32,7 @@ def ramp(
     return [(n * step_ns, {name: count}) for n, count in enumerate(counts)]
 
 
-def fired(when: str, *counts: float, **options: str) -> list[tuple[float, str]]:
+def moments(when: str, *counts: float, **options: str) -> list[tuple[float, str]]:
     name = options.pop("name", "sessions")
     result = firings(trigger(when, **options), ramp(*counts, name=name))
     return [(f.at_ns / S, f.matched) for f in result]
@@ -95,16 +95,16 @@ def test_what_is_wrong_is_said_with_its_column(text: str, column: str, cure: str
 
 def test_a_ramp_fires_once_at_each_value() -> None:
     counts = [n for n in range(1, 41) for _ in range(3)]
-    assert [m for _, m in fired("sessions in (10,20,30)", *counts)] == [
+    assert [m for _, m in moments("sessions in (10,20,30)", *counts)] == [
         "sessions = 10",
         "sessions = 20",
         "sessions = 30",
     ]
-    assert [t for t, _ in fired("sessions in (10,20,30)", *counts)] == pytest.approx([2.7, 5.7, 8.7])
+    assert [t for t, _ in moments("sessions in (10,20,30)", *counts)] == pytest.approx([2.7, 5.7, 8.7])
 
 
 def test_a_step_from_one_value_to_the_next_is_a_second_firing() -> None:
-    assert fired("sessions in (10,20,30)", 10, 10, 20, 20, 30) == [
+    assert moments("sessions in (10,20,30)", 10, 10, 20, 20, 30) == [
         (0.0, "sessions = 10"),
         (0.2, "sessions = 20"),
         (0.4, "sessions = 30"),
@@ -112,34 +112,34 @@ def test_a_step_from_one_value_to_the_next_is_a_second_firing() -> None:
 
 
 def test_flicker_around_a_value_fires_once_and_a_way_back_again() -> None:
-    assert len(fired("sessions = 10", 9, 10, 9, 10, 11, 10, 9, 10)) == 1
-    assert len(fired("sessions = 10", 9, 10, 8, 9, 10)) == 2
+    assert len(moments("sessions = 10", 9, 10, 9, 10, 11, 10, 9, 10)) == 1
+    assert len(moments("sessions = 10", 9, 10, 8, 9, 10)) == 2
 
 
 def test_a_value_that_was_passed_between_two_samples_is_met_near_it_and_only_on_the_way_up() -> None:
-    assert fired("sessions in (10,20,30)", 8, 11, 15, 19, 22) == [
+    assert moments("sessions in (10,20,30)", 8, 11, 15, 19, 22) == [
         (0.1, "sessions = 10"),
         (0.4, "sessions = 20"),
     ]
-    assert fired("sessions in (10,20,30)", 0, 40, 12, 9) == []
+    assert moments("sessions in (10,20,30)", 0, 40, 12, 9) == []
 
 
 def test_a_threshold_has_a_margin() -> None:
-    assert len(fired("db_time > 10", 11, 9.5, 11, 9.2, 12, name="db_time")) == 1
-    assert len(fired("db_time > 10", 11, 8.9, 11, name="db_time")) == 2
-    assert len(fired("db_time < 10", 9, 10.5, 9, 11.1, 9, name="db_time")) == 2
-    assert len(fired("not db_time <= 10", 11, 9.5, 11, name="db_time")) == 1
+    assert len(moments("db_time > 10", 11, 9.5, 11, 9.2, 12, name="db_time")) == 1
+    assert len(moments("db_time > 10", 11, 8.9, 11, name="db_time")) == 2
+    assert len(moments("db_time < 10", 9, 10.5, 9, 11.1, 9, name="db_time")) == 2
+    assert len(moments("not db_time <= 10", 11, 9.5, 11, name="db_time")) == 1
 
 
 def test_it_must_hold_for_as_long_as_it_asks() -> None:
-    assert fired("sessions > 5 for 300ms", 6, 6, 1, 6, 6, 6, 6, 6) == [(0.6, "sessions > 5 for 300ms")]
-    assert fired("sessions > 5", 6, 6, 6, for_="200ms") == [(0.2, "sessions > 5")]
+    assert moments("sessions > 5 for 300ms", 6, 6, 1, 6, 6, 6, 6, 6) == [(0.6, "sessions > 5 for 300ms")]
+    assert moments("sessions > 5", 6, 6, 6, for_="200ms") == [(0.2, "sessions > 5")]
 
 
 def test_no_second_time_within_the_cool_down() -> None:
     again = (6, 1, 6, 1, 6, 1, 6, 1)
-    assert [t for t, _ in fired("sessions > 5", *again, cool_down="400ms")] == [0.0, 0.4]
-    assert len(fired("sessions in (10,20)", 10, 20, 10, 20, cool_down="10s")) == 2  # each value by itself
+    assert [t for t, _ in moments("sessions > 5", *again, cool_down="400ms")] == [0.0, 0.4]
+    assert len(moments("sessions in (10,20)", 10, 20, 10, 20, cool_down="10s")) == 2  # each value by itself
 
 
 def test_what_is_not_known_neither_fires_nor_arms() -> None:
@@ -196,7 +196,9 @@ def test_without_samples_there_are_no_triggers() -> None:
 # -- figures of samples --
 
 
-def sampled(count: int, *met: tuple[int, str | None, str | None, int | None]) -> dict[str, pl.DataFrame]:
+def sample_tables(
+    count: int, *met: tuple[int, str | None, str | None, int | None]
+) -> dict[str, pl.DataFrame]:
     """So many samples 100 ms apart that each met these sessions: number, class, event, query id."""
     times = [(n, n * S // 10) for n in range(count)]
     samples = [
@@ -226,7 +228,7 @@ WANTED = [
 
 def test_figures_of_samples() -> None:
     met = ((0, "Client", "Read", 7), (1, "Latch", "Log", 7), (2, None, None, 7), (3, "Latch", "Page", 8))
-    result = live_values(sampled(12, *met), WANTED, FAMILIES, since_ns=0)
+    result = live_values(sample_tables(12, *met), WANTED, FAMILIES, since_ns=0)
     assert len(result) == 11
     assert result[-1][1] == {
         "sessions": 4, "active": 3, "db_time": 3.0, "wait(latch)": 2.0, "wait(Latch/Log)": 1.0,
@@ -238,7 +240,7 @@ def test_figures_of_samples() -> None:
 
 def test_what_hidden_sessions_do_is_unknown_and_not_nothing() -> None:
     """A role that may not see others meets no wait, so that the lock table is not asked either."""
-    seen = sampled(12, (1, None, None, 7), (2, None, None, None))
+    seen = sample_tables(12, (1, None, None, 7), (2, None, None, None))
     hidden = pl.when(pl.col("session") == 2).then(pl.lit("hidden")).otherwise("state").alias("state")
     seen |= {"samples": seen["samples"].with_columns(hidden), "blocked": empty("blocked")}
     result = live_values(seen, [*WANTED, Wanted("lock_depth", "", "lock_depth")], FAMILIES, since_ns=0)
@@ -248,7 +250,7 @@ def test_what_hidden_sessions_do_is_unknown_and_not_nothing() -> None:
 
 def test_the_longest_chain_of_lock_waits() -> None:
     """Process 103 waits for 102, both 102 and 101 for 100."""
-    seen = sampled(2, (1, "Lock", "row", None), (2, "Lock", "row", None), (3, "Lock", "row", None))
+    seen = sample_tables(2, (1, "Lock", "row", None), (2, "Lock", "row", None), (3, "Lock", "row", None))
     waits = [
         {"sample": 1, "before_ns": S // 10, "after_ns": S // 10, "pid": waiter, "wait_class": "Lock",
          "blocker": blocker, "status": "ok"}
@@ -262,6 +264,6 @@ def test_the_longest_chain_of_lock_waits() -> None:
 
 
 def test_nobody_is_connected() -> None:
-    result = live_values(sampled(12), WANTED, FAMILIES, since_ns=0)
+    result = live_values(sample_tables(12), WANTED, FAMILIES, since_ns=0)
     assert result[-1][1]["sessions"] == 0
     assert result[-1][1]["db_time"] == 0

@@ -26,15 +26,15 @@ def run() -> Results:
 
 
 @pytest.fixture(scope="module")
-def other(run: Results) -> Results:
+def slower_run(run: Results) -> Results:
     """The same jobs with a part serial twice as large."""
     slower = run_of_jobs(threads(1, 2, 4), amdahl(0.26), ladder=(1, 2))
     info = slower.info.model_copy(update={"id": f"{run.info.id}-b"})
     return Results(info, slower.plan, slower.environment, slower.tables, slower.findings)
 
 
-def test_two_runs_are_compared_in_words_of_commands(run: Results, other: Results) -> None:
-    compared = compare_runs(run, other)
+def test_two_runs_are_compared_in_words_of_commands(run: Results, slower_run: Results) -> None:
+    compared = compare_runs(run, slower_run)
     assert compared.run_kind == COMMANDS
     assert present.comparison_document(compared)["commands"]
     shown = "\n".join(line.text for line in text.on_screen(present.comparison(compared), 100))
@@ -44,13 +44,13 @@ def test_two_runs_are_compared_in_words_of_commands(run: Results, other: Results
     assert DATABASES.findall(words) == []
 
 
-def test_jobs_differ_by_what_was_asked_for(run: Results, other: Results) -> None:
-    first = other.plan.variants[0]
+def test_jobs_differ_by_what_was_asked_for(run: Results, slower_run: Results) -> None:
+    first = slower_run.plan.variants[0]
     (job,) = first.jobs
     changed = job.model_copy(update={"shown": "spin 2", "argv": ("spin", "2"), "shell_ns": 5})
-    variants = (first.model_copy(update={"jobs": (changed,)}), *other.plan.variants[1:])
-    plan = other.plan.model_copy(update={"variants": variants})
-    moved = Results(other.info, plan, other.environment, other.tables, other.findings)
+    variants = (first.model_copy(update={"jobs": (changed,)}), *slower_run.plan.variants[1:])
+    plan = slower_run.plan.model_copy(update={"variants": variants})
+    moved = Results(slower_run.info, plan, slower_run.environment, slower_run.tables, slower_run.findings)
     differences = [d for d in compare_runs(run, moved).differences if "job" in d.what]
     assert [(d.what, d.variant) for d in differences] == [(f"{first.name}: job.{job.name}.command", "spin 2")]
 

@@ -28,7 +28,7 @@ def grid() -> Results:
     return run_of_jobs(threads(1, 2, 4), amdahl(0.13), ladder=(1, 2))
 
 
-def _all(results: Results) -> list[Block]:
+def _all_blocks(results: Results) -> list[Block]:
     return list(walk(report.document(results).blocks))
 
 
@@ -40,10 +40,10 @@ def test_the_first_line_is_the_answer_and_fits_a_terminal(grid: Results) -> None
 
 
 def test_the_grid_has_each_combination(grid: Results) -> None:
-    charts = {c.id: c for c in _all(grid) if isinstance(c, Chart)}
+    charts = {c.id: c for c in _all_blocks(grid) if isinstance(c, Chart)}
     heat = next(c for id, c in charts.items() if id.endswith("grid-rate"))
     assert heat.marks == 6
-    (table,) = [t for t in _all(grid) if isinstance(t, Table) and "by jobs at once" in t.title]
+    (table,) = [t for t in _all_blocks(grid) if isinstance(t, Table) and "by jobs at once" in t.title]
     assert [len(r.cells) for r in table.rows] == [4, 4]
     (speed,) = speed_ups(grid)
     assert [k.label for k in speed.legend] == ["measured", "perfect", "Amdahl's law"]
@@ -60,7 +60,7 @@ def test_bars_of_executions_and_tasks_over_time(grid: Results) -> None:
 
 
 def test_what_means_nothing_for_commands_is_left_out(grid: Results) -> None:
-    titles = [b.title for b in _all(grid) if isinstance(b, Section) and b.blocks]
+    titles = [b.title for b in _all_blocks(grid) if isinstance(b, Section) and b.blocks]
     assert not {"Top SQL", "By script", "Wait chains", "Load profile"} & set(titles)
     assert {"Commands", "Executions", "Jobs and threads"} <= set(titles)
 

@@ -96,7 +96,7 @@ def test_quantiles_are_those_of_published_tables() -> None:
         assert students_tail(students_quantile(degrees, alpha), degrees) == pytest.approx(alpha, rel=1e-8)
 
 
-def brute(a: Sequence[float], b: Sequence[float]) -> float:
+def brute_force_p(a: Sequence[float], b: Sequence[float]) -> float:
     """Twice the smaller tail of the rank sum over all choices, counted one by one."""
     both = sorted([*a, *b])
     rank = {v: sum(i for i, x in enumerate(both, 1) if x == v) / both.count(v) for v in both}
@@ -114,7 +114,7 @@ def test_the_rank_sums_p_is_what_counting_all_choices_gives(seed: int) -> None:
     a = [float(chance.randint(0, 6)) for _ in range(chance.randint(1, 7))]
     b = [float(chance.randint(1, 7)) for _ in range(chance.randint(1, 8))]
     test = rank_sum(a, b)
-    assert test is not None and test.p == pytest.approx(brute(a, b), rel=1e-12)
+    assert test is not None and test.p == pytest.approx(brute_force_p(a, b), rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [3, 8])
@@ -386,11 +386,11 @@ def test_ranks_around_the_median_are_benchstats() -> None:
 def test_studentised_permutation_is_that_of_scipy() -> None:
     a, b = [1.0, 2.0, 4.0, 8.0, 9.5], [3.0, 7.0, 16.0, 5.5]
 
-    def t(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
+    def statistic(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
         return np.abs(scipy.stats.ttest_ind(x, y, axis=axis, equal_var=False).statistic)
 
     of_scipy = scipy.stats.permutation_test(
-        (a, b), t, vectorized=True, alternative="greater", n_resamples=10_000
+        (a, b), statistic, vectorized=True, alternative="greater", n_resamples=10_000
     )
     for one, other in ((a, b), (b, a), (a[::-1], b)):
         test = studentised(one, other)

@@ -24,7 +24,7 @@ from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import level_with_best, noise_or_scatter
 
 
-def _beside(used: float) -> Results:
+def _with_others(used: float) -> Results:
     """A run on 8 CPUs of which others used so many."""
     results = report_results.results()
     values = {"used": used, "place": "at 8 sessions", "measurements": "4 measurements"}
@@ -35,7 +35,7 @@ def _beside(used: float) -> Results:
 def test_what_others_used_stands_above_the_headline_which_is_no_assertion(
     used: float, doubtful: bool
 ) -> None:
-    results = _beside(used)
+    results = _with_others(used)
     asserted = [p.text for p in report.lead(results) if p.lead]
     assert bool(asserted) != doubtful
     document = jsondoc.document(results)

@@ -46,7 +46,7 @@ def _results(work: Mapping[str, float], repeats: int = 2, scale: Mapping[str, in
     )
 
 
-def _by_script(results: Results, lio: Mapping[str, Mapping[str, float]]) -> Results:
+def _with_scripts(results: Results, lio: Mapping[str, Mapping[str, float]]) -> Results:
     """With ``lio`` per call by script and variant."""
     zero = {"weight": 1, "calls": 10, "errors": 0, "retried": 0, "retries": 0, "in_call_ns": 0}
     key = ("cell", "workload", "variant", "sessions", "repeat")
@@ -106,7 +106,7 @@ def test_equal_load_is_a_claim() -> None:
 
 
 def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> None:
-    results = _by_script(_results({"x1": 40.0, "x4": 44.0}), {
+    results = _with_scripts(_results({"x1": 40.0, "x4": 44.0}), {
         "buy": {"x1": 40.0, "x4": 40.0}, "browse": {"x1": 30.0, "x4": 93.0},
     })  # fmt: skip
     claims = _claims(results)
@@ -187,7 +187,9 @@ def test_a_statement_with_another_plan_at_another_size_is_a_claim() -> None:
 
 
 def test_a_table_has_each_transaction_at_each_size() -> None:
-    results = _by_script(_results({"x1": 40.0, "x4": 44.0}, repeats=1), {"browse": {"x1": 30.0, "x4": 93.0}})
+    results = _with_scripts(
+        _results({"x1": 40.0, "x4": 44.0}, repeats=1), {"browse": {"x1": 30.0, "x4": 93.0}}
+    )
     rates = results.tables["script_rates"].with_columns(cell=pl.lit("all"))
     results = replace(results, tables={**results.tables, "script_rates": rates})
     pick = pick_of(_with_plans(results, {"x1": "Seq Scan a", "x4": "Index Scan b"}), None)
@@ -199,7 +201,7 @@ def test_a_table_has_each_transaction_at_each_size() -> None:
         ("browse", "25,000 orders", "30.0", "Seq Scan a"),
         ("browse", "100,000 orders", "93.0", "Index Scan b"),
     ]
-    same = _by_script(
+    same = _with_scripts(
         _results({"x1": 1.0, "x4": 1.0}, scale={"x1": 4, "x4": 4}), {"a": {"x1": 1.0, "x4": 1.0}}
     )
     assert by_size(same, pick) == []

@@ -59,19 +59,19 @@ _OWN = frozenset(
 """Fields that hold no text from outside."""
 
 
-def planted(value: Any) -> Any:
+def with_hostile_texts(value: Any) -> Any:
     """``value`` with the hostile text behind each of its texts."""
     if isinstance(value, str):
         return value + HOSTILE
     if is_dataclass(value) or hasattr(value, "_fields"):
         names = [f.name for f in fields(value)] if is_dataclass(value) else value._fields
-        changed = {n: planted(getattr(value, n)) for n in names if n not in _OWN}
+        changed = {n: with_hostile_texts(getattr(value, n)) for n in names if n not in _OWN}
         if isinstance(value, Chart):
-            changed["spec"] = value.spec | {"datasets": planted(value.spec["datasets"])}
+            changed["spec"] = value.spec | {"datasets": with_hostile_texts(value.spec["datasets"])}
         return replace(value, **changed) if is_dataclass(value) else value._replace(**changed)  # type: ignore[type-var]
     if isinstance(value, dict):
-        return {k: planted(v) for k, v in value.items()}
-    return [planted(v) for v in value] if isinstance(value, list | tuple) else value
+        return {k: with_hostile_texts(v) for k, v in value.items()}
+    return [with_hostile_texts(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 @pytest.fixture(scope="module")
@@ -85,18 +85,20 @@ def document() -> Document:
         Statements([Statement("text", "title", "evidence", advice="advice")]),
         Choice("choice", [Option("a", "a", [facts("facts", [("name", "value")])])], "note"),
     ]  # fmt: skip
-    shown: Document = planted(replace(plain, blocks=[*plain.blocks, Section("more", more, id="more")]))
+    shown: Document = with_hostile_texts(
+        replace(plain, blocks=[*plain.blocks, Section("more", more, id="more")])
+    )
     assert {Chart, Table, Strip, Flame, Verbatim, Choice} <= {type(b) for b in walk(shown.blocks)}
     return shown
 
 
-def in_values(value: Any) -> list[str]:
+def dangerous_characters(value: Any) -> list[str]:
     """Dangerous characters in the texts of a JSON value."""
     if isinstance(value, str):
         return FOUND.findall(value)
     if isinstance(value, dict):
-        return [c for k, v in value.items() for c in (*in_values(k), *in_values(v))]
-    return [c for v in value for c in in_values(v)] if isinstance(value, list) else []
+        return [c for k, v in value.items() for c in (*dangerous_characters(k), *dangerous_characters(v))]
+    return [c for v in value for c in dangerous_characters(v)] if isinstance(value, list) else []
 
 
 def test_the_page(document: Document) -> None:
@@ -107,7 +109,7 @@ def test_the_page(document: Document) -> None:
     assert FOUND.findall(html.unescape(bare.replace("&amp;", "&amp;amp;"))) == []
     held = re.findall('<script type="application/json" id="\\w+">(.*?)</script>', shown, re.DOTALL)
     assert [bool(data) for data in held] == [True] * 3  # charts, strips, flame graphs
-    assert [c for data in held for c in in_values(json.loads(data))] == []
+    assert [c for data in held for c in dangerous_characters(json.loads(data))] == []
     assert "<img" not in bare
 
 

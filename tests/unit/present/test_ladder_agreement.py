@@ -71,33 +71,33 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module", params=SHAPES)
-def shaped(request: pytest.FixtureRequest) -> Scaling:
+def shaped_scaling(request: pytest.FixtureRequest) -> Scaling:
     return scaled(ladder_of(*SHAPES[request.param]))
 
 
-def _between(values: dict[float, float], target: float) -> list[tuple[float, float]]:
+def _segments_at(values: dict[float, float], target: float) -> list[tuple[float, float]]:
     return [(a, b) for (a, x), (b, y) in pairwise(values.items()) if min(x, y) <= target <= max(x, y)]
 
 
-def test_what_does_not_differ_neither_rises_nor_falls(shaped: Scaling) -> None:
-    more, rungs = answer(shaped, "one-more-session"), Rungs.of(shaped.ladder)
+def test_what_does_not_differ_neither_rises_nor_falls(shaped_scaling: Scaling) -> None:
+    more, rungs = answer(shaped_scaling, "one-more-session"), Rungs.of(shaped_scaling.ladder)
     if more.case in ("more", "less"):
         assert not {float(more.said["first"]), rungs.loads[-1]} <= set(rungs.peak)
-    if any(a.id == "throughput-drop" for a in shaped.answers):
+    if any(a.id == "throughput-drop" for a in shaped_scaling.answers):
         assert more.case == "less"
 
 
-def test_predictions_lie_within_their_interval_and_a_rejected_model_has_none(shaped: Scaling) -> None:
-    loads = ladders.loads(shaped.ladder)
+def test_predictions_lie_within_their_interval_and_a_rejected_model_has_none(shaped_scaling: Scaling) -> None:
+    loads = ladders.loads(shaped_scaling.ladder)
     inside = [*loads, *((a + b) / 2 for a, b in pairwise(loads))]
-    if shaped.best is None:
+    if shaped_scaling.best is None:
         with pytest.raises(UsageError) as refused:
-            asked(shaped, inside)
+            asked(shaped_scaling, inside)
         assert "measure more" not in (refused.value.cure or "")
         return
-    rejected = any(a.id == "model-veto" for a in shaped.answers)
+    rejected = any(a.id == "model-veto" for a in shaped_scaling.answers)
     cases = {"measured", "between"} | (set() if rejected else {"known", "wide"})
-    for a in (a for a in asked(shaped, inside).answers if a.id == "prediction"):
+    for a in (a for a in asked(shaped_scaling, inside).answers if a.id == "prediction"):
         assert a.case in cases, a.text
         if a.case == "known":
             assert a.value is not None and a.value.low is not None and a.value.high is not None
@@ -105,17 +105,17 @@ def test_predictions_lie_within_their_interval_and_a_rejected_model_has_none(sha
 
 
 @pytest.mark.parametrize("share", [0.3, 0.99, 1.0, 1.01, 1.5, 0.7])
-def test_targets_do_not_contradict_what_was_measured(shaped: Scaling, share: float) -> None:
-    if shaped.best is None:
+def test_targets_do_not_contradict_what_was_measured(shaped_scaling: Scaling, share: float) -> None:
+    if shaped_scaling.best is None:
         return
-    rungs = {n: m.value for n, m in Rungs.of(shaped.ladder).means.items()}
+    rungs = {n: m.value for n, m in Rungs.of(shaped_scaling.ladder).means.items()}
     times = {n: n / x for n, x in rungs.items()}
     rates = [x * share for x in rungs.values()]
     seconds = [t * share for t in times.values()]
-    answers = asked(shaped, response_s=seconds, throughputs=rates).answers
+    answers = asked(shaped_scaling, response_s=seconds, throughputs=rates).answers
     for kind, values, targets in (("throughput-target", rungs, rates), ("response-target", times, seconds)):
         for a, target in zip([a for a in answers if a.id == kind], targets, strict=True):
-            passing = _between(values, target)
+            passing = _segments_at(values, target)
             if passing:
                 assert a.case in ("met", "passed", "measured"), a.text
             if passing and a.case == "met":
@@ -123,9 +123,9 @@ def test_targets_do_not_contradict_what_was_measured(shaped: Scaling, share: flo
                 assert any(low <= a.value.value <= high for low, high in passing), a.text
 
 
-def test_one_sentence_stands_once_on_the_page(shaped: Scaling) -> None:
-    shown = " ".join(as_text(present.scaling([shaped]), 400).split())
-    for a in shaped.answers:
+def test_one_sentence_stands_once_on_the_page(shaped_scaling: Scaling) -> None:
+    shown = " ".join(as_text(present.scaling([shaped_scaling]), 400).split())
+    for a in shaped_scaling.answers:
         if a.id == "model-veto":
             assert shown.count(a.text) == 1
     assert "means over repeats" not in shown

@@ -31,7 +31,7 @@ Tables = dict[str, pl.DataFrame]
 NAMES = [t.name for t in MEMORY_TABLES]
 
 
-def now(**options: Any) -> Tables:
+def tables_now(**options: Any) -> Tables:
     return on_demand(memory_tables.tables(**options), "now")
 
 
@@ -51,7 +51,7 @@ def text(blocks: Any, width: int = 80) -> str:
     return captured.get()
 
 
-def shown(tables: Tables, sources: tuple[Source, ...] = (), width: int = 80) -> str:
+def screen_of(tables: Tables, sources: tuple[Source, ...] = (), width: int = 80) -> str:
     taken = datetime(2026, 11, 23, 10, 0, tzinfo=UTC)
     read = MemoryNow(taken, 0.4, "PostgreSQL 18.4 at /run", tables, claims.now(tables), sources)
     return text(memory_screen.now(read), width)
@@ -61,34 +61,34 @@ def shown(tables: Tables, sources: tuple[Source, ...] = (), width: int = 80) -> 
 
 
 def test_parts_add_up_to_the_total_and_what_is_left_has_a_line() -> None:
-    sums = parts(now())
+    sums = parts(tables_now())
     assert sums.pop("total") == 16 * GIB == sum(v or 0 for v in sums.values())
     assert sums["not assigned"] == 96 * MIB
     assert sums["executables"] == 64 * MIB and sums["page cache"] == 7 * GIB - 64 * MIB
-    shares = now()["memory_parts"].filter(pl.col("part") != "total")["share"]
+    shares = tables_now()["memory_parts"].filter(pl.col("part") != "total")["share"]
     assert shares.sum() == pytest.approx(1.0)
 
 
 def test_figures_that_exceed_the_total_are_not_clipped() -> None:
-    sums = parts(now(host={"free_bytes": 3 * GIB}))
+    sums = parts(tables_now(host={"free_bytes": 3 * GIB}))
     assert sums["not assigned"] == 96 * MIB - GIB
     assert sum(v or 0 for p, v in sums.items() if p != "total") == sums["total"]
-    assert "-928 MiB" in shown(now(host={"free_bytes": 3 * GIB}))
+    assert "-928 MiB" in screen_of(tables_now(host={"free_bytes": 3 * GIB}))
 
 
 def test_a_pool_of_huge_pages_is_a_part() -> None:
-    sums = parts(now(host={"huge_pages_total": 32, "shared_bytes": 4 * GIB + 96 * MIB}))
+    sums = parts(tables_now(host={"huge_pages_total": 32, "shared_bytes": 4 * GIB + 96 * MIB}))
     assert sums["huge pages"] == 64 * MIB and sums["not assigned"] == 96 * MIB
 
 
 def test_what_is_unknown_is_not_zero() -> None:
-    unknown = now(host={"anonymous_bytes": None})
+    unknown = tables_now(host={"anonymous_bytes": None})
     sums = parts(unknown)
     assert sums["anonymous"] is None and sums["not assigned"] is None and sums["total"] == 16 * GIB
-    assert "not permitted" in shown(unknown)
-    without = parts(now(host={"executables_bytes": None}))
+    assert "not permitted" in screen_of(unknown)
+    without = parts(tables_now(host={"executables_bytes": None}))
     assert without["page cache"] == 7 * GIB and without["not assigned"] == 96 * MIB
-    assert "in page cache: not permitted" in shown(now(host={"executables_bytes": None}))
+    assert "in page cache: not permitted" in screen_of(tables_now(host={"executables_bytes": None}))
 
 
 def test_processes_without_figures_make_lower_bounds() -> None:
@@ -100,13 +100,13 @@ def test_processes_without_figures_make_lower_bounds() -> None:
     )
     figured = on_demand(tables, "now")
     assert figures(figured)["page_tables_bytes"][2] == figures(figured)["page_tables_huge_bytes"][2] == "lost"
-    screen = shown(figured)
+    screen = screen_of(figured)
     assert ">= 2.34 GiB" in screen and "at least" in screen and "about" not in screen.split("Claims")[0]
     assert "PSS of 102 of 205 processes is unknown: there was no time for it" in screen
 
 
 def test_pages_in_both_caches_are_counted_once() -> None:
-    values = figures(now())
+    values = figures(tables_now())
     both = (1280 + 512 + 200 + 8) * MIB
     either = (1536 + 2560 + 512 + 512 + 768 + 256 + 128 + 32 + 16) * MIB - both
     assert values["data_both_bytes"][0] == both and values["data_either_bytes"][0] == either
@@ -116,24 +116,26 @@ def test_pages_in_both_caches_are_counted_once() -> None:
 
 def test_sums_leave_out_what_is_unknown_and_say_why() -> None:
     some = (*memory_tables.RELATIONS[:2], ("public.hidden", "table", GIB, 512 * MIB, None, None))
-    both, _, status = figures(now(relations=some))["data_both_bytes"]
+    both, _, status = figures(tables_now(relations=some))["data_both_bytes"]
     assert both == (1280 + 512) * MIB and status == "not permitted"
-    assert "Some figures of 1 relation are unknown: run dbdyno as root" in shown(now(relations=some))
+    assert "Some figures of 1 relation are unknown: run dbdyno as root" in screen_of(
+        tables_now(relations=some)
+    )
 
 
 def test_page_tables_with_huge_pages() -> None:
     """A session has 6 to 6.8 MiB of page tables, of which 8.25 MiB could map shared memory: what remains of
     each is as much as the smallest process has."""
-    values = figures(now())
+    values = figures(tables_now())
     sessions = sum(6 * MIB + n * 4096 for n in range(memory_tables.SESSIONS))
     assert values["page_tables_bytes"][0] == sessions + 4 * 256 * 1024
     assert values["page_tables_huge_bytes"][0] == (memory_tables.SESSIONS + 4) * 256 * 1024
-    assert figures(now(server={"huge_pages_used": 1}))["page_tables_huge_bytes"][::2] == (None, "off")
+    assert figures(tables_now(server={"huge_pages_used": 1}))["page_tables_huge_bytes"][::2] == (None, "off")
 
 
 def test_the_limit_of_the_group_is_the_memory_where_it_is_less() -> None:
-    assert figures(now())["memory_bytes"][0] == 14 * GIB
-    assert figures(now(group={"limit_bytes": None}))["memory_bytes"][0] == 16 * GIB
+    assert figures(tables_now())["memory_bytes"][0] == 14 * GIB
+    assert figures(tables_now(group={"limit_bytes": None}))["memory_bytes"][0] == 16 * GIB
 
 
 def test_no_servers_process_is_seen() -> None:
@@ -142,7 +144,7 @@ def test_no_servers_process_is_seen() -> None:
     tables["memory_relations"] = tables["memory_relations"].clear()
     values = figures(on_demand(tables, "now"))
     assert values["page_tables_bytes"][0] is None and values["data_both_bytes"][0] is None
-    assert "How much data is in memory is unknown." in shown(on_demand(tables, "now"))
+    assert "How much data is in memory is unknown." in screen_of(on_demand(tables, "now"))
 
 
 # -- a run ------------------------------------------------------------------------------------------
@@ -238,30 +240,32 @@ def test_each_claim(end: dict[str, Any], expected: str) -> None:
 
 
 def test_screen_at_80_columns(snapshot: SnapshotAssertion) -> None:
-    printed = shown(now())
+    printed = screen_of(tables_now())
     assert max(map(len, printed.splitlines())) <= 80
     assert printed == snapshot
 
 
 def test_the_answer_comes_first_in_each_case() -> None:
-    assert shown(now()).startswith("1.95 GiB of 4.22 GiB of data in memory are held twice")
+    assert screen_of(tables_now()).startswith("1.95 GiB of 4.22 GiB of data in memory are held twice")
     once = (("public.t", "table", GIB, GIB, 0, 0),)
-    assert shown(now(relations=once)).startswith("1.00 GiB of data are in memory, none of it twice.")
+    assert screen_of(tables_now(relations=once)).startswith(
+        "1.00 GiB of data are in memory, none of it twice."
+    )
     alone = (("public.t", "table", GIB, GIB, None, None),)
-    assert shown(now(relations=alone)).startswith("1.00 GiB of data are in the server's cache.")
+    assert screen_of(tables_now(relations=alone)).startswith("1.00 GiB of data are in the server's cache.")
     some = (*memory_tables.RELATIONS[:1], *alone)
-    assert shown(now(relations=some)).startswith("At least 1.25 GiB of data are held twice")
+    assert screen_of(tables_now(relations=some)).startswith("At least 1.25 GiB of data are held twice")
 
 
 def test_sources_that_were_not_read_are_listed_with_the_cure() -> None:
     source = Source(name="page cache", provenance="mincore", status="not permitted", detail="run as root")
-    assert "run as root" in shown(now(), (source,))
+    assert "run as root" in screen_of(tables_now(), (source,))
 
 
 def test_relations_are_the_first_ten_or_all() -> None:
     many = tuple((f"public.t{n:02}", "table", MIB, n * 4096, MIB, n * 4096) for n in range(25))
-    tables = now(relations=many)
-    assert "15 relations more" in shown(tables) and "public.t24" in shown(tables)
+    tables = tables_now(relations=many)
+    assert "15 relations more" in screen_of(tables) and "public.t24" in screen_of(tables)
     read = MemoryNow(datetime.now(UTC), 0.1, "", tables, claims.now(tables))
     assert "public.t00" in text(memory_screen.now(read, None))
 
@@ -269,7 +273,7 @@ def test_relations_are_the_first_ten_or_all() -> None:
 def test_the_largest_comes_first_though_none_of_it_is_held_twice() -> None:
     """As with direct I/O, where only catalogs are in the page cache as well."""
     catalogs = tuple((f"pg_catalog.c{n:02}", "table", MIB, MIB, MIB, MIB) for n in range(25))
-    screen = shown(now(relations=(*catalogs, ("public.large", "table", GIB, GIB, 0, 0))))
+    screen = screen_of(tables_now(relations=(*catalogs, ("public.large", "table", GIB, GIB, 0, 0))))
     assert screen.index("public.large") < screen.index("pg_catalog.c00")
 
 
@@ -280,7 +284,7 @@ def test_nodes_have_a_table_where_there_are_several() -> None:
     tables["memory"] = pl.concat([tables["memory"], *nodes])
     figured = on_demand(tables, "now")
     assert parts(figured)["total"] == 16 * GIB
-    assert "NUMA nodes" in shown(figured) and "NUMA nodes" not in shown(now())
+    assert "NUMA nodes" in screen_of(figured) and "NUMA nodes" not in screen_of(tables_now())
 
 
 def test_the_page_has_the_section_and_a_chart() -> None:
@@ -300,7 +304,7 @@ def test_a_run_without_memory_has_no_section() -> None:
 
 
 def test_the_document_has_all_tables() -> None:
-    tables = now()
+    tables = tables_now()
     read = MemoryNow(datetime.now(UTC), 0.1, "server", tables, claims.now(tables))
     record = present.memory_record(read)
     former = [older for table in MEMORY_TABLES for older in table.older]

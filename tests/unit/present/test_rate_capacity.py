@@ -29,18 +29,18 @@ LAW = "call=Timeout/PgSleep:20ms,exponential=on"  # two sessions deliver 100/s
 SESSIONS, WINDOW_S = 16, 10.0
 
 
-def measured(rng: random.Random, rate: float, level: float, noise: float) -> tuple[float, bool]:
+def delivery(rng: random.Random, rate: float, level: float, noise: float) -> tuple[float, bool]:
     """What is delivered with Poisson arrivals in a window, and whether calls are left over."""
     due = max(1.0, rng.gauss(rate * WINDOW_S, math.sqrt(rate * WINDOW_S)))
     able = rng.gauss(level, noise * level) * WINDOW_S
     return min(due, able) / WINDOW_S, due - able > max(SESSIONS, 0.01 * due)
 
 
-def above(
+def deliveries_above(
     rng: random.Random, rates: Sequence[float], repeats: int, level: float, noise: float, fall: float
 ) -> tuple[float, list[Delivered]]:
     """Measurements at the rates above all that are delivered."""
-    deliveries = {rate: [measured(rng, rate, level, noise) for _ in range(repeats)] for rate in rates}
+    deliveries = {rate: [delivery(rng, rate, level, noise) for _ in range(repeats)] for rate in rates}
     best = max((r for r, at_rate in deliveries.items() if not any(over for _, over in at_rate)), default=0.0)
     return best, [
         Delivered(r, x * (1 - fall * max(0.0, math.log2(r / level))))
@@ -66,7 +66,7 @@ def test_95_percent_intervals_hold_the_capacity_in_95_percent(
     rng, held, claimed, kinds = random.Random(7), 0, 0, Counter[str]()
     for _ in range(500):
         level = rng.uniform(800, 1100)
-        best, over = above(rng, rates, repeats, level, noise, 0.0)
+        best, over = deliveries_above(rng, rates, repeats, level, noise, 0.0)
         answer = capacity(over)
         kinds[answer.kind] += 1
         if answer.low is not None and answer.high is not None:
@@ -98,7 +98,7 @@ def test_a_fall_beyond_the_capacity_is_seen_and_does_not_lower_it() -> None:
     rng, held, falls = random.Random(3), 0, 0
     for _ in range(300):
         level = rng.uniform(800, 1100)
-        _, over = above(rng, [100.0 * 2**k for k in range(7)], 3, level, 0.02, 0.1)
+        _, over = deliveries_above(rng, [100.0 * 2**k for k in range(7)], 3, level, 0.02, 0.1)
         answer = capacity(over)
         lowest = answer.points[0].rate
         falls += answer.kind == "falls"

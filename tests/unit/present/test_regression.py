@@ -296,7 +296,7 @@ def test_a_line_is_never_laid_across_a_knee() -> None:
     assert any("Residuals follow the work" in n for n in across.notes)
 
 
-def _twice(ladder: Ladder) -> Ladder:
+def _with_second_climb(ladder: Ladder) -> Ladder:
     """With a second climb."""
     again = ladder.points.with_columns(repeat=pl.lit(2, pl.Int64), cpu=pl.col("cpu") * 1.001)
     return replace(ladder, points=pl.concat([ladder.points, again]).sort("load", "repeat"))
@@ -304,7 +304,7 @@ def _twice(ladder: Ladder) -> Ladder:
 
 def test_what_lies_inside_the_knees_interval_belongs_to_neither() -> None:
     knee = Estimate("knee", 4.2, low=3.5, high=4.8)
-    regimes = cpu_per_work(_twice(_two_regimes()), knees=(knee,))
+    regimes = cpu_per_work(_with_second_climb(_two_regimes()), knees=(knee,))
     assert [sorted(set(r.points["load"])) for r in regimes] == [[1, 2, 3], [5, 6, 7, 8]]
     assert any("4 sessions left out" in n for n in regimes[0].notes)
     assert all(r.refused is None for r in regimes)

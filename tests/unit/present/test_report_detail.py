@@ -25,13 +25,13 @@ from dbdyno.present.show_options import CLAIMS, SHOW_OPTIONS
 pytestmark = pytest.mark.queries
 
 
-def top(results: Results) -> selection.Pick:
+def top_pick(results: Results) -> selection.Pick:
     pick = selection.pick_of(results)
     assert pick is not None
     return pick
 
 
-def shown(blocks: Sequence[Block], number: int = 0) -> Table:
+def table_of(blocks: Sequence[Block], number: int = 0) -> Table:
     return tables(blocks)[number]
 
 
@@ -50,7 +50,7 @@ def column(table: Table, head: str) -> list[str]:
     return [r.cells[at].text for r in table.rows]
 
 
-def changed(results: Results, name: str, frame: pl.DataFrame) -> Results:
+def with_table(results: Results, name: str, frame: pl.DataFrame) -> Results:
     return replace(results, tables={**results.tables, name: frame})
 
 
@@ -71,11 +71,11 @@ def test_a_large_run_shows_what_there_is_room_for_and_says_so() -> None:
 
 def test_an_invalid_repeat_is_shown_only_where_there_is_no_other() -> None:
     results = report_results.results(report_results.REPEATED)
-    first = top(results).cell
+    first = top_pick(results).cell
     bad = pl.when(pl.col("cell") == first).then(pl.lit("invalid")).otherwise("status").alias("status")
-    spoilt = changed(results, "windows", results.tables["windows"].with_columns(bad))
-    assert top(spoilt).cell != first
-    assert top(spoilt).rung == top(results).rung
+    spoilt = with_table(results, "windows", results.tables["windows"].with_columns(bad))
+    assert top_pick(spoilt).cell != first
+    assert top_pick(spoilt).rung == top_pick(results).rung
 
 
 def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
@@ -86,11 +86,11 @@ def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
 
 def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
     results = report_results.results()
-    table = shown(profile.wait_events(results, top(results)))
+    table = table_of(profile.wait_events(results, top_pick(results)))
     waits = [
         c.text for c in table.rows[[r.cells[0].text for r in table.rows].index("LWLock/BufferMapping")].cells
     ]
-    of_top = (pl.col("cell") == top(results).cell) & (pl.col("scope") == "rung")
+    of_top = (pl.col("cell") == top_pick(results).cell) & (pl.col("scope") == "rung")
     named = pl.col("wait_event") == "BufferMapping"
     (expected,) = results.tables["events"].filter(of_top & named).to_dicts()
     assert waits[4:7] == [
@@ -107,8 +107,8 @@ def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
     exact = results.tables["events"].with_columns(
         source=pl.lit("scheduler trace"), run=pl.lit(None, pl.Float64)
     )
-    blocks = profile.wait_events(changed(results, "events", exact), top(results))
-    *parts, whole = column(shown(blocks), "CPU")
+    blocks = profile.wait_events(with_table(results, "events", exact), top_pick(results))
+    *parts, whole = column(table_of(blocks), "CPU")
     assert set(parts) == {"-"}
     assert float(whole) == pytest.approx(results.tables["rungs"]["run_aas"][-1], abs=0.001)
     assert any("does not divide CPU time by label" in n for n in notes(blocks))
@@ -119,16 +119,16 @@ def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
     limit = account_rows(results.tables["ledger"], "runq")
     bracket = {"account": pl.lit("runq.throttled_bracket"), "parent": pl.lit("runq")}
     limit = limit.with_columns(**bracket, aas=None, low=0.5, high=0.75)
-    limited = changed(results, "ledger", pl.concat([results.tables["ledger"], limit]))
-    sentences = notes(profile.wait_events(limited, top(results)))
+    limited = with_table(results, "ledger", pl.concat([results.tables["ledger"], limit]))
+    sentences = notes(profile.wait_events(limited, top_pick(results)))
     assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in sentences
     assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in sentences)
 
 
 def test_unknown_waits_say_why() -> None:
     results = report_results.results(report_results.REMOTE)
-    blocks = profile.wait_events(results, top(results))
-    cells = {r.cells[2][0:4:3] for r in shown(blocks).rows[:-1]}
+    blocks = profile.wait_events(results, top_pick(results))
+    cells = {r.cells[2][0:4:3] for r in table_of(blocks).rows[:-1]}
     assert cells == {("?", "the server's processes are not visible from here")}
     assert "? CPU, CPU WAIT: the server's processes are not visible from here." in notes(blocks)
 
@@ -144,7 +144,7 @@ def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
     }
     busy = [pl.when(first_one).then(v).otherwise(c).alias(c) for c, v in states.items()]
     sections = tables(
-        processes.tables(changed(results, "microstates", frame.with_columns(busy)), top(results))
+        processes.tables(with_table(results, "microstates", frame.with_columns(busy)), top_pick(results))
     )
     assert [t.title.split(",")[0] for t in sections] == ["Sessions", "Server processes"]
     names = column(sections[0], "process")
@@ -156,14 +156,14 @@ def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
 
 def test_the_states_of_a_process_add_up_to_its_time() -> None:
     results = report_results.results()
-    for table in tables(processes.tables(results, top(results))):
+    for table in tables(processes.tables(results, top_pick(results))):
         for process in table.rows:
             assert sum(float(c.text) for c in process.cells[2:9]) == pytest.approx(100, abs=0.4)
 
 
 def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
     results = report_results.results()
-    first = shown(processes.tables(results, top(results)))
+    first = table_of(processes.tables(results, top_pick(results)))
     cell = row(first, first.rows[0].cells[0].text)["BLKIO"]
     assert (cell.text, cell.value) == ("-", None)
     assert cell.note == (
@@ -172,7 +172,7 @@ def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
     remote = report_results.results(report_results.REMOTE)
     assert any(
         n.startswith("- USR, SYS, WAIT") and n.endswith("the server's processes are not visible from here.")
-        for n in processes.unknown(remote, top(remote))
+        for n in processes.unknown(remote, top_pick(remote))
     )
 
 
@@ -180,8 +180,8 @@ def test_a_process_that_came_late_has_shares_of_its_own_time() -> None:
     results = report_results.results()
     states = ["usr", "sys", "cpu_wait", "lock", "client", "sleep", "unaccounted", "voluntary_per_s"]
     late = results.tables["microstates"].with_columns([pl.col(c) / 4 for c in states], wall_s=pl.lit(2.5))
-    late_row = shown(processes.tables(changed(results, "microstates", late), top(results))).rows[0]
-    expected = shown(processes.tables(results, top(results))).rows[0]
+    late_row = table_of(processes.tables(with_table(results, "microstates", late), top_pick(results))).rows[0]
+    expected = table_of(processes.tables(results, top_pick(results))).rows[0]
     assert [c.text for c in late_row.cells[2:11]] == [c.text for c in expected.cells[2:11]]
 
 
@@ -190,25 +190,25 @@ def test_an_unknown_state_does_not_stretch_the_others() -> None:
     frame = results.tables["microstates"].with_columns(
         usr=pl.lit(None, pl.Float64), client=pl.lit(0.97), wall_s=pl.lit(9.0)
     )
-    table = shown(processes.tables(changed(results, "microstates", frame), top(results)))
+    table = table_of(processes.tables(with_table(results, "microstates", frame), top_pick(results)))
     assert column(table, "CLNT")[0] == "97.0"
 
 
 def test_threads_of_one_process_are_one_row() -> None:
     results = report_results.results()
-    frame = results.tables["microstates"].filter(pl.col("cell") == top(results).cell)
+    frame = results.tables["microstates"].filter(pl.col("cell") == top_pick(results).cell)
     one = frame.filter(pl.col("pid") == 4701).with_columns(role=pl.lit("dbdyno"), name=pl.lit("dbdyno"))
     other = one.with_columns(start_ticks=pl.lit(78, pl.Int64), usr=pl.lit(0.25), sys=pl.lit(None, pl.Float64))
-    threads = changed(results, "microstates", pl.concat([frame, one, other]))
-    together = row(shown(processes.tables(threads, top(threads)), 2), "dbdyno: 2 threads, their mean")
+    threads = with_table(results, "microstates", pl.concat([frame, one, other]))
+    together = row(table_of(processes.tables(threads, top_pick(threads)), 2), "dbdyno: 2 threads, their mean")
     assert together["USR"].text == f"{100 * (0.25 + one['usr'][0]) / 2:.1f}"
     assert together["VCX/s"].text == "240"  # their sum
 
 
 def test_the_profile_divides_by_what_is_known() -> None:
     results = report_results.results()
-    blocks = profile.load_profile(results, top(results))
-    table = shown(blocks)
+    blocks = profile.load_profile(results, top_pick(results))
+    table = table_of(blocks)
     assert [c.head for c in table.columns[1:-1]] == ["per second", "per transaction", "per call"]
     assert row(table, "logical reads, blocks")["per call"].text == "132 k"
     assert "? executions: off: load a statement counter" in " ".join(notes(blocks))
@@ -217,7 +217,7 @@ def test_the_profile_divides_by_what_is_known() -> None:
 
 def test_the_top_events_are_ranked_with_their_run_queue_beside() -> None:
     results = report_results.results()
-    table = shown(profile.top_events(results, top(results)))
+    table = table_of(profile.top_events(results, top_pick(results)))
     assert column(table, "event")[:3] == ["CPU WAIT", "DB CPU", "LWLock/BufferMapping"]
     assert column(table, "CPU WAIT")[0] == ""
     assert (column(table, "time")[2], column(table, "CPU WAIT")[2]) == ("2.52 s", "10.9 s")
@@ -226,11 +226,11 @@ def test_the_top_events_are_ranked_with_their_run_queue_beside() -> None:
 
 def test_the_profile_of_a_repeated_rung_is_that_of_all_repeats_where_the_run_has_it() -> None:
     results = report_results.results(report_results.REPEATED)
-    pick = top(results)
+    pick = top_pick(results)
     of_cell = results.tables["profile"].filter(pl.col("cell") == pick.cell)
     of_all = of_cell.with_columns(cell=pl.lit("all"), per_s=pl.lit(7.0))
-    added = changed(results, "profile", pl.concat([results.tables["profile"], of_all]))
-    table = shown(profile.load_profile(added, pick))
+    added = with_table(results, "profile", pl.concat([results.tables["profile"], of_all]))
+    table = table_of(profile.load_profile(added, pick))
     *figures_, _ratio = column(table, "per second")
     assert set(figures_) == {"7.00", "7.00 s", "7.00 B"}
     assert "all 5 repeats together" in table.title
@@ -255,7 +255,7 @@ def with_statements(results: Results) -> Results:
 
 def test_top_sql_is_by_time_per_call_and_says_where_a_figure_is_a_lower_bound() -> None:
     results = with_statements(report_results.results())
-    by_time, by_calls, *_ = statements.top_sql(results, top(results))
+    by_time, by_calls, *_ = statements.top_sql(results, top_pick(results))
     assert isinstance(by_time, Table)
     assert isinstance(by_calls, Table)
     at = {c.head: [r.cells[n].text for r in by_time.rows] for n, c in enumerate(by_time.columns)}
@@ -263,7 +263,7 @@ def test_top_sql_is_by_time_per_call_and_says_where_a_figure_is_a_lower_bound() 
     assert at["LIO/call"] == ["5.00", "5.00", "5.00", ">= 5.00"]
     assert all("\n" not in text for text in at["statement"])
     assert [r.cells[1].text for r in by_calls.rows] == [">= 50.0 k", "5.00 k", "500", "50.0"]  # by LIO
-    (whole,) = statements.texts(results, [top(results)] * 2)  # each text once
+    (whole,) = statements.texts(results, [top_pick(results)] * 2)  # each text once
     assert isinstance(whole, Section)
     assert len([b for b in whole.blocks if isinstance(b, Verbatim)]) == 4
 
@@ -274,14 +274,14 @@ def test_top_sql_ranks_by_db_time_where_the_ledger_has_it() -> None:
     times = pl.col("rank").replace_strict({1: 1.0, 2: 0.5, 3: 6.0, 4: 0.25}, return_dtype=pl.Float64)
     counted = results.tables["statements"].with_columns(db_time_s=times, db_time_share=times / 7.5)
     timed = replace(results, tables={**results.tables, "statements": counted})
-    table = statements.top_sql(timed, top(timed))[0]
+    table = statements.top_sql(timed, top_pick(timed))[0]
     assert isinstance(table, Table)
     assert "by DB time" in table.title
     at = {c.name or c.head: [r.cells[n].text for r in table.rows] for n, c in enumerate(table.columns)}
     assert at["DB time"] == ["6.00 s", "1.00 s", "500 ms", "250 ms"]
     assert at["% of DB time"][0] == "80.0"
     assert at["exec time"][0] == "2.33 s"
-    (without,) = (t for t in statements.top_sql(results, top(results))[:1] if isinstance(t, Table))
+    (without,) = (t for t in statements.top_sql(results, top_pick(results))[:1] if isinstance(t, Table))
     assert "by execution time" in without.title
 
 
@@ -305,13 +305,13 @@ def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> N
 def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
     results = report_results.results()
     parts = strips.parts(results)
-    strip = strips.strip(results, top(results).cell, parts)
+    strip = strips.strip(results, top_pick(results).cell, parts)
     assert strip is not None
     assert parts == ["run", "runq", "IO", "LWLock", "Lock", "Client"]
     assert strip.names == [f"session {n}" for n in range(8)]
     assert (strip.start_s, strip.end_s, strip.left_out) == (0, 10, 0)
     rows = results.tables["strips"].filter(
-        (pl.col("cell") == top(results).cell) & (pl.col("session") == 3) & (pl.col("start_s") == 4)
+        (pl.col("cell") == top_pick(results).cell) & (pl.col("session") == 3) & (pl.col("start_s") == 4)
     )
     shares = dict(rows.select("part", "share").rows())
     assert strip.pieces[3][4] == [round(100 * shares.get(p, 0)) for p in parts]
@@ -319,12 +319,12 @@ def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
 
 def test_a_piece_of_a_strip_holds_what_reaches_into_it() -> None:
     results = report_results.results()
-    row = results.tables["strips"].filter(pl.col("cell") == top(results).cell).head(1)
+    row = results.tables["strips"].filter(pl.col("cell") == top_pick(results).cell).head(1)
     rows = [(0.0, 1.5, "run"), (1.5, 3.0, "runq"), (3.0, 4.0, "run")]
     frame = pl.concat(
         row.with_columns(start_s=a, end_s=b, part=pl.lit(p), share=pl.lit(1.0)) for a, b, p in rows
     )
-    strip = strips.strip(changed(results, "strips", frame), top(results).cell, ["run", "runq"])
+    strip = strips.strip(with_table(results, "strips", frame), top_pick(results).cell, ["run", "runq"])
     assert strip is not None
     assert strip.pieces == [[[100, 0], [12, 88], [75, 25]]]  # of 4/3 s each: 0-1.33, 1.33-2.67, 2.67-4
 
@@ -335,8 +335,8 @@ def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.Monk
     client = (
         pl.when(pl.col("session").is_in([2, 5]).not_()).then(pl.lit("Client")).otherwise("part").alias("part")
     )
-    idle = changed(results, "strips", results.tables["strips"].with_columns(client))
-    strip = strips.strip(idle, top(idle).cell, strips.parts(idle))
+    idle = with_table(results, "strips", results.tables["strips"].with_columns(client))
+    strip = strips.strip(idle, top_pick(idle).cell, strips.parts(idle))
     assert strip is not None
     assert (strip.names, strip.left_out) == (["session 2", "session 5"], 6)
 
@@ -344,7 +344,7 @@ def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.Monk
 def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
     results = report_results.results()
     monkeypatch.setattr(strips, "MAX_PIECES", 5)
-    strip = strips.strip(results, top(results).cell, strips.parts(results))
+    strip = strips.strip(results, top_pick(results).cell, strips.parts(results))
     assert strip is not None
     assert len(strip.pieces[0]) == 5
     assert sum(strip.pieces[0][0]) == pytest.approx(100, abs=2)
@@ -358,7 +358,7 @@ def test_the_tier_is_named() -> None:
 
 def test_the_exact_tier_needs_no_cure() -> None:
     results = report_results.results()
-    exact = changed(
+    exact = with_table(
         results, "events", results.tables["events"].with_columns(source=pl.lit("scheduler trace"))
     )
     (words,) = sources_used.wait_methods(exact)
@@ -368,11 +368,11 @@ def test_the_exact_tier_needs_no_cure() -> None:
 
 def test_mixed_tiers_are_counted() -> None:
     results = report_results.results()
-    cell = top(results).cell
+    cell = top_pick(results).cell
     source = (
         pl.when(pl.col("cell") == cell).then(pl.lit("scheduler trace")).otherwise("source").alias("source")
     )
-    mixed = changed(results, "events", results.tables["events"].with_columns(source))
+    mixed = with_table(results, "events", results.tables["events"].with_columns(source))
     assert [(t.source, t.cells) for t in sources_used.tiers(mixed)] == [
         ("wait event word, estimated", 5),
         ("scheduler trace", 1),

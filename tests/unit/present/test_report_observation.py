@@ -29,7 +29,7 @@ pytestmark = pytest.mark.queries
 FORBIDDEN = re.compile(r"\b(rungs?|ladder|throughput|scaling|calibration)\b", re.IGNORECASE)
 
 
-def visible(page: str) -> str:
+def visible_words(page: str) -> str:
     """The page's words, without scripts and styles."""
     page = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
     return re.sub(r"<[^>]+>", " ", page)
@@ -65,7 +65,7 @@ def test_an_observation_without_a_window_says_so(tmp_path: Path) -> None:
 def test_no_word_of_rungs(tmp_path: Path) -> None:
     results = report_observation.results()
     page = present.write_report(results, tmp_path / "o.html").read_text("utf-8")
-    assert FORBIDDEN.findall(visible(page)) == []
+    assert FORBIDDEN.findall(visible_words(page)) == []
     texts = (present.summary(results), *(present.details(results, name) for name in SHOW_OPTIONS))
     console = Console(file=io.StringIO(), width=100)
     console.print(*texts)

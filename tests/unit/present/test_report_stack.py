@@ -13,7 +13,7 @@ from dbdyno.model.schema import tables
 from dbdyno.present.figures import accounts, figures
 
 
-def drawn(results: Results, series: figures.Series | None = None) -> pl.DataFrame:
+def segments(results: Results, series: figures.Series | None = None) -> pl.DataFrame:
     return accounts.stack(results, accounts.at_rungs(results, series or figures.series_of(results)[0]))
 
 
@@ -36,7 +36,7 @@ def label(detail: str | None, aas: float, **more: object) -> dict[str, object]:
 def test_the_segments_add_up_to_the_sessions(world: report_results.World) -> None:
     results = report_results.results(world)
     for series in figures.series_of(results):
-        sums = drawn(results, series).group_by("place").agg(pl.col("aas").sum())
+        sums = segments(results, series).group_by("place").agg(pl.col("aas").sum())
         for sessions, aas in sums.rows():
             assert aas == pytest.approx(sessions)
 
@@ -44,7 +44,7 @@ def test_the_segments_add_up_to_the_sessions(world: report_results.World) -> Non
 def test_cpu_wait_is_the_sum_of_its_parts() -> None:
     results = report_results.results()
     rungs = dict(results.tables["rungs"].select("sessions", "runq_aas").rows())
-    rows = drawn(results).filter(pl.col("account") == "runq")
+    rows = segments(results).filter(pl.col("account") == "runq")
     for sessions, runq, parts in (
         rows.group_by("place").agg(pl.col("runq").first(), pl.col("aas").sum()).rows()
     ):
@@ -52,7 +52,7 @@ def test_cpu_wait_is_the_sum_of_its_parts() -> None:
 
 
 def test_every_class_has_its_run_queue_beside_its_sleep() -> None:
-    rows = drawn(report_results.results()).filter(pl.col("place") == 8)
+    rows = segments(report_results.results()).filter(pl.col("place") == 8)
     assert rows["key"].to_list() == [
         "run.user", "run.system", "runq:no wait event", "runq:IO", "sleep:IO", "runq:LWLock", "sleep:LWLock",
         "sleep:Lock", "runq:Client", "client", "unaccounted",
@@ -62,7 +62,7 @@ def test_every_class_has_its_run_queue_beside_its_sleep() -> None:
 
 
 def test_segments_lie_on_one_another_and_a_negative_remainder_below_zero() -> None:
-    rows = drawn(report_results.results()).filter(pl.col("place") == 2)  # whose remainder is negative
+    rows = segments(report_results.results()).filter(pl.col("place") == 2)  # whose remainder is negative
     above = rows.filter(pl.col("aas") > 0)
     assert above["y0"].to_list() == pytest.approx([0.0, *above["y1"].to_list()[:-1]])
     (below,) = rows.filter(pl.col("aas") < 0).to_dicts()

@@ -17,7 +17,7 @@ from dbdyno.present.run import rungs
 pytestmark = pytest.mark.queries
 
 
-def printed(renderable: object, width: int) -> str:
+def text_of(renderable: object, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
     console.print(renderable)
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ def test_no_line_of_the_rung_table_is_wider_than_the_terminal(
     rows = report_results.results(world).tables["rungs"].to_dicts()
     lines = [table.head(), *(table.row(line(r)) for r in rows)]
     assert max(len(line.text) for line in lines) <= width
-    assert max(map(len, printed(present.summary(report_results.results(world)), width).splitlines())) <= width
+    assert max(map(len, text_of(present.summary(report_results.results(world)), width).splitlines())) <= width
 
 
 def heads(width: int) -> list[str]:
@@ -72,11 +72,11 @@ def test_a_row_that_knows_nothing_yet_is_question_marks_not_zeros() -> None:
 def test_a_quiet_run_ends_within_a_screen() -> None:
     results = report_results.results(report_results.World(rungs=(1, 2, 4, 8)))
     quiet = replace(results, findings=tuple(f for f in results.findings if f.severity == "good"))
-    assert len(printed(present.summary(quiet), 80).splitlines()) <= 20  # of 24: then the files, the prompt
+    assert len(text_of(present.summary(quiet), 80).splitlines()) <= 20  # of 24: then the files, the prompt
 
 
 def test_unknown_figures_get_a_footnote_with_reason_and_cure() -> None:
-    text = " ".join(printed(present.summary(report_results.results(report_results.REMOTE)), 100).split())
+    text = " ".join(text_of(present.summary(report_results.results(report_results.REMOTE)), 100).split())
     assert "? CPU%, WAIT%, unac%: os tasks: the server's processes are not visible from here" in text
     assert "run dbdyno there" in text
 
@@ -92,7 +92,7 @@ def test_known_figures_get_none() -> None:
 
 
 def test_a_pipe_gets_no_control_codes() -> None:
-    assert "\x1b" not in printed(present.summary(report_results.results(report_results.REPEATED)), 100)
+    assert "\x1b" not in text_of(present.summary(report_results.results(report_results.REPEATED)), 100)
 
 
 def test_the_interval_is_shown_relative_to_the_rate() -> None:
@@ -109,5 +109,5 @@ def test_the_interval_is_shown_relative_to_the_rate() -> None:
 def test_texts_of_others_are_not_taken_for_markup() -> None:
     results = report_results.hostile()
     finding = results.findings[0].model_copy(update={"text": "[red]x[/red] [/]"})
-    screen = printed(present.details(replace(results, findings=(finding,)), "claims"), 100)
+    screen = text_of(present.details(replace(results, findings=(finding,)), "claims"), 100)
     assert "[red]x[/red] [/]" in screen

@@ -14,18 +14,18 @@ def rows(*keys: int) -> list[Row]:
     return [Row([Cell(f"n{n}", n)], key=n in keys) for n in range(ROWS)]
 
 
-def kept(table: Table) -> list[str]:
+def names_kept(table: Table) -> list[str]:
     shown = Document("A run", [Section("Waits", [table])])
     return [line.text for line in text.on_screen(shown, 80) if line.text.startswith("n")]
 
 
 def test_a_ranking_keeps_its_first_rows_and_its_sum() -> None:
-    assert kept(Table("", [Column("wait")], rows())) == [f"n{n}" for n in range(12)]
-    assert kept(Table("", [Column("wait")], rows(ROWS - 1))) == [*(f"n{n}" for n in range(11)), "n59"]
+    assert names_kept(Table("", [Column("wait")], rows())) == [f"n{n}" for n in range(12)]
+    assert names_kept(Table("", [Column("wait")], rows(ROWS - 1))) == [*(f"n{n}" for n in range(11)), "n59"]
 
 
 @pytest.mark.parametrize("key", [17, 41])
 def test_a_ladder_is_thinned_evenly_and_keeps_the_row_that_counts(key: int) -> None:
-    names = kept(Table("", [Column("sessions")], rows(key), along_axis=True))
+    names = names_kept(Table("", [Column("sessions")], rows(key), along_axis=True))
     assert (names[0], names[-1], len(names)) == ("n0", "n59", 12)
     assert f"n{key}" in names

@@ -24,35 +24,35 @@ from dbdyno.present.snapshots import snapshots as presenting
 
 
 @pytest.fixture(scope="module")
-def grown() -> IntervalFigures:
+def growth() -> IntervalFigures:
     return figures(interval(*story()))
 
 
 @pytest.fixture(scope="module")
-def shown(grown: IntervalFigures) -> Document:
-    return presenting.document(grown, claims(grown), unused(grown))
+def the_document(growth: IntervalFigures) -> Document:
+    return presenting.document(growth, claims(growth), unused(growth))
 
 
-def table(shown: Document, title: str) -> Table:
-    return next(t for t in tables(shown.blocks) if t.title == title)
+def table(the_document: Document, title: str) -> Table:
+    return next(t for t in tables(the_document.blocks) if t.title == title)
 
 
-def cells(shown: Document, title: str, row: int) -> dict[str, str]:
-    of_title = table(shown, title)
+def cells(the_document: Document, title: str, row: int) -> dict[str, str]:
+    of_title = table(the_document, title)
     return {
         c.name or c.head: cell.text
         for c, cell in zip(of_title.columns, of_title.rows[row].cells, strict=True)
     }
 
 
-def test_the_whole_text(shown: Document, snapshot: SnapshotAssertion) -> None:
-    text = as_text(shown, 80)
+def test_the_whole_text(the_document: Document, snapshot: SnapshotAssertion) -> None:
+    text = as_text(the_document, 80)
     assert text == snapshot
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_articles_columns_of_load(shown: Document) -> None:
-    first = cells(shown, "By database", 0)
+def test_the_articles_columns_of_load(the_document: Document) -> None:
+    first = cells(the_document, "By database", 0)
     assert first["database"] == "igen"
     assert [first[n] for n in ("tps", "LIO/s", "reads/s", "rows/s", "ins/s", "upd/s", "del/s")] == [
         "167", "3.88 k", "211", "23.5 k", "50.9", "46.7", "0.020",
@@ -60,47 +60,49 @@ def test_the_articles_columns_of_load(shown: Document) -> None:
     assert first["hit %"] == "94.55"
 
 
-def test_the_articles_columns_of_tables(shown: Document) -> None:
-    first = cells(shown, "By rows read", 0)
+def test_the_articles_columns_of_tables(the_document: Document) -> None:
+    first = cells(the_document, "By rows read", 0)
     heads = ("table", "tab hit %", "idx hit %", "tab read", "tab hit", "idx read", "idx hit")
     assert [first[n] for n in heads] == [
         "igen: public.order_125", "91.2", "77.8", "67.6 k", "699 k", "58.0 k", "203 k"
     ]  # fmt: skip
 
 
-def test_sums_are_those_of_the_databases(grown: IntervalFigures) -> None:
-    rows = {r["database"]: r for r in grown.databases.to_dicts()}
+def test_sums_are_those_of_the_databases(growth: IntervalFigures) -> None:
+    rows = {r["database"]: r for r in growth.databases.to_dicts()}
     for name in ("commits", "rows_inserted", "blocks_hit", "transactions_per_s"):
         assert rows[ALL][name] == pytest.approx(sum(rows[d][name] for d in DATABASES))
 
 
-def test_partitions_are_summed_under_their_table(grown: IntervalFigures) -> None:
-    rows = {r["name"]: r for r in grown.relations.to_dicts()}
+def test_partitions_are_summed_under_their_table(growth: IntervalFigures) -> None:
+    rows = {r["name"]: r for r in growth.relations.to_dicts()}
     event = rows["public.event"]
     assert (event["partitions"], event["rows_inserted"], event["seq_scans"], event["size_bytes"]) == (
         3, 1500, 3, 3 * 110 << 20,
     )  # fmt: skip
-    assert grown.interval.tables["relations"].filter(root_id=40).height == 3
+    assert growth.interval.tables["relations"].filter(root_id=40).height == 3
 
 
-def test_each_database_by_itself(shown: Document) -> None:
-    choices = [b for b in walk(shown.blocks) if isinstance(b, Choice)]
+def test_each_database_by_itself(the_document: Document) -> None:
+    choices = [b for b in walk(the_document.blocks) if isinstance(b, Choice)]
     assert [o.label for o in choices[0].options] == [ALL, *DATABASES]
     (igen,) = [o for o in choices[1].options if o.label == "igen"]
     assert tables(igen.blocks)[0].rows[0].cells[0].text == "public.order_125"
 
 
-def test_a_lower_bound_is_marked(shown: Document) -> None:
-    assert cells(shown, "By WAL", 1)["WAL"] == ">= 50.0 MB"
-    reads = next(t for t in tables(shown.blocks) if t.columns[0].head == "process").rows[0].cells[3]
+def test_a_lower_bound_is_marked(the_document: Document) -> None:
+    assert cells(the_document, "By WAL", 1)["WAL"] == ">= 50.0 MB"
+    reads = next(t for t in tables(the_document.blocks) if t.columns[0].head == "process").rows[0].cells[3]
     assert reads.text.startswith(">= ") and "reset" in reads.note
 
 
-def test_unknown_figures_have_their_reason(shown: Document) -> None:
-    rows = {r.cells[0].text: r.cells for r in table(shown, "Load of all databases").rows}
+def test_unknown_figures_have_their_reason(the_document: Document) -> None:
+    rows = {r.cells[0].text: r.cells for r in table(the_document, "Load of all databases").rows}
     assert {c.text for c in rows["time of reads"][1:]} == {"?"}
     assert all("track_io_timing" in c.note for c in rows["time of reads"][1:])
-    assert "? time of reads, time of writes: track_io_timing is off: set it to on." in as_text(shown, 200)
+    assert "? time of reads, time of writes: track_io_timing is off: set it to on." in as_text(
+        the_document, 200
+    )
 
 
 class _Tags(HTMLParser):
@@ -120,21 +122,21 @@ class _Tags(HTMLParser):
             self.scripts.append(data)
 
 
-def test_names_and_texts_are_text_in_every_medium(grown: IntervalFigures, shown: Document) -> None:
-    page, tags = html.page(shown), _Tags()
+def test_names_and_texts_are_text_in_every_medium(growth: IntervalFigures, the_document: Document) -> None:
+    page, tags = html.page(the_document), _Tags()
     tags.feed(page)
     assert not any(s.startswith("alert(") for s in tags.scripts)
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
-    assert "\\<script\\>" in markdown.page(shown) and "\n| `two`" not in markdown.page(shown)
-    with zipfile.ZipFile(io.BytesIO(xlsx.workbook(shown))) as book:
+    assert "\\<script\\>" in markdown.page(the_document) and "\n| `two`" not in markdown.page(the_document)
+    with zipfile.ZipFile(io.BytesIO(xlsx.workbook(the_document))) as book:
         assert "<script>" not in book.read("xl/sharedStrings.xml").decode()
-    record = json.loads(json.dumps(presenting.record(grown, claims(grown))))
+    record = json.loads(json.dumps(presenting.record(growth, claims(growth))))
     assert record["load_profile"][2]["database"] == HOSTILE
     assert {t["query_id"]: t["text"] for t in record["statement_texts"]}[3] == f"SELECT '{HOSTILE}'"
 
 
-def test_json_holds_every_table_and_its_statuses(grown: IntervalFigures) -> None:
-    record = presenting.record(grown, claims(grown))
+def test_json_holds_every_table_and_its_statuses(growth: IntervalFigures) -> None:
+    record = presenting.record(growth, claims(growth))
     remade = [r["status"] for r in record["most_accessed"] if r["name"] == "public.remade"]
     assert sorted(remade) == ["gone", "remade"]
     assert record["seconds"] == 600 and record["evictions"] == 4
@@ -152,8 +154,8 @@ def test_nothing_at_all_is_a_report_too() -> None:
         assert "No Top SQL: no statement was executed in between." in text
 
 
-def test_rows_of_a_table_are_as_many_as_asked_for(grown: IntervalFigures) -> None:
-    document = presenting.document(grown, claims(grown), unused(grown), top=2)
+def test_rows_of_a_table_are_as_many_as_asked_for(growth: IntervalFigures) -> None:
+    document = presenting.document(growth, claims(growth), unused(growth), top=2)
     assert [len(table(document, t).rows) for t in ("By execution time", "By rows read", "By WAL")] == [
         2,
         2,
@@ -161,8 +163,8 @@ def test_rows_of_a_table_are_as_many_as_asked_for(grown: IntervalFigures) -> Non
     ]
 
 
-def test_every_claim_leads_to_its_section(shown: Document) -> None:
-    ids = {s.id for s in shown.blocks if isinstance(s, Section)}
+def test_every_claim_leads_to_its_section(the_document: Document) -> None:
+    ids = {s.id for s in the_document.blocks if isinstance(s, Section)}
     named = {c: p for c, p in presenting._PLACE.items() if p not in ids}
     assert named == {}
     of_intervals = {c for c in entries() if c.startswith("snapshot-")} | {"scan-not-cached"}

@@ -158,7 +158,7 @@ def test_criteria() -> None:
 
 
 @pytest.fixture
-def shown(tables: dict[str, pl.DataFrame]) -> Results:
+def run_with_calls(tables: dict[str, pl.DataFrame]) -> Results:
     """A run whose highest load made these calls."""
     run = report_results.results()
     top = run.tables["windows"].sort("sessions").tail(1)
@@ -175,18 +175,18 @@ def _table(results: Results, title: str) -> list[dict[str, Any]]:
     return [dict(zip(heads, (c.value for c in row.cells), strict=True)) for row in blocks[0].rows]
 
 
-def test_the_document_has_them_by_cpu_time_with_a_total(shown: Results) -> None:
-    lines = _table(shown, "by CPU time")
+def test_the_document_has_them_by_cpu_time_with_a_total(run_with_calls: Results) -> None:
+    lines = _table(run_with_calls, "by CPU time")
     assert [r["system call"] for r in lines] == ["pread64", "epoll_wait", "times", "TOTAL"]
     total = lines[-1]
     assert (total["calls"], total["% calls"], total["errors"]) == (10_000, 1.0, 10)
     assert total["% CPU"] == pytest.approx(0.2975)
     assert lines[0]["bytes/call"] == pytest.approx(8_192_000 / 990)
-    assert [(r["whose"], r["most CPU in"]) for r in _table(shown, "by session")] == [
+    assert [(r["whose"], r["most CPU in"]) for r in _table(run_with_calls, "by session")] == [
         ("session 0", "pread64"),
         ("session 1", "epoll_wait"),
     ]
-    assert [r["bytes"] for r in _table(shown, "Sizes")] == [8192]
+    assert [r["bytes"] for r in _table(run_with_calls, "Sizes")] == [8192]
 
 
 def test_without_them_the_cure_is_said() -> None:
@@ -198,14 +198,16 @@ def test_without_them_the_cure_is_said() -> None:
     assert not present.traced(run)
 
 
-def test_clock_reads_are_the_profiles(shown: Results) -> None:
+def test_clock_reads_are_the_profiles(run_with_calls: Results) -> None:
     """In the vDSO they are no system calls: their share of CPU stands there only where a profile knows it."""
-    cell = shown.tables["system_calls"].select(CELL.keys()).row(0, named=True)
+    cell = run_with_calls.tables["system_calls"].select(CELL.keys()).row(0, named=True)
     head = {"scope": "rung", "who": "rung", "by": "module", "samples": 9, "status": "ok"}
     shares = (("vdso", 0.018), ("postgres", 0.982))
     profile = [cell | head | {"name": n, "aas": a, "low": a / 2, "high": 2 * a} for n, a in shares]
-    profiled = replace(shown, tables={**shown.tables, "cpu_profile": rows("cpu_profile", profile)})
-    for results, words in ((shown, "--profile"), (profiled, "1.8 % of CPU (0.9 to 3.6 %")):
+    profiled = replace(
+        run_with_calls, tables={**run_with_calls.tables, "cpu_profile": rows("cpu_profile", profile)}
+    )
+    for results, words in ((run_with_calls, "--profile"), (profiled, "1.8 % of CPU (0.9 to 3.6 %")):
         pick = selection.pick_of(results, None)
         assert pick is not None
         notes = [b.text for b in present.tables(results, pick) if isinstance(b, Paragraph)]
@@ -213,9 +215,9 @@ def test_clock_reads_are_the_profiles(shown: Results) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
-def test_no_line_is_wider_than_the_terminal(shown: Results, width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(run_with_calls: Results, width: int) -> None:
     console = Console(file=io.StringIO(), width=width)
-    console.print(printed(shown, "syscalls"))
+    console.print(printed(run_with_calls, "syscalls"))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, lines)) <= width
     assert any(line.startswith("TOTAL") for line in lines)

@@ -71,19 +71,19 @@ def _text(element: ET.Element | None) -> str:
     return "".join(t.text or "" for t in element.iter() if t.tag.endswith("}t"))
 
 
-def opened(shown: Document) -> zipfile.ZipFile:
+def workbook_of(shown: Document) -> zipfile.ZipFile:
     return zipfile.ZipFile(io.BytesIO(xlsx.workbook(shown)))
 
 
 def one_column(*column: Cell) -> tuple[str, list[str | float | None]]:
     """Heading and values of a table of one column."""
     table = Table("t", [Column("head", number=True), Column("name")], [Row([c, word("x")]) for c in column])
-    rows = cells(opened(Document("d", [Section("s", [table])])), "s")[2:]
+    rows = cells(workbook_of(Document("d", [Section("s", [table])])), "s")[2:]
     return str(rows[0]["A"]), [r.get("A") for r in rows[1:]]
 
 
 def test_the_answer_comes_first_then_a_sheet_for_each_section_with_figures() -> None:
-    book = opened(DOCUMENT)
+    book = workbook_of(DOCUMENT)
     assert names(book) == ["answer", "figures"]
     values = [v for r in cells(book, "answer") for v in r.values()]
     assert values[:2] == ["a title", "the answer"]
@@ -122,7 +122,7 @@ def test_texts_stay_texts_wherever_they_stand() -> None:
     claims = Statements([Statement(evil, evil, evil)])
     blocks = [Section(evil, [table, claims, Paragraph(evil)]), Section("history", [table])]
     shown = Document(evil, blocks, [Paragraph(evil)], [KeyFigure(evil, word(evil), evil)], evil)
-    book = opened(shown)
+    book = workbook_of(shown)
     for name in names(book):
         cells(book, name)  # no formula anywhere
     assert not any("hyperlink" in n.lower() or "external" in n.lower() for n in book.namelist())
@@ -131,7 +131,7 @@ def test_texts_stay_texts_wherever_they_stand() -> None:
 def test_sheets_have_names_that_excel_takes() -> None:
     table = Table("", [Column("a", number=True)], [Row([Cell("1", 1)])])
     titles = ["A: [b]/c?*\\", "a b c", "x" * 40, "X" * 33, "", "History", "chart data", "'quoted'"]
-    sheets = names(opened(Document("d", [Section(t, [table]) for t in titles])))
+    sheets = names(workbook_of(Document("d", [Section(t, [table]) for t in titles])))
     assert len({n.lower() for n in sheets}) == len(titles) + 1
     assert all(0 < len(n) <= 31 and not set(n) & set("[]:*?/\\'") for n in sheets)
     assert not {"history", "chart data"} & {n.lower() for n in sheets}
@@ -139,14 +139,14 @@ def test_sheets_have_names_that_excel_takes() -> None:
 
 @pytest.mark.parametrize("kind", ["regression", "machines", "comparison", "scaling"])
 def test_documents_of_every_kind_can_be_opened(kind: str) -> None:
-    book = opened(documents()[kind])
+    book = workbook_of(documents()[kind])
     assert names(book)[0] == "answer" and all(cells(book, n) for n in names(book))
 
 
 def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
     results = report_results.results()
     drawn = report_results.charts_of(results)
-    book = opened(Document("d", [Section("charts", drawn)]))
+    book = workbook_of(Document("d", [Section("charts", drawn)]))
     charts = [ET.fromstring(book.read(n)) for n in sorted(book.namelist()) if n.startswith("xl/charts/chart")]
     by_title = {_text(c.find(f"{_DRAWN}chart/{_DRAWN}title")): c for c in charts}
     assert {"Response time of a call", "Where session time went", "CPU used, by source"} <= set(by_title)

@@ -20,7 +20,7 @@ def points(n: object, x: object, climbs: int = 1) -> Points:
     return Points(np.repeat(loads, climbs), rates, np.tile(np.arange(1.0, climbs + 1), len(loads)))
 
 
-def simulated(
+def averages_of(
     law: str,
     p: tuple[float, ...],
     loads: tuple[int, ...],
@@ -59,7 +59,7 @@ def test_what_is_claimed_holds_the_truth(law: str) -> None:
     models = [
         m
         for loads, noise, climbs, proportional in CONDITIONS
-        for m in simulated(law, LAWS[law], loads, noise, climbs=climbs, proportional=proportional)
+        for m in averages_of(law, LAWS[law], loads, noise, climbs=climbs, proportional=proportional)
     ]
     for name, truth in TRUTHS[law].items():
         stated = [f for m in models if (f := m.figures[name]).claimed]
@@ -73,7 +73,7 @@ def test_what_is_claimed_holds_the_truth(law: str) -> None:
 
 
 def test_a_knee_is_found_where_rungs_are_dense_and_the_machine_is_quiet() -> None:
-    models = simulated("one-knee", (900.0, 8.0, 0.3), DENSE, 0.01, ladders=40)
+    models = averages_of("one-knee", (900.0, 8.0, 0.3), DENSE, 0.01, ladders=40)
     near = [m.figures["knee"].claimed and abs(m.figures["knee"].value - 8) <= 0.5 for m in models]
     assert sum(near) >= 36
 
@@ -82,7 +82,7 @@ def test_throughput_is_held_where_it_was_measured() -> None:
     loads = np.array(DENSE, dtype=float)
     exact = MODELS["usl"].curve(loads, np.array(LAWS["usl"]))
     held = []
-    for m in simulated("usl", LAWS["usl"], DENSE, 0.03):
+    for m in averages_of("usl", LAWS["usl"], DENSE, 0.03):
         _, low, high = m.throughput(loads)
         held.append(((low <= exact) & (exact <= high)).mean())
     assert np.mean(held) >= 0.9
