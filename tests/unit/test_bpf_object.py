@@ -182,7 +182,7 @@ def test_the_object_of_the_profile_has_one_program() -> None:
 
 
 @OBJECTS
-def test_the_object_tells_no_path_of_the_machine_it_was_made_on(committed: Path) -> None:
+def test_the_object_holds_no_path_of_the_machine_it_was_made_on(committed: Path) -> None:
     data = committed.read_bytes()
     assert str(ROOT).encode() not in data
     assert not re.search(rb"/(home|root|usr|tmp|work)/", data)

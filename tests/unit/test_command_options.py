@@ -52,7 +52,7 @@ def output_of(words: str, tmp_path: Path, *more: str) -> str:
         ("--jobs set.toml", "both --command and --jobs"),
     ],
 )
-def test_mistakes_beside_a_command(words: str, message: str, tmp_path: Path) -> None:
+def test_options_that_do_not_go_with_a_command_are_refused(words: str, message: str, tmp_path: Path) -> None:
     assert message in output_of(words, tmp_path, "--command", "sleep 1")
 
 
@@ -70,7 +70,7 @@ def test_mistakes_beside_a_command(words: str, message: str, tmp_path: Path) -> 
         ("-b tpcb-like -j 0", "-j 0: not from 1 to 256"),
     ],
 )
-def test_mistakes_without_one(words: str, message: str, tmp_path: Path) -> None:
+def test_options_of_commands_are_refused_without_a_command(words: str, message: str, tmp_path: Path) -> None:
     assert message in output_of(words, tmp_path)
 
 
@@ -82,7 +82,7 @@ def test_a_plan_of_commands_reads_well(tmp_path: Path) -> None:
     assert "connection" not in lines
 
 
-def test_parameters_in_hyperfine_s_words(tmp_path: Path) -> None:
+def test_parameters_are_given_as_for_hyperfine(tmp_path: Path) -> None:
     words = "--parameter-scan n 0.5 1 --parameter-step-size 0.25 --parameter-list f a,b --json"
     plan = json.loads(output_of(words, tmp_path, "--command", "x {n} {f}"))
     assert len(plan["variants"]) == 6

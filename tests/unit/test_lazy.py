@@ -89,7 +89,7 @@ def test_garbage_is_not_looked_for_while_modules_are_loaded(
         (gc.enable if before else gc.disable)()
 
 
-def test_nothing_is_looked_through_at_the_end() -> None:
+def test_no_garbage_is_collected_at_the_end() -> None:
     program = (
         "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count())); "
         "from dbdyno.lazy import quick_end; quick_end()"

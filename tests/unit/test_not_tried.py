@@ -12,7 +12,7 @@ def skipped(reason: str) -> pytest.TestReport:
     )
 
 
-def test_a_line_for_each_cure_most_tests_first() -> None:
+def test_skips_are_summed_up_by_cure_most_tests_first() -> None:
     reasons = ["no zsh here: apt-get install zsh"]
     reasons += [f"no PostgreSQL {v} here: name its programs in PG_BINS" for v in (17, 14, 17)]
     reasons += ["needs two CPUs", "needs two CPUs"]

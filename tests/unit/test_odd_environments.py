@@ -43,7 +43,7 @@ def dbdyno(words: str, env: dict[str, str], before: Sequence[str] = (), cwd: str
 @pytest.mark.root
 @needs_root
 @pytest.mark.parametrize("env", [{}, {"HOME": "relative"}, {"HOME": ""}])
-def test_a_user_without_home_is_told_what_to_name(env: dict[str, str]) -> None:
+def test_a_user_without_home_is_asked_to_name_a_store(env: dict[str, str]) -> None:
     code, output = dbdyno("runs", env, _AS_UNKNOWN)
     assert code == 2
     assert "DBDYNO_STORE" in output and "docker run --user" in output
@@ -58,7 +58,7 @@ def test_the_root_directory_as_home_is_not_writable() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_such_a_user_runs_where_a_place_is_named(open_dir: Path) -> None:
+def test_a_user_without_home_runs_with_a_store_that_is_named(open_dir: Path) -> None:
     store = open_dir / "store"
     store.mkdir()
     os.chown(store, _UNKNOWN, _UNKNOWN)
@@ -73,7 +73,7 @@ def test_such_a_user_runs_where_a_place_is_named(open_dir: Path) -> None:
     assert list(store.glob("*/report.html"))
 
 
-def test_an_unmapped_user_of_a_user_namespace(tmp_path: Path) -> None:
+def test_an_unmapped_user_of_a_user_namespace_lists_runs(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
     if not unshare or subprocess.run([unshare, "--user", "true"], capture_output=True).returncode:
         pytest.skip("user namespaces are not permitted here")
@@ -82,7 +82,7 @@ def test_an_unmapped_user_of_a_user_namespace(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_read_only_store_is_said(tmp_path: Path) -> None:
+def test_a_read_only_store_is_an_error_with_the_cure(tmp_path: Path) -> None:
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path], capture_output=True)
     if done.returncode:
         pytest.skip("mounts a tmpfs: run the tests as root")
@@ -93,7 +93,7 @@ def test_a_read_only_store_is_said(tmp_path: Path) -> None:
     assert code == 4 and "Read-only file system" in output and "--store" in output
 
 
-def test_a_current_directory_that_is_gone(tmp_path: Path) -> None:
+def test_a_current_directory_that_is_gone_is_an_error(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     shell = ("sh", "-c", f'rmdir "{gone}"; exec "$@"', "sh")

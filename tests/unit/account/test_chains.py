@@ -165,7 +165,7 @@ def test_several_blockers_share_a_waiter() -> None:
         ({"blocker": 9, "helper": "autovacuum worker", "task_state": "S"}, ASLEEP),
     ],
 )
-def test_roots_that_are_no_session_of_ours(root: dict[str, Any], doing: str) -> None:
+def test_a_root_outside_our_sessions_is_named_by_its_state(root: dict[str, Any], doing: str) -> None:
     result = wait_chains(tables([waiter(1, None) | root]))
     assert seconds(result, DOING) == {doing: pytest.approx(20.0)}
 
@@ -175,7 +175,7 @@ def test_a_leader_waits_for_whom_its_worker_waits_for() -> None:
     assert set(seconds(wait_chains(tables(blocked)), DOING)) == {"IO/WalSync"}
 
 
-def test_waiters_that_are_not_ours_and_no_waiters_are_no_rows() -> None:
+def test_foreign_waiters_and_no_waiters_make_no_rows() -> None:
     assert wait_chains(tables([])).is_empty()
     assert wait_chains(tables([waiter(1, 9, **COMMITS) | {"session": None}])).is_empty()
 

@@ -78,7 +78,7 @@ def test_all_agree_on_the_fake_machine():
     assert time["value"][0] == pytest.approx(25 / 27, rel=0.01), "20 ms + 5 ms of 27 with driver and thinking"
 
 
-def test_one_that_differs_is_told_with_its_tolerance():
+def test_a_witness_that_differs_is_named_with_its_tolerance():
     """os tasks 0.4 cores; the group says 0.8: twice."""
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0, user_ns=4 * S)]
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(8 * S)})
@@ -200,7 +200,7 @@ def test_db_time_by_the_servers_clock_may_lag(growth_s: float, verdict: str):
     assert row["verdict"] == verdict
 
 
-def test_an_observed_load_has_no_driver():
+def test_db_time_of_an_observed_load_has_no_witness_in_the_driver():
     """Run 4 s, of ten samples six asleep at the client: DB time by the ledger."""
     samples = [sample_row(n, (10 + n) * S, "S" if n < 6 else "R", "Client/ClientRead") for n in range(10)]
     tables = {
@@ -260,7 +260,7 @@ def test_a_session_that_came_and_went_does_not_blot_out_the_others():
     assert (server["value"], server["status"]) == (None, "1 came and went"), "the main process was not read"
 
 
-def test_unknown_is_said_with_its_status():
+def test_an_unknown_figure_has_its_status():
     result = _cross_check(made_cell({"sessions": [session_row()]}))
     unknown = result.filter(pl.col("value").is_null())
     assert set(unknown["verdict"]) == {"unknown"}
@@ -269,7 +269,7 @@ def test_unknown_is_said_with_its_status():
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(50, "agrees"), (49, "differs")])
-def test_executions_can_be_told_by_the_work_they_did(size: int, verdict: str):
+def test_executions_are_derived_from_the_work_they_did(size: int, verdict: str):
     """Without a count of its own: the server's LIO over those of one call at calibration."""
     server = FakeServer(Target(dsn="fake:cpus=2,cpu=1ms"))
     calibration = server.calibrate(LIO, {}, 50_000_000, "a test")
@@ -330,7 +330,7 @@ def test_counts_are_compared_over_all_calls_to_half_a_percent(deviation: float, 
     assert levels["delta"] == pytest.approx(100), "without dbdyno's own 40"
 
 
-def test_counters_that_were_read_once_say_nothing():
+def test_counters_that_were_read_once_give_no_figure():
     """Cut short at once: the read at the start is the one at the end, too."""
     once = [c | {"before_ns": 10 * S, "after_ns": 10 * S} for c in _counters(150_000.0, 40.0)]
     counters = [*once, *_probes(1000.0, 150)]

@@ -86,7 +86,7 @@ def test_a_limit_is_named_with_file_and_line(text: str, message: str) -> None:
         ("select '" + "x" * 10_000_000 + "';", "simple", 1),
     ],
 )
-def test_what_is_only_long_is_read(text: str, protocol: str, count: int) -> None:
+def test_a_long_script_is_read(text: str, protocol: str, count: int) -> None:
     result = read(text, protocol)
     assert result["error"] is None
     assert len(result["commands"]) == count
@@ -109,11 +109,11 @@ def test_lines_are_counted_from_the_top() -> None:
         ":" * MANY,
     ],
 )
-def test_the_lexer_takes_no_text_twice(text: str) -> None:
+def test_tokens_add_up_to_the_text_however_long(text: str) -> None:
     assert "".join(text[t.start : t.end] for t in tokens(text)) == text
 
 
-def test_what_has_no_end_ends_the_lexer() -> None:
+def test_an_unterminated_token_is_an_error_however_long() -> None:
     for text in ("/*" * MANY, "'" + "x" * MANY, "$$" + "$a" * MANY, '"' * (MANY + 1)):
         with pytest.raises(Unterminated):
             list(tokens(text))

@@ -51,7 +51,7 @@ MIXED = (
 )
 
 
-def test_a_session_by_hand():
+def test_accounts_of_a_session_are_those_worked_out_by_hand():
     """W 10 s: run 4 s (user 3, system 1), runq 3 s, so off 3 s. Ten samples: 4 R, 2 asleep in IO, 3 at the
     client, 1 R though labelled client.
 
@@ -112,7 +112,7 @@ def test_one_tick_more_or_less_bounds_the_split():
     assert row.select("aas", "low", "high").row(0) == pytest.approx((0.005, 0.004, 0.006))
 
 
-def test_no_tick_seen_is_no_zero():
+def test_without_a_tick_user_and_system_time_are_unknown():
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, S // 100, 0)]
     row = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks})).filter(scope="rung", account="run.user")
     assert row.select("aas", "low", "high", "status").row(0) == (None, 0.0, 0.001, "no tick seen")
@@ -270,7 +270,7 @@ def test_a_stopped_process_is_in_no_wait_of_its_own(state: str, by: str):
         (1, 29, 0.0061, 0.1718),
     ],
 )
-def test_wilson_is_newcombes(hits: int, n: int, low: float, high: float):
+def test_wilsons_interval_is_the_one_that_newcombe_published(hits: int, n: int, low: float, high: float):
     """R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3."""
     bounds = wilson(pl.lit(hits / n), pl.lit(float(n)))
     result = pl.select(low=bounds[0], high=bounds[1]).row(0)

@@ -97,7 +97,7 @@ TRACED = {
 }
 
 
-def test_the_exact_tier_by_hand():
+def test_accounts_of_the_exact_tier_are_those_worked_out_by_hand():
     """Run 2, run queue 3, asleep 1.5 in Lock and 3.4 at the client: 0.1 of 10 s is left. The OS tasks, which
     say otherwise, give way."""
     tables = _tables(_cell(TRACED, tasks=_reads(2.2, 2.7)))
@@ -292,7 +292,7 @@ def test_samples_that_contradict_the_margins_leave_a_remainder():
     assert _memos(ledger, "margin") == pytest.approx({("margin.off", None): 0.4})
 
 
-def test_what_no_sample_saw_has_no_label():
+def test_time_that_no_sample_saw_has_no_label():
     """Off 0.02 though no sample of 20 was asleep; run queue 0.01 though none of 20 was runnable."""
     awake = _tables(_cell(_samples([("R", None)] * 20), tasks=_reads(9, 0.8)))
     assert _accounts(awake["ledger"])[("sleep", None)] == pytest.approx(0.02)
@@ -304,7 +304,7 @@ def test_what_no_sample_saw_has_no_label():
     assert (part["detail"], part["status"], part["aas"]) == (None, "no label seen", pytest.approx(0.01))
 
 
-def test_memory_has_labels_and_the_server_their_states():
+def test_labels_come_from_memory_and_their_states_from_the_server():
     """Memory: 30 asleep in ClientRead, 10 without a label. The server's 4 answers of ClientRead: 3 idle, 1
     idle in transaction; of no label none: unknown."""
     memory = _samples([("S", "Client/ClientRead")] * 30 + [("S", None)] * 10, "memory", state=None)
@@ -325,7 +325,7 @@ def test_memory_has_labels_and_the_server_their_states():
     assert low < 0.75 * 0.31 and high > 0.75 * 0.9, "3 of 4 answers: 30 to 95 % (Wilson)"
 
 
-def test_a_label_that_was_over_when_the_state_was_read():
+def test_a_label_may_be_wrong_when_the_state_is_read_after_it():
     """1,000 sleeps a second, 100 us from label to state: a tenth of the time may have a wrong label."""
     reads = [r | {"voluntary": n} for r, n in zip(_reads(4, 1, state="S"), (0, 10_000), strict=True)]
     sampled = _samples([("S", "Client/ClientRead")] * 450 + [("S", None)] * 50 + [("R", None)] * 500)
@@ -369,7 +369,7 @@ def test_a_wait_for_a_cpu_that_goes_on_at_the_read_is_in_the_interval():
     assert ends["R"] == pytest.approx((0.8 - 0.02, 0.8 + 0.02), abs=2e-5)
 
 
-def test_workers_are_in_their_sessions_accounts_and_told_apart():
+def test_workers_are_in_their_sessions_accounts_and_have_rows_of_their_own():
     worker = {"pid": 200, "tid": 200, "role": "helper:parallel worker", "session": None, "start_ticks": 8}
     sampled = _samples([("S", "IPC/ExecuteGather")] * 8 + [("R", None)] * 2)
     more = _samples([("R", None)] * 6 + [("S", "IO/DataFileRead")] * 4, leader_pid=100, **worker)
@@ -387,7 +387,7 @@ def test_workers_are_in_their_sessions_accounts_and_told_apart():
     ]
 
 
-def test_microstates_by_hand():
+def test_microstates_are_those_worked_out_by_hand():
     """10 s: 2 s user, 1 s kernel, 1 s queue; off 6 s, of 12 samples asleep 2 in Lock, 1 in LWLock, 6 at the
     client, 3 in IO."""
     waits = ["Lock/a"] * 2 + ["LWLock/b"] + ["Client/ClientRead"] * 6 + ["IO/c"] * 3
@@ -417,7 +417,7 @@ def test_microstates_by_hand():
     )
 
 
-def test_strips_by_hand():
+def test_strips_are_those_worked_out_by_hand():
     """First half: 0.4 on a CPU, 0.2 in the queue, asleep in Lock twice and in IO once. Second: nothing on a
     CPU, no sample."""
     tasks = [
@@ -436,7 +436,7 @@ def test_strips_by_hand():
     assert bins[7.0] == pytest.approx({"asleep": 1.0})
 
 
-def test_strips_without_task_reads_are_the_servers_words():
+def test_strips_without_task_reads_come_from_the_servers_states():
     states = [(None, "Lock/x"), (None, None), (None, "Client/ClientRead"), (None, "Lock/x")]
     tasks = [task_row(t * S, None, None, status="not here", start_ticks=None) for t in (10, 20)]
     sampled = _samples(states)  # type: ignore[arg-type]
@@ -454,6 +454,6 @@ def test_strips_without_task_reads_are_the_servers_words():
     assert events.filter(pl.col("wait_class").is_null())["status"].to_list() == ["active without wait event"]
 
 
-def test_nobody_there_is_no_rows():
+def test_without_sessions_there_are_no_rows():
     tables = _tables(made_cell({}))
     assert {name: frame.height for name, frame in tables.items()} == dict.fromkeys(tables, 0)

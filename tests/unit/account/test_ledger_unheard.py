@@ -60,7 +60,7 @@ def _rung(tables: dict[str, pl.DataFrame], account: str) -> list[tuple[str | Non
     return rows.select("detail", "aas", "status").rows()
 
 
-def test_hidden_sessions_are_no_active_ones():
+def test_hidden_sessions_do_not_count_as_active():
     tables = _tables_of_two(own=False)
     assert _rung(tables, "run")[0][1] == pytest.approx(0.05)
     for account in ("sleep", "client"):
@@ -71,7 +71,7 @@ def test_hidden_sessions_are_no_active_ones():
     assert "hidden" in served(tables).status
 
 
-def test_of_a_rung_with_hidden_sessions_the_others_are_known_and_no_sum():
+def test_a_rung_with_hidden_sessions_has_figures_of_the_others_and_no_sum():
     tables = _tables_of_two(own=True)
     some = "1 of 2 sessions, others hidden from this role"
     ((detail, value, status),) = _rung(tables, "sleep")
@@ -93,7 +93,7 @@ def test_waits_read_from_memory_are_known_of_hidden_sessions():
     assert states == [], "and their states are not"
 
 
-def test_beside_figures_of_too_short_a_time_nothing_is_zero():
+def test_accounts_of_a_window_too_short_are_unknown_and_not_zero():
     """Two reads 0.3 s apart, and samples that met the session on a CPU each time."""
     tasks = [task_row(10 * S, 0, 0), task_row(10 * S + 3 * S // 10, S // 10, 0)]
     at = [10 * S + i * S // 20 + S // 40 for i in range(20)]

@@ -30,7 +30,7 @@ def statement(number: int | None, **figures: Any) -> dict[str, Any]:
     return {"user": "u", "database": "shop", "query_id": number, "toplevel": True} | figures
 
 
-def test_growth_gauges_and_their_change() -> None:
+def test_counters_grow_and_gauges_have_their_last_value_and_change() -> None:
     a = snapshot(databases=[{**SHOP, "commits": 100, "size_bytes": 50, "deadlocks": None}])
     b = snapshot(60, databases=[{**SHOP, "commits": 160, "size_bytes": 40, "deadlocks": 3}])
     result = interval(a, b)
@@ -55,7 +55,7 @@ def test_commits_are_without_those_of_taking_snapshots() -> None:
     assert row(interval(a, b, between), "databases")["commits"] == 26
 
 
-def test_tables_made_dropped_and_made_again() -> None:
+def test_tables_that_were_created_dropped_or_created_again_have_their_status() -> None:
     kept, gone, old = table(1, seq_scans=5), table(2, seq_scans=6), table(3, seq_scans=7)
     remade = table(30, relation="t3", seq_scans=4)
     a = snapshot(databases=[SHOP], relations=[kept, gone, old])
@@ -162,7 +162,7 @@ def test_a_restart_that_kept_the_counters_resets_nothing() -> None:
 
 
 @pytest.mark.parametrize("since", [None, START_S + 50])
-def test_statements_evicted_and_counted_anew(since: float | None) -> None:
+def test_evicted_statements_are_counted_anew(since: float | None) -> None:
     a = snapshot(statements=[statement(1, calls=50), statement(2, calls=5), statement(4, calls=1)],
                  resets=[{"what": "statements", "evictions": 3}])  # fmt: skip
     b = snapshot(60, statements=[statement(1, calls=9, since_s=since), statement(2, calls=9),
@@ -177,7 +177,7 @@ def test_statements_evicted_and_counted_anew(since: float | None) -> None:
     assert result.evictions == 2
 
 
-def test_a_statement_counted_anew_beyond_its_old_count() -> None:
+def test_a_statement_may_be_counted_anew_beyond_its_old_count() -> None:
     a = snapshot(statements=[statement(1, calls=5, since_s=1.0)], resets=[{"what": "statements"}])
     b = snapshot(
         60, statements=[statement(1, calls=9, since_s=START_S + 20)], resets=[{"what": "statements"}]
@@ -186,7 +186,7 @@ def test_a_statement_counted_anew_beyond_its_old_count() -> None:
     assert (one["calls"], one["status"], one["seconds"]) == (9, "reset", 40)
 
 
-def test_all_statements_reset() -> None:
+def test_after_a_reset_statements_count_from_zero() -> None:
     at = START_S + 45
     a = snapshot(statements=[statement(1, calls=5)], resets=[{"what": "statements", "reset_s": 1.0}])
     b = snapshot(60, statements=[statement(1, calls=9), statement(2, calls=3)],
@@ -205,7 +205,7 @@ def test_hidden_statements_of_a_role_are_one_row() -> None:
     assert row(interval(a, b), "statements")["calls"] == 5
 
 
-def test_io_reset() -> None:
+def test_io_counts_since_its_reset() -> None:
     at = START_S + 10
     key = {"backend_type": "client backend", "object": "relation", "context": "normal"}
     a = snapshot(io=[key | {"reads": 10, "reset_s": 1.0}], resets=[{"what": "I/O", "reset_s": 1.0}])
@@ -215,7 +215,7 @@ def test_io_reset() -> None:
     assert result.resets == (Reset("I/O", at, "reset"),)
 
 
-def test_settings_that_changed() -> None:
+def test_changed_settings_are_listed() -> None:
     a = snapshot(
         settings=[{"setting": n, "value": "1", "source": "default"} for n in ("same", "other", "old")]
     )
@@ -229,7 +229,7 @@ def test_settings_that_changed() -> None:
     ]  # fmt: skip
 
 
-def test_of_other_servers_the_same_one_and_the_wrong_order() -> None:
+def test_snapshots_that_are_no_interval_of_one_server_are_refused() -> None:
     a, b = snapshot(), snapshot(60)
     with pytest.raises(UsageError, match="different servers"):
         interval(a, snapshot(60, info={"server": "two"}))
@@ -240,6 +240,6 @@ def test_of_other_servers_the_same_one_and_the_wrong_order() -> None:
     assert [s.info.taken for s in ordered(b, a)] == [a.info.taken, b.info.taken]
 
 
-def test_texts_of_both_ends_once() -> None:
+def test_texts_of_both_snapshots_are_kept_once() -> None:
     a, b = snapshot(texts_by_id={1: "SELECT 1", 2: "SELECT 2"}), snapshot(60, {2: "SELECT 2", 3: "SELECT 3"})
     assert sorted(interval(a, b).texts["query_id"]) == [1, 2, 3]

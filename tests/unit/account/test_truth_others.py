@@ -22,7 +22,7 @@ def _value(frame: pl.DataFrame, **where: str) -> float:
 
 @pytest.mark.whole
 @pytest.mark.parametrize(("dsn", "sessions"), [(BY_NAME["mixture-crowded"].dsn, 12), (OLTP, 16)])
-def test_the_run_queue_behind_each_label(dsn: str, sessions: int):
+def test_run_queue_by_label_is_the_truth(dsn: str, sessions: int):
     """Traced to the nanosecond; estimated, within its interval: a woken session keeps its label."""
     run = played(dsn, sessions)
     hidden: dict[str, int] = {}

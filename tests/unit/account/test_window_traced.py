@@ -88,7 +88,7 @@ def test_a_single_read_is_no_difference_and_no_zero(at: float):
     assert (row["status"], row["run_ns"], row["runq_ns"], row["sleep_ns"]) == ("too short", None, None, None)
 
 
-def test_waits_of_labels_that_come_later_or_stand_still():
+def test_a_label_that_comes_later_grows_from_zero_and_one_that_rests_by_none():
     """Read at 10 and 20 s. Lock first slept in at 12 s: 0 before. IO was not written again after 15 s."""
     waits = [
         _wait(10, "Client/ClientRead", 5, 1, 50),

@@ -23,14 +23,14 @@ def rates(ended: list[int], in_call_ns: list[int]) -> dict[str, tuple[float | No
     return {name: (value, status) for name, value, status in table.select("name", "value", "status").rows()}
 
 
-def test_seconds_that_alternate_tell_more_than_independent_ones() -> None:
+def test_seconds_that_alternate_have_a_smaller_error_than_independent_ones() -> None:
     result = rates([8, 12] * 5, [S] * 10)
     error, effective = result["calls_per_s_se"][0], result["effective_bins"][0]
     assert error is not None and effective is not None
     assert error < math.sqrt(40 / 9 / 10) and effective > 10  # below s / sqrt(n): the mean hardly moves
 
 
-def test_seconds_that_drift_tell_less() -> None:
+def test_seconds_that_drift_have_a_larger_error() -> None:
     result = rates(list(range(5, 15)), [S] * 10)
     error, effective = result["calls_per_s_se"][0], result["effective_bins"][0]
     assert error is not None and effective is not None
@@ -43,6 +43,6 @@ def test_a_response_time_that_is_the_same_in_all_seconds_has_no_error() -> None:
     assert result["response_mean_se_ns"] == (0.0, "ok")
 
 
-def test_of_few_seconds_nothing_is_said() -> None:
+def test_few_seconds_have_no_standard_error() -> None:
     result = rates([9, 11, 10], [S] * 3)
     assert result["calls_per_s_se"] == (None, "too few seconds")

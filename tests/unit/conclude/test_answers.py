@@ -89,7 +89,7 @@ def test_of_a_server_elsewhere_no_machine_is_known() -> None:
 # -- what it delivers -----------------------------------------------------------------------------
 
 
-def test_what_one_session_one_core_and_the_machine_deliver() -> None:
+def test_throughput_of_one_session_one_core_and_the_machine_is_claimed() -> None:
     claims = claims_of_rungs(
         [*FULL[:4], Rung(8, 404.0, 4.0, 4.0)], 4.0, cpus=4, siblings=((0,), (1,), (2,), (3,))
     )
@@ -183,7 +183,7 @@ TABLE = [{"load": n, "throughput": 10.0 * min(n, 4)} for n in (1.0, 2.0, 4.0, 8.
         (4.0, 0.2, None, "not-cpu"),
     ],
 )
-def test_without_a_ledger_cpu_columns_tell_what_they_can(
+def test_without_a_ledger_cpu_columns_give_the_reason(
     cpu: float | None, cpu_wait: float | None, cpus: float | None, case: str
 ) -> None:
     rows = [
@@ -209,7 +209,7 @@ def _smt_rungs(ratio: float = 0.3, run: float = 16.0) -> list[Rung]:
     return [*low, Rung(12, 800 + 400 * ratio, run=12), Rung(16, 800 + 800 * ratio, run=run)]
 
 
-def test_smt_yield_and_the_cpu_it_inflates() -> None:
+def test_smt_yield_inflates_cpu_per_unit() -> None:
     claims = claims_of_rungs(_smt_rungs(), 8.0, 0.3, siblings=PAIRS, cpus=16)
     yielded, inflated = claims["smt-yield"].value, claims["cpu-inflation"].value
     assert yielded is not None and inflated is not None
@@ -228,20 +228,20 @@ def test_smt_yield_and_the_cpu_it_inflates() -> None:
         (0.3, tuple((n,) for n in range(16)), "none"),
     ],
 )
-def test_smt_yield_is_not_told_where_it_cannot_be(ratio: float, siblings: Any, case: str) -> None:
+def test_smt_yield_is_not_claimed_where_it_cannot_be_known(ratio: float, siblings: Any, case: str) -> None:
     claims = claims_of_rungs(_smt_rungs(ratio), 8.0, 0.3, siblings=siblings, cpus=16)
     assert (claims["smt-yield"].case, claims["smt-yield"].value) == (case, None)
     assert "cpu-inflation" not in claims
 
 
-def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
+def test_a_bend_for_a_lock_gives_no_smt_yield() -> None:
     rungs = [*_smt_rungs()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
     claims = claims_of_rungs(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
     yielded = claims["smt-yield"]
     assert (yielded.case, yielded.said["reason"]) == ("other-reason", "lock: LWLock/WALWrite")
 
 
-def test_equivalent_cores_by_cpu_figures_and_without() -> None:
+def test_equivalent_cores_are_bounds_without_cpu_figures() -> None:
     row = Rung(16, 1.0).head() | {"threads": 15.0, "cores": 7.9, "low": 7.5, "high": 8.0, "status": "ok"}
     seen = claims_of_rungs(
         _smt_rungs(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}]
@@ -270,7 +270,7 @@ def test_cpu_wait_begins_between_two_rungs() -> None:
     assert (onset.said["before"], onset.said["below"]) == (0, "4 sessions")
 
 
-def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
+def test_cpu_wait_that_a_rungs_interval_leaves_open_is_not_claimed() -> None:
     """6 % of the time, but the ledger knows it to -+ 2 %: not surely above 5 %."""
     vague = Rung(6, 400.0, 4.0, 0.36, slack=0.12)
     onset = claims_of_rungs([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait"]
@@ -288,13 +288,13 @@ def test_cpu_wait_from_the_start_is_caused_by_others() -> None:
 # -- headroom -------------------------------------------------------------------------------------
 
 
-def test_erlang_s_delay_formula() -> None:
+def test_delay_follows_erlangs_formula() -> None:
     assert delay(2, 1.0) == pytest.approx(1 / 3)  # Kleinrock (1975), section 3.5: two servers, half busy
     assert delay(1, 0.7) == pytest.approx(0.7)
     assert delay(10, 8.0) == pytest.approx(0.4092, abs=5e-5)  # as tabulated
 
 
-def test_the_load_at_which_one_cpu_makes_wait_a_tenth() -> None:
+def test_the_load_until_a_share_of_wait_follows_queueing_theory() -> None:
     """Of M/M/1 the wait is rho / (1 - rho) of the service: a tenth at 1 / 11."""
     assert load_until(0.1, 1.0) == pytest.approx(1 / 11)
     assert load_until(0.1, 1.5) == pytest.approx(1.5 / 11)
@@ -306,7 +306,7 @@ def _window(k: int, run: float, runq: float) -> Rung:
     return Rung(0, 0.0, run, runq, repeat=k)
 
 
-def test_headroom_of_an_observed_load() -> None:
+def test_headroom_follows_from_the_observed_load() -> None:
     run = results([_window(1, 0.3, 0.001), _window(2, 0.5, 0.001)], cpus=2)
     _, headroom = observed(run)
     assert headroom.value is not None
@@ -350,7 +350,7 @@ def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def test_a_paragraph_that_a_manager_can_read() -> None:
+def test_the_paragraph_has_throughput_reason_basis_and_next_step() -> None:
     run = results(FULL)
     (ladder,) = ladders_of(run)
     text = paragraph(answered(scaling_with_knee(ladder, 10_000.0, 4.0, 0.0), run))
@@ -402,7 +402,7 @@ def test_without_a_rung_at_the_cores_or_the_cpus_smt_yield_is_that_of_the_tied_f
     assert 1.2 < smt_yield.value.low < 1.30 < smt_yield.value.high < 1.4
 
 
-def test_measured_yield_and_tied_fit_that_lie_apart_are_both_told() -> None:
+def test_measured_yield_and_tied_fit_that_lie_apart_are_both_given() -> None:
     """Threads that add 30 % up to the CPUs, but the CPUs' own rung was disturbed in all climbs."""
     loads = (1, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 32)
     law = {n: 100.0 * (min(n, 8) + 0.3 * max(0, min(n, 16) - 8)) for n in loads}
@@ -421,7 +421,7 @@ def test_threads_that_contend_yield_less_than_one() -> None:
     assert inflated is not None and inflated.value == pytest.approx(2 / 0.9)
 
 
-def test_of_power_four_threads_a_core() -> None:
+def test_smt_yield_of_four_threads_a_core_is_claimed() -> None:
     """Ten cores of four threads that deliver 1.6 of one."""
     law = {n: 100.0 * (min(n, 10) + 0.2 * max(0, min(n, 40) - 10)) for n in (1, 5, 10, 20, 40, 80)}
     claims = _claims_of_climbs(law, machine=Machine(cpus=40, cores=10, threads_per_core=4))
@@ -430,7 +430,7 @@ def test_of_power_four_threads_a_core() -> None:
     assert claims["cpu-inflation"].value.value == pytest.approx(2.5)
 
 
-def test_growth_that_ends_below_the_cores_tells_nothing_of_smt() -> None:
+def test_growth_that_ends_below_the_cores_gives_no_smt_yield() -> None:
     rates = {n: 100.0 * (min(n, 4) + 0.2 * max(0, n - 4)) for n in (1, 2, 3, 4, 6, 8, 12, 16)}
     rows = [{"load": float(n), "throughput": x} for n, x in rates.items()]
     smt_yield = claims_of(scaling_with_knee(Ladder("mine", points(*rows), machine=SMT8), 100.0, 4.0, 0.2))[

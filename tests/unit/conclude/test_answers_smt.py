@@ -30,7 +30,7 @@ def test_cpu_per_unit_of_work_rises_by_threads_over_yield(threads: int) -> None:
     assert smt.inflation(throughput, threads) == pytest.approx(threads / throughput)
 
 
-def test_no_yield_is_refused() -> None:
+def test_a_yield_of_zero_is_refused() -> None:
     with pytest.raises(UsageError, match="yield of 0"):
         smt.inflation(0.0)
 
@@ -55,7 +55,7 @@ def test_a_yield_alone_gives_the_inflation(
     [("0", None), ("-1", None), ("2.01", None), ("4.1", 4), ("1.3", 1), ("x", None), ("1,31", None),
      ("nan", None), ("inf", None), ("1:2:3", None), ("0:5", None), ("800:1601", 2), ("", None)],
 )  # fmt: skip
-def test_a_yield_that_cannot_be_is_refused(text: str, threads: int | None) -> None:
+def test_an_impossible_yield_is_refused(text: str, threads: int | None) -> None:
     with pytest.raises(UsageError, match="--smt-yield"):
         smt.given(text, threads)
 
@@ -89,7 +89,7 @@ def test_without_smt_core_seconds_are_thread_seconds() -> None:
     assert bracket.cores == pytest.approx(0.8) == pytest.approx(bracket.threads)
 
 
-def test_threads_and_cores_met_together() -> None:
+def test_samples_give_threads_and_cores_met_together() -> None:
     assert cores_met([{0, 2}, {0, 3}, set(), {0, 1, 2, 3}, {9}], PAIRS) == [
         (2, 1),
         (2, 2),
@@ -106,7 +106,7 @@ def test_busy_time_of_each_cpu_of_proc_stat() -> None:
     assert busy[7] == (1007 + 7 + 507 + 1) * 10 * MS
 
 
-def test_a_read_of_this_machine() -> None:
+def test_cpus_of_this_machine_are_read() -> None:
     table = per_cpu()
     assert table["key"].str.contains(r"^cpu\d+\.busy_ns$").all() and table["value"].min() > 0  # type: ignore[operator]
 
@@ -197,7 +197,7 @@ def test_purr_of_a_run_gives_the_table_cores(tmp_path: Path) -> None:
     assert cores["cores"] == pytest.approx(0.88, abs=1e-4) and cores["source"].startswith("PURR")
 
 
-def test_without_an_idle_part_purr_does_not_tell_what_was_busy() -> None:
+def test_without_an_idle_part_purr_gives_no_busy_time() -> None:
     first, last = (PurrRead(at, 100, {0: Purr(ticks), 1: Purr(ticks)}) for at, ticks in ((0.0, 7), (1.0, 57)))
     use = purr_use(first, last)
     assert use.cores is None and use.entitled == pytest.approx(1.0)
@@ -210,7 +210,7 @@ def test_idle_that_outgrew_purr_is_cut_to_it() -> None:
     assert purr_use(first, last).cores == 0.0
 
 
-def test_what_the_kernel_prints() -> None:
+def test_a_partition_is_read_from_what_the_kernel_prints() -> None:
     assert register("1ab1834d5e\n") == 0x1AB1834D5E
     assert register("") is None and register("<not supported>") is None
     of_golden = partition((GOLDEN / "power/lparcfg-shared.txt").read_text())

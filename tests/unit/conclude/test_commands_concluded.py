@@ -53,14 +53,14 @@ def test_interval_of_the_serial_share_covers_it(share: float, repeats: int) -> N
     assert 8 <= missed <= 36
 
 
-def test_durations_that_do_not_follow_the_law() -> None:
+def test_durations_that_do_not_follow_amdahls_law_do_not_fit() -> None:
     ns = [n for n in (1, 2, 4, 8) for _ in range(4)]
     slow = {1: 1.0, 2: 0.9, 4: 0.4, 8: 0.9}
     serial = serial_share(ns, [slow[n] * (1 + 0.001 * (i % 4)) for i, n in enumerate(ns)])
     assert serial is not None and not serial.fits
 
 
-def test_one_job_with_more_threads() -> None:
+def test_one_jobs_speed_up_is_claimed_with_its_serial_share() -> None:
     results = run_of_jobs(threads(1, 2, 4, 8), amdahl(0.13))
     (speed_up,) = _claims(results, "speed-up")
     assert speed_up.case == "serial" and speed_up.value is not None
@@ -74,7 +74,7 @@ def test_threads_beyond_the_cpus_are_not_called_serial() -> None:
     assert speed_up.case == "cpus" and abs(speed_up.said["share"] - 0.05) < 0.02
 
 
-def test_orders_of_five_jobs() -> None:
+def test_five_jobs_are_compared_in_every_order() -> None:
     """Five jobs of 2 s: 10 s one after another; at once they share 8 CPUs, 2 s."""
     names = ("httpd", "mysql", "perl", "php", "zsh")
     results = run_of_jobs(threads(1, 4, jobs=names), amdahl(0.2), ladder=(1, 5), once=True, noise=0.001)
@@ -89,7 +89,7 @@ def test_orders_of_five_jobs() -> None:
     assert set(orders) == {"parallel", "concurrent", "both"}
 
 
-def test_two_commands_compared() -> None:
+def test_the_ratio_of_two_commands_holds_the_true_one() -> None:
     fast, slow = (Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz"))
     results = run_of_jobs((slow, fast), lambda _v, _s, j: 1.84 if j == "xz" else 1.0, repeats=5)
     (claim,) = _claims(results, "commands-compared")
@@ -115,7 +115,7 @@ def test_one_verdict_in_the_headline_and_in_the_comparison(noise: float, repeats
     assert ("is undecided" in claim.text) == (case == "undecided")
 
 
-def test_a_wide_interval_is_said_in_plain_words() -> None:
+def test_a_wide_interval_is_put_in_plain_words() -> None:
     assert changes(Estimate("", 1.31, "", 0.122, 14.2)) == "8.2 times less and 14 times more"
     assert changes(Estimate("", 1.0, "", 0.95, 1.12)) == "5.0 % less and 12 % more"
 
@@ -142,7 +142,7 @@ def _durations(rng: random.Random, *factors: float, repeats: int = 5) -> dict[st
 
 
 @pytest.mark.parametrize("commands", [2, 6])
-def test_equal_commands_are_seldom_said_to_differ(commands: int) -> None:
+def test_equal_commands_are_seldom_claimed_to_differ(commands: int) -> None:
     """Whichever of them is the fastest: in at most 5 % of 400 made runs, within chance."""
     rng, differing = random.Random(3), 0
     for _ in range(400):
@@ -161,7 +161,7 @@ def test_a_difference_smaller_than_the_drift_is_found() -> None:
     assert sum((f.times.low or 0) <= 1.15 <= (f.times.high or 0) for f in runs) >= 48
 
 
-def test_repeats_that_cannot_decide() -> None:
+def test_three_repeats_decide_only_beyond_a_ratio_of_two() -> None:
     """Three against three may be two modes of the machine, unless the ratio is beyond 2; so the default is
     five."""
     rng = random.Random(9)
@@ -193,7 +193,7 @@ def test_failed_executions_are_shown_with_their_error_output() -> None:
     assert (row["executions"], row["failed"]) == (5, 5)
 
 
-def test_outliers_first_execution_and_shell() -> None:
+def test_outliers_a_slow_first_execution_and_the_shell_are_claimed() -> None:
     """Modified Z-score: 3.5 median absolute deviations / 0.6745; the first takes 3 s, the others 1 s."""
 
     def longer(row: dict[str, Any]) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def test_the_error_of_what_is_taken_off_for_a_shell_belongs_to_the_interval() ->
 @pytest.mark.parametrize(
     ("error_ns", "case"), [(0, "faster"), (300_000_000, "undecided"), (3_000_000_000, "shell")]
 )
-def test_commands_are_not_told_apart_by_less_than_that_error(error_ns: int, case: str) -> None:
+def test_commands_do_not_differ_by_less_than_the_shells_error(error_ns: int, case: str) -> None:
     one = Variant(name="one", jobs=(_shell_job("one", error_ns),))
     other = Variant(name="other", jobs=(job("other", 0),))
     results = run_of_jobs((one, other), lambda v, *_: 1.1 if v.name == "one" else 1.0, repeats=8, noise=0.001)
@@ -277,7 +277,7 @@ def test_commands_are_not_told_apart_by_less_than_that_error(error_ns: int, case
     assert (compared.effect.low is None) == (case == "shell")
 
 
-def test_processes_left_behind_are_said() -> None:
+def test_processes_left_behind_are_claimed() -> None:
     base = Variant(name="base", jobs=(job("xz"),))
     results = run_of_jobs(
         (base,), lambda *_: 1.0, repeats=2, change=lambda r: r | {"left_over": 2 * (r["number"] == 1)}

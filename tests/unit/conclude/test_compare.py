@@ -108,7 +108,7 @@ def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None
     assert math.fsum(a.share or 0 for a in added) == pytest.approx(1)
 
 
-def test_throttling_without_the_trace_is_told_by_its_bound_and_never_added() -> None:
+def test_throttling_without_the_trace_is_shown_by_its_bound_and_never_added() -> None:
     run = noisy(THREE)
     ledger = run.tables["ledger"]
     third = account_rows(ledger, "runq").filter(variant="third")
@@ -143,7 +143,7 @@ def test_a_repeat_that_does_not_fit_the_others_is_named_with_its_weight() -> Non
     assert odd.cells == ("0019-lio-second-s4-r2",) and odd.said["effect"].startswith("lowers it by 1")
 
 
-def test_one_repeat_decides_nothing_and_says_so() -> None:
+def test_one_repeat_decides_nothing_and_a_claim_explains_it() -> None:
     comparison = compare_variants(results(replace(THREE, repeats=1)))
     assert {c.verdict for t in comparison.metrics for c in t.claims} == {"undecided"}
     assert ("few-repeats", "one") in {(c.id, c.case) for c in comparison.conclusions}
@@ -163,7 +163,7 @@ def with_errors(run: Results, relative: float) -> Results:
     return replace(run, tables={**run.tables, "rates": rates.vstack(more[0]).vstack(more[1])})
 
 
-def test_of_one_repeat_the_interval_is_of_the_window_alone() -> None:
+def test_one_repeat_has_an_interval_of_the_window_alone() -> None:
     comparison = compare_variants(with_errors(results(replace(THREE, repeats=1)), 0.001))
     contrast = claim(comparison, "third", 4)
     assert contrast.effect.basis == "within the window only" and contrast.verdict == "undecided"
@@ -182,7 +182,7 @@ def test_repeats_that_agree_by_luck_get_the_windows_error() -> None:
     assert lucky.high is not None and lucky.low is not None and lucky.high - lucky.low < 1e-4
 
 
-def test_two_runs_are_independent_samples_and_their_differences_are_told() -> None:
+def test_two_runs_are_independent_samples_and_their_differences_are_listed() -> None:
     world = replace(THREE, variants=("base",))
     a, b = noisy(world, drift=0, id="first"), noisy(replace(world, cpus=3), drift=0, seed=9, id="other")
     comparison = compare_runs(a, b)
@@ -195,7 +195,7 @@ def test_two_runs_are_independent_samples_and_their_differences_are_told() -> No
     assert any(d.what.endswith("usable_cpus") for d in comparison.differences)
 
 
-def test_what_else_ran_is_a_difference_of_two_runs_and_a_process_id_is_none() -> None:
+def test_other_load_is_a_difference_of_two_runs_and_a_process_id_is_none() -> None:
     quiet = noisy(replace(THREE, variants=("base",)), id="quiet")
 
     def run_beside(used: float, others: float, pid: int) -> Results:
@@ -245,7 +245,7 @@ def effect(ratio: float, low: float, high: float) -> Effect:
     return Effect(ratio=ratio, low=low, high=high, std_err=(high - low) / 5, n_baseline=6, n_variant=6)
 
 
-def test_the_three_verdicts() -> None:
+def test_an_interval_decides_between_three_verdicts() -> None:
     assert judge(effect(1.1, 1.05, 1.15), 0.001, 0.02, True).verdict == "better"
     assert judge(effect(1.1, 1.05, 1.15), 0.001, 0.02, False).verdict == "worse"
     assert judge(effect(1.1, 1.05, 1.15), 0.06, 0.02, True, 20).verdict == "undecided"
@@ -306,7 +306,7 @@ def test_few_or_constant_values_have_no_autocorrelation() -> None:
 
 
 @pytest.mark.whole
-def test_equal_variants_are_told_to_differ_in_at_most_five_per_cent_of_runs() -> None:
+def test_equal_variants_differ_in_at_most_five_per_cent_of_runs() -> None:
     """Simulated with drift between blocks and windows whose seconds resemble each other; expected at most 25
     of 500, and 35 only once in 100 such tests. Intervals hold a true effect as often as they say."""
     spread = Simulated(rungs=1, variants=3, between=0.02, within=0.002)

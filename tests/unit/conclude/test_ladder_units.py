@@ -25,7 +25,7 @@ def pairs(ladder: Ladder) -> list[tuple[float, float]]:
     return ladder.points.select("load", "throughput").rows()
 
 
-def test_units_become_the_contracts() -> None:
+def test_units_become_seconds_and_counts() -> None:
     ladder = read(
         "clients,tps,lat_ms,p95_us,cpu_seconds,duration,cpu_user (%)\n"
         "1,100,10,12000,5,10,45\n2,190,10.5,13000,11,10,90\n4,350,11,15000,20,10,\n8,500,16,20000,30,20,150\n"
@@ -102,7 +102,7 @@ def test_a_duration_applies_to_counts_and_to_cpu() -> None:
         ("nodes,tps,response_s", 1e3, "--response-unit ms"),
     ],
 )
-def test_little_s_law_refuses_a_wrong_unit(head: str, response: float | list[float], cure: str) -> None:
+def test_littles_law_refuses_a_wrong_unit(head: str, response: float | list[float], cure: str) -> None:
     with pytest.raises(UsageError, match=r"f\.csv, line 2: .* calls in progress, too (many|few)") as e:
         read(table(head, response))
     assert e.value.cure and cure in e.value.cure
@@ -122,7 +122,7 @@ def test_little_s_law_refuses_a_wrong_unit(head: str, response: float | list[flo
         ("sessions,tps,response_s", 1e3, {"response": "none"}),
     ],
 )
-def test_little_s_law_lets_pass_what_may_be(
+def test_littles_law_accepts_a_possible_unit(
     head: str, response: float | list[float], options: dict[str, str]
 ) -> None:
     assert len(read(table(head, response), **options).points) == len(RATES)
@@ -167,7 +167,7 @@ def test_mean_and_percentile_are_in_like_units() -> None:
         (table("sessions,tps"), {"response_unit": "parsec"}, "not a unit of time", "ms"),
     ],
 )
-def test_what_does_not_fit_together_is_asked_about(
+def test_columns_that_do_not_fit_together_are_refused_with_a_cure(
     text: str, options: dict[str, str], problem: str, cure: str
 ) -> None:
     with pytest.raises(UsageError, match=problem) as e:

@@ -18,14 +18,14 @@ from dbdyno.store.ladder_csv import ladder_of
 
 @pytest.mark.whole
 @pytest.mark.parametrize("first", range(0, LADDERS, 25))
-def test_no_exception_no_figure_out_of_range_no_interval_turned_round(first: int) -> None:
+def test_generated_ladders_raise_no_exception_and_give_no_figure_out_of_range(first: int) -> None:
     failures = {seed: wrong for seed in range(first, min(first + 25, LADDERS)) if (wrong := check(seed))}
     assert not failures
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("model", NAMES)
-def test_nor_with_a_model_that_is_asked_for(model: str) -> None:
+def test_generated_ladders_hold_with_a_model_that_is_asked_for(model: str) -> None:
     assert not {seed: wrong for seed in range(tries(3)) if (wrong := check(seed, model))}
 
 

@@ -36,7 +36,7 @@ def test_a_phase_is_a_cell_and_all_of_them_are_one_measurement() -> None:
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
 
 
-def test_without_phases_the_driver_is_told_of_no_windows() -> None:
+def test_without_phases_the_driver_gets_no_windows() -> None:
     plan = resolve(Experiment(workload="lio", rate="50"), LIO, 4, "")
     assert "windows_ns" not in paced.spec(plan.cells[0])
 
@@ -56,7 +56,7 @@ def test_without_phases_the_driver_is_told_of_no_windows() -> None:
         (HOLD.replace("hold", "a b"), 3, "not a name", "letters"),
     ],
 )
-def test_a_wrong_phase_is_said_with_its_line_and_the_cure(
+def test_a_wrong_phase_is_refused_with_its_line_and_the_cure(
     text: str, line: int, words: str, cure: str
 ) -> None:
     with pytest.raises(RecipeError) as e:
@@ -77,7 +77,7 @@ def test_a_wrong_phase_is_said_with_its_line_and_the_cure(
         ({"until": "2%"}, "until with phases"),
     ],
 )
-def test_what_does_not_go_with_phases_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_options_that_do_not_go_with_phases_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as e:
         _plan(HOLD, **changes)
     assert words in e.value.message and e.value.cure
@@ -119,7 +119,7 @@ SPIKE = [
 ]
 
 
-def test_what_each_phase_delivered_and_when_the_backlog_was_gone() -> None:
+def test_each_phase_has_its_delivery_and_the_end_of_its_backlog() -> None:
     claims = list(phases.headline(_case(SPIKE, {"after": None, "last": 0.25})))
     texts = {c.subject: c.text for c in claims if c.id == "phase"}
     assert "100/s became due and were served" in texts["hold"]
@@ -132,13 +132,13 @@ def test_what_each_phase_delivered_and_when_the_backlog_was_gone() -> None:
     assert "in hold, before it: 3.00 ms" in recovery.text
 
 
-def test_a_backlog_that_lasts_to_the_end_is_said() -> None:
+def test_a_backlog_that_lasts_to_the_end_is_claimed() -> None:
     rows = [*SPIKE[:2], _row("after", 300, 2000, 1990)]
     (recovery,) = (c for c in phases.headline(_case(rows, {})) if c.id == "phase-recovery")
     assert recovery.value is None and "1,990 calls left over" in recovery.text
 
 
-def test_each_phase_is_held_against_the_target() -> None:
+def test_each_phase_is_judged_by_the_target() -> None:
     claims = list(phases.headline(_case(SPIKE, {"after": 1.0}, target="p95<10ms")))
     targets = {c.subject: c.severity for c in claims if c.id == "phase-target"}
     assert targets == {"hold": "good", "spike": "good", "after": "warning", "last": "good"}

@@ -90,7 +90,7 @@ def test_the_articles_conclusion_needs_the_cpus(ec2: Siblings) -> None:
 
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("sessions", [4, 8, 9, 12])
-def test_a_machine_of_eight_cores_and_sixteen_threads(ec2: Siblings, sessions: int, settled: bool) -> None:
+def test_slow_sessions_share_a_core_of_two_threads(ec2: Siblings, sessions: int, settled: bool) -> None:
     row = placement_of(simulated_rounds(ec2, sessions, settled=settled, yields=SMT2, seed=sessions), ec2)
     on_shared = 2 * max(0, sessions - 8)
     assert row["groups"] == (sessions > 8)
@@ -100,7 +100,7 @@ def test_a_machine_of_eight_cores_and_sixteen_threads(ec2: Siblings, sessions: i
         assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
 
 
-def test_all_sixteen_threads_are_told_against_one_alone(ec2: Siblings) -> None:
+def test_all_sixteen_threads_are_compared_with_one_alone(ec2: Siblings) -> None:
     table = pl.concat([simulated_rounds(ec2, n, yields=SMT2, seed=n) for n in (1, 16)])
     claims = claims_of(table, ec2)
     assert "placement-shared-core" not in claims and "placement-groups" not in claims
@@ -113,7 +113,7 @@ def test_more_sessions_than_threads_share_a_cpu(ec2: Siblings) -> None:
     assert row["ratio"] == pytest.approx(2, rel=0.05)
 
 
-def test_power_with_four_threads_a_core() -> None:
+def test_slow_sessions_share_a_core_of_four_threads() -> None:
     cores = siblings(golden("power9-lpar-smt4"))
     assert cores is not None and {len(c) for c in cores} == {4}
     sessions = len(cores) + 1
@@ -122,7 +122,7 @@ def test_power_with_four_threads_a_core() -> None:
     assert row["ratio"] == pytest.approx(2 / 1.4, rel=0.03)
 
 
-def test_a_hundred_and_sixty_cpus() -> None:
+def test_groups_are_found_on_160_cpus() -> None:
     cores = siblings(golden(BIG))
     assert cores is not None and len(cores) == 80
     row = placement_of(simulated_rounds(cores, 88, rounds=12, yields=SMT2, seed=4), cores)
@@ -156,7 +156,7 @@ def test_a_gap_under_ten_percent_is_no_group() -> None:
     assert groups(np.array([[100.0, 100, 100, 100, 112, 112]] * 20)).significant
 
 
-def test_two_sessions_of_which_now_one_and_now_the_other_is_slow() -> None:
+def test_slow_sessions_may_change_from_round_to_round() -> None:
     chance = np.random.default_rng(3)
     times = 100 * np.exp(chance.normal(0, 0.02, (40, 2)))
     slow = chance.integers(0, 2, 40)
@@ -166,7 +166,7 @@ def test_two_sessions_of_which_now_one_and_now_the_other_is_slow() -> None:
     assert (grouping.slow.argmax(axis=1) == slow).all()
 
 
-def test_what_cannot_be_told_is_unknown() -> None:
+def test_groups_of_too_few_figures_are_unknown() -> None:
     row = placement_of(table_of([[100, 150]]), [(0,), (1,)])
     assert row["p_groups"] is None and not row["groups"] and row["moved"] is None
     alone = placement_of(table_of([[100], [101]]), None)
@@ -195,7 +195,7 @@ def test_slow_ones_that_only_happen_to_share_are_not_blamed_on_it() -> None:
     assert coincidence(slow, np.ones_like(slow)) is None
 
 
-def test_repeats_tell_what_one_alone_cannot() -> None:
+def test_repeats_decide_what_one_cannot() -> None:
     """Five sessions on four cores that keep their places: one of ten pairs; three repeats are enough."""
     cores = tuple((n, n + 4) for n in range(4))
     tables = [simulated_rounds(cores, 5, yields=SMT2, seed=r, repeat=r) for r in (1, 2, 3)]
@@ -208,7 +208,7 @@ def test_repeats_tell_what_one_alone_cannot() -> None:
     assert fisher([0.028]) == pytest.approx(0.028) and fisher([1.0, 1.0]) == 1.0
 
 
-def test_sharing_that_has_nothing_to_do_with_it(ec2: Siblings) -> None:
+def test_sharing_that_is_unrelated_leaves_the_cause_open(ec2: Siblings) -> None:
     """Groups for another reason, on a machine where some share: the cause stays open."""
     cpus = [c[0] for c in ec2[:6]] + [ec2[0][1], ec2[1][1]]
     assert set(np.round(slowdowns(cpus, ec2, SMT2), 3)) == {1.0, 1.5}

@@ -66,7 +66,7 @@ def test_the_slope_is_what_a_request_takes_whoever_makes_it(workers: float) -> N
     assert len(claim.cells) == len(LEVELS)
 
 
-def test_its_interval_holds_the_truth_where_cpu_is_noisy() -> None:
+def test_the_slopes_interval_holds_the_truth_where_cpu_is_noisy() -> None:
     noises = (1.02, 0.97, 1.01, 0.99, 1.0, 1.03, 0.98, 1.0, 1.01, 0.99)
     (claim,) = claims_of(case_of([call(n, noise) for n, noise in zip(LEVELS * 2, noises, strict=True)]))
     value = claim.value
@@ -90,7 +90,7 @@ def test_requests_without_a_cost_are_called_so() -> None:
         [call(n) for n in (1_000, 4_000)],
     ],
 )
-def test_what_does_not_vary_makes_no_claim(calls: list[tuple[float, float, float]]) -> None:
+def test_requests_that_do_not_vary_make_no_claim(calls: list[tuple[float, float, float]]) -> None:
     assert not claims_of(case_of(calls))
 
 

@@ -93,7 +93,7 @@ def test_scales_to_has_an_interval_from_noise_and_rests_on_no_single_dip(
     assert (claim.value.value, claim.value.low, claim.value.high, claim.case) == (value, low, high, case)
 
 
-def test_what_rests_on_a_single_measurement_is_said() -> None:
+def test_a_figure_that_rests_on_a_single_measurement_has_a_note() -> None:
     assert Rungs.of(ladder_of(LAST)).reach().rests_on == 8  # type: ignore[union-attr]
     assert Rungs.of(ladder_of(f"{LAST} 8,412")).reach().rests_on is None  # type: ignore[union-attr]
 
@@ -106,14 +106,14 @@ def test_efficiency_above_one_is_a_claim_of_its_own_and_the_best_load_the_refere
     assert "superlinear" not in answers("1,98 2,200 4,395 8,790 16,1000")
 
 
-def test_what_the_last_rungs_added_is_measured() -> None:
+def test_the_gain_of_the_last_rungs_is_measured() -> None:
     grows, level, falls = (answers(t)["one-more-session"] for t in ("1,100 2,190 4,350 8,600", LAST, FALLS))
     assert (grows.case, level.case, falls.case) == ("more", "nothing", "less")
     assert grows.value is not None and grows.value.value == pytest.approx(250 / 4)
     assert grows.said["share"] == "71 %" and falls.said["share"] == "48 %"
 
 
-def test_more_repeats_make_it_surer() -> None:
+def test_more_repeats_narrow_the_interval() -> None:
     one = "1,100 2,195 4,380 8,700"
     many = " ".join([one] * 5)
     few, sure = (next(iter(scales_to(ladder_of(t)))).value for t in (one, many))
@@ -150,7 +150,7 @@ def test_published_ladders_have_no_outlier(data: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [FALLS, CLIFF, LAST, AMDAHL, "4,1 6,1 8,2 10,2 12,2 16,3 18,3 24,4"])
-def test_what_a_system_does_is_no_outlier(text: str) -> None:
+def test_a_plateau_or_fall_is_no_outlier(text: str) -> None:
     assert outlier(ladder_of(text)) is None
 
 
@@ -180,7 +180,7 @@ def test_repeats_that_agree_are_no_outlier() -> None:
 # -- ugly ladders --
 
 
-def test_a_ladder_that_falls_from_the_start_says_so() -> None:
+def test_a_ladder_that_falls_from_the_start_is_claimed_as_such() -> None:
     claims = answers(FALLS)
     assert (claims["peak"].value.value, claims["scales-to"].value.value) == (1000, 1)  # type: ignore[union-attr]
     assert claims["reason"].said["growth"].startswith("Throughput falls from 1 session")
@@ -220,13 +220,13 @@ def test_a_straight_line_has_no_knee_however_noisy() -> None:
 @pytest.mark.parametrize(
     "text", ["1,100 2,100 4,100 8,100", "1,100 2,101 4,99 8,100 16,100.5 32,99.7 64,101"]
 )
-def test_constant_throughput(text: str) -> None:
+def test_constant_throughput_peaks_at_once_and_gains_nothing(text: str) -> None:
     claims = answers(text)
     assert claims["peak"].case == "constant" and claims["scales-to"].value.value == 1  # type: ignore[union-attr]
     assert claims["one-more-session"].case == "nothing"
 
 
-def test_loads_that_are_not_whole() -> None:
+def test_loads_need_not_be_whole_numbers() -> None:
     scaling = scaled(
         ladder_of("0.8,80 1.7,168 3.2,310 5.9,540 9.4,720 14.2,800", load_unit="active sessions")
     )
@@ -234,7 +234,7 @@ def test_loads_that_are_not_whole() -> None:
     assert "14.2 active sessions" in text and "10 times the throughput of 0.8 active sessions" in text
 
 
-def test_three_rungs_and_two_thousand() -> None:
+def test_three_rungs_and_two_thousand_have_answers() -> None:
     assert answers("1,100 2,190 4,350")["scales-to"].value.value == 2  # type: ignore[union-attr]
     many = ladder_of(" ".join(f"{n},{100 * min(n, 300) + (n * 7919) % 13}" for n in range(1, 2001)))
     (claim,) = scales_to(many)

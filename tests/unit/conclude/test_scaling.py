@@ -40,7 +40,7 @@ def test_a_law_without_noise_gives_its_parameters_back(law: str) -> None:
 
 
 @pytest.mark.parametrize("law", ["usl", "plateau", "two-knees"])
-def test_the_law_that_made_a_ladder_is_chosen(law: str) -> None:
+def test_the_law_behind_a_ladder_is_chosen(law: str) -> None:
     scaling = scale(simulated_ladder(law, LAWS[law], (*LOADS, 40, 48), noise=0.002))
     assert scaling.best is not None
     assert scaling.best.model == law
@@ -102,7 +102,7 @@ def test_bends_are_claimed_on_few_straight_lines_and_where_there_are_some() -> N
     assert straight_p(bent.n, bent.x, 1) <= 0.01  # type: ignore[operator]
 
 
-def test_too_few_rungs_are_refused_in_words() -> None:
+def test_models_of_too_many_parameters_are_refused_with_a_reason() -> None:
     none, some = (scale(simulated_ladder("usl", LAWS["usl"], LOADS[:k], noise=0.01)) for k in (3, 5))
     assert none.fits == ()
     assert none.best is None
@@ -129,7 +129,7 @@ def test_no_points_and_unknown_models_are_an_error() -> None:
         scale(ladder(*SPECSDM91), models=("cubic",))
 
 
-def test_text_is_no_number() -> None:
+def test_text_in_place_of_a_number_is_an_error() -> None:
     with pytest.raises(UsageError, match="not a number"):
         scale(ladder([1, 2, 3], ["a", "b", "c"]))  # type: ignore[list-item]
 
@@ -181,7 +181,7 @@ def test_a_known_think_time_is_no_parameter() -> None:
     assert fit.knees[0].value == pytest.approx(servers * (1 + think), rel=0.05)
 
 
-def test_curve_and_residuals() -> None:
+def test_curve_and_residuals_belong_to_the_best_fit() -> None:
     scaling = scale(ladder(*SPECSDM91, think_s=0.001), models=("usl",))
     curve, residuals = scaling.curve, scaling.residuals
     assert set(SPECSDM91[0]) <= set(curve["load"])

@@ -49,7 +49,9 @@ def test_parameters_standard_errors_and_peak(
         (CISCO, ((939.718, 1055.670), (0.018022, 0.036135), (0.00058819, 0.00093698))),
     ],
 )
-def test_profile_likelihood(data: Two, limits: tuple[tuple[float, float], ...]) -> None:
+def test_intervals_are_the_published_ones_of_profile_likelihood(
+    data: Two, limits: tuple[tuple[float, float], ...]
+) -> None:
     fit = _usl(ladder(*data))
     assert {p.method for p in fit.parameters} == {"profile likelihood"}
     for p, limit in zip(fit.parameters, limits, strict=True):
@@ -64,7 +66,7 @@ def test_walds_interval_follows_from_the_standard_error() -> None:
     assert sigma.value + t * sigma.std_err == pytest.approx(0.05305, abs=1e-5)
 
 
-def test_one_ramps_neighbours_resemble_each_other() -> None:
+def test_residuals_of_one_ramp_are_correlated() -> None:
     fit = _usl(ladder(*CISCO))
     assert fit.durbin_watson == pytest.approx(0.277, abs=5e-4)
     assert fit.autocorrelation_p is not None
@@ -72,7 +74,7 @@ def test_one_ramps_neighbours_resemble_each_other() -> None:
     assert any("too narrow" in note for note in fit.notes)
 
 
-def test_before_the_bend_two_laws_cannot_be_told_apart() -> None:
+def test_before_the_bend_two_laws_fit_alike() -> None:
     whole, begun = scale(ladder(*CISCO), models=TWO), scale(first(CISCO, 10), models=TWO)
     aic = {(s, f.model): f.aic for s, scaling in (("all", whole), ("ten", begun)) for f in scaling.fits}
     assert aic["all", "usl"] == pytest.approx(337.947, abs=1e-3)
@@ -87,7 +89,7 @@ def test_before_the_bend_two_laws_cannot_be_told_apart() -> None:
     assert any("not claimed" in note for note in usl.notes)
 
 
-def test_a_law_at_its_bound_is_said_to_be() -> None:
+def test_a_parameter_at_its_bound_has_a_note() -> None:
     fit = _usl(ladder(*RAYTRACER))
     kappa = _by_name(fit)["kappa"]
     assert [p.value for p in fit.parameters[:2]] == pytest.approx((21.848843, 0.057770781), rel=1e-6)

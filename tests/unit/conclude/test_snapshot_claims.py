@@ -54,7 +54,7 @@ def counter(name: str, value: int) -> dict[str, Any]:
     return {"figure": name, "unit": "count", "value": value}
 
 
-def test_a_quiet_interval_says_nothing() -> None:
+def test_a_quiet_interval_has_no_claim() -> None:
     assert claims_after(relations=[table(table_bytes=1 << 40)], indexes=[index(size_bytes=1 << 40)]) == {}
 
 
@@ -90,7 +90,9 @@ BASE = {"table_bytes": 64 * MIB, "seq_scans": 10, "seq_rows": 100, "index_rows":
         (False, {"kind": "system"}),
     ],
 )  # fmt: skip
-def test_large_tables_read_by_sequential_scans(claimed: bool, figures: dict[str, Any]) -> None:
+def test_sequential_scans_of_large_tables_are_claimed_within_their_criterion(
+    claimed: bool, figures: dict[str, Any]
+) -> None:
     assert ("snapshot-seq-scans" in claims_after(relations=[table(**BASE | figures)])) is claimed
 
 
@@ -102,7 +104,7 @@ def test_large_tables_read_by_sequential_scans(claimed: bool, figures: dict[str,
         (False, {"size_bytes": 8 * MIB - 1}),
     ],
 )  # fmt: skip
-def test_unused_indexes(claimed: bool, figures: dict[str, Any]) -> None:
+def test_unused_indexes_are_claimed_within_their_criterion(claimed: bool, figures: dict[str, Any]) -> None:
     rows = {"relations": [table(rows_inserted=1)], "indexes": [index(**{"size_bytes": 8 * MIB} | figures)]}
     assert ("snapshot-unused-indexes" in claims_after(**rows)) is claimed
 
@@ -118,12 +120,12 @@ def test_unused_indexes(claimed: bool, figures: dict[str, Any]) -> None:
         ("snapshot-wraparound", {"transaction_age": 1 << 29}),
     ],
 )
-def test_databases(claim: str, figures: dict[str, Any]) -> None:
+def test_a_databases_claim_begins_at_its_limit(claim: str, figures: dict[str, Any]) -> None:
     assert [*claims_after(databases=[{**SHOP, **figures}])] == [claim]
     assert claims_after(databases=[{**SHOP, **{n: max(0, v - 1) for n, v in figures.items()}}]) == {}
 
 
-def test_how_long_reads_took_is_said_where_it_is_known() -> None:
+def test_time_of_reads_is_given_where_it_is_known() -> None:
     figures = {"blocks_read": 10_000, "blocks_hit": 1}
     timed = claims_after(databases=[{**SHOP, **figures, "block_read_ns": 10**9}])["snapshot-cache"]
     assert timed.case == "timed" and "100 us" in timed.text
@@ -139,12 +141,14 @@ def test_wraparound_is_a_warning_from_half_on() -> None:
 
 
 @pytest.mark.parametrize(("timed", "requested", "claimed"), [(1, 2, True), (2, 2, False), (0, 1, False)])
-def test_checkpoints(timed: int, requested: int, claimed: bool) -> None:
+def test_requested_checkpoints_are_claimed_if_more_than_timed_ones(
+    timed: int, requested: int, claimed: bool
+) -> None:
     rows = [counter("checkpoints_timed", timed), counter("checkpoints_requested", requested)]
     assert ("snapshot-checkpoints" in claims_after(server=rows)) is claimed
 
 
-def test_archiving_that_failed() -> None:
+def test_failed_archiving_is_claimed() -> None:
     assert [*claims_after(server=[counter("wal_files_failed", 1)])] == ["snapshot-archive"]
 
 
@@ -154,11 +158,11 @@ DEAD = {"dead_rows": 10_000, "live_rows": 40_000}
 @pytest.mark.parametrize(
     ("claimed", "figures"), [(True, {}), (False, {"autovacuums": 1}), (False, {"live_rows": 40_001})]
 )
-def test_dead_rows(claimed: bool, figures: dict[str, Any]) -> None:
+def test_dead_rows_are_claimed_within_their_criterion(claimed: bool, figures: dict[str, Any]) -> None:
     assert ("snapshot-dead-rows" in claims_after(relations=[table(**DEAD | figures)])) is claimed
 
 
-def test_slots() -> None:
+def test_slots_that_keep_much_wal_are_claimed() -> None:
     slot = {"slot": "s", "retained_bytes": 1 << 30, "active": False, "wal_status": "reserved"}
     assert claims_after(slots=[slot])["snapshot-slot"].case == "kept"
     assert (
@@ -168,7 +172,7 @@ def test_slots() -> None:
     assert claims_after(slots=[slot | {"retained_bytes": (1 << 30) - 1}]) == {}
 
 
-def test_invalid_indexes_and_settings() -> None:
+def test_invalid_indexes_and_changed_settings_are_claimed() -> None:
     assert [*claims_after(indexes=[index(is_valid=False)])] == ["snapshot-invalid-indexes"]
     a = snapshot(databases=[SHOP], settings=[{"setting": "work_mem", "value": "4MB"}])
     b = snapshot(9, databases=[SHOP], settings=[{"setting": "work_mem", "value": "8MB"}])
@@ -177,7 +181,7 @@ def test_invalid_indexes_and_settings() -> None:
     )
 
 
-def test_a_statement_of_much_time() -> None:
+def test_a_statement_of_a_quarter_of_all_time_is_claimed() -> None:
     def statement(number: int, exec_ns: int) -> dict[str, Any]:
         return {"user": "u", "database": "shop", "query_id": number, "toplevel": True, "calls": 2,
                 "exec_ns": exec_ns}  # fmt: skip

@@ -25,7 +25,7 @@ def test_steady_series_with_correlated_noise_have_few_steps(n: int, rho: float) 
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.7])
-def test_a_step_is_found_with_its_place(rho: float) -> None:
+def test_a_steps_place_and_size_are_found(rho: float) -> None:
     random = np.random.default_rng(2)
     rows = 1 + 0.03 * steps.correlated_noise(random, 100, 20, rho)
     held = 0
@@ -108,7 +108,7 @@ def test_thousands_of_loads_and_loads_that_are_not_whole() -> None:
     assert drop is not None and drop.low <= 40 <= drop.high and drop.high - drop.low < 4
 
 
-def test_false_steps_are_rare_and_true_ones_found() -> None:
+def test_false_steps_are_rare_and_true_ones_are_found() -> None:
     random = np.random.default_rng(4)
     n = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64], dtype=float)
     curves = (
@@ -129,7 +129,7 @@ def test_false_steps_are_rare_and_true_ones_found() -> None:
         assert drop is not None and drop.low <= 16 and drop.high >= 24
 
 
-def test_the_claim_says_between_which_loads() -> None:
+def test_the_claim_names_the_loads_of_the_step() -> None:
     import polars as pl
 
     loads, rates = _loads_and_rates("1,100 2,200 4,400 8,800 12,810 16,805 24,800 32,500 48,495 64,505")
@@ -160,7 +160,7 @@ def test_the_tied_fit_s_interval_holds_the_yield(loads: tuple[int, ...], sigma: 
     assert held >= 106
 
 
-def test_where_a_fit_cannot_be_tied() -> None:
+def test_a_fit_of_too_few_loads_is_not_tied() -> None:
     assert tied([1, 2, 4, 8], [1, 2, 4, 8], 8, 2, 16) is None  # nothing above the cores
     assert tied([9, 12, 16], [9, 9, 9], 8, 2, 16) is None  # nothing up to them
     exact = tied([1, 8, 16], [100, 800, 1040], 8, 2, 16)

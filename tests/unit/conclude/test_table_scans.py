@@ -60,11 +60,11 @@ def test_the_claim_names_the_table_its_share_and_its_size_against_the_cache() ->
         (False, {"kind": "system"}),
     ],
 )
-def test_each_criterion_on_both_sides(claimed: bool, figures: dict[str, Any]) -> None:
+def test_each_criterion_decides_on_both_sides_of_its_limit(claimed: bool, figures: dict[str, Any]) -> None:
     assert (scan_claim(4 * 8192, None, TABLE | READ | figures) is not None) is claimed
 
 
-def test_little_of_all_reads_is_not_worth_a_line() -> None:
+def test_a_small_share_of_all_reads_makes_no_claim() -> None:
     assert scan_claim(30 * 8192, None, TABLE | READ) is not None
     assert scan_claim(31 * 8192, None, TABLE | READ) is None
 
@@ -82,11 +82,11 @@ def test_others_are_counted_and_the_most_read_is_named() -> None:
     assert "public.orders" in claim.text and "1 more table larger" in claim.text
 
 
-def test_a_snapshot_of_an_earlier_version_says_nothing() -> None:
+def test_a_snapshot_of_an_earlier_version_makes_no_claim() -> None:
     assert scan_claim(4 * 8192, {}, TABLE | READ) is None
 
 
-def test_of_a_run_the_measurement_with_the_largest_share() -> None:
+def test_a_runs_claim_is_of_the_measurement_with_the_largest_share() -> None:
     run = climb("fake:cpu=50ms", [1, 2])
     shares = (2_000, 6_000)
     row = {

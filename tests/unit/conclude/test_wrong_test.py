@@ -138,7 +138,7 @@ def test_rows_are_few_below_the_number_of_sessions_and_where_they_are_changed(
         ("cache", 0.0005, []),
     ],
 )
-def test_what_a_test_is_meant_for_decides_what_its_reads_should_be(
+def test_the_purpose_of_a_test_decides_what_its_reads_should_be(
     expect: str, physical: float, claims: list[str]
 ) -> None:
     results = report_results.results(report_results.World(rungs=(1,)))

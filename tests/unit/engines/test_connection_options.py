@@ -16,13 +16,13 @@ from dbdyno.engines.postgres.traced import Authentication, read
 from dbdyno.model.errors import UsageError
 
 
-def test_every_option_of_libpq_is_thought_of() -> None:
+def test_every_option_of_libpq_is_supported_or_has_a_cure() -> None:
     """Fails for an option of a new libpq: support it, or give a cure."""
     names = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     assert names - set(OPTIONS) == set()
 
 
-def test_an_option_that_nobody_thought_of_is_refused() -> None:
+def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(UsageError, match="quantum_safe"):
         connection_options._check({"host": "h", "quantum_safe": "1"})
 
@@ -81,7 +81,9 @@ def test_require_auth_lists_or_excludes(rule: str, expected: list[str]) -> None:
         ("TLSv1", "TLSv1.1", None),
     ],
 )
-def test_versions_of_tls(first: str, last: str | None, expected: list[str] | None) -> None:
+def test_first_and_last_version_of_tls_give_the_allowed_ones(
+    first: str, last: str | None, expected: list[str] | None
+) -> None:
     given = {"ssl_min_protocol_version": first} | ({"ssl_max_protocol_version": last} if last else {})
     if expected is None:
         with pytest.raises(UsageError, match=r"TLSv1\.1"):
@@ -140,7 +142,7 @@ SET = 'B\t22\tParameterStatus\t "TimeZone" "UTC"\n'
         ),
     ],
 )
-def test_what_libpqs_trace_tells_of_authentication(lines: str, expected: Authentication) -> None:
+def test_the_method_of_authentication_is_read_from_libpqs_trace(lines: str, expected: Authentication) -> None:
     assert read(lines) == expected
 
 

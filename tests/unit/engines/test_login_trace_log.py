@@ -50,12 +50,12 @@ def test_a_session_s_messages_begin_where_it_was_caught_with_the_lines_that_cont
         ("%-8p|%p ", "3719    |3719 LOG:  x", 3719),
     ],
 )
-def test_prefixes(prefix: str, line: str, pid: int) -> None:
+def test_the_process_of_a_line_is_read_after_any_prefix(prefix: str, line: str, pid: int) -> None:
     assert [p for p, _ in _plain_messages(line, _prefix_pattern(prefix))][-1] == pid
 
 
 @pytest.mark.parametrize(("read", "text"), [(_csv_messages, CSV), (_json_messages, "cut off\n" + JSON)])
-def test_csv_and_json(read, text) -> None:  # type: ignore[no-untyped-def]
+def test_logs_in_csv_and_json_are_read(read, text) -> None:  # type: ignore[no-untyped-def]
     ((pid, message),) = read(text)
     assert pid == 3719
     assert "LOG:  duration: 0.118 ms" in message

@@ -29,6 +29,6 @@ JOIN = """{"Node Type": "Aggregate", "Strategy": "Plain", "Plans": [{"Node Type"
         ('{"Node Type": "Result"}', "Result"),
     ],
 )
-def test_nodes_the_outermost_first(plan: str, shape: str) -> None:
+def test_a_shape_lists_nodes_the_outermost_first(plan: str, shape: str) -> None:
     node: dict[str, Any] = json.loads(plan)
     assert shape_of(node) == shape

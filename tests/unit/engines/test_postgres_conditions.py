@@ -56,7 +56,7 @@ def condition_of(id: str, cures: _Cures = BOSS, **values: Any) -> Condition:
         ("data-checksums", {"data_checksums": "off"}, "ok"),
     ],
 )
-def test_states(id: str, values: dict[str, Any], state: str) -> None:
+def test_a_condition_has_the_state_of_its_values(id: str, values: dict[str, Any], state: str) -> None:
     assert condition_of(id, **values).state == state
 
 
@@ -87,7 +87,7 @@ def test_the_cure_goes_where_the_setting_was_set(source: str, command: str) -> N
     assert condition_of("fsync", fsync=("off", None, source)).steps[0].command == command
 
 
-def test_what_a_role_may_not_do_is_only_shown() -> None:
+def test_a_cure_that_the_role_may_not_apply_is_only_shown() -> None:
     assert [s.how for s in condition_of("fsync", fsync="off").steps] == ["sql", "sql"]
     few = condition_of("fsync", BOSS._replace(superuser=False), fsync="off")
     assert [s.how for s in few.steps] == ["hand", "hand"]
@@ -99,7 +99,7 @@ def facts(**values: Any) -> ServerConditions:
     return _facts(known_settings(**values), (), ours=False)
 
 
-def test_what_the_checks_of_the_machine_need() -> None:
+def test_the_machines_checks_get_their_figures_from_settings() -> None:
     parallel = {
         "dynamic_shared_memory_type": "posix",
         "work_mem": ("4096", "kB", "default"),
@@ -135,7 +135,7 @@ def test_what_the_checks_of_the_machine_need() -> None:
         "/mnt/space/PG_18_202506291/5/16400_vm.2",
     ],
 )
-def test_files_of_relations(path: str) -> None:
+def test_a_path_of_a_relation_is_recognised(path: str) -> None:
     assert DATA_FILES.search(path)
 
 
@@ -147,7 +147,7 @@ def test_files_of_relations(path: str) -> None:
         "/data/pg_wal/000000010000000000000001",
     ],
 )
-def test_other_files(path: str) -> None:
+def test_any_other_path_is_no_relation(path: str) -> None:
     assert not DATA_FILES.search(path)
 
 

@@ -31,12 +31,12 @@ TSC clock source will be used by default
 
 
 @pytest.mark.parametrize(("major", "ns"), [(15, 31.01), (18, 31.92)])
-def test_one_figure_to_18(major: int, ns: float) -> None:
+def test_up_to_version_18_there_is_one_figure(major: int, ns: float) -> None:
     text = (GOLDEN / f"pg_test_timing-{major}.txt").read_text()
     assert loop_times(text) == [("", ns)]
 
 
-def test_a_figure_for_each_clock_source_from_19_on() -> None:
+def test_from_version_19_on_each_clock_source_has_a_figure() -> None:
     assert loop_times(NINETEEN) == [
         ("clock_gettime (CLOCK_MONOTONIC)", 51.25),
         ("RDTSCP", 40.5),
@@ -59,13 +59,13 @@ def program(directory: Path, body: str) -> Path:
         ("echo 'no such option' >&2; exit 2", "exit 2): no such option"),
     ],
 )
-def test_what_is_unknown_is_said(tmp_path: Path, body: str, words: str) -> None:
+def test_an_output_without_a_figure_has_a_reason(tmp_path: Path, body: str, words: str) -> None:
     ns, reason = timing_overhead(program(tmp_path, body))
     assert ns is None
     assert words in reason
 
 
-def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_program_has_a_reason(tmp_path: Path) -> None:
     ns, reason = timing_overhead(tmp_path)
     assert ns is None
     assert "does not run" in reason

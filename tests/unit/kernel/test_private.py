@@ -105,7 +105,9 @@ def test_a_folder_that_others_may_exchange_is_refused(
 
 
 @pytest.mark.parametrize("spoil", [link, file])
-def test_only_a_directory_itself_is_one(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+def test_a_link_or_file_in_place_of_the_directory_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
     place = tmp_path / "base" / "dbdyno"
     place.mkdir(parents=True)
     spoil(place)
@@ -138,7 +140,7 @@ def test_a_sticky_directory_keeps_what_is_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o622, 0o660, 0o606])
-def test_files_that_others_may_write(tmp_path: Path, mode: int) -> None:
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "file"
     path.touch()
     path.chmod(mode)
@@ -147,7 +149,7 @@ def test_files_that_others_may_write(tmp_path: Path, mode: int) -> None:
     assert not is_sound(path)
 
 
-def test_what_is_open_to_others_is_made_anew(tmp_path: Path) -> None:
+def test_a_place_that_is_open_to_others_is_made_anew(tmp_path: Path) -> None:
     place = tmp_path / "kept"
     assert not is_sound(place)
     place.mkdir(mode=0o755)
@@ -162,7 +164,7 @@ def test_what_is_open_to_others_is_made_anew(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away: run the tests as root")
-def test_another_user_s_is_never_made_anew(tmp_path: Path) -> None:
+def test_a_place_of_another_user_is_never_made_anew(tmp_path: Path) -> None:
     for kind in ("file", "directory", "link"):
         place = tmp_path / kind
         {"file": place.touch, "directory": place.mkdir, "link": lambda p=place: p.symlink_to(tmp_path)}[

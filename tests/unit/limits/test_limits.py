@@ -31,21 +31,21 @@ STATUS = "Uid:\t{0}\t{0}\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0\n"
     ("listed", "numbers"),
     [("0-5", (0, 1, 2, 3, 4, 5)), ("8,0-2,1", (0, 1, 2, 8)), ("10-15:2", (10, 12, 14)), (" 3 , 4 ", (3, 4))],
 )
-def test_a_list_of_cpus(listed: str, numbers: tuple[int, ...]) -> None:
+def test_a_list_of_cpus_is_read(listed: str, numbers: tuple[int, ...]) -> None:
     assert cpu_lists.parse(listed, "cpus") == numbers
 
 
 @pytest.mark.parametrize(
     "listed", ["", " ", "a", "1-", "-1", "3-1", "1,,2", "0-4:0", "0x3", "1.5", "0-9999999"]
 )
-def test_what_is_no_list_is_told_with_the_grammar(listed: str) -> None:
+def test_a_wrong_list_is_refused_with_the_grammar(listed: str) -> None:
     with pytest.raises(UsageError, match=r"^cpus = .*") as raised:
         cpu_lists.parse(listed, "cpus")
     assert "0-5,8" in str(raised.value)
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
-def test_what_is_written_is_read_again(numbers: set[int]) -> None:
+def test_a_written_list_is_read_back(numbers: set[int]) -> None:
     assert (
         set(cpu_lists.parse(cpu_lists.text(numbers), "cpus"))
         == numbers
@@ -78,7 +78,7 @@ def test_pack_fills_a_core_then_its_socket(eight_sockets: Topology) -> None:
     assert order[18:24] == [89, 129, 90, 130, 91, 131]
 
 
-def test_the_seeds_six_cpus(eight_sockets: Topology) -> None:
+def test_orders_within_some_cpus_of_one_socket(eight_sockets: Topology) -> None:
     """cpuset.cpus = 1-6: six cores of socket 4, one thread each."""
     for how in ("spread", "pack"):
         assert limits.order(eight_sockets, how, cpu_lists.parse("1-6", "cpus")) == [1, 2, 3, 4, 5, 6]
@@ -87,7 +87,7 @@ def test_the_seeds_six_cpus(eight_sockets: Topology) -> None:
     assert limits.order(eight_sockets, "pack", both) == [1, 41, 2, 42, 3, 43]
 
 
-def test_smt4_of_two_sockets() -> None:
+def test_orders_of_four_threads_a_core_leave_out_offline_ones() -> None:
     power = topology(golden("power9-lpar-smt4"))
     assert limits.order(power, "pack", all_cpus(power))[:6] == [0, 1, 2, 3, 8, 9]
     spread = limits.order(power, "spread", all_cpus(power))
@@ -116,7 +116,9 @@ def machines(draw: st.DrawFn) -> Topology:
 
 
 @given(machines(), st.data())
-def test_orders_are_fair(t: Topology, data: st.DataObject) -> None:
+def test_spread_takes_every_core_once_first_and_pack_socket_after_socket(
+    t: Topology, data: st.DataObject
+) -> None:
     online = [c.cpu for c in t.online]
     within = data.draw(st.sets(st.sampled_from(online)))
     spread, pack = (limits.order(t, how, within) for how in ("spread", "pack"))
@@ -146,14 +148,14 @@ def test_orders_are_fair(t: Topology, data: st.DataObject) -> None:
         ({"period": "50ms"}, "period without quota"),
     ],
 )
-def test_bad_limits(eight_sockets: Topology, spec: dict[str, object], says: str) -> None:
+def test_wrong_limits_are_refused(eight_sockets: Topology, spec: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError) as raised:
         limits.check_spec(LimitSpec.model_validate(spec), eight_sockets)
     assert says in str(raised.value)
     assert raised.value.cure
 
 
-def test_limits_that_fit(eight_sockets: Topology) -> None:
+def test_limits_that_fit_the_machine_are_accepted(eight_sockets: Topology) -> None:
     for spec in (
         LimitSpec(),
         LimitSpec(cpus="1-6", mems="0", quota=6.0, period="1ms", weight=10_000, bind="spread"),
@@ -162,7 +164,7 @@ def test_limits_that_fit(eight_sockets: Topology) -> None:
         limits.check_spec(spec, eight_sockets)
 
 
-def test_offline_and_absent_are_told_apart() -> None:
+def test_offline_and_absent_cpus_have_different_errors() -> None:
     power = topology(golden("power9-lpar-smt4"))
     with pytest.raises(UsageError, match="CPU 4-7 is offline") as raised:
         limits.check_spec(LimitSpec(cpus="0-8"), power)
@@ -285,7 +287,7 @@ def test_v2_without_cpuset_affinity_does_and_the_quota_stays(tmp_path: Path) -> 
     assert "is not given the controller cpuset: it has cpu memory" in texts["cpus"]
 
 
-def test_mems_without_cpuset(tmp_path: Path) -> None:
+def test_without_cpuset_only_memory_nodes_that_hold_already_are_accepted(tmp_path: Path) -> None:
     root = v2_machine(tmp_path, controllers="cpu memory")
     assert means.decide(LimitSpec(mems="0"), PID, root).mems_there
     status = root / f"proc/{PID}/status"
@@ -305,7 +307,7 @@ def test_a_container_divides_its_own_group(tmp_path: Path) -> None:
     assert members(place.home) == [1, PID], "0 is a process outside of our pid namespace"
 
 
-def test_no_group_in_sight(tmp_path: Path) -> None:
+def test_a_process_whose_group_is_not_seen_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no control groups are mounted here"):
         places.find(PID, ["cpu"], machine(tmp_path / "a", "0::/../else\n", V2.format("/sys/fs/cgroup"), {}))
     other = machine(
@@ -323,7 +325,7 @@ def test_a_group_of_ours_is_not_divided_again(tmp_path: Path) -> None:
         places.find(PID, ["cpu"], root)
 
 
-def test_names_of_our_groups() -> None:
+def test_only_names_of_our_own_pattern_are_our_groups() -> None:
     assert places.OURS.fullmatch(groups.new_name())
     for theirs in ("dbdyno", "dbdyno.service", "dbdyno-1", "my-dbdyno-1-0123abcd", "dbdyno-1-0123abcd.slice"):
         assert not places.OURS.fullmatch(theirs)

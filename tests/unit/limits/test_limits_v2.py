@@ -146,7 +146,7 @@ def test_a_delegated_scope_is_divided_and_made_whole_again(box: Path, controller
 
 @pytest.mark.parametrize("parts", [False, True], ids=["beside", "below"])
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_killed_in_the_middle(box: Path, controller: str, parts: bool, steps: int) -> None:
+def test_what_a_killed_run_left_is_undone(box: Path, controller: str, parts: bool, steps: int) -> None:
     """After nothing, the directory, the moving."""
     (box / "cgroup.subtree_control").write_text(f"+{controller}")
     home = sub(box, "service")
@@ -166,7 +166,7 @@ def test_killed_in_the_middle(box: Path, controller: str, parts: bool, steps: in
         assert file_words(box / "cgroup.subtree_control") == controller, "it was handed down before us"
 
 
-def test_a_user_is_told_of_delegation(box: Path, controller: str) -> None:
+def test_the_error_for_an_unprivileged_user_names_delegation(box: Path, controller: str) -> None:
     (box / "cgroup.subtree_control").write_text(f"+{controller}")
     home = sub(box, "session.scope")
     with process(home, NOBODY) as server, as_nobody(), pytest.raises(Refused) as raised:

@@ -112,7 +112,7 @@ def test_stop_before_the_barrier_makes_no_call():
     assert not any(load.progress())
 
 
-def test_a_call_part_by_part():
+def test_parts_of_a_call_have_their_times():
     """CPU 3 ms, IO 2 ms, CPU 1 ms, lock 4 ms: 100 calls a second; half of the read may be CPU, too."""
     law = "fake:call=cpu:3ms+IO/DataFileRead:2ms+cpu:1ms+Lock/tuple:4ms"
     _, (truth,) = _truth(law, 1)
@@ -128,14 +128,14 @@ def test_a_calibrated_call_is_the_same_parts_over_again():
     assert server.calibrate(LIO, {}, 30 * MS, "a test").size == 10
 
 
-def test_what_the_server_has_not_said_yet():
+def test_cpu_used_before_the_state_changes_is_idle_time():
     """60 % of the CPU of a call is used while the state is still idle."""
     _, (truth,) = _truth("fake:cpu=10ms,idle_cpu=0.6", 1)
     by_state = {label.state: under.run for label, under in truth.labels.items() if under.run}
     assert by_state == {"idle": 6 * S, "active": 4 * S}
 
 
-def test_those_who_hold_the_lock_asleep_are_known():
+def test_only_the_holder_sleeps_under_the_lock():
     """Only session 0 sleeps under the lock; the others wait for it and pass."""
     _, truth = _truth("fake:cpus=8,cpu=10ms,lock=Lock/advisory:1ms,hold=Timeout/PgSleep:50ms,holders=1", 3)
     held = [t.sleep.get(("Timeout", "PgSleep"), 0) for t in truth]

@@ -144,7 +144,7 @@ def test_the_servers_books_are_the_truth():
     assert grown["logical_reads"] == 132 * grown["executions"] > 132 * 1000
 
 
-def test_a_reset_is_told_by_its_instant():
+def test_after_a_reset_counters_begin_at_its_instant():
     counters = climb("fake:cpu=10ms,reset=5s", [1]).cells[0].tables["counters"]
     since = counters.filter(name="statistics_reset_s").sort("phase")["value"]
     assert since[1] - since[0] > 5
@@ -152,7 +152,7 @@ def test_a_reset_is_told_by_its_instant():
     assert commits[1] == pytest.approx(700, abs=2), "of the 1,200 calls those after the reset"
 
 
-def test_progress_is_told_once_a_second():
+def test_progress_has_a_row_a_second():
     cell = climb("fake:cpus=2,cpu=10ms,error_every=10", [2]).cells[0]
     progress = cell.tables["progress"]
     assert progress["at_ns"].diff().drop_nulls().to_list()[:-1] == [S] * (progress.height - 2)
@@ -205,7 +205,7 @@ def test_known_sessions_keep_their_numbers_and_newcomers_get_the_next():
     assert sessions.group_by("pid").len()["len"].max() > 1, "a pid that came again is another session"
 
 
-def test_what_was_read_lately_is_a_part_of_the_whole():
+def test_lately_read_rows_are_a_part_of_all():
     server = FakeServer(Target(dsn=WEB))
     watch = server.watch(server.observation_spec(Observation(), {}))
     assert watch is not None
@@ -236,7 +236,7 @@ def test_a_server_that_goes_away_comes_back():
     assert server.backends().filter(kind="client backend").height == 4
 
 
-def test_the_truth_of_an_observation_is_told_by_pid_and_start():
+def test_the_truth_of_an_observation_goes_by_pid_and_start():
     server = FakeServer(Target(dsn=f"{WEB},stay=2s+1s,pids=reused"))
     tables = _window(server, Observation(), {})
     t0 = int(tables["tasks"]["before_ns"].max()) + 1000 - 5 * S

@@ -37,7 +37,7 @@ def test_a_setting_changes_the_law_of_later_loads_by_a_known_ratio() -> None:
     assert rate(server, 3) == pytest.approx(200, abs=1)
 
 
-def test_of_those_set_before_no_others_stay() -> None:
+def test_settings_of_an_earlier_cell_do_not_stay() -> None:
     server = FakeServer(Target(dsn="fake:cpu=10ms"))
     server.configure({"cpu": "5ms", "think": "3ms"}, Notes())
     server.configure({"think": "4ms"}, Notes())
@@ -67,7 +67,9 @@ def test_a_restart_only_where_something_needs_one_and_only_when_it_changes() -> 
         ({"call": "cpu:1ms"}, "leave out cpu="),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_changes(settings: dict[str, str], words: str) -> None:
+def test_an_impossible_setting_is_refused_before_anything_changes(
+    settings: dict[str, str], words: str
+) -> None:
     server = FakeServer(Target(dsn="fake:cpu=10ms"))
     with pytest.raises(UsageError) as caught:
         server.check_settings(settings)

@@ -25,7 +25,7 @@ from dbdyno.plan.trigger_conditions import value_words
         (3_000_000, "row", "3,000,000 rows"),
     ],
 )
-def test_things_are_counted_in_their_number(count: float, what: str, shown: str) -> None:
+def test_a_noun_is_singular_or_plural_by_its_count(count: float, what: str, shown: str) -> None:
     assert counted(count, what) == shown
 
 
@@ -33,7 +33,7 @@ def test_things_are_counted_in_their_number(count: float, what: str, shown: str)
     ("value", "shown"),
     [(0.5, "0.5"), (8.0, "8"), (12_500.0, "12,500"), (2e6, "2,000,000"), (0.1 + 0.2, "0.3")],
 )
-def test_what_was_given_is_shown_as_it_was_given(value: float, shown: str) -> None:
+def test_a_given_value_is_shown_as_it_was_given(value: float, shown: str) -> None:
     assert format_given(value) == shown
 
 

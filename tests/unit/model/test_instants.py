@@ -10,7 +10,7 @@ from dbdyno.model.schema.tables import RAW
 TIME = re.compile(r".*_ns$")
 
 
-def test_every_time_is_of_one_kind() -> None:
+def test_every_time_column_is_an_instant_or_a_duration() -> None:
     names = {c.name for columns in RAW.values() for c in columns if TIME.match(c.name)}
     kinds = [INSTANTS, WALL_CLOCK, DURATIONS]
     assert {n for n in names if sum(n in kind for kind in kinds) != 1} == set()

@@ -26,7 +26,7 @@ class Read(Mapping[str, pl.DataFrame]):
         return 2
 
 
-def test_rows_are_left_out_of_what_is_narrowed_alone_and_nothing_else_is_read() -> None:
+def test_only_narrowed_tables_lose_rows_and_no_other_is_read() -> None:
     stored = Read()
     tables = Narrowed(stored, {"mine": pl.col("job") == "a"})
     assert tables["mine"].height == 2

@@ -92,14 +92,14 @@ def test_a_main_process_that_tells_nothing_leaves_it_unknown(reads: list[dict[st
     assert children(rows("tasks", reads), 10 * S, 20 * S) is None
 
 
-def test_the_trace_met_them_and_nobody_told_it_of_them():
+def test_sessions_that_only_the_trace_met_are_brief():
     key = {"pid": [5, 6, 7], "start_ticks": [1, 1, 1]}
     traced = pl.DataFrame({**key, "role": ["other", "other", "session"]})
     tasks = pl.DataFrame({"pid": [6, 5], "start_ticks": [1, 2]})  # 5: a number that was used again
     assert unmet(traced, tasks).rows() == [(5, 1)]
 
 
-def test_one_that_a_sample_met_as_it_ended_is_itself_and_not_among_the_brief_ones():
+def test_a_session_that_a_sample_met_as_it_ended_is_not_among_the_brief_ones():
     traced = pl.DataFrame({"pid": [5, 5, 6], "start_ticks": [1, 1, 1], "role": ["other", "session", "other"]})
     tasks = pl.DataFrame({"pid": [5], "start_ticks": [None]}, schema_overrides={"start_ticks": pl.Int64})
     assert unmet(traced, tasks).rows() == [(6, 1)]

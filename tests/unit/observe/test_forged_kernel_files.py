@@ -57,12 +57,12 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("use", USES)
-def test_what_no_kernel_writes_is_unknown(root: Path, use: str) -> None:
+def test_content_that_no_kernel_writes_gives_unknown_figures(root: Path, use: str) -> None:
     """And raises nothing but that a file cannot be read."""
     with contextlib.suppress(OSError):
         USES[use](root)
 
 
-def test_numbers() -> None:
+def test_only_digits_are_a_number() -> None:
     assert [number(t) for t in ("12", "-1", "", " 1", "1_0", "9" * 21, "٣")] == [12, -1, *[None] * 5]
     assert first_number("24684096 kB") == 24684096 and first_number("") is None

@@ -84,7 +84,7 @@ def test_parts_of_this_machine_are_no_more_than_all_of_it() -> None:
 # -- processes --------------------------------------------------------------------------------------
 
 
-def test_processes_as_recorded() -> None:
+def test_figures_of_recorded_processes_are_read() -> None:
     result = {
         r["pid"]: r
         for r in ProcessReader(golden("memory-v1")).rows({7: "session", 8: "other", 9: "other"}, 10**9)
@@ -153,7 +153,7 @@ def test_processes_without_time_are_lost_and_come_first_the_next_time() -> None:
     assert next(iter(reader.rows(others, 10**9)))["pid"] == own_pid
 
 
-def test_programs_are_what_is_mapped_to_be_executed() -> None:
+def test_programs_are_the_files_mapped_to_be_executed() -> None:
     maps = """55d0 r--p 00000000 fe:01 10 /usr/bin/server
 55d1 r-xp 00001000 fe:01 10                 /usr/bin/server
 7f00 r-xp 00000000 fe:01 11 /lib/a library.so

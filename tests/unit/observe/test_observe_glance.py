@@ -66,7 +66,7 @@ def test_sums_of_a_window_hold_what_sessions_did_in_their_part_of_it() -> None:
     assert sum(e.sleep or 0.0 for e in seen.events) == pytest.approx(2 / 16)
 
 
-def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
+def test_waits_of_the_trace_are_exact_and_a_new_label_began_at_zero() -> None:
     def wait(at_s: float, event: str, sleep: float, runq: float, begun: int = 1) -> dict[str, Any]:
         label = {"wait_class": "LWLock", "wait_event": event, "sleeps": 3 * begun, "preempted": 0}
         label |= {"begun": begun, "unclear": 0}
@@ -160,7 +160,7 @@ def test_without_the_tasks_only_the_servers_word_is_known() -> None:
     assert {e.name: e.sleep for e in seen.events} == {"IO/DataFileRead": 0.75, "no wait event": 0.25}
 
 
-def test_who_is_not_in_the_servers_latest_answers_has_left() -> None:
+def test_a_session_missing_from_the_servers_latest_answers_has_left() -> None:
     gone = {"pid": 7, "session": 1}
     frames = {name: empty(raw(name)) for name in RAW}
     frames["samples"] = rows("samples", [sample(0, **gone), *(sample(n) for n in range(40))])

@@ -11,7 +11,7 @@ from dbdyno.observe import host
 from dbdyno.observe.cpus import cpu_list
 
 
-def test_eight_nodes_and_160_cpus() -> None:
+def test_a_machine_of_eight_nodes_and_160_cpus_is_read() -> None:
     result = host(golden(BIG))
     assert result.cpu == Cpu(
         model="Intel(R) Xeon(R) CPU E7- 4850  @ 2.00GHz",
@@ -26,7 +26,7 @@ def test_eight_nodes_and_160_cpus() -> None:
     assert result.limits.usable_cpus == 20
 
 
-def test_container_with_cgroup_v2() -> None:
+def test_a_container_with_cgroup_v2_is_read() -> None:
     result = host(golden("v2-container"))
     assert (result.cpu.logical, result.cpu.cores, result.cpu.sockets, result.cpu.threads_per_core) == (
         8,
@@ -44,7 +44,7 @@ def test_container_with_cgroup_v2() -> None:
     assert _subjects(result) == ["task_delayacct off", "in a container"]
 
 
-def test_old_server_with_cgroup_v1_and_the_tighter_quota_above() -> None:
+def test_with_cgroup_v1_the_tighter_quota_above_counts() -> None:
     result = host(golden("v1-box"))
     assert (result.cpu.logical, result.cpu.cores, result.cpu.sockets, result.cpu.numa_nodes) == (4, 2, 2, 2)
     assert result.cpu.max_mhz == 3200
@@ -79,7 +79,7 @@ def test_without_sys_the_topology_is_that_of_cpuinfo() -> None:
     assert "no /sys" in _subjects(result)
 
 
-def test_what_no_source_tells_is_unknown() -> None:
+def test_what_no_source_has_is_unknown() -> None:
     result = host(golden("arm-board")).cpu
     assert result == Cpu(
         model=None, logical=2, cores=None, sockets=None, numa_nodes=None, threads_per_core=None
@@ -115,7 +115,9 @@ def test_a_hypervisor_is_known_by_its_clock_or_the_device_tree(
         ("platform: PowerNV", "", "", None),
     ],
 )
-def test_guest_or_bare_metal(cpuinfo: str, vendor: str, pci: str, name: str | None, tmp_path: Path) -> None:
+def test_a_guest_has_the_name_of_its_hypervisor(
+    cpuinfo: str, vendor: str, pci: str, name: str | None, tmp_path: Path
+) -> None:
     for path, content in {
         "proc/cpuinfo": f"processor: 0\n{cpuinfo}\n",
         "sys/class/dmi/id/sys_vendor": vendor,
@@ -132,7 +134,7 @@ def test_an_arm_cpu_of_no_name_is_told_by_its_numbers(tmp_path: Path) -> None:
     assert host(tmp_path).cpu.model == "ARM CPU, implementer 0x61, part 0x022"
 
 
-def test_the_clock(tmp_path: Path) -> None:
+def test_the_clock_source_is_read(tmp_path: Path) -> None:
     assert host(tmp_path).clocksource is None
     assert host(unpack("ec2-c4-4xlarge", tmp_path)).clocksource == "xen"
 
@@ -155,7 +157,7 @@ def test_this_machine_agrees_with_the_c_library() -> None:
     ("text", "cpus"),
     [("0", (0,)), ("0-2,5", (0, 1, 2, 5)), ("1-10,41-42\n", (*range(1, 11), 41, 42)), ("", ())],
 )
-def test_cpu_list(text: str, cpus: tuple[int, ...]) -> None:
+def test_a_list_of_cpus_is_read_from_sys(text: str, cpus: tuple[int, ...]) -> None:
     assert cpu_list(text) == cpus
 
 

@@ -104,7 +104,7 @@ def test_roles_of_ourselves_the_driver_and_the_main_process(spinner: int, sleepe
     assert set(observer["role"]) == {"dbdyno"}
 
 
-def test_a_server_elsewhere(sleeper: int) -> None:
+def test_of_a_server_elsewhere_only_our_own_tasks_are_read(sleeper: int) -> None:
     tasks = tables_of_watch(0.1, sessions=[[0, sleeper]], os=False)["tasks"]
     theirs = tasks.filter(pl.col("role") == "session")
     assert set(theirs["status"]) == {"not here"}

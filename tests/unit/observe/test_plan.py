@@ -44,7 +44,7 @@ LIO = Workload(
         ("cpus,2cpus", (3, 6)),
     ],
 )
-def test_ladders(text: str, rungs: tuple[int, ...]) -> None:
+def test_a_ladder_is_read(text: str, rungs: tuple[int, ...]) -> None:
     assert parse_ladder(text, cpus=2.5) == rungs
 
 

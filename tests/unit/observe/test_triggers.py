@@ -86,7 +86,7 @@ def test_arguments_times_and_how_long_it_must_hold() -> None:
         ("", "at its end", "sessions"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_column(text: str, column: str, cure: str) -> None:
+def test_a_mistake_is_named_with_its_column_and_cure(text: str, column: str, cure: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_condition(text)
     assert column in error.value.message
@@ -131,7 +131,7 @@ def test_a_threshold_has_a_margin() -> None:
     assert len(moments("not db_time <= 10", 11, 9.5, 11, name="db_time")) == 1
 
 
-def test_it_must_hold_for_as_long_as_it_asks() -> None:
+def test_a_condition_must_hold_for_as_long_as_it_asks() -> None:
     assert moments("sessions > 5 for 300ms", 6, 6, 1, 6, 6, 6, 6, 6) == [(0.6, "sessions > 5 for 300ms")]
     assert moments("sessions > 5", 6, 6, 6, for_="200ms") == [(0.2, "sessions > 5")]
 
@@ -142,12 +142,12 @@ def test_no_second_time_within_the_cool_down() -> None:
     assert len(moments("sessions in (10,20)", 10, 20, 10, 20, cool_down="10s")) == 2  # each value by itself
 
 
-def test_what_is_not_known_neither_fires_nor_arms() -> None:
+def test_an_unknown_figure_neither_fires_nor_arms() -> None:
     samples = [(0, {"db_time": 11.0}), (S, {}), (2 * S, {"db_time": 11.0})]
     assert len(firings(trigger("db_time > 10"), samples)) == 1
 
 
-def test_the_budget() -> None:
+def test_a_spent_budget_refuses_further_actions() -> None:
     planned = triggers_of(Experiment(observation=Observation(), trigger_actions=1, trigger_budget="1kB"))
     left = Budget.of(planned)
     assert not left.refusal(planned)
@@ -155,7 +155,7 @@ def test_the_budget() -> None:
     assert "KiB" in left.stored(1024).refusal(planned)
 
 
-def test_actions() -> None:
+def test_actions_are_read_and_wrong_ones_refused() -> None:
     assert parse_action("syscalls 5s").text == "trace 5s"
     assert parse_action("exec 3s ./x.sh 1").command == "./x.sh 1"
     assert parse_action("exec 3s ./x.sh 1").ns == 3 * S
@@ -226,7 +226,7 @@ WANTED = [
 ]
 
 
-def test_figures_of_samples() -> None:
+def test_figures_are_counted_from_samples() -> None:
     met = ((0, "Client", "Read", 7), (1, "Latch", "Log", 7), (2, None, None, 7), (3, "Latch", "Page", 8))
     result = live_values(sample_tables(12, *met), WANTED, FAMILIES, since_ns=0)
     assert len(result) == 11
@@ -263,7 +263,7 @@ def test_the_longest_chain_of_lock_waits() -> None:
     assert result[-1][1] == {"lock_depth": 0}
 
 
-def test_nobody_is_connected() -> None:
+def test_without_sessions_figures_are_zero() -> None:
     result = live_values(sample_tables(12), WANTED, FAMILIES, since_ns=0)
     assert result[-1][1]["sessions"] == 0
     assert result[-1][1]["db_time"] == 0

@@ -195,7 +195,7 @@ def test_the_most_rungs_are_kept_and_told() -> None:
     assert done.at is not None
 
 
-def test_repeats_tell_the_noise() -> None:
+def test_noise_is_estimated_from_repeats() -> None:
     rule = Adaptive(top=32, most_rungs=16, near=4, repeats=2)
     quiet = [Seen(n, 100.0 * min(n, 4)) for n in (1, 4, 8, 5, 3, 2, 6, 16)]
     loud = [Seen(n, 100.0 * min(n, 4) * (1 + e)) for n in (1, 4, 8, 5, 3, 2, 6, 16) for e in (-0.3, 0.3)]
@@ -361,7 +361,7 @@ def test_wrong_targets_are_refused_with_the_cure(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "limit"), [("p50<20us", 20e3), (" mean <= 1.5s", 1.5e9), ("throughput>2k/s", 2000.0)]
 )
-def test_targets(text: str, limit: float) -> None:
+def test_a_target_has_its_limit(text: str, limit: float) -> None:
     assert parse_goal(text).limit == pytest.approx(limit)
 
 
@@ -378,7 +378,7 @@ def test_a_limit_is_met_as_the_relation_says() -> None:
     }
 
 
-def test_wilsons_interval() -> None:
+def test_wilsons_interval_is_the_published_one() -> None:
     """Newcombe 1998, Statistics in Medicine 17:857, table I, method 3: 81/263, 15/148, 0/20, 1/29."""
     published = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605), (0, 20): (0, 0.1611)}
     published[1, 29] = (0.0061, 0.1718)

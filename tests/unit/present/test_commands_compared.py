@@ -72,5 +72,5 @@ def test_threads_are_an_axis_of_the_analysis(run: Results) -> None:
     [("threads", "threads"), ("t", "threads"), ("parallel", "threads"), ("worker", "workers"),
      ("make_jobs", "jobs"), ("cpus", "cpus"), ("process", "processes")],
 )  # fmt: skip
-def test_what_an_axis_counts(name: str, unit: str) -> None:
+def test_an_axis_has_the_unit_of_its_parameter(name: str, unit: str) -> None:
     assert counts_of(name) == unit

@@ -49,7 +49,7 @@ def test_the_grid_has_each_combination(grid: Results) -> None:
     assert [k.label for k in speed.legend] == ["measured", "perfect", "Amdahl's law"]
 
 
-def test_bars_of_executions_and_tasks_over_time(grid: Results) -> None:
+def test_executions_and_tasks_are_drawn_over_time(grid: Results) -> None:
     pick = pick_of(grid)
     assert pick is not None
     bars, tasks = gantt(grid, pick), parallelism(grid, pick)
@@ -59,7 +59,7 @@ def test_bars_of_executions_and_tasks_over_time(grid: Results) -> None:
     assert few["few"].mean() == pytest.approx(0.25, abs=0.02)
 
 
-def test_what_means_nothing_for_commands_is_left_out(grid: Results) -> None:
+def test_parts_that_mean_nothing_for_commands_are_left_out(grid: Results) -> None:
     titles = [b.title for b in _all_blocks(grid) if isinstance(b, Section) and b.blocks]
     assert not {"Top SQL", "By script", "Wait chains", "Load profile"} & set(titles)
     assert {"Commands", "Executions", "Jobs and threads"} <= set(titles)

@@ -127,7 +127,7 @@ def test_the_signs_p_is_what_counting_all_patterns_gives(n: int) -> None:
     assert test is not None and test.p == pytest.approx(count / 2**n) and test.least == 2 ** (1 - n)
 
 
-def test_beyond_their_sizes_tests_say_that_they_are_not_exact() -> None:
+def test_tests_of_large_samples_are_marked_as_not_exact() -> None:
     chance = random.Random(1)
     a, b = ([chance.gauss(m, 1) for _ in range(150)] for m in (0.0, 0.3))
     large, small = rank_sum(a, b), rank_sum(a[:100], b[:100])
@@ -137,7 +137,7 @@ def test_beyond_their_sizes_tests_say_that_they_are_not_exact() -> None:
     assert many is not None and many.how == MONTE_CARLO and 0 < many.p < 1
 
 
-def test_another_implementation_agrees() -> None:
+def test_scipys_rank_and_sign_tests_agree() -> None:
     """scipy.stats: mannwhitneyu is exact where there are no ties; permutation_test twice the smaller tail."""
     chance = random.Random(2)
     for n, m in ((5, 9), (12, 4), (30, 30)):
@@ -206,7 +206,7 @@ def test_few_values_of_large_spread_against_many_get_welchs_degrees() -> None:
         )
 
 
-def test_what_has_no_answer_says_why() -> None:
+def test_samples_without_an_answer_have_a_reason() -> None:
     one = compare_samples([5.0], [6.0, 6.1])
     assert one.effect.low is None and "two values" in one.effect.reason and one.verdict == "undecided"
     wide = compare_samples([0.001, 900.0], [5.0, 9000.0])
@@ -358,7 +358,7 @@ def test_equal_samples_of_skewed_populations_do_not_differ(kind: str) -> None:
         ([100.0 + n / 100 for n in range(12)], [100.5 + n / 100 for n in range(12)], "exceeds"),
     ],
 )
-def test_where_the_rank_test_differs_the_reason_is_said(a: list[float], b: list[float], case: str) -> None:
+def test_where_the_rank_test_differs_the_reason_is_given(a: list[float], b: list[float], case: str) -> None:
     comparison = compare_samples(a, b)
     (why,) = (c.said["why"] for c in comparison.conclusions if c.id == "means-and-medians")
     assert case in why
@@ -368,7 +368,7 @@ def test_where_the_rank_test_differs_the_reason_is_said(a: list[float], b: list[
     ("n", "m", "cases"),
     [(1, 3, {"spread"}), (3, 3, {"interval", "test"}), (5, 6, {"interval"}), (6, 6, set())],
 )
-def test_too_few_values_are_said_as_benchstat_says_it(n: int, m: int, cases: set[str]) -> None:
+def test_too_few_values_are_claimed_where_benchstat_warns(n: int, m: int, cases: set[str]) -> None:
     comparison = compare_samples([10.0 + i for i in range(n)], [11.0 + i for i in range(m)])
     assert {c.case for c in comparison.conclusions if c.id == "few-values"} == cases
 
@@ -431,6 +431,6 @@ def test_few_values_give_sentences_that_hold(n: int, m: int) -> None:
     assert "interval of the typical ratio goes beyond" not in shown
 
 
-def test_no_interval_of_ranks_is_said_to_go_beyond_the_margin() -> None:
+def test_no_interval_of_ranks_is_claimed_to_exceed_the_margin() -> None:
     shown = _page([20176.6, 20176.61, 20176.58], [20176.6, 20176.63, 20176.58])
     assert "too few values for an interval of the typical ratio" in shown and "goes beyond" not in shown

@@ -195,7 +195,7 @@ def test_no_figure_is_cut_and_what_can_go_makes_room(
         assert left_out == {h.head for h in heads if h.rank}
 
 
-def test_a_page_is_whole_answers_first_and_folds() -> None:
+def test_a_page_is_whole_with_answers_first_and_folded_details() -> None:
     written = page(DOCUMENT)
     elements = Elements(written)
     assert elements.open == []

@@ -32,7 +32,7 @@ def _with_others(used: float) -> Results:
 
 
 @pytest.mark.parametrize(("used", "doubtful"), [(1.7, True), (0.15, False)])
-def test_what_others_used_stands_above_the_headline_which_is_no_assertion(
+def test_cpu_that_others_used_stands_above_a_headline_that_is_no_assertion(
     used: float, doubtful: bool
 ) -> None:
     results = _with_others(used)
@@ -64,7 +64,7 @@ def test_no_axis_has_an_si_prefix_below_one() -> None:
         assert not [part for part in text.split('"format": "')[1:] if part.split('"')[0].endswith("s")]
 
 
-def test_time_of_a_unit_of_work_is_called_so() -> None:
+def test_time_of_a_unit_of_work_has_its_own_name() -> None:
     """Response times are of calls: what a call takes over the LIO that it does is none."""
     scaling = scalings_of(report_results.results())[0]
     assert scaling.ladder.time_name == "time per LIO"

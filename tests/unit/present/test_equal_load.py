@@ -138,7 +138,7 @@ def test_variants_of_several_sizes_are_compared_only_if_insisted(across: bool) -
         assert "--across-sizes" in str(e.value)
 
 
-def test_equal_load_and_equal_size_compare_without_a_word() -> None:
+def test_equal_load_and_equal_size_compare_without_a_claim() -> None:
     for results in (
         _results({"x1": 41.0, "x4": 42.0}), _results({"x1": 41.0, "x4": 80.0}, scale={"x1": 4, "x4": 4}),
     ):  # fmt: skip

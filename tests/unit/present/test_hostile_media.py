@@ -101,7 +101,7 @@ def dangerous_characters(value: Any) -> list[str]:
     return [c for v in value for c in dangerous_characters(v)] if isinstance(value, list) else []
 
 
-def test_the_page(document: Document) -> None:
+def test_the_page_has_no_hostile_text(document: Document) -> None:
     shown = page.page(document)
     shown.encode()
     bare = re.sub("<script>.*?</script>|<style>.*?</style>", "", shown, flags=re.DOTALL)  # our own code
@@ -113,13 +113,13 @@ def test_the_page(document: Document) -> None:
     assert "<img" not in bare
 
 
-def test_the_terminal(document: Document) -> None:
+def test_the_terminal_has_no_hostile_text(document: Document) -> None:
     shown = "\n".join(line.text for line in text.document(document, 120))
     assert "\ufffd" in shown
     assert FOUND.findall(shown) == []
 
 
-def test_markdown(document: Document) -> None:
+def test_markdown_has_no_hostile_text(document: Document) -> None:
     shown = markdown.page(document)
     shown.encode()
     assert FOUND.findall(shown) == []
@@ -134,7 +134,7 @@ def test_code_behind_a_list_stays_code() -> None:
     assert "- \\- a\n\n````\n```\n<img src=x>\n````" in shown
 
 
-def test_the_workbook(document: Document) -> None:
+def test_the_workbook_has_no_hostile_text(document: Document) -> None:
     raw = pl.DataFrame({"name": [STORED], "n": [1]})
     with zipfile.ZipFile(io.BytesIO(xlsx.workbook(document, {"raw": raw}))) as parts:
         for name in parts.namelist():
@@ -143,7 +143,7 @@ def test_the_workbook(document: Document) -> None:
             assert not re.search("_x00[01]", content), name
 
 
-def test_tables_as_csv_and_stacks(tmp_path: Path) -> None:
+def test_tables_in_csv_and_stacks_have_no_hostile_text(tmp_path: Path) -> None:
     results = report_results.results()
     texts = {
         n: t.with_columns(pl.col(pl.String) + HOSTILE.encode(errors="replace").decode())
@@ -159,7 +159,7 @@ def test_tables_as_csv_and_stacks(tmp_path: Path) -> None:
     assert folded.count("\n") == 1
 
 
-def test_drawings(document: Document) -> None:
+def test_drawings_have_no_hostile_text(document: Document) -> None:
     drawn = next(b for b in walk(document.blocks) if isinstance(b, Flame))
     assert FOUND.findall(flame.svg(drawn)) == []
     assert FOUND.findall(el("p", HOSTILE, title=HOSTILE)) == []
@@ -171,7 +171,7 @@ def test_a_stored_document_is_made_safe_when_it_is_drawn(document: Document) -> 
 
 
 @pytest.mark.parametrize("plain", LEGITIMATE)
-def test_what_people_write_stays(plain: str) -> None:
+def test_ordinary_text_stays(plain: str) -> None:
     assert visible(plain) == plain
     assert one_line(plain) == plain.replace("\t", "␉").replace("\n", "␊")
 

@@ -79,7 +79,7 @@ def _segments_at(values: dict[float, float], target: float) -> list[tuple[float,
     return [(a, b) for (a, x), (b, y) in pairwise(values.items()) if min(x, y) <= target <= max(x, y)]
 
 
-def test_what_does_not_differ_neither_rises_nor_falls(shaped_scaling: Scaling) -> None:
+def test_rungs_that_do_not_differ_neither_rise_nor_fall(shaped_scaling: Scaling) -> None:
     more, rungs = answer(shaped_scaling, "one-more-session"), Rungs.of(shaped_scaling.ladder)
     if more.case in ("more", "less"):
         assert not {float(more.said["first"]), rungs.loads[-1]} <= set(rungs.peak)
@@ -140,7 +140,7 @@ def test_an_impossible_efficiency_is_explained() -> None:
     assert "noise of" in note and "1 session delivers" in note
 
 
-def test_what_is_within_noise_has_no_interval_beyond_it() -> None:
+def test_a_gain_within_noise_has_no_interval_beyond_it() -> None:
     jumps = (100, 300, 310, 1300, 1250, 3300, 3500)
     more = answer(scaled(ladder_of(SEVEN, jumps)), "one-more-session")
     assert more.case == "unsure" and "(+" not in more.text

@@ -81,7 +81,7 @@ def test_a_pool_of_huge_pages_is_a_part() -> None:
     assert sums["huge pages"] == 64 * MIB and sums["not assigned"] == 96 * MIB
 
 
-def test_what_is_unknown_is_not_zero() -> None:
+def test_unknown_parts_are_not_zero() -> None:
     unknown = tables_now(host={"anonymous_bytes": None})
     sums = parts(unknown)
     assert sums["anonymous"] is None and sums["not assigned"] is None and sums["total"] == 16 * GIB
@@ -123,7 +123,7 @@ def test_sums_leave_out_what_is_unknown_and_say_why() -> None:
     )
 
 
-def test_page_tables_with_huge_pages() -> None:
+def test_page_tables_with_huge_pages_are_estimated() -> None:
     """A session has 6 to 6.8 MiB of page tables, of which 8.25 MiB could map shared memory: what remains of
     each is as much as the smallest process has."""
     values = figures(tables_now())
@@ -138,7 +138,7 @@ def test_the_limit_of_the_group_is_the_memory_where_it_is_less() -> None:
     assert figures(tables_now(group={"limit_bytes": None}))["memory_bytes"][0] == 16 * GIB
 
 
-def test_no_servers_process_is_seen() -> None:
+def test_without_a_servers_process_its_figures_are_unknown() -> None:
     tables = memory_tables.tables()
     tables["memory_processes"] = tables["memory_processes"].clear()
     tables["memory_relations"] = tables["memory_relations"].clear()
@@ -171,7 +171,7 @@ def claims_of(results: Results) -> dict[str, Claim]:
     return {c.id: c for c in claims.memory(case)}
 
 
-def test_growth_from_start_to_end() -> None:
+def test_growth_is_from_start_to_end() -> None:
     growth = figures(
         figures_of_run(run_with_memory({**LATER, "group": {"pressure_some_ns": 3_000_000_000}})), GROWTH
     )
@@ -179,7 +179,7 @@ def test_growth_from_start_to_end() -> None:
     assert growth["pressure_some_ns"][:2] == (1_000_000_000, pytest.approx(0.1))
 
 
-def test_growth_from_window_to_window() -> None:
+def test_growth_is_from_window_to_window() -> None:
     later = {"host": {"swapped_in_total": 130 * MIB}, "group": {"pressure_some_ns": 3_000_000_000}}
     reads = [
         on_demand(memory_tables.tables("end"), "w1"),
@@ -197,7 +197,7 @@ def figures_of_run(results: Results) -> Tables:
     return {n: results.tables[n].filter(pl.col("cell") == cell) for n in NAMES}
 
 
-def test_claims_of_a_run() -> None:
+def test_a_runs_claims_come_with_the_severest_first() -> None:
     by_id = claims_of(run_with_memory({**LATER, "group": {"pressure_some_ns": 3_000_000_000}}))
     assert list(by_id) == [
         "swapping", "memory-pressure", "page-tables-large", "huge-pages-not-used", "pages-held-twice"
@@ -230,7 +230,7 @@ def test_a_small_server_with_few_sessions_has_no_claims() -> None:
         ({"group": {"reclaimed_total": GIB}}, "memory-pressure"),
     ],
 )
-def test_each_claim(end: dict[str, Any], expected: str) -> None:
+def test_each_claim_has_its_condition(end: dict[str, Any], expected: str) -> None:
     by_id = claims_of(run_with_memory(end))
     assert expected in by_id and by_id[expected].severity == "note"
     assert expected not in claims_of(run_with_memory())
@@ -277,7 +277,7 @@ def test_the_largest_comes_first_though_none_of_it_is_held_twice() -> None:
     assert screen.index("public.large") < screen.index("pg_catalog.c00")
 
 
-def test_nodes_have_a_table_where_there_are_several() -> None:
+def test_several_nodes_have_a_table() -> None:
     tables = memory_tables.tables()
     total = tables["memory"].filter(pl.col("key").is_in(["total_bytes", "free_bytes"]))
     nodes = [total.with_columns(node=pl.lit(n, pl.Int64), value=pl.col("value") // 2) for n in (0, 1)]

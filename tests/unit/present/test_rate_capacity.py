@@ -116,14 +116,14 @@ def test_one_measurement_has_no_interval_and_equal_ones_are_not_exact() -> None:
     assert (same.low, same.high) == pytest.approx((99.9, 100.1))
 
 
-def test_rates_that_chance_may_have_kept_say_nothing() -> None:
+def test_rates_that_chance_may_have_kept_are_left_out() -> None:
     """At 101/s arrivals, not the server, may have been the limit."""
     far = [Delivered(r, x) for r, x in ((150.0, 98.0), (200.0, 104.0), (300.0, 101.0))]
     answer = capacity([Delivered(101.0, 95.0), *far])
     assert answer.points == tuple(far)
 
 
-def test_throughput_that_rises_is_no_level() -> None:
+def test_throughput_that_rises_has_no_capacity() -> None:
     answer = capacity([Delivered(r, 0.5 * r) for r in (200.0, 250.0, 300.0, 350.0, 400.0)])
     assert (answer.kind, answer.value, answer.low) == ("rises", 200.0, None)
 
@@ -155,7 +155,7 @@ def test_the_capacity_of_a_run_holds_what_the_server_can_do_and_agrees_with_the_
     assert top["perfect"] == 400
 
 
-def test_what_is_shown_of_it() -> None:
+def test_the_capacity_is_shown_on_screen_page_and_in_json() -> None:
     results = run_at_rates(60.0, 90.0, 150.0, 250.0)
     text = as_text(present.scaling(results.scaling), 80)
     assert "Models" not in as_html(present.scaling(results.scaling).blocks)
@@ -168,7 +168,7 @@ def test_what_is_shown_of_it() -> None:
     assert record["answers"][0]["value"]["low"] is not None
 
 
-def test_without_overload_or_with_one_measurement_of_it() -> None:
+def test_without_overload_there_is_no_capacity_and_one_overload_gives_no_interval() -> None:
     (all_delivered,), (once,) = run_at_rates(60.0, 80.0).scaling, run_at_rates(60.0, 200.0).scaling
     assert all_delivered.answers[0].text == "No capacity reached up to 80.0/s: that rate is delivered."
     assert all_delivered.answers[0].value is None
@@ -176,7 +176,7 @@ def test_without_overload_or_with_one_measurement_of_it() -> None:
     assert once.answers[0].value is not None and once.answers[0].value.low is None
 
 
-def test_a_single_rate_is_no_ladder_and_rates_have_no_models() -> None:
+def test_a_single_rate_is_no_ladder_and_rates_are_not_fitted() -> None:
     assert run_at_rates(60.0).scaling == ()
     results = run_at_rates(60.0, 80.0)
     with pytest.raises(UsageError, match="no model is fitted to rates"):

@@ -39,7 +39,7 @@ def _investment() -> linear.Fit:
     return _fit((spent / price)[1:], (gnp / price)[1:], real)
 
 
-def test_norris_to_the_certified_digits() -> None:
+def test_a_line_has_the_certified_digits_of_norris() -> None:
     y, x = np.array(NORRIS).T
     fit = _fit(y, x)
     errors = np.sqrt(np.diag(fit.bread * fit.rss / fit.degrees))
@@ -156,7 +156,7 @@ def test_intervals_of_a_ladder_that_doubles_hold_the_truth(rungs: int, repeats: 
     assert held >= 179
 
 
-def test_cook_is_how_far_predictions_move() -> None:
+def test_cooks_distance_is_how_far_predictions_move() -> None:
     spent, income = np.array(SCHOOLS, dtype=float).T
     fit = _fit(spent, income)
     moved = fit.x @ (fit.beta - _fit(np.delete(spent, 1), np.delete(income, 1)).beta)
@@ -174,7 +174,7 @@ def _windows(n: int = 40, cost: float = 2e-5, background: float = 0.3, seed: int
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_cost_and_background_come_back(ordered: bool) -> None:
+def test_cost_and_background_of_generated_windows_are_found(ordered: bool) -> None:
     regression = regress(**_windows(), ordered=ordered, units=("LIO",))  # type: ignore[arg-type]
     assert regression.refused is None
     total = regression.total
@@ -204,7 +204,7 @@ def test_user_and_system_add_up_in_any_unit_of_work(seed: int, unit: float) -> N
     assert parts["cpu"].slope.value * unit == pytest.approx(plain.total.slope.value, rel=1e-9)
 
 
-def test_two_kinds_of_work() -> None:
+def test_two_kinds_of_work_have_a_cost_each() -> None:
     """Requests that found their block, and requests that read it."""
     chance = np.random.default_rng(5)
     hits, reads = chance.uniform(1e4, 9e4, 60), chance.uniform(100, 4_000, 60)
@@ -231,7 +231,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_refusals(why: str) -> None:
+def test_data_without_a_line_are_refused_with_the_reason(why: str) -> None:
     work, cpu = REFUSED[why]
     regression = regress(work, cpu, ordered=False)
     assert regression.refused is not None
@@ -250,12 +250,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("why", BAD)
-def test_bad_input(why: str) -> None:
+def test_wrong_input_is_an_error(why: str) -> None:
     with pytest.raises(UsageError, match=why):
         regress(*BAD[why])
 
 
-def test_more_lags_than_points() -> None:
+def test_more_lags_than_points_are_an_error() -> None:
     with pytest.raises(UsageError, match="9 lags of 6 points"):
         regress(range(1, 7), range(1, 7), lags=9)
 
@@ -302,7 +302,7 @@ def _with_second_climb(ladder: Ladder) -> Ladder:
     return replace(ladder, points=pl.concat([ladder.points, again]).sort("load", "repeat"))
 
 
-def test_what_lies_inside_the_knees_interval_belongs_to_neither() -> None:
+def test_rungs_inside_the_knees_interval_belong_to_neither_line() -> None:
     knee = Estimate("knee", 4.2, low=3.5, high=4.8)
     regimes = cpu_per_work(_with_second_climb(_two_regimes()), knees=(knee,))
     assert [sorted(set(r.points["load"])) for r in regimes] == [[1, 2, 3], [5, 6, 7, 8]]
@@ -344,7 +344,7 @@ def test_more_sessions_than_cpus_are_a_regime_of_their_own() -> None:
     assert above.ratio.value == pytest.approx(1e-3, rel=0.01)
 
 
-def test_throttled_rungs_are_apart() -> None:
+def test_throttled_rungs_have_a_line_of_their_own() -> None:
     regimes = cpu_per_work(_two_regimes(), knees=(), throttled=(7, 8))
     assert [r.points["load"].to_list() for r in regimes] == [[1, 2, 3, 4, 5, 6], [7, 8]]
     assert regimes[1].regime == "throttled by a limit"
@@ -363,12 +363,12 @@ def test_unknown_cpu_is_not_zero() -> None:
     assert any("not separated" in n for n in some.notes)
 
 
-def test_the_unit_of_work() -> None:
+def test_a_unit_of_throughput_names_its_work() -> None:
     units = {"calls/s": "call", "LIO/s": "LIO", "queries/s": "query", "tps": "tps", "/s": "work unit"}
     assert {u: unit_of_work(u) for u in units} == units
 
 
-def test_as_text_html_and_json() -> None:
+def test_regressions_are_shown_in_every_medium() -> None:
     regressions = cpu_per_work(_two_regimes(), knees=(4.0,))
     shown = per_work(regressions)
     assert shown is not None
@@ -389,7 +389,7 @@ def test_as_text_html_and_json() -> None:
     assert per_work(()) is None
 
 
-def test_what_was_refused_is_told_with_its_ratio() -> None:
+def test_a_refused_line_is_shown_with_its_ratio() -> None:
     (regression,) = cpu_per_work(_ladder([1, 2, 3], [10, 20, 30], [0.1, 0.2, 0.3]), knees=())
     shown = per_work([regression])
     assert shown is not None

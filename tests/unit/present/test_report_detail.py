@@ -78,7 +78,7 @@ def test_an_invalid_repeat_is_shown_only_where_there_is_no_other() -> None:
     assert top_pick(spoilt).rung == top_pick(results).rung
 
 
-def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
+def test_a_missing_cell_is_an_error_with_a_cure() -> None:
     with pytest.raises(UsageError) as error:
         present.details(report_results.results(), "profile", "no-such-cell")
     assert error.value.cure
@@ -114,7 +114,7 @@ def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
     assert any("does not divide CPU time by label" in n for n in notes(blocks))
 
 
-def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
+def test_the_remainder_is_shown_signed_and_throttled_time_as_a_bracket() -> None:
     results = report_results.results()
     limit = account_rows(results.tables["ledger"], "runq")
     bracket = {"account": pl.lit("runq.throttled_bracket"), "parent": pl.lit("runq")}
@@ -125,7 +125,7 @@ def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
     assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in sentences)
 
 
-def test_unknown_waits_say_why() -> None:
+def test_unknown_waits_have_a_reason() -> None:
     results = report_results.results(report_results.REMOTE)
     blocks = profile.wait_events(results, top_pick(results))
     cells = {r.cells[2][0:4:3] for r in table_of(blocks).rows[:-1]}
@@ -350,7 +350,7 @@ def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPa
     assert sum(strip.pieces[0][0]) == pytest.approx(100, abs=2)
 
 
-def test_the_tier_is_named() -> None:
+def test_the_tier_is_named_with_its_source() -> None:
     (words,) = sources_used.wait_methods(report_results.results())
     assert "sampled from the server's memory at 100 Hz" in words
     assert sources_used.caption(report_results.results()) == "Waits: sampled (wait event word)."
@@ -381,6 +381,6 @@ def test_mixed_tiers_are_counted() -> None:
     assert sources_used.caption(mixed, cell) == "Waits: exact (scheduler trace)."
 
 
-def test_a_word_for_every_quantity() -> None:
+def test_every_quantity_has_a_name() -> None:
     assert figures.quantity("cpu_used") == "CPU used"
     assert figures.quantity("some_new_one") == "some new one"

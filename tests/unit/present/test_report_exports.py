@@ -41,7 +41,7 @@ def test_csv_disarms_formulas_in_texts(tmp_path: Path) -> None:
         assert next(csv.DictReader(file))["cure"] == "'@SUM(A1)"
 
 
-def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_parquet_is_read_back_as_it_was(tmp_path: Path) -> None:
     results = report_results.results(report_results.REMOTE)
     present.export(results, RAW, "parquet", tmp_path)
     for name, table in {**results.tables, **RAW}.items():
@@ -97,7 +97,7 @@ def test_every_key_of_the_document_is_documented() -> None:
     assert sorted(documented) == sorted(present.document(report_results.results()))
 
 
-def test_what_is_not_a_number_is_unknown_in_json() -> None:
+def test_nan_and_infinity_are_null_in_json() -> None:
     results = report_results.results(report_results.World(rungs=(1,)))
     spoilt = results.tables["rungs"].with_columns(pl.lit(float("nan")).alias("scaling"))
     results.tables["rungs"] = spoilt  # type: ignore[index]

@@ -142,7 +142,7 @@ def test_a_run_that_measured_nothing_still_has_a_page(tmp_path: Path) -> None:
     assert "No load was measured." in page
 
 
-def test_a_run_cut_short_says_so(tmp_path: Path) -> None:
+def test_the_page_of_a_run_cut_short_marks_it(tmp_path: Path) -> None:
     results = report_results.results()
     info = results.info.model_copy(update={"status": "cut short", "reason": "server lost"})
     object.__setattr__(results, "info", info)
@@ -179,7 +179,7 @@ def test_a_page_needs_no_vl_convert(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert present.write_report(report_results.results(), tmp_path / "r.html").stat().st_size > 100_000
 
 
-def test_markup_escapes_what_is_not_markup() -> None:
+def test_markup_escapes_plain_text() -> None:
     assert el("p", "<b>", el("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
     assert join("<", None, "a") == "&lt;a"
 

@@ -35,7 +35,7 @@ def visible_words(page: str) -> str:
     return re.sub(r"<[^>]+>", " ", page)
 
 
-def test_the_headline_says_how_busy_and_with_what() -> None:
+def test_the_headline_has_load_and_its_largest_part() -> None:
     results = report_observation.results()
     assert headline.title(results) == "Observation of PostgreSQL 18.4: 60.0 s in 6 windows"
     (text,) = headline.sentences(results)
@@ -47,7 +47,7 @@ def test_the_headline_says_how_busy_and_with_what() -> None:
     assert "In 1 gap, 12 s in all, nothing was measured." in text
 
 
-def test_what_was_chosen_is_said() -> None:
+def test_the_chosen_sessions_are_named() -> None:
     asked = Observation(duration="60s", user="app", pids=(7, 9))
     assert (
         headline.sentences(report_observation.results(observation=asked))[1]

@@ -75,14 +75,14 @@ def test_without_labels_cpu_wait_stays_whole() -> None:
     assert accounts.stack(results, places)["key"].to_list() == ["runq"]
 
 
-def test_what_has_no_label_is_a_part_of_its_own() -> None:
+def test_time_without_a_label_is_a_part_of_its_own() -> None:
     results, places = with_ledger({"account": "runq", "aas": 0.4}, label("IO/Read", 0.3), label(None, 0.1))
     rows = accounts.stack(results, places)
     assert dict(rows.select("key", "aas").rows()) == pytest.approx({"runq": 0.1, "runq:IO": 0.3})
     assert rows["label"].to_list() == ["CPU WAIT, not divided", "CPU WAIT under IO"]
 
 
-def test_where_only_some_places_divide_it_the_rest_is_told_apart() -> None:
+def test_cpu_wait_that_only_some_cells_divide_has_a_part_for_the_rest() -> None:
     results, places = with_ledger(
         {"account": "runq", "aas": 0.4},
         label("IO/Read", 0.4),
@@ -128,7 +128,7 @@ def test_a_class_has_the_interval_of_its_events_together_and_names_the_longest()
     assert lock["low"] is None and lock["high"] == pytest.approx(0.2)
 
 
-def test_the_unknown_is_named_and_not_drawn() -> None:
+def test_unknown_accounts_are_named_and_not_drawn() -> None:
     results, places = with_ledger(
         {"account": "runq", "aas": None, "status": "off"}, {"account": "client", "aas": 1.0}
     )

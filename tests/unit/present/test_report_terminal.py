@@ -81,7 +81,7 @@ def test_unknown_figures_get_a_footnote_with_reason_and_cure() -> None:
     assert "run dbdyno there" in text
 
 
-def test_known_figures_get_none() -> None:
+def test_known_figures_get_no_footnote() -> None:
     assert not [
         t
         for b in rungs.tables(report_results.results())

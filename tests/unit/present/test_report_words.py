@@ -47,13 +47,13 @@ def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
     )
 
 
-def test_a_ladder_that_scales_to_its_top_says_so() -> None:
+def test_a_ladder_that_scales_to_its_top_is_claimed_as_such() -> None:
     claim = claims_by_id(report_results.results(report_results.World(rungs=(1, 2))))["scales-to"]
     assert (claim.case, claim.said["load"], claim.severity) == ("top", "2 sessions", "good")
     assert claim.said["top_share"] == pytest.approx(0.97, abs=0.01)
 
 
-def test_a_plateau_below_the_peak_is_told() -> None:
+def test_a_plateau_below_the_peak_is_claimed() -> None:
     results = report_results.results()
     flat = (pl.col("sessions") == 8) & (pl.col("name") == "work_per_s") & (pl.col("scope") == "rung")
     value = pl.when(flat).then(12_500_000.0).otherwise("value").alias("value")
@@ -145,7 +145,7 @@ def test_a_sleep_that_no_sample_saw_is_a_leaf_beside_its_events() -> None:
     assert accounts.leaves(frame, "rung")["aas"].to_list() == [0.6, 0.1]
 
 
-def test_reasons_are_said_once_for_columns_that_share_them() -> None:
+def test_columns_that_share_a_reason_are_named_together() -> None:
     results = report_results.results(report_results.REMOTE)
     unknowns = sources_used.reasons(results, ("run_aas", "runq_aas", "calls_per_s"))
     groups = figures.grouped(((u.why, u.cure), u.column) for u in unknowns)
@@ -156,7 +156,7 @@ def test_reasons_are_said_once_for_columns_that_share_them() -> None:
     assert "run dbdyno there" in cure
 
 
-def test_methods_say_which_source_and_what_is_unknown_in_this_run() -> None:
+def test_methods_name_the_source_and_what_is_unknown_in_this_run() -> None:
     here = {m.figure: m for m in run_facts.methods_of(report_results.results())}
     methods = {m.figure: m for m in run_facts.methods_of(report_results.results(report_results.REMOTE))}
     assert here["CPU WAIT"].sources == ("os tasks",)

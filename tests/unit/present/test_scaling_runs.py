@@ -22,7 +22,7 @@ from dbdyno.model.results.analyses import POINTS, Ladder
         (ladder([1, 2, 4, 8], [10.0, 19.0, 0.0, 40.0]), "throughput"),
     ],
 )
-def test_a_run_whose_rungs_say_nothing_is_shown_all_the_same(
+def test_a_run_without_a_usable_ladder_is_shown_with_the_reason(
     points: Ladder, refusal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = pl.concat(

@@ -171,7 +171,7 @@ def test_paced_calls_begin_before_their_session_does() -> None:
     assert ledger.filter(account="all")["seconds"].sum() == pytest.approx(20.0)
 
 
-def test_cells_of_a_load_together() -> None:
+def test_cells_of_a_load_are_summed_up() -> None:
     tables = _tables(cells=2)
     total = script_ledger_total(tables)
     assert set(total["cell"]) == {"all"} and total.filter(account="all")["seconds"].sum() == pytest.approx(
@@ -181,7 +181,7 @@ def test_cells_of_a_load_together() -> None:
     assert total.filter(account="all")["share"].sum() == pytest.approx(1.0)
 
 
-def test_calls_of_no_script_have_none() -> None:
+def test_calls_without_a_script_have_no_ledger() -> None:
     tables = _tables()
     assert script_ledger({**tables, "script_rates": empty("script_rates")}).is_empty()
 
@@ -213,7 +213,7 @@ def test_scripts_and_statements_are_shown_with_their_time() -> None:
     assert "begin, commit: the server gives no query id" in words and "divided by the client's time" in words
 
 
-def test_unknown_times_are_said_to_be_unknown() -> None:
+def test_unknown_times_have_a_reason() -> None:
     (_, statements), words = _shown(_tables(server=()))
     assert {r.cells[5].text for r in statements.rows} == {"-"}
     assert f"Server time is unknown: {NO_LEDGER}." in words
@@ -225,7 +225,7 @@ def test_the_script_of_most_time_is_a_claim() -> None:
     assert claim.text == "a takes 60 % of session time at 2 sessions. Line 4 takes 50 % of its time: commit."
 
 
-def test_where_most_of_its_time_goes_is_said_where_it_is_known() -> None:
+def test_the_claim_names_the_largest_wait_where_it_is_known() -> None:
     slow = tuple(s if s[0] is not None else (None, "sleep", "IO/w", 7.0) for s in SERVER[:-1])
     case = cast(Case, SimpleNamespace(tables=_tables(server=slow), plan=SimpleNamespace(variants=())))
     assert " Most of that is asleep in IO/w (58 %)." in next(most_time(case)).text

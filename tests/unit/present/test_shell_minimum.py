@@ -10,6 +10,6 @@ def test_a_minimum_below_the_shells_start_up_is_a_bound() -> None:
     assert concluded._least(row) == "less than 1.20 ms"
 
 
-def test_any_other_minimum_is_itself() -> None:
+def test_any_other_minimum_is_no_bound() -> None:
     for row in ({"min_ns": 3e6, "shell_ns": 1.2e6}, {"min_ns": 3e6, "shell_ns": 0}):
         assert shown._shortest(row).text == concluded._least(row) == "3.00 ms"

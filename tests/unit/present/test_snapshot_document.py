@@ -51,7 +51,7 @@ def test_the_whole_text(the_document: Document, snapshot: SnapshotAssertion) -> 
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_articles_columns_of_load(the_document: Document) -> None:
+def test_databases_have_the_articles_columns_of_load(the_document: Document) -> None:
     first = cells(the_document, "By database", 0)
     assert first["database"] == "igen"
     assert [first[n] for n in ("tps", "LIO/s", "reads/s", "rows/s", "ins/s", "upd/s", "del/s")] == [
@@ -60,7 +60,7 @@ def test_the_articles_columns_of_load(the_document: Document) -> None:
     assert first["hit %"] == "94.55"
 
 
-def test_the_articles_columns_of_tables(the_document: Document) -> None:
+def test_tables_have_the_articles_columns(the_document: Document) -> None:
     first = cells(the_document, "By rows read", 0)
     heads = ("table", "tab hit %", "idx hit %", "tab read", "tab hit", "idx read", "idx hit")
     assert [first[n] for n in heads] == [
@@ -83,7 +83,7 @@ def test_partitions_are_summed_under_their_table(growth: IntervalFigures) -> Non
     assert growth.interval.tables["relations"].filter(root_id=40).height == 3
 
 
-def test_each_database_by_itself(the_document: Document) -> None:
+def test_each_database_has_its_own_figures(the_document: Document) -> None:
     choices = [b for b in walk(the_document.blocks) if isinstance(b, Choice)]
     assert [o.label for o in choices[0].options] == [ALL, *DATABASES]
     (igen,) = [o for o in choices[1].options if o.label == "igen"]
@@ -146,7 +146,7 @@ def test_json_holds_every_table_and_its_statuses(growth: IntervalFigures) -> Non
     }
 
 
-def test_nothing_at_all_is_a_report_too() -> None:
+def test_two_empty_snapshots_make_a_report() -> None:
     empty = figures(interval(made_snapshot(), made_snapshot(5)))
     document = presenting.document(empty, claims(empty), unused(empty))
     assert "What the databases did in between is not known." in as_text(document)

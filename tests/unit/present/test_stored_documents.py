@@ -54,6 +54,6 @@ def test_a_stored_drawing_is_not_drawn() -> None:
         '{"type":"Document","title":"t","blocks":' + "[" * 100_000,
     ],
 )
-def test_what_is_no_document_of_this_version_is_not_read(content: str) -> None:
+def test_a_file_that_is_no_document_of_this_version_is_not_read(content: str) -> None:
     with pytest.raises(ValueError):
         stored.loaded(content.encode())

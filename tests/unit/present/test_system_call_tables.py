@@ -105,7 +105,7 @@ def test_many_calls_may_be_little_time(tables: dict[str, pl.DataFrame]) -> None:
     assert (read["cpu_per_call_ns"], read["cpu_per_work_ns"]) == (2e6, 1e5)
 
 
-def test_of_each_session_and_of_other_processes(tables: dict[str, pl.DataFrame]) -> None:
+def test_each_session_and_other_processes_have_rows(tables: dict[str, pl.DataFrame]) -> None:
     own, helper = _row_of(tables, "session", "epoll_wait"), _row_of(tables, "helper:io", "pread64")
     assert (own["session"], own["calls_share"], own["cpu_share"]) == (1, 0.8, pytest.approx(0.05))
     assert (helper["calls"], helper["cpu_share"], helper["db_time_share"]) == (50, 0.5, None)
@@ -131,7 +131,7 @@ def test_repeats_together_are_sums_over_sums(tables: dict[str, pl.DataFrame]) ->
     assert of_load["system_call_sizes"].filter(who="rung")["calls"].to_list() == [1980]
 
 
-def test_what_was_not_counted_is_unknown(tables: dict[str, pl.DataFrame]) -> None:
+def test_figures_that_were_not_counted_are_unknown(tables: dict[str, pl.DataFrame]) -> None:
     """A run that was measured when calls and time were all that was counted."""
     calls = tables["cut_syscalls"].with_columns(
         pl.lit(None, pl.Int64).alias(n) for n in ("cpu_ns", "client_ns")
@@ -148,7 +148,7 @@ def test_what_was_not_counted_is_unknown(tables: dict[str, pl.DataFrame]) -> Non
     assert system_call_sizes(nothing).is_empty()
 
 
-def test_criteria() -> None:
+def test_shares_of_calls_and_of_cpu_lie_apart_within_the_criteria() -> None:
     assert apart(0.82, 0.018)
     assert apart(0.02, 0.4)
     assert not apart(0.82, 0.3)
@@ -189,7 +189,7 @@ def test_the_document_has_them_by_cpu_time_with_a_total(run_with_calls: Results)
     assert [r["bytes"] for r in _table(run_with_calls, "Sizes")] == [8192]
 
 
-def test_without_them_the_cure_is_said() -> None:
+def test_without_system_calls_the_cure_is_named() -> None:
     run = report_results.results()
     pick = selection.pick_of(run, None)
     assert pick is not None
@@ -198,7 +198,7 @@ def test_without_them_the_cure_is_said() -> None:
     assert not present.traced(run)
 
 
-def test_clock_reads_are_the_profiles(run_with_calls: Results) -> None:
+def test_the_share_of_clock_reads_comes_from_the_profile(run_with_calls: Results) -> None:
     """In the vDSO they are no system calls: their share of CPU stands there only where a profile knows it."""
     cell = run_with_calls.tables["system_calls"].select(CELL.keys()).row(0, named=True)
     head = {"scope": "rung", "who": "rung", "by": "module", "samples": 9, "status": "ok"}

@@ -32,7 +32,7 @@ def counts(t: Topology) -> tuple[int, int, int, int, int | None]:
     return len(t.online), len(t.cores), len(t.sockets), len(t.nodes), t.smt.threads_per_core
 
 
-def test_counts() -> None:
+def test_recorded_machines_have_their_numbers_of_cpus_cores_and_nodes() -> None:
     by_machine = {name: counts(topology(golden(name))) for name in MACHINES}
     assert by_machine == {
         "xeon-e7-4850-160cpu": (160, 80, 8, 8, 2),
@@ -53,7 +53,7 @@ def test_lscpu_reads_the_same_in_the_same_tree(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(shutil.which("lscpu") is None, reason="no lscpu here: apt-get install util-linux")
-def test_lscpu_says_the_same_of_this_machine() -> None:
+def test_lscpu_agrees_on_this_machine() -> None:
     assert topology_parsable(topology())[1:] == lscpu()
 
 
@@ -64,7 +64,7 @@ def lscpu(*options: str) -> list[str]:
     return [line for line in ran.stdout.splitlines() if not line.startswith("#")]
 
 
-def test_the_server_of_eight_nodes() -> None:
+def test_a_server_of_eight_nodes_is_read() -> None:
     t, rows = topology(golden(BIG)), printed_rows()
     for node in t.nodes:
         assert node.cpus == cpu_list(rows[f"NUMA node{node.node} CPU(s)"])
@@ -85,7 +85,7 @@ def test_the_server_of_eight_nodes() -> None:
     }
 
 
-def test_the_cpuset_of_the_cgroup_oracle(tmp_path: Path) -> None:
+def test_a_cpuset_allows_its_cpus_and_nodes_alone(tmp_path: Path) -> None:
     """``cpuset.cpus="1-6"``, ``cpuset.mems="0"``: the binding of the article that printed this machine."""
     write(tmp_path, "proc/self/cgroup", "4:cpuset:/oracle")
     mount = "31 25 0:27 / /cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset"
@@ -103,7 +103,7 @@ def test_the_cpuset_of_the_cgroup_oracle(tmp_path: Path) -> None:
     assert t.usable_cpus == 6
 
 
-def test_cloud_instance() -> None:
+def test_a_cloud_instance_is_read() -> None:
     t = topology(golden("ec2-c4-4xlarge"))
     assert t.cores[3].cpus == (3, 11), "the second threads come after all first ones"
     assert (t.hypervisor, t.container) == ("virtual machine (Xen)", None)
@@ -115,7 +115,7 @@ def test_cloud_instance() -> None:
     assert [note.partition(":")[0] for note in t.notes] == ["frequency and governor"]
 
 
-def test_power_lpar_with_four_of_eight_threads() -> None:
+def test_a_partition_with_four_of_eight_threads_is_read() -> None:
     t = topology(golden("power9-lpar-smt4"))
     assert t.model == "POWER9 (architected), altivec supported"
     assert t.hypervisor == "virtual machine (PowerVM)"
@@ -129,7 +129,7 @@ def test_power_lpar_with_four_of_eight_threads() -> None:
     assert t.clocksource == "timebase"
 
 
-def test_container_with_a_cpuset_smaller_than_the_machine() -> None:
+def test_a_container_with_a_cpuset_smaller_than_the_machine_is_read() -> None:
     t = topology(golden("v2-container-cpuset"))
     assert [c.cpu for c in t.allowed] == [4, 5, 6, 7, 36, 37, 38, 39]
     assert {c.why_not for c in t.cpus if not c.allowed} == {"cpuset"}
@@ -143,7 +143,7 @@ def test_container_with_a_cpuset_smaller_than_the_machine() -> None:
     assert unknown == ["NUMA distances", "quotas above the container", "frequency and governor"]
 
 
-def test_arm64() -> None:
+def test_an_arm_machine_is_read() -> None:
     t = topology(golden("arm64-altra-2x80"))
     assert (t.model, [s.socket for s in t.sockets]) == ("Neoverse-N1", [36, 3876])
     assert {(c.governor, c.min_mhz, c.max_mhz) for c in t.cpus} == {("ondemand", 1000, 3000)}
@@ -175,7 +175,7 @@ def test_without_sys_the_places_are_those_of_cpuinfo() -> None:
     assert (t.affinity, t.cpus[0].allowed, t.usable_cpus) == (None, None, None), "never this process's own"
 
 
-def test_what_no_source_tells_is_unknown_and_noted() -> None:
+def test_what_no_source_has_is_unknown_and_noted() -> None:
     t = topology(golden("arm-board"))
     assert (t.model, t.cores, t.sockets, t.nodes, t.caches) == (None, (), (), (), ())
     noted = {note.partition(":")[0] for note in t.notes}
@@ -190,7 +190,7 @@ def test_an_empty_tree_has_no_cpus(tmp_path: Path) -> None:
     ("control", "state"),
     [("on", "on"), ("off", "off"), ("forceoff", "forceoff"), ("notsupported", "notsupported"), ("2", "on")],
 )
-def test_smt_control(control: str, state: str, tmp_path: Path) -> None:
+def test_the_state_of_smt_control_is_read(control: str, state: str, tmp_path: Path) -> None:
     write(tmp_path, "sys/devices/system/cpu/smt/control", control)
     write(tmp_path, "sys/devices/system/cpu/online", "0")
     assert (topology(tmp_path).smt.state, topology(tmp_path).smt.control) == (state, control)
@@ -229,7 +229,7 @@ _BIND = "import os; os.sched_setaffinity(0, {%d}); from dbdyno.observe import to
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_this_process_bound_to_one_cpu() -> None:
+def test_a_process_bound_to_one_cpu_may_use_it_alone() -> None:
     own, other = sorted(os.sched_getaffinity(0))[:2]
     shown = python(
         _BIND % own + f"print([(c.allowed, c.why_not) for c in t.cpus if c.cpu in {(own, other)}])"
@@ -242,7 +242,7 @@ _CPUSET = Path("/sys/fs/cgroup/cpuset")
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 @pytest.mark.skipif(not os.access(_CPUSET / "tasks", os.W_OK), reason="needs a cpuset v1 that we may write")
-def test_this_process_in_a_real_cpuset() -> None:
+def test_a_process_in_a_real_cpuset_may_use_its_cpus_alone() -> None:
     own, other = sorted(os.sched_getaffinity(0))[:2]
     group = _CPUSET / f"dbdyno-test-{os.getpid()}"
     group.mkdir()
@@ -272,7 +272,7 @@ def test_every_golden_machine_is_read_without_an_error() -> None:
 @pytest.mark.parametrize(
     ("cpus", "text"), [((), ""), ((0,), "0"), ((5, 2, 0, 1), "0-2,5"), ((0, 2, 4), "0,2,4"), ((7, 7), "7")]
 )
-def test_ranges_and_back(cpus: tuple[int, ...], text: str) -> None:
+def test_ranges_are_written_and_read_back(cpus: tuple[int, ...], text: str) -> None:
     assert cpu_lists.text(cpus) == text
     assert cpu_list(text) == tuple(sorted(set(cpus)))
 
@@ -280,7 +280,7 @@ def test_ranges_and_back(cpus: tuple[int, ...], text: str) -> None:
 @pytest.mark.parametrize(
     ("mask", "cpus"), [("3", (0, 1)), ("1,00000003", (0, 1, 32)), ("00000000,80000000", (31,)), ("0", ())]
 )
-def test_masks(mask: str, cpus: tuple[int, ...]) -> None:
+def test_masks_are_read(mask: str, cpus: tuple[int, ...]) -> None:
     assert cpu_mask(mask) == cpus
 
 

@@ -108,7 +108,7 @@ def test_the_answer_comes_first_then_a_sheet_for_each_section_with_figures() -> 
         ([Cell("big", float("inf")), Cell("?", None)], "head", ["big", None]),
     ],
 )
-def test_numbers_are_numbers_in_one_unit(
+def test_figures_are_numbers_in_one_unit(
     column: list[Cell], head: str, values: list[str | float | None]
 ) -> None:
     shown_head, shown = one_column(*column, Cell("end", None))

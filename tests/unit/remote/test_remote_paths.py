@@ -73,7 +73,7 @@ def far() -> Iterator[tuple[FarHost, Path, Files]]:
     agent.close()
 
 
-def test_a_path_is_read_there(far: tuple[FarHost, Path, Files]) -> None:
+def test_a_path_is_read_on_the_other_host(far: tuple[FarHost, Path, Files]) -> None:
     host, root, _ = far
     assert (root / "proc" / "1" / "stat").read_text() == "1 (init) S"
     assert (root / "sys/a").read_bytes() == b"x\n"
@@ -83,14 +83,14 @@ def test_a_path_is_read_there(far: tuple[FarHost, Path, Files]) -> None:
     assert machine_of(root / "proc") is machine_of(root) and len(host.asked) == 4
 
 
-def test_no_path_is_opened_here(far: tuple[FarHost, Path, Files]) -> None:
+def test_no_path_is_opened_on_this_host(far: tuple[FarHost, Path, Files]) -> None:
     _, root, _ = far
     for use in (lambda: (root / "etc/passwd").open(), lambda: (root / "tmp/x").write_text("y")):
         with pytest.raises(OSError, match="another host"):
             use()
 
 
-def test_what_is_read_ahead_takes_one_question(far: tuple[FarHost, Path, Files]) -> None:
+def test_files_that_are_read_ahead_take_one_request(far: tuple[FarHost, Path, Files]) -> None:
     host, root, files = far
     with files.ahead([str(root / "proc/*/stat"), "/sys/a"], ["/proc"]):
         read = {p.name: (p / "stat").read_text() for p in (root / "proc").iterdir()}

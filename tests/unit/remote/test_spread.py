@@ -34,7 +34,7 @@ ENTRY = {"setup": [], "call": [], "protocol": "prepared"}
 PAIR = [Part(0, 3, 5), Part(3, 2, 5)]
 
 
-def test_what_holds_for_the_load_is_divided_and_what_holds_for_a_session_is_not() -> None:
+def test_limits_of_the_load_are_divided_and_those_of_a_session_are_not() -> None:
     spec = {
         "sessions": [ENTRY | {"count": 2, "n": 0}, ENTRY | {"count": 3, "n": 1}],
         "threads": 4,

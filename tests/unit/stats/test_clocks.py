@@ -42,7 +42,7 @@ def test_the_shortest_exchange_counts() -> None:
 
 
 @given(st.integers(-(10**15), 10**15), st.floats(-5e-4, 5e-4), st.integers(0, 10**14))
-def test_there_and_back_is_the_same_time(ns: int, drift: float, there_ns: int) -> None:
+def test_mapping_there_and_back_gives_the_same_time(ns: int, drift: float, there_ns: int) -> None:
     result = Mapping(Offset(10**12, ns, 1), Offset(2 * 10**12, ns + round(drift * 10**12), 1))
     assert abs(result.to_theirs(result.to_ours(there_ns)) - there_ns) <= 2
     assert abs(result.to_ours(result.to_theirs(there_ns)) - there_ns) <= 2

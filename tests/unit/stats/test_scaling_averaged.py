@@ -54,7 +54,7 @@ CONDITIONS = (
 
 
 @pytest.mark.parametrize("law", TRUTHS)
-def test_what_is_claimed_holds_the_truth(law: str) -> None:
+def test_claimed_intervals_hold_the_truth(law: str) -> None:
     """100 ladders of each law: the share that is held may be below 95 % by chance, not by much."""
     models = [
         m

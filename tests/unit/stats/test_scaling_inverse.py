@@ -33,7 +33,7 @@ def test_load_to_throughput_and_back(name: str, share: float) -> None:
 @pytest.mark.parametrize("name", ["usl", "two-knees"])
 @examples(8)
 @given(beyond=st.floats(1.05, 4))
-def test_of_two_loads_the_one_below_the_peak_is_meant(name: str, beyond: float) -> None:
+def test_of_two_loads_of_one_throughput_the_one_below_the_peak_is_given(name: str, beyond: float) -> None:
     law = (name, LAWS[name])
     top = inverse.peak(law)
     assert top is not None
@@ -75,7 +75,7 @@ def test_the_law_for_any_parameters(rate: float, sigma: float, kappa: float, loa
             assert result == pytest.approx(load, rel=EXACT)
 
 
-def test_what_is_out_of_reach_is_an_error() -> None:
+def test_a_throughput_out_of_reach_is_an_error() -> None:
     law = ("usl", LAWS["usl"])
     top = inverse.peak(law)
     assert top is not None

@@ -55,7 +55,7 @@ def test_intervals_lie_within_what_is_possible():
     assert Mean.of(close).positive95 == pytest.approx(Mean.of(close).interval95, rel=1e-5)
 
 
-def test_welch_on_a_worked_example():
+def test_welchs_test_gives_the_worked_example():
     """Means 20.6 and 25.8, squared deviations 19.2 and 24.8, n = 5: t = 5.2 / sqrt(0.96 + 1.24) = 3.506 at
     7.87 degrees of freedom, of which 7 count: a little beyond the 1 % point of the table, 3.499."""
     change = welch([18, 24, 20, 21, 20], [22, 28, 26, 28, 25])

@@ -52,7 +52,7 @@ def test_on_disk_when_note_returns_and_of_one_key_the_first_counts(place: Path) 
     journal.close()
 
 
-def test_ours_is_alive(place: Path) -> None:
+def test_a_journal_of_this_process_is_alive(place: Path) -> None:
     journal = FileJournal("mine")
     journal.note(undo("a"))
     assert [(j.run, j.owner_pid) for j in left_over().alive] == [("mine", os.getpid())]
@@ -71,7 +71,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_of_a_killed_process_it_is_found_the_newest_first() -> None:
+def test_a_killed_processs_journals_are_found_the_newest_first() -> None:
     for run in ("first", "second"):
         subprocess.run([sys.executable, "-c", KILLED, run], check=False)
         time.sleep(0.02)
@@ -94,7 +94,7 @@ def test_a_reused_pid_and_another_boot_are_dead(change: dict[str, object]) -> No
     assert [j.run for j in left_over().dead] == ["mine"]
 
 
-def test_a_damaged_one_is_named_and_hides_no_other(place: Path) -> None:
+def test_a_damaged_journal_is_named_and_hides_no_other(place: Path) -> None:
     FileJournal("whole").note(undo("a"))
     damaged = place / "damaged.json"
     damaged.write_text('{"run": "x"')
@@ -112,7 +112,7 @@ def test_a_name_of_a_run_leads_nowhere_else(place: Path) -> None:
     assert left_over().alive[0].run == "../../etc/x"
 
 
-def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_journals_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DBDYNO_STATE_DIR")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert state_dir() == tmp_path / "dbdyno" / "undo"
@@ -149,7 +149,7 @@ def test_a_full_disk_is_an_error_before_the_change(small: Path) -> None:
     assert left_over() == ([], [], [])
 
 
-def test_a_place_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path / "file"))
     with pytest.raises(StoreError, match="Not a directory"):

@@ -44,7 +44,7 @@ def pairs(ladder: Ladder) -> list[tuple[float, float]]:
         "N,X\n8,500\n" + FOUR.replace("8,500\n", ""),
     ],
 )
-def test_ways_to_write_the_same_ladder(text: str) -> None:
+def test_one_ladder_may_be_written_in_many_ways(text: str) -> None:
     ladder = read(text.removeprefix("\ufeff"))
     assert pairs(ladder) == [(1, 100), (2, 190), (4, 350), (8, 500)]
     assert dict(ladder.points.schema) == POINTS
@@ -64,7 +64,7 @@ def test_ways_to_write_the_same_ladder(text: str) -> None:
         ("N X\n1 1e2\n2 1.9E2\n4 350.\n8 5e+2", 500.0),
     ],
 )
-def test_decimal_commas_and_parted_thousands(text: str, last: float) -> None:
+def test_decimal_commas_and_parted_thousands_are_read(text: str, last: float) -> None:
     assert pairs(read(text))[-1] == (8, last)
 
 
@@ -123,7 +123,7 @@ def test_a_number_that_can_be_read_in_two_ways_is_asked_about(text: str, dot: fl
         ("duration (h)", "duration", "h", 1),
     ],
 )  # fmt: skip
-def test_headings(heading: str, role: str, unit: str, factor: float) -> None:
+def test_a_heading_has_its_role_unit_and_factor(heading: str, role: str, unit: str, factor: float) -> None:
     column = named(heading)
     assert column is not None
     assert (column.role, column.unit, column.factor) == (role, unit, pytest.approx(factor))
@@ -136,7 +136,7 @@ def test_headings(heading: str, role: str, unit: str, factor: float) -> None:
         *("error rate", "latency_min", "p99", "time", "retries", "noise", "ms", "cpu count"),
     ],
 )
-def test_headings_of_nothing_a_ladder_has(heading: str) -> None:
+def test_a_heading_of_no_column_of_a_ladder_is_left_out(heading: str) -> None:
     assert named(heading) is None
 
 
@@ -213,14 +213,14 @@ def line(n: int, new: str) -> str:
         ("N,X\n" + "1,1\n" * 20001, "a log, not a ladder"),
     ],
 )
-def test_bad_input_says_where_and_what_to_do(text: str, problem: str) -> None:
+def test_wrong_input_is_refused_with_its_place_and_cure(text: str, problem: str) -> None:
     with pytest.raises(UsageError, match="(?i)" + problem.replace(".", r"\.")) as e:
         read(text)
     assert e.value.exit_code == 2
     assert e.value.cure
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_with_a_cure(tmp_path: Path) -> None:
     binary, large = tmp_path / "a.png", tmp_path / "large.csv"
     binary.write_bytes(b"\x89PNG\r\n\x1a\n\x00\x01\xff")
     large.write_bytes(b"1,2\n" * (5 << 20))
@@ -263,7 +263,7 @@ SESSIONS = "sessions,tps\n" + FOUR
         ("n,x\n" + "".join(f"{n},{n / (1 + n / 100)!r}\n" for n in range(1, 2001)), 2000 / 21),
     ],
 )
-def test_odd_files_that_are_ladders(tmp_path: Path, content: str, last: float) -> None:
+def test_an_odd_file_may_be_a_ladder(tmp_path: Path, content: str, last: float) -> None:
     (path := tmp_path / "ladder.csv").write_bytes(content.encode())
     assert pairs(read_ladder(path))[-1][1] == pytest.approx(last)
 
@@ -287,7 +287,9 @@ def test_odd_files_that_are_ladders(tmp_path: Path, content: str, last: float) -
         (b"number of clients: 1\nlatency average = 1.0 ms\n", "line 2 has 5 fields", "same columns"),
     ],
 )
-def test_odd_files_that_are_none(tmp_path: Path, content: bytes, problem: str, cure: str) -> None:
+def test_an_odd_file_that_is_no_ladder_is_refused_with_a_cure(
+    tmp_path: Path, content: bytes, problem: str, cure: str
+) -> None:
     (path := tmp_path / "ladder.csv").write_bytes(content)
     with pytest.raises(UsageError, match=problem) as e:
         read_ladder(path)
@@ -295,7 +297,7 @@ def test_odd_files_that_are_none(tmp_path: Path, content: bytes, problem: str, c
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
-def test_what_spreadsheets_write(tmp_path: Path, encoding: str) -> None:
+def test_encodings_of_spreadsheets_are_read(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "ladder.csv"
     path.write_bytes(
         ("sessions;tps;größe\n" + "".join(f"{x.replace(',', ';')};ü\n" for x in FOUR.split())).encode(

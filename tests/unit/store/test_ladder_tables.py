@@ -115,11 +115,11 @@ def test_a_comma_csv_with_a_column_of_the_form_is_read_with_a_note() -> None:
         '"Clients #",tps\n' + "".join(f"{n},{x}  # good\n" for n, x in RATES),
     ],
 )
-def test_forms_of_the_same_table(text: str) -> None:
+def test_one_table_may_have_many_forms(text: str) -> None:
     assert pairs(read(text)) == [(n, pytest.approx(x)) for n, x in RATES]
 
 
-def test_cells_with_units_dashes_and_indian_groups() -> None:
+def test_cells_with_units_dashes_and_indian_groups_are_read() -> None:
     ladder = read("clients,tps,latency\n1,955,1.05 ms\n2,1879,—\n4,3549,1.13 ms\n")
     assert ladder.points["response_s"].to_list() == [pytest.approx(0.00105), None, pytest.approx(0.00113)]
     assert pairs(read('users,tpm\n1,"1,12,500"\n2,"2,20,000"\n4,"11,02,000"\n'))[-1][1] * 60 == 1_102_000

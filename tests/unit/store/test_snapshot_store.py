@@ -58,7 +58,9 @@ def _same(read_back: Snapshot, put: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_was_put_in_comes_out(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_are_read_back_as_they_were_added(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshots, "_TOGETHER", 4)
     draw, store, put = random.Random(seed), SnapshotStore(tmp_path), list[Snapshot]()
     for minute in range(9):  # two that were merged, and one alone
@@ -150,7 +152,9 @@ def test_two_writers_take_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 7, 9, 99])
-def test_killed_at_any_write_all_that_was_said_to_be_stored_is_there(at: int, tmp_path: Path) -> None:
+def test_after_a_kill_at_any_write_every_snapshot_reported_as_stored_is_there(
+    at: int, tmp_path: Path
+) -> None:
     """The fourth snapshot makes one segment of four: writing ends at the ``at``-th file from there on."""
     store = SnapshotStore(tmp_path)
     for i in range(3):
@@ -219,7 +223,7 @@ def test_on_a_full_disk_snapshots_can_be_removed(tmp_path: Path, monkeypatch: py
     assert _commits(SnapshotStore(tmp_path)) == [5, 9]
 
 
-def test_who_reads_while_another_prunes_reads_to_the_end(
+def test_a_reader_reads_to_the_end_while_another_process_prunes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SnapshotStore(tmp_path)
@@ -241,7 +245,7 @@ def test_who_reads_while_another_prunes_reads_to_the_end(
     assert len([p for p in store.path.iterdir() if p.name.startswith("segment")]) == 2
 
 
-def test_ten_thousand_relations(tmp_path: Path) -> None:
+def test_ten_thousand_relations_are_stored_and_read_back(tmp_path: Path) -> None:
     rows = [
         {"database_id": 1, "relation_id": i, "relation": f'"{i}"\n', "seq_scans": i} for i in range(10_000)
     ]
@@ -266,7 +270,7 @@ def test_a_damaged_segment_is_left_out_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+def test_on_a_full_file_system_the_store_stays_whole(tmp_path: Path) -> None:
     """Once there is room the next one is stored; what was there can be read all the time."""
     (place := tmp_path / "small").mkdir()
     mounted = subprocess.run(

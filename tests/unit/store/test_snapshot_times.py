@@ -60,11 +60,11 @@ def test_times_are_of_the_users_day(words: str, moment: datetime) -> None:
     "words",
     ["", "noon", "25:00", "14:60", "last", "ago", "x ago", "2026-13-01", "2026-11-31 10:00", "9" * 400],
 )
-def test_what_is_no_time(words: str) -> None:
+def test_other_words_are_no_time(words: str) -> None:
     assert moment_of(words, NOW) is None
 
 
-def test_the_nearest_one_and_how_far_off_it_is() -> None:
+def test_a_time_gives_the_nearest_snapshot_and_how_far_off_it_is() -> None:
     infos = _taken(*(_utc(23, 10) + timedelta(minutes=10 * i) for i in range(10)))
     info = nearest("13:04", infos, NOW)
     assert info.taken == _utc(23, 11) and remark("13:04", info, infos, NOW) is None
@@ -73,7 +73,7 @@ def test_the_nearest_one_and_how_far_off_it_is() -> None:
     assert remark(info.id, info, infos, NOW) is None
 
 
-def test_ids_names_and_last() -> None:
+def test_a_snapshot_is_named_by_id_name_or_last() -> None:
     infos = _taken(_utc(22, 10), _utc(23, 10), _utc(23, 11))
     infos[0] = infos[0].model_copy(update={"name": "before the release"})
     assert nearest("last", infos, NOW) is infos[2] and nearest("last~2", infos, NOW) is infos[0]
@@ -87,7 +87,7 @@ def test_ids_names_and_last() -> None:
         nearest("last", [], NOW)
 
 
-def test_two_of_a_name_are_ambiguous() -> None:
+def test_two_snapshots_of_one_name_are_ambiguous() -> None:
     infos = [i.model_copy(update={"name": "x"}) for i in _taken(_utc(22, 10), _utc(23, 10))]
     with pytest.raises(NoSuchSnapshot) as error:
         nearest("x", infos, NOW)
