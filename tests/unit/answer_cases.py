@@ -57,7 +57,7 @@ def results(
     cores: Sequence[Mapping[str, Any]] = (),
     sources: Sequence[Mapping[str, Any]] = (),
 ) -> Results:
-    """Of one workload and variant. ``siblings``: CPUs of each core; ``cores``, ``sources``: rows of
+    """Results of one workload and variant. ``siblings``: CPUs of each core; ``cores``, ``sources``: rows of
     those tables. Rungs of 0 sessions make it an observation."""
     observed = any(r.sessions == 0 for r in rungs)
     experiment = Experiment(workload="lio", engine="fake", observation=Observation() if observed else None)
@@ -129,14 +129,14 @@ def _environment(siblings: Sequence[Sequence[int]] | None, cpus: int, *, here: b
 
 
 def points(*columns: Mapping[str, float | None]) -> pl.DataFrame:
-    """Of a CSV: rows with load and throughput, and what else is known."""
+    """Points as read from a CSV: rows with load, throughput and further columns."""
     return pl.DataFrame([{"repeat": 1} | dict(c) for c in columns], schema=POINTS)
 
 
 def scaling_with_knee(
     ladder: Ladder, rate: float, knee: float, ratio: float, spread: float = 0.05, weight: float = 0.9
 ) -> Scaling:
-    """As if one knee had been fitted: slopes ``rate`` and ``rate ratio``, each with an interval."""
+    """A fit with one knee: slopes ``rate`` and ``rate ratio``, each with an interval."""
     top = int(ladder.points["load"].max() or 0)  # type: ignore[arg-type]
     loads = [float(n) for n in range(1, top + 1)]
     curve = [rate * (min(n, knee) + ratio * max(n - knee, 0.0)) for n in loads]

@@ -33,7 +33,7 @@ def noisy(
 
 
 def without_cells(results: Results, cell_part: str) -> Results:
-    """With the windows of these cells invalid."""
+    """Returns the results with the windows of these cells invalid."""
     hit = pl.col("cell").str.contains(cell_part, literal=True)
     windows = results.tables["windows"].with_columns(
         status=pl.when(hit).then(pl.lit("invalid")).otherwise("status"),

@@ -12,7 +12,7 @@ from typing import Any
 from dbdyno import _core
 
 ALLOWED = (ValueError, OverflowError, TypeError, OSError, _core.CoreError)
-"""What a call may raise (UnicodeEncodeError is a ValueError)."""
+"""Exceptions that a call may raise (UnicodeEncodeError is a ValueError)."""
 CALL_S = 60
 """A call that takes longer hangs. None takes a second on an idle machine."""
 HUGE = 2**63 - 1

@@ -127,7 +127,7 @@ def started(spec: Any, *times: Any) -> None:
 
 
 def waits(make: Callable[[], Any]) -> None:
-    """``wait`` of what is over."""
+    """Calls ``wait`` of loads and watches that are over."""
     waiter = make()
     for value in ANY:
         attempt(waiter.wait, value)
@@ -217,7 +217,7 @@ def pulses() -> None:
 
 
 def loader_that_counts() -> None:
-    """A specification whose rows are counted for minutes: an interrupt is heard."""
+    """Interrupts the counting of a specification's rows, which would take minutes."""
     table = TABLE | {"rows": [1, 1_000_000_000], "per_parent": "random(0, 1)"}
     spec = json.dumps(LOADER | {"steps": [{"name": "s", "tables": [table]}]})
     faulthandler.dump_traceback_later(CALL_S, exit=True)
@@ -277,7 +277,7 @@ GROUPS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "control groups": (groups, ("find_cgroups",)),
     "page cache": (caches, ("page_cache",)),
 }
-"""By its name what a group calls, and which names of the core it covers."""
+"""Groups by name: the function that calls them, and the names of the core that it covers."""
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def launcher() -> Iterator[int]:
 
 
 def no_match(_pattern: str, _text: str) -> None:
-    """In place of the search for a number in what a command prints."""
+    """Replaces the search for a number in a command's output."""
 
 
 def launches() -> None:
@@ -46,7 +46,7 @@ def launches() -> None:
 
 
 def launched_sessions() -> None:
-    """What is no session, and sessions whose bytes are no orders, at a launcher that goes on."""
+    """Sends a launcher descriptors that are no session, and bytes that are no orders; it goes on."""
     with launcher() as control, socket.fromfd(control, socket.AF_UNIX, socket.SOCK_SEQPACKET) as sender:
         greeting = json.dumps({"session": 0, "run": "r", "keep_output": 1, "jobs": [JOB]}).encode()
         hello = len(greeting).to_bytes(4, "little") + greeting

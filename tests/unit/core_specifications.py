@@ -1,4 +1,4 @@
-"""Specifications of the core with one hostile value each, and what is done with them."""
+"""Specifications of the core with one hostile value each, and the calls that take them."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ WORKLOAD = Workload(
 CPUS = 8
 T0 = 1_000 * NS_PER_S
 Law = Callable[[Variant, int, str], float]
-"""Seconds of an execution of a job under a variant with so many jobs at once."""
+"""Seconds of an execution, by variant, number of jobs at once, and job."""
 
 
 def amdahl(serial: float, one_s: float = 2.0) -> Law:
-    """By ``threads``; more than :data:`CPUS` tasks share them."""
+    """Amdahl's law by ``threads``; more than :data:`CPUS` tasks share the CPUs."""
 
     def seconds(variant: Variant, sessions: int, _job: str) -> float:
         n = float(variant.params.get("threads", 1))

@@ -15,7 +15,7 @@ BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def frame(table: str, rows: list[dict[str, Any]] | None = None) -> pl.DataFrame:
-    """What a row does not name is NULL."""
+    """A frame of the rows; a column that a row does not name is NULL."""
     return pl.DataFrame(rows or [], schema={c.name: POLARS[c.type] for c in TABLES[table].columns})
 
 

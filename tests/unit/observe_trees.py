@@ -103,7 +103,7 @@ def printed_lines() -> list[str]:
 
 
 def add_masks(root: Path) -> None:
-    """Beside each list of CPUs its mask, as the kernel has both: old readers (lscpu) know masks only."""
+    """Writes the mask beside each list of CPUs: the kernel has both, old readers (lscpu) know masks only."""
     for listed in root.glob("sys/devices/system/cpu/cpu*/topology/*_list"):
         _write(listed.with_name(listed.name.removesuffix("_list")), _mask(listed))
     for listed in root.glob("sys/devices/system/cpu/cpu*/cache/*/shared_cpu_list"):

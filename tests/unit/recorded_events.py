@@ -135,7 +135,7 @@ class RecordedLoad(FakeLoad):
 
 
 class PhasedLoad(RecordedLoad):
-    """One that can be cut into windows."""
+    """A recorded load that can be cut into windows."""
 
     def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         self.events.happened(f"tables of phase {window + 1}")

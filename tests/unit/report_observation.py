@@ -58,7 +58,7 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
 
 
 def accounts(busy: float) -> dict[tuple[str, str | None], float]:
-    """Seconds per second of a window; the clients take what is left of twelve sessions."""
+    """Seconds per second of a window; the clients take the rest of twelve sessions."""
     seconds: dict[tuple[str, str | None], float] = {k: v * busy for k, v in _BASE.items()}
     parts = sum(v for (a, _), v in seconds.items() if a in ("run", "runq", "sleep"))
     return {**seconds, ("client", None): SESSIONS - parts + 0.05, ("unaccounted", None): -0.05}
@@ -114,7 +114,7 @@ def _ledger(total: Mapping[tuple[str, str | None], float]) -> list[dict[str, Any
 
 
 def _all_windows(name: str, cells: list[dict[str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
-    """What the room analyze says of all windows at once: totals add up, here alike in every window."""
+    """The table over all windows: totals add up, here alike in every window."""
     whole = sum(BUSY[: len(cells)]) if cells else 0.0
     rows = []
     for row in cells[0][name] if cells else []:

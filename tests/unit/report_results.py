@@ -35,7 +35,7 @@ HOSTILE = '<script>alert("x")</script>&\'=1+1'
 
 @dataclass(frozen=True)
 class World:
-    """What the made-up machine is like."""
+    """Properties of the made-up machine."""
 
     rungs: Sequence[int] = (1, 2, 3, 4, 6, 8)
     cpus: float = 2
@@ -95,7 +95,7 @@ def results(world: World = SMALL) -> Results:
 
 
 def answered(plain: Results) -> Results:
-    """With the claims of the headline, by the table ``rungs``."""
+    """Returns the results with the claims of the headline, by the table ``rungs``."""
     case = Case(plain.plan, plain.environment, plain.tables, plain.info.workloads)
     others = [f for f in plain.findings if f.id not in PARAGRAPH]
     return replace(plain, findings=(*others, *headline(case)))

@@ -56,7 +56,7 @@ def ladder(**more: object) -> Ladder:
 
 
 def scaling(of: Ladder | None = None) -> Scaling:
-    """Of the published fit; response times are load over throughput."""
+    """The published fit's scaling; response times are load over throughput."""
     of = of or ladder()
     best = fitted(
         "usl",

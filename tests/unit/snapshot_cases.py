@@ -1,4 +1,4 @@
-"""Made snapshots: rows as dicts, what is left out is 0 (counters, gauges) or NULL."""
+"""Made-up snapshots: rows as dicts; a missing column is 0 (counters, gauges) or NULL."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _MIB = 1 << 20
 
 
 def story() -> tuple[Snapshot, Snapshot]:
-    """A statement was dropped by the server, I/O reset, a setting changed, tables were made and dropped."""
+    """Two snapshots: in between a statement was dropped, I/O reset, a setting changed; tables come and go."""
     statements = {
         1: "SELECT o.* FROM orders o WHERE o.customer = $1 ORDER BY o.created DESC LIMIT $2",
         2: "UPDATE product SET stock = stock - $1 WHERE id = $2",

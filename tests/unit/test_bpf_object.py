@@ -36,7 +36,7 @@ MAPS = {"control", "places", "slots", "calls", "vacant", "ring"}
 
 
 class Object(NamedTuple):
-    """What can be compared between two compilers."""
+    """Parts of an object that are alike from any compiler."""
 
     sections: set[str]
     programs: set[str]
@@ -79,7 +79,7 @@ def read(data: bytes) -> Object:
     )
 
 
-# bytes after a type's first twelve, by kind; those left out have as many as `vlen` says, or none:
+# bytes after a type's first twelve, by kind; other kinds have as many as `vlen` gives, or none:
 # Documentation/bpf/btf.rst
 _INT, _ARRAY, _STRUCT, _UNION, _ENUM, _FUNC_PROTO, _VAR, _DATASEC, _TAG, _ENUM64 = (
     1,

@@ -1,4 +1,4 @@
-"""Typical mistakes with commands on the command line: what is said, and the cure."""
+"""Typical mistakes with commands on the command line: the message and the cure."""
 
 from __future__ import annotations
 

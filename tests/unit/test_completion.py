@@ -56,7 +56,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def completed(shell: str, env: dict[str, str], lines: Sequence[str]) -> list[set[str]]:
-    """What the shell offers for the last word of each of ``lines``."""
+    """Returns the words that the shell offers for the last word of each of ``lines``."""
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here: apt-get install {shell}")
     flags = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]

@@ -1,4 +1,4 @@
-"""What import-linter cannot see: an engine's words outside its folder, the core in pure rooms, sizes."""
+"""Faults that import-linter cannot see: an engine's words outside its folder, the core in pure rooms."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FOREIGN = {
     "product": r"PostgreSQL|PgBouncer|pgbouncer|libpq|\bpsql\b|\bPG[A-Z]{2,}|pgpass",
     "error code": r"\b(53300|57P0\d|57014|42501|42P\d\d|40P01|55P03|25P02|3D000|28P01|28000)\b",
 }
-"""What one system calls things; every engine hands over its own, as data."""
+"""Words of one system; every engine hands over its own, as data."""
 
 
 @pytest.mark.parametrize("kind", FOREIGN)

@@ -1,4 +1,4 @@
-"""The cases of known truth on the fake machine: laws, ladders, and what arithmetic says of them."""
+"""Cases of known truth on the fake machine: laws, ladders, and their figures by arithmetic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CASES = (
         8,
         lambda: {"Timeout/PgSleep": 1.0, "run": 8 * 2 / 160, "Lock/advisory": 8 - 1 - 8 * 2 / 160},
     ),
-    # one known holder: the others come by every 40 ms and are kept for what is left of its 200 ms
+    # one known holder: the others come by every 40 ms and wait for the rest of its 200 ms
     Case(
         "convoy-one-holder",
         "fake:cpus=8,call=cpu:1ms+Timeout/PgSleep:39ms,lock=Lock/advisory:1ms,hold=Timeout/PgSleep:200ms,"
@@ -76,7 +76,7 @@ CASES = (
         8,
         lambda: {"IO/WalSync": 4 / 4.42, "run": 3.29 / 4.42, "LWLock/WALWrite": 8 - 7.29 / 4.42},
     ),
-    # all at once: nothing here that arithmetic could tell
+    # all at once: arithmetic alone has no answer here
     Case(
         "everything",
         "fake:cpus=3,call=cpu:2ms+IO/DataFileRead:3ms+LWLock/BufferMapping:1ms,lock=Lock/tuple:500us,"
@@ -94,5 +94,5 @@ BY_NAME = {case.name: case for case in CASES}
 SPIN_1X = BY_NAME["spin-1x"].dsn
 SPIN_2X = BY_NAME["spin-2x"].dsn
 OLTP = "fake:cpus=2,cpu=500us,idle_cpu=0.6,driver=100us"
-"""Calls of 0.5 ms, of which the server says idle for 0.3 ms, and 0.1 ms of the driver: 2 / 0.6 ms calls a
+"""Calls of 0.5 ms, for 0.3 ms with the state idle, and 0.1 ms of the driver: 2 / 0.6 ms calls a
 second when both CPUs are full."""

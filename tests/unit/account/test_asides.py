@@ -1,4 +1,4 @@
-"""What prepares and verifies executions of commands is no session's: told by when it lived."""
+"""Tasks that prepare or verify executions of commands belong to no session: their time of life shows it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def execution(session: int, pid: int, begun: int, ended: int, left_over: int = 0
 
 
 def roles(raw: RawCell, *lives: tuple[int, int | None, int, int]) -> dict[int, str]:
-    """Of lives (pid, session, from, to) in ms."""
+    """Returns roles by pid; lives are (pid, session, from, to) in ms."""
     result = [
         {"pid": pid, "tid": pid, "start_ticks": a * MS // TICK_NS, "session": session,
          "role": "brief" if session is None else "session", "at_ns": at * MS}

@@ -1,4 +1,4 @@
-"""Wait chains from tables made by hand: chains, cycles, several blockers, roots that are gone, sums."""
+"""Wait chains from tables written by hand: chains, cycles, several blockers, roots that are gone, sums."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_all_agree_on_the_fake_machine():
 
 
 def test_a_witness_that_differs_is_named_with_its_tolerance():
-    """os tasks 0.4 cores; the group says 0.8: twice."""
+    """Tasks used 0.4 cores by the system's figures and 0.8 by the group's: twice as much."""
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0, user_ns=4 * S)]
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(8 * S)})
     row = _cross_check(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
@@ -173,7 +173,7 @@ def test_processes_that_ended_count_for_what_they_used_in_the_window(
 
 
 def test_processes_that_the_server_has_not_named_may_be_older_than_the_window():
-    """Without its list nobody knows whether 2 s of the children's 3 s are from before the window."""
+    """Without the server's list, 2 s of the children's 3 s may be from before the window."""
     tasks = [
         *_task(100, (10 * S, 0), (20 * S, 4 * S), "session"),
         task_row(10 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=5 * S),
@@ -190,7 +190,7 @@ def test_processes_that_the_server_has_not_named_may_be_older_than_the_window():
     [(9.9, "agrees"), (9.0, "not comparable"), (8.4, "differs")],  # 2 %; 1 s of lag in 10 s
 )
 def test_db_time_by_the_servers_clock_may_lag(growth_s: float, verdict: str):
-    """The driver says 10 s in calls."""
+    """The driver measured 10 s in calls."""
     cell = made_cell({"sessions": [session_row()], "counters": _engine("db_time_ns", growth_s * S)})
     result = _cross_check(cell).filter(quantity="db_time")
     row = result.filter(source="engine counters").row(0, named=True)
@@ -227,7 +227,7 @@ def test_db_time_of_an_observed_load_has_no_witness_in_the_driver():
 def test_what_observed_sessions_have_not_reported_yet_is_not_comparable(
     to_s: int, growth_s: float, verdict: str
 ):
-    """One that was there before the window ran 4 s in it; another, of the server, was there all the time."""
+    """A session from before the window ran 4 s in it; one of the server was connected all the time."""
     ended = [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)]
     at = range(10, to_s)
     tables = {
@@ -270,7 +270,7 @@ def test_an_unknown_figure_has_its_status():
 
 @pytest.mark.parametrize(("size", "verdict"), [(50, "agrees"), (49, "differs")])
 def test_executions_are_derived_from_the_work_they_did(size: int, verdict: str):
-    """Without a count of its own: the server's LIO over those of one call at calibration."""
+    """Without a counter of calls: the server's LIO over those of one call at calibration."""
     server = FakeServer(Target(dsn="fake:cpus=2,cpu=1ms"))
     calibration = server.calibrate(LIO, {}, 50_000_000, "a test")
     cell = climb_one(server, plan_cell(2), calibration)

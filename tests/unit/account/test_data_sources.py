@@ -83,7 +83,7 @@ def test_without_a_registration_nothing_is_read() -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: s.name)
 def test_a_registration_is_whole(source: DataSource) -> None:
-    """Its tables and columns are in the schema, and what asks for it goes from the plan to the watch."""
+    """Tables and columns are in the schema, and a request for the source goes from plan to watch."""
     assert (
         source.name
         and source.provenance

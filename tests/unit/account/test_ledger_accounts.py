@@ -365,7 +365,7 @@ def test_sampled_accounts_hold_the_truth_in_their_intervals():
 
 
 def _named(cell: RawCell, name: str) -> RawCell:
-    """The same cell under another name, so that several are told apart in one ledger."""
+    """Returns the cell under another name, so that one ledger keeps several apart."""
     own = cell.meta.cell.model_copy(update={"id": name})
     return RawCell(cell.meta.model_copy(update={"cell": own}), cell.tables)
 

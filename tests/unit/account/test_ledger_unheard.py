@@ -1,4 +1,4 @@
-"""Of sessions of which one alone was heard of, the rung's accounts are that one's."""
+"""A rung whose sessions are all unknown but one has the accounts of that one."""
 
 import polars as pl
 import pytest
@@ -108,7 +108,7 @@ def test_accounts_of_a_window_too_short_are_unknown_and_not_zero():
 
 
 def test_a_window_too_short_for_any_sleep_is_read_by_the_trace():
-    """Its bracketed sleep may come out below 0, and no wait was refused."""
+    """Bracketed sleep may come out below 0, and no wait was refused."""
     who = {"pid": 100, "tid": 100, "session": 0, "start_ticks": 7, "role": "session", "status": "ok"}
     ends = [(10 * S, 0), (20 * S, 10 * S)]
     cell = made_cell(

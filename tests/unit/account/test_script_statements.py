@@ -21,7 +21,7 @@ PAIRS = (
     ("end", "COMMIT"),
     ("update t set a = a + :d where b=-5", "update t set a = a + $1 where b=-$2"),
 )
-"""As a script has it, and as PostgreSQL 15 and 18 keep it in pg_stat_statements."""
+"""Statements as in a script, and as PostgreSQL 15 and 18 keep them in pg_stat_statements."""
 
 
 @pytest.mark.parametrize(("written", "kept"), PAIRS)

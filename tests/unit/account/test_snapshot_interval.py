@@ -1,4 +1,4 @@
-"""The difference of two snapshots: growth, and what is not known of it."""
+"""The difference of two snapshots: growth, and which figures are unknown."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_objects_of_a_database_that_one_snapshot_did_not_read_are_not_new() -> N
     b = snapshot(9, {}, {"databases": ("shop", "other")}, databases=both, relations=[other_relation])
     assert row(interval(a, b), "relations")["status"] == "unread"
     assert row(interval(a, b), "relations")["seq_scans"] is None
-    only_first = snapshot(databases=both[:1])  # the database was made in between, with its tables
+    only_first = snapshot(databases=both[:1])  # the database was created in between, with its tables
     assert row(interval(only_first, b), "relations")["status"] == "new"
 
 
@@ -116,7 +116,7 @@ def test_a_database_reset_in_between_counts_since_the_reset() -> None:
     at = START_S + 40
     b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": at}], relations=[table(1, seq_scans=7)],
                  resets=[{"what": "shop", "reset_s": at}])  # fmt: skip
-    result = interval(a, b)  # no value fell: the time alone tells
+    result = interval(a, b)  # no value fell: only the time shows the reset
     for name, figure in (("databases", ("commits", 30)), ("relations", ("seq_scans", 7))):
         one = row(result, name)
         assert (one[figure[0]], one["status"], one["seconds"]) == (figure[1], "reset", 20)

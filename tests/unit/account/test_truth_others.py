@@ -1,4 +1,4 @@
-"""Known truth of what is not a session's own: labels, workers, I/O workers, steal, sessions that end."""
+"""Known truth beside a session's own time: labels, workers, I/O workers, steal, sessions that end."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dbdyno.account import window
 
 
 def rates(ended: list[int], in_call_ns: list[int]) -> dict[str, tuple[float | None, str]]:
-    """Of a window from 10 s to 20 s in which the driver told once a second; calls ended in each."""
+    """Returns rates of a window from 10 s to 20 s with a row of progress a second, by calls ended in each."""
     totals = [(sum(ended[:n]), sum(in_call_ns[:n])) for n in range(len(ended) + 1)]
     progress = [
         {"at_ns": (10 + n) * S, "calls": c, "errors": 0, "live": 1, "in_call_ns": t}

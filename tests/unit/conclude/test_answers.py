@@ -295,7 +295,7 @@ def test_delay_follows_erlangs_formula() -> None:
 
 
 def test_the_load_until_a_share_of_wait_follows_queueing_theory() -> None:
-    """Of M/M/1 the wait is rho / (1 - rho) of the service: a tenth at 1 / 11."""
+    """In M/M/1 the wait is rho / (1 - rho) of the service: a tenth at 1 / 11."""
     assert load_until(0.1, 1.0) == pytest.approx(1 / 11)
     assert load_until(0.1, 1.5) == pytest.approx(1.5 / 11)
     # M/M/2: rho^2 / (1 - rho^2) = 0.1

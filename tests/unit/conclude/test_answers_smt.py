@@ -112,7 +112,7 @@ def test_cpus_of_this_machine_are_read() -> None:
 
 
 def _levels(**busy_s: float) -> list[dict[str, object]]:
-    """Reads at t0 = 10 s and t1 = 20 s of CPUs that were busy so long between."""
+    """Reads at t0 = 10 s and t1 = 20 s, by CPU and the seconds that it was busy in between."""
     levels = []
     for name, grown in busy_s.items():
         for at, value in ((10 * S, 5 * S), (20 * S, 5 * S + round(grown * S))):

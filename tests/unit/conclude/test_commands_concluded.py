@@ -1,4 +1,4 @@
-"""Runs of commands: figures and claims must be those of the law that made them."""
+"""Runs of commands: figures and claims must be those of the law behind them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_amdahls_share_of_exact_durations() -> None:
 
 @pytest.mark.parametrize(("share", "repeats"), [(0.13, 3), (0.02, 5), (0.5, 2)])
 def test_interval_of_the_serial_share_covers_it(share: float, repeats: int) -> None:
-    """In 400 made ladders 95 % of the intervals hold the true share, within chance (2 to 8 % miss)."""
+    """95 % of the intervals of 400 generated ladders hold the true share, within chance (2 to 8 % miss)."""
     rng, missed = random.Random(7), 0
     ns = [n for n in (1, 2, 4, 8) for _ in range(repeats)]
     for _ in range(400):
@@ -103,7 +103,7 @@ def test_the_ratio_of_two_commands_holds_the_true_one() -> None:
     ("noise", "repeats", "case"), [(0.001, 8, "equal"), (0.01, 3, "undecided"), (0.4, 3, "undecided")]
 )
 def test_one_verdict_in_the_headline_and_in_the_comparison(noise: float, repeats: int, case: str) -> None:
-    """What takes about the same time has an interval within what is called the same."""
+    """Commands that take about the same time have an interval within the margin."""
     pair = [Variant(name=n, jobs=(job(n),)) for n in ("zstd", "xz")]
     results = run_of_jobs(pair, lambda *_: 1.0, repeats=repeats, noise=noise)
     (claim,) = _claims(results, "commands-compared")
@@ -143,7 +143,7 @@ def _durations(rng: random.Random, *factors: float, repeats: int = 5) -> dict[st
 
 @pytest.mark.parametrize("commands", [2, 6])
 def test_equal_commands_are_seldom_claimed_to_differ(commands: int) -> None:
-    """Whichever of them is the fastest: in at most 5 % of 400 made runs, within chance."""
+    """Whichever command is the fastest: in at most 5 % of 400 generated runs, within chance."""
     rng, differing = random.Random(3), 0
     for _ in range(400):
         differing += any(

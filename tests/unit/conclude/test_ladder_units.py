@@ -46,7 +46,7 @@ def test_units_become_seconds_and_counts() -> None:
         ("sessions,X", {"throughput_unit": "k orders/s"}, 1e-3, "orders/s"),
         ("sessions,tpm", {}, 60, "transactions/s"),
         ("sessions,tpm", {"throughput_unit": "orders"}, 60, "orders/s"),
-        ("sessions,tps", {"throughput_unit": "calls/min"}, 60, "calls/s"),  # what the option says of the file
+        ("sessions,tps", {"throughput_unit": "calls/min"}, 60, "calls/s"),  # the option describes the file
         ("sessions,Mtx/h", {}, 3600e-6, "transactions/s"),
         ("sessions,calls", {"duration": "30s"}, 30, "calls/s"),
         ("sessions,calls", {"duration": "2min"}, 120, "calls/s"),
@@ -266,7 +266,7 @@ def test_lines_that_come_again_are_repeats(rungs: list[tuple[int, float, float]]
 def test_however_numbers_are_written_the_ladder_is_the_same(
     rungs: list[tuple[int, float, float]], signs: tuple[str, str]
 ) -> None:
-    """Thousands separator and decimal sign, where the sign is said."""
+    """Thousands separator and decimal sign, with the option that names the sign."""
     table = str.maketrans({",": signs[0], ".": signs[1]})
     lines = (f"{n}; {x:,.2f}".translate(table) for n, x, _ in rungs)
     ladder = read("\n".join(["clients;tps", *lines]), decimal=signs[1])

@@ -1,4 +1,4 @@
-"""Random ladders, ugly ones among them, through all that is said of a ladder; and what may not change it."""
+"""Random ladders, ugly ones among them, through every answer; and changes that leave answers as they are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_generated_ladders_hold_with_a_model_that_is_asked_for(model: str) -> No
 
 
 def _figures(ladder: Ladder) -> list[tuple[str, list[float]]]:
-    """By name value and ends; -1: there is no end."""
+    """Returns name, and value and ends, of each estimate; -1 stands for a missing end."""
     scaling = scaled(ladder)
     estimates: list[Estimate] = [a.value for a in scaling.answers if a.value is not None]
     estimates += list(scaling.best.parameters) if scaling.best is not None else []

@@ -17,7 +17,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import rows
 
 RATES = {1: 100.0, 4: 200.0, 8: 400.0}
-"""The rate in place of each number of sessions of the made-up ladder."""
+"""Rates in place of the made-up ladder's numbers of sessions."""
 SESSIONS = 16
 
 

@@ -144,7 +144,7 @@ POPULATIONS: dict[str, Callable[[Any, tuple[int, int]], Any]] = {
 
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_one_population_has_no_groups(name: str) -> None:
-    """At most one of twenty; of 120 that is at most 12 (99.5 % of the binomial). All of it: benchmarks."""
+    """At most one of twenty has groups: of 120 at most 12 (99.5 % of the binomial). Benchmarks try more."""
     chance = np.random.default_rng(7)
     shapes = [(1, 4), (1, 9), (10, 3), (30, 9), (12, 2), (30, 16)]
     wrong = sum(groups(100 * POPULATIONS[name](chance, s)).significant for s in shapes for _ in range(20))

@@ -95,7 +95,7 @@ def test_requests_that_do_not_vary_make_no_claim(calls: list[tuple[float, float,
 
 
 def test_only_the_fewest_sessions_count() -> None:
-    """With more of them the CPUs are shared, and a request may take longer."""
+    """More sessions share the CPUs, and a request may take longer."""
     calls = [call(n) for n in LEVELS] + [call(n, 3.0) for n in LEVELS]
     (claim,) = claims_of(case_of(calls, sessions=(1,) * 5 + (8,) * 5))
     assert claim.value is not None and claim.value.value == pytest.approx((USER + KERNEL) * 1e9)

@@ -1,4 +1,4 @@
-"""What rungs show without a model, and what the answer makes of ugly ladders."""
+"""Figures of rungs without a model, and answers of ugly ladders."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answers(text: str, **more: Any) -> dict[str, Claim]:
 
 @cache
 def scaling_of(text: str) -> Scaling:
-    """With the model that the ladder itself chooses."""
+    """The scaling by the model that the ladder itself chooses."""
     return scaled(ladder_of(text))
 
 

@@ -208,6 +208,6 @@ def test_a_model_that_does_not_describe_the_points_is_not_called_the_best_one() 
 
 
 def test_a_ladder_that_falls_from_the_start_has_answers() -> None:
-    """Its best law has no peak to the right of 1: what is sought there is unknown, and nothing fails."""
+    """The best law has no peak to the right of 1: figures there are unknown, and nothing fails."""
     scaling = scale(ladder((1, 2, 4, 8, 12, 16, 24, 32), (1000, 960, 900, 810, 740, 690, 600, 520)))
     assert scaling.fits and all(f.peak is None or f.peak.value <= 2 for f in scaling.fits)

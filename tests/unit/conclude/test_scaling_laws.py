@@ -1,4 +1,4 @@
-"""Ladders of laws that no fitted model has: bands hold them, and nothing impossible or unproved is said."""
+"""Ladders of laws that no fitted model has: bands hold them, and no claim is impossible or unproved."""
 
 from __future__ import annotations
 

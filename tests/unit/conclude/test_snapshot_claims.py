@@ -1,4 +1,4 @@
-"""What two snapshots say to a database administrator: each criterion on both sides."""
+"""Claims of two snapshots for a database administrator: each criterion on both sides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def claims_between(a: Snapshot, b: Snapshot) -> dict[str, Claim]:
 
 
 def claims_after(seconds: float = 100.0, info: Any = None, **rows: list[dict[str, Any]]) -> dict[str, Claim]:
-    """From counters of 0 to ``rows``."""
+    """Returns the claims of an interval from counters of 0 to ``rows``."""
     rows = {"databases": [SHOP]} | rows
     zero = {
         name: [{n: v for n, v in row.items() if n in _fixed_columns(name)} for row in table_rows]
@@ -35,7 +35,7 @@ def claims_after(seconds: float = 100.0, info: Any = None, **rows: list[dict[str
 
 
 def _fixed_columns(name: str) -> set[str]:
-    """Columns that do not grow."""
+    """Returns the columns that do not grow."""
     table = TABLES[name]
     return {c.name for c in (*table.key, *table.attributes, *table.gauges)}
 

@@ -1,4 +1,4 @@
-"""Tables that sequential scans do not bring into the cache: made tables on both sides of each criterion."""
+"""Tables that sequential scans do not bring into the cache: tables on both sides of each criterion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dbdyno.model.results.claim import Claim
 MIB = 1 << 20
 SHOP = {"database_id": 5, "database": "shop"}
 CACHE = {"cache_bytes": 128 * MIB, "block_bytes": 8192, "scan_bytes": 32 * MIB}
-"""128 MiB of 8 KiB blocks: PostgreSQL scans what is larger than a quarter through a ring."""
+"""128 MiB of 8 KiB blocks: PostgreSQL scans a table larger than a quarter of them through a ring."""
 TABLE = {"relation_id": 1, "schema": "public", "relation": "orders", "kind": "table", "table_bytes": 64 * MIB}
 READ = {"seq_scans": 3, "table_blocks_read": 3 * 8192}
 """Three scans, each of all 8,192 blocks."""

@@ -129,7 +129,7 @@ def test_links_of_ones_own_on_the_way_are_followed(tmp_path: Path) -> None:
 
 
 def test_a_sticky_directory_keeps_what_is_ones_own(tmp_path: Path) -> None:
-    """As /tmp."""
+    """/tmp is such a directory."""
     tmp_path.chmod(0o1777)
     make_private(tmp_path / "dbdyno")
     check_shared(tmp_path)
@@ -176,7 +176,7 @@ def test_a_place_of_another_user_is_never_made_anew(tmp_path: Path) -> None:
 
 
 def test_files_made_by_hand_may_be_links(tmp_path: Path) -> None:
-    """As those who keep their configuration elsewhere have it."""
+    """Some users keep their configuration elsewhere."""
     (tmp_path / "dotfiles").mkdir()
     kept = tmp_path / "dotfiles" / "config.toml"
     kept.write_text("x")

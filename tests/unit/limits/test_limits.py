@@ -98,7 +98,7 @@ def test_orders_of_four_threads_a_core_leave_out_offline_ones() -> None:
 
 @st.composite
 def machines(draw: st.DrawFn) -> Topology:
-    """Any machine, also one that does not tell where its CPUs are."""
+    """Any machine, also one whose CPUs have no known place."""
     sockets, cores, threads = (draw(st.integers(1, n)) for n in (4, 6, 4))
     reported = draw(st.booleans())
     places = [(s, c, t) for t in range(threads) for s in range(sockets) for c in range(cores)]
@@ -173,7 +173,7 @@ def test_offline_and_absent_cpus_have_different_errors() -> None:
         limits.check_spec(LimitSpec(mems="1"), power)
 
 
-# -- where groups would go, on recorded and made trees ----------------------------------------------
+# -- where groups would go, on recorded and written trees -------------------------------------------
 def machine(root: Path, cgroup: str, mounts: str, files: dict[str, str]) -> Path:
     """A tree with one process of ours in the groups of ``cgroup``."""
     texts = {
@@ -298,7 +298,7 @@ def test_without_cpuset_only_memory_nodes_that_hold_already_are_accepted(tmp_pat
 
 
 def test_a_container_divides_its_own_group(tmp_path: Path) -> None:
-    """Its root has a cgroup.type: it is not the hierarchy's, so its processes have to leave it, too."""
+    """The container's root has a cgroup.type: it is not the hierarchy's, so processes have to leave it, too."""
     files = v2_group("sys/fs/cgroup", "cpuset cpu", pids=f"0\n1\n{PID}\n")
     root = machine(tmp_path, "0::/\n", V2.format("/sys/fs/cgroup"), files)
     (place,) = places.find(PID, ["cpu"], root)

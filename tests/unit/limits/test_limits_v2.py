@@ -48,7 +48,7 @@ def top() -> Path:
 
 @pytest.fixture
 def controller(top: Path) -> str:
-    """One that v2 has: hugetlb where the others are on v1."""
+    """A controller that v2 has: hugetlb where the others are on v1."""
     return file_words(top / "cgroup.controllers").split()[-1]
 
 

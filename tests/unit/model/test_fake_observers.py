@@ -1,4 +1,4 @@
-"""What the fake observers write, against the truth of the world that they read."""
+"""Tables of the fake observers, against the truth of the world that they read."""
 
 import polars as pl
 import pytest

@@ -49,7 +49,7 @@ def test_the_nearest_tag_of_a_kind_decides() -> None:
 
 
 def test_a_third_kind_is_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its runs, nouns and checks follow from its registration."""
+    """Runs, nouns and checks of a kind follow from its registration."""
     nouns = {"calls": "messages", "session_time": "consumer time"}
     third = kinds.Kind("queue", lambda plan: plan.experiment.name == "queue", nouns)
     monkeypatch.setattr(kinds, "KINDS", [*kinds.KINDS, third])

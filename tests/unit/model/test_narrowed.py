@@ -10,7 +10,7 @@ from dbdyno.model.results.results import Narrowed
 
 
 class Read(Mapping[str, pl.DataFrame]):
-    """Notes what is read."""
+    """Notes the names of the tables that are read."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

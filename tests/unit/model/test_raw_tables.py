@@ -1,4 +1,4 @@
-"""The raw tables' file as a TOML parser has it, and what is made of it."""
+"""The raw tables' file as a TOML parser reads it, and the files generated from it."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_time_inside_is_on_a_cpu_in_the_run_queue_or_asleep(known_program: Known
 
 @pytest.mark.root
 def test_sums_never_fall_from_one_read_to_the_next(known_program: Known) -> None:
-    """With the time of the call under way in each: what is shown of a window is a difference of two reads."""
+    """Each read has the time of the call under way: a window's figures are differences of two reads."""
     figures = ("calls", "errors", "time_ns", "cpu_ns", "runq_ns", "client_ns", "bytes")
     for _, rows in known_program[0]["syscalls"].sort("after_ns").group_by("name"):
         for name in figures:

@@ -195,7 +195,7 @@ def test_a_file_that_is_read_in_part_as_fincore_counts_it(file: Path) -> None:
     assert cached == fincore(file)
     if cached < 16 * MIB:  # else a file system that drops nothing
         assert 3 * MIB <= cached <= 4 * MIB and within == MIB
-    scattered = numbers(*range(0, 2048, 2))  # so many ranges that pages are looked at one by one
+    scattered = numbers(*range(0, 2048, 2))  # as many ranges make it read pages one by one
     ((_, _, half, _),) = _core.page_cache([(file, scattered, 0)], 8192, 10**9)
     assert half is not None and abs(half - cached / 2) <= 2 * 8192
 

@@ -93,7 +93,7 @@ def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
 
 
 class Seen(Engine):
-    """Its machine is the real one."""
+    """A server on the real machine."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -207,7 +207,7 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
         first = _core.read_task(pid, pid)
 
         def waited() -> bool:
-            """What it waits is counted when it has the CPU again."""
+            """The kernel counts a wait when the task has the CPU again."""
             now = _core.read_task(pid, pid)
             run_ns, runq_ns = (now[c] - first[c] for c in ("run_ns", "runq_ns"))
             return bool(runq_ns > 3 * run_ns > 0)
@@ -248,7 +248,7 @@ def _move(pid: int, places: list[Path]) -> None:
 
 @contextlib.contextmanager
 def _moving(pid: int, steps: list[tuple[float, list[Path]]]) -> Iterator[None]:
-    """Moves a process into groups, each after so many seconds."""
+    """Moves a process into groups; a step is the seconds to wait and the groups."""
 
     def work() -> None:
         for seconds, places in steps:
@@ -272,7 +272,7 @@ def _server_groups(pid: int) -> list[dict[str, Any]]:
 def test_a_session_that_is_moved_into_a_throttled_group_has_no_bracket_of_zero(
     quota_group: list[Path], spinner: int, back: bool
 ) -> None:
-    """Its group was not known when the watch was opened; whoever reads that alone would say 0 to 0."""
+    """The group was unknown when the watch was opened; from that one alone the bracket would be 0 to 0."""
     before = _server_groups(spinner)
     steps = [(0.6, quota_group)] + ([(0.8, [group.parent for group in quota_group])] if back else [])
     with _moving(spinner, steps):
@@ -304,7 +304,7 @@ def test_a_session_that_stays_where_no_quota_is_was_not_throttled(spinner: int) 
 def test_a_group_of_sessions_that_others_join_is_shared(
     quota_group: list[Path], spinner: int, sleeper: int
 ) -> None:
-    """Its throttled time may be that of the others, so the least that sessions waited so is 0."""
+    """Throttled time of the group may be that of the others, so the least of the sessions' is 0."""
     server = _server_groups(sleeper)
     _move(spinner, quota_group)
     try:

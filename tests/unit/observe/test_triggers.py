@@ -1,4 +1,4 @@
-"""Triggers: the conditions' grammar, and when they fire, as a state machine over made samples."""
+"""Triggers: the conditions' grammar, and when they fire, as a state machine over given samples."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_without_samples_there_are_no_triggers() -> None:
 def sample_tables(
     count: int, *met: tuple[int, str | None, str | None, int | None]
 ) -> dict[str, pl.DataFrame]:
-    """So many samples 100 ms apart that each met these sessions: number, class, event, query id."""
+    """``count`` samples 100 ms apart that each met these sessions: number, class, event, query id."""
     times = [(n, n * S // 10) for n in range(count)]
     samples = [
         {

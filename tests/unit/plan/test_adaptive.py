@@ -138,7 +138,7 @@ def test_marks_beyond_a_rung_that_cannot_be_used_are_not_asked_for() -> None:
 
 @pytest.mark.parametrize(("sigma", "kappa", "cpus"), [(0.05, 0.002, 16), (0.02, 0.0001, 64), (0.3, 0.01, 4)])
 def test_a_rounded_law_bends_where_a_session_brings_half(sigma: float, kappa: float, cpus: int) -> None:
-    """Where the USL gains less than half of one session's throughput, by counting."""
+    """The knee is where the USL gains less than half of one session's throughput, by counting."""
     law = usl(sigma, kappa)
     surplus = [law(n) - 50.0 * n for n in range(1, 200)]
     knee = 1 + surplus.index(max(surplus))

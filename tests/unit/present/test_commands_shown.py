@@ -131,7 +131,7 @@ def test_work_a_second_is_a_column_where_it_is_no_runs() -> None:
 
 
 def test_executions_shorter_than_the_start_of_a_shell_are_drawn(grid: Results) -> None:
-    """What the shell takes is taken off: nothing is left of each."""
+    """The shell's time is taken off: nothing is left of each."""
     none = {n: t.with_columns(low_ns=0, high_ns=0) for n, t in grid.tables.items() if "high_ns" in t.columns}
     assert none
     short = replace(grid, tables={**grid.tables, **none})

@@ -84,7 +84,7 @@ def test_a_narrower_margin_leaves_gob_undecided_and_says_how_many_runs_more() ->
     half = students_quantile(2 * n - 2) * (comparison.effect.std_err or 0) * math.sqrt(10 / n)
     assert abs(math.log(comparison.effect.ratio or 0)) + half <= math.log1p(
         0.01
-    )  # so many would do, if nothing else changes
+    )  # this number is enough, if nothing else changes
 
 
 def test_quantiles_are_those_of_published_tables() -> None:
@@ -374,7 +374,7 @@ def test_too_few_values_are_claimed_where_benchstat_warns(n: int, m: int, cases:
 
 
 def test_ranks_around_the_median_are_benchstats() -> None:
-    """From its algorithm's published results: of two gaps alike the lower is taken first."""
+    """Published results of benchstat's algorithm: of two gaps alike the lower is taken first."""
     assert order_interval(5)[:2] == (0, 5)  # five values cannot bound it from below
     assert order_interval(6)[:2] == (1, 6)
     assert order_interval(10) == (2, 9, 0.978515625)

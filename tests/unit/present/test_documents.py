@@ -97,7 +97,7 @@ class Elements(HTMLParser):
 
 
 def page(shown: Document) -> str:
-    """Without the charts' code, which is no markup of ours."""
+    """Returns the page without the charts' code, which is no markup of ours."""
     return html.page(shown).replace(charts_code(), "")
 
 
@@ -230,7 +230,7 @@ def test_data_that_layers_share_are_in_a_chart_once() -> None:
 
 @cache
 def documents() -> dict[str, Document]:
-    """One of each kind, its claims by hand: they have tests of their own."""
+    """Returns a document of each kind, with claims written by hand: those have tests of their own."""
     comparison = compare_variants(noisy(World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))))
     per_work = scaling_document.per_work(
         [replace(r, notes=()) for r in cpu_per_work(two_regimes(), knees=(4.0,))]

@@ -1,4 +1,4 @@
-"""What makes a headline doubtful stands above it in every medium; names and labels say what figures are."""
+"""Doubts about a headline stand above it in every medium; names and labels fit their figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dbdyno.stats.knee import level_with_best, noise_or_scatter
 
 
 def _with_others(used: float) -> Results:
-    """A run on 8 CPUs of which others used so many."""
+    """A run on 8 CPUs of which other processes used ``used``."""
     results = report_results.results()
     values = {"used": used, "place": "at 8 sessions", "measurements": "4 measurements"}
     return replace(results, findings=(claim("foreign-load", values, used, case="run"), *results.findings))

@@ -1,4 +1,4 @@
-"""Whether calls are the same work with more data: the criterion, its claims, and what is compared."""
+"""Calls are the same work with more data, or not: the criterion, its claims, and refused comparisons."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _results(work: Mapping[str, float], repeats: int = 2, scale: Mapping[str, in
 
 
 def _with_scripts(results: Results, lio: Mapping[str, Mapping[str, float]]) -> Results:
-    """With ``lio`` per call by script and variant."""
+    """Returns the results with ``lio`` per call by script and variant."""
     zero = {"weight": 1, "calls": 10, "errors": 0, "retried": 0, "retries": 0, "in_call_ns": 0}
     key = ("cell", "workload", "variant", "sessions", "repeat")
     script_rates = [

@@ -47,7 +47,7 @@ DANGEROUS = [
 ]  # fmt: skip
 HOSTILE = "x".join(map(chr, DANGEROUS)) + "a\u200db </script><img src=x> &#x202e; `|` [l](https://e.org)"
 STORED = HOSTILE.encode(errors="replace").decode()
-"""As it can be in a table."""
+"""The hostile text as it can be in a table."""
 FOUND = re.compile(f"[{''.join(map(chr, DANGEROUS))}]|(?<=[ -~])[\u200c\u200d]")
 LEGITIMATE = (
     "Größe", "漢字", "العربية", "עברית", "می\u200cخواهم", "क्\u200dष", "é e\u0301", "👩\u200d👩\u200d👧",

@@ -1,4 +1,4 @@
-"""What the page of a ladder says in one place agrees with what it says in all others, whatever the shape."""
+"""Statements of a ladder's page agree with each other in all places, whatever its shape."""
 
 from __future__ import annotations
 

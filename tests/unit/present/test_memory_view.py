@@ -1,4 +1,4 @@
-"""Where the memory is, from made tables: parts that add up, sums, claims, screens."""
+"""Use of memory from made-up tables: parts that add up, sums, claims, screens."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_relations_are_the_first_ten_or_all() -> None:
 
 
 def test_the_largest_comes_first_though_none_of_it_is_held_twice() -> None:
-    """As with direct I/O, where only catalogs are in the page cache as well."""
+    """With direct I/O only catalogs are in the page cache as well."""
     catalogs = tuple((f"pg_catalog.c{n:02}", "table", MIB, MIB, MIB, MIB) for n in range(25))
     screen = screen_of(tables_now(relations=(*catalogs, ("public.large", "table", GIB, GIB, 0, 0))))
     assert screen.index("public.large") < screen.index("pg_catalog.c00")

@@ -1,4 +1,4 @@
-"""What is asked window by window needs no choice where there is one window."""
+"""Parts that are shown by window need no choice where there is one window."""
 
 from tests.unit.report_observation import results
 from tests.unit.shown import as_text

@@ -1,4 +1,4 @@
-"""What a ladder of rates delivers at most: intervals by simulation, then the fake server with a known law."""
+"""The capacity of a ladder of rates: intervals by simulation, then the fake server with a known law."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SESSIONS, WINDOW_S = 16, 10.0
 
 
 def delivery(rng: random.Random, rate: float, level: float, noise: float) -> tuple[float, bool]:
-    """What is delivered with Poisson arrivals in a window, and whether calls are left over."""
+    """Returns the rate delivered with Poisson arrivals in a window, and whether calls are left over."""
     due = max(1.0, rng.gauss(rate * WINDOW_S, math.sqrt(rate * WINDOW_S)))
     able = rng.gauss(level, noise * level) * WINDOW_S
     return min(due, able) / WINDOW_S, due - able > max(SESSIONS, 0.01 * due)

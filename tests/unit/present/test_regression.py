@@ -87,7 +87,7 @@ def test_intervals_of_windows_that_resemble_each_other_hold_the_truth(r: float, 
 
 
 def test_the_errors_of_an_autoregression_are_students_where_there_is_none() -> None:
-    """In the mean over independent errors; and an exact line has none."""
+    """Errors agree in the mean over independent ones; and an exact line has none."""
     ratios = []
     for seed in range(40):
         chance = np.random.default_rng(seed)
@@ -110,7 +110,7 @@ def test_durbin_watson_as_greene_has_it() -> None:
 def test_hc3_as_published() -> None:
     """sandwich prints n - 1 over n of it for a quadratic in orthonormal polynomials (example of vcovJK)."""
     spent, income = np.array(SCHOOLS, dtype=float).T
-    known = np.append(income, WISCONSIN)  # the polynomials are made of all 51
+    known = np.append(income, WISCONSIN)  # the polynomials come from all 51
     basis = np.linalg.qr(np.vander(known - known.mean(), 3, increasing=True))[0][:-1, 1:]
     printed = np.diag(linear.hc3(_fit(spent, *basis.T))) * 49 / 50
     assert printed == pytest.approx([97.84092, 25053.095, 46955.800], rel=6e-8)
@@ -297,7 +297,7 @@ def test_a_line_is_never_laid_across_a_knee() -> None:
 
 
 def _with_second_climb(ladder: Ladder) -> Ladder:
-    """With a second climb."""
+    """Returns the ladder with a second climb."""
     again = ladder.points.with_columns(repeat=pl.lit(2, pl.Int64), cpu=pl.col("cpu") * 1.001)
     return replace(ladder, points=pl.concat([ladder.points, again]).sort("load", "repeat"))
 

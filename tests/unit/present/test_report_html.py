@@ -23,7 +23,7 @@ _LOADING = {"src", "href", "srcset", "data", "action", "poster"}
 
 
 class Reader(HTMLParser):
-    """Collects elements, and checks that what is opened is closed."""
+    """Collects elements, and checks that each is closed."""
 
     def __init__(self) -> None:
         super().__init__()

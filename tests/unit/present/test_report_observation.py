@@ -174,7 +174,7 @@ def test_exports_write(kind: str, tmp_path: Path) -> None:
 
 
 def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> None:
-    """Some sessions are our role's own, and idle: what is known of them is not the sum of all."""
+    """Some sessions are our role's own, and idle: the known figures are not the sum of all."""
     results = report_observation.results()
     waits_of_all = pl.col("account").is_in(["sleep", "client"]) & (pl.col("scope") == "rung")
     some = pl.when(waits_of_all).then(pl.lit("3 of 12 sessions, others hidden from this role"))

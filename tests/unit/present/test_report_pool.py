@@ -16,7 +16,7 @@ from dbdyno.present.run import rungs
 
 
 def with_pool(share: float = 0.6) -> Results:
-    """At every rung ``share`` of the sessions' time is in the queue, taken from the rest."""
+    """Results in which ``share`` of the sessions' time at every rung is in the queue, taken from the rest."""
     results = report_results.results(report_results.World(rungs=(1, 4)))
     queued = pl.col("sessions") * share
     shrunk = {n: pl.col(n) * (1 - share) for n in ("run_aas", "runq_aas", "sleep_aas", "client_aas")}

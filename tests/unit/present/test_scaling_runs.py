@@ -1,4 +1,4 @@
-"""What a run's ladders say: nothing, in words, where no rung can be used."""
+"""Scaling of a run's ladders: a reason where no rung can be used."""
 
 from dataclasses import replace
 

@@ -27,7 +27,7 @@ CELL = {"cell": "c1", "workload": "w", "variant": "base", "sessions": 2, "repeat
 def _call(
     session: int | None, name: str, calls: int, time_s: float, cpu_s: float, **more: Any
 ) -> dict[str, Any]:
-    """Of session 0 or 1, or of a helper."""
+    """A row of session 0 or 1, or of a helper."""
     whose = {"role": "helper:io" if session is None else "session", "session": session}
     task = {"pid": 100 + (session or 0), "tid": 100 + (session or 0), "start_ticks": 1}
     figures = {"time_ns": round(time_s * S), "cpu_ns": round(cpu_s * S), "calls": calls, "errors": 0}
@@ -199,7 +199,7 @@ def test_without_system_calls_the_cure_is_named() -> None:
 
 
 def test_the_share_of_clock_reads_comes_from_the_profile(run_with_calls: Results) -> None:
-    """In the vDSO they are no system calls: their share of CPU stands there only where a profile knows it."""
+    """Clock reads in the vDSO are no system calls: only a profile has their share of CPU."""
     cell = run_with_calls.tables["system_calls"].select(CELL.keys()).row(0, named=True)
     head = {"scope": "rung", "who": "rung", "by": "module", "samples": 9, "status": "ok"}
     shares = (("vdso", 0.018), ("postgres", 0.982))

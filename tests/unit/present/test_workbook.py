@@ -90,7 +90,7 @@ def test_the_answer_comes_first_then_a_sheet_for_each_section_with_figures() -> 
     assert {"peak", 12.0, "11 .. 13", "it is so (seen)", "folded away", "made by hand"} <= set(values)
     head, first, second = cells(book, "figures")[2:5]
     assert list(head.values()) == ["who", "rate, 1/s", "p", "verdict"]
-    assert first == {"A": "a", "B": 1.5, "D": "better"}  # what is unknown is empty
+    assert first == {"A": "a", "B": 1.5, "D": "better"}  # unknown values are empty
     assert second["C"] == 0.04
 
 

@@ -138,11 +138,11 @@ def test_a_session_is_joined_to_its_host() -> None:
     assert with_host(sessions, drivers.clear())["host"].to_list() == [None] * 5
 
 
-# -- phases, on loads that do as they are told --------------------------------------------------------------
+# -- phases, on loads that obey ------------------------------------------------------------------------------
 
 
 class ObedientLoad:
-    """A load that ends its phases when it is told, or fails in them."""
+    """A load that ends its phases on order, or fails in them."""
 
     def __init__(self, _engine: str, spec: Mapping[str, Any]) -> None:
         self.spec, self.over, self.failure = spec, True, None

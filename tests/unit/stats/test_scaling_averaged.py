@@ -1,4 +1,4 @@
-"""What is claimed after the choice of model: a small simulation, and ladders that no model was made for."""
+"""Claims after the choice of a model: a small simulation, and ladders of no model's law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From one figure to another and back, for every model."""
+"""Mapping from one figure to another and back, for every model."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_law_for_any_parameters(rate: float, sigma: float, kappa: float, loa
     law: tuple[str, Sequence[float]] = ("usl", (rate, sigma, kappa))
     seconds = inverse.response_s(law, load)
     x = inverse.throughput(law, load)
-    if load * (sigma + kappa * load) > 0.05:  # flatter than that a response time does not tell the load
+    if load * (sigma + kappa * load) > 0.05:  # of a flatter curve a response time has no single load
         assert inverse.load_for_response(law, seconds) == pytest.approx(load, rel=EXACT)
     top = inverse.peak(law)
     bend = 0.9 if top is None else abs(top[0] / load - 1)

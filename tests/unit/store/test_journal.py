@@ -1,4 +1,4 @@
-"""The journal of what is to be put back: on disk before the change, found when its run is dead."""
+"""The journal of changes to undo: on disk before the change, found when its run is dead."""
 
 from __future__ import annotations
 

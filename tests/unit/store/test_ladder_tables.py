@@ -1,4 +1,4 @@
-"""Tables as programs and people write them: words in headings, decimal signs, cells, what is drawn around."""
+"""Tables as programs and people write them: words in headings, decimal signs, cells, frames of lines."""
 
 from __future__ import annotations
 
