@@ -298,7 +298,7 @@ def test_without_cpuset_only_memory_nodes_that_hold_already_are_accepted(tmp_pat
 
 
 def test_a_container_divides_its_own_group(tmp_path: Path) -> None:
-    """The container's root has a cgroup.type: it is not the hierarchy's, so processes have to leave it, too."""
+    """The container's root has a cgroup.type: it is not the hierarchy's, and processes have to leave it."""
     files = v2_group("sys/fs/cgroup", "cpuset cpu", pids=f"0\n1\n{PID}\n")
     root = machine(tmp_path, "0::/\n", V2.format("/sys/fs/cgroup"), files)
     (place,) = places.find(PID, ["cpu"], root)
