@@ -117,36 +117,80 @@ def _at(n: int) -> dict[str, _Rows]:
         for i, name in enumerate(DATABASES)
     ]
     return {
-        "databases": base, "relations": _relations(n), "indexes": _indexes(n), "statements": _statements(n),
+        "databases": base,
+        "relations": _relations(n),
+        "indexes": _indexes(n),
+        "statements": _statements(n),
         "io": [
-            {"backend_type": t, "object": "relation", "context": c, "reads": n * r,
-            "read_bytes": n * r * 8192,
-             "writes": n * w, "write_bytes": n * w * 8192, "hits": n * 9 * r, "read_ns": None,
-             "write_ns": None,
-             "extend_ns": None, "fsync_ns": None, "reset_s": START_S + 300 * n}
-            for t, c, r, w in (("client backend", "normal", 126_690, 40),
-                               ("client backend", "bulkread", 9_000, 0),
-                               ("checkpointer", "normal", 0, 41_000), ("autovacuum worker",
-                               "vacuum", 700, 80))
+            {
+                "backend_type": t,
+                "object": "relation",
+                "context": c,
+                "reads": n * r,
+                "read_bytes": n * r * 8192,
+                "writes": n * w,
+                "write_bytes": n * w * 8192,
+                "hits": n * 9 * r,
+                "read_ns": None,
+                "write_ns": None,
+                "extend_ns": None,
+                "fsync_ns": None,
+                "reset_s": START_S + 300 * n,
+            }
+            for t, c, r, w in (
+                ("client backend", "normal", 126_690, 40),
+                ("client backend", "bulkread", 9_000, 0),
+                ("checkpointer", "normal", 0, 41_000),
+                ("autovacuum worker", "vacuum", 700, 80),
+            )
         ],
         "server": [
             {"figure": f, "unit": u, "value": n * v}
-            for f, u, v in (("wal_bytes", "bytes", 912_680_550), ("wal_records", "count", 1_234_567),
-                            ("checkpoints_timed", "count", 1), ("checkpoints_requested", "count", 3),
-                            ("checkpoint_write_ns", "ns", 271_000_000_000), ("buffers_cleaned",
-                            "blocks", 5_100))
+            for f, u, v in (
+                ("wal_bytes", "bytes", 912_680_550),
+                ("wal_records", "count", 1_234_567),
+                ("checkpoints_timed", "count", 1),
+                ("checkpoints_requested", "count", 3),
+                ("checkpoint_write_ns", "ns", 271_000_000_000),
+                ("buffers_cleaned", "blocks", 5_100),
+            )
         ],
         "caches": [{"cache": "subtransaction", "blocks_hit": n * 900, "blocks_read": n, "truncates": None}],
-        "standbys": [{"standby": "replica (77)", "state": "streaming", "sync": "async",
-                      "replay_lag_bytes": 3 * _MIB, "replay_lag_ns": 12_000_000}],
-        "slots": [{"slot": "forgotten", "kind": "physical", "wal_status": "extended", "active": False,
-                   "retained_bytes": (3 + n) << 30}],
-        "progress": [{"pid": 9, "command": "vacuum", "database": "igen", "relation": "order_125",
-                      "phase": "scanning heap", "done": 10 + 40 * n, "total": 100}],
-        "settings": [{"setting": "work_mem", "value": ("4MB", "64MB")[n], "source": ("default", "file")[n]},
-                     {"setting": "jit", "value": "on", "source": "default"}],
+        "standbys": [
+            {
+                "standby": "replica (77)",
+                "state": "streaming",
+                "sync": "async",
+                "replay_lag_bytes": 3 * _MIB,
+                "replay_lag_ns": 12_000_000,
+            }
+        ],
+        "slots": [
+            {
+                "slot": "forgotten",
+                "kind": "physical",
+                "wal_status": "extended",
+                "active": False,
+                "retained_bytes": (3 + n) << 30,
+            }
+        ],
+        "progress": [
+            {
+                "pid": 9,
+                "command": "vacuum",
+                "database": "igen",
+                "relation": "order_125",
+                "phase": "scanning heap",
+                "done": 10 + 40 * n,
+                "total": 100,
+            }
+        ],
+        "settings": [
+            {"setting": "work_mem", "value": ("4MB", "64MB")[n], "source": ("default", "file")[n]},
+            {"setting": "jit", "value": "on", "source": "default"},
+        ],
         "resets": [{"what": "I/O", "reset_s": START_S + 300 * n}, {"what": "statements", "evictions": 4 * n}],
-    }  # fmt: skip
+    }
 
 
 def _relations(n: int) -> _Rows:
@@ -167,20 +211,67 @@ def _relations(n: int) -> _Rows:
         }
 
     kept = [
-        relation(1, "order_125", seq_scans=120, seq_rows=5_800_000, index_scans=300_000, index_rows=557_000,
-           table_blocks_read=67_566, table_blocks_hit=698_578, index_blocks_read=58_050,
-           index_blocks_hit=202_950,
-           rows_inserted=20_000, dead_rows=41_000),
-        relation(2, "product_125", seq_scans=2, seq_rows=90, index_scans=5_900_000, index_rows=5_933_000,
-           table_blocks_read=82, table_blocks_hit=120_060, index_blocks_read=30, index_blocks_hit=127_345,
-           rows_updated=28_044, rows_hot_updated=27_000, autovacuums=2, autoanalyzes=1),
-        relation(3, "industry_125", seq_scans=22_000, seq_rows=1_400_000, table_blocks_read=1,
-        table_blocks_hit=22_409),
-        relation(4, HOSTILE, 2, index_scans=9, index_rows=140_000, table_blocks_read=34_978,
-        table_blocks_hit=657_096),
-        *(relation(50 + i, f"event_{i}", kind="partition", root_id=40, root="public.event",
-                   rows_inserted=500 * i, seq_scans=i, seq_rows=1_000 * i) for i in range(3)),
-    ]  # fmt: skip
+        relation(
+            1,
+            "order_125",
+            seq_scans=120,
+            seq_rows=5_800_000,
+            index_scans=300_000,
+            index_rows=557_000,
+            table_blocks_read=67_566,
+            table_blocks_hit=698_578,
+            index_blocks_read=58_050,
+            index_blocks_hit=202_950,
+            rows_inserted=20_000,
+            dead_rows=41_000,
+        ),
+        relation(
+            2,
+            "product_125",
+            seq_scans=2,
+            seq_rows=90,
+            index_scans=5_900_000,
+            index_rows=5_933_000,
+            table_blocks_read=82,
+            table_blocks_hit=120_060,
+            index_blocks_read=30,
+            index_blocks_hit=127_345,
+            rows_updated=28_044,
+            rows_hot_updated=27_000,
+            autovacuums=2,
+            autoanalyzes=1,
+        ),
+        relation(
+            3,
+            "industry_125",
+            seq_scans=22_000,
+            seq_rows=1_400_000,
+            table_blocks_read=1,
+            table_blocks_hit=22_409,
+        ),
+        relation(
+            4,
+            HOSTILE,
+            2,
+            index_scans=9,
+            index_rows=140_000,
+            table_blocks_read=34_978,
+            table_blocks_hit=657_096,
+        ),
+        *(
+            relation(
+                50 + i,
+                f"event_{i}",
+                kind="partition",
+                root_id=40,
+                root="public.event",
+                rows_inserted=500 * i,
+                seq_scans=i,
+                seq_rows=1_000 * i,
+            )
+            for i in range(3)
+        ),
+    ]
     return [
         *kept,
         relation(60 + n, ("old", "fresh")[n], rows_inserted=7),

@@ -21,29 +21,51 @@ MS = 1_000_000
 def cell(executions: list[dict[str, Any]], samples: list[dict[str, Any]] | None = None) -> RawCell:
     """Executions of (session, pid, from, to) in ms, within a window of a second."""
     meta = CellMeta(
-        cell=plan_cell(2), workload=LIO, calibration=None, driver_threads=1, usable_cpus=os.cpu_count() or 1,
-        status="ok", wait_families=engines.wait_families("command"), start_ns=0, t0_ns=0, t1_ns=S, end_ns=S,
+        cell=plan_cell(2),
+        workload=LIO,
+        calibration=None,
+        driver_threads=1,
+        usable_cpus=os.cpu_count() or 1,
+        status="ok",
+        wait_families=engines.wait_families("command"),
+        start_ns=0,
+        t0_ns=0,
+        t1_ns=S,
+        end_ns=S,
         asides=True,
-    )  # fmt: skip
+    )
     raw = {"executions": rows("executions", executions), "samples": rows("samples", samples or [])}
     return RawCell(meta, {name: raw.get(name, empty(name)) for name in RAW})
 
 
 def execution(session: int, pid: int, begun: int, ended: int, left_over: int = 0) -> dict[str, Any]:
     return {
-        "session": session, "number": pid, "job": "j", "pid": pid,
-        "start_ns": begun * MS, "end_ns": ended * MS, "measured": True,
-        "outcome": "ok", "left_over": left_over,
-    }  # fmt: skip
+        "session": session,
+        "number": pid,
+        "job": "j",
+        "pid": pid,
+        "start_ns": begun * MS,
+        "end_ns": ended * MS,
+        "measured": True,
+        "outcome": "ok",
+        "left_over": left_over,
+    }
 
 
 def roles(raw: RawCell, *lives: tuple[int, int | None, int, int]) -> dict[int, str]:
     """Returns roles by pid; lives are (pid, session, from, to) in ms."""
     result = [
-        {"pid": pid, "tid": pid, "start_ticks": a * MS // TICK_NS, "session": session,
-         "role": "brief" if session is None else "session", "at_ns": at * MS}
-        for pid, session, a, b in lives for at in (a, b)
-    ]  # fmt: skip
+        {
+            "pid": pid,
+            "tid": pid,
+            "start_ticks": a * MS // TICK_NS,
+            "session": session,
+            "role": "brief" if session is None else "session",
+            "at_ns": at * MS,
+        }
+        for pid, session, a, b in lives
+        for at in (a, b)
+    ]
     tasks = with_asides(pl.DataFrame(result), raw)
     return dict(tasks.select("pid", "role").unique().rows())
 
@@ -75,10 +97,21 @@ def test_what_an_execution_left_is_its_own_until_it_has_been_killed() -> None:
 
 def test_tasks_of_asides_are_not_in_the_strip_of_parallelism() -> None:
     seen = [
-        {"sample": n, "sql_before_ns": at * MS, "sql_after_ns": at * MS, "task_ns": at * MS,
-         "role": "session", "session": 0, "pid": 9, "tid": 9, "task_state": "R", "via": "sql", "status": "ok"}
+        {
+            "sample": n,
+            "sql_before_ns": at * MS,
+            "sql_after_ns": at * MS,
+            "task_ns": at * MS,
+            "role": "session",
+            "session": 0,
+            "pid": 9,
+            "tid": 9,
+            "task_state": "R",
+            "via": "sql",
+            "status": "ok",
+        }
         for n, at in enumerate((150, 350, 550, 650, 750))
-    ]  # fmt: skip
+    ]
     strip = parallelism(cell(TWO, seen))
     assert strip is not None
     assert strip.sort("start_s")["runnable"].to_list() == [1, 0, 1, 1, 0]

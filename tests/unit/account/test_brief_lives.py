@@ -15,10 +15,17 @@ T0 = 1_000 * TICK_NS
 def lives(of: list[tuple[int, int, int]], stated: bool = True) -> pl.DataFrame:
     """Reads at birth and end of (pid, from, to) in ms since t0: each ran for half of it."""
     rows = [
-        {"pid": pid, "tid": pid, "start_ticks": (T0 + a * MS) // TICK_NS, "at_ns": T0 + at * MS,
-         "run_ns": ran * MS // 2, "state": state}
-        for pid, a, b in of for at, ran, state in ((a, 0, "S"), (b, b - a, "X"))
-    ]  # fmt: skip
+        {
+            "pid": pid,
+            "tid": pid,
+            "start_ticks": (T0 + a * MS) // TICK_NS,
+            "at_ns": T0 + at * MS,
+            "run_ns": ran * MS // 2,
+            "state": state,
+        }
+        for pid, a, b in of
+        for at, ran, state in ((a, 0, "S"), (b, b - a, "X"))
+    ]
     result = pl.DataFrame(rows)
     return result if stated else result.drop("state")
 

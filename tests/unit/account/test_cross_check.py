@@ -351,10 +351,19 @@ def test_calls_before_the_barrier_are_taken_off(single: bool, commits: tuple[flo
     for name, whole in (("logical_reads", 200_000.0), ("db_time_ns", 190.0 * S), ("own_executions", 0.0)):
         counters = [r for r in counters if r["name"] != name]
         counters += [
-            {"scope": "server", "kind": "counter", "unit": "", "status": "ok", "phase": phase, "name": name,
-             "before_ns": at * S, "after_ns": at * S, "value": share * whole}
+            {
+                "scope": "server",
+                "kind": "counter",
+                "unit": "",
+                "status": "ok",
+                "phase": phase,
+                "name": name,
+                "before_ns": at * S,
+                "after_ns": at * S,
+                "value": share * whole,
+            }
             for phase, (at, share) in ends.items()
-        ]  # fmt: skip
+        ]
     counters.append(counters[-1] | {"name": "warm_calls", "value": 50.0})
     session = {"calls": 100, "calls_total": 150, "in_call_ns": 100 * S, "prepare_ns": 50 * S}
     last = {"at_ns": 25 * S, "calls": 150, "errors": 0, "live": 0, "in_call_ns": 150 * S}

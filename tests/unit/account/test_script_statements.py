@@ -55,14 +55,18 @@ def _tables(
     return {
         "command_rates": rows("command_rates", command_rates),
         "script_rates": _scripts(calls),
-        "statement_texts": rows("statement_texts", [
-            {"query_id": q, "text": text, "length": len(text)} for q, text, *_ in statements
-        ]),
-        "statements": rows("statements", [
-            HEAD | same | {"query_id": q, "calls": n, "shared_blks_hit": blocks, "rows": r}
-            for q, _, n, blocks, r in statements
-        ]),
-    }  # fmt: skip
+        "statement_texts": rows(
+            "statement_texts",
+            [{"query_id": q, "text": text, "length": len(text)} for q, text, *_ in statements],
+        ),
+        "statements": rows(
+            "statements",
+            [
+                HEAD | same | {"query_id": q, "calls": n, "shared_blks_hit": blocks, "rows": r}
+                for q, _, n, blocks, r in statements
+            ],
+        ),
+    }
 
 
 def _scripts(calls: dict[int, int]) -> pl.DataFrame:
@@ -103,7 +107,11 @@ def test_work_is_unknown_where_a_statement_is_not_counted_but_for_begin_and_comm
 
 
 def test_several_queries_of_one_command_are_statements_of_their_own() -> None:
-    both = _tables((0, "select 1 \\; select x from y", 5), statements=(
-        (1, "select $1", 5, 10, 5), (2, "select x from y", 5, 20, 5),
-    ))  # fmt: skip
+    both = _tables(
+        (0, "select 1 \\; select x from y", 5),
+        statements=(
+            (1, "select $1", 5, 10, 5),
+            (2, "select x from y", 5, 20, 5),
+        ),
+    )
     assert with_work(both)["lio_per_call"].to_list() == [6.0]

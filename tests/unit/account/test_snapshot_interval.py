@@ -71,10 +71,17 @@ def test_a_dropped_index_makes_no_growth_negative_and_resets_no_table() -> None:
     def index(number: int, scans: int) -> dict[str, Any]:
         return {**SHOP, "index_id": number, "relation_id": 1, "index": f"i{number}", "scans": scans}
 
-    a = snapshot(databases=[SHOP], indexes=[index(8, 100), index(9, 10)],
-                 relations=[table(1, seq_scans=5, index_scans=110, toast_blocks_hit=7)])  # fmt: skip
-    b = snapshot(9, databases=[SHOP], indexes=[index(9, 14)],
-                 relations=[table(1, seq_scans=8, index_scans=14, toast_blocks_hit=2)])  # fmt: skip
+    a = snapshot(
+        databases=[SHOP],
+        indexes=[index(8, 100), index(9, 10)],
+        relations=[table(1, seq_scans=5, index_scans=110, toast_blocks_hit=7)],
+    )
+    b = snapshot(
+        9,
+        databases=[SHOP],
+        indexes=[index(9, 14)],
+        relations=[table(1, seq_scans=8, index_scans=14, toast_blocks_hit=2)],
+    )
     one = row(interval(a, b), "relations")
     assert (one["seq_scans"], one["index_scans"], one["toast_blocks_hit"]) == (3, 4, 2)
     assert one["status"] == "index dropped"
@@ -111,11 +118,18 @@ def test_a_table_that_could_not_be_read_has_no_new_rows() -> None:
 
 
 def test_a_database_reset_in_between_counts_since_the_reset() -> None:
-    a = snapshot(databases=[{**SHOP, "commits": 10, "reset_s": 1.0}], relations=[table(1, seq_scans=1)],
-                 resets=[{"what": "shop", "reset_s": 1.0}])  # fmt: skip
+    a = snapshot(
+        databases=[{**SHOP, "commits": 10, "reset_s": 1.0}],
+        relations=[table(1, seq_scans=1)],
+        resets=[{"what": "shop", "reset_s": 1.0}],
+    )
     at = START_S + 40
-    b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": at}], relations=[table(1, seq_scans=7)],
-                 resets=[{"what": "shop", "reset_s": at}])  # fmt: skip
+    b = snapshot(
+        60,
+        databases=[{**SHOP, "commits": 30, "reset_s": at}],
+        relations=[table(1, seq_scans=7)],
+        resets=[{"what": "shop", "reset_s": at}],
+    )
     result = interval(a, b)  # no value fell: only the time shows the reset
     for name, figure in (("databases", ("commits", 30)), ("relations", ("seq_scans", 7))):
         one = row(result, name)
@@ -128,8 +142,11 @@ def test_reset_of_a_single_table_leaves_the_rest_of_its_database() -> None:
     a = snapshot(
         databases=[{**SHOP, "commits": 10}], relations=[table(1, seq_scans=9), table(2, seq_scans=9)]
     )
-    b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": at}],
-                 relations=[table(1, seq_scans=7), table(2, seq_scans=9)])  # fmt: skip
+    b = snapshot(
+        60,
+        databases=[{**SHOP, "commits": 30, "reset_s": at}],
+        relations=[table(1, seq_scans=7), table(2, seq_scans=9)],
+    )
     result = interval(a, b)
     assert row(result, "databases")["commits"] == 20
     rows = result.tables["relations"].sort("relation_id").select("seq_scans", "status").rows()
@@ -163,17 +180,25 @@ def test_a_restart_that_kept_the_counters_resets_nothing() -> None:
 
 @pytest.mark.parametrize("since", [None, START_S + 50])
 def test_evicted_statements_are_counted_anew(since: float | None) -> None:
-    a = snapshot(statements=[statement(1, calls=50), statement(2, calls=5), statement(4, calls=1)],
-                 resets=[{"what": "statements", "evictions": 3}])  # fmt: skip
-    b = snapshot(60, statements=[statement(1, calls=9, since_s=since), statement(2, calls=9),
-                                 statement(3, calls=1)],
-                 resets=[{"what": "statements", "evictions": 5}])  # fmt: skip
+    a = snapshot(
+        statements=[statement(1, calls=50), statement(2, calls=5), statement(4, calls=1)],
+        resets=[{"what": "statements", "evictions": 3}],
+    )
+    b = snapshot(
+        60,
+        statements=[statement(1, calls=9, since_s=since), statement(2, calls=9), statement(3, calls=1)],
+        resets=[{"what": "statements", "evictions": 5}],
+    )
     result = interval(a, b)
     rows = (
         result.tables["statements"].sort("query_id").select("query_id", "calls", "status", "seconds").rows()
     )
-    assert rows == [(1, 9, "evicted", 10 if since else 60), (2, 4, "ok", 60), (3, 1, "new", 60),
-                    (4, None, "gone", 60)]  # fmt: skip
+    assert rows == [
+        (1, 9, "evicted", 10 if since else 60),
+        (2, 4, "ok", 60),
+        (3, 1, "new", 60),
+        (4, None, "gone", 60),
+    ]
     assert result.evictions == 2
 
 
@@ -189,8 +214,11 @@ def test_a_statement_may_be_counted_anew_beyond_its_old_count() -> None:
 def test_after_a_reset_statements_count_from_zero() -> None:
     at = START_S + 45
     a = snapshot(statements=[statement(1, calls=5)], resets=[{"what": "statements", "reset_s": 1.0}])
-    b = snapshot(60, statements=[statement(1, calls=9), statement(2, calls=3)],
-                 resets=[{"what": "statements", "reset_s": at}])  # fmt: skip
+    b = snapshot(
+        60,
+        statements=[statement(1, calls=9), statement(2, calls=3)],
+        resets=[{"what": "statements", "reset_s": at}],
+    )
     result = interval(a, b)
     rows = result.tables["statements"].sort("query_id").select("calls", "status", "seconds").rows()
     assert rows == [(9, "reset", 15), (3, "reset", 15)]

@@ -40,11 +40,14 @@ CELL = made_cell(
         "traced": [_traced_row(10, 1, 9), _traced_row(20, 3, 17)],
         "waits": [_wait(10, 1, 1, 9, 100), _wait(20, 1, 2, 13, 500), _wait(20, 2, 1, 4, 400)],
         "wait_times": [
-            _duration(10, 1, 8 << 20, 99), _duration(10, 1, None, 1),
-            _duration(20, 1, 8 << 20, 499), _duration(20, 1, 10 << 20, 1), _duration(20, 2, 8 << 20, 400),
+            _duration(10, 1, 8 << 20, 99),
+            _duration(10, 1, None, 1),
+            _duration(20, 1, 8 << 20, 499),
+            _duration(20, 1, 10 << 20, 1),
+            _duration(20, 2, 8 << 20, 400),
         ],
     }
-)  # fmt: skip
+)
 
 
 def test_statements_of_one_wait_event_are_told_apart_and_add_up() -> None:

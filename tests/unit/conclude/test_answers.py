@@ -322,10 +322,11 @@ def test_headroom_follows_from_the_observed_load() -> None:
 def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
     windows = [_window(1, 0.4, 0.0), _window(2, 0.4, 0.0)]
     used = [
-        w.head() | {"quantity": "cpu_used_machine", "source": "host", "value": 1.0, "unit": "cores"}
+        w.head()
+        | {"quantity": "cpu_used_machine", "source": "host", "value": 1.0, "unit": "cores"}
         | {"verdict": "reference", "status": "ok"}
         for w in windows
-    ]  # fmt: skip
+    ]
     _, headroom = observed(results(windows, cpus=2, sources=used))
     assert (
         headroom.value is not None

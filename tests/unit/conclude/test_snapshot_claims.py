@@ -61,8 +61,13 @@ def test_a_quiet_interval_has_no_claim() -> None:
 def test_restart_reset_and_evictions_come_first() -> None:
     a = snapshot(databases=[{**SHOP, "commits": 9}], resets=[{"what": "statements", "evictions": 1}])
     start = NOON + timedelta(seconds=30)
-    b = snapshot(60, None, {"started": start}, databases=[{**SHOP, "commits": 1, "deadlocks": 0}],
-                 resets=[{"what": "statements", "evictions": 4}])  # fmt: skip
+    b = snapshot(
+        60,
+        None,
+        {"started": start},
+        databases=[{**SHOP, "commits": 1, "deadlocks": 0}],
+        resets=[{"what": "statements", "evictions": 4}],
+    )
     by_id = claims_between(a, b)
     assert [*by_id] == ["snapshot-restart", "snapshot-reset", "snapshot-evictions"]
     assert (
@@ -183,8 +188,14 @@ def test_invalid_indexes_and_changed_settings_are_claimed() -> None:
 
 def test_a_statement_of_a_quarter_of_all_time_is_claimed() -> None:
     def statement(number: int, exec_ns: int) -> dict[str, Any]:
-        return {"user": "u", "database": "shop", "query_id": number, "toplevel": True, "calls": 2,
-                "exec_ns": exec_ns}  # fmt: skip
+        return {
+            "user": "u",
+            "database": "shop",
+            "query_id": number,
+            "toplevel": True,
+            "calls": 2,
+            "exec_ns": exec_ns,
+        }
 
     second = 10**9
     rows = [statement(n, second) for n in range(4)]

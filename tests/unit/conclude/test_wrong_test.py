@@ -32,10 +32,19 @@ def _case(shares: Mapping[str, float], scale: int | None = None, chains: pl.Data
     top = {"cell": "all", "workload": "lio", "variant": "base", "sessions": 8, "repeat": 1}
     same = {"unit": "s", "source": "os tasks", "runq_s": None, "status": "ok"}
     events: list[dict[str, Any]] = [
-        top | same | {"rank": i, "name": name, "share": share, "seconds": 80 * share, "low": 72 * share,
-                      "high": 88 * share, "per_s": 8 * share}
+        top
+        | same
+        | {
+            "rank": i,
+            "name": name,
+            "share": share,
+            "seconds": 80 * share,
+            "low": 72 * share,
+            "high": 88 * share,
+            "per_s": 8 * share,
+        }
         for i, (name, share) in enumerate(shares.items(), 1)
-    ]  # fmt: skip
+    ]
     known = {c.name for c in report_results.tables.TABLES["top_events"]}
     tables = {
         **results.tables,
@@ -59,11 +68,23 @@ def _case(shares: Mapping[str, float], scale: int | None = None, chains: pl.Data
 def _chains(*objects: tuple[str, float]) -> pl.DataFrame:
     top = {"cell": "all", "workload": "lio", "variant": "base", "sessions": 8, "repeat": 1}
     same = {"by": "object", "query_id": None, "low": 0.0, "high": 9.0, "samples": 20, "longest_s": None}
-    return rows("wait_chains", [
-        top | same | {"rank": i, "name": name, "lock_share": share, "seconds": share, "share": share,
-                      "status": "ok", "source": "lock waits"}
-        for i, (name, share) in enumerate(objects, 1)
-    ])  # fmt: skip
+    return rows(
+        "wait_chains",
+        [
+            top
+            | same
+            | {
+                "rank": i,
+                "name": name,
+                "lock_share": share,
+                "seconds": share,
+                "share": share,
+                "status": "ok",
+                "source": "lock waits",
+            }
+            for i, (name, share) in enumerate(objects, 1)
+        ],
+    )
 
 
 def _only_claim(claims: list[Claim]) -> Claim:

@@ -21,10 +21,17 @@ MAIN, BOOT = 10, 100  # pid; start, in ticks
 def read(pid: int, at: int, role: str, run: int | None = 0, start: int = BOOT, **more: Any) -> dict[str, Any]:
     gone = run is None
     return {
-        "before_ns": at - MS, "after_ns": at + MS, "pid": pid, "tid": pid, "role": role,
-        "start_ticks": None if gone else start, "run_ns": run, "runq_ns": None if gone else 0,
-        "status": "vanished" if gone else "ok", **more,
-    }  # fmt: skip
+        "before_ns": at - MS,
+        "after_ns": at + MS,
+        "pid": pid,
+        "tid": pid,
+        "role": role,
+        "start_ticks": None if gone else start,
+        "run_ns": run,
+        "runq_ns": None if gone else 0,
+        "status": "vanished" if gone else "ok",
+        **more,
+    }
 
 
 def main(at: int, children_ns: int) -> dict[str, Any]:

@@ -203,12 +203,22 @@ def sample_tables(
     times = [(n, n * S // 10) for n in range(count)]
     samples = [
         {
-            "sample": n, "sql_before_ns": at, "sql_after_ns": at, "pid": 100 + session, "role": "session",
-            "session": session, "via": "sql", "state": "idle" if event == "Read" else "active",
-            "wait_class": wait_class, "wait_event": event, "query_id": query, "status": "ok",
+            "sample": n,
+            "sql_before_ns": at,
+            "sql_after_ns": at,
+            "pid": 100 + session,
+            "role": "session",
+            "session": session,
+            "via": "sql",
+            "state": "idle" if event == "Read" else "active",
+            "wait_class": wait_class,
+            "wait_event": event,
+            "query_id": query,
+            "status": "ok",
         }
-        for n, at in times for session, wait_class, event, query in met
-    ]  # fmt: skip
+        for n, at in times
+        for session, wait_class, event, query in met
+    ]
     asked = [
         {"sample": n, "due_ns": at, "start_ns": at, "end_ns": at, "status": "ok", "via": "sql"}
         for n, at in times
@@ -231,9 +241,15 @@ def test_figures_are_counted_from_samples() -> None:
     result = live_values(sample_tables(12, *met), WANTED, FAMILIES, since_ns=0)
     assert len(result) == 11
     assert result[-1][1] == {
-        "sessions": 4, "active": 3, "db_time": 3.0, "wait(latch)": 2.0, "wait(Latch/Log)": 1.0,
-        "wait(Latch/Other)": 0.0, "statement(7)": 2, "cpu_wait": None,
-    }  # fmt: skip
+        "sessions": 4,
+        "active": 3,
+        "db_time": 3.0,
+        "wait(latch)": 2.0,
+        "wait(Latch/Log)": 1.0,
+        "wait(Latch/Other)": 0.0,
+        "statement(7)": 2,
+        "cpu_wait": None,
+    }
     assert result[0][1]["db_time"] is None  # less than a second was sampled
     assert result[0][1]["sessions"] == 4
 
@@ -252,10 +268,17 @@ def test_the_longest_chain_of_lock_waits() -> None:
     """Process 103 waits for 102, both 102 and 101 for 100."""
     seen = sample_tables(2, (1, "Lock", "row", None), (2, "Lock", "row", None), (3, "Lock", "row", None))
     waits = [
-        {"sample": 1, "before_ns": S // 10, "after_ns": S // 10, "pid": waiter, "wait_class": "Lock",
-         "blocker": blocker, "status": "ok"}
+        {
+            "sample": 1,
+            "before_ns": S // 10,
+            "after_ns": S // 10,
+            "pid": waiter,
+            "wait_class": "Lock",
+            "blocker": blocker,
+            "status": "ok",
+        }
         for waiter, blocker in ((101, 100), (102, 100), (103, 102))
-    ]  # fmt: skip
+    ]
     depth = [Wanted("lock_depth", "", "lock_depth")]
     result = live_values(seen | {"blocked": rows("blocked", waits)}, depth, FAMILIES, since_ns=0)
     assert result[-1][1] == {"lock_depth": 2}

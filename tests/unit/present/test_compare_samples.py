@@ -328,8 +328,10 @@ def test_neither_the_unit_nor_the_order_matters(
     other = [[v * unit for v in order.sample(s, len(s))] for s in (a, b)]
     plain, comparison = compare_samples(a, b), compare_samples(*other)
     assert (comparison.verdict, comparison.rank_verdict, comparison.further_repeats) == (
-        plain.verdict, plain.rank_verdict, plain.further_repeats,
-    )  # fmt: skip
+        plain.verdict,
+        plain.rank_verdict,
+        plain.further_repeats,
+    )
     for name in ("ratio", "low", "high", "p"):
         x, y = getattr(plain.effect, name), getattr(comparison.effect, name)
         assert (x is None) == (y is None)

@@ -52,8 +52,9 @@ def _with_scripts(results: Results, lio: Mapping[str, Mapping[str, float]]) -> R
     key = ("cell", "workload", "variant", "sessions", "repeat")
     script_rates = [
         {k: w[k] for k in key} | zero | {"script": i, "name": name, "lio_per_call": by[w["variant"]]}
-        for w in results.tables["windows"].to_dicts() for i, (name, by) in enumerate(lio.items())
-    ]  # fmt: skip
+        for w in results.tables["windows"].to_dicts()
+        for i, (name, by) in enumerate(lio.items())
+    ]
     return replace(results, tables={**results.tables, "script_rates": rows("script_rates", script_rates)})
 
 
@@ -106,9 +107,13 @@ def test_equal_load_is_a_claim() -> None:
 
 
 def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> None:
-    results = _with_scripts(_results({"x1": 40.0, "x4": 44.0}), {
-        "buy": {"x1": 40.0, "x4": 40.0}, "browse": {"x1": 30.0, "x4": 93.0},
-    })  # fmt: skip
+    results = _with_scripts(
+        _results({"x1": 40.0, "x4": 44.0}),
+        {
+            "buy": {"x1": 40.0, "x4": 40.0},
+            "browse": {"x1": 30.0, "x4": 93.0},
+        },
+    )
     claims = _claims(results)
     assert (claims["equal-load"].case, claims["equal-load"].severity) == ("grows", "warning")
     text = claims["equal-load"].text
@@ -140,8 +145,9 @@ def test_variants_of_several_sizes_are_compared_only_if_insisted(across: bool) -
 
 def test_equal_load_and_equal_size_compare_without_a_claim() -> None:
     for results in (
-        _results({"x1": 41.0, "x4": 42.0}), _results({"x1": 41.0, "x4": 80.0}, scale={"x1": 4, "x4": 4}),
-    ):  # fmt: skip
+        _results({"x1": 41.0, "x4": 42.0}),
+        _results({"x1": 41.0, "x4": 80.0}, scale={"x1": 4, "x4": 4}),
+    ):
         assert "across-sizes" not in [c.id for c in compare_variants(results).conclusions]
 
 

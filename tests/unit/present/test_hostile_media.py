@@ -81,10 +81,12 @@ def document() -> Document:
     strip = Strip("s", "strip", "caption", [("run", "run")], ["row"], [[[100]]], 0.0, 1.0)
     drawn = Flame("f", "flame", "caption", ["m`f"], [0, 1.0, None, []], {"m": "run"}, 1.0, "s")
     more: list[Block] = [
-        strip, drawn, Verbatim("select 1"),
+        strip,
+        drawn,
+        Verbatim("select 1"),
         Statements([Statement("text", "title", "evidence", advice="advice")]),
         Choice("choice", [Option("a", "a", [facts("facts", [("name", "value")])])], "note"),
-    ]  # fmt: skip
+    ]
     shown: Document = with_hostile_texts(
         replace(plain, blocks=[*plain.blocks, Section("more", more, id="more")])
     )

@@ -210,11 +210,15 @@ def test_a_runs_claims_come_with_the_severest_first() -> None:
 
 
 HEALTHY: dict[str, Any] = {
-    "server": {"cache_bytes": 128 * MIB, "used_bytes": 40 * MIB, "dirty_bytes": 2 * MIB,
-               "shared_memory_bytes": 160 * MIB},
+    "server": {
+        "cache_bytes": 128 * MIB,
+        "used_bytes": 40 * MIB,
+        "dirty_bytes": 2 * MIB,
+        "shared_memory_bytes": 160 * MIB,
+    },
     "relations": (("public.t", "table", 30 * MIB, 30 * MIB, 30 * MIB, 30 * MIB),),
     "sessions": 8,
-}  # fmt: skip
+}
 
 
 def test_a_small_server_with_few_sessions_has_no_claims() -> None:

@@ -240,11 +240,23 @@ def with_statements(results: Results) -> Results:
     """The same, with four statements in each cell; of one something was lost."""
     windows = results.tables["windows"].select(c.name for c in CELL).to_dicts()
     each = [
-        {"rank": n, "query_id": n, "toplevel": n < 4, "calls": 10**n, "exec_ns": 7 * 10**9 // n, "rows": n,
-         "shared_blks_hit": 5 * 10**n, "shared_blks_read": 0, "local_blks_hit": 0, "local_blks_read": 0,
-         "share": 0.4 / n, "status": "ok" if n < 4 else "lower bound: reset", "source": "statement counters"}
+        {
+            "rank": n,
+            "query_id": n,
+            "toplevel": n < 4,
+            "calls": 10**n,
+            "exec_ns": 7 * 10**9 // n,
+            "rows": n,
+            "shared_blks_hit": 5 * 10**n,
+            "shared_blks_read": 0,
+            "local_blks_hit": 0,
+            "local_blks_read": 0,
+            "share": 0.4 / n,
+            "status": "ok" if n < 4 else "lower bound: reset",
+            "source": "statement counters",
+        }
         for n in range(1, 5)
-    ]  # fmt: skip
+    ]
     texts = [{"query_id": n, "text": f"select '{'<b>' * 40}'\n from t{n}"} for n in range(1, 5)]
     by_table = {
         "statements": rows("statements", [{**window, **row} for window in windows for row in each]),

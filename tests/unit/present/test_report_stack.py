@@ -19,9 +19,16 @@ def segments(results: Results, series: figures.Series | None = None) -> pl.DataF
 
 def with_ledger(*rows: dict[str, object]) -> tuple[Results, pl.DataFrame]:
     base = {
-        "cell": "c", "workload": "w", "variant": "v", "sessions": 1, "repeat": 1, "scope": "rung",
-        "who": "rung", "status": "ok", "source": "s",
-    }  # fmt: skip
+        "cell": "c",
+        "workload": "w",
+        "variant": "v",
+        "sessions": 1,
+        "repeat": 1,
+        "scope": "rung",
+        "who": "rung",
+        "status": "ok",
+        "source": "s",
+    }
     results = report_results.results(report_results.World(rungs=(1,)))
     frame = tables.rows("ledger", [{**base, **r} for r in rows])
     places = frame.select("cell", place="sessions", weight=pl.lit(1.0)).unique("cell", maintain_order=True)

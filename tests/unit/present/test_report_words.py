@@ -104,9 +104,16 @@ def test_a_run_without_rungs_says_that_nothing_was_measured() -> None:
 
 def ledger(*rows: dict[str, object]) -> pl.DataFrame:
     base = {
-        "cell": "c", "workload": "w", "variant": "v", "sessions": 1, "repeat": 1, "scope": "rung",
-        "who": "rung", "status": "ok", "source": "s",
-    }  # fmt: skip
+        "cell": "c",
+        "workload": "w",
+        "variant": "v",
+        "sessions": 1,
+        "repeat": 1,
+        "scope": "rung",
+        "who": "rung",
+        "status": "ok",
+        "source": "s",
+    }
     return with_parents(tables.rows("ledger", [{**base, **r} for r in rows]))
 
 

@@ -78,8 +78,11 @@ def test_partitions_are_summed_under_their_table(growth: IntervalFigures) -> Non
     rows = {r["name"]: r for r in growth.relations.to_dicts()}
     event = rows["public.event"]
     assert (event["partitions"], event["rows_inserted"], event["seq_scans"], event["size_bytes"]) == (
-        3, 1500, 3, 3 * 110 << 20,
-    )  # fmt: skip
+        3,
+        1500,
+        3,
+        3 * 110 << 20,
+    )
     assert growth.interval.tables["relations"].filter(root_id=40).height == 3
 
 

@@ -47,9 +47,14 @@ def _account(scope: str, session: int | None, account: str, aas: float, who: str
 
 def _rate(scope: str, session: int | None, name: str, value: float) -> dict[str, Any]:
     return CELL | {
-        "scope": scope, "session": session, "name": name, "unit": "1/s", "value": value, "status": "ok",
+        "scope": scope,
+        "session": session,
+        "name": name,
+        "unit": "1/s",
+        "value": value,
+        "status": "ok",
         "source": "driver",
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
