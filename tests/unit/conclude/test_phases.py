@@ -121,21 +121,24 @@ SPIKE = [
 
 def test_each_phase_has_its_delivery_and_the_end_of_its_backlog() -> None:
     claims = list(phases.headline(_case(SPIKE, {"after": None, "last": 0.25})))
-    texts = {c.subject: c.text for c in claims if c.id == "phase"}
-    assert "100/s became due and were served" in texts["hold"]
-    assert "500/s became due, 300/s were served: the backlog grew from 1 to 2,000 calls" in texts["spike"]
-    assert "the backlog went from 2,000 to 40 calls" in texts["after"]
+    hold, spike, after = (
+        {c.subject: c for c in claims if c.id == "phase"}[n] for n in ("hold", "spike", "after")
+    )
+    assert (hold.case, hold.said["offered"]) == ("kept-up", 100)
+    assert (spike.case, after.case) == ("grew", "carried")
+    assert [spike.said[n] for n in ("offered", "delivered", "begin", "end")] == [500, 300, 1, 2000]
+    assert [after.said[n] for n in ("begin", "end")] == [2000, 40]
     assert [c.subject for c in claims if c.id == "session-time"] == ["spike"]
     (recovery,) = (c for c in claims if c.id == "phase-recovery")
     assert recovery.value is not None
     assert recovery.value.value == 10.25, "all of the phase after it, and a quarter of a second of the last"
-    assert "in hold, before it: 3.00 ms" in recovery.text
+    assert (recovery.said["calm"], recovery.said["calm_p95"]) == ("hold", 3_000_000)
 
 
 def test_a_backlog_that_lasts_to_the_end_is_claimed() -> None:
     rows = [*SPIKE[:2], _row("after", 300, 2000, 1990)]
     (recovery,) = (c for c in phases.headline(_case(rows, {})) if c.id == "phase-recovery")
-    assert recovery.value is None and "1,990 calls left over" in recovery.text
+    assert (recovery.case, recovery.value, recovery.said["end"]) == ("not", None, 1990)
 
 
 def test_each_phase_is_judged_by_the_target() -> None:

@@ -102,14 +102,15 @@ def test_hot_rows_are_those_of_a_table_and_too_few_for_the_sessions() -> None:
     chains = _chains(("pgbench_branches (transactionid)", 0.8), ("pg_class (relation)", 0.2))
     claim = _only_claim(list(hot_rows(_case({ROW: 0.3, "Lock/tuple": 0.2}, scale=1, chains=chains))))
     assert claim.value is not None and claim.value.value == pytest.approx(0.5)
-    assert "for 50 % of DB time at 8 sessions. 8 sessions change only 1 branch." in claim.text
+    values = [claim.said[n] for n in ("place", "sessions", "rows")]
+    assert (claim.case, *values) == ("few", " at 8 sessions", 8, "1 branch")
     assert "80 % of the lock waits are for pgbench_branches." in claim.text
     assert claim.advice.endswith("prepare -s 8 --replace")
 
 
 def test_with_as_many_rows_as_sessions_the_number_is_not_to_blame() -> None:
     claim = _only_claim(list(hot_rows(_case({ROW: 0.3}, scale=8))))
-    assert "change only" not in claim.text and "more rows" in claim.advice
+    assert claim.case == "waits" and "more rows" in claim.advice
 
 
 @pytest.mark.parametrize(("share", "claims"), [(LATCH - 0.01, 0), (LATCH + 0.01, 1)])
@@ -117,7 +118,7 @@ def test_one_latch_is_a_claim_from_the_limit_on(share: float, claims: int) -> No
     latches = list(latch(_case({LATCH_EVENT: share})))
     assert len(latches) == claims
     if latches:
-        assert "LWLock/WALInsert" in latches[0].text and "buffers of the WAL" in latches[0].text
+        assert latches[0].said["event"] == "LWLock/WALInsert" and "buffers of the WAL" in latches[0].text
         assert "less WAL" in latches[0].advice
 
 

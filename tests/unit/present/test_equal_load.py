@@ -103,7 +103,7 @@ def test_equal_load_is_a_claim() -> None:
     one = claims["equal-load"]
     assert (one.severity, one.case) == ("good", "constant")
     assert one.value is not None and one.value.value == pytest.approx(41.3 / 41.0)
-    assert "from 25,000 to 100,000 orders" in one.text
+    assert one.said["span"] == "25,000 to 100,000 orders"
 
 
 def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> None:
@@ -116,9 +116,9 @@ def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> 
     )
     claims = _claims(results)
     assert (claims["equal-load"].case, claims["equal-load"].severity) == ("grows", "warning")
-    text = claims["equal-load"].text
-    assert "grows 3.10-fold" in text and "browse" in text and "All calls together: 1.10-fold" in text
-    assert "Do not compare throughput or response times across sizes" in text
+    assert claims["equal-load"].said["ratio"] == pytest.approx(3.1)
+    assert "browse" in claims["equal-load"].said["names"]
+    assert "All calls together: 1.10-fold" in claims["equal-load"].text
     assert (
         claims["transaction-load-browse"].case == "grows"
         and claims["transaction-load-buy"].case == "constant"
@@ -186,10 +186,9 @@ def test_a_statement_with_another_plan_at_another_size_is_a_claim() -> None:
     scan, index = "Seq Scan orders", "Index Scan orders_customer"
     assert "plan-changes" not in _claims(_with_plans(results, {"x1": index, "x4": index}))
     claim = _claims(_with_plans(results, {"x1": scan, "x4": index}))["plan-changes"]
-    assert claim.text == (
-        "Another plan with more data: browse, line 5, is executed by Seq Scan orders with 25,000 orders and "
-        "by Index Scan orders_customer with 100,000 orders."
-    )
+    assert [claim.said[n] for n in ("script", "line", "others")] == ["browse", 5, 0]
+    assert [claim.said[n] for n in ("before", "first")] == [scan, "25,000 orders"]
+    assert [claim.said[n] for n in ("after", "last")] == [index, "100,000 orders"]
 
 
 def test_a_table_has_each_transaction_at_each_size() -> None:

@@ -205,8 +205,8 @@ def test_a_runs_claims_come_with_the_severest_first() -> None:
     assert by_id["swapping"].severity == "warning" and by_id["memory-pressure"].severity == "warning"
     assert by_id["page-tables-large"].severity == "warning"
     assert {by_id[i].severity for i in ("huge-pages-not-used", "pages-held-twice")} == {"note"}
-    assert "public.orders (1.25 GiB)" in by_id["pages-held-twice"].text
-    assert by_id["swapping"].cells and " at 1 session" in by_id["swapping"].text
+    assert "public.orders (1.25 GiB)" in by_id["pages-held-twice"].said["relations"]
+    assert by_id["swapping"].cells and by_id["swapping"].said["at"] == " at 1 session"
 
 
 HEALTHY: dict[str, Any] = {
@@ -250,15 +250,18 @@ def test_screen_at_80_columns(snapshot: SnapshotAssertion) -> None:
 
 
 def test_the_answer_comes_first_in_each_case() -> None:
-    assert screen_of(tables_now()).startswith("1.95 GiB of 4.22 GiB of data in memory are held twice")
-    once = (("public.t", "table", GIB, GIB, 0, 0),)
-    assert screen_of(tables_now(relations=once)).startswith(
-        "1.00 GiB of data are in memory, none of it twice."
-    )
-    alone = (("public.t", "table", GIB, GIB, None, None),)
-    assert screen_of(tables_now(relations=alone)).startswith("1.00 GiB of data are in the server's cache.")
-    some = (*memory_tables.RELATIONS[:1], *alone)
-    assert screen_of(tables_now(relations=some)).startswith("At least 1.25 GiB of data are held twice")
+    gone = (("public.t", "table", GIB, GIB, None, None),)
+    cases: list[tuple[Tables, str, dict[str, float]]] = [
+        (tables_now(), "twice", {"both": 2000 * MIB, "either": 4320 * MIB}),
+        (tables_now(relations=(("public.t", "table", GIB, GIB, 0, 0),)), "once", {"either": GIB}),
+        (tables_now(relations=gone), "cache", {"cached": GIB}),
+        (tables_now(relations=(*memory_tables.RELATIONS[:1], *gone)), "some", {"both": 1280 * MIB}),
+    ]
+    for tables, case, values in cases:
+        answer, *_ = claims.now(tables)
+        assert (answer.id, answer.case) == ("memory-now", case)
+        assert {n: answer.said[n] for n in values} == values
+        assert screen_of(tables).startswith(answer.text[:40])
 
 
 def test_sources_that_were_not_read_are_listed_with_the_cure() -> None:

@@ -29,14 +29,16 @@ def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
     claims = claims_by_id(report_results.results())
     assert (claims["peak"].case, claims["peak"].said["sessions"]) == ("times", 2)
     assert claims["peak"].said["times"] == pytest.approx(1.95, abs=0.005)
+    assert claims["peak"].said["calls"] == pytest.approx(93.6, abs=0.05)
+    assert claims["peak"].value is not None and claims["peak"].value.value == pytest.approx(12.4e6, rel=0.004)
     limit = claims["scales-to"]
     assert (limit.case, limit.value.value, limit.said["top"]) == ("limit", 2, "8")  # type: ignore[union-attr]
     assert limit.said["top_share"] == pytest.approx(0.21, abs=0.005)
+    assert claims["session-time"].said["sessions"] == 8
     assert claims["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
     (text,) = headline.sentences(report_results.results())
-    assert text.startswith("Peak throughput 12.4 M LIO/s, 93.6 calls/s, at 2 sessions, 1.95 times that")
-    assert "Throughput scales to 2 sessions:" in text
-    assert "Session time at 8 sessions: CPU WAIT 68 %" in text
+    assert text.startswith(claims["peak"].text)
+    assert limit.text in text and claims["session-time"].text in text
 
 
 def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
