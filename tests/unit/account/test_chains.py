@@ -180,7 +180,7 @@ def test_foreign_waiters_and_no_waiters_make_no_rows() -> None:
     assert wait_chains(tables([waiter(1, 9, **COMMITS) | {"session": None}])).is_empty()
 
 
-def test_without_task_times_samples_alone_say_how_long() -> None:
+def test_without_task_times_durations_come_from_samples_alone() -> None:
     sampled = tables([waiter(1, 9, s, **COMMITS) for s in range(5)])
     sampled["ledger"] = sampled["ledger"].with_columns(aas=pl.lit(None, pl.Float64))
     assert seconds(wait_chains(sampled), DOING) == {"IO/WalSync": pytest.approx(0.5)}

@@ -9,7 +9,7 @@ from dbdyno.account.window import cut
 from dbdyno.model.results.session_time import base, served
 
 
-def test_a_rung_of_a_traced_and_a_lost_session_says_how_many_it_speaks_for():
+def test_a_rung_of_a_traced_and_a_lost_session_has_the_number_of_its_sessions():
     who = {"pid": 100, "tid": 100, "session": 0, "start_ticks": 7}
     read = {"before_ns": 10 * S - 998, "after_ns": 10 * S + 1002, "run_ns": 1, "runq_ns": 0, "sleep_ns": 0}
     cell = made_cell(

@@ -50,7 +50,7 @@ CELL = made_cell(
 )
 
 
-def test_statements_of_one_wait_event_are_told_apart_and_add_up() -> None:
+def test_statements_of_one_wait_event_have_rows_that_add_up() -> None:
     by = cut_statement_waits([CELL]).sort("query_id")
     assert by.select("query_id", "sleeps").rows() == [(1, 400), (2, 400)]
     assert by["sleep"].to_list() == pytest.approx([0.4, 0.4])

@@ -93,14 +93,14 @@ def test_a_counter_that_goes_down_is_unknown():
     assert (row["run_ns"], row["runq_ns"], row["status"]) == (None, None, "reset")
 
 
-def test_windows_under_a_second_say_nothing_of_foreign_tasks():
+def test_windows_under_a_second_have_no_figures_of_foreign_tasks():
     tasks = [task_row(10 * S, 0, 0), task_row(10 * S + S // 2, S // 2, 0)]
     row = _only_row(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
     assert (row["run_ns"], row["status"]) == (None, "too short")
 
 
 @pytest.mark.parametrize("status", ["not here", "not permitted", "not supported"])
-def test_tasks_that_cannot_be_read_are_unknown_and_say_why(status: str):
+def test_tasks_that_cannot_be_read_are_unknown_with_a_reason(status: str):
     tasks = [task_row(t * S, None, None, status=status, start_ticks=None) for t in (10, 20)]
     row = _only_row(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
     assert (row["run_ns"], row["status"], row["wall_ns"]) == (None, status, 10 * S)

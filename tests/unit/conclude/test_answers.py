@@ -361,7 +361,7 @@ def test_the_paragraph_has_throughput_reason_basis_and_next_step() -> None:
     assert 4 <= text.count(". ") + 1 <= 9
 
 
-def test_without_a_fit_the_paragraph_says_so() -> None:
+def test_without_a_fit_the_paragraph_has_the_reason() -> None:
     ladder = Ladder("mine", points(*TABLE[:2]), "queries/s")
     bare = Scaling(ladder, (), pl.DataFrame(), pl.DataFrame(), refused=("2 loads tell nothing of scaling",))
     text = paragraph(answered(bare))

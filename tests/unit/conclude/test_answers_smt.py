@@ -172,7 +172,7 @@ def test_cores_unknown_without_topology_and_without_reads() -> None:
 
 
 @pytest.mark.parametrize("threads", POWER7)
-def test_purr_says_how_busy_a_core_of_power7_is(threads: int, tmp_path: Path) -> None:
+def test_busy_time_of_a_core_of_power7_is_read_from_purr(threads: int, tmp_path: Path) -> None:
     first, last = (
         read(unpack(f"power7-{threads}-busy-{when}", tmp_path / when), at)
         for when, at in (("first", 100.0), ("last", 110.0))

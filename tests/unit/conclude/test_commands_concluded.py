@@ -249,7 +249,7 @@ def _shell_job(name: str, error_ns: int) -> PlannedJob:
     return job(name, 1_000_000).model_copy(update={"shell_error_ns": error_ns})
 
 
-def test_the_error_of_what_is_taken_off_for_a_shell_belongs_to_the_interval() -> None:
+def test_the_error_of_the_shells_share_belongs_to_the_interval() -> None:
     results = run_of_jobs(
         (Variant(name="base", jobs=(_shell_job("xz", 5_000_000),)),), lambda *_: 1.0, each=12
     )

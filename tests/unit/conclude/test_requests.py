@@ -58,7 +58,7 @@ def call(count: float, noise: float = 1.0) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("workers", [0.0, 0.4])
-def test_the_slope_is_what_a_request_takes_whoever_makes_it(workers: float) -> None:
+def test_the_slope_is_the_cpu_of_a_request_by_sessions_and_io_workers(workers: float) -> None:
     (claim,) = claims_of(case_of([call(n) for n in LEVELS], workers=workers))
     assert claim.id == "cpu-per-request"
     assert claim.value is not None and claim.value.value == pytest.approx((USER + KERNEL) * 1e9)
@@ -74,7 +74,7 @@ def test_the_slopes_interval_holds_the_truth_where_cpu_is_noisy() -> None:
     assert value.low < (USER + KERNEL) * 1e9 < value.high
 
 
-def test_requests_without_a_cost_are_called_so() -> None:
+def test_requests_without_a_cost_are_claimed_as_unsure() -> None:
     noises = (1.3, 0.7, 1.2, 0.8, 1.0)
     claims = claims_of(case_of([(n, REST * x, REST * x) for n, x in zip(LEVELS, noises, strict=True)]))
     assert all(c.case == "unsure" for c in claims)

@@ -99,7 +99,7 @@ def test_a_broken_slot_is_an_error_of_its_claim() -> None:
         criterion(replace(entry("lock-bound"), when="more than {locks.BOUND:percent"))
 
 
-def test_a_constant_that_changes_changes_what_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_constant_changes_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     def explanation() -> str:
         return CliRunner().invoke(app, ["explain", "lock-bound"], catch_exceptions=False).output
 

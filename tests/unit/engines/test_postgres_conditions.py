@@ -151,6 +151,6 @@ def test_any_other_path_is_no_relation(path: str) -> None:
     assert not DATA_FILES.search(path)
 
 
-def test_each_setting_that_is_judged_by_its_values_says_which_are_good() -> None:
+def test_each_setting_that_is_judged_by_its_values_lists_good_ones() -> None:
     for id, entry in registry().items():
         assert not (entry.rule.keys() & {"bad", "look"}) or "good" in entry.rule or entry.cure, id

@@ -68,7 +68,7 @@ def test_values_are_read_as_the_manual_says(row: Guc, value: str, parsed: str | 
         (guc(vartype="integer", min_val="1", max_val="9"), "5kB", "without a unit"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_what_can(row: Guc, value: str, words: str) -> None:
+def test_an_impossible_value_is_refused_with_possible_ones(row: Guc, value: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         canonical(row, value)
     assert words in str(caught.value.cure)

@@ -128,7 +128,7 @@ def test_links_of_ones_own_on_the_way_are_followed(tmp_path: Path) -> None:
         check_private(tmp_path / "turn" / "x")
 
 
-def test_a_sticky_directory_keeps_what_is_ones_own(tmp_path: Path) -> None:
+def test_a_folder_in_a_sticky_directory_is_private(tmp_path: Path) -> None:
     """/tmp is such a directory."""
     tmp_path.chmod(0o1777)
     make_private(tmp_path / "dbdyno")

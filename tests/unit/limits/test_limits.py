@@ -204,7 +204,7 @@ def v2_group(
     }
 
 
-def test_v1_each_controller_in_its_own_hierarchy(tmp_path: Path) -> None:
+def test_on_v1_each_controller_has_a_group_in_its_hierarchy(tmp_path: Path) -> None:
     files = {f"sys/fs/cgroup/cpu,cpuacct/db/{n}": t for n, t in {"cgroup.procs": str(PID)}.items()}
     cpuset = {"cgroup.procs": str(PID), "cpuset.mems": "0-1", "cpuset.cpus": "0-7"}
     files |= {f"sys/fs/cgroup/cpuset/{n}": t for n, t in cpuset.items()}
@@ -222,7 +222,7 @@ def test_v1_each_controller_in_its_own_hierarchy(tmp_path: Path) -> None:
     assert list(groups.values(spec, 50_000, cpus).items()) == [("cpuset.mems", "0-1"), ("cpuset.cpus", "1-2")]
 
 
-def test_v1_cpu_and_cpuset_mounted_together_is_one_group(tmp_path: Path) -> None:
+def test_on_v1_controllers_mounted_together_share_a_group(tmp_path: Path) -> None:
     names = {"cgroup.procs": str(PID), "cpuset.mems": "0", "cpuset.cpus": "0-3"}
     files = {f"sys/fs/cgroup/cpu,cpuset/{n}": t for n, t in names.items()}
     root = machine(tmp_path, "2:cpu,cpuset:/\n", V1.format("cpu,cpuset"), files)
@@ -233,7 +233,7 @@ def test_v1_cpu_and_cpuset_mounted_together_is_one_group(tmp_path: Path) -> None
     assert (content["cpuset.mems"], content["cpuset.cpus"]) == ("0", "0-3"), "else it takes no process"
 
 
-def test_hybrid_decides_for_each_controller(tmp_path: Path) -> None:
+def test_with_both_versions_the_place_is_chosen_for_each_controller(tmp_path: Path) -> None:
     """cpu is on v1, cpuset on v2."""
     unified = "sys/fs/cgroup/unified"
     files = {"sys/fs/cgroup/cpu/cgroup.procs": str(PID)}
@@ -258,7 +258,7 @@ def v2_machine(root: Path, **slice_: str) -> Path:
     return place
 
 
-def test_v2_beside_the_service_with_what_has_to_be_handed_down(tmp_path: Path) -> None:
+def test_on_v2_a_group_beside_the_service_gets_its_controllers_handed_down(tmp_path: Path) -> None:
     root = v2_machine(tmp_path)
     (place,) = places.find(PID, ["cpu", "cpuset"], root)
     beside = root / "sys/fs/cgroup/system.slice"
@@ -276,7 +276,7 @@ def test_v2_beside_the_service_with_what_has_to_be_handed_down(tmp_path: Path) -
     assert "what it has already stays where it is" in texts["mems"]
 
 
-def test_v2_without_cpuset_affinity_does_and_the_quota_stays(tmp_path: Path) -> None:
+def test_on_v2_without_cpuset_affinity_replaces_it_and_the_quota_stays(tmp_path: Path) -> None:
     root = v2_machine(tmp_path, controllers="cpu memory")
     spec = LimitSpec(cpus="0-1", quota=0.5)
     decision = means.decide(spec, PID, root)

@@ -105,9 +105,7 @@ def sub(parent: Path, name: str, owner: int = 0) -> Path:
     return child
 
 
-def test_as_root_a_group_beside_the_servers_and_the_controller_handed_down(
-    box: Path, controller: str
-) -> None:
+def test_as_root_a_group_beside_the_servers_gets_the_controller(box: Path, controller: str) -> None:
     home = sub(box, "service")
     with process(home) as server, process(home) as other:
         (place,) = places.find(server, [controller])
@@ -182,7 +180,7 @@ def test_a_controller_that_is_not_given_is_named(box: Path) -> None:
         places._v2(sub(box, "service"), ("cpu-of-old",), ours=True)
 
 
-def test_a_threaded_group_is_refused_in_words(box: Path, controller: str) -> None:
+def test_a_threaded_group_is_refused_with_the_reason(box: Path, controller: str) -> None:
     home = sub(box, "service")
     (home / "cgroup.type").write_text("threaded")
     threaded = pytest.raises(Refused, match=r"is (domain )?threaded: no group with limits can be made")
@@ -196,7 +194,7 @@ def test_a_parent_with_processes_of_its_own_hands_nothing_down(box: Path, contro
         places.find(server, [controller])
 
 
-def test_others_that_use_the_controller_keep_it(
+def test_a_controller_that_others_use_is_kept(
     box: Path, controller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(groups._UNUSED, controller, {"limit": "max"})

@@ -49,7 +49,7 @@ def test_a_lock_lets_through_one_call_at_a_time():
         ),  # three: sum of run_delay 12513 ms, throttled_time 7080 (it counts per-CPU queues)
     ],
 )
-def test_a_quota_does_what_the_kernel_does(sessions: int, runq_s: float, throttled_s: float):
+def test_a_quota_throttles_as_the_kernel_does(sessions: int, runq_s: float, throttled_s: float):
     """Measured on Linux 6.18, 2 CPUs, quota 50 %, 5 s (see the parameters)."""
     server = FakeServer(Target(dsn="fake:cpus=2,cpu=1s,quota=0.5"))
     cell = climb_one(server, plan_cell(sessions, measure_ns=5 * S))
@@ -184,7 +184,7 @@ def test_io_workers_do_the_reads_of_the_sessions():
     assert helper.sleep[("IO", "DataFileRead")] == pytest.approx(calls * 2.1 * MS, abs=5 * MS)
 
 
-def test_stolen_time_is_no_time_of_the_task_and_the_host_tells_it():
+def test_stolen_time_is_no_time_of_the_task_and_is_counted_by_the_host():
     """A quarter of the time on a CPU is stolen: 7.5 s of run in 10 s, 2.5 s of steal."""
     cell, (truth,) = _truth("fake:cpus=2,cpu=10ms,stolen=0.25", 1)
     assert (truth.run, truth.runq, truth.stolen) == pytest.approx((7.5 * S, 0, 2.5 * S), rel=0.001)

@@ -109,7 +109,7 @@ def test_block_io_of_an_io_worker_is_not_the_sessions():
         assert ("D" in states) is delayed
 
 
-def test_refused_witnesses_say_so_and_leave_no_rows():
+def test_refused_witnesses_have_a_status_and_no_rows():
     run = climb("fake:cpu=50ms,trace=off,word=off", [1], memory_hz=100.0, trace=True)
     tables = run.cells[0].tables
     statuses = {row["name"]: row["status"] for row in tables["sources"].to_dicts()}
@@ -124,7 +124,7 @@ def test_a_starved_sampler_is_late():
     assert late == pytest.approx(50, rel=0.2)
 
 
-def test_the_servers_books_are_the_truth():
+def test_the_servers_counters_are_the_truth():
     """Time active, idle in transaction and connected, calls and their reads, of all sessions."""
     law = "fake:cpus=2,call=cpu:5ms+IO/DataFileRead:3ms+Client/ClientRead:1ms,think=4ms,foreign=1"
     run = climb(law, [3])

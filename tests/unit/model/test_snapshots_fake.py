@@ -23,7 +23,7 @@ def row(snapshot: Snapshot, table: str) -> dict[str, object]:
     return snapshot.tables[table].row(0, named=True)
 
 
-def test_every_call_does_to_the_table_what_the_law_says() -> None:
+def test_calls_grow_the_tables_counters_by_the_law() -> None:
     first, last = two_snapshots(2)
     calls = row(last, "databases")["commits"] - row(first, "databases")["commits"]  # type: ignore[operator]
     assert calls == pytest.approx(4 * 2 / 0.01, abs=8)
@@ -47,6 +47,6 @@ def test_all_tables_of_the_schema_are_there() -> None:
         )
 
 
-def test_another_database_is_not_there() -> None:
+def test_a_snapshot_of_another_database_is_refused() -> None:
     with pytest.raises(NoSuchDatabase):
         FakeServer(Target(dsn="fake:")).snapshot(None, ["other"], ())

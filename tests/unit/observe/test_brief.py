@@ -95,7 +95,7 @@ def test_the_rounding_of_ticks_is_no_session():
 
 
 @pytest.mark.parametrize("reads", [[], [read(MAIN, 10 * S, "helper:main")], [main(10 * S, 0)]])
-def test_a_main_process_that_tells_nothing_leaves_it_unknown(reads: list[dict[str, Any]]):
+def test_without_figures_of_the_main_process_brief_time_is_unknown(reads: list[dict[str, Any]]):
     assert children(rows("tasks", reads), 10 * S, 20 * S) is None
 
 
@@ -116,7 +116,7 @@ def test_connections_that_are_not_counted_are_unknown():
     assert logons(empty("counters"), 0) is None
 
 
-def test_a_glance_adds_what_the_main_process_was_told():
+def test_a_glance_adds_the_main_processs_time_of_its_children():
     recent = {"traced": empty("traced"), "tasks": rows("tasks", [main(10 * S, 0), main(20 * S, 6 * S)])}
     result = brief(recent, (), wait_families())
     assert result is not None

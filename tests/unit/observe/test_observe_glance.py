@@ -54,7 +54,7 @@ def test_exact_sums_are_spread_over_the_labels_that_samples_saw() -> None:
     assert seen.tier == "activity samples"
 
 
-def test_sums_of_a_window_hold_what_sessions_did_in_their_part_of_it() -> None:
+def test_sums_of_a_window_have_each_sessions_part_of_it() -> None:
     """4 s of 16: 1 s on a CPU, 1 in the run queue, 2 asleep for IO."""
     seen = glance_at(
         window_ns=16 * S,

@@ -128,7 +128,7 @@ def test_a_guest_has_the_name_of_its_hypervisor(
     assert host(tmp_path).virtualisation == name
 
 
-def test_an_arm_cpu_of_no_name_is_told_by_its_numbers(tmp_path: Path) -> None:
+def test_an_arm_cpu_without_a_name_is_named_by_its_numbers(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("processor: 0\nCPU implementer: 0x61\nCPU part: 0x022\n")
     assert host(tmp_path).cpu.model == "ARM CPU, implementer 0x61, part 0x022"

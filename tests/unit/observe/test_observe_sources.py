@@ -48,7 +48,7 @@ def verdicts(gathered: Tables, server: Server | None = None, **options: object) 
     return {row["name"]: row for row in frame.iter_rows(named=True)}
 
 
-def test_one_good_read_is_ok_and_the_others_are_counted() -> None:
+def test_a_witness_with_one_good_read_is_ok_and_lost_ones_are_counted() -> None:
     read = tasks(
         {}, {"session": 1}, {"role": "helper:x", "status": "vanished"}, {"role": "driver", "status": "lost"}
     )
@@ -58,7 +58,7 @@ def test_one_good_read_is_ok_and_the_others_are_counted() -> None:
 
 
 @pytest.mark.parametrize("status", ["not here", "not permitted", "not supported", "lost", "vanished"])
-def test_a_witness_without_a_good_read_says_why_and_the_cure(status: str) -> None:
+def test_a_witness_without_a_good_read_has_a_reason_and_a_cure(status: str) -> None:
     result = verdicts(tables(tasks=tasks({"status": status})))
     assert result["os tasks"]["status"] == status
     assert result["os tasks"]["detail"]
@@ -75,7 +75,7 @@ def test_block_io_is_off_where_its_column_is_unknown() -> None:
     assert verdicts(tables(tasks=tasks({"blkio_ns": 0})))["block I/O delay"]["status"] == "ok"
 
 
-def test_lost_samples_say_what_the_server_said() -> None:
+def test_lost_samples_have_the_servers_error() -> None:
     result = verdicts(tables(sampler=sampler("lost")), reported=WatchState(trouble="connection refused"))
     assert "connection refused" in result["activity samples"]["detail"]
     result = verdicts(tables(sampler=sampler("ok", "ok", "lost")), reported=WatchState(trouble="it broke"))[
@@ -107,7 +107,7 @@ class OurThreads:
         return [threading.get_native_id()]
 
 
-def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() -> None:
+def test_with_observation_switched_off_only_the_drivers_threads_are_read() -> None:
     watch = open_watch(Seen(), OurThreads(), How(enabled=False))  # type: ignore[arg-type]
     now_ns = time.monotonic_ns()
     watch.start(now_ns, now_ns + 1)
@@ -120,7 +120,7 @@ def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() 
     assert {row["status"] for name, row in result.items() if name != "driver"} == {"off"}
 
 
-def test_a_witness_that_was_refused_says_why_itself() -> None:
+def test_a_refused_witness_has_its_own_reason() -> None:
     state = WatchState(
         states={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
     )
@@ -154,11 +154,11 @@ def test_memory_samples_and_activity_samples_are_counted_apart() -> None:
     assert (result["wait event word"]["status"], result["wait event word"]["detail"]) == ("ok", "")
 
 
-def test_what_was_not_asked_for_is_off_and_elsewhere_not_here() -> None:
+def test_unrequested_witnesses_are_off_and_those_elsewhere_not_here() -> None:
     assert verdicts(tables(tasks=tasks({})))["scheduler trace"]["status"] == "off"
     elsewhere = verdicts(tables(tasks=tasks({"status": "not here"})))
     assert {elsewhere[n]["status"] for n in ("scheduler trace", "wait event word")} == {"not here"}
 
 
-def test_where_nothing_was_driven_there_is_no_driver() -> None:
+def test_an_observation_has_no_driver_among_its_witnesses() -> None:
     assert "driver" not in verdicts(tables(), driven=False)

@@ -125,7 +125,7 @@ def test_host_figures_are_those_of_proc_stat() -> None:
     assert switches.is_sorted()
 
 
-def test_read_task_reads_ourselves_and_knows_what_it_does_not() -> None:
+def test_read_task_reads_this_process_and_marks_one_that_is_gone() -> None:
     me = _core.read_task(os.getpid(), os.getpid())
     assert me["status"] == "ok"
     assert me["run_ns"] > 0

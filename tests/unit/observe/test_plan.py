@@ -125,7 +125,7 @@ def test_ladders_have_the_cores_and_the_cpus_of_every_variant(
     }
 
 
-def test_a_plan_lists_every_cell_and_says_why() -> None:
+def test_a_plan_lists_every_cell_and_the_reasons_of_choices() -> None:
     plan = resolve(Experiment(workload="lio", repeats=2, sessions="1,2"), LIO, 2, "2 online")
     assert [(c.sessions, c.repeat) for c in plan.cells] == [(1, 1), (2, 1), (1, 2), (2, 2)]
     assert len({c.id for c in plan.cells}) == 4

@@ -60,7 +60,7 @@ def test_a_condition_of_known_and_unknown_figures(text: str, truth: bool | None)
     assert holds(text, sessions=10, active=2, cpu_wait=0.3, db_time=1.8) is truth
 
 
-def test_arguments_times_and_how_long_it_must_hold() -> None:
+def test_a_condition_may_have_arguments_and_a_time_to_hold() -> None:
     result = parse_condition("wait(Lock/some thing) >= 0.5 and statement(-42) > 1 for 300 ms")
     assert [f.key for f in result.figures()] == ["wait(Lock/some thing)", "statement(-42)"]
     assert result.for_ns == 300_000_000
@@ -111,7 +111,7 @@ def test_a_step_from_one_value_to_the_next_is_a_second_firing() -> None:
     ]
 
 
-def test_flicker_around_a_value_fires_once_and_a_way_back_again() -> None:
+def test_flicker_around_a_value_fires_once_and_again_after_a_way_back() -> None:
     assert len(moments("sessions = 10", 9, 10, 9, 10, 11, 10, 9, 10)) == 1
     assert len(moments("sessions = 10", 9, 10, 8, 9, 10)) == 2
 
@@ -136,7 +136,7 @@ def test_a_condition_must_hold_for_as_long_as_it_asks() -> None:
     assert moments("sessions > 5", 6, 6, 6, for_="200ms") == [(0.2, "sessions > 5")]
 
 
-def test_no_second_time_within_the_cool_down() -> None:
+def test_nothing_fires_again_within_the_cool_down() -> None:
     again = (6, 1, 6, 1, 6, 1, 6, 1)
     assert [t for t, _ in moments("sessions > 5", *again, cool_down="400ms")] == [0.0, 0.4]
     assert len(moments("sessions in (10,20)", 10, 20, 10, 20, cool_down="10s")) == 2  # each value by itself
@@ -181,7 +181,7 @@ def test_figures_of_calls_are_refused_where_there_are_none(when: str) -> None:
     assert triggers_of(Experiment(triggers=(spec,))).all
 
 
-def test_the_95th_percentile_of_what_threads_counted() -> None:
+def test_the_95th_percentile_comes_from_the_threads_histograms() -> None:
     before, after = counted([(10, 50), (20, 5)]), counted([(10, 100), (20, 20), (10, 20), (40, 15)])
     assert p95_ns(after - before) == 40
     assert p95_ns(before) == 20 and p95_ns(before - before) is None

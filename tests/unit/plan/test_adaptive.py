@@ -162,7 +162,7 @@ def test_noise_neither_hides_the_knee_nor_costs_many_rungs(noise: float, cores: 
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 4, 64])
-def test_a_straight_line_ends_at_the_cap_and_says_so(cpus: int) -> None:
+def test_a_straight_line_ends_at_the_cap_and_has_no_knee(cpus: int) -> None:
     asked, done = climb(lambda n: 100.0 * n, cpus, noise=0.02)
     assert max(asked) == 8 * cpus
     assert (done.at, done.found) == (None, False)
@@ -170,7 +170,7 @@ def test_a_straight_line_ends_at_the_cap_and_says_so(cpus: int) -> None:
     assert "grows-to-the-limit" in done.parts
 
 
-def test_a_peak_with_a_fall_behind_it_is_told() -> None:
+def test_a_peak_with_a_fall_behind_it_is_given() -> None:
     _, done = climb(falling(8, 10), 8)
     assert "falls" in done.parts
     assert (done.said["last"], done.said["share"]) == (16, 0.625)
@@ -188,7 +188,7 @@ def test_rungs_that_cannot_be_used_are_not_climbed_over() -> None:
     assert (done.case, done.said) == ("unusable", {"fault": "every call ended in an error"})
 
 
-def test_the_most_rungs_are_kept_and_told() -> None:
+def test_the_limit_of_rungs_is_kept_and_given() -> None:
     asked, done = climb(usl(0.02, 0.0001), 64, most=5)
     assert len(asked) == 5
     assert "limit" in done.parts and done.said["limit"] == 5
@@ -246,7 +246,7 @@ def test_the_highest_rung_that_meets_a_target(goal: str, highest: int) -> None:
     assert [done.said[k] for k in ("at", "met", "repeats", "other")] == [highest, 3, 3, highest + 1]
 
 
-def test_a_boundary_that_noise_moves_is_repeated_and_told() -> None:
+def test_a_boundary_that_noise_moves_is_repeated_and_marked() -> None:
     """True boundary 39|40; a rung is off by 3 %, that is 1.2 sessions."""
     ends = [
         climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), noise=0.03, seed=s)[1].at
@@ -266,7 +266,7 @@ def test_targets_that_all_or_no_rungs_meet() -> None:
     assert (done.case, done.said["at"], done.said["figure"]) == ("not-met", 1, "2.00 ms (2.00 ms to 2.00 ms)")
 
 
-def test_a_target_with_too_few_rungs_says_what_was_not_measured() -> None:
+def test_a_target_with_too_few_rungs_names_the_gap() -> None:
     few, more = (
         climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), most=most)[1]
         for most in (4, 7)
@@ -311,7 +311,7 @@ def test_a_rung_whose_repeats_are_short_of_calls_is_not_repeated_for_ever() -> N
     assert isinstance(next_rung(Findings(rule, seen)), Done)
 
 
-def test_a_target_that_is_met_again_higher_up_is_told() -> None:
+def test_a_target_that_is_met_again_higher_up_has_a_note() -> None:
     _, done = climb(plateau(4), 4, goal="p95<20ms", response_ms=lambda n: 25.0 if n == 8 else 2.0, top=64)
     assert done.at == 7
     assert (done.said["other"], done.parts[-1]) == (8, "meets-again")

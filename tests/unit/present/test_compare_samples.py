@@ -76,7 +76,7 @@ def test_the_row_gob_with_ties_comes_out_to_all_printed_digits() -> None:
     assert comparison.verdict == "no difference" and comparison.further_repeats is None
 
 
-def test_a_narrower_margin_leaves_gob_undecided_and_says_how_many_runs_more() -> None:
+def test_a_narrower_margin_leaves_gob_undecided_with_a_number_of_further_runs() -> None:
     comparison = compare_samples(*GOB, margin=0.01)
     assert comparison.verdict == "undecided"
     assert comparison.further_repeats is not None and 1 < comparison.further_repeats < 100
@@ -184,7 +184,7 @@ def test_p_is_below_a_twentieth_just_where_the_interval_leaves_one_out() -> None
     assert seen == {True, False}
 
 
-def test_pairs_cancel_what_drifts_from_block_to_block() -> None:
+def test_pairs_cancel_drift_from_block_to_block() -> None:
     drift = (100.0, 150.0, 80.0, 120.0, 60.0)
     pairs = [(d, d * r) for d, r in zip(drift, (1.049, 1.051, 1.05, 1.048, 1.052), strict=True)]
     together, apart = effect_of_pairs(pairs), effect_of_samples([x for x, _ in pairs], [y for _, y in pairs])

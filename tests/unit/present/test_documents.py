@@ -128,14 +128,14 @@ def test_a_choice_is_the_first_option_but_on_a_page() -> None:
     assert written.count("data-pick=") == 2 and 'data-pick="c4" hidden' in written
 
 
-def test_details_are_where_there_is_room_and_the_terminal_says_where() -> None:
+def test_details_are_where_there_is_room_and_the_terminal_has_a_footer() -> None:
     terminal, marked = as_text(CHOSEN, 80), markdown.page(CHOSEN)
     assert terminal.endswith("the rest is there") and "select 2" not in terminal
     assert "```\nselect 1;\n  select 2;\n```" in marked and "the rest" not in marked
     assert "<pre>select 1;" in page(CHOSEN)
 
 
-def test_names_and_values_have_no_head_and_what_is_absent_no_line() -> None:
+def test_facts_have_no_head_and_absent_values_no_line() -> None:
     lines = as_text([facts("machine", [("CPU", "fast"), ("limit", None)])]).splitlines()
     assert lines == ["machine", "CPU  fast"]
 

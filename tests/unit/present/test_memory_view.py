@@ -60,7 +60,7 @@ def screen_of(tables: Tables, sources: tuple[Source, ...] = (), width: int = 80)
 # -- figures ----------------------------------------------------------------------------------------
 
 
-def test_parts_add_up_to_the_total_and_what_is_left_has_a_line() -> None:
+def test_parts_add_up_to_the_total_and_the_rest_has_a_line() -> None:
     sums = parts(tables_now())
     assert sums.pop("total") == 16 * GIB == sum(v or 0 for v in sums.values())
     assert sums["not assigned"] == 96 * MIB
@@ -114,7 +114,7 @@ def test_pages_in_both_caches_are_counted_once() -> None:
     assert values["cache_used_bytes"][1] == 0.75
 
 
-def test_sums_leave_out_what_is_unknown_and_say_why() -> None:
+def test_sums_leave_out_unknown_relations_with_a_reason() -> None:
     some = (*memory_tables.RELATIONS[:2], ("public.hidden", "table", GIB, 512 * MIB, None, None))
     both, _, status = figures(tables_now(relations=some))["data_both_bytes"]
     assert both == (1280 + 512) * MIB and status == "not permitted"

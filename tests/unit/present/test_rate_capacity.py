@@ -135,7 +135,7 @@ def run_at_rates(*rates: float, **more: Any) -> Results:
     return _results(paced_climb(LAW, list(rates), sessions=2, **more))
 
 
-def test_the_capacity_of_a_run_holds_what_the_server_can_do_and_agrees_with_the_rate_delivered() -> None:
+def test_the_capacity_of_a_run_holds_the_laws_and_agrees_with_the_rate_delivered() -> None:
     results = run_at_rates(60.0, 90.0, 150.0, 250.0, 400.0, measure_s=60)
     (scaling,) = results.scaling
     claims = {a.id: a for a in scaling.answers}

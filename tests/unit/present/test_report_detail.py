@@ -62,7 +62,7 @@ def test_a_small_run_shows_every_rung_from_the_top_down() -> None:
     assert picks.note == ""
 
 
-def test_a_large_run_shows_what_there_is_room_for_and_says_so() -> None:
+def test_a_large_run_shows_the_rungs_that_have_room_and_counts_the_others() -> None:
     picks = selection.picks(report_results.results(report_results.LARGE))
     assert [picks.shown[0].label, picks.shown[-1].label] == ["50 sessions", "1 session"]
     assert 3 <= len(picks.shown) < 50
@@ -102,7 +102,7 @@ def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
     assert float(total) == pytest.approx(results.tables["rungs"]["runq_aas"][-1], rel=0.005)
 
 
-def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
+def test_the_trace_does_not_divide_cpu_time_by_label_and_a_note_explains_it() -> None:
     results = report_results.results()
     exact = results.tables["events"].with_columns(
         source=pl.lit("scheduler trace"), run=pl.lit(None, pl.Float64)
@@ -205,7 +205,7 @@ def test_threads_of_one_process_are_one_row() -> None:
     assert together["VCX/s"].text == "240"  # their sum
 
 
-def test_the_profile_divides_by_what_is_known() -> None:
+def test_the_profile_divides_by_known_figures_alone() -> None:
     results = report_results.results()
     blocks = profile.load_profile(results, top_pick(results))
     table = table_of(blocks)
@@ -265,7 +265,7 @@ def with_statements(results: Results) -> Results:
     return replace(results, tables={**results.tables, **by_table})
 
 
-def test_top_sql_is_by_time_per_call_and_says_where_a_figure_is_a_lower_bound() -> None:
+def test_top_sql_is_by_time_per_call_and_marks_lower_bounds() -> None:
     results = with_statements(report_results.results())
     by_time, by_calls, *_ = statements.top_sql(results, top_pick(results))
     assert isinstance(by_time, Table)
@@ -329,7 +329,7 @@ def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
     assert strip.pieces[3][4] == [round(100 * shares.get(p, 0)) for p in parts]
 
 
-def test_a_piece_of_a_strip_holds_what_reaches_into_it() -> None:
+def test_a_piece_of_a_strip_holds_the_part_of_time_that_reaches_into_it() -> None:
     results = report_results.results()
     row = results.tables["strips"].filter(pl.col("cell") == top_pick(results).cell).head(1)
     rows = [(0.0, 1.5, "run"), (1.5, 3.0, "runq"), (3.0, 4.0, "run")]

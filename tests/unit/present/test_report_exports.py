@@ -57,7 +57,7 @@ def test_json_holds_every_table_with_null_for_unknown(tmp_path: Path) -> None:
     assert exported["tables"]["samples"][1]["task_ns"] == 2**60
 
 
-def test_without_raw_tables_json_is_the_document_and_folders_hold_what_was_derived(tmp_path: Path) -> None:
+def test_without_raw_tables_json_is_the_document_and_folders_hold_derived_tables(tmp_path: Path) -> None:
     results = report_results.results()
     (path,) = present.export(results, None, "json", tmp_path / "r.json")
     assert json.loads(path.read_text()) == present.document(results)

@@ -165,7 +165,7 @@ def test_the_charts_code_is_in_the_package_and_safe_in_a_page() -> None:
     assert "</script" not in code and "<!--" not in code
 
 
-def test_a_package_without_the_charts_code_says_the_cure(
+def test_a_package_without_the_charts_code_is_an_error_with_the_cure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(page, "resources", lambda _: tmp_path)

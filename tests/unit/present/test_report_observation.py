@@ -55,14 +55,14 @@ def test_the_chosen_sessions_are_named() -> None:
     )
 
 
-def test_an_observation_without_a_window_says_so(tmp_path: Path) -> None:
+def test_an_observation_without_a_window_is_marked_in_every_medium(tmp_path: Path) -> None:
     results = report_observation.results(busy=())
     assert headline.sentences(results) == ["No window was measured."]
     assert "No window was measured." in present.write_report(results, tmp_path / "o.html").read_text("utf-8")
     assert as_text(report.details(results, "profile")).strip() == "Nothing was measured."
 
 
-def test_no_word_of_rungs(tmp_path: Path) -> None:
+def test_an_observation_has_no_word_of_rungs(tmp_path: Path) -> None:
     results = report_observation.results()
     page = present.write_report(results, tmp_path / "o.html").read_text("utf-8")
     assert FORBIDDEN.findall(visible_words(page)) == []
@@ -173,7 +173,7 @@ def test_exports_write(kind: str, tmp_path: Path) -> None:
     assert present.export(report_observation.results(), {}, kind, tmp_path / "out")
 
 
-def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> None:
+def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_names_them() -> None:
     """Some sessions are our role's own, and idle: the known figures are not the sum of all."""
     results = report_observation.results()
     waits_of_all = pl.col("account").is_in(["sleep", "client"]) & (pl.col("scope") == "rung")

@@ -54,7 +54,7 @@ def test_the_stack_has_a_segment_of_its_own() -> None:
     assert segment["aas"].to_list() == [0.6, 2.4]
 
 
-def test_the_headline_says_what_sessions_do_most() -> None:
+def test_the_headline_names_the_largest_part_of_session_time() -> None:
     results = with_pool()
     (claim,) = (f for f in report_results.answered(results).findings if f.id == "session-time")
     assert claim.said["shares"]["pool_queue_aas"] == pytest.approx(0.6)

@@ -98,7 +98,7 @@ def test_an_unknown_rate_is_no_peak_of_zero() -> None:
     assert claims["nothing-measured"].case == "no-rate" and "peak" not in claims
 
 
-def test_a_run_without_rungs_says_that_nothing_was_measured() -> None:
+def test_the_headline_of_a_run_without_rungs_is_that_nothing_was_measured() -> None:
     results = report_results.results()
     empty = replace(results, tables={n: t.clear() for n, t in results.tables.items()})
     assert headline.sentences(report_results.answered(empty)) == ["No load was measured."]

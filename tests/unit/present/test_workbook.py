@@ -227,7 +227,7 @@ def test_the_header_is_frozen(book: zipfile.ZipFile) -> None:
     assert pane.attrib["state"] == "frozen" and pane.attrib["ySplit"] == "1"
 
 
-def test_a_sheet_too_small_for_a_table_is_cut_and_the_answer_says_so(
+def test_a_sheet_too_small_for_a_table_is_cut_and_the_answer_names_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(xlsx, "MAX_ROWS", 3)

@@ -77,7 +77,7 @@ def test_whole_events_cannot_be_surer_than_their_count():
     assert unsure.p > 0.4
 
 
-def test_steady_series_are_told_to_drift_no_more_often_than_promised():
+def test_steady_series_drift_no_more_often_than_promised():
     rng = random.Random(1)
     alarms = 0
     for _ in range(4000):
@@ -87,7 +87,7 @@ def test_steady_series_are_told_to_drift_no_more_often_than_promised():
     assert alarms / 4000 <= FALSE_ALARMS * 1.3, "binomial error of 4,000 trials: 0.16 %"
 
 
-def test_equal_sessions_are_told_to_be_unequal_no_more_often_than_promised():
+def test_equal_sessions_differ_no_more_often_than_promised():
     rng = random.Random(2)
     alarms = sum(
         unequal([rng.gauss(10, 0.5) for _ in range(8)], [0.25] * 8) < FALSE_ALARMS for _ in range(4000)
@@ -105,7 +105,7 @@ def test_the_quantiles_kept_at_hand_are_those_of_scipy():
 
 
 @pytest.mark.parametrize(("loads", "climbs"), [(6, 1), (6, 3), (40, 1)])
-def test_independent_residuals_are_said_to_resemble_each_other_as_often_as_promised(loads: int, climbs: int):
+def test_independent_residuals_are_correlated_as_often_as_promised(loads: int, climbs: int):
     """Only neighbours of one climb are compared. 2,000 trials: binomial error 0.5 %."""
     repeat = np.repeat(np.arange(climbs), loads)
     load = np.tile(np.arange(1.0, loads + 1), climbs)

@@ -74,7 +74,7 @@ def test_a_column_that_is_chosen_has_the_unit_of_the_words_that_are_known() -> N
         ("clients|tps|cpu\n1|1,436|0.70\n2|2,082|0.79\n4|4,084|0.99\n", False),  # commas of thousands
     ],
 )
-def test_only_columns_that_are_used_decide_what_a_dot_is(text: str, asks: bool) -> None:
+def test_only_columns_that_are_used_decide_between_dot_and_comma(text: str, asks: bool) -> None:
     if asks:
         with pytest.raises(UsageError, match=r"1.436 is either 1,436 or 1.436"):
             read(text)
@@ -161,7 +161,7 @@ def test_samples_have_line_breaks_in_headings_and_the_decimal_sign_of_their_colu
     assert [n.values for n in read_pair(path)] == [(1.5, 1.6), (2.5, 2.7)]
 
 
-def test_a_log_of_pgbench_is_called_so(tmp_path: Path) -> None:
+def test_a_log_of_pgbench_is_refused_by_its_name(tmp_path: Path) -> None:
     (path := tmp_path / "log").write_text("0 199 2241 0 1175850568 995598\n0 200 2465 0 1175850568 998079\n")
     for function in (lambda: ladder_of(path.read_text(), "log"), lambda: read_sample(path)):
         with pytest.raises(UsageError, match="log of pgbench") as e:
