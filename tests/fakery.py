@@ -104,7 +104,7 @@ def climb_one(
         reason=None if end >= t1 else "all sessions were lost",
         wait_families=server.wait_families,
     )
-    return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
+    return RawCell(meta, {name: tables.get(name, empty(raw(name))) for name in RAW})
 
 
 def _source_rows(server: FakeServer, watch: Watch) -> list[dict[str, str]]:

@@ -14,7 +14,8 @@ from dbdyno.model.plan.jobs import PlannedJob
 from dbdyno.model.plan.plan import Cell, Experiment, Plan, Variant, Workload
 from dbdyno.model.results.raw import CellMeta, RawCell
 from dbdyno.model.results.results import Results, RunInfo
-from dbdyno.model.schema.tables import RAW, empty, raw, rows
+from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.model.schema.tables import raw as raw_table
 from dbdyno.model.units import NS_PER_S
 
 WORKLOAD = Workload(
@@ -121,7 +122,7 @@ def _raw(
 ) -> RawCell:
     executions = [change(r) for r in _executions(cell, variant, law, each, rng, noise)]
     last = max(r["end_ns"] for r in executions)
-    frames = {name: empty(name) for name in RAW}
+    frames = {name: empty(raw_table(name)) for name in RAW}
     frames["executions"] = rows("executions", executions)
     frames["sessions"] = rows("sessions", [_session(n, executions) for n in range(cell.sessions)])
     took = [r["end_ns"] - r["start_ns"] for r in executions]

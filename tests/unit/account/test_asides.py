@@ -12,7 +12,8 @@ from dbdyno import engines
 from dbdyno.account.executions import parallelism
 from dbdyno.account.window.trees import ASIDE, with_asides
 from dbdyno.model.results.raw import CellMeta, RawCell
-from dbdyno.model.schema.tables import RAW, empty, raw
+from dbdyno.model.schema.tables import RAW, empty
+from dbdyno.model.schema.tables import raw as raw_table
 from dbdyno.model.units import TICK_NS
 
 MS = 1_000_000
@@ -35,7 +36,7 @@ def cell(executions: list[dict[str, Any]], samples: list[dict[str, Any]] | None 
         asides=True,
     )
     raw = {"executions": rows("executions", executions), "samples": rows("samples", samples or [])}
-    return RawCell(meta, {name: raw.get(name, empty(name)) for name in RAW})
+    return RawCell(meta, {name: raw.get(name, empty(raw_table(name))) for name in RAW})
 
 
 def execution(session: int, pid: int, begun: int, ended: int, left_over: int = 0) -> dict[str, Any]:

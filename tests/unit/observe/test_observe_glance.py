@@ -26,7 +26,7 @@ def sample(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def glance_at(window_ns: int | None = None, **tables: list[dict[str, Any]]) -> Glance:
-    frames = {name: rows(name, tables[name]) if name in tables else empty(name) for name in RAW}
+    frames = {name: rows(raw(name), tables[name]) if name in tables else empty(raw(name)) for name in RAW}
     return glance(frames, wait_families(), window_ns=window_ns)
 
 
