@@ -33,8 +33,8 @@ from dbdyno.store import Run, RunStore
 pytestmark = pytest.mark.whole
 
 
-def _plan(**said: Any) -> Plan:
-    return resolve(Experiment.model_validate({"workload": "lio", "sessions": "auto"} | said), LIO, 4, "")
+def _plan(**keys: Any) -> Plan:
+    return resolve(Experiment.model_validate({"workload": "lio", "sessions": "auto"} | keys), LIO, 4, "")
 
 
 def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
@@ -55,7 +55,7 @@ def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "keys",
     [
         {"sessions": "auto:0"},
         {"sessions": "auto:x"},
@@ -68,9 +68,9 @@ def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
         {"order": "ladder", "variants": {"a": VariantSpec(), "b": VariantSpec()}},
     ],
 )
-def test_what_an_auto_ladder_cannot_do_is_refused_with_the_cure(said: Mapping[str, Any]) -> None:
+def test_what_an_auto_ladder_cannot_do_is_refused_with_the_cure(keys: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError) as e:
-        _plan(**said)
+        _plan(**keys)
     assert e.value.cure
 
 
@@ -135,19 +135,19 @@ def _climbed(plan: Plan, laws: Mapping[str, Law]) -> tuple[list[Cell], AdaptiveC
 def test_every_rung_is_measured_under_every_variant() -> None:
     plan = _plan(variants={"a": VariantSpec(), "b": VariantSpec()})
     cells, course, plans = _climbed(plan, {"a": plateau(2), "b": plateau(4)})
-    of = {v: [c.sessions for c in cells if c.variant == v] for v in ("a", "b")}
-    assert of["a"] == of["b"]
-    assert {1, 2, 3, 4, 5} <= set(of["a"])
+    sessions_by_variant = {v: [c.sessions for c in cells if c.variant == v] for v in ("a", "b")}
+    assert sessions_by_variant["a"] == sessions_by_variant["b"]
+    assert {1, 2, 3, 4, 5} <= set(sessions_by_variant["a"])
     assert list(plans[-1].cells) == cells
     assert course.stopped is not None
     assert "a: Knee at 2 sessions:" in course.stopped
     assert "b: Knee at 4 sessions:" in course.stopped
 
 
-def test_later_repeats_climb_the_rungs_that_the_first_found() -> None:
+def test_later_repeats_climb_the_rungs_of_the_first() -> None:
     cells, _, _ = _climbed(_plan(repeats=3), {"base": plateau(4)})
-    of = {r: sorted(c.sessions for c in cells if c.repeat == r) for r in (1, 2, 3)}
-    assert of[1] == of[2] == of[3] == [1, 2, 3, 4, 5, 6, 8, 16]
+    rungs = {r: sorted(c.sessions for c in cells if c.repeat == r) for r in (1, 2, 3)}
+    assert rungs[1] == rungs[2] == rungs[3] == [1, 2, 3, 4, 5, 6, 8, 16]
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_the_plan_holds_its_rule_as_values_and_the_catalogue_its_words(
     (rule,) = (c for c in plan.choices if c.name == "sessions")
     assert (rule.says, rule.case, rule.reason) == ("auto-ladder-rule", case, "")
     assert set(rule.said) == {"most", "top", *values} and rule.said["top"] == plan.top
-    (shown,) = (c for c in worded(plan).choices if c.name == "sessions")
-    assert f"up to {plan.top} sessions" in shown.reason
+    (choice,) = (c for c in worded(plan).choices if c.name == "sessions")
+    assert f"up to {plan.top} sessions" in choice.reason
     assert worded(plan).digest == plan.digest and Plan.model_validate_json(plan.model_dump_json()) == plan
 
 
-def test_a_plan_of_before_keeps_the_words_it_was_stored_with() -> None:
+def test_a_plan_of_an_older_version_keeps_its_stored_reasons() -> None:
     plan = _plan()
     choices = [{"name": c.name, "value": c.value, "reason": f"why {c.name}"} for c in plan.choices]
     older = Plan.model_validate({**plan.model_dump(), "choices": choices})
@@ -181,7 +181,7 @@ def test_a_repeat_with_tight_intervals_is_the_last() -> None:
     assert "after 4 of 20 repeats every interval is within 2.0 %" in course.stopped
 
 
-def test_a_budget_ends_the_search_with_what_was_found() -> None:
+def test_a_budget_ends_the_search_with_the_knee_known_by_then() -> None:
     cells, course, _ = _climbed(_plan(budget="35s"), {"base": plateau(4)})
     assert [c.sessions for c in cells] == [1, 4, 8]
     assert course.stopped is not None
@@ -205,12 +205,12 @@ def test_the_ladder_ends_at_what_the_server_has_room_for() -> None:
 def test_the_knee_of_a_simulated_server(dsn: str, knee: int) -> None:
     server = FakeServer(Target(dsn=f"fake:{dsn}"))
     rule = Adaptive(top=32, most_rungs=16, near=4, repeats=1)
-    seen: list[Seen] = []
-    while isinstance(step := next_rung(Findings(rule, tuple(seen))), Next):
+    measured: list[Seen] = []
+    while isinstance(step := next_rung(Findings(rule, tuple(measured))), Next):
         cell = climb_one(server, plan_cell(step.load, measure_ns=S), os=False)
-        seen.append(Seen(step.load, float(cell.tables["sessions"]["calls"].sum())))
+        measured.append(Seen(step.load, float(cell.tables["sessions"]["calls"].sum())))
     assert step.at == knee
-    assert len(seen) <= 8
+    assert len(measured) <= 8
 
 
 class Stopping(NullProgressListener):
@@ -226,8 +226,8 @@ class Stopping(NullProgressListener):
 
 
 def _run(tmp_path: Path, after: int) -> Run:
-    said = {"engine": "fake", "measure": "1s", "settle": "0s", "call_target": "10ms", "observe": False}
-    plan = _plan(**said, sessions="auto:3")
+    options = {"engine": "fake", "measure": "1s", "settle": "0s", "call_target": "10ms", "observe": False}
+    plan = _plan(**options, sessions="auto:3")
     interrupt = Interrupt()
     target, host = Target(dsn="fake:cpus=1,cpu=10ms"), environment_of(FakeServer(Target())).host
     store, listener = RunStore(tmp_path), Stopping(interrupt, after)
@@ -236,26 +236,26 @@ def _run(tmp_path: Path, after: int) -> Run:
     return store.open("last")
 
 
-def test_a_run_finds_its_rungs(tmp_path: Path) -> None:
+def test_an_auto_ladder_ends_with_the_knee_it_looked_for(tmp_path: Path) -> None:
     record = _run(tmp_path, after=9)
     assert [c.sessions for c in record.plan.cells] == [1, 3, 2]
     assert record.cells() == [c.id for c in record.plan.cells]
     assert record.info.status == "complete"
     assert "Knee at 1 session:" in (record.info.stopped or "")
-    found = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
-    assert (found.value.value, found.value.unit, found.severity) == (1, "sessions", "good")
+    claim = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
+    assert (claim.value.value, claim.value.unit, claim.severity) == (1, "sessions", "good")
 
 
 def test_a_run_that_is_stopped_can_be_read(tmp_path: Path) -> None:
     record = _run(tmp_path, after=1)
     assert (record.info.status, record.info.stopped) == ("cut short", None)
     assert [c.sessions for c in record.plan.cells] == [1]
-    found = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
-    assert (found.value, found.severity) == (None, "note")
-    assert (found.case, found.said["next"]) == ("none", 3)
+    claim = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
+    assert (claim.value, claim.severity) == (None, "note")
+    assert (claim.case, claim.said["next"]) == ("none", 3)
 
 
-def test_a_dry_run_says_the_rule() -> None:
+def test_a_dry_run_prints_the_rule_of_an_auto_ladder() -> None:
     words = ("run", "lio", "--ladder", "auto:64", "--target", "p95<20ms", "--dry-run")
     output = CliRunner().invoke(app, words, catch_exceptions=False).output
     assert "auto ladder around p95 < 20 ms, at most 16 load levels up to 64 sessions" in output

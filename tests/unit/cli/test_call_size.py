@@ -25,11 +25,11 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
 
 def measured(invoke: Invoke, *words: str, cpu: str = "1ms") -> int:
     """The size of a call of a new run."""
-    given = ("--engine", "fake", "--dsn", f"fake:cpus=4,cpu={cpu}", "--measure", "2s", "--settle", "100ms")
-    done = invoke("run", "lio", *given, *words)
+    options = ("--engine", "fake", "--dsn", f"fake:cpus=4,cpu={cpu}", "--measure", "2s", "--settle", "100ms")
+    done = invoke("run", "lio", *options, *words)
     assert done.exit_code == 0, done.output
-    (found,) = json.loads(_newest().joinpath("run.json").read_text("utf-8"))["calibrations"].values()
-    return int(found["size"])
+    (calibration,) = json.loads(_newest().joinpath("run.json").read_text("utf-8"))["calibrations"].values()
+    return int(calibration["size"])
 
 
 def _newest() -> Path:
@@ -61,8 +61,8 @@ def test_calls_of_different_size_are_compared_by_their_work_alone(invoke: Invoke
     first, same, other = (p.name for p in ids)
 
     def compared(run: str) -> tuple[set[str], set[str]]:
-        made = json.loads(invoke("compare", first, run, "--json").output)
-        return {m["metric"] for m in made["metrics"]}, {c["id"] for c in made["conclusions"]}
+        document = json.loads(invoke("compare", first, run, "--json").output)
+        return {m["metric"] for m in document["metrics"]}, {c["id"] for c in document["conclusions"]}
 
     metrics, claims = compared(same)
     assert {"work_per_s", "calls_per_s", "response_mean_ns"} <= metrics and "calls-differ" not in claims

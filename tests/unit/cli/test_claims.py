@@ -25,8 +25,8 @@ OLDER = {
 
 
 def test_the_findings_of_older_runs_are_read() -> None:
-    (found,) = STORED.validate_json(json.dumps([OLDER]))
-    assert found == Claim(
+    (claim,) = STORED.validate_json(json.dumps([OLDER]))
+    assert claim == Claim(
         id="cpu-wait",
         text="Sessions wait for CPU.",
         value=Estimate("cpu-wait", 4.0, "sessions", None, 8.0),
@@ -34,7 +34,7 @@ def test_the_findings_of_older_runs_are_read() -> None:
         advice="more CPUs",
         cells=("0001",),
     )
-    assert finding_record(found) == {**OLDER, "subject": ""}
+    assert finding_record(claim) == {**OLDER, "subject": ""}
     assert STORED.validate_json(json.dumps([{**OLDER, "value": None}]))[0].value is None
 
 
@@ -48,7 +48,7 @@ def test_a_claim_comes_back_as_it_was_stored() -> None:
     assert STORED.validate_json(STORED.dump_json((endless,)))[0].value is None
 
 
-def test_the_page_of_claims_is_the_catalogues() -> None:
+def test_the_page_of_claims_is_up_to_date_with_the_catalogue() -> None:
     stored = Path(__file__).parents[3] / "docs" / "claims.md"
     assert stored.read_text(encoding="utf-8") == page(), (
         "python -m dbdyno.conclude.catalogue > docs/claims.md"
@@ -59,27 +59,27 @@ PHRASES = ("activity", "growth-ends", "next-step", "regime", "truth")
 """Entries whose texts are clauses: put together to a sentence, or shown in a table."""
 
 
-@pytest.mark.parametrize("found", entries().values(), ids=lambda e: e.id)
-def test_an_entry_answers_a_question_in_plain_words(found: Entry) -> None:
-    assert found.question.endswith("?") and found.when
-    assert not found.page or (Path(__file__).parents[3] / "docs" / found.page).is_file()
-    for text in (found.question, found.when, *found.sentences(), *found.advices()):
+@pytest.mark.parametrize("entry", entries().values(), ids=lambda e: e.id)
+def test_an_entry_answers_a_question_in_plain_words(entry: Entry) -> None:
+    assert entry.question.endswith("?") and entry.when
+    assert not entry.page or (Path(__file__).parents[3] / "docs" / entry.page).is_file()
+    for text in (entry.question, entry.when, *entry.sentences(), *entry.advices()):
         assert not re.search(r"^Of |cannot be told|witness\b|somebody|\bmend\b|not told|\bcells?\b", text), (
             text
         )
-    for text in found.sentences():
-        assert found.id in PHRASES or text.endswith((".", "}"))
+    for text in entry.sentences():
+        assert entry.id in PHRASES or text.endswith((".", "}"))
         assert not re.search(r"(?<!\{)\d+ \w+s?\(s\)", text)
 
 
 def test_a_claim_is_its_entrys_sentence_with_values() -> None:
-    said = {"share": 0.15, "place": "at 8 sessions", "measurements": "2 measurements", "limit": 0.01}
-    made = claim("steal", said, 0.15, cells=["0001"])
-    assert made.text == (
+    values = {"share": 0.15, "place": "at 8 sessions", "measurements": "2 measurements", "limit": 0.01}
+    steal = claim("steal", values, 0.15, cells=["0001"])
+    assert steal.text == (
         "Steal: the hypervisor withheld 15 % of CPU time at 8 sessions (2 measurements above 1.0 %)."
     )
-    assert (made.severity, made.value) == ("warning", Estimate("steal", 0.15, "of the machine"))
-    assert made.said == said
+    assert (steal.severity, steal.value) == ("warning", Estimate("steal", 0.15, "of the machine"))
+    assert steal.said == values
     assert claim("one-repeat", {}).text == "n=1: no confidence intervals."
     work = {"work": "rows", "sessions": 1, "variant": "base", "low": 2.0}
     assert claim("work-constant", work).text == "Rows per call is constant in 1 session of base: 2."
@@ -88,7 +88,7 @@ def test_a_claim_is_its_entrys_sentence_with_values() -> None:
     )
 
 
-def test_an_id_with_an_end_of_its_own_is_found() -> None:
+def test_the_entry_of_an_id_with_a_suffix_is_that_of_its_beginning() -> None:
     assert entry("errors-40001").id == "errors"
     with pytest.raises(UsageError) as error:
         entry("cpu-wiat")
@@ -97,16 +97,14 @@ def test_an_id_with_an_end_of_its_own_is_found() -> None:
 
 def test_explain_prints_an_entry_or_all_questions() -> None:
     run = CliRunner()
-    all_of_them = run.invoke(app, ["explain"])
-    assert all_of_them.exit_code == 0
-    assert [line.split()[0] for line in all_of_them.output.splitlines()] == [
-        e.name for e in entries().values()
-    ]
+    questions = run.invoke(app, ["explain"])
+    assert questions.exit_code == 0
+    assert [line.split()[0] for line in questions.output.splitlines()] == [e.name for e in entries().values()]
     one = run.invoke(app, ["explain", "cpu-wait"])
     assert one.exit_code == 0 and entry("cpu-wait").question in one.output
 
 
-def test_no_unit_is_said_twice() -> None:
+def test_no_sentence_has_a_unit_twice() -> None:
     """A format of a duration, a size or a share has its unit."""
     files = sorted(Path(catalogue.__file__).parent.glob("*.toml"))
     twice = re.compile(r":(?:seconds|ns|size|percent)\} (?:ns|us|ms|s|B|bytes|%)(?![a-zA-Z])")

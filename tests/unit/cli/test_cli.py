@@ -61,7 +61,7 @@ def text_of_help(*words: str, columns: int = 100) -> str:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_help_of_every_command(path: tuple[str, ...]) -> None:
+def test_help_of_every_command_is_the_stored_text(path: tuple[str, ...]) -> None:
     name = "-".join(path)
     assert text_of_help(*path, "--help") == (HELP / f"{name}.txt").read_text("utf-8")
     if isinstance(COMMANDS[path], Command):
@@ -69,13 +69,13 @@ def test_help_of_every_command(path: tuple[str, ...]) -> None:
 
 
 def test_the_help_of_run_fits_two_screens_and_help_all_has_every_option() -> None:
-    brief, whole = (text_of_help("run", option, columns=80) for option in ("--help", "--help-all"))
+    brief, full = (text_of_help("run", option, columns=80) for option in ("--help", "--help-all"))
     assert len(brief.splitlines()) <= 90
     assert max(map(len, brief.splitlines())) <= 80
-    shown = [set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)) for text in (brief, whole)]
-    assert shown[0] < shown[1]
+    options = [set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)) for text in (brief, full)]
+    assert options[0] < options[1]
     params = [p for p in COMMANDS["run",].params if isinstance(p, click.Option) and not p.hidden]
-    assert {next(o for o in p.opts if o.startswith("--")) for p in params} | {"--help"} == shown[1]
+    assert {next(o for o in p.opts if o.startswith("--")) for p in params} | {"--help"} == options[1]
     headings = ["What to run", "Load", "Measurement", "Server", "What to gather", "Output"]
     assert re.findall(r"^(\w[\w ]*):$", brief, re.MULTILINE) == headings
 
@@ -185,18 +185,18 @@ def test_errors_have_one_form(words: str) -> None:
 
 def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     run("run", "lio", *FAKE, "--sessions", "1,2")
-    (shown,) = json.loads(run("runs", "--json").output)
+    (run_record,) = json.loads(run("runs", "--json").output)
     known = {"sessions": [1, 2], "peak_calls_per_s": 200.0, "target": "embedded", "server": "fake 1.0"}
-    assert {key: shown[key] for key in known} == known
+    assert {key: run_record[key] for key in known} == known
     assert len(run("runs").output.splitlines()[1:]) == 2  # and what was left out
     (plan,) = tmp_path.glob("store/*/plan.json")
     plan.write_text("[")
-    (shown,) = json.loads(run("runs", "--json").output)
-    assert (shown["sessions"], shown["status"]) == ([], "complete")
+    (run_record,) = json.loads(run("runs", "--json").output)
+    assert (run_record["sessions"], run_record["status"]) == ([], "complete")
 
 
-def test_a_password_in_a_dsn_is_warned_of_by_the_engine_whose_dsn_it_is() -> None:
+def test_the_engine_of_a_dsn_warns_of_a_password_in_it() -> None:
     words = ["run", "cpu", "--dry-run", "--dsn", "host=h password=geheim"]
-    said = CliRunner().invoke(app, words)
-    assert said.exit_code == 0 and "~/.pgpass" in said.stderr and "geheim" not in said.output
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0 and "~/.pgpass" in result.stderr and "geheim" not in result.output
     assert CliRunner().invoke(app, [*words, "--engine", "fake"]).stderr == ""

@@ -40,7 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     return Program()
 
 
-def test_one_line_a_window_then_the_summary_and_what_it_cost(run: Program) -> None:
+def test_an_observation_prints_a_line_for_each_window_then_summary_and_cost(run: Program) -> None:
     output = run(*OBSERVE, "--for", "20s").stdout
     lines = [line.split() for line in output.splitlines() if line[2:3] == ":" and line[5:6] == ":"]
     assert [(words[1], words[2]) for words in lines] == [("1", "3"), ("2", "3")]
@@ -56,12 +56,12 @@ def test_json_is_one_document_and_quiet_prints_the_end_only(run: Program) -> Non
     assert "CPU WAIT" not in run(*OBSERVE, "--for", "2s", "--quiet").stdout.splitlines()[0]
 
 
-def test_the_report_is_written_where_it_is_wanted(run: Program, tmp_path: Path) -> None:
+def test_the_report_is_written_to_the_path_of_its_option(run: Program, tmp_path: Path) -> None:
     run(*OBSERVE, "--for", "2s", "--report", str(tmp_path / "r.html"))
     assert (tmp_path / "r.html").read_text().startswith("<!")
 
 
-def test_a_filter_is_told_and_nobody_is_said(run: Program) -> None:
+def test_a_filter_is_printed_and_a_warning_says_that_it_matches_nobody(run: Program) -> None:
     result = run(*OBSERVE, "--for", "2s", "--only-user", "zoe")
     assert "only user zoe" in result.stdout
     assert "no session matches user zoe" in result.stderr
@@ -72,10 +72,10 @@ def test_stored_observations_show_profile_export_and_rebuild(run: Program, tmp_p
     assert "IO/DataFileRead" in run("show", "last", "--events").output
     assert "USR" in run("show", "last", "--microstates", "--window", "2").output
     assert "DB CPU" in run("show", "last", "--profile").output
-    whole = json.loads(run("show", "last", "--profile", "--json").output)
+    document = json.loads(run("show", "last", "--profile", "--json").output)
     one = json.loads(run("show", "last", "--profile", "--window", "2", "--json").output)
     assert {r["cell"] for r in one["profile"]} == {"0002-observed-base-s0-r2"}
-    assert len(one["profile"]) < len(whole["profile"])
+    assert len(one["profile"]) < len(document["profile"])
     for kind in ("csv", "xlsx", "parquet", "json"):
         assert run("export", "last", "--to", kind, "-o", str(tmp_path / kind)).output.strip()
     assert json.loads(run("rebuild", "last", "--json").output)["windows"]
@@ -86,7 +86,7 @@ def test_cells_of_a_climb_are_chosen_by_sessions_or_id(run: Program) -> None:
     run(*CLIMB, "--sessions", "1,2")
     assert "at 2 sessions" in run("show", "last", "--profile", "--sessions", "2").output
     assert run("show", "last", "--measurement", "0001-lio-base-s1-r1").output
-    for words, said in (
+    for words, cure in (
         (("--sessions", "7"), "1, 2"),
         (("--window", "1"), "none"),
         (("--measurement", "x"), "0001-lio-base-s1-r1"),
@@ -94,7 +94,7 @@ def test_cells_of_a_climb_are_chosen_by_sessions_or_id(run: Program) -> None:
     ):
         error = run.fails("show", "last", *words)
         assert isinstance(error, UsageError)
-        assert said in str(error.cure)
+        assert cure in str(error.cure)
 
 
 def test_the_exact_tier_is_demanded_or_refused_before_anything_is_started(run: Program) -> None:

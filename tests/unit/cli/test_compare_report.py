@@ -30,32 +30,32 @@ WORLD = World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))
 Invoke = Callable[..., Result]
 
 
-def text(made: Comparison, width: int = 100) -> str:
-    return as_text(present.comparison(made), width)
+def text(comparison: Comparison, width: int = 100) -> str:
+    return as_text(present.comparison(comparison), width)
 
 
 def test_the_terminal_shows_rank_ratio_interval_both_p_and_verdict() -> None:
-    shown = text(compare_variants(noisy(WORLD)))
-    line = next(x for x in shown.splitlines() if re.match(r"3  third +worse", x))
+    output = text(compare_variants(noisy(WORLD)))
+    line = next(x for x in output.splitlines() if re.match(r"3  third +worse", x))
     assert re.search(r"worse +(0\.\d+) +0\.\d+\.\.0\.\d+ +6 +\S.* 0\.031$", line)
-    assert "CPU WAIT" in shown and "paired by block" in shown
+    assert "CPU WAIT" in output and "paired by block" in output
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_narrow_terminal_keeps_n_and_verdict_and_says_what_it_leaves_out(width: int) -> None:
-    shown = text(compare_runs(noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")), width).splitlines()
-    heads = [x for x in shown if x.startswith("ladder")]
+    lines = text(compare_runs(noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")), width).splitlines()
+    heads = [x for x in lines if x.startswith("ladder")]
     assert heads and all(
         x.split()[2] == "verdict" and {"ratio", "n"} <= set(x.split()) and len(x) <= width for x in heads
     )
-    assert "p (Holm), p (perm.)." in " ".join(shown[shown.index(heads[0]) :])
-    assert any(x.startswith("Not shown at this width: ") for x in shown)
+    assert "p (Holm), p (perm.)." in " ".join(lines[lines.index(heads[0]) :])
+    assert any(x.startswith("Not shown at this width: ") for x in lines)
 
 
 def test_two_runs_have_a_row_for_each_number_of_sessions() -> None:
-    made = present.comparison(compare_runs(noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")))
-    assert "first" in made.title and "other" in made.title
-    rungs = tables(made.blocks)[0]
+    document = present.comparison(compare_runs(noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")))
+    assert "first" in document.title and "other" in document.title
+    rungs = tables(document.blocks)[0]
     assert [(r.cells[0].text, r.cells[1].value) for r in rungs.rows] == [
         (f"lio {v}", n) for v in ("base", "second", "third") for n in (1, 4)
     ]
@@ -64,18 +64,18 @@ def test_two_runs_have_a_row_for_each_number_of_sessions() -> None:
 
 def test_one_repeat_shows_no_columns_in_which_nothing_is_known_and_says_why() -> None:
     world = World(rungs=(1, 4), repeats=1, variants=("base",))
-    made = compare_runs(noisy(world, id="first"), noisy(world, seed=9, id="other"))
-    shown = as_text(present.comparison(made))
-    heads = {c.head for t in tables(present.comparison(made).blocks) for c in t.columns}
+    comparison = compare_runs(noisy(world, id="first"), noisy(world, seed=9, id="other"))
+    output = as_text(present.comparison(comparison))
+    heads = {c.head for t in tables(present.comparison(comparison).blocks) for c in t.columns}
     assert "p (Holm)" not in heads and "ratio" in heads
-    assert "n=1: no p" in shown and "--repeats 5" in shown
+    assert "n=1: no p" in output and "--repeats 5" in output
 
 
-def test_reasons_hold_every_account_and_mark_the_small_ones() -> None:
-    made = compare_variants(noisy(WORLD))
-    why = next(b for b in present.comparison(made).blocks if isinstance(b, Section) and b.id == "why")
+def test_the_table_of_reasons_holds_every_account_and_marks_the_small_ones() -> None:
+    comparison = compare_variants(noisy(WORLD))
+    why = next(b for b in present.comparison(comparison).blocks if isinstance(b, Section) and b.id == "why")
     first = tables(why.blocks)[0]
-    top = next(w for w in made.why if w.sessions == 4)
+    top = next(w for w in comparison.why if w.sessions == 4)
     known = [a for a in top.accounts if a.baseline_s or a.variant_s]
     assert len(first.rows) == len(known) and 0 < sum(r.minor for r in first.rows) < len(known)
     differences = {r.cells[3].value for r in first.rows}
@@ -83,9 +83,9 @@ def test_reasons_hold_every_account_and_mark_the_small_ones() -> None:
 
 
 def test_markdown_holds_every_table(tmp_path: Path) -> None:
-    made = present.comparison(compare_variants(noisy(WORLD)))
-    page = present.write(made, tmp_path / "c.md").read_text("utf-8")
-    assert page.startswith("# 3 variants") and page.count("|:--|") >= len(tables(made.blocks))
+    document = present.comparison(compare_variants(noisy(WORLD)))
+    page = present.write(document, tmp_path / "c.md").read_text("utf-8")
+    assert page.startswith("# 3 variants") and page.count("|:--|") >= len(tables(document.blocks))
     assert "## Effect: LIO per second" in page and "<" not in page
 
 
@@ -107,19 +107,19 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_whole_draws_every_interval_and_loads_nothing(tmp_path: Path) -> None:
-    made = compare_variants(noisy(WORLD))
+    comparison = compare_variants(noisy(WORLD))
     page = Page()
-    page.feed(present.write(present.comparison(made), tmp_path / "c.html").read_text("utf-8"))
+    page.feed(present.write(present.comparison(comparison), tmp_path / "c.html").read_text("utf-8"))
     assert page.open == []
     tags = [t for t, _ in page.seen]
-    against = sum(not c.neighbours for t in made.metrics for c in t.claims)
-    assert tags.count("svg") == len(made.metrics) and tags.count("circle") == against
+    against = sum(not c.neighbours for t in comparison.metrics for c in t.claims)
+    assert tags.count("svg") == len(comparison.metrics) and tags.count("circle") == against
     assert "script" not in tags
     sources = [a.get("src") or a.get("href") or "" for _, a in page.seen]
     assert not [s for s in sources if s and not s.startswith(("data:", "#"))]
 
 
-def test_texts_from_outside_stay_texts(tmp_path: Path) -> None:
+def test_texts_of_a_server_are_escaped_in_the_page(tmp_path: Path) -> None:
     a, b = noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")
     settings = b.environment.server.model_copy(update={"settings": {"application_name": HOSTILE}})
     other = Results(
@@ -180,8 +180,8 @@ def test_the_command_compares_variants_runs_and_files(invoke: Invoke, tmp_path: 
     assert "no difference above 5 %" in done.output
     Path("old.txt").write_text("# ns/op\n" + "\n".join(map(str, JSON[0])))
     Path("new.csv").write_text("run,ns\n" + "\n".join(f"{n},{v}" for n, v in enumerate(JSON[1])))
-    told = invoke("old.txt", "new.csv", "--column", "ns").output
-    assert "-17.20% (p=0.000 n=10)" in told and "0.817..0.833" in told and "1.1e-05" in told
+    output = invoke("old.txt", "new.csv", "--column", "ns").output
+    assert "-17.20% (p=0.000 n=10)" in output and "0.817..0.833" in output and "1.1e-05" in output
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ TABLES = {
 def test_a_table_holds_both_samples(invoke: Invoke, kind: str) -> None:
     content, words = TABLES[kind]
     Path("t.csv").write_text(content)
-    made = json.loads(invoke("t.csv", *words, "--json").output)
-    assert made["of_baseline"]["median"] < made["of_variant"]["median"]
-    assert made["effect"]["ratio"] == pytest.approx(51 / 42) and made["verdict"] == "worse"
+    document = json.loads(invoke("t.csv", *words, "--json").output)
+    assert document["of_baseline"]["median"] < document["of_variant"]["median"]
+    assert document["effect"]["ratio"] == pytest.approx(51 / 42) and document["verdict"] == "worse"
 
 
 @pytest.mark.parametrize(
@@ -248,9 +248,9 @@ def test_numbers_are_read_as_they_are_written(
 ) -> None:
     Path("a.txt").write_text(content, newline="")
     Path("b.txt").write_text("1\n2\n3\n")
-    made = json.loads(invoke("a.txt", "b.txt", *words, "--json").output)
-    assert made["of_baseline"]["n"] == len(values)
-    assert made["of_baseline"]["mean"] == pytest.approx(sum(values) / len(values))
+    document = json.loads(invoke("a.txt", "b.txt", *words, "--json").output)
+    assert document["of_baseline"]["n"] == len(values)
+    assert document["of_baseline"]["mean"] == pytest.approx(sum(values) / len(values))
 
 
 def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
@@ -263,7 +263,7 @@ def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("n.txt", "none.txt"), "no file none.txt"),
         (("n.txt", "n.txt"), "twice"),
@@ -288,7 +288,9 @@ def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
         (("last", "nix"), "no runs"),
     ],
 )
-def test_mistakes_are_told(invoke: Invoke, words: tuple[str, ...], told: str) -> None:
+def test_samples_that_cannot_be_compared_are_refused_with_the_cure(
+    invoke: Invoke, words: tuple[str, ...], message: str
+) -> None:
     for name, content in {
         "n.txt": "1\n2\n3\n", "empty.txt": "\n# none\n", "bad.txt": "1\nx\n", "nan.txt": "1\nnan\n",
         "t.csv": "a,b\n1,2\n3\n", "three.csv": "a,b,c\n1,2,3\n2,3,x\n4,5,6\n",
@@ -300,11 +302,11 @@ def test_mistakes_are_told(invoke: Invoke, words: tuple[str, ...], told: str) ->
     Path("binary.txt").write_bytes(b"\xff\xfe\x00")
     done = invoke(*words)
     assert isinstance(done.exception, DbdynoError) and done.exception.cure
-    assert told in f"{done.exception} {done.exception.cure}"
+    assert message in f"{done.exception} {done.exception.cure}"
 
 
 @pytest.mark.parametrize("margin", ["3x", "-1%", "100%", "150", ""])
-def test_a_margin_is_a_share(invoke: Invoke, margin: str) -> None:
+def test_a_margin_that_is_no_share_is_refused(invoke: Invoke, margin: str) -> None:
     assert invoke("a", "b", "--margin", margin).exit_code == 2
 
 
@@ -322,7 +324,7 @@ def test_an_interval_that_excludes_one_and_is_undecided_says_why_beside_it(width
     claims = [c for t in compared.metrics for c in t.claims if c.verdict == "undecided"]
     clear = [c for c in claims if c.effect.low and c.effect.high and not c.effect.low <= 1 <= c.effect.high]
     assert clear and all(c.because for c in clear)
-    shown = text(compared, width)
+    output = text(compared, width)
     assert {c.because for c in clear} == {"3 repeats"}
-    assert "undecided: 3 repeats" in shown
-    assert re.findall(r"undecided(?!:\s| \(\+n\))", shown) == []
+    assert "undecided: 3 repeats" in output
+    assert re.findall(r"undecided(?!:\s| \(\+n\))", output) == []

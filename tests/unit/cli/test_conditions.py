@@ -37,13 +37,13 @@ def judged(facts: MachineFacts | None, server: ServerConditions | None = SERVER)
     return {c.id: c for c in machine_conditions(facts, server, "it is elsewhere")}
 
 
-def states(found: dict[str, Condition], *ids: str) -> list[str]:
-    return [found[id].state for id in ids]
+def states(conditions: dict[str, Condition], *ids: str) -> list[str]:
+    return [conditions[id].state for id in ids]
 
 
-def test_a_machine_with_all_that_a_distribution_may_leave_on(tmp_path: Path) -> None:
-    found = judged(machine_facts(100, None, unpack("conditions-numa", tmp_path)))
-    asking = {id: c.state for id, c in found.items() if c.asks}
+def test_a_machine_as_a_distribution_may_leave_it_has_twelve_checks_that_ask(tmp_path: Path) -> None:
+    conditions = judged(machine_facts(100, None, unpack("conditions-numa", tmp_path)))
+    asking = {id: c.state for id, c in conditions.items() if c.asks}
     assert asking == {
         "clock-source": "worth a look",
         "huge-pages": "worth a look",
@@ -58,45 +58,48 @@ def test_a_machine_with_all_that_a_distribution_may_leave_on(tmp_path: Path) -> 
         "process-limit": "bad",
         "steal": "bad",
     }
-    assert all(found[id].why and found[id].cure for id in asking)
-    assert found["cpu-governor"].value == "performance on 2 CPUs, powersave on 2 CPUs"
-    assert found["cpu-limit"].value == "2 of 4 CPUs (/sys/fs/cgroup/system.slice/db.service)"
-    assert found["huge-pages"].steps[0] == Step("sysctl -w vm.nr_hugepages=1100", "root")
-    assert found["process-limit"].value.startswith("64 (")
-    assert "140" in found["process-limit"].cure
-    assert found["steal"].value == "8.0 % since boot"
-    assert found["shared-memory-mount"].value.startswith("32.0 GiB")
+    assert all(conditions[id].why and conditions[id].cure for id in asking)
+    assert conditions["cpu-governor"].value == "performance on 2 CPUs, powersave on 2 CPUs"
+    assert conditions["cpu-limit"].value == "2 of 4 CPUs (/sys/fs/cgroup/system.slice/db.service)"
+    assert conditions["huge-pages"].steps[0] == Step("sysctl -w vm.nr_hugepages=1100", "root")
+    assert conditions["process-limit"].value.startswith("64 (")
+    assert "140" in conditions["process-limit"].cure
+    assert conditions["steal"].value == "8.0 % since boot"
+    assert conditions["shared-memory-mount"].value.startswith("32.0 GiB")
 
 
-def test_a_container_with_a_small_shared_memory_mount(tmp_path: Path) -> None:
+def test_a_container_with_a_small_shared_memory_mount_is_told_to_enlarge_it(tmp_path: Path) -> None:
     facts = machine_facts(1, None, unpack("conditions-container", tmp_path))
     assert (facts.shm_mount_bytes, facts.huge_mapped, facts.run_delay) == (64 << 20, True, False)
-    found = judged(facts)
-    assert states(found, "shared-memory-mount", "run-queue-time") == ["worth a look", "bad"]
-    assert states(found, "huge-pages", "swappiness", "steal", "clock-source") == ["ok"] * 4
-    assert states(found, "cpu-governor", "numa-balancing", "transparent-huge-pages") == ["not supported"] * 3
-    assert "--shm-size=1g" in found["shared-memory-mount"].cure
+    conditions = judged(facts)
+    assert states(conditions, "shared-memory-mount", "run-queue-time") == ["worth a look", "bad"]
+    assert states(conditions, "huge-pages", "swappiness", "steal", "clock-source") == ["ok"] * 4
+    assert (
+        states(conditions, "cpu-governor", "numa-balancing", "transparent-huge-pages")
+        == ["not supported"] * 3
+    )
+    assert "--shm-size=1g" in conditions["shared-memory-mount"].cure
     less = judged(facts, replace(SERVER, shm_mount_bytes=65 << 20))["shared-memory-mount"]
     assert less.state == "bad"
 
 
 def test_an_empty_machine_has_a_state_for_each_check(tmp_path: Path) -> None:
     for server in (SERVER, None, ServerConditions()):
-        found = judged(machine_facts(None, None, tmp_path), server)
-        assert list(found) == list(JUDGES)
-        assert all(c.value for c in found.values())
-        assert not any(c.asks for c in found.values())
+        conditions = judged(machine_facts(None, None, tmp_path), server)
+        assert list(conditions) == list(JUDGES)
+        assert all(c.value for c in conditions.values())
+        assert not any(c.asks for c in conditions.values())
 
 
-def test_another_host_says_nothing_of_a_server() -> None:
+def test_another_hosts_conditions_are_remote_but_for_what_was_probed() -> None:
     assert {(c.state, c.value) for c in judged(None).values()} == {("remote", "it is elsewhere")}
     probed = MachineFacts(flush=Flush("/mnt", "nfs4", "", "", 900_000.0, 10))
-    found = {c.id: c for c in machine_conditions(None, SERVER, "it is elsewhere", probed=probed)}
-    assert states(found, "flush", "swappiness") == ["ok", "remote"]
+    conditions = {c.id: c for c in machine_conditions(None, SERVER, "it is elsewhere", probed=probed)}
+    assert states(conditions, "flush", "swappiness") == ["ok", "remote"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "seen", "state"),
+    ("asked", "files", "state"),
     [
         (False, DirectFiles(0, 12), "ok"),
         (True, DirectFiles(12, 12), "ok"),
@@ -108,25 +111,27 @@ def test_another_host_says_nothing_of_a_server() -> None:
         (True, None, "unknown"),
     ],
 )
-def test_direct_io_is_asked_and_seen(asked: bool | None, seen: DirectFiles | None, state: str) -> None:
-    found = judged(MachineFacts(direct=seen), replace(SERVER, direct_io=asked))["direct-io"]
-    assert found.state == state
-    if found.asks:
-        assert f"O_DIRECT seen on {seen.direct} of 12 open data files" in found.value  # type: ignore[union-attr]
-        assert found.cure.startswith("restart the server, so that it opens its files anew")
+def test_direct_io_is_judged_by_what_was_asked_and_by_the_open_files(
+    asked: bool | None, files: DirectFiles | None, state: str
+) -> None:
+    condition = judged(MachineFacts(direct=files), replace(SERVER, direct_io=asked))["direct-io"]
+    assert condition.state == state
+    if condition.asks:
+        assert f"O_DIRECT seen on {files.direct} of 12 open data files" in condition.value  # type: ignore[union-attr]
+        assert condition.cure.startswith("restart the server, so that it opens its files anew")
 
 
-def test_direct_io_that_waits_for_a_restart() -> None:
+def test_direct_io_that_waits_for_a_restart_asks_for_one() -> None:
     server = replace(SERVER, direct_pending=True)
-    found = judged(MachineFacts(direct=DirectFiles(0, 12)), server)["direct-io"]
-    assert (found.state, found.steps) == ("worth a look", (Step("restart the server"),))
+    condition = judged(MachineFacts(direct=DirectFiles(0, 12)), server)["direct-io"]
+    assert (condition.state, condition.steps) == ("worth a look", (Step("restart the server"),))
 
 
-def test_the_clock_by_the_faster_of_two_loops() -> None:
+def test_the_clock_is_judged_by_the_faster_of_two_loops() -> None:
     facts = MachineFacts(clocksource="tsc", clock_ns=30.0, server_clock={"program": "722.43 ns a loop"})
-    found = judged(facts)["clock-source"]
-    assert found.state == "ok", "the program counts what others used on a busy machine"
-    assert found.value == "tsc: 30 ns a read (dbdyno's own loop); 722 ns a read (the server's program)"
+    condition = judged(facts)["clock-source"]
+    assert condition.state == "ok", "the program counts what others used on a busy machine"
+    assert condition.value == "tsc: 30 ns a read (dbdyno's own loop); 722 ns a read (the server's program)"
     assert judged(replace(facts, clock_ns=700.0))["clock-source"].state == "bad"
     assert judged(replace(facts, clock_ns=None))["clock-source"].state == "bad"
     assert judged(replace(facts, clock_ns=200.0, server_clock={}))["clock-source"].state == "worth a look"
@@ -147,18 +152,18 @@ def test_the_clock_by_the_faster_of_two_loops() -> None:
         (None, "unknown"),
     ],
 )
-def test_a_flush_that_is_not_waited_for(probe: Flush | None, state: str) -> None:
+def test_a_flush_that_is_faster_than_storage_can_be_is_bad(probe: Flush | None, state: str) -> None:
     assert judged(MachineFacts(flush=probe))["flush"].state == state
 
 
 def test_a_real_probe_leaves_nothing_behind(disk_path: Path) -> None:
-    found = flush_probe(disk_path)
-    assert (found.trouble, found.writes > 0, list(disk_path.iterdir())) == ("", True, [])
-    assert found.file_system and found.median_ns
+    flush = flush_probe(disk_path)
+    assert (flush.trouble, flush.writes > 0, list(disk_path.iterdir())) == ("", True, [])
+    assert flush.file_system and flush.median_ns
     assert "cannot write" in flush_probe(disk_path / "missing").trouble
 
 
-def test_the_mount_of_a_directory() -> None:
+def test_the_mount_of_a_directory_is_the_longest_and_latest_one() -> None:
     mounts = (
         "24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,barrier=0\n"
         "25 24 8:2 / /data\\040base rw - xfs /dev/sdb rw,nobarrier\n"
@@ -169,31 +174,31 @@ def test_the_mount_of_a_directory() -> None:
     assert mounted_at("", Path("/other")) == ("", "", "")
 
 
-def test_shared_memory_mounts() -> None:
+def test_the_size_of_the_shared_memory_mount_is_read_in_its_units() -> None:
     line = "25 24 0:22 / /dev/shm rw,nosuid shared:2 - tmpfs tmpfs rw,size={}\n"
     assert shm_mount(line.format("1g"), None) == GB
     assert shm_mount(line.format("64k") + line.format("2048"), 1) == 2048
     assert shm_mount("", 4 * GB) is None
 
 
-def test_steal_of_a_look_decides_from_a_second_on() -> None:
+def test_the_steal_of_a_look_decides_from_a_second_on() -> None:
     before, now = "cpu  100 0 0 900 0 0 0 0 0 0\n", "cpu  150 0 0 940 0 0 0 10 0 0\n"
-    found = steal(before, now, 0.3)
-    assert found is not None
-    assert (found.since_boot, found.now) == (pytest.approx(10 / 1100), pytest.approx(0.1))
-    assert judged(MachineFacts(steal=found))["steal"].state == "ok"
-    assert judged(MachineFacts(steal=found._replace(look_s=60)))["steal"].state == "bad"
+    figures = steal(before, now, 0.3)
+    assert figures is not None
+    assert (figures.since_boot, figures.now) == (pytest.approx(10 / 1100), pytest.approx(0.1))
+    assert judged(MachineFacts(steal=figures))["steal"].state == "ok"
+    assert judged(MachineFacts(steal=figures._replace(look_s=60)))["steal"].state == "bad"
     assert steal("", "cpu  1 2 3 4\n", 1) is None
 
 
 def test_the_screen_answers_first_and_is_80_columns_wide(tmp_path: Path) -> None:
-    found = tuple(judged(machine_facts(100, None, unpack("conditions-numa", tmp_path))).values())
-    lines = list(check_lines(found, everything=False))
+    conditions = tuple(judged(machine_facts(100, None, unpack("conditions-numa", tmp_path))).values())
+    lines = list(check_lines(conditions, everything=False))
     assert lines[0].startswith("12 of 16 checks need a look: memory limit of the server (bad), ")
     assert [line for line in lines if len(line) > 80] == []
-    everything = list(check_lines(found, everything=True))
+    everything = list(check_lines(conditions, everything=True))
     assert any(line.startswith("direct I/O") and "unknown" in line for line in everything)
-    good = tuple(c for c in found if not c.asks)
+    good = tuple(c for c in conditions if not c.asks)
     assert next(iter(check_lines(good, everything=False))) == "None of 4 checks asks for a look."
     assert list(check_lines((), everything=True)) == []
 
@@ -202,10 +207,10 @@ def test_the_screen_answers_first_and_is_80_columns_wide(tmp_path: Path) -> None
 
 
 def test_each_entry_has_a_judge_and_a_cure() -> None:
-    ours, theirs = machine.registry(), postgres.registry()
-    assert list(ours) == list(JUDGES)
-    assert not set(ours) & set(theirs)
-    for id, entry in {**ours, **theirs}.items():
+    of_machine, of_server = machine.registry(), postgres.registry()
+    assert list(of_machine) == list(JUDGES)
+    assert not set(of_machine) & set(of_server)
+    for id, entry in {**of_machine, **of_server}.items():
         assert entry.why.endswith("."), id
         assert entry.cure or entry.commands or "good" in entry.rule or id in _CURED, id
 

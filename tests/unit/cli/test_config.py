@@ -71,12 +71,12 @@ def test_an_option_comes_from_the_command_line_else_from_the_environment_else_fr
     )
 
 
-def test_a_commands_own_table_holds_against_what_is_said_of_all(config: Callable[[str], Path]) -> None:
+def test_a_commands_own_table_overrides_the_keys_of_all(config: Callable[[str], Path]) -> None:
     config('measure = "9s"\n[run]\nmeasure = "7s"\n')
     assert experiment()["measure"] == "7s"
 
 
-def test_another_file_or_none_by_variable(
+def test_a_variable_names_another_file_or_none(
     config: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config("[run]\nrepeats = 4\n")
@@ -109,7 +109,7 @@ def test_another_file_or_none_by_variable(
         ("repeats = 2", 'run.measure = "1s"', 7, None),
     ],
 )
-def test_errors_give_file_and_line(
+def test_a_mistake_in_the_file_is_refused_with_file_and_line(
     before: str, after: str, line: int, cure: str | None, config: Callable[[str], Path]
 ) -> None:
     path = config(GOOD.replace(before, after, 1))
@@ -155,11 +155,11 @@ def test_without_a_readable_home_there_is_no_file(
 @pytest.mark.whole
 def test_quiet_prints_the_result_alone(config: Callable[[str], Path]) -> None:
     config("")
-    given = ("lio", *FAKE, "--measure", "5s", "--sessions", "1,2")
-    loud = invoke("run", *given)
+    options = ("lio", *FAKE, "--measure", "5s", "--sessions", "1,2")
+    loud = invoke("run", *options)
     assert [x.count("sess ") for x in (loud.stderr, loud.stdout)] == [1, 1]
     for words in (("-q", "run"), ("run", "--quiet")):
-        result = invoke(*words, *given)
+        result = invoke(*words, *options)
         assert result.exit_code == 0
         assert [x.count("sess ") for x in (result.stderr, result.stdout)] == [0, 1]
         assert "report: " in result.stdout

@@ -44,17 +44,17 @@ PATIENCE_S = 120.0
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The cells that are derived, each time they are."""
-    found: list[str] = []
+    derived_cells: list[str] = []
     derive = sys.modules["dbdyno.conduct.derive.derive"]  # the package has a function of this name
     real = derive.part_of
 
     def part_of(cells: list[RawCell], *rest: object) -> Part:
-        found.extend(c.id for c in cells)
-        made: Part = real(cells, *rest)
-        return made
+        derived_cells.extend(c.id for c in cells)
+        part: Part = real(cells, *rest)
+        return part
 
     monkeypatch.setattr(derive, "part_of", part_of)
-    return found
+    return derived_cells
 
 
 class Saved(Told):
@@ -105,7 +105,7 @@ def test_each_window_is_derived_when_it_is_saved_and_none_again(tmp_path: Path, 
     same(conduct.results_of(run), derived_anew(run))
 
 
-def test_what_a_killed_program_had_derived_is_used_and_the_rest_is_made(
+def test_parts_that_a_killed_program_derived_are_used_and_the_rest_is_derived(
     stored: Run, asked: list[str]
 ) -> None:
     run = stored
@@ -114,11 +114,11 @@ def test_what_a_killed_program_had_derived_is_used_and_the_rest_is_made(
     shutil.rmtree(run.path / "derived")
     shutil.rmtree(run.parts.path / last)
     asked.clear()
-    said: list[str] = []
-    same(conduct.results_of(run, said.append), before)
+    notices: list[str] = []
+    same(conduct.results_of(run, notices.append), before)
     assert asked == [last]
-    assert run.id in said[0]
-    same(conduct.results_of(run, said.append), before)  # read back
+    assert run.id in notices[0]
+    same(conduct.results_of(run, notices.append), before)  # read back
     assert asked == [last]
 
 
@@ -142,14 +142,14 @@ def test_rebuild_makes_all_parts_anew_in_place_of_those_there(stored: Run, asked
     assert sorted(p.name for p in run.path.iterdir() if p.name.startswith(".")) == []
 
 
-def test_of_a_long_run_parts_become_one_as_it_goes_on_and_the_end_reads_none(
+def test_parts_of_a_long_run_are_merged_while_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     derive = sys.modules["dbdyno.conduct.derive.derive"]
     monkeypatch.setattr(derive, "TOGETHER", 2)
-    read: list[str] = []
+    reads: list[str] = []
     real = Parts._documents
-    monkeypatch.setattr(Parts, "_documents", lambda self: [read.append("parts"), real(self)][1])
+    monkeypatch.setattr(Parts, "_documents", lambda self: [reads.append("parts"), real(self)][1])
     plan = planned(duration="50s")
     run = conduct.observe_server(
         plan, conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(tmp_path), Told(), Interrupt())
@@ -157,14 +157,16 @@ def test_of_a_long_run_parts_become_one_as_it_goes_on_and_the_end_reads_none(
     cells = run.cells()
     assert len(cells) == 5
     assert run.parts.names() == [cells[0], cells[2], cells[4]]
-    assert read == []
-    shown, anew = conduct.results_of(run), derived_anew(run)
-    same(shown, anew)
+    assert reads == []
+    stored, anew = conduct.results_of(run), derived_anew(run)
+    same(stored, anew)
     for cell in cells:
-        assert_frame_equal(shown.of_cell("strips", cell), anew.of_cell("strips", cell), check_row_order=False)
+        assert_frame_equal(
+            stored.of_cell("strips", cell), anew.of_cell("strips", cell), check_row_order=False
+        )
 
 
-def test_what_a_merge_that_was_cut_short_left_behind_is_not_counted_twice(
+def test_a_part_left_behind_by_an_interrupted_merge_is_not_counted_twice(
     tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "TOGETHER", 2)
@@ -180,25 +182,23 @@ def test_what_a_merge_that_was_cut_short_left_behind_is_not_counted_twice(
 
 def test_rows_of_one_cell_are_those_of_the_whole(stored: Run) -> None:
     run = stored
-    results, whole = conduct.results_of(run), derived_anew(run)
+    results, anew = conduct.results_of(run), derived_anew(run)
     for table in ("ledger", "events", "microstates", "strips"):
         for cell in run.cells():
-            assert_frame_equal(
-                results.of_cell(table, cell), whole.of_cell(table, cell), check_row_order=False
-            )
+            assert_frame_equal(results.of_cell(table, cell), anew.of_cell(table, cell), check_row_order=False)
 
 
 @pytest.fixture(scope="module")
-def made() -> Climb:
+def climbed() -> Climb:
     return climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:5ms", (1, 2))
 
 
 @pytest.fixture
-def run(made: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(climbed: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("PYTHONPATH", WITH_ENGINES)
-    found = RunStore(tmp_path).create(made.plan)
-    found.write_environment(made.environment)
-    return found
+    record = RunStore(tmp_path).create(climbed.plan)
+    record.write_environment(climbed.environment)
+    return record
 
 
 def beside(run: Run) -> Deriving:
@@ -208,9 +208,9 @@ def beside(run: Run) -> Deriving:
     return _Beside(run)
 
 
-def until(there: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_S
-    while not there():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -242,35 +242,35 @@ def test_cells_that_are_soon_derived_wait_for_others(
     assert asked == asked_at
 
 
-def test_a_process_beside_derives_cells_and_concludes(made: Climb, run: Run) -> None:
+def test_a_process_beside_derives_cells_and_concludes(climbed: Climb, run: Run) -> None:
     derived = beside(run)
     try:
         pids = {task["pid"] for task in derived.tasks()}
         assert {task["role"] for task in derived.tasks()} == {"dbdyno"} and os.getpid() not in pids
-        for cell in made.cells:
+        for cell in climbed.cells:
             run.write_cell(cell)
             derived.more()
-            until(lambda: run.parts.names()[:1] == [made.cells[0].id])
+            until(lambda: run.parts.names()[:1] == [climbed.cells[0].id])
         assert derived.cpu_s() > 0
         derived.finish(print)
     finally:
         derived.close()
     run.finish("complete")
-    shown, anew = conduct.results_of(run), derived_anew(run)
-    same(shown, anew)
-    assert [s.fits for s in shown.scaling] == [s.fits for s in anew.scaling]
+    stored, anew = conduct.results_of(run), derived_anew(run)
+    same(stored, anew)
+    assert [s.fits for s in stored.scaling] == [s.fits for s in anew.scaling]
 
 
-def test_an_end_in_time_leaves_the_rest_to_who_shows_the_run_first(
-    made: Climb, run: Run, capsys: pytest.CaptureFixture[str]
+def test_cells_that_are_not_derived_in_time_are_derived_when_the_run_is_shown_first(
+    climbed: Climb, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was derived by then is used, and all is as if it had been derived at the end."""
     derived = beside(run)
     try:
-        run.write_cell(made.cells[0])
+        run.write_cell(climbed.cells[0])
         derived.more()
         until(lambda: bool(run.parts.names()))
-        for cell in made.cells[1:]:
+        for cell in climbed.cells[1:]:
             run.write_cell(cell)
         assert not finish(derived, run, print, patience_s=0.0)
         assert derived.tasks() == [], "it has ended"
@@ -281,16 +281,16 @@ def test_an_end_in_time_leaves_the_rest_to_who_shows_the_run_first(
     options = {"as_json": False, "output": None}
     _end(conduct.Observed(run, Cost(0.0, None, None), derived=False), options, Interrupt())
     assert f"dbdyno show {run.id}" in " ".join(capsys.readouterr().out.split())
-    said: list[str] = []
-    shown = conduct.results_of(run, said.append)
-    assert run.id in said[0]
-    same(shown, derived_anew(run))
-    said.clear()
-    same(conduct.results_of(run, said.append), shown)
-    assert said == [], "once"
+    notices: list[str] = []
+    results = conduct.results_of(run, notices.append)
+    assert run.id in notices[0]
+    same(results, derived_anew(run))
+    notices.clear()
+    same(conduct.results_of(run, notices.append), results)
+    assert notices == [], "once"
 
 
-def test_it_stands_still_while_a_cell_is_measured(run: Run) -> None:
+def test_the_deriving_process_stands_still_while_a_cell_is_measured(run: Run) -> None:
     derived = beside(run)
     pid = derived.tasks()[0]["pid"]
 
@@ -307,10 +307,10 @@ def test_it_stands_still_while_a_cell_is_measured(run: Run) -> None:
         derived.close()
 
 
-def test_where_that_process_dies_the_end_makes_the_rest(made: Climb, run: Run) -> None:
+def test_what_a_deriving_process_that_died_left_is_derived_at_the_end(climbed: Climb, run: Run) -> None:
     derived = beside(run)
     try:
-        for cell in made.cells:
+        for cell in climbed.cells:
             run.write_cell(cell)
         os.kill(derived.tasks()[0]["pid"], signal.SIGKILL)
         derived.more()
@@ -337,17 +337,17 @@ def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) 
     ],
 )
 def test_a_process_beside_is_started_where_it_can_have_something_to_do(
-    asked: dict[str, Any], beside: bool, made: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: dict[str, Any], beside: bool, climbed: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[Deriving.__module__], "_alone", [])  # as in a program that a user starts
     plan = resolve(Experiment(engine="fake", workload="lio", **asked), LIO, 2, "")
-    found = RunStore(tmp_path).create(plan)
-    found.write_environment(made.environment)
-    with deriving(found, mock.Mock(world=None)) as derived:
+    record = RunStore(tmp_path).create(plan)
+    record.write_environment(climbed.environment)
+    with deriving(record, mock.Mock(world=None)) as derived:
         assert bool(derived.tasks()) == beside
 
 
-def test_who_will_not_wait_for_the_results_is_told_that_the_measurements_are_kept(
+def test_an_interrupt_while_waiting_for_results_says_that_the_measurements_are_kept(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:

@@ -26,9 +26,9 @@ _ANOTHER = 12_345  # a user
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path / "state"))
-    found = tmp_path / "state" / "undo"
-    found.mkdir(mode=0o700, parents=True)
-    return found
+    folder = tmp_path / "state" / "undo"
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
 
 
 def journal(place: Path, data: dict[str, Any] | None = None) -> Path:
@@ -43,25 +43,25 @@ def journal(place: Path, data: dict[str, Any] | None = None) -> Path:
 
 
 def refused() -> str:
-    found = left_over()
-    assert found.dead == [] and found.alive == []
-    (error,) = found.damaged
+    journals = left_over()
+    assert journals.dead == [] and journals.alive == []
+    (error,) = journals.damaged
     return str(error)
 
 
-def test_one_of_ours_is_followed(place: Path) -> None:
+def test_a_journal_of_this_user_is_followed(place: Path) -> None:
     journal(place)
     assert [j.run for j in left_over().dead] == ["forged"]
 
 
 @pytest.mark.parametrize("mode", [0o622, 0o660, 0o606])
-def test_one_that_others_may_write_is_refused(place: Path, mode: int) -> None:
+def test_a_journal_that_others_may_write_is_refused(place: Path, mode: int) -> None:
     journal(place).chmod(mode)
     assert f"(mode {mode:04o})" in refused()
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
-def test_one_in_a_directory_that_others_may_write_is_refused(place: Path, mode: int) -> None:
+def test_a_journal_in_a_directory_that_others_may_write_is_refused(place: Path, mode: int) -> None:
     journal(place)
     place.chmod(mode)
     assert "other users may write to directory" in refused()
@@ -71,7 +71,7 @@ def test_one_in_a_directory_that_others_may_write_is_refused(place: Path, mode: 
 
 @pytest.mark.root
 @pytest.mark.parametrize("whose", ["file", "directory"])
-def test_another_user_s_is_refused(place: Path, whose: str) -> None:
+def test_a_journal_of_another_user_is_refused(place: Path, whose: str) -> None:
     path = journal(place)
     os.chown(path if whose == "file" else place, _ANOTHER, _ANOTHER)
     assert f"belongs to another user (uid {_ANOTHER})" in refused()
@@ -102,8 +102,8 @@ def data(group: Path, home: Path, version: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def made(group: Path, pid: int) -> Path:
-    """What looks like a control group."""
+def imitated_group(group: Path, pid: int) -> Path:
+    """Makes a directory with the files of a control group."""
     group.mkdir(parents=True)
     (group / "cgroup.procs").write_text(f"{pid}\n")
     (group / "cgroup.subtree_control").write_text("cpu\n")
@@ -112,8 +112,8 @@ def made(group: Path, pid: int) -> Path:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_directory_that_is_no_control_group_is_left_alone(tmp_path: Path, version: int) -> None:
-    home = made(tmp_path / "home", os.getpid())
-    group = made(home / NAME, os.getpid())
+    home = imitated_group(tmp_path / "home", os.getpid())
+    group = imitated_group(home / NAME, os.getpid())
     with pytest.raises(Refused, match="not a control group"):
         groups.put_back(data(group, home, version))
     assert group.is_dir() and (home / "cgroup.procs").read_text() == f"{os.getpid()}\n"
@@ -128,7 +128,7 @@ def _mounted() -> Path:
     pytest.skip("no control groups are mounted here")
 
 
-def test_real_control_groups_are_known() -> None:
+def test_real_control_groups_are_recognized() -> None:
     assert groups.is_group(_mounted())
     assert not groups.is_group(_mounted() / "missing")
 
@@ -143,7 +143,7 @@ def test_no_link_is_followed_into_a_control_group_or_out_of_one(tmp_path: Path) 
     with pytest.raises(OSError, match="link"):
         control_groups.write(link / "cgroup.procs", "x")
     home = tmp_path / "home"
-    made(home / NAME, 1)
+    imitated_group(home / NAME, 1)
     (home / "cgroup.procs").symlink_to(victim)
     for group in (home, home / NAME):
         with pytest.raises(OSError):
@@ -165,15 +165,15 @@ def pretended(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.root
 def test_a_tmpfs_is_no_control_group(pretended: Path) -> None:
-    made(pretended / NAME, os.getpid())
+    imitated_group(pretended / NAME, os.getpid())
     with pytest.raises(Refused, match="not a control group"):
         groups.put_back(data(pretended / NAME, pretended))
 
 
 @pytest.mark.root
 def test_clean_says_why_and_does_nothing(place: Path, tmp_path: Path) -> None:
-    home = made(tmp_path / "home", 1)
-    path = journal(place, data(made(home / NAME, os.getpid()), home))
+    home = imitated_group(tmp_path / "home", 1)
+    path = journal(place, data(imitated_group(home / NAME, os.getpid()), home))
     os.chown(path, _ANOTHER, _ANOTHER)
     from dbdyno.cli.server import _Work
 

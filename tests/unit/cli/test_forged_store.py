@@ -28,12 +28,12 @@ pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run, with the parts that it was derived from."""
-    made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
-    run = RunStore(tmp_path_factory.mktemp("whole")).create(made.plan, workloads=made.info.workloads)
-    run.write_environment(made.environment)
-    for cell in made.cells:
+    climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
+    run = RunStore(tmp_path_factory.mktemp("whole")).create(climbed.plan, workloads=climbed.info.workloads)
+    run.write_environment(climbed.environment)
+    for cell in climbed.cells:
         run.write_cell(cell)
     conclude(run)
     run.finish("complete")
@@ -41,13 +41,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(complete_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it in a store of its own, which the commands use."""
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
     monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
-    return Path(shutil.copytree(whole, tmp_path / "store" / whole.name))
+    return Path(shutil.copytree(complete_run, tmp_path / "store" / complete_run.name))
 
 
 class Done(NamedTuple):
@@ -154,7 +154,9 @@ DAMAGES = [fifo, zero, directory, huge, nested, other_bytes]
 @pytest.mark.parametrize(
     "name", ["run.json", "plan.json", "environment.json", "derived/manifest.json", "derived/rungs.parquet"]
 )
-def test_a_file_of_a_run_that_is_none(run: Path, name: str, damage: Callable[[Path], None]) -> None:
+def test_what_is_no_regular_file_in_a_run_is_an_error_or_derived_anew(
+    run: Path, name: str, damage: Callable[[Path], None]
+) -> None:
     damage(run / name)
     done = dbdyno("show", run.name)
     assert done.exit_code == (0 if name.startswith("derived") else 4), done.output  # made anew
@@ -164,13 +166,13 @@ def test_a_file_of_a_run_that_is_none(run: Path, name: str, damage: Callable[[Pa
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["manifest.json", "cell.json", "samples.parquet"])
-def test_a_file_of_a_cell_that_is_none_leaves_the_cell_out(
+def test_a_cell_with_what_is_no_regular_file_is_left_out(
     run: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     cells = sorted((run / "cells").iterdir())
     damage(cells[0] / name)
-    read, damaged = Run(run).read_cells()
-    assert ([c.id for c in read], [d.id for d in damaged]) == ([cells[1].name], [cells[0].name])
+    sound, damaged = Run(run).read_cells()
+    assert ([c.id for c in sound], [d.id for d in damaged]) == ([cells[1].name], [cells[0].name])
 
 
 def signed(run: Path, part: str, name: str, content: bytes) -> None:
@@ -181,25 +183,25 @@ def signed(run: Path, part: str, name: str, content: bytes) -> None:
     (run / part / "manifest.json").write_text(json.dumps(manifest))
 
 
-def _broken_parquet(whole: bytes) -> dict[str, bytes]:
+def _broken_parquet(content: bytes) -> dict[str, bytes]:
     buffer = io.BytesIO()
     pl.DataFrame({"sessions": ["x"], "nothing": [[1, 2]]}).write_parquet(buffer)
-    middle = bytearray(whole)
-    for i in range(8, len(whole) - 8, 13):
+    middle = bytearray(content)
+    for i in range(8, len(content) - 8, 13):
         middle[i] ^= 0x5A
-    footer = bytearray(whole)
-    for i in range(max(4, len(whole) - 600), len(whole) - 8, 3):
+    footer = bytearray(content)
+    for i in range(max(4, len(content) - 600), len(content) - 8, 3):
         footer[i] ^= 0xFF
     return {
-        "empty": b"", "text": b"no parquet", "cut": whole[: len(whole) // 2],
+        "empty": b"", "text": b"no parquet", "cut": content[: len(content) // 2],
         "other columns": buffer.getvalue(),
         "noise in the middle": bytes(middle), "noise in the footer": bytes(footer),
-        "footer of 4 GB": whole[:-8] + b"\xff\xff\xff\xff" + whole[-4:],
+        "footer of 4 GB": content[:-8] + b"\xff\xff\xff\xff" + content[-4:],
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", _broken_parquet(b"x" * 100))
-def test_forged_parquet_with_a_checksum_that_fits(run: Path, kind: str) -> None:
+def test_parquet_that_is_forged_under_a_right_checksum_is_damaged(run: Path, kind: str) -> None:
     forged = _broken_parquet((run / "derived" / "rungs.parquet").read_bytes())[kind]
     signed(run, "derived", "rungs.parquet", forged)
     with pytest.raises(StoreError, match="are damaged"):
@@ -210,19 +212,19 @@ def test_forged_parquet_with_a_checksum_that_fits(run: Path, kind: str) -> None:
     assert [d.id for d in Run(run).read_cells()[1]] == [cell.name]
 
 
-def test_forged_json_with_a_checksum_that_fits(run: Path) -> None:
+def test_json_that_is_forged_under_a_right_checksum_is_damaged(run: Path) -> None:
     for content in (b"[" * 100_000, b"null", b'[{"id": 1}]', b"\xff"):
         signed(run, "derived", "findings.json", content)
         with pytest.raises(StoreError, match="are damaged"):
             Run(run).read_derived()
 
 
-def test_forged_figures_with_a_checksum_that_fits(run: Path) -> None:
+def test_figures_that_are_forged_under_a_right_checksum_are_unknown_or_damaged(run: Path) -> None:
     """In every column of every derived table: what is no figure is unknown, or the table is damaged."""
     values = cycle([float("nan"), float("inf"), -1e308, 1e29])
     sound: list[tuple[str, bytes]] = []
-    kept = Path(shutil.copytree(run / "derived", run.parent.parent / "kept"))
-    for file, value in zip(sorted(kept.glob("*.parquet")), values, strict=False):
+    original = Path(shutil.copytree(run / "derived", run.parent.parent / "kept"))
+    for file, value in zip(sorted(original.glob("*.parquet")), values, strict=False):
         buffer = io.BytesIO()
         forged = pl.read_parquet(file).with_columns(pl.selectors.float() * 0 + value)
         forged.write_parquet(buffer)
@@ -230,7 +232,7 @@ def test_forged_figures_with_a_checksum_that_fits(run: Path) -> None:
         if _no_nonsense("show", "last") == 0:
             sound.append((file.name, buffer.getvalue()))
         shutil.rmtree(run / "derived")  # it may have been made anew
-        shutil.copytree(kept, run / "derived")
+        shutil.copytree(original, run / "derived")
     for name, content in sound:  # a page takes ten times as long: all these at once
         signed(run, "derived", name, content)
     _no_nonsense("report", "last")
@@ -242,7 +244,7 @@ NOT_ASKED_FOR = ("cpu_stacks", "sleep_code", "system_calls")
 @pytest.mark.parametrize(
     "table", [t for t, r in REGISTERED.items() if r.sessions != "none" and t not in NOT_ASKED_FOR]
 )
-def test_forged_parts_with_a_checksum_that_fits(run: Path, table: str) -> None:
+def test_parts_that_are_forged_under_a_right_checksum_are_damaged(run: Path, table: str) -> None:
     """Rows of single sessions are read when they are shown: such a table is damaged, or has no nonsense."""
     (part,) = (run / "parts").iterdir()
     file = part / f"{table}.sessions.parquet"
@@ -261,7 +263,7 @@ def _no_nonsense(*words: str) -> int:
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e308", "9" * 400, "9" * 5000])
-def test_forged_numbers_in_json(run: Path, number: str) -> None:
+def test_numbers_that_are_forged_in_json_make_a_run_damaged(run: Path, number: str) -> None:
     for name in ("run.json", "environment.json", "plan.json"):
         text = (run / name).read_text()
         (run / name).write_text(re.sub(r"(: )(\d+)(,?\n)", rf"\g<1>{number}\3", text, count=1))
@@ -271,7 +273,7 @@ def test_forged_numbers_in_json(run: Path, number: str) -> None:
         (run / name).write_text(text)
 
 
-def test_a_manifest_leads_to_no_other_place(run: Path, tmp_path: Path) -> None:
+def test_a_manifest_that_names_a_file_elsewhere_is_refused(run: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     digest = hashlib.sha256(b"secret").hexdigest()
@@ -286,7 +288,9 @@ def test_a_manifest_leads_to_no_other_place(run: Path, tmp_path: Path) -> None:
     "words",
     ["recipes check {}.toml", "run --dry-run --script {}.sql", "compare {}.txt {}2.txt", "analyze {}.csv"],
 )
-def test_a_file_of_the_user_s_that_is_none(run: Path, words: str, damage: Callable[[Path], None]) -> None:
+def test_a_file_of_the_user_that_is_no_regular_file_is_refused(
+    run: Path, words: str, damage: Callable[[Path], None]
+) -> None:
     del run  # for its store and directory
     for ending in (".toml", ".sql", ".txt", "2.txt", ".csv"):
         path = Path(f"odd{ending}")
@@ -301,7 +305,7 @@ def test_a_file_of_the_user_s_that_is_none(run: Path, words: str, damage: Callab
 @pytest.mark.parametrize(
     "text", ["a = " + "[" * 100_000, "[a" + ".a" * 5_000 + "]", "a = " + "{a=" * 100_000]
 )
-def test_toml_nested_too_deep(run: Path, text: str) -> None:
+def test_toml_that_is_nested_too_deep_is_refused(run: Path, text: str) -> None:
     del run
     Path("deep.toml").write_text(text)
     assert dbdyno("recipes", "check", "deep.toml").exit_code == 2

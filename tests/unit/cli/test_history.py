@@ -24,8 +24,8 @@ from dbdyno.store.overview import INDEX, overviews
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
-    run = recorded(RunStore(tmp_path_factory.mktemp("model")), made)
+    climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
+    run = recorded(RunStore(tmp_path_factory.mktemp("model")), climbed)
     run.finish("complete")
     conduct.rebuild(run)
     return run.path
@@ -74,20 +74,20 @@ def test_a_run_is_found_by_id_name_and_place(store: Path, wanted: str, run: int)
 
 
 @pytest.mark.parametrize("wanted", ["last~4", "nightly~2", "2026", "", "nope", "~1", "last~", "20260102~1"])
-def test_what_names_no_single_run_is_an_error(store: Path, wanted: str) -> None:
+def test_a_word_that_names_no_single_run_is_refused(store: Path, wanted: str) -> None:
     with pytest.raises(NoSuchRun) as error:
         find_run(store, wanted)
     assert error.value.cure
 
 
-def test_the_nearest_name_is_named(store: Path) -> None:
+def test_a_mistyped_name_is_refused_with_the_nearest_one(store: Path) -> None:
     with pytest.raises(NoSuchRun) as error:
         find_run(store, "nightyl")
     assert "nightly" in str(error.value.cure)
 
 
 @pytest.mark.usefixtures("store")
-def test_runs_are_filtered() -> None:
+def test_runs_are_listed_by_name_tag_date_workload_target_and_status() -> None:
     assert ids() == ["1", "2", "3", "4"]
     assert ids("--name", "nightly") == ids("--name", "night*") == ids("--tag", "a") == ["2", "3"]
     assert ids("--tag", "a", "--tag", "b") == ["3"]
@@ -112,12 +112,12 @@ def test_json_csv_and_markdown_have_the_same_runs() -> None:
 
 def test_a_run_that_changed_or_is_damaged_is_listed_anew(store: Path) -> None:
     assert [o.outline.peak_sessions for o in overviews(store)] == [2, 2, 2, 2]
-    kept = (store / INDEX).read_text()
-    assert overviews(store) == overviews(store) and (store / INDEX).read_text() == kept
+    index = (store / INDEX).read_text()
+    assert overviews(store) == overviews(store) and (store / INDEX).read_text() == index
     for damaged in ("[", '{"version": 1, "runs": []}', '{"version": 1, "runs": {"a": 1}}', "[" * 99_999):
         (store / INDEX).write_text(damaged)
         assert [o.outline.peak_sessions for o in overviews(store)] == [2, 2, 2, 2]
-    forged = json.loads(kept)
+    forged = json.loads(index)
     for entry in forged["runs"].values():
         entry["outline"]["sessions"] = ["x"]
     (store / INDEX).write_text(json.dumps(forged))
@@ -127,10 +127,10 @@ def test_a_run_that_changed_or_is_damaged_is_listed_anew(store: Path) -> None:
     (two / "plan.json").write_text("{")
     shutil.rmtree(three / "derived")
     shutil.rmtree(four)
-    found = overviews(store)
-    assert [o.run.status for o in found] == ["broken", "complete", "complete"]
-    assert [o.outline.workload for o in found] == ["lio", "", "lio"]
-    assert [o.outline.peak_sessions for o in found] == [2, 2, None]
+    listed = overviews(store)
+    assert [o.run.status for o in listed] == ["broken", "complete", "complete"]
+    assert [o.outline.workload for o in listed] == ["lio", "", "lio"]
+    assert [o.outline.peak_sessions for o in listed] == [2, 2, None]
 
 
 def test_a_name_or_tag_of_a_wrong_type_is_a_broken_run(store: Path, model: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_store_that_cannot_be_written_is_listed(store: Path) -> None:
     (80, ["run", "name", "sess", "peak", "target", "status"]),
     (120, ["run", "when", "name", "workload", "sess", "peak", "target", "status"]),
 ])  # fmt: skip
-def test_the_answer_stays_on_a_terminal(store: Path, columns: int, heads: list[str]) -> None:
+def test_the_list_of_runs_fits_the_terminal(store: Path, columns: int, heads: list[str]) -> None:
     code, written = on_terminal("runs", columns=columns, env={"DBDYNO_STORE": str(store)})
     lines = written.splitlines()
     assert code == 0 and set(heads) <= set(lines[0].split())
@@ -173,8 +173,8 @@ def test_labels_are_stored_and_changed(store: Path) -> None:
     assert "best" in dbdyno("show", "best").output
     assert "a note" in (find_run(store, "best") / "report.html").read_text()
     assert dbdyno("label", "best", "--tag", "u", "--untag", "t", "--note", "").exit_code == 0
-    said = json.loads(dbdyno("label", "best", "--json").output)
-    assert (said["tags"], said["note"]) == (["u"], "")
+    labels = json.loads(dbdyno("label", "best", "--json").output)
+    assert (labels["tags"], labels["note"]) == (["u"], "")
     assert json.loads(dbdyno("show", "best", "--json").output)["run"]["name"] == "best"
     assert ids("--tag", "u") == ["4"]
 
@@ -201,7 +201,7 @@ def test_a_run_in_progress_is_neither_labelled_nor_removed(store: Path, model: P
 
 
 @pytest.mark.usefixtures("store")
-def test_rm_asks() -> None:
+def test_rm_asks_before_it_removes() -> None:
     refused = dbdyno("rm", "last")
     assert isinstance(refused.exception, UsageError) and "--yes" in str(refused.exception.cure)
     assert len(ids()) == 4
@@ -213,7 +213,7 @@ def test_rm_asks() -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_rm_of_old_runs() -> None:
+def test_rm_removes_runs_by_age_and_number() -> None:
     assert dbdyno("rm", "--yes", "--older-than", "1h", "--keep", "3").exit_code == 0
     assert ids() == ["2", "3", "4"]
     assert "no runs" in dbdyno("rm", "--yes", "--older-than", "99999h").output
@@ -222,7 +222,9 @@ def test_rm_of_old_runs() -> None:
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 3), ("n\n", 4), ("\n", 4)])
-def test_rm_names_what_goes_on_a_terminal(store: Path, answer: str, left: int) -> None:
+def test_rm_on_a_terminal_names_what_it_removes_and_removes_it_after_yes(
+    store: Path, answer: str, left: int
+) -> None:
     code, written = on_terminal("rm", "nightly", env={"DBDYNO_STORE": str(store)}, typed=answer)
     assert code == 0 and "20260103-100000-lio-0003" in written and "MiB" in written
     assert len(ids()) == left

@@ -62,13 +62,13 @@ def in_time_and_memory() -> Iterator[None]:
         ("1:2000", "at most 1000"),
     ],
 )
-def test_ladders(text: str, limit: str) -> None:
+def test_a_ladder_of_too_many_or_too_large_rungs_is_refused_with_the_limit(text: str, limit: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_ladder(text, 4)
     assert limit in f"{caught.value.message} {caught.value.cure}"
 
 
-def test_rates() -> None:
+def test_rates_that_are_too_many_are_refused() -> None:
     for text in ("1:2:0.0000001", "1:2:1e-300", "1:2:x1.0000000001", "1," * 500_000 + "1", "1:900000:1"):
         with pytest.raises(UsageError, match=r"more than 1,000 rates|too long|too many"):
             parse_rates(text)
@@ -85,7 +85,7 @@ def test_rates() -> None:
         ",".join(map(str, range(200_000))),
     ],
 )
-def test_values_of_parameters(text: str) -> None:
+def test_values_of_a_parameter_that_are_too_many_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"more than 1,000 values|too many"):
         values_of(text, "n")
 
@@ -152,14 +152,14 @@ def test_a_thousand_equal_variants_are_one_line_of_the_plan() -> None:
         ("".join(f"k{n} = {{a = 1}}\n" for n in range(20_000)), "more"),
     ],
 )
-def test_recipes(recipe: str, message: str) -> None:
+def test_a_recipe_of_hostile_size_is_refused_with_the_limit(recipe: str, message: str) -> None:
     with pytest.raises(DbdynoError) as caught:
-        found = parse_recipe(recipe, "r", "line")
-        triggers_of(found)
-        parse_ladder(found.sessions or "1")
-    shown = f"{caught.value.message}\n{caught.value.cure}"
-    assert message in shown
-    assert len(shown) < 10_000
+        experiment = parse_recipe(recipe, "r", "line")
+        triggers_of(experiment)
+        parse_ladder(experiment.sessions or "1")
+    error = f"{caught.value.message}\n{caught.value.cure}"
+    assert message in error
+    assert len(error) < 10_000
 
 
 def test_a_recipe_of_a_hundred_megabytes_is_not_read(tmp_path: Path) -> None:
@@ -171,19 +171,19 @@ def test_a_recipe_of_a_hundred_megabytes_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [f"{DIGITS}s", "1" + "0" * 30, "36501d", f"{'9' * 400}.5h"])
-def test_durations(text: str) -> None:
+def test_a_duration_of_more_than_a_century_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="longer than 36500 days"):
         parse_duration_ns(text, "--measure")
 
 
 @pytest.mark.parametrize("text", ["1e30", "nan", "inf", "-1s", "", " "])
-def test_what_is_no_duration(text: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     for parse in (parse_duration_ns, parse_think):
         with pytest.raises(UsageError):
             parse(text)  # type: ignore[operator]
 
 
-def test_phases_that_last_ten_thousand_years() -> None:
+def test_phases_that_last_ten_thousand_years_are_refused() -> None:
     phase = {"duration": "36500d", "rate": 1}
     phases = [{"name": f"p{n}", **phase} for n in range(100)]
     experiment = Experiment.model_validate({"workload": "lio", "phases": phases})
@@ -191,7 +191,7 @@ def test_phases_that_last_ten_thousand_years() -> None:
         resolve(experiment, workloads()["lio"], 4.0, "test")
 
 
-def test_sizes_and_lists_of_cpus() -> None:
+def test_sizes_and_lists_of_cpus_that_are_too_large_are_refused() -> None:
     with pytest.raises(UsageError, match="not a size"):
         parse_bytes(f"{DIGITS}kB", "--keep-output")
     with pytest.raises(UsageError, match="not a size"):
@@ -207,20 +207,22 @@ def test_sizes_and_lists_of_cpus() -> None:
     "text",
     ["(" * 50_000, "not " * 50_000 + "active > 1", "not " * 2_000 + "active > 1", "(" * 100 + "active > 1"],
 )
-def test_conditions_of_triggers(text: str) -> None:
+def test_conditions_of_triggers_that_are_nested_too_deep_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"at most 10,000|more than 20 levels|too long"):
         parse_condition(text)
 
 
 def test_jobs_of_one_name_are_numbered() -> None:
-    found = names(["true"] * 1000)
-    assert len(set(found)) == 1000
+    numbered = names(["true"] * 1000)
+    assert len(set(numbered)) == 1000
 
 
 @pytest.mark.parametrize(
     "content", ["a = " + "[" * 10_000, f"a = {DIGITS}", "a." * 50_000 + "b = 1", "x" * (2 << 20)]
 )
-def test_configurations(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_of_hostile_size_is_refused_with_its_file(
+    tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "config.toml"
     file.write_text(content)
     monkeypatch.setenv("DBDYNO_CONFIG", str(file))
@@ -259,11 +261,13 @@ def test_configurations(tmp_path: Path, content: str, monkeypatch: pytest.Monkey
         "run --command echo\udcff",
     ],
 )
-def test_options(tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_of_hostile_size_is_refused(
+    tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DBDYNO_STORE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.sql").write_text("select 1;")
-    given = [*words.split(" "), *(["--dry-run"] if words.startswith("run") else [])]
-    done = CliRunner().invoke(app, given, standalone_mode=False)
+    arguments = [*words.split(" "), *(["--dry-run"] if words.startswith("run") else [])]
+    done = CliRunner().invoke(app, arguments, standalone_mode=False)
     refused: tuple[type[BaseException], ...] = (DbdynoError, click.ClickException)
     assert isinstance(done.exception, refused), (done.exception, done.output[-500:])

@@ -41,8 +41,8 @@ def taken(at_s: float, commits: int, calls: dict[int, tuple[int, float]], scanne
     return snapshot(at_s, TEXTS, databases=[database], relations=[relation], statements=statements)
 
 
-def side(found: Sequence[Snapshot]) -> IntervalSide:
-    return side_of(found[0], found[-1], found[1:-1])
+def side(snapshots: Sequence[Snapshot]) -> IntervalSide:
+    return side_of(snapshots[0], snapshots[-1], snapshots[1:-1])
 
 
 def two(blocks: int = 1) -> IntervalComparison:
@@ -52,7 +52,7 @@ def two(blocks: int = 1) -> IntervalComparison:
     both = (0, 10, 10, (1, 3, 4), 2.0, 1000), (60, 20, 20, (2, 3, 4), 6.0, 8000)
     for start, seconds, tps, ids, slow, scans in both:
         state = {i: [0, 0.0] for i in ids}
-        found = [taken(start, 0, {i: (0, 0.0) for i in ids if i > 2})]
+        snapshots = [taken(start, 0, {i: (0, 0.0) for i in ids if i > 2})]
         for n in range(1, blocks + 1):
             for i in ids:
                 calls = 100 // blocks
@@ -61,55 +61,57 @@ def two(blocks: int = 1) -> IntervalComparison:
                 state[i][1] += calls * mean
             at = seconds * n / blocks
             calls_of = {i: (int(c), t / c) for i, (c, t) in state.items()}
-            found.append(taken(start + at, round(tps * at), calls_of, round(scans * n / blocks)))
-        sides.append(side(found))
+            snapshots.append(taken(start + at, round(tps * at), calls_of, round(scans * n / blocks)))
+        sides.append(side(snapshots))
     return compare_intervals(*sides)
 
 
-def by_id(made: IntervalComparison) -> dict[int, dict[str, object]]:
-    return {row["query_id"]: row for row in made.statements.to_dicts()}
+def by_id(comparison: IntervalComparison) -> dict[int, dict[str, object]]:
+    return {row["query_id"]: row for row in comparison.statements.to_dicts()}
 
 
-def test_rates_and_ratios_of_sums() -> None:
-    made = two()
-    load = made.load.filter((pl.col("database") == ALL) & (pl.col("figure") == "transactions")).to_dicts()[0]
+def test_two_intervals_have_rates_and_ratios_of_sums() -> None:
+    comparison = two()
+    load = comparison.load.filter(
+        (pl.col("database") == ALL) & (pl.col("figure") == "transactions")
+    ).to_dicts()[0]
     assert (load["per_s_a"], load["per_s_b"], load["per_s_ratio"]) == (10, 20, 2)
     assert load["low"] is None
-    found = by_id(made)
-    assert {i: row["change"] for i, row in found.items()} == {1: "gone", 2: "new", 3: "?", 4: "?"}
-    assert found[3]["mean_ns_ratio"] == pytest.approx(3.0, rel=0.1)
-    assert found[3]["low"] is None
-    assert found[4]["calls_per_s_a"] == 10
-    assert found[4]["calls_per_s_b"] == 5
-    assert found[4]["calls_per_transaction_a"] == pytest.approx(1.0)
-    assert found[4]["calls_per_transaction_b"] == pytest.approx(0.25)
-    ids = [c.id for c in made.claims]
+    statements = by_id(comparison)
+    assert {i: row["change"] for i, row in statements.items()} == {1: "gone", 2: "new", 3: "?", 4: "?"}
+    assert statements[3]["mean_ns_ratio"] == pytest.approx(3.0, rel=0.1)
+    assert statements[3]["low"] is None
+    assert statements[4]["calls_per_s_a"] == 10
+    assert statements[4]["calls_per_s_b"] == 5
+    assert statements[4]["calls_per_transaction_a"] == pytest.approx(1.0)
+    assert statements[4]["calls_per_transaction_b"] == pytest.approx(0.25)
+    ids = [c.id for c in comparison.claims]
     assert ids[0] == "interval-transactions"
     assert {"interval-statement-1", "interval-statement-2", "interval-spread"} <= set(ids)
-    spread = next(c for c in made.claims if c.id == "interval-spread")
+    spread = next(c for c in comparison.claims if c.id == "interval-spread")
     assert spread.case == "sums"
 
 
 def test_largest_change_of_time_is_first() -> None:
-    made = two()
-    changes = made.statements["delta"].abs().to_list()
+    comparison = two()
+    changes = comparison.statements["delta"].abs().to_list()
     assert changes == sorted(changes, reverse=True)
-    table = made.relations.to_dicts()[0]
+    table = comparison.relations.to_dicts()[0]
     assert (table["name"], table["change"]) == ("public.orders", "both")
     assert table["rows_read_per_s_a"] == 100
     assert table["rows_read_per_s_b"] == 400
     assert table["logical_reads_per_s_ratio"] == 4
 
 
-def test_blocks_give_an_interval() -> None:
-    made = two(blocks=5)
-    found = by_id(made)
-    assert found[3]["change"] == "slower"
-    assert found[4]["change"] == "same"
-    assert 2.5 < float(str(found[3]["low"])) < 3 < float(str(found[3]["high"])) < 3.5
-    slower = next(c for c in made.claims if c.id == "interval-statement-3")
+def test_blocks_give_each_ratio_an_interval() -> None:
+    comparison = two(blocks=5)
+    statements = by_id(comparison)
+    assert statements[3]["change"] == "slower"
+    assert statements[4]["change"] == "same"
+    assert 2.5 < float(str(statements[3]["low"])) < 3 < float(str(statements[3]["high"])) < 3.5
+    slower = next(c for c in comparison.claims if c.id == "interval-statement-3")
     assert (slower.case, slower.severity) == ("slower", "warning")
-    assert next(c for c in made.claims if c.id == "interval-spread").case == "blocks"
+    assert next(c for c in comparison.claims if c.id == "interval-spread").case == "blocks"
 
 
 def test_other_ids_are_matched_by_text() -> None:
@@ -117,8 +119,8 @@ def test_other_ids_are_matched_by_text() -> None:
     b = [snapshot(60, {}), snapshot(70, {77: TEXTS[3]}, statements=[
         {"user": "u", "database": "shop", "query_id": 77, "toplevel": True, "calls": 5, "exec_ns": 5_000_000}
     ])]  # fmt: skip
-    made = compare_intervals(side(a), side(b))
-    assert made.statements.select("query_id", "change").rows() == [(3, "?")]
+    comparison = compare_intervals(side(a), side(b))
+    assert comparison.statements.select("query_id", "change").rows() == [(3, "?")]
 
 
 def test_blocks_without_a_difference_seldom_differ() -> None:
@@ -126,31 +128,31 @@ def test_blocks_without_a_difference_seldom_differ() -> None:
     outside = 0
     for _ in range(400):
         a, b = (np.exp(random.normal(0, 0.3, 5)) for _ in range(2))
-        found = ratio_of(list(a), list(b))
-        assert found is not None
-        outside += not found.low <= 1 <= found.high
+        ratio = ratio_of(list(a), list(b))
+        assert ratio is not None
+        outside += not ratio.low <= 1 <= ratio.high
     assert outside <= 0.05 * 400 + 3.1 * (0.05 * 0.95 * 400) ** 0.5
 
 
-def test_document_and_record() -> None:
-    made = two(blocks=4)
-    record = present.intervals_record(made)
+def test_the_document_and_the_record_of_a_comparison_hold_its_statements() -> None:
+    comparison = two(blocks=4)
+    record = present.intervals_record(comparison)
     assert record["format"] == 1
-    assert [row["query_id"] for row in record["statements"]] == made.statements["query_id"].to_list()
+    assert [row["query_id"] for row in record["statements"]] == comparison.statements["query_id"].to_list()
     assert record["a"]["blocks"] == 4
-    shown = present.intervals(made)
-    assert "<b>" in str(present.printed(shown)) or shown.blocks
+    document = present.intervals(comparison)
+    assert "<b>" in str(present.printed(document)) or document.blocks
 
 
 def test_command_reads_snapshots_of_the_store(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     for name, at_s, mean in (("a", 0, 1.0), ("b", 10, 1.0), ("c", 20, 3.0)):
-        found = taken(at_s, 10 * at_s, {3: (10 * at_s, mean)} if at_s else {})
-        store.add(dataclasses.replace(found, info=found.info.model_copy(update={"name": name})))
+        one = taken(at_s, 10 * at_s, {3: (10 * at_s, mean)} if at_s else {})
+        store.add(dataclasses.replace(one, info=one.info.model_copy(update={"name": name})))
     command = ["compare", "a..b", "b..c", "--store", str(tmp_path)]
-    made = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
-    assert made.exit_code == 0, made.output
-    record = json.loads(made.stdout)
+    result = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
     assert record["kind"] == "intervals"
     assert record["statements"][0]["mean_ns_ratio"] == pytest.approx(5.0)
     for ending in ("html", "md", "xlsx"):
@@ -169,31 +171,31 @@ def history(store: SnapshotStore) -> None:
         if n:
             seconds = 600 if n == 5 else 60
             at, rows = at + seconds, rows + (20 if n > 5 else 10) * seconds
-        seen = rows if n != 9 else 30  # reset
-        rows = seen
+        counted = rows if n != 9 else 30  # reset
+        rows = counted
         relation = {"database_id": 5, "relation_id": 9, "database": "shop", "schema": "public",
-                    "relation": "orders", "kind": "table", "rows_inserted": seen + n % 2}  # fmt: skip
+                    "relation": "orders", "kind": "table", "rows_inserted": counted + n % 2}  # fmt: skip
         other = {**relation, "relation_id": 10, "schema": "archive", "rows_inserted": 0}
-        database = {"database_id": 5, "database": "shop", "commits": seen}
-        found = snapshot(at, databases=[database], relations=[relation, other])
-        store.add(dataclasses.replace(found, info=found.info.model_copy(update={"id": ""})))
+        database = {"database_id": 5, "database": "shop", "commits": counted}
+        one = snapshot(at, databases=[database], relations=[relation, other])
+        store.add(dataclasses.replace(one, info=one.info.model_copy(update={"id": ""})))
 
 
-def test_a_figure_over_snapshots(tmp_path: Path) -> None:
+def test_the_trend_of_a_figure_over_snapshots_finds_its_step_gap_and_reset(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     history(store)
-    made = snapshot_trend(store, "table", "public.orders", "ins_ps", None, 100)
-    values = [p.value for p in made.points]
+    trend = snapshot_trend(store, "table", "public.orders", "ins_ps", None, 100)
+    values = [p.value for p in trend.points]
     assert values[:5] == pytest.approx([10] * 5, abs=0.05)
     assert values[5:8] == pytest.approx([20] * 3, abs=0.05)
-    assert [n for n, p in enumerate(made.points) if "gap" in p.remark] == [4]
-    assert [n for n, p in enumerate(made.points) if p.flagged] == [8]
-    assert [s.at for s in made.steps] == [5]
-    assert made.claims[0].id == f"trend-change-{made.points[5].run}"
-    assert made.claims[0].severity == "note"
+    assert [n for n, p in enumerate(trend.points) if "gap" in p.remark] == [4]
+    assert [n for n, p in enumerate(trend.points) if p.flagged] == [8]
+    assert [s.at for s in trend.steps] == [5]
+    assert trend.claims[0].id == f"trend-change-{trend.points[5].run}"
+    assert trend.claims[0].severity == "note"
 
 
-def test_figures_and_objects_are_named_where_there_is_no_such(tmp_path: Path) -> None:
+def test_an_unknown_figure_or_object_is_refused_with_those_there_are(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     history(store)
     with pytest.raises(UsageError, match="rows_inserted_per_s"):
@@ -203,5 +205,5 @@ def test_figures_and_objects_are_named_where_there_is_no_such(tmp_path: Path) ->
     with pytest.raises(UsageError, match="no index"):
         snapshot_trend(store, "index", "orders", None, None, 100)
     assert snapshot_trend(store, "database", "shop", None, None, 100).unit == "/s"
-    made = CliRunner().invoke(app, ["trend", "--database", "shop", "--store", str(tmp_path), "--json"])
-    assert len(json.loads(made.stdout)["runs"]) == 10
+    result = CliRunner().invoke(app, ["trend", "--database", "shop", "--store", str(tmp_path), "--json"])
+    assert len(json.loads(result.stdout)["runs"]) == 10

@@ -70,27 +70,27 @@ def argument(**more: object) -> Machines:
     return machines(a, b, ("V490", "T2000"), no_band)
 
 
-def test_the_articles_argument() -> None:
+def test_twice_as_slow_alone_and_twice_as_fast_under_load_as_the_article_has_it() -> None:
     """ "Taking about twice as long" alone, and "2x the number of orders/sec" with several hundred users."""
-    made = argument(response=True)
-    assert made.one_session.ratio is not None
-    assert made.one_session.ratio.value == pytest.approx(0.5)
-    assert made.peak.ratio is not None
-    assert made.peak.ratio.value == pytest.approx(2)
-    at = {x.load: x for x in made.at_loads}
+    comparison = argument(response=True)
+    assert comparison.one_session.ratio is not None
+    assert comparison.one_session.ratio.value == pytest.approx(0.5)
+    assert comparison.peak.ratio is not None
+    assert comparison.peak.ratio.value == pytest.approx(2)
+    at = {x.load: x for x in comparison.at_loads}
     assert at[200].throughput.ratio is not None
     assert at[200].throughput.ratio.value == pytest.approx(2)
     assert at[200].response.ratio is not None
     assert at[200].response.ratio.value == pytest.approx(0.5)
-    (crossing,) = made.crossings
+    (crossing,) = comparison.crossings
     assert crossing.value == pytest.approx(16)  # 50 n = 800, though no rung is there
     assert crossing.low is None
     assert "no interval" in crossing.note
-    assert made.per_core.ratio is not None
-    assert made.per_thread.ratio is not None
-    assert made.per_core.ratio.value == pytest.approx(2)
-    assert made.per_thread.ratio.value == pytest.approx(0.5)
-    first, second, *rest = made.claims
+    assert comparison.per_core.ratio is not None
+    assert comparison.per_thread.ratio is not None
+    assert comparison.per_core.ratio.value == pytest.approx(2)
+    assert comparison.per_thread.ratio.value == pytest.approx(0.5)
+    first, second, *rest = comparison.claims
     assert (first.id, first.case, first.said["name"]) == ("alone-and-many", "slower", "T2000")
     assert (first.said["one"], first.said["many"]) == pytest.approx((0.5, 2))
     assert second.text == "With one session T2000 delivers 0.500 times as much."
@@ -98,14 +98,14 @@ def test_the_articles_argument() -> None:
 
 
 def test_repeats_give_intervals_that_hold_the_truth() -> None:
-    made = argument(repeats=5, noise=0.03)
-    for speed, truth in ((made.one_session, 0.5), (made.peak, 2), (made.per_thread, 0.5)):
+    comparison = argument(repeats=5, noise=0.03)
+    for speed, truth in ((comparison.one_session, 0.5), (comparison.peak, 2), (comparison.per_thread, 0.5)):
         assert speed.ratio is not None
         assert speed.ratio.low is not None
         assert speed.ratio.high is not None
         assert speed.ratio.low < truth < speed.ratio.high
         assert speed.ratio.method == "repeats"
-    (crossing,) = made.crossings
+    (crossing,) = comparison.crossings
     assert crossing.low is not None
     assert crossing.high is not None
     assert 12 < crossing.low < 16 < crossing.high < 24
@@ -142,30 +142,30 @@ def test_swapped_machines_swap_the_ratio() -> None:
 
 
 def test_loads_of_one_side_are_interpolated() -> None:
-    made = machines(ladder(few_fast, (1, 8, 64)), ladder(many_slow, (2, 32, 100)), band=no_band)
-    assert [(x.load, x.how) for x in made.at_loads] == [
+    comparison = machines(ladder(few_fast, (1, 8, 64)), ladder(many_slow, (2, 32, 100)), band=no_band)
+    assert [(x.load, x.how) for x in comparison.at_loads] == [
         (2, "interpolated"), (8, "interpolated"), (32, "interpolated"), (64, "interpolated"),
     ]  # fmt: skip
-    assert made.at_loads[0].throughput.a is not None
-    assert made.at_loads[0].throughput.a.value == pytest.approx(200)
-    assert made.one_session.ratio is None
-    assert "start the ladder at 1" in made.one_session.reason
+    assert comparison.at_loads[0].throughput.a is not None
+    assert comparison.at_loads[0].throughput.a.value == pytest.approx(200)
+    assert comparison.one_session.ratio is None
+    assert "start the ladder at 1" in comparison.one_session.reason
 
 
 def test_a_models_band_stands_in_for_repeats() -> None:
-    made = machines(ladder(few_fast), ladder(many_slow), band=band)
-    ratio = made.peak.ratio
+    comparison = machines(ladder(few_fast), ladder(many_slow), band=band)
+    ratio = comparison.peak.ratio
     assert ratio is not None
     assert ratio.method == "model band"
     assert ratio.low == pytest.approx(2 * 0.9**2**0.5, rel=1e-4)  # both errors together
-    assert ("machine-figures", "model") in {(n.id, n.case) for n in made.notes}
+    assert ("machine-figures", "model") in {(n.id, n.case) for n in comparison.notes}
 
 
-def test_no_crossing_within_the_range() -> None:
-    made = machines(ladder(few_fast), ladder(lambda n: 3 * few_fast(n)), band=no_band)
-    assert made.crossings == ()
-    (found,) = (c for c in made.claims if c.id == "crossover")
-    assert (found.case, found.said["ahead"], found.said["span"]) == ("none", "B", "1 to 200 sessions")
+def test_without_a_crossing_the_claim_names_who_is_ahead() -> None:
+    comparison = machines(ladder(few_fast), ladder(lambda n: 3 * few_fast(n)), band=no_band)
+    assert comparison.crossings == ()
+    (claim,) = (c for c in comparison.claims if c.id == "crossover")
+    assert (claim.case, claim.said["ahead"], claim.said["span"]) == ("none", "B", "1 to 200 sessions")
     same = machines(ladder(few_fast), ladder(few_fast), band=no_band)
     assert same.crossings == ()
     assert ("crossover", "noise") in {(c.id, c.case) for c in same.claims}
@@ -175,17 +175,19 @@ def test_no_crossing_within_the_range() -> None:
 def test_two_of_a_kind_do_not_cross(seed: int) -> None:
     """Noise alone passes 1 up and down."""
     a, b = (ladder(few_fast, repeats=3, noise=0.02, seed=s) for s in (seed, seed + 100))
-    made = machines(a, b, band=no_band)
-    ratios = [x.throughput.ratio.value for x in made.at_loads if x.throughput.ratio]
+    comparison = machines(a, b, band=no_band)
+    ratios = [x.throughput.ratio.value for x in comparison.at_loads if x.throughput.ratio]
     assert min(ratios) < 1 < max(ratios)
-    assert made.crossings == ()
+    assert comparison.crossings == ()
 
 
 def test_what_a_machine_has_may_be_unknown() -> None:
-    made = machines(ladder(few_fast, machine=V490), ladder(many_slow, machine=Machine(cpus=32)), band=no_band)
-    assert made.per_core.ratio is None
-    assert made.per_core.reason == "The number of cores of B is unknown."
-    assert made.per_thread.ratio is not None
+    comparison = machines(
+        ladder(few_fast, machine=V490), ladder(many_slow, machine=Machine(cpus=32)), band=no_band
+    )
+    assert comparison.per_core.ratio is None
+    assert comparison.per_core.reason == "The number of cores of B is unknown."
+    assert comparison.per_thread.ratio is not None
 
 
 BAD = {
@@ -196,16 +198,16 @@ BAD = {
 
 
 @pytest.mark.parametrize("why", BAD)
-def test_bad_input(why: str) -> None:
+def test_ladders_without_a_common_unit_or_load_are_refused(why: str) -> None:
     with pytest.raises(UsageError, match=why):
         machines(*BAD[why], band=no_band)
 
 
-def test_one_rung_each() -> None:
-    made = machines(ladder(few_fast, (4,)), ladder(many_slow, (4,)), band=no_band)
-    assert made.crossings == ()
-    assert made.claims[0].case == "one-load"
-    assert {n.said["count"] for n in made.notes if n.case == "few"} == {1}
+def test_ladders_of_one_rung_have_no_crossing() -> None:
+    comparison = machines(ladder(few_fast, (4,)), ladder(many_slow, (4,)), band=no_band)
+    assert comparison.crossings == ()
+    assert comparison.claims[0].case == "one-load"
+    assert {n.said["count"] for n in comparison.notes if n.case == "few"} == {1}
 
 
 def test_ladders_are_paired_by_name() -> None:
@@ -216,7 +218,7 @@ def test_ladders_are_paired_by_name() -> None:
         pairs((a, b), (c,))
 
 
-def test_as_text() -> None:
+def test_the_text_names_machines_loads_and_peaks() -> None:
     text = as_text(sections([argument(repeats=3, noise=0.01, response=True)]))
     assert "order-entry, T2000 over V490" in text
     assert "V490: 8 cores, 8 threads, UltraSPARC IV" in text
@@ -225,22 +227,22 @@ def test_as_text() -> None:
     assert "2" in lines["200 sessions"]
 
 
-def test_as_html() -> None:
-    made = argument(repeats=3, noise=0.01)
-    root = ElementTree.fromstring(as_html(sections([made])))
-    (drawn,) = (b for b in walk(sections([made])) if isinstance(b, Chart))
+def test_the_page_has_a_valid_chart_with_the_crossing() -> None:
+    comparison = argument(repeats=3, noise=0.01)
+    root = ElementTree.fromstring(as_html(sections([comparison])))
+    (drawn,) = (b for b in walk(sections([comparison])) if isinstance(b, Chart))
     alt.LayerChart.validate(drawn.spec)
     assert drawn.marks == 2 * len(LOADS)
     (band,) = (r for rows in drawn.spec["datasets"].values() for r in rows if "from" in r)
     assert (band["from"], band["load"], band["to"]) == tuple(
-        pytest.approx(v) for e in made.crossings for v in (e.low, e.value, e.high)
+        pytest.approx(v) for e in comparison.crossings for v in (e.low, e.value, e.high)
     )
     assert len(root.findall(".//tbody/tr")) == len(LOADS) + 5
     odd = machines(ladder(few_fast), ladder(few_fast), ("<A>", "B&C"), no_band)
     assert ElementTree.fromstring(as_html(sections([odd]))) is not None
 
 
-def test_as_json() -> None:
+def test_json_holds_peaks_crossings_and_reasons() -> None:
     (document,) = present.machines_document(None, [argument()])["machines"]
     again = json.loads(json.dumps(document, allow_nan=False))
     assert again["peak"]["loads"] == [8, 32]
@@ -250,37 +252,36 @@ def test_as_json() -> None:
 
 
 def _run(id: str, *, sees_host: bool = True, **cpu: object) -> Results:
-    made = noisy(World(rungs=(1, 4, 8, 12), repeats=3), id=id, seed=len(id))
-    host, server = made.environment.host, made.environment.server
+    results = noisy(World(rungs=(1, 4, 8, 12), repeats=3), id=id, seed=len(id))
+    host, server = results.environment.host, results.environment.server
     host = host.model_copy(update={"cpu": host.cpu.model_copy(update=cpu)})
     server = server.model_copy(update={"here": sees_host})
-    around = made.environment.model_copy(update={"host": host, "server": server})
-    return replace(made, environment=around)
+    around = results.environment.model_copy(update={"host": host, "server": server})
+    return replace(results, environment=around)
 
 
 def test_runs_of_two_hosts_are_two_machines() -> None:
     """By themselves where that is seen, else when asked for."""
     a, b = _run("first"), _run("other", model="another CPU")
-    unasked, asked = (
-        MachineOptions.from_options(False, None, None),
-        MachineOptions.from_options(True, (2, 4), None),
-    )
-    comparison, found = _runs(a, b, Options(), unasked)
+    unasked, asked = Asked.of(False, None, None), Asked.of(True, (2, 4), None)
+    comparison, ladders = _runs(a, b, Options(), unasked)
     assert comparison is not None
-    (made,) = found
-    assert [x.load for x in made.at_loads] == [1, 4, 8, 12]
-    assert made.peak.ratio is not None
-    assert made.peak.ratio.method == "repeats"
-    assert made.b.machine.model == "another CPU"
+    (pair,) = ladders
+    assert [x.load for x in pair.at_loads] == [1, 4, 8, 12]
+    assert pair.peak.ratio is not None
+    assert pair.peak.ratio.method == "repeats"
+    assert pair.b.machine.model == "another CPU"
     assert _runs(a, _run("same"), Options(), unasked)[1] == ()
     assert _runs(a, _run("unseen", sees_host=False, model="?"), Options(), unasked)[1] == ()
-    (told,) = _runs(a, _run("same"), Options(), asked)[1]
-    assert told.per_core.ratio is not None
-    assert told.per_core.ratio.value == pytest.approx((told.peak.ratio.value if told.peak.ratio else 0) / 2)
-    page = as_html(present.comparison(comparison, found).blocks)
+    (on_request,) = _runs(a, _run("same"), Options(), asked)[1]
+    assert on_request.per_core.ratio is not None
+    assert on_request.per_core.ratio.value == pytest.approx(
+        (on_request.peak.ratio.value if on_request.peak.ratio else 0) / 2
+    )
+    page = as_html(present.comparison(comparison, ladders).blocks)
     assert 'id="effect"' in page
     assert 'id="machines"' in page
-    assert set(present.machines_document(comparison, found)) > {"metrics", "machines"}
+    assert set(present.machines_document(comparison, ladders)) > {"metrics", "machines"}
 
 
 def test_the_command_compares_two_files(tmp_path: Path) -> None:

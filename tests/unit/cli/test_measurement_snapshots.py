@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return ladder(tmp_path_factory.mktemp("store"), "--snapshots")
 
 
-def test_each_measurement_has_one_at_its_start_and_one_at_its_end(run: Run) -> None:
+def test_each_measurement_has_a_snapshot_at_its_start_and_at_its_end(run: Run) -> None:
     infos = SnapshotStore(run.path).list()
     assert [(i.cell, i.phase) for i in infos] == [(c, p) for c in run.cells() for p in ("start", "end")]
     assert {i.run for i in infos} == {run.id}
@@ -58,27 +58,27 @@ def test_each_measurement_has_one_at_its_start_and_one_at_its_end(run: Run) -> N
 
 def test_the_growth_is_what_all_calls_did(run: Run) -> None:
     for cell in run.cells():
-        found, covered, notes = measured(run, cell)
+        growth, covered, notes = measured(run, cell)
         calls = run.read_cell(cell).tables["sessions"]["calls_total"].sum()
-        row = found.relations.filter(pl.col("name").str.ends_with("orders")).to_dicts()[0]
+        row = growth.relations.filter(pl.col("name").str.ends_with("orders")).to_dicts()[0]
         assert row["rows_inserted"] >= PER_CALL["rows_inserted"] * calls > 0
         assert (covered, notes) == ([cell], [])
 
 
-def test_no_figure_changes_with_them(run: Run, tmp_path: Path) -> None:
+def test_snapshots_change_no_figure_of_a_rung(run: Run, tmp_path: Path) -> None:
     without = ladder(tmp_path, "--no-snapshots")
     assert not (without.path / "snapshots").exists()
-    mine, other = (r.read_table("rungs") for r in (run, without))
-    assert mine is not None
+    own, other = (r.read_table("rungs") for r in (run, without))
+    assert own is not None
     assert other is not None
-    assert mine.equals(other)
+    assert own.equals(other)
     line = without.read_cell(without.cells()[0]).tables["sources"].filter(pl.col("name") == "snapshots")
     assert line["status"].to_list() == ["off"]
     with pytest.raises(UsageError, match="switched off"):
         measured(without, without.cells()[0])
 
 
-def test_the_plan_s_estimate_holds_them() -> None:
+def test_the_plan_s_expected_time_holds_that_of_snapshots() -> None:
     def expected(word: str) -> int:
         words = ["run", "lio", "--sessions", "1,2", "--dry-run", "--json", word]
         return int(json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)["expected_ns"])
@@ -117,9 +117,9 @@ class Small(FakeServer):
     """Every table is larger than scans bring into its cache."""
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
-        found = super().snapshot(name, databases, known)
+        taken = super().snapshot(name, databases, known)
         cache = ServerCache(cache_bytes=4, block_bytes=1, scan_bytes=0)
-        return replace(found, info=found.info.model_copy(update={"cache": cache}))
+        return replace(taken, info=taken.info.model_copy(update={"cache": cache}))
 
 
 def test_scans_of_large_tables_are_kept_with_each_window_the_last_one_too(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_end_of_a_window_is_the_start_of_the_next(tmp_path: Path) -> None:
     assert measured(record, cells[1])[1] == [cells[1]]
 
 
-def test_they_are_taken_as_often_as_their_cost_allows(tmp_path: Path) -> None:
+def test_snapshots_between_windows_are_taken_as_often_as_their_cost_allows(tmp_path: Path) -> None:
     record, _ = observed(tmp_path, 0.35, 80)
     cells, infos = record.cells(), SnapshotStore(record.path).list()
     assert len(cells) == 8
@@ -153,14 +153,14 @@ def test_they_are_taken_as_often_as_their_cost_allows(tmp_path: Path) -> None:
     assert 1 <= len(inner) <= 80 * COST / 0.35
     for a, b in pairwise(infos[:-1]):
         assert (b.taken - a.taken).total_seconds() >= 0.35 / COST
-    found, covered, notes = measured(record, cells[1])
+    growth, covered, notes = measured(record, cells[1])
     assert cells[1] in covered
     assert len(covered) > 1
     assert len(notes) == 1
-    assert found.interval.seconds >= 10 * len(covered)
+    assert growth.interval.seconds >= 10 * len(covered)
 
 
-def test_one_that_cannot_be_had_is_a_status(tmp_path: Path) -> None:
+def test_a_snapshot_that_cannot_be_taken_is_a_status(tmp_path: Path) -> None:
     record, _ = observed(tmp_path, 0.0, 20, refused=True)
     line = record.read_cell(record.cells()[0]).tables["sources"].filter(pl.col("name") == "snapshots")
     assert line.select("status", "detail").rows() == [("lost", "taking a snapshot: terminating connection")]
@@ -168,22 +168,22 @@ def test_one_that_cannot_be_had_is_a_status(tmp_path: Path) -> None:
         measured(record, record.cells()[0])
 
 
-def test_report_of_a_measurement_with_its_time_model(run: Run) -> None:
+def test_the_report_of_a_measurement_has_its_time_model(run: Run) -> None:
     words = ["report", run.id, "--sessions", "4", "--store", str(run.path.parent)]
-    made = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
-    assert (made["first"]["cell"], made["last"]["cell"]) == (run.cells()[1],) * 2
-    time = made["time_model"]
+    record = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
+    assert (record["first"]["cell"], record["last"]["cell"]) == (run.cells()[1],) * 2
+    time = record["time_model"]
     assert (time["runs"], time["windows"]) == ([run.id], 1)
     assert time["covered_s"] == pytest.approx(5.0, rel=0.01)
     profile = run.read_table("profile")
     assert profile is not None
-    mine = profile.filter((pl.col("cell") == run.cells()[1]) & (pl.col("name") == "DB time"))
-    assert time["db_time_s"] == pytest.approx(mine["total"][0])
-    shown = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert "Time model" in shown.stdout
+    db_time = profile.filter((pl.col("cell") == run.cells()[1]) & (pl.col("name") == "DB time"))
+    assert time["db_time_s"] == pytest.approx(db_time["total"][0])
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "Time model" in result.stdout
 
 
-def test_time_of_an_interval_is_that_of_windows_in_between(tmp_path: Path) -> None:
+def test_the_time_model_of_an_interval_is_that_of_the_windows_inside(tmp_path: Path) -> None:
     words = ["observe", "--engine", "fake", "--dsn", LAW, "--for", "30s", "--store", str(tmp_path)]
     CliRunner().invoke(app, [*words, "--snapshots"], catch_exceptions=False)
     record = RunStore(tmp_path).open("last")
@@ -192,21 +192,21 @@ def test_time_of_an_interval_is_that_of_windows_in_between(tmp_path: Path) -> No
     assert windows is not None
     begun = record.update_info(started_monotonic_ns=windows["t0_ns"].min()).started  # one clock for both
     ends = [infos[0].model_copy(update={"taken": begun + timedelta(seconds=s)}) for s in (-1, 25)]
-    found = conduct.time_model(tmp_path, ends[0], ends[1])
-    assert found is not None
-    assert (found.runs, found.windows) == ((record.id,), 2)
-    assert found.covered_s == pytest.approx(20.0)
-    assert found.parts["seconds"].sum() > 0
+    time = conduct.time_model(tmp_path, ends[0], ends[1])
+    assert time is not None
+    assert (time.runs, time.windows) == ((record.id,), 2)
+    assert time.covered_s == pytest.approx(20.0)
+    assert time.parts["seconds"].sum() > 0
     assert conduct.time_model(tmp_path, ends[0], ends[0].model_copy(update={"server": "other"})) is None
 
 
-def test_tables_and_indexes_per_call_and_unit_of_work(run: Run) -> None:
+def test_tables_and_indexes_are_shown_per_call_and_unit_of_work(run: Run) -> None:
     words = ["show", run.id, "--objects", "--store", str(run.path.parent)]
-    made = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)["objects"]
-    assert (made["cell"], made["per"], made["work"]) == (run.cells()[1], "call", "LIO")
-    orders = next(t for t in made["tables"] if t["name"].endswith("orders"))
+    record = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)["objects"]
+    assert (record["cell"], record["per"], record["work"]) == (run.cells()[1], "call", "LIO")
+    orders = next(t for t in record["tables"] if t["name"].endswith("orders"))
     written = sum(PER_CALL[n] for n in ("rows_inserted", "rows_updated", "rows_deleted"))
     assert orders["rows_written"] == pytest.approx(written, rel=0.2)
     assert orders["blocks_per_work"] > 0
-    shown = CliRunner().invoke(app, words, catch_exceptions=False).stdout
-    assert "orders" in shown
+    output = CliRunner().invoke(app, words, catch_exceptions=False).stdout
+    assert "orders" in output

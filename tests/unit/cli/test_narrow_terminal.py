@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 from rich.text import Text
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno import present
 from dbdyno.cli.observe_view import _crop
@@ -15,7 +15,7 @@ from dbdyno.present.show_options import SHOW_OPTIONS
 @pytest.mark.parametrize("width", [13, 20, 40, 60, 79, 80, 100])
 def test_the_rung_table_keeps_whole_columns(width: int) -> None:
     table, line = present.running_rungs("LIO", width)
-    row = made.results().tables["rungs"].to_dicts()[0]
+    row = report_results.results().tables["rungs"].to_dicts()[0]
     heads = table.head().text
     assert heads.split()[:2] == ["sess", "calls/s"]
     assert len(heads) <= width
@@ -27,14 +27,14 @@ def test_the_rung_table_keeps_whole_columns(width: int) -> None:
 @pytest.mark.parametrize("width", [1, 5, 40])
 def test_a_summary_is_printed_at_any_width(width: int) -> None:
     console = Console(width=width, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    console.print(present.summary(made.results(made.REPEATED)))
+    console.print(present.summary(report_results.results(report_results.REPEATED)))
     for name in SHOW_OPTIONS:
-        console.print(present.details(made.results(), name))
+        console.print(present.details(report_results.results(), name))
 
 
 def test_a_line_of_the_live_view_ends_at_a_word() -> None:
     line = Text("pid 1234567 user@database 99.95 100.25")
     for width in range(4, len(line)):
-        kept = _crop(line, width).plain.rstrip()
-        assert all(word in line.plain.split() for word in kept.split()), (width, kept)
-    assert _crop(Text("x" * 50), 10).plain == "x" * 10
+        text = _cut(line, width).plain.rstrip()
+        assert all(word in line.plain.split() for word in text.split()), (width, text)
+    assert _cut(Text("x" * 50), 10).plain == "x" * 10

@@ -56,7 +56,7 @@ def drawn(view: View, height: int = 40, width: int = 100, **header: object) -> s
     return "\n".join(line.plain for line in lines)
 
 
-def test_keys_of_a_terminal() -> None:
+def test_bytes_of_a_terminal_become_names_of_keys() -> None:
     assert parse(b"jk\x1b[A\x1b[B\x1bOA\r\x1b[5~\x7f ") == [
         "j", "k", "up", "down", "up", "enter", "page up", "backspace", " ",
     ]  # fmt: skip
@@ -74,10 +74,10 @@ def test_orders_put_the_greatest_first_and_the_unknown_last() -> None:
     assert pids(pressed(View(), "w")) == [1, 2, 3, 4]
     assert pids(pressed(View(), "p")) == [1, 2, 3, 4]
     assert pids(pressed(View(), "u")) == [1, 3, 4, 2]
-    view, seen = View(), []
+    view, orders = View(), []
     for _ in ORDERS:
-        seen.append(pressed(view, "s").order)
-    assert sorted(seen) == sorted(ORDERS)
+        orders.append(pressed(view, "s").order)
+    assert sorted(orders) == sorted(ORDERS)
 
 
 def test_a_filter_is_typed_and_taken_back() -> None:
@@ -89,7 +89,7 @@ def test_a_filter_is_typed_and_taken_back() -> None:
     assert pids(pressed(view, "escape")) == [1, 2, 3, 4] or view.filter == ""
 
 
-def test_choosing_and_drilling_in() -> None:
+def test_a_chosen_session_is_drilled_into_and_left_again() -> None:
     view = pressed(View(order="p"), "down", "down", "k", "down")
     assert view.chosen == 2
     assert "its events" not in drawn(view)
@@ -102,12 +102,12 @@ def test_choosing_and_drilling_in() -> None:
     assert pressed(View(order="p"), *["down"] * 9).chosen == 4
 
 
-def test_a_chosen_session_that_ended_is_said() -> None:
+def test_a_chosen_session_that_ended_is_named_as_ended() -> None:
     view = View(chosen=77, alone=True)
     assert "session 77 has ended" in drawn(view)
 
 
-def test_freezing_helping_notices_and_small_terminals() -> None:
+def test_the_view_freezes_helps_shows_notices_and_fits_small_terminals() -> None:
     assert "FROZEN" in drawn(pressed(View(), " "))
     assert "the next order" in drawn(pressed(View(), "h"))
     assert "server is away" in drawn(View(), notice="the server is away")
@@ -127,33 +127,40 @@ def test_cpu_wait_is_a_ranked_row_and_events_show_their_part_in_the_queue() -> N
 
 
 def _waits(pid: int, blocker: int | None, waited_s: float, **more: object) -> dict[str, object]:
-    made = {"sample": 1, "before_ns": 0, "after_ns": 10, "pid": pid, "wait_class": "Lock", "blocker": blocker}
+    sample = {
+        "sample": 1,
+        "before_ns": 0,
+        "after_ns": 10,
+        "pid": pid,
+        "wait_class": "Lock",
+        "blocker": blocker,
+    }
     lock = {"wait_event": "transactionid", "object": "row (0,1)", "relation": "t", "status": "ok"}
-    return made | lock | {"waited_ns": round(waited_s * 1e9)} | more
+    return sample | lock | {"waited_ns": round(waited_s * 1e9)} | more
 
 
 def _tree(*rows_: dict[str, object]) -> list[Blocked]:
     return blocking({"blocked": rows("blocked", rows_), "samples": empty("samples")})
 
 
-def test_a_tree_of_who_blocks_whom_with_durations() -> None:
+def test_blocked_sessions_are_a_tree_under_their_blocker_with_durations() -> None:
     idle = {
         "state": "idle in transaction",
         "blocker_wait_class": "Client",
         "blocker_wait_event": "ClientRead",
     }
     root = idle | {"user": "bob", "database": "prod", "application": "shop", "query_id": 7, "task_state": "S"}
-    found = _tree(_waits(12, 11, 0.5, wait_event="tuple"), _waits(11, 9, 61.0, **root), _waits(13, 11, 2.0))
-    assert [(b.depth, b.pid, b.waited_s) for b in found] == [
+    tree = _tree(_waits(12, 11, 0.5, wait_event="tuple"), _waits(11, 9, 61.0, **root), _waits(13, 11, 2.0))
+    assert [(b.depth, b.pid, b.waited_s) for b in tree] == [
         (0, 9, None),
         (1, 11, 61.0),
         (2, 13, 2.0),
         (2, 12, 0.5),
     ]
-    assert (found[0].waiters, found[0].who, found[0].query_id) == (3, "bob@prod shop", 7)
+    assert (tree[0].waiters, tree[0].who, tree[0].query_id) == (3, "bob@prod shop", 7)
     glance = Glance(4.0, "scheduler trace", 40, ())
     for width in (80, 120):
-        screen = Screen(Header(server="postgres 18.4"), glance, pressed(View(), "b"), (), found)
+        screen = Screen(Header(server="postgres 18.4"), glance, pressed(View(), "b"), (), tree)
         text = [line.plain.rstrip() for line in screen.lines(width, 24)]
         assert all(len(line) <= width for line in text)
         assert any("blocks 3: idle in transaction" in line for line in text)
@@ -165,7 +172,7 @@ def test_a_tree_of_who_blocks_whom_with_durations() -> None:
     assert not pressed(View(), "b", "escape").tree
 
 
-def test_a_circle_of_waits_and_roots_without_a_process() -> None:
+def test_a_circle_of_waits_is_a_deadlock_and_roots_may_have_no_process() -> None:
     circle = _tree(_waits(1, 2, 1.0), _waits(2, 1, 1.0))
     assert [b.pid for b in circle] == [None, 1, 2] and circle[0].doing.startswith("deadlock")
     prepared = _tree(_waits(1, 0, 1.0, application="gid", state="prepared transaction"), _waits(2, None, 0.0))
@@ -184,7 +191,7 @@ def of_memory(view: View, height: int = 12) -> str:
     return "\n".join(line.plain for line in screen.lines(80, height))
 
 
-def test_memory_takes_the_place_of_sessions_and_scrolls() -> None:
+def test_the_view_of_memory_takes_the_place_of_sessions_and_scrolls() -> None:
     view = pressed(View(), "m")
     assert "line 0" in of_memory(view) and "m back" in of_memory(view)
     assert view.chosen is None
@@ -196,9 +203,9 @@ def test_memory_takes_the_place_of_sessions_and_scrolls() -> None:
 
 
 def test_memory_is_read_beside_by_one_connection() -> None:
-    read = MemoryNow(datetime.now(UTC), 0.1, "server", {}, ())
+    memory = MemoryNow(datetime.now(UTC), 0.1, "server", {}, ())
     opened: list[str] = []
-    answers: list[MemoryNow | ServerLost] = [read, ServerLost("gone"), read]
+    answers: list[MemoryNow | ServerLost] = [memory, ServerLost("gone"), memory]
 
     @contextmanager
     def reading() -> Iterator[Callable[[], MemoryNow]]:
@@ -207,13 +214,13 @@ def test_memory_is_read_beside_by_one_connection() -> None:
         opened.append("closed")
 
     def answer() -> MemoryNow:
-        found = answers.pop(0)
-        if isinstance(found, ServerLost):
-            raise found
-        return found
+        reply = answers.pop(0)
+        if isinstance(reply, ServerLost):
+            raise reply
+        return reply
 
     beside = MemoryBeside(reading)
-    for latest, trouble in ((read, ""), (read, "gone"), (read, "")):
+    for latest, trouble in ((memory, ""), (memory, "gone"), (memory, "")):
         beside.ask()
         wait_until(lambda: not beside.reading)
         assert (beside.latest, beside.trouble) == (latest, trouble)

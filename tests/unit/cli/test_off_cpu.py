@@ -58,11 +58,11 @@ def with_sleeps(cell: RawCell, events: pl.DataFrame, seed: int = 1, **fixed: Any
         "label_status": "ok", "query_id": 7, "query_status": "ok", "cut": False, **fixed,
     }  # fmt: skip
     samples = pl.DataFrame(rows).with_columns(**{k: pl.lit(v) for k, v in fixed.items()})
-    made = with_tables(cell, cell.tables["profile_samples"], [SLEPT, BRIEFLY]).tables
+    profile_tables = with_tables(cell, cell.tables["profile_samples"], [SLEPT, BRIEFLY]).tables
     tables = {
         "sleep_samples": conform("sleep_samples", samples),
-        "sleep_stacks": made["profile_stacks"],
-        "sleep_frames": made["profile_frames"],
+        "sleep_stacks": profile_tables["profile_stacks"],
+        "sleep_frames": profile_tables["profile_frames"],
     }
     return replace(cell, tables={**cell.tables, **tables})
 
@@ -82,8 +82,8 @@ def results() -> Results:
 def test_time_in_a_wait_event_without_a_stack_is_not_sampled() -> None:
     elsewhere = made(wait_event="WALWrite")
     truth = exact(elsewhere.tables["events"])
-    found = elsewhere.tables["sleep_profile"].filter((pl.col("by") == "wait") & (pl.col("cell") == "all"))
-    assert found.select("name", "aas", "status").rows() == [
+    waits = elsewhere.tables["sleep_profile"].filter((pl.col("by") == "wait") & (pl.col("cell") == "all"))
+    assert waits.select("name", "aas", "status").rows() == [
         (wait, pytest.approx(sleep), "not sampled") for wait, sleep in truth.rows()
     ]
 
@@ -95,16 +95,16 @@ def rows(results: Results, by: str) -> pl.DataFrame:
 
 def test_each_wait_event_has_exactly_the_sleep_of_the_ledger(results: Results) -> None:
     truth = exact(results.tables["events"])
-    found = rows(results, "wait").select(wait="name", aas="aas", status="status")
-    both = truth.join(found, on="wait", how="full", coalesce=True)
+    profiled = rows(results, "wait").select(wait="name", aas="aas", status="status")
+    both = truth.join(profiled, on="wait", how="full", coalesce=True)
     assert both["aas"].to_list() == pytest.approx(both["sleep"].to_list())
-    assert set(found["status"]) >= {"ok"}
+    assert set(profiled["status"]) >= {"ok"}
 
 
 @pytest.mark.parametrize("by", ["function", "module", "session", "statement", "wait", "stack"])
 def test_rows_of_each_kind_add_up_to_the_sleep(results: Results, by: str) -> None:
-    whole = exact(results.tables["events"])["sleep"].sum()
-    assert rows(results, by)["aas"].sum() == pytest.approx(whole)
+    asleep = exact(results.tables["events"])["sleep"].sum()
+    assert rows(results, by)["aas"].sum() == pytest.approx(asleep)
 
 
 def test_time_goes_by_length_over_chance_and_not_by_number(results: Results) -> None:
@@ -124,18 +124,18 @@ def test_intervals_hold_the_sleep_of_missing_stacks() -> None:
     [cell] = [with_sleeps(c, plain.tables["events"]) for c in climbed.cells]
     samples, t0, t1 = cell.tables["sleep_samples"], cell.meta.t0_ns, cell.meta.t1_ns
     missing = (pl.col("stack") == 0) & (pl.int_range(pl.len()) % 2 == 0)
-    gone, kept = samples.filter(missing), samples.filter(~missing)
+    gone, remaining = samples.filter(missing), samples.filter(~missing)
     asleep_ns = int((gone["slept_ns"] / gone["chance"]).sum())
     loss = {"start_ns": t0, "end_ns": t1, "reason": "lost", "lost": gone.height, "asleep_ns": asleep_ns}
 
     def long(tables: dict[str, pl.DataFrame]) -> dict[str, Any]:
         raw = [replace(cell, tables={**cell.tables, **tables})]
-        found = derive(climbed.info, climbed.plan, climbed.environment, raw).tables["sleep_profile"]
-        return found.filter((pl.col("name") == "WaitLong") & (pl.col("cell") != "all")).row(0, named=True)
+        functions = derive(climbed.info, climbed.plan, climbed.environment, raw).tables["sleep_profile"]
+        return functions.filter((pl.col("name") == "WaitLong") & (pl.col("cell") != "all")).row(0, named=True)
 
     truth = long({})
-    unknown = long({"sleep_samples": kept})
-    known = long({"sleep_samples": kept, "sleep_losses": conform("sleep_losses", pl.DataFrame([loss]))})
+    unknown = long({"sleep_samples": remaining})
+    known = long({"sleep_samples": remaining, "sleep_losses": conform("sleep_losses", pl.DataFrame([loss]))})
     assert unknown["total_high"] < truth["total"]
     assert known["total_low"] < truth["total"] < known["total_high"]
     share = asleep_ns / (samples["slept_ns"] / samples["chance"]).sum()
@@ -146,16 +146,16 @@ def test_intervals_hold_the_sleep_of_missing_stacks() -> None:
 def test_exports_hold_the_sleep_under_its_wait_event(results: Results, tmp_path: Path) -> None:
     [path] = present.export(results, None, "folded", tmp_path / "x", off_cpu=True)
     lines = path.read_text().splitlines()
-    whole = results.tables["sleep_profile"].filter((pl.col("by") == "wait") & (pl.col("cell") != "all"))
+    waits = results.tables["sleep_profile"].filter((pl.col("by") == "wait") & (pl.col("cell") != "all"))
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == pytest.approx(
-        1e6 * whole["aas"].sum(), rel=1e-3
+        1e6 * waits["aas"].sum(), rel=1e-3
     )
     assert any(";main;WaitLong;__schedule_[k] " in line for line in lines)
     drawn = present.write_flame(results, tmp_path / "f.svg", off_cpu=True).read_text()
     assert "WaitLong" in drawn
 
 
-def test_the_page_has_a_section_and_a_run_without_says_how() -> None:
+def test_a_run_without_sleep_samples_is_refused_with_the_option() -> None:
     climbed = climb("fake:cpus=2,cpu=10ms", [1])
     plain = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
     with pytest.raises(UsageError) as caught:
@@ -163,6 +163,6 @@ def test_the_page_has_a_section_and_a_run_without_says_how() -> None:
     assert "--off-cpu" in str(caught.value.cure)
 
 
-def test_a_difference_is_of_cpu_time_alone() -> None:
+def test_a_difference_of_sleep_is_refused() -> None:
     done = CliRunner().invoke(app, ["hot", "last", "--off-cpu", "--against", "1"], standalone_mode=False)
     assert isinstance(done.exception, UsageError)

@@ -26,15 +26,15 @@ pytestmark = pytest.mark.whole
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("paced")
+    root = tmp_path_factory.mktemp("paced")
     law = "call=Timeout/PgSleep:20ms"  # two sessions deliver 100 calls/s
     for number, rates in enumerate(([40.0, 80.0, 150.0], [40.0, 80.0, 150.0], [30.0, 60.0]), 1):
         climb = paced_climb(law, rates, sessions=2, measure_s=5, arrivals="constant")
         id = f"2026010{number}-100000-lio-000{number}"
-        run = recorded(RunStore(made), replace(climb, info=climb.info.model_copy(update={"id": id})))
+        run = recorded(RunStore(root), replace(climb, info=climb.info.model_copy(update={"id": id})))
         run.finish("complete")
         conduct.rebuild(run)
-    return made
+    return root
 
 
 def _dbdyno(store: Path, *words: str) -> Result:
@@ -57,9 +57,9 @@ def test_throughput_that_was_set_has_no_history(store: Path) -> None:
 
 
 def test_response_times_are_followed_over_runs_of_the_same_rates(store: Path) -> None:
-    found = _dbdyno(store, "trend", "--figure", "p95").output
-    assert "at 60/s, 2 sessions" in " ".join(found.split())
-    assert "other rates: 40/s, 80/s, 150/s" in " ".join(found.split())
+    output = _dbdyno(store, "trend", "--figure", "p95").output
+    assert "at 60/s, 2 sessions" in " ".join(output.split())
+    assert "other rates: 40/s, 80/s, 150/s" in " ".join(output.split())
 
 
 def test_machines_are_not_compared_by_rates(store: Path) -> None:

@@ -20,8 +20,8 @@ from dbdyno.plan.rates import parse_rate, parse_rates, parse_think
 S, MS = 1_000_000_000, 1_000_000
 
 
-def _plan(**said: Any) -> Plan:
-    return resolve(Experiment.model_validate({"workload": "lio"} | said), LIO, 4, "")
+def _plan(**keys: Any) -> Plan:
+    return resolve(Experiment.model_validate({"workload": "lio"} | keys), LIO, 4, "")
 
 
 @pytest.mark.parametrize(
@@ -36,26 +36,26 @@ def _plan(**said: Any) -> Plan:
         ("1k,0.5", (0.5, 1000)),
     ],
 )
-def test_a_ladder_of_rates(text: str, rates: tuple[float, ...]) -> None:
+def test_rates_are_listed_or_spanned_by_step_or_factor(text: str, rates: tuple[float, ...]) -> None:
     assert parse_rates(text) == rates
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "0", "-5", "100:200", "200:100:x2", "100:200:x1", "100:200:0", "1e9"]
 )
-def test_what_is_no_rate_is_refused(text: str) -> None:
+def test_a_text_that_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as e:
         parse_rates(text)
     assert e.value.cure
 
 
-def test_one_rate() -> None:
+def test_a_rate_is_a_number_with_or_without_its_unit() -> None:
     assert (parse_rate("500"), parse_rate("500/s"), parse_rate(" 2.5 ")) == (500, 500, 2.5)
     with pytest.raises(UsageError):
         parse_rate("500/min")
 
 
-def test_think_times() -> None:
+def test_think_times_have_a_distribution_and_wrong_ones_are_refused() -> None:
     assert parse_think("10ms") == (10 * MS, None)
     assert parse_think("constant 10ms") == (10 * MS, None)
     assert parse_think("exponential 10ms") == (10 * MS, Think(kind="exponential"))
@@ -66,7 +66,7 @@ def test_think_times() -> None:
         assert e.value.cure
 
 
-def test_rates_over_a_number_of_sessions_that_the_planner_chooses() -> None:
+def test_rates_without_sessions_get_a_number_that_the_planner_chooses() -> None:
     plan = _plan(rates="100:400:x2", measure="2s", repeats=2)
     assert [(c.sessions, c.rate_per_s, c.repeat) for c in plan.cells] == [
         (32, rate, repeat) for repeat in (1, 2) for rate in (100, 200, 400)
@@ -81,14 +81,14 @@ def test_rates_over_a_number_of_sessions_that_the_planner_chooses() -> None:
     assert _plan().cells[0].rate_per_s is None
 
 
-def test_one_rate_at_several_numbers_of_sessions() -> None:
+def test_a_rate_at_several_numbers_of_sessions_is_a_cell_for_each() -> None:
     plan = _plan(rate="50/s", sessions="2,4")
     assert [(c.sessions, c.rate_per_s) for c in plan.cells] == [(2, 50), (4, 50)]
     assert not plan.by_rate
 
 
 @pytest.mark.parametrize(
-    "said",
+    "keys",
     [
         {"rate": "5", "rates": "5,6"},
         {"rates": "5,6", "sessions": "1,2"},
@@ -108,16 +108,16 @@ def test_one_rate_at_several_numbers_of_sessions() -> None:
         {"rates": "auto:x"},
     ],
 )
-def test_what_does_not_go_together_is_refused_with_the_cure(said: Mapping[str, Any]) -> None:
+def test_keys_that_do_not_go_together_are_refused_with_the_cure(keys: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError) as e:
-        _plan(**said)
+        _plan(**keys)
     assert e.value.cure
 
 
-def test_what_the_driver_is_told() -> None:
+def test_the_drivers_specification_holds_arrivals_and_think_times() -> None:
     (cell,) = _plan(rate="500", arrivals="constant", latency_limit="50ms", measure="3s", sessions="8").cells
-    told = paced.spec(cell)
-    assert told == {
+    spec = paced.spec(cell)
+    assert spec == {
         "rounds": False,
         "think_us": 0,
         "arrivals": {
@@ -150,12 +150,12 @@ def test_the_search_finds_the_highest_rate_that_meets_a_target(capacity: int) ->
     plan = _plan(rates="auto", target="mean<20ms")
     assert plan.adaptive is not None
     assert plan.cells[0].rate_per_s == plan.adaptive.first
-    seen: list[Seen] = []
-    while isinstance(step := next_rung(Findings(plan.adaptive, tuple(seen))), Next):
+    measured: list[Seen] = []
+    while isinstance(step := next_rung(Findings(plan.adaptive, tuple(measured))), Next):
         over = step.load >= capacity
         figure = 10.0 * S if over else S / (capacity - step.load)
-        seen.append(Seen(step.load, min(step.load, capacity), figure, failed=0.3 if over else 0.0))
-        assert len(seen) < 40
+        measured.append(Seen(step.load, min(step.load, capacity), figure, failed=0.3 if over else 0.0))
+        assert len(measured) < 40
     best = capacity - 50
     assert step.at is not None and step.high is not None
     assert step.at <= best <= step.high <= 1.07 * step.at + 1
@@ -165,15 +165,15 @@ def test_the_search_finds_the_highest_rate_that_meets_a_target(capacity: int) ->
 def test_the_search_without_a_target_finds_where_throughput_ends_to_follow() -> None:
     plan = _plan(rates="auto:20000")
     assert plan.adaptive is not None
-    seen: list[Seen] = []
-    while isinstance(step := next_rung(Findings(plan.adaptive, tuple(seen))), Next):
-        seen.append(Seen(step.load, float(min(step.load, 850))))
-        assert len(seen) < 40
+    measured: list[Seen] = []
+    while isinstance(step := next_rung(Findings(plan.adaptive, tuple(measured))), Next):
+        measured.append(Seen(step.load, float(min(step.load, 850))))
+        assert len(measured) < 40
     assert step.id == "auto-rates"
     assert step.at == pytest.approx(850, rel=0.15)
 
 
-def test_a_plan_of_rates_grows() -> None:
+def test_a_plan_of_rates_grows_by_a_cell_of_the_rate_asked_for() -> None:
     plan, (cell,) = grown(_plan(rates="auto"), 640, 1)
     assert (cell.rate_per_s, cell.sessions, cell.id) == (640, 32, "0002-lio-base-s32-640ps-r1")
     assert plan.cells[-1] == cell
@@ -193,12 +193,12 @@ def test_the_sessions_that_were_not_asked_for_are_no_more_than_the_server_takes(
     assert (searched.top, searched.adaptive.top) == (7, 1_000_000), "the rate is not cut"
 
 
-def test_a_dry_run_says_rates() -> None:
-    def said(*words: str) -> str:
+def test_a_dry_run_prints_rates_and_the_rule_of_their_search() -> None:
+    def output(*words: str) -> str:
         return CliRunner().invoke(app, ("run", "lio", *words, "--dry-run"), catch_exceptions=False).output
 
-    assert "2 measurements, rates 100, 200/s, sessions 16" in said("--rates", "100,200", "--sessions", "16")
-    searched = said("--rates", "auto:2000", "--target", "p99<20ms")
+    assert "2 measurements, rates 100, 200/s, sessions 16" in output("--rates", "100,200", "--sessions", "16")
+    searched = output("--rates", "auto:2000", "--target", "p99<20ms")
     assert "search of rates around p99 < 20 ms, at most 16 load levels up to 2000/s" in searched
     assert "From 10/s 4 times as many each time, then bisection" in searched
 

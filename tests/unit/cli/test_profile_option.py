@@ -20,7 +20,7 @@ assert CPU_PROFILE.option
 HZ = CPU_PROFILE.option.hz
 
 
-def whole() -> click.Context:
+def program() -> click.Context:
     """The program, as it is when a command of it is called."""
     return click.Context(app, **app.context_settings)
 
@@ -37,23 +37,25 @@ def whole() -> click.Context:
         (["--profile=30s", "lio"], "30s", "lio"),
     ],
 )
-def test_its_value_may_be_left_out(words: list[str], chosen: object, workload: str) -> None:
-    params = run.make_context("run", words, parent=whole()).params
+def test_the_frequency_of_the_profile_may_be_left_out(
+    words: list[str], chosen: object, workload: str
+) -> None:
+    params = run.make_context("run", words, parent=program()).params
     assert (params["profile"], params["workload"]) == (chosen, workload)
 
 
 @pytest.mark.parametrize("words", [["--profile", "30s"], ["--profile=30s", "--lines"]])
 def test_an_observation_may_be_profiled_for_a_time(words: list[str]) -> None:
-    assert observe_command.make_context("observe", words, parent=whole()).params["profile"] == "30s"
+    assert observe_command.make_context("observe", words, parent=program()).params["profile"] == "30s"
 
 
 @pytest.mark.parametrize("hz", ["0", "1001"])
-def test_a_frequency_that_cannot_be_is_refused(hz: str) -> None:
+def test_a_frequency_out_of_range_is_refused(hz: str) -> None:
     with pytest.raises(click.BadParameter):
-        run.make_context("run", [f"--profile={hz}", "lio"], parent=whole())
+        run.make_context("run", [f"--profile={hz}", "lio"], parent=program())
 
 
-def test_a_time_is_for_an_observation_alone() -> None:
+def test_a_profile_for_a_time_is_refused_but_for_an_observation() -> None:
     observed = Experiment(profile="30s", observation=Observation())  # type: ignore[call-arg]
     assert sampled_for(observed) == {"profile": 30_000_000_000}
     for wrong in (
@@ -73,7 +75,7 @@ def test_the_recipes_key_goes_to_the_watch(chosen: object, hz: float) -> None:
 
 
 @pytest.mark.parametrize("status", ["ok", "not permitted", "not supported", "not here"])
-def test_its_row_is_what_it_says_itself(status: str) -> None:
+def test_the_profiles_row_of_sources_is_the_status_that_it_reports(status: str) -> None:
     state = WatchState(states={CPU_PROFILE.name: (status, "so it is")})
     (row,) = (s for s in judged((), tables(), reported=state) if s.name == CPU_PROFILE.name)
     assert (row.status, row.detail, row.provenance) == (status, "so it is", CPU_PROFILE.provenance)

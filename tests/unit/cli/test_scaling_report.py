@@ -12,7 +12,7 @@ import altair as alt
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from tests.unit import scaling_made as made
+from tests.unit import scaling_made as examples
 from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
@@ -46,20 +46,20 @@ def rows(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_text_holds_the_published_figures_and_their_intervals() -> None:
-    said = text(made.scaling())
+    output = text(examples.scaling())
     for part in (
         "specsdm91.csv: 7 points, 1 to 216 users",
         "Up to 97 users",
         "90.00", "61.25 .. 144.", "0.02773", "0.0001044", "3.862e-05 .. 0.0001612", "96.52",
         "Amdahl's law", "< 0.001", "no knee can be told", "a note", "Durbin-Watson of the residuals: 1.90 ",
     ):  # fmt: skip
-        assert part in said
-    line = next(x.split() for x in said.splitlines() if x.lstrip().startswith("216 "))
+        assert part in output
+    line = next(x.split() for x in output.splitlines() if x.lstrip().startswith("216 "))
     assert line == ["216", "1,702", "1,646", "+3.4", "%", "8.8", "%"]
 
 
 def test_columns_without_a_figure_are_left_out_and_repeats_are_averaged() -> None:
-    table = scaling_document.measured(made.knees())
+    table = scaling_document.measured(examples.knees())
     assert [c.head for c in table.columns] == [
         "sessions", "repeats", "calls/s", "predicted", "residual", "efficiency",
         "CPU", "user", "system", "CPU WAIT",
@@ -70,12 +70,16 @@ def test_columns_without_a_figure_are_left_out_and_repeats_are_averaged() -> Non
         pytest.approx(101),
         pytest.approx(99.99, abs=0.01),
     ]
-    assert "at least 14.9" in text(made.knees())
+    assert "at least 14.9" in text(examples.knees())
 
 
 def test_a_ladder_that_nothing_could_be_fitted_to_is_shown_with_the_reason() -> None:
     bare = replace(
-        made.scaling(), fits=(), curve=made.scaling().curve.clear(), refused=("three rungs",), answers=()
+        examples.scaling(),
+        fits=(),
+        curve=examples.scaling().curve.clear(),
+        refused=("three rungs",),
+        answers=(),
     )
     bare = replace(
         bare, residuals=bare.residuals.with_columns(predicted=None, residual=None, efficiency=None)
@@ -84,14 +88,16 @@ def test_a_ladder_that_nothing_could_be_fitted_to_is_shown_with_the_reason() -> 
     assert "three rungs" in page(bare)
     assert set(specs(bare)) == {"fit", "response-model"}
     assert present.scaling_json([bare])["scalings"][0]["best"] is None
-    empty = replace(bare, ladder=made.ladder(points=made.points(())), residuals=bare.residuals.clear())
+    empty = replace(
+        bare, ladder=examples.ladder(points=examples.points(())), residuals=bare.residuals.clear()
+    )
     assert "no points" in text(empty)
     assert scaling_charts.charts(empty) == []
     assert "no points" in page(empty)
 
 
 def test_charts_are_valid_and_hold_the_points() -> None:
-    drawn = specs(made.knees())
+    drawn = specs(examples.knees())
     assert set(drawn) == {"fit", "efficiency", "response-model", "residuals", "cpu"}
     for spec in drawn.values():
         alt.LayerChart.from_dict(spec, validate=True)
@@ -101,7 +107,7 @@ def test_charts_are_valid_and_hold_the_points() -> None:
 
 
 def test_knees_have_labels_in_lines_of_their_own_and_turn_inwards_at_the_edge() -> None:
-    spec = specs(made.knees())["fit"]
+    spec = specs(examples.knees())["fit"]
     labels = [
         (spec["datasets"][x["data"]["name"]][0]["name"], x["mark"]["align"], x["encoding"]["y"]["value"])
         for x in spec["layer"]
@@ -116,37 +122,37 @@ def test_knees_have_labels_in_lines_of_their_own_and_turn_inwards_at_the_edge() 
 
 
 def test_an_outlier_is_drawn_with_its_figure_and_the_legend_names_what_is_drawn() -> None:
-    of = made.scaling(made.ladder(outliers=((50.0, 99_000.0),)))
-    chart = scaling_charts.throughput(of)
+    outlying = examples.scaling(examples.ladder(outliers=((50.0, 99_000.0),)))
+    chart = scaling_charts.throughput(outlying)
     (ring,) = {(r["load"], r["name"]) for r in rows(chart.spec) if r.get("name") == "99,000"}
     assert ring[0] == 50 and any("outlier" in k.label for k in chart.legend)
-    assert not any("outlier" in k.label for k in scaling_charts.throughput(made.scaling()).legend)
-    bare = replace(made.scaling(), fits=(), curve=made.scaling().curve.clear())
+    assert not any("outlier" in k.label for k in scaling_charts.throughput(examples.scaling()).legend)
+    bare = replace(examples.scaling(), fits=(), curve=examples.scaling().curve.clear())
     assert [k.label for k in scaling_charts.throughput(bare).legend] == ["measured", "perfect scaling"]
 
 
 def test_loads_that_crowd_at_the_foot_get_a_logarithmic_axis() -> None:
     pairs = tuple((2**k, 100.0 * min(2**k, 4)) for k in range(11))
-    base = made.scaling(made.ladder(points=made.points(pairs)))
+    base = examples.scaling(examples.ladder(points=examples.points(pairs)))
     wide = specs(replace(base, curve=base.curve.filter(pl.col("load") < 216)))["fit"]
     scales = [x["encoding"]["x"]["scale"] for x in wide["layer"] if "scale" in x["encoding"].get("x", {})]
     assert scales and all(s["type"] == "log" for s in scales)
-    assert "type" not in specs(made.scaling())["fit"]["layer"][-1]["encoding"]["x"]["scale"]
+    assert "type" not in specs(examples.scaling())["fit"]["layer"][-1]["encoding"]["x"]["scale"]
 
 
 def test_response_times_are_measured_or_by_littles_law_and_say_which() -> None:
-    charts = {c.id: c for c in scaling_charts.charts(made.knees())}
+    charts = {c.id: c for c in scaling_charts.charts(examples.knees())}
     assert "less 0.002 s of think time" in charts["response-model"].caption
     first = next(r for r in rows(charts["response-model"].spec) if "what" in r)
     assert first["time"] == pytest.approx(1e3 * (1 / 100 - 0.002))
-    measured = made.ladder(points=made.points(response_s=0.001, response_p95_s=0.003))
-    chart = next(c for c in scaling_charts.charts(made.scaling(measured)) if c.id == "response-model")
+    measured = examples.ladder(points=examples.points(response_s=0.001, response_p95_s=0.003))
+    chart = next(c for c in scaling_charts.charts(examples.scaling(measured)) if c.id == "response-model")
     assert chart.caption.startswith("Measured")
     assert [k.label for k in chart.legend] == ["mean", "95 %", "Universal Scalability Law"]
 
 
 def test_the_page_is_whole_escapes_texts_and_loads_nothing() -> None:
-    one, two = page(made.scaling()), page(made.scaling(), made.knees())
+    one, two = page(examples.scaling()), page(examples.scaling(), examples.knees())
     assert "&lt;beyond&gt; it falls" in one and "<beyond>" not in one
     for word in ("http://", "https://", "src="):
         assert word not in one
@@ -157,8 +163,8 @@ def test_the_page_is_whole_escapes_texts_and_loads_nothing() -> None:
     }
 
 
-def test_sections_for_the_page_of_a_run() -> None:
-    section = scaling_document.section([made.scaling(), made.knees()])
+def test_the_section_of_a_run_holds_all_charts() -> None:
+    section = scaling_document.section([examples.scaling(), examples.knees()])
     assert section is not None
     page = as_html([section])
     specs = {b.id: b.spec for b in walk([section]) if isinstance(b, Chart)}
@@ -168,18 +174,20 @@ def test_sections_for_the_page_of_a_run() -> None:
 
 
 def test_what_a_terminal_leaves_out_is_folded() -> None:
-    shown = present.scaling([made.scaling()])
-    folded = [b for b in walk(shown.blocks) if isinstance(b, Section) and b.folded]
+    document = present.scaling([examples.scaling()])
+    folded = [b for b in walk(document.blocks) if isinstance(b, Section) and b.folded]
     assert [f.title for f in folded] == ["Figures of the other models"]
-    assert "Figures of the other models" not in as_text(shown) and "<details>" in html.page(shown)
+    assert "Figures of the other models" not in as_text(document) and "<details>" in html.page(document)
 
 
 def test_json_holds_all_fits_and_no_number_that_json_lacks() -> None:
-    document = json.loads(json.dumps(present.scaling_json([made.scaling(), made.knees()]), allow_nan=False))
+    document = json.loads(
+        json.dumps(present.scaling_json([examples.scaling(), examples.knees()]), allow_nan=False)
+    )
     first, second = document["scalings"]
     assert first["best"] == "usl"
     assert first["fits"][0]["parameters"][2] == {
-        "name": "kappa", "value": made.KAPPA, "unit": "ratio", "low": 3.862e-5, "high": 1.6118e-4,
+        "name": "kappa", "value": examples.KAPPA, "unit": "ratio", "low": 3.862e-5, "high": 1.6118e-4,
         "method": "profile likelihood", "std_err": 1.98767e-5, "note": "",
     }  # fmt: skip
     assert len(first["points"]) == len(first["residuals"]) == 7
@@ -188,12 +196,12 @@ def test_json_holds_all_fits_and_no_number_that_json_lacks() -> None:
 
 def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        present.write(present.scaling([made.scaling()]), tmp_path / "no" / "page.html")
+        present.write(present.scaling([examples.scaling()]), tmp_path / "no" / "page.html")
 
 
 PLATEAU = Ladder(
     "plateau",
-    made.points(tuple((n, 100.0 * min(n, 8) + (-1) ** n * 0.3) for n in (1, 2, 3, 4, 6, 8, 12, 16))),
+    examples.points(tuple((n, 100.0 * min(n, 8) + (-1) ** n * 0.3) for n in (1, 2, 3, 4, 6, 8, 12, 16))),
     machine=Machine(cpus=8),
     think_s=0.0,
 )
@@ -205,12 +213,12 @@ def plateau() -> Scaling:
 
 
 def test_questions_to_the_model_are_answered_and_guesses_are_called_so(plateau: Scaling) -> None:
-    found = asked(plateau, (4, 40), (0.02,), (350.0, 1e6)).answers[:5]
-    values = [a.value.value if a.value else None for a in found]
+    answers = asked(plateau, (4, 40), (0.02,), (350.0, 1e6)).answers[:5]
+    values = [a.value.value if a.value else None for a in answers]
     assert values[:4] == [pytest.approx(v, rel=0.01) for v in (400, 800, 16, 3.5)]
     assert values[4] is None
-    assert "Warning" in found[1].said["note"] and "Warning" not in found[0].said["note"]
-    assert found[3].said["response"] == "10.00 ms"
+    assert "Warning" in answers[1].said["note"] and "Warning" not in answers[0].said["note"]
+    assert answers[3].said["response"] == "10.00 ms"
 
 
 def test_the_model_that_is_asked_for_comes_first_with_what_the_data_say(plateau: Scaling) -> None:
@@ -236,15 +244,15 @@ CSV = "clients,tps\n" + "".join(f"{n},{100 * min(n, 8)}.{n}\n" for n in (1, 2, 4
 def test_the_command_reads_standard_input_and_prints_json() -> None:
     out = run("-", "--json", "--cores", "4", "--threads-per-core", "2", "--load-unit", "users", text=CSV)
     assert out.exit_code == 0, out.output
-    found = json.loads(out.output)["scalings"][0]
-    assert found["name"] == "standard input"
-    assert found["machine"] == {"cpus": 8, "cores": 4, "threads_per_core": 2, "model": None}
-    assert found["load_unit"] == "users" and found["throughput_unit"] == "transactions/s"
-    assert found["fits"][0]["model"] == found["best"]
+    scaling = json.loads(out.output)["scalings"][0]
+    assert scaling["name"] == "standard input"
+    assert scaling["machine"] == {"cpus": 8, "cores": 4, "threads_per_core": 2, "model": None}
+    assert scaling["load_unit"] == "users" and scaling["throughput_unit"] == "transactions/s"
+    assert scaling["fits"][0]["model"] == scaling["best"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("no.csv",), "cannot read"),
         (("-", "--cpus", "4", "--cores", "8"), "4 CPUs of 8 cores"),
@@ -261,17 +269,17 @@ def test_the_command_reads_standard_input_and_prints_json() -> None:
         (("last", "--cpus", "4"), "to files only"),
     ],
 )
-def test_wrong_words(
-    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_wrong_words_of_analyze_are_refused(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("fifo")
     out = run(*words, text=CSV)
     assert isinstance(out.exception, UsageError), out.output
-    assert said in str(out.exception)
+    assert message in str(out.exception)
 
 
-def test_intervals_in_words() -> None:
+def test_intervals_and_numbers_are_written_with_as_many_digits_as_count() -> None:
     assert figures.interval(Estimate("x", 1.0, low=0.5, high=2.0)) == "0.5000 .. 2"
     assert figures.interval(Estimate("x", 1.0, high=1234.56)) == "at most 1,235"
     assert figures.interval(Estimate("x", 1.0)) == ""

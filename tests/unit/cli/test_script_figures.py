@@ -85,7 +85,7 @@ def _rates(*figures: tuple[str, float]) -> pl.DataFrame:
     )
 
 
-def _made() -> Tables:
+def _script_tables() -> Tables:
     cells, rates = [_cell(1, 10), _cell(2, 30)], _rates(("c1", 250.0), ("c2", 650.0))
     window = {"t0_ns": 0, "t1_ns": 1, "wall_s": 1.0, "status": "ok", "reason": None}
     windows = rows("windows", [HEAD | window | {"cell": c.id, "repeat": n} for n, c in enumerate(cells, 1)])
@@ -93,7 +93,7 @@ def _made() -> Tables:
 
 
 def test_shares_and_rates_of_a_cell_add_up() -> None:
-    a, b = _made()["script_rates"].filter(pl.col("cell") == "c1").to_dicts()
+    a, b = _script_tables()["script_rates"].filter(pl.col("cell") == "c1").to_dicts()
     assert (a["calls"], b["calls"], b["errors"], b["retries"]) == (20, 5, 3, 6)
     assert (a["calls_share"], b["calls_share"], a["calls_per_s"], b["calls_per_s"]) == (0.8, 0.2, 200.0, 50.0)
     assert (a["time_share"], b["time_share"], a["mean_ns"], b["p50_ns"]) == (0.5, 0.5, 2_000.0, 8_000)
@@ -109,26 +109,26 @@ def test_a_quantile_needs_ten_calls_above_it() -> None:
         assert [v is not None for v in grouped] == [known[-1][2], True]
     few, tail, all_known = [True, False, False], [True, True, False], [True, True, True]
     assert known == [few, few, tail, tail, all_known]
-    (row, _) = _made()["script_rates"].filter(pl.col("cell") == "c1").to_dicts()
+    (row, _) = _script_tables()["script_rates"].filter(pl.col("cell") == "c1").to_dicts()
     assert (row["p95_ns"], row["p99_ns"]) == (None, None)
 
 
 def test_commands_without_a_time_have_none() -> None:
-    set_, first, second = _made()["command_rates"].filter(pl.col("cell") == "c1").to_dicts()
+    set_, first, second = _script_tables()["command_rates"].filter(pl.col("cell") == "c1").to_dicts()
     assert set_["mean_ns"] is None and set_["time_share"] is None and set_["executions"] == 20
     assert (first["mean_ns"], first["time_share"], second["time_share"]) == (1_500.0, 0.75, 0.25)
 
 
-def test_failures_have_kinds() -> None:
-    found = _made()["script_failures"].filter(pl.col("cell") == "c1")
-    assert found.select("name", "kind", "code", "count").rows() == [
+def test_failures_are_counted_by_kind_and_code() -> None:
+    failures = _script_tables()["script_failures"].filter(pl.col("cell") == "c1")
+    assert failures.select("name", "kind", "code", "count").rows() == [
         ("b.sql", "deadlock", "D1", 2),
         ("b.sql", "other", "X", 1),
     ]
 
 
-def test_cells_of_a_load_together() -> None:
-    total = scripts_total(_made())
+def test_cells_of_a_load_are_added_up_to_one_line() -> None:
+    total = scripts_total(_script_tables())
     a, b = total["script_rates"].to_dicts()
     assert (a["cell"], a["calls"], b["calls"]) == ("all", 80, 10)
     assert a["calls_share"] == pytest.approx(8 / 9)
@@ -145,38 +145,40 @@ def test_calls_of_no_script_have_no_tables(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("retried_calls", "claims"), [(2, 1), (0, 0)])
 def test_calls_tried_again_are_a_claim_from_one_percent_on(retried_calls: int, claims: int) -> None:
-    tables = {**_made(), "x": pl.DataFrame()}
+    tables = {**_script_tables(), "x": pl.DataFrame()}
     more = pl.lit(retried_calls, pl.Int64).alias("retried")
     total = scripts_total(tables)
     rates = total["script_rates"].filter(pl.col("script") == 0).with_columns(more, retries=3)
     case = cast(
         Case, SimpleNamespace(tables={**total, "script_rates": rates}, plan=SimpleNamespace(variants=()))
     )
-    found = list(retried(case))
-    assert len(found) == claims
-    if found:  # 2 of 80 calls, 3 tries more; each of the script's commands made 4 begin again
-        assert found[0].text == (
+    retries = list(retried(case))
+    assert len(retries) == claims
+    if retries:  # 2 of 80 calls, 3 tries more; each of the script's commands made 4 begin again
+        assert retries[0].text == (
             "2.5 % of the calls of a.sql were tried again at 2 sessions, 1.5 more tries each on average. "
             "Most often at line 1: \\set a 1."
         )
 
 
-def test_what_a_terminal_and_a_page_show_of_scripts() -> None:
+def test_scripts_and_their_statements_are_sections_of_terminal_and_page() -> None:
     results = report_results.results()
     pick = selection.pick_of(results, None)
     assert pick is not None
     whose = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
     values = {k: pl.lit(v) for k, v in whose.items()}
-    made = {name: frame.with_columns(**values) for name, frame in scripts_total(_made()).items()}
-    shown = replace(results, tables={**results.tables, **made})
-    blocks = [*by_script(shown, pick), *by_command(shown, pick)]
+    script_tables = {
+        name: frame.with_columns(**values) for name, frame in scripts_total(_script_tables()).items()
+    }
+    with_scripts = replace(results, tables={**results.tables, **script_tables})
+    blocks = [*by_script(with_scripts, pick), *by_command(with_scripts, pick)]
     titles = [b.title for b in blocks if isinstance(b, Table)]
     assert titles == [f"By script {pick.at}", f"By statement of a.sql {pick.at}"]
-    said = " ".join(b.text for b in blocks if isinstance(b, Paragraph))
-    assert "b.sql: 4 calls failed, warm-up included (deadlock, D1: m)" in said
-    assert "is part of the next one" in said
-    made_of = [s.title for s in document(shown).blocks if isinstance(s, Section)]
-    assert [t for t in made_of if t.startswith("By ")] == ["By script", "By statement of the script"]
+    notes = " ".join(b.text for b in blocks if isinstance(b, Paragraph))
+    assert "b.sql: 4 calls failed, warm-up included (deadlock, D1: m)" in notes
+    assert "is part of the next one" in notes
+    titles_of_page = [s.title for s in document(with_scripts).blocks if isinstance(s, Section)]
+    assert [t for t in titles_of_page if t.startswith("By ")] == ["By script", "By statement of the script"]
     without = [s.title for s in document(results).blocks if isinstance(s, Section)]
-    assert [t for t in made_of if t not in without] == ["By script", "By statement of the script"]
-    assert brief(shown) and not brief(results)
+    assert [t for t in titles_of_page if t not in without] == ["By script", "By statement of the script"]
+    assert brief(with_scripts) and not brief(results)

@@ -23,12 +23,12 @@ def run(*words: str) -> Result:
 def plan(*words: str) -> dict[str, Any]:
     done = run(*words, "--dry-run", "--json")
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.output)
-    return found
+    document: dict[str, Any] = json.loads(done.output)
+    return document
 
 
-def mix(found: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(s["name"], s["weight"]) for s in found["variants"][0]["scripts"]]
+def mix(document: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(s["name"], s["weight"]) for s in document["variants"][0]["scripts"]]
 
 
 @pytest.fixture
@@ -38,21 +38,21 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_a_pgbench_user_types(own: Path) -> None:
+def test_options_of_pgbench_make_the_plan_they_mean(own: Path) -> None:
     words = f"-b tpcb@2 -f {own}@3 -c 1,2 -j 2 -T 5 -D n=007 -s 7 -M simple -C --max-tries 4 --random-seed 9"
-    found = plan(*words.split())
-    assert mix(found) == [("tpcb-like", 2), ("own.sql", 3)]
-    assert found["variants"][0]["scripts"][1]["text"] == "select :n;\n"
-    cell = found["cells"][1]
+    document = plan(*words.split())
+    assert mix(document) == [("tpcb-like", 2), ("own.sql", 3)]
+    assert document["variants"][0]["scripts"][1]["text"] == "select :n;\n"
+    cell = document["cells"][1]
     assert (cell["sessions"], cell["measure_ns"]) == (2, 5_000_000_000)
     assert cell["params"] == {"scale": 7, "n": "007"}
     driver = {"protocol": "simple", "threads": 2, "max_tries": 4, "reconnect": True, "allow_shell": False}
     assert driver.items() <= cell["driver"].items()
-    assert found["experiment"]["seed"] == 9
+    assert document["experiment"]["seed"] == 9
 
 
 @pytest.mark.parametrize(
-    ("words", "made"),
+    ("words", "expected"),
     [
         ("select-only", [("select-only", 1)]),
         ("-S", [("select-only", 1)]),
@@ -61,12 +61,14 @@ def test_what_a_pgbench_user_types(own: Path) -> None:
         ("-S -b sel@4 -N", [("select-only", 4), ("select-only (2)", 1), ("simple-update", 1)]),
     ],
 )
-def test_built_in_scripts(words: str, made: list[tuple[str, int]]) -> None:
-    assert mix(plan(*words.split())) == made
+def test_built_in_scripts_are_named_by_their_beginning_and_short_options(
+    words: str, expected: list[tuple[str, int]]
+) -> None:
+    assert mix(plan(*words.split())) == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "cure"),
+    ("words", "message", "cure"),
     [
         ("lio -S", "both a workload and scripts", "--dsn dbname=NAME"),
         ("-b s", "begin with 's'", "select-only or simple-update"),
@@ -84,10 +86,10 @@ def test_built_in_scripts(words: str, made: list[tuple[str, int]]) -> None:
         ("", "nothing to run", "-f FILE"),
     ],
 )
-def test_errors_name_the_cure(words: str, said: str, cure: str) -> None:
+def test_wrong_options_of_scripts_are_refused_with_the_cure(words: str, message: str, cure: str) -> None:
     error = run(*words.split(), "--dry-run").exception
     assert isinstance(error, UsageError)
-    assert said in error.message and cure in str(error.cure)
+    assert message in error.message and cure in str(error.cure)
 
 
 @pytest.mark.parametrize(
@@ -101,18 +103,18 @@ def test_errors_name_the_cure(words: str, said: str, cure: str) -> None:
         ("lio -p 5433", "port=5433"),
     ],
 )
-def test_where_to_connect_in_the_words_of_pgbench(
+def test_the_options_of_pgbench_say_where_to_connect(
     words: str, dsn: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[str | None] = []
+    dsns: list[str | None] = []
 
     def target(options: dict[str, Any], _plan: Plan, _machine: Machine) -> Target:
-        found.append(options["dsn"])
+        dsns.append(options["dsn"])
         raise UsageError("enough", "")
 
     monkeypatch.setattr("dbdyno.cli.run._target", target)
     assert isinstance(run(*words.split()).exception, UsageError)
-    assert found == [dsn]
+    assert dsns == [dsn]
 
 
 def test_h_alone_asks_for_help_and_a_rate_is_as_in_pgbench() -> None:
@@ -140,24 +142,24 @@ def test_simple_queries_are_chosen_where_a_script_needs_them(
     path = tmp_path / "own.sql"
     path.write_text(text, encoding="utf-8-sig")
     done = CliRunner().invoke(app, ["run", "-f", str(path), *words.split(), "--dry-run", "--json"])
-    found = json.loads(done.output)
-    assert found["cells"][0]["driver"]["protocol"] == protocol
-    reasons = [c["reason"] for c in found["choices"] if c["name"] == "protocol"]
+    document = json.loads(done.output)
+    assert document["cells"][0]["driver"]["protocol"] == protocol
+    reasons = [c["reason"] for c in document["choices"] if c["name"] == "protocol"]
     assert bool(reasons) == (protocol == "simple")
-    assert found["variants"][0]["scripts"][0]["text"] == text
+    assert document["variants"][0]["scripts"][0]["text"] == text
 
 
 def test_the_scale_of_the_tables_is_used_whatever_was_asked_for(tmp_path: Path) -> None:
     done = run("-S", "-s", "8", "-c", "1", "--measure", "1s", "--json", "--store", str(tmp_path))
     assert done.exit_code == 0, done.output
     (stored,) = tmp_path.glob("*/plan.json")
-    made = json.loads(stored.read_text())
-    assert made["cells"][0]["params"]["scale"] == 3
-    (choice,) = [c for c in made["choices"] if c["name"] == "scale"]
+    document = json.loads(stored.read_text())
+    assert document["cells"][0]["params"]["scale"] == 3
+    (choice,) = [c for c in document["choices"] if c["name"] == "scale"]
     assert (choice["value"], choice["reason"]) == ("3", "the tables have 3; scale 8 is not used")
 
 
-def test_the_list_of_built_in_scripts() -> None:
+def test_the_option_for_built_in_scripts_lists_them() -> None:
     assert run("-b", "list").output.split() == ["select-only", "simple-update", "tpcb-like"]
 
 
@@ -184,16 +186,16 @@ def test_a_recipe_names_the_line_of_a_script_that_is_neither(tmp_path: Path) -> 
     assert "wrong.toml:2" in str(done.exception)
 
 
-def test_a_plan_of_before_there_were_several_scripts() -> None:
-    found = plan("-S")
-    del found["variants"][0]["scripts"]
-    old = Plan.model_validate(found | {"script_text": "select 1;"})
+def test_a_plan_of_an_older_version_has_its_one_script() -> None:
+    document = plan("-S")
+    del document["variants"][0]["scripts"]
+    old = Plan.model_validate(document | {"script_text": "select 1;"})
     assert [s.text for s in old.scripts] == ["select 1;"]
 
 
-def test_a_run_of_scripts(own: Path) -> None:
+def test_a_run_of_scripts_is_named_by_them(own: Path) -> None:
     done = run("-f", str(own), "-b", "select-only", "-c", "1,2", "-T", "1", "--json")
     assert done.exit_code == 0, done.output
-    found = json.loads(done.output)
-    assert found["run"]["id"].rpartition("-")[0].endswith("-select-only-own")
-    assert list(found["run"]["workloads"]) == ["select-only-own"]
+    document = json.loads(done.output)
+    assert document["run"]["id"].rpartition("-")[0].endswith("-select-only-own")
+    assert list(document["run"]["workloads"]) == ["select-only-own"]

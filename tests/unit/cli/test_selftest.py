@@ -89,12 +89,12 @@ def test_a_meter_knows_how_late_it_read() -> None:
 
 def booked(**accounts: float) -> dict[str, pl.DataFrame]:
     """A ledger that says so of the rung, by account or ``account|detail``."""
-    said = [(*(*name.split("|"), None)[:2], aas) for name, aas in accounts.items()]
-    made = [
+    entries = [(*(*name.split("|"), None)[:2], aas) for name, aas in accounts.items()]
+    entry_rows = [
         {"cell": "c", "scope": "rung", "who": "rung", "account": a, "detail": d, "aas": aas, "status": "ok"}
-        for a, d, aas in said
+        for a, d, aas in entries
     ]
-    table = pl.concat([rows("ledger", []), pl.DataFrame(made)], how="diagonal_relaxed")
+    table = pl.concat([rows("ledger", []), pl.DataFrame(entry_rows)], how="diagonal_relaxed")
     return {"ledger": table}
 
 
@@ -112,7 +112,7 @@ def test_a_ledger_that_is_right_is_ok() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "found"),
+    ("wrong", "wrong_accounts"),
     [
         ({"run": 1.7}, {"run + runq", "run"}),  # a part of a session's CPU time is lost
         ({"run": 1.5, "runq": 1.5, "unaccounted": 1.0}, {"run + runq", "run", "runq", "unaccounted"}),
@@ -121,28 +121,30 @@ def test_a_ledger_that_is_right_is_ok() -> None:
     ],
 )
 @pytest.mark.parametrize("taken", [0.0, 0.9])
-def test_a_ledger_that_is_wrong_is_off(wrong: Mapping[str, float], found: set[str], taken: float) -> None:
+def test_a_ledger_that_is_wrong_is_off(
+    wrong: Mapping[str, float], wrong_accounts: set[str], taken: float
+) -> None:
     """On an idle machine, and also where others took nearly all: CPU loops do not depend on them."""
     used = IDLE._replace(others=0.05 + taken)
     right = {"run": 1.95 - taken, "runq": 2.05 + taken, "unaccounted": 0.0}
     shifted = {name: wrong[name] - SPIN.get(name, 0.0) for name in wrong}
     ledger = right | {name: right.get(name, 0.0) + by for name, by in shifted.items()}
-    got = verdicts(CASES["spin-2x"], Facts(4, 2.0, used), booked(**ledger))
-    off = {name for name, verdict in got.items() if verdict == "off"}
-    assert off == found if not taken else off
-    assert {name for name, verdict in got.items() if verdict != "ok"} == found
+    by_account = verdicts(CASES["spin-2x"], Facts(4, 2.0, used), booked(**ledger))
+    off = {name for name, verdict in by_account.items() if verdict == "off"}
+    assert off == wrong_accounts if not taken else off
+    assert {name for name, verdict in by_account.items() if verdict != "ok"} == wrong_accounts
 
 
 def test_a_ledger_that_says_nothing_is_unknown_or_off() -> None:
-    got = verdicts(CASES["asleep"], Facts(4, 2.0, IDLE), {})
-    assert got == {"sleep Timeout/PgSleep": "off", "run + runq": "ok", "unaccounted": "ok"}
+    by_account = verdicts(CASES["asleep"], Facts(4, 2.0, IDLE), {})
+    assert by_account == {"sleep Timeout/PgSleep": "off", "run + runq": "ok", "unaccounted": "ok"}
 
 
 def groups(usage: float) -> pl.DataFrame:
     figures = {"usage_ns": usage * 3 * S, "nr_periods": 30, "nr_throttled": 29}
     common = {"cell": "c", "origin": "cgroup", "scope": "server", "place": "/g", "status": "ok"}
-    made = [{**common, "key": k, "delta": float(v), "wall_ns": 3 * S} for k, v in figures.items()]
-    return pl.concat([rows("cut_levels", []), pl.DataFrame(made)], how="diagonal_relaxed")
+    levels = [{**common, "key": k, "delta": float(v), "wall_ns": 3 * S} for k, v in figures.items()]
+    return pl.concat([rows("cut_levels", []), pl.DataFrame(levels)], how="diagonal_relaxed")
 
 
 def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
@@ -150,11 +152,11 @@ def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
     tasks = pl.concat([rows("cut_tasks", []), pl.DataFrame([helper])], how="diagonal_relaxed")
     tables = {**booked(run=1.045, runq=0.955), "cut_levels": groups(1.055), "cut_tasks": tasks}
     facts = Facts(2, 2.0, IDLE, quota=1.0, groups=("/g",))
-    found = {t.account: t for t in truths(CASES["quota"], facts, tables, "sampled")}
-    assert found["run"].truth == pytest.approx(1.045)
-    assert found["runq"].truth == pytest.approx(0.955)
-    assert {t.verdict for t in found.values()} == {"ok"}
-    assert "used up in 29 of 30 periods" in found["run"].why
+    by_account = {t.account: t for t in truths(CASES["quota"], facts, tables, "sampled")}
+    assert by_account["run"].truth == pytest.approx(1.045)
+    assert by_account["runq"].truth == pytest.approx(0.955)
+    assert {t.verdict for t in by_account.values()} == {"ok"}
+    assert "used up in 29 of 30 periods" in by_account["run"].why
     elsewhere = verdicts(CASES["quota"], facts._replace(groups=("/other",)), tables)
     assert elsewhere["run"] == elsewhere["runq"] == "unknown"
 
@@ -175,8 +177,8 @@ def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdic
     rates = pl.concat([rows("rates", []), pl.DataFrame([rate])], how="diagonal_relaxed")
     windows = pl.DataFrame({"cell": ["c"], "wall_s": [3.0], "sessions": [4]})
     tables = {**booked(), "wait_chains": chains, "rates": rates, "windows": windows}
-    found = {t.account: t for t in truths(CASES["blocking"], Facts(4, 2.0, IDLE), tables, "sampled")}
-    asleep = found["roots asleep"]
+    by_account = {t.account: t for t in truths(CASES["blocking"], Facts(4, 2.0, IDLE), tables, "sampled")}
+    asleep = by_account["roots asleep"]
     assert (asleep.ledger, asleep.truth) == (0.0, pytest.approx(1.8))
     assert asleep.high == pytest.approx(3 * (1 - 0.05 ** (1 / samples)))
     assert asleep.verdict == verdict
@@ -184,8 +186,12 @@ def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdic
 
 def test_where_other_limits_hold_what_the_machine_gives_is_unknown() -> None:
     for facts in (Facts(4, 2.0, None), Facts(4, 2.0, IDLE, capped=True)):
-        got = verdicts(CASES["spin-2x"], facts, booked(**SPIN))
-        assert (got["run"], got["runq"], got["run + runq"]) == ("unknown", "unknown", "ok")
+        by_account = verdicts(CASES["spin-2x"], facts, booked(**SPIN))
+        assert (by_account["run"], by_account["runq"], by_account["run + runq"]) == (
+            "unknown",
+            "unknown",
+            "ok",
+        )
 
 
 def test_cpu_times_are_of_the_cpus_that_the_server_may_use() -> None:
@@ -228,7 +234,7 @@ def judged(verdict: str, **more: object) -> Truth:
 
 
 @pytest.mark.parametrize(
-    ("found", "case", "severity"),
+    ("verdicts", "case", "severity"),
     [
         (["ok", "ok"], "ok", "good"),
         (["ok", "unknown"], "ok", "good"),
@@ -238,10 +244,10 @@ def judged(verdict: str, **more: object) -> Truth:
         (["unknown"], "none", "note"),
     ],
 )
-def test_the_headline_says_the_worst(found: list[str], case: str, severity: str) -> None:
-    said = headline([judged(v, disturbance=others(0.4)) for v in found], 1)
-    assert (said.case, said.severity) == (case, severity)
-    assert said.said["off"] == found.count("off") and said.said["unknown"] == found.count("unknown")
+def test_the_headline_says_the_worst(verdicts: list[str], case: str, severity: str) -> None:
+    claim = headline([judged(v, disturbance=others(0.4)) for v in verdicts], 1)
+    assert (claim.case, claim.severity) == (case, severity)
+    assert claim.said["off"] == verdicts.count("off") and claim.said["unknown"] == verdicts.count("unknown")
 
 
 def test_the_headline_says_what_was_not_measured() -> None:
@@ -259,8 +265,8 @@ def test_the_exit_code_is_that_of_the_worst_account(
 ) -> None:
     """No machine is busy, and no ledger wrong, on demand."""
 
-    def measured(*said: object) -> None:
-        listener = said[-1]
+    def measured(*arguments: object) -> None:
+        listener = arguments[-1]
         planned = Planned(CASES["asleep"], 4, accounts_of(CASES["asleep"]), S)
         listener.planned([planned])  # type: ignore[attr-defined]
         listener.measured(planned, [judged(verdict, disturbance=others(0.4))])  # type: ignore[attr-defined]
@@ -272,8 +278,8 @@ def test_the_exit_code_is_that_of_the_worst_account(
 
 
 def test_quiet_prints_the_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measured(*said: object) -> None:
-        listener = said[-1]
+    def measured(*arguments: object) -> None:
+        listener = arguments[-1]
         planned = Planned(CASES["asleep"], 4, accounts_of(CASES["asleep"]), S)
         listener.planned([planned])  # type: ignore[attr-defined]
         listener.tick(0, "measuring", 0.5, 3.0)  # type: ignore[attr-defined]

@@ -51,21 +51,21 @@ def _listed(run: Program) -> Any:
     return json.loads(run("snapshot", "list", "--json").stdout)
 
 
-def test_one_is_taken_listed_shown_and_removed(run: Program, tmp_path: Path) -> None:
+def test_a_snapshot_is_taken_listed_shown_and_removed(run: Program, tmp_path: Path) -> None:
     first = run(*TAKE, "--name", "before the release").stdout.split()[0]
     last = json.loads(run(*TAKE, "--json").stdout)
     assert [s["id"] for s in _listed(run)] == [first, last["id"]]
     assert last["rows"]["relations"] == 2 and "io" in last["missing"]
     assert first in run("snapshot", "list").stdout and "before the release" in run("snapshot", "list").stdout
-    shown = json.loads(run("snapshot", "show", "before the release", "--json").stdout)
-    assert shown["id"] == first and shown["name"] == "before the release"
+    info = json.loads(run("snapshot", "show", "before the release", "--json").stdout)
+    assert info["id"] == first and info["name"] == "before the release"
     assert "the fake server has no I/O" in run("snapshot", "show", "last").stdout
     assert f"removed {first}" in run("snapshot", "rm", first, "--yes").stdout
     assert [s["id"] for s in _listed(run)] == [last["id"]]
     assert [i.id for i in SnapshotStore(tmp_path).list()] == [last["id"]]
 
 
-def test_rm_asks(run: Program) -> None:
+def test_rm_without_yes_removes_nothing(run: Program) -> None:
     first = json.loads(run(*TAKE, "--json").stdout)["id"]
     error = run.fails("snapshot", "rm", first)
     assert isinstance(error, UsageError) and error.cure == "add --yes"
@@ -91,7 +91,7 @@ def test_prune_removes_the_older_and_a_dry_run_none(run: Program, tmp_path: Path
         ("--database", "a", "--all-databases"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_a_usage_error(run: Program, words: tuple[str, ...]) -> None:
+def test_options_that_make_no_sense_are_refused(run: Program, words: tuple[str, ...]) -> None:
     assert isinstance(run.fails(*TAKE, *words), UsageError)
 
 
@@ -120,7 +120,7 @@ def test_names_that_are_hostile_stay_on_their_line(run: Program, tmp_path: Path)
     assert "\x1b" not in run("snapshot", "show").stdout
 
 
-def test_no_snapshot_says_what_there_is(run: Program, tmp_path: Path) -> None:
+def test_without_a_snapshot_the_error_names_those_there_are(run: Program, tmp_path: Path) -> None:
     assert "no snapshots" in run("snapshot", "list").stdout
     assert isinstance(run.fails("snapshot", "show"), NoSuchSnapshot)
     SnapshotStore(tmp_path).add(snapshot(name="before"))
@@ -154,8 +154,8 @@ def test_a_series_goes_on_until_it_is_stopped(
         program.send_signal(sign)
         program.communicate(timeout=60)
     assert program.returncode == code
-    found = SnapshotStore(tmp_path).list()
-    assert [i.id for i in found][:2] == ids and found[0].every_s == 1
+    infos = SnapshotStore(tmp_path).list()
+    assert [i.id for i in infos][:2] == ids and infos[0].every_s == 1
     SnapshotStore(tmp_path).add(snapshot())
     assert not [p for p in (tmp_path / "snapshots").iterdir() if p.name.startswith(".tmp")]
 

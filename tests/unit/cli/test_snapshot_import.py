@@ -25,7 +25,7 @@ NAMED = {**SERVER, "datid": 5, "schemaname": "public"}
 
 def rows() -> dict[str, list[dict[str, Any]]]:
     """Three samples ten minutes apart: a table, its index, a statement with a password, long values."""
-    made: dict[str, list[dict[str, Any]]] = {
+    tables: dict[str, list[dict[str, Any]]] = {
         "servers": [{**SERVER, "server_name": "local", "connstr": "dbname=shop password=hidden"}],
         "samples": [
             {**SERVER, "sample_id": n, "sample_time": f"2026-11-23T12:{10 * n}:00+00:00"} for n in (1, 2, 3)
@@ -48,24 +48,24 @@ def rows() -> dict[str, list[dict[str, Any]]]:
     }  # fmt: skip
     for n in (1, 2, 3):
         at = {**SERVER, "sample_id": n, "datid": 5}
-        made["sample_stat_database"].append(
+        tables["sample_stat_database"].append(
             {**at, "datname": "shop", "xact_commit": 600, "blk_read_time": 1.5}
         )
-        made["sample_stat_tables"].append({**at, "relid": 8, "n_tup_ins": 5})
-        made["sample_stat_indexes"].append({**at, "indexrelid": 11, "idx_scan": 7, "relsize": 8192 * n})
+        tables["sample_stat_tables"].append({**at, "relid": 8, "n_tup_ins": 5})
+        tables["sample_stat_indexes"].append({**at, "indexrelid": 11, "idx_scan": 7, "relsize": 8192 * n})
         if n != 2:  # it was not among the largest
-            made["sample_stat_tables"].append({**at, "relid": 9, "n_tup_ins": 300, "relsize": 8192})
+            tables["sample_stat_tables"].append({**at, "relid": 9, "n_tup_ins": 300, "relsize": 8192})
             called = {"queryid": 77, "queryid_md5": "m", "toplevel": None}
-            made["sample_statements"].append({**at, **called, "userid": 10, "calls": 4,
+            tables["sample_statements"].append({**at, **called, "userid": 10, "calls": 4,
                                               "total_exec_time": 2.0})  # fmt: skip
-    return made
+    return tables
 
 
 def export(text: bool = False, tables: Mapping[str, Sequence[Any]] | None = None) -> str:
     tables = rows() if tables is None else tables
     lines: list[tuple[int, Any]] = [(0, {"extension": "pg_profile", "version": "4.4", "tab_list_section": 1})]
     lines.append((1, [{"section_id": n, "relname": name} for n, name in enumerate(tables, 2)]))
-    lines += [(n, row) for n, found in enumerate(tables.values(), 2) for row in found]
+    lines += [(n, row) for n, table_rows in enumerate(tables.values(), 2) for row in table_rows]
     if text:
         return "".join(f"{n}\t{json.dumps(data).replace(chr(92), chr(92) * 2)}\n" for n, data in lines)
     out = io.StringIO()
@@ -77,15 +77,15 @@ def export(text: bool = False, tables: Mapping[str, Sequence[Any]] | None = None
 def test_growth_between_two_samples_is_what_the_samples_say(text: bool) -> None:
     first, second, third = imported("", "pg_profile", export(text))
     assert (first.info.server, first.info.version, first.info.version_num) == ("7123", "16.4", 160004)
-    found = figures(interval(first, third))
-    assert found.interval.seconds == 1200
-    database = found.databases.to_dicts()[0]
+    growth = figures(interval(first, third))
+    assert growth.interval.seconds == 1200
+    database = growth.databases.to_dicts()[0]
     assert (database["database"], database["commits"], database["block_read_ns"]) == ("shop", 1200, 3_000_000)
-    (table,) = found.relations.to_dicts()
+    (table,) = growth.relations.to_dicts()
     assert (table["name"], table["rows_inserted"]) == ('public.or"d,ers\n', 300)
-    (statement,) = found.statements.to_dicts()
+    (statement,) = growth.statements.to_dicts()
     assert (statement["user"], statement["calls"], statement["exec_ns"]) == ("app", 4, 2_000_000)
-    index = found.interval.tables["indexes"].to_dicts()[0]
+    index = growth.interval.tables["indexes"].to_dicts()[0]
     assert (index["scans"], index["size_bytes"], index["size_bytes_growth"]) == (14, 24576, 16384)
     assert figures(interval(first, second)).statements.is_empty()
     assert "io" in third.info.missing
@@ -93,30 +93,32 @@ def test_growth_between_two_samples_is_what_the_samples_say(text: bool) -> None:
 
 @pytest.mark.parametrize("end", ["", "\n", " ;"])
 def test_statements_of_dbdyno_itself_are_left_out(end: str) -> None:
-    made = rows()
-    made["stmt_list"].append({**SERVER, "queryid_md5": "d", "query": f"select 1\n/* dbdyno */{end}"})
-    theirs = made["sample_statements"][-1]
-    made["sample_statements"].append({**theirs, "queryid": 78, "queryid_md5": "d", "total_exec_time": 900.0})
-    last = imported("", "pg_profile", export(tables=made))[-1]
+    tables = rows()
+    tables["stmt_list"].append({**SERVER, "queryid_md5": "d", "query": f"select 1\n/* dbdyno */{end}"})
+    theirs = tables["sample_statements"][-1]
+    tables["sample_statements"].append(
+        {**theirs, "queryid": 78, "queryid_md5": "d", "total_exec_time": 900.0}
+    )
+    last = imported("", "pg_profile", export(tables=tables))[-1]
     assert last.tables["statements"]["query_id"].to_list() == [77]
     assert last.texts["query_id"].to_list() == [77]
 
 
-def test_passwords_stay_out(tmp_path: Path) -> None:
+def test_passwords_of_an_export_are_not_stored(tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
     file.write_text(export())
     words = ["import", "pg_profile", str(file), "--store", str(tmp_path)]
     first = CliRunner().invoke(app, words, catch_exceptions=False)
     assert len(first.stdout.splitlines()) == 3
     store = SnapshotStore(tmp_path)
-    whole = str([(i, store.read(i).texts.to_dicts()) for i in store.list()])
-    assert "geheim" not in whole
-    assert "hidden" not in whole
+    texts = str([(i, store.read(i).texts.to_dicts()) for i in store.list()])
+    assert "geheim" not in texts
+    assert "hidden" not in texts
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     assert len(store.list()) == 3
 
 
-def test_what_is_no_export_is_said_with_the_cure() -> None:
+def test_a_text_that_is_no_export_is_refused() -> None:
     for content in ("", "a,b\n", "0,{}\n", '0\t{"extension": "other"}\n1\t[]\n', "\x00"):
         with pytest.raises(UsageError, match="no export of pg_profile"):
             imported("", "pg_profile", content)
@@ -130,17 +132,17 @@ def test_what_is_no_export_is_said_with_the_cure() -> None:
 )
 def test_a_forged_export_is_read_or_said_to_be_damaged(other: Any) -> None:
     """One value of one row at a time, and whole rows."""
-    for table, made in rows().items():
-        for key in (*made[0], None):
-            changed = [other if key is None else {**made[0], key: other}, *made[1:]]
+    for table, table_rows in rows().items():
+        for key in (*table_rows[0], None):
+            changed = [other if key is None else {**table_rows[0], key: other}, *table_rows[1:]]
             try:
-                found = imported("", "pg_profile", export(tables={**rows(), table: changed}))
+                snapshots = imported("", "pg_profile", export(tables={**rows(), table: changed}))
             except UsageError as e:
                 assert "export" in e.message and e.cure
             else:
-                assert all(s.info.engine == "postgres" for s in found)
+                assert all(s.info.engine == "postgres" for s in snapshots)
 
 
-def test_an_export_nested_too_deep_is_none() -> None:
+def test_an_export_that_is_nested_too_deep_is_refused() -> None:
     with pytest.raises(UsageError, match="no export of pg_profile"):
         imported("", "pg_profile", f"0\t{'[' * 100_000}\n")

@@ -19,11 +19,11 @@ SHOP = {"database_id": 5, "database": "shop"}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    kept = SnapshotStore(tmp_path)
+    snapshots = SnapshotStore(tmp_path)
     for n, name in enumerate(("before", None, "after")):
         info = {"name": name, "own_transactions": {"shop": 1}}
-        kept.add(snapshot(600.0 * n, info=info, databases=[{**SHOP, "commits": 1000 * n}]))
-    kept.add(snapshot(3600, info={"name": "other", "server": "two"}, databases=[SHOP]))
+        snapshots.add(snapshot(600.0 * n, info=info, databases=[{**SHOP, "commits": 1000 * n}]))
+    snapshots.add(snapshot(3600, info={"name": "other", "server": "two"}, databases=[SHOP]))
     return tmp_path
 
 
@@ -36,16 +36,20 @@ def record(store: Path, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("words", [("before", "after"), ("before..after",), ("after", "before")])
-def test_two_snapshots_in_either_order(store: Path, words: tuple[str, ...]) -> None:
-    found = record(store, *words)
-    assert (found["first"]["name"], found["last"]["name"], found["seconds"]) == ("before", "after", 1200)
-    (shop, _) = found["load_profile"]
+def test_two_snapshots_are_reported_in_either_order(store: Path, words: tuple[str, ...]) -> None:
+    document = record(store, *words)
+    assert (document["first"]["name"], document["last"]["name"], document["seconds"]) == (
+        "before",
+        "after",
+        1200,
+    )
+    (shop, _) = document["load_profile"]
     assert shop["commits"] == 2000 - 2  # those of taking the first one, and the one in between
     text = report(store, *words).output
     assert ("other order" in text) is (words[0] == "after")
 
 
-def test_a_time_means_the_nearest(store: Path) -> None:
+def test_a_time_means_the_snapshot_nearest_to_it(store: Path) -> None:
     at = f"{NOON.astimezone():%Y-%m-%d %H:%M}"
     assert record(store, at, "last~1")["first"]["name"] == "before"
 
@@ -57,7 +61,7 @@ def test_the_text_begins_with_the_answer(store: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "xlsx", "json"])
-def test_files(store: Path, tmp_path: Path, ending: str) -> None:
+def test_a_report_is_written_in_the_form_of_its_ending(store: Path, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"report.{ending}"
     result = report(store, "before", "after", "-o", str(path))
     assert (result.exit_code, result.output.strip()) == (0, f"report: {path}")
@@ -74,16 +78,16 @@ def test_files(store: Path, tmp_path: Path, ending: str) -> None:
         (("before", "after", "-o", "x.pdf"), "ends in .pdf"), (("last", "--json"), "show last --json"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_reported(store: Path, words: tuple[str, ...], why: str) -> None:
+def test_snapshots_that_cannot_be_reported_are_refused(store: Path, words: tuple[str, ...], why: str) -> None:
     error = report(store, *words).exception
     assert isinstance(error, UsageError | NoSuchSnapshot) and why in f"{error} {error.cure}"
 
 
-def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
-    kept = SnapshotStore(tmp_path)
+def test_a_clock_that_was_set_back_is_named_or_refused(tmp_path: Path) -> None:
+    snapshots = SnapshotStore(tmp_path)
     for at in (0, 600, 300, 900):
-        kept.add(snapshot(at, info={"name": f"at {at}"}, databases=[SHOP]))
-    told = " ".join(report(tmp_path, "at 0", "at 900").output.split())
-    assert "The clock was set back after snapshot" in told and "rates are over too short a time" in told
+        snapshots.add(snapshot(at, info={"name": f"at {at}"}, databases=[SHOP]))
+    output = " ".join(report(tmp_path, "at 0", "at 900").output.split())
+    assert "The clock was set back after snapshot" in output and "rates are over too short a time" in output
     error = report(tmp_path, "at 600", "at 300").exception
     assert isinstance(error, UsageError) and "set back" in f"{error.cure}"

@@ -40,8 +40,8 @@ def test_counters_are_their_growth_in_rows_that_changed(
         rows = [_relation(1, first, live_rows=100 + minute // 30), _relation(2, second)]
         rows += [_relation(3, 11)] if minute >= 40 else []
         store.add(snapshot(minute, {"relations": rows}))
-    told = "select taken, relation, seq_scans, live_rows from snapshot_relations order by taken, relation"
-    assert _ask(told, tmp_path) == [
+    sql = "select taken, relation, seq_scans, live_rows from snapshot_relations order by taken, relation"
+    assert _ask(sql, tmp_path) == [
         (_at(0), "t1", None, 100),  # unknown: it is the first
         (_at(0), "t2", None, None),
         (_at(10), "t1", 3, 100),
@@ -54,19 +54,19 @@ def test_counters_are_their_growth_in_rows_that_changed(
     assert _ask("select sum(seq_scans) from snapshot_relations where relation = 't2'", tmp_path) == [(3,)]
 
 
-def test_the_list_of_snapshots_and_what_could_not_be_read(tmp_path: Path) -> None:
+def test_the_view_of_snapshots_lists_them_and_what_could_not_be_read(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     store.add(snapshot(0, name='it\'s "one"', missing={"io": "too old"}, every_s=600.0))
     SnapshotStore(tmp_path / "run").add(snapshot(5, run="r", cell="0001"))
-    told = "select taken, name, missing, every_s, run_id, cell, databases from snapshots order by taken"
-    assert _ask(told, tmp_path, tmp_path / "run") == [
+    sql = "select taken, name, missing, every_s, run_id, cell, databases from snapshots order by taken"
+    assert _ask(sql, tmp_path, tmp_path / "run") == [
         (_at(0), 'it\'s "one"', ["io"], 600.0, None, None, ["app"]),
         (_at(5), None, [], None, "r", "0001", ["app"]),
     ]
     assert _ask("select count(*) from snapshot_relations", tmp_path, tmp_path / "none") == [(0,)]
 
 
-def test_names_with_quotes_and_newlines(tmp_path: Path) -> None:
+def test_names_with_quotes_and_newlines_are_read_as_they_are(tmp_path: Path) -> None:
     place = tmp_path / "it's [odd] *"
     rows = [_relation(1, 5, relation="a\"b\n'c", schema="; drop table x")]
     SnapshotStore(place).add(snapshot(0, {"relations": rows}))
@@ -84,7 +84,7 @@ def test_a_damaged_file_is_left_out_with_a_warning(tmp_path: Path) -> None:
     assert len(answer.warnings) == 1
 
 
-def test_what_a_query_began_with_stays_while_another_prunes(tmp_path: Path) -> None:
+def test_rows_of_a_query_under_way_stay_while_another_program_prunes(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     for minute in range(3):
         store.add(snapshot(minute, {"relations": [_relation(1, minute)]}))

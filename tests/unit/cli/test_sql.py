@@ -33,28 +33,28 @@ from dbdyno.store.views import fill
 
 
 @pytest.fixture(scope="module")
-def made() -> Climb:
+def climbed() -> Climb:
     return climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, made: Climb) -> Path:
+def two_runs(tmp_path_factory: pytest.TempPathFactory, climbed: Climb) -> Path:
     """A store of two complete runs."""
     store = RunStore(tmp_path_factory.mktemp("whole"))
-    results = derive(made.info, made.plan, made.environment, made.cells)
+    results = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
     for _ in range(2):
-        run = recorded(store, made)
+        run = recorded(store, climbed)
         run.write_derived(results.tables, results.findings)
         run.finish("complete")
     return store.root
 
 
 @pytest.fixture
-def store(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(two_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, which the command uses."""
     monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
-    return Path(shutil.copytree(whole, tmp_path / "store"))
+    return Path(shutil.copytree(two_runs, tmp_path / "store"))
 
 
 def ask(sql: str, root: Path) -> list[tuple[Any, ...]]:
@@ -107,7 +107,7 @@ def frame(change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[bytes], b
 
 
 @pytest.mark.whole
-def test_every_table_of_every_run_is_a_view_that_begins_with_the_run(store: Path, made: Climb) -> None:
+def test_every_table_of_every_run_is_a_view_that_begins_with_the_run(store: Path, climbed: Climb) -> None:
     ids = [run.id for run in list_runs(store)]
     for name, view in views().items():
         answer = query(f"from {name}", list_runs(store))
@@ -123,7 +123,7 @@ def test_every_table_of_every_run_is_a_view_that_begins_with_the_run(store: Path
         "select cell, sum(calls) from sessions where run_id = (select max(run_id) from runs) group by cell",
         store,
     )
-    assert sorted(counted) == [(c.id, c.tables["sessions"]["calls"].sum()) for c in made.cells]
+    assert sorted(counted) == [(c.id, c.tables["sessions"]["calls"].sum()) for c in climbed.cells]
 
 
 def test_a_table_has_the_rows_and_the_figures_that_were_stored(store: Path) -> None:
@@ -147,19 +147,19 @@ def test_a_table_has_the_rows_and_the_figures_that_were_stored(store: Path) -> N
 
 
 def test_all_views_agree_on_what_run_started_and_title_are(store: Path) -> None:
-    seen = {
+    answers = {
         tuple(ask(f"select distinct run_id, started, title from {t} order by run_id", store))
         for t in ("runs", "claims", "rungs", "sessions")
     }
-    (rows,) = seen
+    (rows,) = answers
     assert [(row[0][:15], row[2]) for row in rows] == [(f"{row[1]:%Y%m%d-%H%M%S}", "lio") for row in rows]
     assert isinstance(rows[0][1], datetime)
 
 
-def test_the_view_of_runs_says_what_was_measured(store: Path, made: Climb) -> None:
-    found = ask("select distinct status, workload, engine, server, cpus, digest from runs", store)
-    server, limits = made.environment.server, made.environment.host.limits
-    assert found == [("complete", "lio", "fake", server.version, limits.usable_cpus, made.plan.digest)]
+def test_the_view_of_runs_says_what_was_measured(store: Path, climbed: Climb) -> None:
+    rows = ask("select distinct status, workload, engine, server, cpus, digest from runs", store)
+    server, limits = climbed.environment.server, climbed.environment.host.limits
+    assert rows == [("complete", "lio", "fake", server.version, limits.usable_cpus, climbed.plan.digest)]
 
 
 def test_views_join_on_the_run(store: Path) -> None:
@@ -189,8 +189,8 @@ def test_a_condition_on_the_run_opens_the_files_of_that_run_only(store: Path) ->
     assert "Total Files Read: 2" in plan
 
 
-def test_a_store_of_an_odd_name_can_be_queried(whole: Path, tmp_path: Path) -> None:
-    odd = Path(shutil.copytree(whole, tmp_path / "it's [a] *?"))
+def test_a_store_of_an_odd_name_can_be_queried(two_runs: Path, tmp_path: Path) -> None:
+    odd = Path(shutil.copytree(two_runs, tmp_path / "it's [a] *?"))
     assert len(ask("from rungs", odd)) == 4
     assert len(ask("select distinct run_id, cell from samples", odd)) == 4
 
@@ -258,11 +258,17 @@ def test_a_damaged_table_is_left_out_with_a_warning(store: Path, file: str, dama
 
 @pytest.mark.parametrize("file", ["sessions.parquet", "cell.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "gone"])
-def test_a_damaged_cell_is_left_out_with_a_warning(store: Path, made: Climb, file: str, damage: str) -> None:
+def test_a_damaged_cell_is_left_out_with_a_warning(
+    store: Path, climbed: Climb, file: str, damage: str
+) -> None:
     bad, good = list_runs(store)
-    harm(bad.path / "cells" / made.cells[0].id / file, damage)
+    harm(bad.path / "cells" / climbed.cells[0].id / file, damage)
     rows, warnings = warned("select distinct run_id, cell from sessions", store)
-    assert set(rows) == {(good.id, made.cells[0].id), (good.id, made.cells[1].id), (bad.id, made.cells[1].id)}
+    assert set(rows) == {
+        (good.id, climbed.cells[0].id),
+        (good.id, climbed.cells[1].id),
+        (bad.id, climbed.cells[1].id),
+    }
     assert len(warnings) == 1 and bad.id in warnings[0]
 
 
@@ -433,12 +439,12 @@ def test_a_syntax_error_has_its_position(store: Path) -> None:
     assert "(line 1, column 5" in text and len(text) < 1_000
 
 
-def test_an_error_in_a_row_is_said(store: Path) -> None:
+def test_an_error_in_a_row_is_refused_with_its_value(store: Path) -> None:
     text, _ = message("select ('x' || sessions)::int from rungs", store)
     assert "x1" in text or "x2" in text
 
 
-def test_an_empty_store_says_what_to_do(tmp_path: Path) -> None:
+def test_an_empty_store_is_refused_with_the_command_that_fills_it(tmp_path: Path) -> None:
     done = dbdyno("from runs", "--store", str(tmp_path / "none"))
     assert done.exit_code == NoSuchRun.exit_code and "dbdyno run" in done.errors
 
@@ -483,11 +489,11 @@ def test_json_has_an_object_for_each_row() -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_csv_is_read_back() -> None:
+def test_csv_reads_back_as_the_values_of_the_query() -> None:
     heads, row = csv.reader(io.StringIO(dbdyno("--csv", _VALUES).output))
-    found = dict(zip(heads, row, strict=True))
-    assert (found["text"], found["unknown"], found["nan"], found["money"]) == ('a,"b', "", "", "1.5")
-    assert (found["yes"], found["formula"], found["dup_1"]) == ("true", "'=1+1", "2")
+    values = dict(zip(heads, row, strict=True))
+    assert (values["text"], values["unknown"], values["nan"], values["money"]) == ('a,"b', "", "", "1.5")
+    assert (values["yes"], values["formula"], values["dup_1"]) == ("true", "'=1+1", "2")
     rows = list(csv.reader(io.StringIO(dbdyno("--csv", "select i from range(5000) t(i)").output)))
     assert rows == [["i"], *([str(i)] for i in range(5000))]
 
@@ -510,21 +516,21 @@ def test_control_characters_do_not_break_lines() -> None:
 
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_terminal_that_is_too_narrow_shows_records(store: Path, columns: int) -> None:
-    code, shown = on_terminal(
+    code, screen = on_terminal(
         "sql",
         "from rungs order by run_id, sessions",
         columns=columns,
         rows=24,
         env={"DBDYNO_STORE": str(store)},
     )
-    lines = shown.replace("\r", "").splitlines()
+    lines = screen.replace("\r", "").splitlines()
     assert code == 0 and max(map(len, lines)) <= columns
     names = [c.name for c in views()["rungs"].columns]
     assert [line.split()[0] for line in lines if not line.startswith((" ", "--"))] == names * 4
-    code, shown = on_terminal(
+    code, screen = on_terminal(
         "sql", "select 1 as a, 2 as b", columns=columns, env={"DBDYNO_STORE": str(store)}
     )
-    assert (code, shown.replace("\r", "").splitlines()) == (0, ["a  b", "1  2"])
+    assert (code, screen.replace("\r", "").splitlines()) == (0, ["a  b", "1  2"])
 
 
 _SNAPSHOTS = {"snapshots", *(f"snapshot_{t}" for t in TABLES)}

@@ -35,26 +35,26 @@ def loaded_in_turn(*asked: tuple[Sequence[str], Mapping[str, str]]) -> list[set[
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, json.dumps(asked)], capture_output=True, text=True, check=True
     )
-    told = [line for line in done.stderr.splitlines() if line.startswith('["')]
-    assert len(told) == len(asked)
-    return [LARGE & set(json.loads(line)) for line in told]
+    module_lists = [line for line in done.stderr.splitlines() if line.startswith('["')]
+    assert len(module_lists) == len(asked)
+    return [LARGE & set(json.loads(line)) for line in module_lists]
 
 
 def test_help_loads_no_large_library() -> None:
     """Of ``dbdyno`` and of each command, one after another."""
     commands = ["--help", *sorted(app.list_commands(click.Context(app)))]
-    found = loaded_in_turn(
+    loaded = loaded_in_turn(
         *(([command, "--help"] if n else [command], {}) for n, command in enumerate(commands))
     )
-    assert dict(zip(commands, found, strict=True)) == {command: set() for command in commands}
+    assert dict(zip(commands, loaded, strict=True)) == {command: set() for command in commands}
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1])
-    run = RunStore(tmp_path_factory.mktemp("store")).create(made.plan, workloads=made.info.workloads)
-    run.write_environment(made.environment)
-    for cell in made.cells:
+    climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1])
+    run = RunStore(tmp_path_factory.mktemp("store")).create(climbed.plan, workloads=climbed.info.workloads)
+    run.write_environment(climbed.environment)
+    for cell in climbed.cells:
         run.write_cell(cell)
     run.finish("complete")
     conduct.rebuild(run)
@@ -62,8 +62,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_listing_runs_loads_no_large_library(store: Path) -> None:
-    there, none = {"DBDYNO_STORE": str(store)}, {"DBDYNO_STORE": str(store / "none")}
-    asked = ((["runs"], there), (["runs", "--json"], there), (["runs"], none))
+    with_store, without_store = {"DBDYNO_STORE": str(store)}, {"DBDYNO_STORE": str(store / "none")}
+    asked = ((["runs"], with_store), (["runs", "--json"], with_store), (["runs"], without_store))
     assert loaded_in_turn(*asked) == [set()] * 3
 
 
@@ -73,7 +73,7 @@ def test_a_query_loads_duckdb_alone(store: Path) -> None:
 
 
 def test_showing_a_run_loads_what_prints_alone(store: Path) -> None:
-    there = {"DBDYNO_STORE": str(store)}
-    first, some = loaded_in_turn((["show", "last"], there), (["show", "last", "--profile"], there))
+    with_store = {"DBDYNO_STORE": str(store)}
+    first, some = loaded_in_turn((["show", "last"], with_store), (["show", "last", "--profile"], with_store))
     assert first == {"rich"}
     assert some.isdisjoint({"duckdb", "psycopg", "scipy"})

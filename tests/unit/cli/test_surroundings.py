@@ -8,7 +8,7 @@ from dbdyno.cli import surroundings
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "unknown"),
     [
         ("Foo/Bar", True),
         (":Foo/Bar", True),
@@ -19,15 +19,15 @@ from dbdyno.cli import surroundings
         ("<+03>-3", False),
     ],
 )
-def test_an_unknown_time_zone(
-    name: str, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_time_zone_is_remarked_and_a_known_one_is_not(
+    name: str, unknown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TZ", name)
     surroundings.remark()
-    assert (f"TZ={name}: this machine knows no such time zone" in capsys.readouterr().err) is said
+    assert (f"TZ={name}: this machine knows no such time zone" in capsys.readouterr().err) is unknown
 
 
-def test_a_home_that_is_not_there(
+def test_a_home_directory_that_does_not_exist_is_remarked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", "/nonexistent/home")

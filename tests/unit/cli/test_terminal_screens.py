@@ -13,7 +13,7 @@ from rich.text import Text
 from tests import in_process
 from tests.fakery import WITH_ENGINES
 from tests.on_terminal import on_terminal, on_terminal_here, screen, unset
-from tests.unit import report_results as made
+from tests.unit import report_results
 
 from dbdyno.cli.live import _status_line
 from dbdyno.conduct.measure.progress import Tick
@@ -127,11 +127,11 @@ def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_who
     assert "\x1b" not in done.stdout + done.stderr
     assert len(heads(done.stdout.splitlines())) == len(heads(done.stderr.splitlines())) == 1
     assert ends("long ladder")
-    shown = piped("long ladder", "show", "last")
-    table = shown.stdout[shown.stdout.index("\nsess ") :].splitlines()
+    result = piped("long ladder", "show", "last")
+    table = result.stdout[result.stdout.index("\nsess ") :].splitlines()
     assert [int(x.split()[0]) for x in table[2:18]] == list(range(1, 17))
     assert {"p50", "mean", "unac%"} <= set(table[1].split())
-    assert "\x1b" not in shown.stdout
+    assert "\x1b" not in result.stdout
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 120, 200])
@@ -140,7 +140,7 @@ def test_place_and_time_left_are_the_last_to_leave_the_line_of_progress(columns:
         id="x", workload="lio", variant="a-rather-long-variant", sessions=128, repeat=1, params={},
         settle_ns=0, measure_ns=10**10,
     )  # fmt: skip
-    plan = made.results().plan.model_copy(update={"cells": (cell,) * 12})
+    plan = report_results.results().plan.model_copy(update={"cells": (cell,) * 12})
     tick = Tick(cell, 3, "measuring", 5.0, Progress(100, 0, 0, 0), {"CPU WAIT": 0.93, "CPU": 0.07}, 754.0)
     line = _line(plan, tick, columns)
     assert len(line) <= columns
@@ -155,25 +155,25 @@ def _line(plan: Plan, tick: Tick, columns: int) -> str:
 
 
 @pytest.mark.parametrize("most", [2, 5, 12])
-def test_of_many_rows_the_first_the_last_and_those_that_count_stay(most: int) -> None:
+def test_of_many_rows_the_first_the_last_and_the_key_ones_stay(most: int) -> None:
     rows = [Row([word(str(n))], key=n in (17, 64)) for n in range(70)]
-    kept = [int(r.cells[0].text) for r in _spread_rows(rows, most)]
-    assert kept == sorted(set(kept)) and len(kept) == most
-    assert kept[0] == 0 and kept[-1] == 69
-    assert most < 4 or {17, 64} <= set(kept)
+    numbers = [int(r.cells[0].text) for r in _spread_rows(rows, most)]
+    assert numbers == sorted(set(numbers)) and len(numbers) == most
+    assert numbers[0] == 0 and numbers[-1] == 69
+    assert most < 4 or {17, 64} <= set(numbers)
 
 
 @pytest.mark.parametrize("name", ["emoji 🎉 table", "表の名前" * 12, "a🎉" * 40, "🎉" * 39], ids=range(4))
 @pytest.mark.parametrize("column", [Column("relation", wraps=True), Column("relation", shortens=True)])
 def test_names_of_wide_characters_leave_the_figures_in_their_columns(name: str, column: Column) -> None:
     """Such a character takes two columns of a terminal: what is beyond the last column is lost."""
-    shown = Table(
+    table = Table(
         "", [column, numeric("size")], [Row([Figure(n), Figure("20.9 MiB")]) for n in (name, "plain")]
     )
     for width in (40, 41, 80):
-        made = [line.text for line in lines([shown, Paragraph(f"There is {name[:10]} and more")], width)]
-        ends = {cell_len(line) for line in made if line.endswith("20.9 MiB")}
+        texts = [line.text for line in lines([table, Paragraph(f"There is {name[:10]} and more")], width)]
+        ends = {cell_len(line) for line in texts if line.endswith("20.9 MiB")}
         assert len(ends) == 1
-        assert max(map(cell_len, made)) <= width
-        found = "".join(made).replace("20.9 MiB", "").replace(" ", "")
-        assert column.shortens or name.replace(" ", "") in found
+        assert max(map(cell_len, texts)) <= width
+        printed = "".join(texts).replace("20.9 MiB", "").replace(" ", "")
+        assert column.shortens or name.replace(" ", "") in printed

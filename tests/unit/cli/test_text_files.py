@@ -24,7 +24,7 @@ EXPORT = [
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_marks_of_encodings(encoding: str, tmp_path: Path) -> None:
+def test_a_text_is_read_by_the_mark_of_its_encoding(encoding: str, tmp_path: Path) -> None:
     (path := tmp_path / "a.sql").write_bytes("SELECT 'ü';".encode(encoding))
     assert read_text(path, "script") == "SELECT 'ü';"
 
@@ -37,7 +37,7 @@ def test_marks_of_encodings(encoding: str, tmp_path: Path) -> None:
         ("SELECT 'ü'".encode("latin-1"), "iconv -f LATIN1"),
     ],
 )
-def test_other_encodings_have_the_cure_that_fits(content: bytes, cure: str) -> None:
+def test_a_text_of_another_encoding_is_refused_with_the_conversion(content: bytes, cure: str) -> None:
     with pytest.raises(UsageError) as e:
         decoded(content, "my file; id.sql")
     assert cure in (e.value.cure or "") and "'my file; id.sql'" in (e.value.cure or "")

@@ -43,21 +43,21 @@ def test_the_table_is_what_cpu_topology_printed() -> None:
     assert present.topology_table(topology(golden(BIG))) == printed_lines()[begin:]
 
 
-def test_the_table_says_what_is_unknown() -> None:
+def test_the_table_marks_what_is_unknown() -> None:
     lines = present.topology_table(topology(golden("arm-board")))
     assert lines[0] == "model name      : ?"
     assert [line[36:] for line in lines[1:]] == ["0 1", "? ?", "? ?", "? ?", "? ?"]
 
 
-def test_facts_of_the_container() -> None:
+def test_facts_of_a_container_name_its_cpus_quota_and_cpuset() -> None:
     t = topology(golden("v2-container-cpuset"))
-    told = facts(t)
-    assert told["CPUs"] == "64 online, 2 sockets, 2 NUMA nodes, 32 cores: AMD EPYC 9124 16-Core Processor"
-    assert told["may be used"] == "8 of 64: 4-7,36-39; together as much as 3 CPUs (quota)"
-    assert told["why"].endswith("(v2); quota 3 CPUs of /sys/fs/cgroup")
-    assert told["may not"] == "0-3,8-35,40-63 outside the cpuset of the control group"
-    assert told["caches"].endswith("L3 32 MiB per 8 CPUs (8)")
-    assert told["frequency"] == "?"
+    printed = facts(t)
+    assert printed["CPUs"] == "64 online, 2 sockets, 2 NUMA nodes, 32 cores: AMD EPYC 9124 16-Core Processor"
+    assert printed["may be used"] == "8 of 64: 4-7,36-39; together as much as 3 CPUs (quota)"
+    assert printed["why"].endswith("(v2); quota 3 CPUs of /sys/fs/cgroup")
+    assert printed["may not"] == "0-3,8-35,40-63 outside the cpuset of the control group"
+    assert printed["caches"].endswith("L3 32 MiB per 8 CPUs (8)")
+    assert printed["frequency"] == "?"
     assert "look from the host" in "".join(present.topology_facts(t, 10_000))
 
 
@@ -142,31 +142,31 @@ def _corners(e: ElementTree.Element, x: float, y: float) -> list[tuple[float, fl
     """The lower right corner of every rectangle, as it comes to lie."""
     if moved := re.fullmatch(r"translate\((\S+) (\S+)\)", e.get("transform", "")):
         x, y = x + float(moved[1]), y + float(moved[2])
-    found = []
+    corners = []
     if e.tag == f"{SVG}rect" and "%" not in e.get("width", ""):
-        found.append((x + float(e.get("width", "0")), y + float(e.get("height", "0"))))
-    return found + [corner for child in e for corner in _corners(child, x, y)]
+        corners.append((x + float(e.get("width", "0")), y + float(e.get("height", "0"))))
+    return corners + [corner for child in e for corner in _corners(child, x, y)]
 
 
 def test_the_command_shows_this_machine() -> None:
-    shown = run()
-    assert shown.exit_code == 0
+    result = run()
+    assert result.exit_code == 0
     for word in ("CPUs", "may be used", "SMT", "clocksource", "socket", "A cell is a core"):
-        assert word in shown.output
+        assert word in result.output
 
 
 def test_terminals_without_line_drawing_get_plain_letters() -> None:
     root = str(golden("v2-container-cpuset"))
-    shown = CliRunner(charset="latin-1").invoke(app, ["topology", "--root", root], catch_exceptions=False)
-    assert shown.output.isascii()
-    assert "|  4 36 |  5 37 |" in shown.output
-    assert "x0x32" in shown.output
+    result = CliRunner(charset="latin-1").invoke(app, ["topology", "--root", root], catch_exceptions=False)
+    assert result.output.isascii()
+    assert "|  4 36 |  5 37 |" in result.output
+    assert "x0x32" in result.output
 
 
-def test_the_command_in_json() -> None:
+def test_json_holds_the_whole_topology() -> None:
     root = golden("power9-lpar-smt4")
-    shown = json.loads(run("--json", "--root", str(root)).output)
-    assert shown["cpus"][8] == {
+    document = json.loads(run("--json", "--root", str(root)).output)
+    assert document["cpus"][8] == {
         "cpu": 8,
         "online": True,
         "socket": 0,
@@ -182,7 +182,7 @@ def test_the_command_in_json() -> None:
         "max_mhz": None,
         "governor": None,
     }
-    assert Topology.model_validate(shown) == topology(root)
+    assert Topology.model_validate(document) == topology(root)
 
 
 def test_the_command_writes_the_other_forms(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_command_writes_the_other_forms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--table", "--json"], "exclude each other"),
         (["--root", "{empty}"], "has no CPU information"),
@@ -203,11 +203,11 @@ def test_the_command_writes_the_other_forms(tmp_path: Path) -> None:
         (["--svg", "{empty}/none/x.svg"], "cannot write"),
     ],
 )
-def test_wrong_words(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_wrong_options_of_topology_are_refused(arguments: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no tar file")
     ran = run(*(a.format(empty=tmp_path / "empty", text=tmp_path / "text") for a in arguments))
-    assert said in str(ran.exception)
+    assert message in str(ran.exception)
 
 
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.xz"])
@@ -225,7 +225,7 @@ def test_golden_machines_survive_recording(tmp_path: Path) -> None:
         assert topology(tree) == topology(root)
 
 
-def test_recording_leaves_out_what_is_nobodys_business(tmp_path: Path) -> None:
+def test_a_recording_holds_no_more_of_a_process_than_its_cpus(tmp_path: Path) -> None:
     record(tmp_path / "here.tar")
     with opened(tmp_path / "here.tar") as tree:
         assert {line.partition(":")[0] for line in (tree / "proc/self/status").read_text().splitlines()} == {
@@ -293,9 +293,9 @@ def test_a_fifo_in_place_of_a_tar_is_not_waited_for(tmp_path: Path) -> None:
         pass
 
 
-def test_a_tar_cut_short_is_said(tmp_path: Path) -> None:
+def test_a_tar_that_was_cut_short_is_refused(tmp_path: Path) -> None:
     record(tmp_path / "here.tar.gz")
-    whole = (tmp_path / "here.tar.gz").read_bytes()
-    (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
+    content = (tmp_path / "here.tar.gz").read_bytes()
+    (tmp_path / "cut.tar.gz").write_bytes(content[: len(content) // 2])
     with pytest.raises(UsageError, match="not a recorded machine"), opened(tmp_path / "cut.tar.gz"):
         pass

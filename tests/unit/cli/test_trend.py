@@ -44,16 +44,16 @@ def series(
 @pytest.mark.parametrize(("n", "count"), [(6, 200), (9, 200), (10, 100), (25, 50)])
 def test_constant_series_rarely_change(n: int, count: int) -> None:
     """At 5 %, one in a thousand such tests would see more (binomial)."""
-    found = sum(bool(changes(series(seed, n))) for seed in range(count))
-    assert found <= 0.05 * count + 3.1 * (0.05 * 0.95 * count) ** 0.5
+    with_change = sum(bool(changes(series(seed, n))) for seed in range(count))
+    assert with_change <= 0.05 * count + 3.1 * (0.05 * 0.95 * count) ** 0.5
 
 
 @pytest.mark.parametrize(("rho", "most"), [(0.3, 0.05), (0.7, 0.2)])
 def test_runs_that_resemble_their_neighbours_rarely_change(rho: float, most: float) -> None:
     """The same limit; independence of runs would give 0.2 and 0.55."""
     noise = correlated_noise(np.random.default_rng(3), 60, 20, rho)
-    found = sum(bool(changes(np.exp(NOISE * row))) for row in noise)
-    assert found <= most * 60 + 3.1 * (most * (1 - most) * 60) ** 0.5
+    with_change = sum(bool(changes(np.exp(NOISE * row))) for row in noise)
+    assert with_change <= most * 60 + 3.1 * (most * (1 - most) * 60) ** 0.5
 
 
 @pytest.mark.parametrize("n", [6, 9, 12, 40])
@@ -69,10 +69,10 @@ def test_an_outlier_anywhere_makes_no_change(n: int, factor: float) -> None:
 @pytest.mark.parametrize(("n", "at"), [(6, 3), (8, 5), (12, 3), (20, 16), (40, 20)])
 @pytest.mark.parametrize("shift", [-0.2, 0.25])
 def test_a_clear_change_is_found_with_its_place_and_size(n: int, at: int, shift: float) -> None:
-    (found,) = changes(series(n, n, at, shift))
-    assert found.at == at and found.low <= at <= found.high
-    assert found.ratio_low < 1 + shift < found.ratio_high
-    assert found.p < 0.05
+    (change,) = changes(series(n, n, at, shift))
+    assert change.at == at and change.low <= at <= change.high
+    assert change.ratio_low < 1 + shift < change.ratio_high
+    assert change.p < 0.05
 
 
 def test_two_changes_are_found_one_after_the_other() -> None:
@@ -83,12 +83,12 @@ def test_two_changes_are_found_one_after_the_other() -> None:
     assert [c.at for c in changes(values)] == [15, 30]
 
 
-def test_the_interval_holds_the_place() -> None:
-    held = 0
+def test_the_interval_of_a_change_holds_its_place() -> None:
+    containing = 0
     for seed in range(60):
         some = changes(series(seed, 16, 8, -0.1))
-        held += any(c.low <= 8 <= c.high for c in some)
-    assert held >= 0.8 * 60  # those that are not found count against it
+        containing += any(c.low <= 8 <= c.high for c in some)
+    assert containing >= 0.8 * 60  # those that are not found count against it
 
 
 def test_levels_of_two_modes_have_a_ratio_and_no_outliers() -> None:
@@ -100,8 +100,8 @@ def test_levels_of_two_modes_have_a_ratio_and_no_outliers() -> None:
 def test_too_few_equal_and_exact_series_are_no_change() -> None:
     assert changes([1.0] * 50) == []
     assert changes([1.0, 1.0, 2.0, 2.0, 2.0][: LEAST - 1]) == []
-    (found,) = changes([1.0] * 10 + [2.0] * 10)
-    assert found.at == 10 and 9 <= found.low <= found.high <= 11 and found.ratio == pytest.approx(2)
+    (change,) = changes([1.0] * 10 + [2.0] * 10)
+    assert change.at == 10 and 9 <= change.low <= change.high <= 11 and change.ratio == pytest.approx(2)
 
 
 # Over stored runs.
@@ -109,8 +109,8 @@ def test_too_few_equal_and_exact_series_are_no_change() -> None:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
-    run = recorded(RunStore(tmp_path_factory.mktemp("model")), made)
+    climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
+    run = recorded(RunStore(tmp_path_factory.mktemp("model")), climbed)
     run.finish("complete")
     conduct.rebuild(run)
     for raw in ("cells", "parts"):  # a history reads what was derived
@@ -138,10 +138,10 @@ def add(store: Path, model: Path, number: int, factor: float, status: str = "ok"
     for name, values in deep.items():
         document = json.loads((path / f"{name}.json").read_text())
         for keys, value in values.items():
-            found = document
+            part = document
             for key in keys[:-1]:
-                found = found[key]
-            found[keys[-1]] = value
+                part = part[key]
+            part[keys[-1]] = value
         (path / f"{name}.json").write_text(json.dumps(document))
     return run_id
 
@@ -173,25 +173,25 @@ def changed(store: Path, model: Path) -> list[str]:
 
 @pytest.mark.whole
 def test_a_change_is_claimed_with_run_interval_and_what_changed_beside(changed: list[str]) -> None:
-    made = record()
-    (change,) = made["changes"]
+    trend = record()
+    (change,) = trend["changes"]
     assert change["run"] == changed[8] and change["low"] < 0.85 < change["high"]
     assert change["first"] <= changed[8] <= change["last"]
-    claim = made["claims"][0]
+    claim = trend["claims"][0]
     assert claim["id"] == f"trend-change-{changed[8]}" and claim["severity"] == "warning"
     assert {"server 1.0 to 1.1", "a unset to b"} <= set(
         re.findall(r"[a-z]+ \S+ to [a-z0-9.]+(?=[,.])", claim["claim"])
     )
-    assert [r["level"] for r in made["runs"]][7] > [r["level"] for r in made["runs"]][8]
-    assert made["left_out"] == [] and made["unit"] == "LIO/s"
+    assert [r["level"] for r in trend["runs"]][7] > [r["level"] for r in trend["runs"]][8]
+    assert trend["left_out"] == [] and trend["unit"] == "LIO/s"
 
 
 def test_response_times_and_fewer_sessions_have_their_own_history(changed: list[str]) -> None:
     assert len(changed) == 16
     for figure in ("p95", "mean", "cpu_per_work"):
-        made = record("--figure", figure)
-        assert [c["id"] for c in made["claims"]] == ["trend-stable"] and made["unit"] == "ns"
-        assert {r["sessions"] for r in made["runs"]} == {2}
+        trend = record("--figure", figure)
+        assert [c["id"] for c in trend["claims"]] == ["trend-stable"] and trend["unit"] == "ns"
+        assert {r["sessions"] for r in trend["runs"]} == {2}
     assert {r["sessions"] for r in record("--sessions", "1", "--figure", "lio_per_s")["runs"]} == {1}
     assert record("--figure", "calls")["changes"][0]["run"] == changed[8]
 
@@ -206,14 +206,14 @@ def test_only_runs_of_one_workload_parameters_and_machine_are_joined(store: Path
     ]  # fmt: skip
     (store / add(store, model, 6, 1.0) / "run.json").write_text("{")
     shutil.rmtree(store / add(store, model, 7, 1.0) / "derived")
-    made = record("--workload", "lio")
-    assert [r["id"] for r in made["runs"]][-3:] == same
-    left = {run: out["why"] for out in made["left_out"] for run in out["runs"]}
+    trend = record("--workload", "lio")
+    assert [r["id"] for r in trend["runs"]][-3:] == same
+    left = {run: out["why"] for out in trend["left_out"] for run in out["runs"]}
     assert left[others[0]].startswith("other machine: 64 CPUs")
     assert left[others[1]].startswith("other parameters") and left[others[3]].startswith("other parameters")
     assert left[others[2]].startswith("other target")
     assert any(why.startswith("not derived") for why in left.values())
-    assert [c["id"] for c in made["claims"]] == ["trend-few"]
+    assert [c["id"] for c in trend["claims"]] == ["trend-few"]
 
 
 @pytest.mark.parametrize("status", ["invalid", "client"])
@@ -222,19 +222,19 @@ def test_an_unusable_measurement_is_shown_and_not_concluded_from(
 ) -> None:
     for n in range(12):
         add(store, model, n, 1.0 + 0.01 * (n % 3) if n < 8 else 0.5, "ok" if n < 8 else status)
-    made = record()
-    assert [r["flagged"] for r in made["runs"]] == [False] * 8 + [True] * 4
-    assert made["changes"] == [] and "x unusable" in dbdyno().output
+    trend = record()
+    assert [r["flagged"] for r in trend["runs"]] == [False] * 8 + [True] * 4
+    assert trend["changes"] == [] and "x unusable" in dbdyno().output
 
 
-def test_what_cannot_be_shown_is_an_error_with_a_cure(store: Path, model: Path) -> None:
+def test_a_trend_of_nothing_stored_is_refused_with_the_cure(store: Path, model: Path) -> None:
     assert isinstance(dbdyno().exception, UsageError)
     add(store, model, 1, 1.0)
     for words in (["--figure", "p96"], ["--sessions", "77"], ["--variant", "none"], ["--workload", "none"]):
         error = dbdyno(*words).exception
         assert isinstance(error, UsageError) and error.cure, words
-    made = record("--limit", "1")
-    assert [c["id"] for c in made["claims"]] == ["trend-few"] and made["claims"][0]["claim"].startswith(
+    trend = record("--limit", "1")
+    assert [c["id"] for c in trend["claims"]] == ["trend-few"] and trend["claims"][0]["claim"].startswith(
         "6 runs"
     )
 
@@ -251,7 +251,7 @@ def test_a_terminal_has_the_answer_and_a_plot(store: Path, columns: int) -> None
 
 @pytest.mark.usefixtures("changed")
 @pytest.mark.parametrize("ending", ["html", "md", "xlsx"])
-def test_it_is_written_as_a_file(tmp_path: Path, ending: str) -> None:
+def test_a_trend_is_written_in_the_form_of_its_ending(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"trend.{ending}"
     assert dbdyno("-o", str(path)).exit_code == 0
     content = path.read_bytes()
@@ -261,10 +261,10 @@ def test_it_is_written_as_a_file(tmp_path: Path, ending: str) -> None:
 
 @pytest.mark.usefixtures("changed")
 def test_the_chart_holds_to_vega_lite_s_schema(store: Path) -> None:
-    made = conduct.trend([one.run for one in overviews(store)], "throughput", None, None, None, print)
-    (chart,) = [b for b in walk(present.trend(made).blocks) if isinstance(b, Chart)]
+    trend = conduct.trend([one.run for one in overviews(store)], "throughput", None, None, None, print)
+    (chart,) = [b for b in walk(present.trend(trend).blocks) if isinstance(b, Chart)]
     alt.LayerChart.validate(chart.spec)  # raises where it does not
-    assert chart.marks == len(made.points) == 16
+    assert chart.marks == len(trend.points) == 16
 
 
 @pytest.mark.parametrize("values", [(0.0, 0.0, 0.0), (0.0, 3.0, 0.0), (5.0, 0.0, 0.0), (0.0,)])
@@ -274,6 +274,6 @@ def test_a_figure_of_zero_is_shown(values: tuple[float, ...], unit: str) -> None
     day = datetime(2026, 11, 1, tzinfo=UTC)
     points = [Point(f"n{n}", "", day + timedelta(n), v, 0, v <= 0) for n, v in enumerate(values)]
     figure = Figure("Rows deleted", "del_ps", None, unit)
-    found = concluded(Trend(figure, unit, "table quiet", "a machine", points, thing="interval"))
-    assert str(present.trend(found)).count("0.0 %")
-    assert [r["value"] for r in present.trend_record(found)["runs"]] == list(values)
+    trend = concluded(Trend(figure, unit, "table quiet", "a machine", points, thing="interval"))
+    assert str(present.trend(trend)).count("0.0 %")
+    assert [r["value"] for r in present.trend_record(trend)["runs"]] == list(values)

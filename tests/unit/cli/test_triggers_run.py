@@ -54,17 +54,16 @@ def plan(*specs: TriggerSpec, **options: Any) -> Plan:
 
 
 def observed(store: Path, *specs: TriggerSpec, **options: Any) -> tuple[Run, list[Fired], list[str]]:
-    said: list[str] = []
+    notices: list[str] = []
 
-    class Told(conduct.NullObservationListener):
+    class Notices(conduct.NullObservationListener):
         def notice(self, text: str) -> None:
-            said.append(text)
+            notices.append(text)
 
-    made = conduct.observe_server(
-        plan(*specs, **options),
-        conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(store), Told(), Interrupt()),
+    observation = conduct.observe_server(
+        plan(*specs, **options), observe.host(), Target(dsn=LAW), RunStore(store), Notices(), Interrupt()
     )
-    return made.record, read_fired(made.record), said
+    return observation.record, read_fired(observation.record), notices
 
 
 class Ramp(NoWatch):
@@ -94,11 +93,11 @@ class Ramp(NoWatch):
 
 def test_a_ramp_fires_once_at_each_number_and_not_late(tmp_path: Path) -> None:
     server = FakeServer(Target(dsn=LAW))
-    clock, made = clock_of(server), plan(TriggerSpec(when="sessions in (10,20,30)", do="memory"))
-    record = RunStore(tmp_path).create(made)
+    clock, observed_plan = clock_of(server), plan(TriggerSpec(when="sessions in (10,20,30)", do="memory"))
+    record = RunStore(tmp_path).create(observed_plan)
     record.write_environment(environment_of(server))
     watch = Ramp(clock)
-    with Triggers(server, made, record, clock, lambda _words: None, Target) as triggers:
+    with Triggers(server, observed_plan, record, clock, lambda _words: None, Target) as triggers:
         for _ in range(130):  # up to 43 sessions
             triggers.look(watch, lambda _how: NoWatch())
             clock.sleep(0.1)
@@ -110,13 +109,13 @@ def test_a_ramp_fires_once_at_each_number_and_not_late(tmp_path: Path) -> None:
 
 
 def test_an_observation_fires_captures_and_never_fires(tmp_path: Path) -> None:
-    record, fired, said = observed(
+    record, fired, notices = observed(
         tmp_path,
         TriggerSpec(when="active >= 1", do=("trace 2s", "memory"), cool_down="10min"),
         TriggerSpec(when="sessions > 1000", do="memory"),
     )
     assert [(f.trigger, f.action, f.status) for f in fired] == [(1, "trace 2s", "ok"), (1, "memory", "ok")]
-    assert any("trigger 1" in text for text in said)
+    assert any("trigger 1" in text for text in notices)
     claims = {f.id: f for f in conduct.results_of(record).findings}
     assert claims["trigger-never-fired"].said["trigger"] == 2
     capture = conduct.capture_of(record, 1)
@@ -134,33 +133,33 @@ class Hidden(Ramp):
     """The same for a role that may not see what these sessions do."""
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        found = super().recent(since_ns)
-        hidden = from_core("samples", found["samples"]).with_columns(state=pl.lit(HIDDEN))
-        return {**found, "samples": to_core("samples", hidden.to_dicts())}
+        tables = super().recent(since_ns)
+        hidden = from_core("samples", tables["samples"]).with_columns(state=pl.lit(HIDDEN))
+        return {**tables, "samples": to_core("samples", hidden.to_dicts())}
 
 
 def test_a_condition_that_cannot_be_met_is_named_and_does_not_fire(tmp_path: Path) -> None:
     server = FakeServer(Target(dsn=LAW))
     specs = [TriggerSpec(when=w, do="memory") for w in ("active < 5", "wait(Nosuch) > 1", "sessions = 3")]
-    clock, made, said = clock_of(server), plan(*specs), list[str]()
-    record = RunStore(tmp_path).create(made)
+    clock, observed_plan, notices = clock_of(server), plan(*specs), list[str]()
+    record = RunStore(tmp_path).create(observed_plan)
     record.write_environment(environment_of(server))
     watch = Hidden(clock)
-    with Triggers(server, made, record, clock, said.append, Target) as triggers:
+    with Triggers(server, observed_plan, record, clock, notices.append, Target) as triggers:
         for _ in range(60):
             triggers.look(watch, lambda _how: NoWatch())
             clock.sleep(0.1)
     assert [f.matched for f in read_fired(record)] == ["sessions = 3"]
-    unknown = [text for text in said if "is unknown" in text]
+    unknown = [text for text in notices if "is unknown" in text]
     assert len(unknown) == 2 and "active" in unknown[0] and "wait(Nosuch)" in unknown[1]
-    assert any("no such class of waits" in text for text in said)
+    assert any("no such class of waits" in text for text in notices)
 
 
 def test_the_budget_ends_actions_and_is_a_claim(tmp_path: Path) -> None:
     spec = TriggerSpec(when="active >= 1", do=("memory", "memory", "memory"))
-    record, fired, said = observed(tmp_path, spec, trigger_actions=1)
+    record, fired, notices = observed(tmp_path, spec, trigger_actions=1)
     assert [f.status for f in fired][:3] == ["ok", "over budget", "over budget"]
-    assert sum("budget" in text for text in said) == 1
+    assert sum("budget" in text for text in notices) == 1
     assert "trigger-budget-used" in {f.id for f in conduct.results_of(record).findings}
 
 
@@ -170,9 +169,9 @@ def test_an_action_that_fails_says_so_once_and_the_observation_goes_on(
     refused = {"scheduler trace": ("not permitted", "CAP_BPF is missing")}
     monkeypatch.setattr(trigger_actions, "_refusal", lambda *_: refused["scheduler trace"][1])
     spec = TriggerSpec(when="active >= 1", do="trace 1s", cool_down="1s")
-    record, fired, said = observed(tmp_path, spec)
+    record, fired, notices = observed(tmp_path, spec)
     assert {f.status for f in fired} == {"failed"}
-    assert sum("CAP_BPF" in text for text in said) == 1
+    assert sum("CAP_BPF" in text for text in notices) == 1
     assert record.info.status == "complete"
     assert "CAP_BPF" in {f.id: f for f in conduct.results_of(record).findings}["trigger-action-failed"].text
 
@@ -185,7 +184,9 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_what_was_not_over_when_dbdyno_was_killed_is_listed(once: Path, tmp_path: Path) -> None:
+def test_an_action_that_was_under_way_when_dbdyno_was_killed_is_listed_as_failed(
+    once: Path, tmp_path: Path
+) -> None:
     record = RunStore(shutil.copytree(once, tmp_path / "store")).open("last")
     path = record.path / "triggers" / "0001.json"
     under_way = {"status": "under way", "capture": None, "action": "exec ./gather.sh"}
@@ -194,11 +195,11 @@ def test_what_was_not_over_when_dbdyno_was_killed_is_listed(once: Path, tmp_path
     results, _ = conduct.rebuild(record, lambda _words: None)
     (row,) = results.tables["triggers_fired"].to_dicts()
     assert row["detail"] == "dbdyno ended before the action did"
-    found = {f.id: f for f in results.findings}
-    assert "--captures" in found["trigger-action-failed"].advice
+    claims = {f.id: f for f in results.findings}
+    assert "--captures" in claims["trigger-action-failed"].advice
 
 
-def test_the_marks_of_a_chart_of_time(once: Path) -> None:
+def test_a_trigger_that_fired_is_marked_in_the_charts_of_time(once: Path) -> None:
     record = RunStore(once).open("last")
     document = present.run_document(conduct.results_of(record))
     assert "a trigger fired" in json.dumps(document, default=lambda o: getattr(o, "__dict__", str(o)))
@@ -210,9 +211,11 @@ def test_the_marks_of_a_chart_of_time(once: Path) -> None:
 
 @pytest.fixture
 def around(tmp_path: Path) -> Around:
-    made = plan()
-    record = RunStore(tmp_path).create(made)
-    return Around(FakeServer(Target(dsn=LAW)), made, record, MachineClock(), Target, lambda _how: NoWatch())
+    observed_plan = plan()
+    record = RunStore(tmp_path).create(observed_plan)
+    return Around(
+        FakeServer(Target(dsn=LAW)), observed_plan, record, MachineClock(), Target, lambda _how: NoWatch()
+    )
 
 
 FIRED = Fired(
@@ -234,26 +237,26 @@ def ended(around: Around, text: str, stop: Callable[[int], bool] = lambda _n: Fa
 
 
 def test_a_command_reads_what_fired_and_its_last_lines_are_kept(around: Around) -> None:
-    found = ended(around, "exec cat; seq 1 100; echo two words")
-    assert found["status"] == "ok"
-    assert found["lines"][-1] == "two words"
-    told = json.loads(ended(around, "exec cat")["lines"][0])
-    assert (told["matched"], told["values"], told["run"]["id"]) == (
+    result = ended(around, "exec cat; seq 1 100; echo two words")
+    assert result["status"] == "ok"
+    assert result["lines"][-1] == "two words"
+    document = json.loads(ended(around, "exec cat")["lines"][0])
+    assert (document["matched"], document["values"], document["run"]["id"]) == (
         "sessions = 10",
         {"sessions": 10.0},
         around.record.id,
     )
 
 
-def test_a_command_that_fails_or_does_not_read(around: Around) -> None:
+def test_a_command_that_fails_has_its_exit_status(around: Around) -> None:
     assert ended(around, "exec exit 3")["detail"] == "exit status 3"
     assert ended(around, "exec no-such-command-here")["detail"] == "exit status 127"
 
 
 def test_a_command_that_hangs_is_ended_with_its_processes(around: Around, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    found = ended(around, f"exec 300ms sleep 1000 & echo $! > {mark}; wait")
-    assert (found["status"], found["detail"]) == ("failed", "ended after 300 ms")
+    result = ended(around, f"exec 300ms sleep 1000 & echo $! > {mark}; wait")
+    assert (result["status"], result["detail"]) == ("failed", "ended after 300 ms")
     eventually(lambda: processes.identity(int(mark.read_text())) is None)
 
 
@@ -262,7 +265,7 @@ def test_a_command_ends_with_the_run(around: Around) -> None:
     assert (cut["status"], cut["detail"]) == ("short", "the measurement ended first")
 
 
-def test_triggers_of_old_runs_are_none(tmp_path: Path) -> None:
+def test_a_run_without_triggers_has_no_rows_of_them(tmp_path: Path) -> None:
     record, _, _ = observed(tmp_path)
     results = conduct.results_of(record)
     assert results.tables["triggers_fired"].is_empty()

@@ -22,11 +22,11 @@ from dbdyno.present.scaling import scaling_document
         ("response_mean_ns", "response_mean_ns: "), ("cpu-wait", "cpu-wait ("), ("errors-40001", "errors"),
     ],
 )  # fmt: skip
-def test_the_first_line_says_what_it_is(asked: str, first: str) -> None:
+def test_the_first_line_of_an_explanation_names_the_word(asked: str, first: str) -> None:
     assert explanation(asked).startswith(first)
 
 
-def test_words_name_claims_and_pages_that_there_are() -> None:
+def test_words_name_existing_claims_and_an_unknown_word_is_refused() -> None:
     for word in words():
         assert all(any(id.startswith(begin) for id in entries()) for begin in word.claims), word.names
     assert "cpu-wait" in explanation("CPU WAIT")
@@ -50,7 +50,7 @@ def test_explain_takes_words_without_quotes() -> None:
         ("5µs", "5us"),
     ],
 )
-def test_a_duration_in_other_words_is_offered_in_ours(text: str, meant: str) -> None:
+def test_a_duration_in_another_notation_is_refused_with_ours(text: str, meant: str) -> None:
     with pytest.raises(UsageError) as e:
         parse_duration_ns(text)
     assert f"did you mean {meant!r}?" in (e.value.cure or "")
@@ -64,7 +64,7 @@ def test_a_duration_in_other_words_is_offered_in_ours(text: str, meant: str) -> 
         (["server", "start", "--port"], "dbdyno server start"), (["--dsn"], "dbdyno"),
     ],
 )  # fmt: skip
-def test_the_help_of_the_command_that_was_named(typed: list[str], path: str) -> None:
+def test_the_command_of_an_error_is_the_one_that_was_typed(typed: list[str], path: str) -> None:
     assert _command_path(typed) == path
 
 
@@ -82,7 +82,7 @@ def test_seconds_and_asked_durations_have_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "excerpt"),
     [
         ("AICc", "penalty for each parameter"), ("residual", "measured less"), ("benchstat", "rank test"),
         ("hit ratio", "buffer cache"), ("noise", "relative"), ("tps", "per second"),
@@ -90,12 +90,12 @@ def test_seconds_and_asked_durations_have_units() -> None:
         ("Durbin-Watson", "independent"), ("R²", "variance"), ("standard error", "estimate"),
     ],
 )  # fmt: skip
-def test_terms_of_answers_and_tables_are_explained(asked: str, said: str) -> None:
-    assert said in explanation(asked)
+def test_terms_of_answers_and_tables_are_explained(asked: str, excerpt: str) -> None:
+    assert excerpt in explanation(asked)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "excerpt"),
     [
         ("IO/WalSync", "IO/WalSync: a wait event; sessions wait until changes are durable"),
         ("lwlock/buffercontent", "one block of a table or index"),
@@ -103,11 +103,11 @@ def test_terms_of_answers_and_tables_are_explained(asked: str, said: str) -> Non
         ("IO/DataFileRead", "for data files"),
     ],
 )
-def test_any_wait_event_is_explained(asked: str, said: str) -> None:
-    assert said in explanation(asked, engines.wait_families("postgres"), engines.wait_advice("postgres"))
+def test_any_wait_event_is_explained(asked: str, excerpt: str) -> None:
+    assert excerpt in explanation(asked, engines.wait_families("postgres"), engines.wait_advice("postgres"))
 
 
-def test_what_is_parted_by_a_slash_is_no_wait_event_for_it() -> None:
+def test_a_unit_with_a_slash_is_no_wait_event() -> None:
     known = engines.wait_families("postgres"), engines.wait_advice("postgres")
     assert explanation("calls/s", *known).startswith("Throughput")
     with pytest.raises(UsageError):
