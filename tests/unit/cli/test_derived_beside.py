@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 from polars.testing import assert_frame_equal
 from tests.fakery import WITH_ENGINES, Climb, climb
-from tests.unit.conduct.test_observe_conduct import LAW, Told, planned
+from tests.unit.conduct.test_observe_conduct import LAW, RecordingListener, planned
 from tests.unit.observe.test_plan import LIO
 
 from dbdyno import conduct, observe
@@ -57,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return derived_cells
 
 
-class Saved(Told):
+class Saved(RecordingListener):
     """Remembers, at each saved window, how many parts there were."""
 
     def __init__(self, store: Path) -> None:
@@ -69,7 +69,7 @@ class Saved(Told):
         self.parts.append(len(RunStore(self._store).open("last").parts.names()))
 
 
-def observed(store: Path, listener: Told) -> Run:
+def observed(store: Path, listener: RecordingListener) -> Run:
     plan = planned(duration="30s")
     return conduct.observe_server(
         plan, conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(store), listener, Interrupt())
@@ -79,7 +79,7 @@ def observed(store: Path, listener: Told) -> Run:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of one observation, derived window by window."""
-    return observed(tmp_path_factory.mktemp("watched"), Told()).path.parent
+    return observed(tmp_path_factory.mktemp("watched"), RecordingListener()).path.parent
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_parts_of_a_long_run_are_merged_while_it_goes_on(
     monkeypatch.setattr(Parts, "_documents", lambda self: [reads.append("parts"), real(self)][1])
     plan = planned(duration="50s")
     run = conduct.observe_server(
-        plan, conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(tmp_path), Told(), Interrupt())
+        plan, observe.host(), Target(dsn=LAW), RunStore(tmp_path), RecordingListener(), Interrupt()
     ).record
     cells = run.cells()
     assert len(cells) == 5
@@ -170,7 +170,7 @@ def test_a_part_left_behind_by_an_interrupted_merge_is_not_counted_twice(
     tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "TOGETHER", 2)
-    run = observed(tmp_path, Told())
+    run = observed(tmp_path, RecordingListener())
     before, names = conduct.results_of(run), run.cells()
     assert run.parts.names() == [names[0], names[2]]
     shutil.copytree(run.parts.path / names[2], run.parts.path / names[1])

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.fake_engine import FakeServer
 from tests.fake_engine.snapshots import PER_CALL
 from tests.unit.cli.test_cli_observe import LAW
-from tests.unit.conduct.test_observe_conduct import Told, planned
+from tests.unit.conduct.test_observe_conduct import RecordingListener, planned
 
 from dbdyno import conduct
 from dbdyno.cli.app import app
@@ -99,7 +99,7 @@ class Slow(FakeServer):
 
 
 def windows_of(server: FakeServer, plan: Plan, snapshots: MeasurementSnapshots) -> Measurements:
-    return Windows(ObservationSetting(server, plan, clock_of(server), Told(), Interrupt()), snapshots).all()
+    return Windows(Setting(server, plan, clock_of(server), RecordingListener(), Interrupt()), snapshots).all()
 
 
 def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:

@@ -17,8 +17,8 @@ from dbdyno.present.figures import headline
 pytestmark = [pytest.mark.whole, pytest.mark.queries]
 
 
-def _derive(made: Climb) -> Results:
-    return derive(made.info, made.plan, made.environment, made.cells)
+def _derive(climbed: Climb) -> Results:
+    return derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
 
 
 def _findings(dsn: str, ladder: list[int], **options) -> dict:
@@ -29,7 +29,7 @@ def _rungs(results: Results) -> list[dict]:
     return results.tables["rungs"].to_dicts()
 
 
-def test_a_ladder_comes_out_at_known_figures():
+def test_a_ladder_of_known_law_has_the_figures_of_that_law():
     """2 CPUs, calls of 20 ms of CPU and nothing else: 50 calls/s a CPU, so 50, 100, 100, 100."""
     results = _derive(climb("fake:cpus=2,cpu=20ms", [1, 2, 4, 8]))
     rungs = _rungs(results)
@@ -45,9 +45,9 @@ def test_a_ladder_comes_out_at_known_figures():
 
 def test_repeats_give_students_interval():
     """Rates of three worlds; the mean, times and over exp(4.302653 s / sqrt(3) / mean)."""
-    made = climb("fake:cpus=2,cpu=20ms,spread=0.9", [3])
+    climbed = climb("fake:cpus=2,cpu=20ms,spread=0.9", [3])
     cells = [climb(f"fake:cpus=2,cpu=20ms,spread=0.9,seed={n}", [3], repeats=n).cells[-1] for n in (1, 2, 3)]
-    results = derive(made.info, made.plan, made.environment, cells)
+    results = derive(climbed.info, climbed.plan, climbed.environment, cells)
     rates = results.tables["rates"].filter(scope="rung", name="calls_per_s")["value"]
     (row,) = _rungs(results)
     assert row["repeats"] == 3
@@ -67,31 +67,31 @@ def test_every_table_keeps_its_schema():
 
 
 def test_nothing_measured_gives_empty_tables_and_no_crash():
-    made = climb("fake:cpu=50ms", [1])
-    results = derive(made.info, made.plan, made.environment, [])
+    climbed = climb("fake:cpu=50ms", [1])
+    results = derive(climbed.info, climbed.plan, climbed.environment, [])
     assert all(results.tables[name].is_empty() for name in DERIVED)
     assert [(f.id, f.case) for f in results.findings] == [("nothing-measured", "none")]
 
 
-def test_cpu_wait_is_told_from_the_rung_where_it_begins():
-    found = _findings("fake:cpus=2,cpu=20ms", [1, 2, 3, 4])
-    waits = found["cpu-wait"]
+def test_cpu_wait_is_claimed_from_the_rung_where_it_begins():
+    claims = _findings("fake:cpus=2,cpu=20ms", [1, 2, 3, 4])
+    waits = claims["cpu-wait"]
     assert (waits.case, waits.value.value, waits.said["top"]) == ("onset", 3, "4 sessions")
     assert (waits.said["share"].startswith("33 %"), waits.said["top_share"]) == (
         True,
         pytest.approx(0.5, rel=0.02),
     )
-    assert (found["scales-to"].case, found["scales-to"].value.value) == ("limit", 2)
-    assert found["peak"].said["calls"] == pytest.approx(100, rel=0.01)
+    assert (claims["scales-to"].case, claims["scales-to"].value.value) == ("limit", 2)
+    assert claims["peak"].said["calls"] == pytest.approx(100, rel=0.01)
 
 
-def test_good_news_is_told():
-    found = _findings("fake:cpus=8,cpu=10ms,wait=IO/x:5ms", [1, 2, 4])
-    assert (found["work-constant"].value.value, found["work-constant"].said["sessions"]) == (132, 7)
-    assert {"executions-agree", "ledger-closes"} <= set(found)
-    good = {i: found[i].case for i in ("cpu-wait", "scales-to") if found[i].severity == "good"}
+def test_a_ladder_without_a_fault_has_good_claims_and_no_warning():
+    claims = _findings("fake:cpus=8,cpu=10ms,wait=IO/x:5ms", [1, 2, 4])
+    assert (claims["work-constant"].value.value, claims["work-constant"].said["sessions"]) == (132, 7)
+    assert {"executions-agree", "ledger-closes"} <= set(claims)
+    good = {i: claims[i].case for i in ("cpu-wait", "scales-to") if claims[i].severity == "good"}
     assert good == {"cpu-wait": "none", "scales-to": "top"}
-    assert not [f for f in found.values() if f.severity in ("warning", "invalid")]
+    assert not [f for f in claims.values() if f.severity in ("warning", "invalid")]
 
 
 def test_one_repeat_has_no_interval_and_says_so():
@@ -100,46 +100,46 @@ def test_one_repeat_has_no_interval_and_says_so():
 
 
 def test_work_that_is_not_constant_is_a_finding():
-    made = climb("fake:cpu=50ms", [2])
-    counters = made.cells[0].tables["counters"]
+    climbed = climb("fake:cpu=50ms", [2])
+    counters = climbed.cells[0].tables["counters"]
     spoilt = (pl.col("name") == "lio") & (pl.col("session") == 1) & pl.col("phase").str.starts_with("after")
-    made.cells[0].tables["counters"] = counters.with_columns(  # type: ignore[index]
+    climbed.cells[0].tables["counters"] = counters.with_columns(  # type: ignore[index]
         pl.when(spoilt).then(pl.col("value") * 1.1).otherwise("value").alias("value")
     )
-    found = {f.id: f for f in _derive(made).findings}
-    assert found["work-not-constant"].severity == "warning"
-    assert found["work-not-constant"].value.low == 132.0
-    assert "work-constant" not in found
+    claims = {f.id: f for f in _derive(climbed).findings}
+    assert claims["work-not-constant"].severity == "warning"
+    assert claims["work-not-constant"].value.low == 132.0
+    assert "work-constant" not in claims
 
 
 def test_executions_that_disagree_are_a_finding():
-    made = climb("fake:cpu=50ms", [1])
-    counters = made.cells[0].tables["counters"]
+    climbed = climb("fake:cpu=50ms", [1])
+    counters = climbed.cells[0].tables["counters"]
     spoilt = (pl.col("name") == "calls") & pl.col("phase").str.starts_with("after")
-    made.cells[0].tables["counters"] = counters.with_columns(  # type: ignore[index]
+    climbed.cells[0].tables["counters"] = counters.with_columns(  # type: ignore[index]
         pl.when(spoilt).then(pl.col("value") + 1).otherwise("value").alias("value")
     )
-    found = {f.id: f for f in _derive(made).findings}
-    assert found["executions-disagree"].value.value == pytest.approx(1 / 240)
+    claims = {f.id: f for f in _derive(climbed).findings}
+    assert claims["executions-disagree"].value.value == pytest.approx(1 / 240)
 
 
-def test_errors_are_told_by_sqlstate_and_leave_the_rates():
+def test_errors_are_claimed_by_sqlstate_and_leave_the_rates():
     """Every 10th call fails: 24 of 240 from the barrier on."""
-    found = _findings("fake:cpu=50ms,error_every=10", [1])
-    assert found["errors-40001"].value.value == 24
-    assert "work-constant" not in found, "what failed calls had done is in the counters"
+    claims = _findings("fake:cpu=50ms,error_every=10", [1])
+    assert claims["errors-40001"].value.value == 24
+    assert "work-constant" not in claims, "what failed calls had done is in the counters"
 
 
-def test_a_window_without_a_call_is_told():
-    found = _findings("fake:cpu=60s", [1])
-    assert found["no-calls"].value.value == 0
+def test_a_window_without_a_call_is_a_claim():
+    claims = _findings("fake:cpu=60s", [1])
+    assert claims["no-calls"].value.value == 0
     assert "no-calls" not in _findings("fake:cpu=50ms", [1])
 
 
-def test_a_lost_session_is_told_and_its_calls_until_then_count():
+def test_a_lost_session_is_a_claim_and_its_calls_until_then_count():
     results = _derive(climb("fake:cpus=4,cpu=50ms,lose=1@6010ms", [2]))
-    found = {f.id: f for f in results.findings}
-    assert found["sessions-lost"].value.value == 1
+    claims = {f.id: f for f in results.findings}
+    assert claims["sessions-lost"].value.value == 1
     (row,) = _rungs(results)
     assert row["calls"] == 200 + 80
     assert row["calls_per_s"] == pytest.approx(40, rel=0.02), "each over its own time"
@@ -150,50 +150,50 @@ def test_a_lost_session_is_told_and_its_calls_until_then_count():
 
 def test_a_lost_server_leaves_a_short_cell():
     results = _derive(climb("fake:cpu=50ms,down=6s", [2]))
-    found = {f.id: f for f in results.findings}
-    assert found["cell-short"].severity == "warning"
+    claims = {f.id: f for f in results.findings}
+    assert claims["cell-short"].severity == "warning"
     assert _rungs(results)[0]["status"] == "short"
     results = _derive(climb("fake:cpu=50ms,down=2500ms", [2]))
     assert {f.id for f in results.findings} >= {"cell-invalid"}
     assert _rungs(results)[0]["status"] == "invalid"
 
 
-def test_throttling_is_told_with_its_bracket():
-    found = _findings("fake:cpus=2,cpu=20ms,quota=1.0", [1, 4])
-    assert found["throttled"].severity == "warning"
-    assert (found["throttled"].said["throttled"], found["throttled"].said["periods"]) == (100, 100)
-    assert 0 < found["throttled"].value.low < found["throttled"].value.high == pytest.approx(3.0, rel=0.02)
+def test_throttling_is_a_warning_with_its_bracket():
+    claims = _findings("fake:cpus=2,cpu=20ms,quota=1.0", [1, 4])
+    assert claims["throttled"].severity == "warning"
+    assert (claims["throttled"].said["throttled"], claims["throttled"].said["periods"]) == (100, 100)
+    assert 0 < claims["throttled"].value.low < claims["throttled"].value.high == pytest.approx(3.0, rel=0.02)
 
 
-def test_steal_is_told():
-    found = _findings("fake:cpus=4,cpu=50ms,steal=0.2", [1])
-    assert found["steal"].value.value == pytest.approx(0.05, rel=0.01)
+def test_steal_is_a_claim():
+    claims = _findings("fake:cpus=4,cpu=50ms,steal=0.2", [1])
+    assert claims["steal"].value.value == pytest.approx(0.05, rel=0.01)
     assert "steal" not in _findings("fake:cpus=4,cpu=50ms", [1])
 
 
-def test_a_hidden_run_queue_is_told():
+def test_a_hidden_run_queue_is_a_claim():
     """Wakers on one busy CPU bear their wait's label while they queue."""
-    found = _findings("fake:cpus=1,cpu=10ms,wait=IO/DataFileRead:10ms", [1, 4])
-    assert found["hidden-run-queue"].said["event"] == "IO/DataFileRead"
-    assert found["hidden-run-queue"].value.low > 0.04
+    claims = _findings("fake:cpus=1,cpu=10ms,wait=IO/DataFileRead:10ms", [1, 4])
+    assert claims["hidden-run-queue"].said["event"] == "IO/DataFileRead"
+    assert claims["hidden-run-queue"].value.low > 0.04
 
 
-def test_a_sampler_with_gaps_is_told():
+def test_a_sampler_with_gaps_is_a_claim():
     assert _findings("fake:cpu=50ms,gap=4s+3s", [1])["sampler-starved"].value.value == pytest.approx(
         0.3, abs=0.02
     )
     assert "sampler-starved" not in _findings("fake:cpu=50ms", [1])
 
 
-def test_calls_longer_than_the_window_are_told():
-    found = _findings("fake:cpu=4s", [1])
-    assert found["long-calls"].severity == "note"
+def test_calls_longer_than_the_window_are_a_note():
+    claims = _findings("fake:cpu=4s", [1])
+    assert claims["long-calls"].severity == "note"
 
 
-def test_a_driver_that_takes_much_of_the_machine_is_told():
+def test_a_driver_that_takes_much_of_the_machine_is_a_claim():
     """The driver's one thread needs 10 ms a call of 10 ms: half of the time, 0.5 of 2 CPUs."""
-    found = _findings("fake:cpus=2,cpu=10ms,driver=10ms", [1])
-    assert found["driver-share"].value.value == pytest.approx(0.25, rel=0.02)
+    claims = _findings("fake:cpus=2,cpu=10ms,driver=10ms", [1])
+    assert claims["driver-share"].value.value == pytest.approx(0.25, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -204,17 +204,17 @@ def test_a_driver_that_takes_much_of_the_machine_is_told():
         ("fake:cpus=2,cpu=50ms,driver=10us", [2, 8, 32], []),  # the server has the CPUs
     ],
 )
-def test_what_the_client_limits_is_said_first_and_left_out_of_conclusions(dsn, ladder, limited):
+def test_rungs_that_the_client_limits_are_named_first_and_left_out_of_conclusions(dsn, ladder, limited):
     results = _derive(climb(dsn, ladder, measure_ns=2 * NS_PER_S))
     assert [r["sessions"] for r in _rungs(results) if r["status"] == "client"] == limited
     assert headline.sentences(results)[0].startswith("Limited by the client at 10 and 50") == bool(limited)
-    found = {f.id: f for f in results.findings}
-    assert "client-limited" in found or not limited
-    assert "peak" not in found or found["peak"].said["sessions"] not in limited
+    claims = {f.id: f for f in results.findings}
+    assert "client-limited" in claims or not limited
+    assert "peak" not in claims or claims["peak"].said["sessions"] not in limited
     assert len(_rungs(results)) == 3, "shown all the same"
 
 
-def test_where_the_client_limits_every_rung_its_rates_are_shown_as_what_the_server_does_at_least():
+def test_rates_that_the_client_limits_on_every_rung_are_lower_bounds():
     results = _derive(climb("fake:cpus=2,cpu=1ms,driver=5ms", [10, 50], measure_ns=2 * NS_PER_S))
     rungs = _rungs(results)
     assert all(r["status"] == "client" and r["calls_per_s"] and r["scaling"] for r in rungs)
@@ -248,25 +248,25 @@ def test_one_session_is_held_up_by_the_run_queue_alone():
 
 
 def test_sources_that_are_missing_stand_in_one_line():
-    made = climb("fake:cpu=50ms", [1])
-    told = [
+    climbed = climb("fake:cpu=50ms", [1])
+    lines = [
         {"name": name, "provenance": "cpu.stat", "status": "not permitted", "detail": "run as root"}
         for name in ("cgroup", "block I/O delay", "sampler priority")
     ]
-    made.cells[0].tables["sources"] = rows("sources", told)  # type: ignore[index]
-    found = {f.id: f for f in _derive(made).findings}["not-measured"]
-    assert found.said["names"] == "cgroup; block I/O delay"  # without the priority no figure is missing
-    assert found.value.value == 2
-    assert "dbdyno doctor" in found.text
+    climbed.cells[0].tables["sources"] = rows("sources", lines)  # type: ignore[index]
+    claim = {f.id: f for f in _derive(climbed).findings}["not-measured"]
+    assert claim.said["names"] == "cgroup; block I/O delay"  # without the priority no figure is missing
+    assert claim.value.value == 2
+    assert "dbdyno doctor" in claim.text
 
 
-def test_uneven_sessions_are_told():
-    made = climb("fake:cpus=4,cpu=20ms,spread=0", [3])
-    sessions = made.cells[0].tables["sessions"]
+def test_uneven_sessions_are_a_claim():
+    climbed = climb("fake:cpus=4,cpu=20ms,spread=0", [3])
+    sessions = climbed.cells[0].tables["sessions"]
     slow = pl.when(pl.col("session") == 2).then(pl.col("calls") // 2).otherwise("calls").alias("calls")
-    made.cells[0].tables["sessions"] = sessions.with_columns(slow)  # type: ignore[index]
-    found = {f.id: f for f in _derive(made).findings}
-    assert found["uneven-sessions"].value.value == pytest.approx(2.0)
+    climbed.cells[0].tables["sessions"] = sessions.with_columns(slow)  # type: ignore[index]
+    claims = {f.id: f for f in _derive(climbed).findings}
+    assert claims["uneven-sessions"].value.value == pytest.approx(2.0)
 
 
 def test_findings_come_gravest_first():
@@ -275,24 +275,24 @@ def test_findings_come_gravest_first():
     assert order == sorted(order)
 
 
-def test_the_time_of_day_plays_no_part():
-    made = climb("fake:cpus=2,cpu=50ms,spread=0.3", [3])
-    first = _derive(made)
-    later = made.info.model_copy(update={"started": made.info.started + timedelta(days=400)})
-    second = derive(later, made.plan, made.environment, made.cells)
+def test_the_time_of_day_changes_no_table():
+    climbed = climb("fake:cpus=2,cpu=50ms,spread=0.3", [3])
+    first = _derive(climbed)
+    later = climbed.info.model_copy(update={"started": climbed.info.started + timedelta(days=400)})
+    second = derive(later, climbed.plan, climbed.environment, climbed.cells)
     assert all(first.tables[n].equals(second.tables[n]) for n in first.tables)
 
 
-def test_foreign_load_is_told():
+def test_foreign_load_is_a_claim():
     """/proc/stat of a machine where something else keeps half a CPU busy: 5 s of 10 more user time at t1."""
-    made = climb("fake:cpus=4,cpu=50ms", [1])
-    host, t1 = made.cells[0].tables["host"], made.cells[0].meta.t1_ns
+    climbed = climb("fake:cpus=4,cpu=50ms", [1])
+    host, t1 = climbed.cells[0].tables["host"], climbed.cells[0].meta.t1_ns
     busier = (pl.col("key") == "cpu.user_ns") & (pl.col("before_ns") > t1 - 1_000_000)
-    made.cells[0].tables["host"] = host.with_columns(  # type: ignore[index]
+    climbed.cells[0].tables["host"] = host.with_columns(  # type: ignore[index]
         pl.when(busier).then(pl.col("value") + 5_000_000_000).otherwise("value").alias("value")
     )
-    found = {f.id: f for f in _derive(made).findings}["foreign-load"]
-    assert found.value.value == pytest.approx(0.5, abs=0.01)
+    claim = {f.id: f for f in _derive(climbed).findings}["foreign-load"]
+    assert claim.value.value == pytest.approx(0.5, abs=0.01)
 
 
 def _of_threads(voluntary: int | None) -> pl.DataFrame:
@@ -309,7 +309,7 @@ def _of_threads(voluntary: int | None) -> pl.DataFrame:
         (None, None),
     ],
 )
-def test_without_a_ledger_the_threads_sleeps_tell_how_many_answers_wait(sleeps, answers):
+def test_without_a_ledger_the_sleeps_of_threads_show_how_many_answers_wait(sleeps, answers):
     """10,000 calls/s; two threads, awake in half of the time."""
     figures = {"driver_threads": 2.0, "driver_cpus": 0.2, "driver_runq": 0.8, "calls_per_s": 10_000.0}
     assert queued(figures, _of_threads(sleeps)) == answers

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit import report_results as made
+from tests.unit import report_results
 from tests.unit.compare_runs import noisy
 
 from dbdyno import conduct
@@ -37,8 +37,8 @@ MB, GB = 1 << 20, 1 << 30
 RANDOM = conduct.workloads()["random-read"]
 
 
-def planned(memory_bytes: int | None, **said: Any) -> Plan:
-    experiment = conduct.recipes()["cache-placement"].model_copy(update=said)
+def planned(memory_bytes: int | None, **changes: Any) -> Plan:
+    experiment = conduct.recipes()["cache-placement"].model_copy(update=changes)
     return resolve(experiment, RANDOM, 2, "", memory_bytes=memory_bytes)
 
 
@@ -49,7 +49,7 @@ def planned(memory_bytes: int | None, **said: Any) -> Plan:
     ("memory", "buffers", "data_mb"),
     [(2 * GB, "81MB", 40), (16 * GB, "512MB", 256), (1024 * GB, "512MB", 256)],
 )
-def test_sizes_follow_the_memory(memory: int, buffers: str, data_mb: int) -> None:
+def test_sizes_of_data_and_buffers_follow_the_memory(memory: int, buffers: str, data_mb: int) -> None:
     """Of 2 GiB 4 % are 81 MiB, and 2 % are 40 MiB: 5,174 rows of 8,300 bytes."""
     plan = planned(memory)
     large = {v.settings["shared_buffers"] for v in plan.variants if not v.name.startswith("pages")}
@@ -66,24 +66,24 @@ def test_sizes_follow_the_memory(memory: int, buffers: str, data_mb: int) -> Non
     ("text", "size"),
     [("25% of memory", 256 * MB), ("50 % of memory, at most 100MB", 100 * MB), ("0.5% of memory", GB // 200)],
 )
-def test_a_share_of_the_memory(text: str, size: int) -> None:
+def test_a_share_of_the_memory_is_a_size(text: str, size: int) -> None:
     assert share_bytes("x", text, GB) == size
 
 
 @pytest.mark.parametrize("text", ["25MB", 3, True, "memory"])
-def test_what_is_no_share_stays(text: str | int) -> None:
+def test_a_value_that_is_no_share_of_memory_is_left_alone(text: str | int) -> None:
     assert share_bytes("x", text, GB) is None
 
 
 @pytest.mark.parametrize(
     "text", ["a bit of memory", "0% of memory", "101% of memory", "5% of memory, at most 3"]
 )
-def test_a_share_that_cannot_be(text: str) -> None:
+def test_a_share_of_memory_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a share of the memory"):
         share_bytes("x", text, GB)
 
 
-def test_a_share_of_what_is_not_known() -> None:
+def test_a_share_of_an_unknown_memory_is_refused() -> None:
     with pytest.raises(UsageError, match="not known") as e:
         planned(None)
     assert e.value.cure == "write a size"
@@ -126,10 +126,12 @@ V1 = {
 @pytest.mark.parametrize(
     ("groups", "free"), [({}, 8 * GB), (V2, GB + 768 * MB), (V1, GB + 256 * MB)], ids=["none", "v2", "v1"]
 )
-def test_memory_that_is_free(tmp_path: Path, groups: Mapping[str, str], free: int) -> None:
-    found = free_memory(None, tree(tmp_path, {"proc/meminfo": MEMINFO, **groups}))
-    assert found is not None and found.bytes == free
-    assert found.where == "MemAvailable" if not groups else found.where.startswith("limit of ")
+def test_free_memory_is_the_least_of_machine_and_control_groups(
+    tmp_path: Path, groups: Mapping[str, str], free: int
+) -> None:
+    memory = free_memory(None, tree(tmp_path, {"proc/meminfo": MEMINFO, **groups}))
+    assert memory is not None and memory.bytes == free
+    assert memory.where == "MemAvailable" if not groups else memory.where.startswith("limit of ")
 
 
 def test_without_meminfo_nothing_is_known(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def server(cache_bytes: int | None, *, here: bool = True) -> Any:
     return SimpleNamespace(facts=lambda: facts, resetting=sizes, world=None, machine=HERE)
 
 
-def test_what_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """512 MiB of cache, 256 MiB of data and 100 sessions of 10 MiB are 1,768 MiB."""
     plan = planned(16 * GB)
     free = {"bytes": 1_700 * MB}
@@ -169,14 +171,14 @@ def test_tables_of_their_own_count_once_a_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("meminfo", "found"),
+    ("meminfo", "pages"),
     [
         ("HugePages_Total: 100\nHugePages_Free:    64\nHugepagesize:       2048 kB\n", (64, 2 * MB)),
         ("MemTotal: 1 kB\n", (0, 0)),
     ],
 )
-def test_huge_pages_that_are_free(meminfo: str, found: tuple[int, int]) -> None:
-    assert _huge_pages(meminfo) == found
+def test_free_huge_pages_are_counted_with_their_size(meminfo: str, pages: tuple[int, int]) -> None:
+    assert _huge_pages(meminfo) == pages
 
 
 # -- reads from storage --
@@ -184,19 +186,19 @@ def test_huge_pages_that_are_free(meminfo: str, found: tuple[int, int]) -> None:
 SEEN = Presence(True, "", 11, 10)
 
 
-def processes(root: Path, **read: tuple[int, int]) -> None:
+def processes(root: Path, **reads: tuple[int, int]) -> None:
     """Process ids (``p11``) with their bytes from storage and read calls; the first is the main process."""
-    ids = [name.removeprefix("p") for name in read]
+    ids = [name.removeprefix("p") for name in reads]
     files = {
         f"proc/{i}/io": f"rchar: 9\nsyscr: {c}\nread_bytes: {b}\n"
-        for i, (b, c) in zip(ids, read.values(), strict=True)
+        for i, (b, c) in zip(ids, reads.values(), strict=True)
     }
     tree(root, {**files, f"proc/{ids[0]}/task/{ids[0]}/children": " ".join(ids[1:])})
 
 
 def values(reads: StorageReads, presence: Presence = SEEN) -> dict[str, tuple[float | None, str]]:
-    found = reads.rows(presence, "t0", count().__next__)
-    return {r["name"]: (r["value"], r["status"]) for r in found}
+    lines = reads.rows(presence, "t0", count().__next__)
+    return {r["name"]: (r["value"], r["status"]) for r in lines}
 
 
 def test_reads_of_all_processes_only_grow(tmp_path: Path) -> None:
@@ -210,7 +212,9 @@ def test_reads_of_all_processes_only_grow(tmp_path: Path) -> None:
     assert reads.rows(SEEN, "start", count().__next__) == []
 
 
-def test_reads_that_are_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_from_storage_that_cannot_be_had_have_a_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     away = Presence(False, "", None, None, "not here")
     assert set(values(StorageReads(tmp_path), away).values()) == {(None, "not here")}
     assert set(values(StorageReads(tmp_path)).values()) == {(None, "not supported")}
@@ -226,7 +230,7 @@ def test_reads_that_are_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # -- claims --
 
 VARIANTS = ("buffers", "pages", "buffers-rows", "pages-rows")
-WORK = made.WORK_PER_CALL
+WORK = report_results.WORK_PER_CALL
 
 
 def cell_number(cell: str) -> int:
@@ -237,7 +241,7 @@ def cell_number(cell: str) -> int:
 def measured(storage: float | None = 0.0, limited: bool = False) -> Results:
     """Four variants of two loads at 8 sessions, 5 repeats; each is slower than the one before it by 20 % of
     the first, so the second pair has 0.4 / 0.6 of the throughput."""
-    results = noisy(made.World(rungs=(8,), repeats=5, variants=VARIANTS), spread=0.005, drift=0.01)
+    results = noisy(report_results.World(rungs=(8,), repeats=5, variants=VARIANTS), spread=0.005, drift=0.01)
     more = []
     for cell, variant in results.tables["windows"].select("cell", "variant").rows():
         requests = WORK / 3 if variant.startswith("pages") else 0.0
@@ -255,8 +259,8 @@ def measured(storage: float | None = 0.0, limited: bool = False) -> Results:
         )
         more += [like | {"name": n, "value": v, "unit": "", "status": "ok"} for n, v in figures.items()]
     added = [r["name"] for r in more]
-    kept = results.tables["rates"].filter(~(pl.col("name").is_in(added) & (pl.col("scope") == "rung")))
-    tables = {**results.tables, "rates": pl.concat([kept, rows("rates", more)])}
+    other_rates = results.tables["rates"].filter(~(pl.col("name").is_in(added) & (pl.col("scope") == "rung")))
+    tables = {**results.tables, "rates": pl.concat([other_rates, rows("rates", more)])}
     variants = tuple(Variant(name=v, params={"blocks": 500 if v.endswith("rows") else 1}) for v in VARIANTS)
     experiment = results.plan.experiment.model_copy(update={"expect": "memory", "baseline": "buffers-rows"})
     plan = results.plan.model_copy(update={"variants": variants, "experiment": experiment})
@@ -282,29 +286,29 @@ def test_the_place_matters_for_one_load_and_hardly_for_the_other() -> None:
     assert re.search(r"matters for .*blocks=500 \(0\.6\d+ of the throughput\)", which.text)
 
 
-def test_pages_held_twice_and_page_tables_are_said_where_they_are_known() -> None:
+def test_pages_in_both_caches_and_page_tables_are_named_if_known() -> None:
     results = measured()
     plain = placements(results)[2]
     assert "In both caches" not in plain.text
-    held = [
+    figures = [
         {"cell": c, "workload": "lio", "variant": v, "sessions": 8, "repeat": 1, "phase": "end", "key": key,
          "value": size * (2 if v.startswith("pages") else 1), "status": "ok"}
         for c, v in results.tables["windows"].select("cell", "variant").rows()
         for key, size in (("data_both_bytes", 8 * MB), ("page_tables_bytes", 100 * MB))
     ]  # fmt: skip
-    known = replace(results, tables={**results.tables, "memory_figures": rows("memory_figures", held)})
-    told = placements(known)[2].text
-    assert "In both caches: 8.00 MiB of the data with buffers-rows, 16.0 MiB with pages-rows" in told
-    assert "page tables: 100 MiB and 200 MiB" in told
+    known = replace(results, tables={**results.tables, "memory_figures": rows("memory_figures", figures)})
+    text = placements(known)[2].text
+    assert "In both caches: 8.00 MiB of the data with buffers-rows, 16.0 MiB with pages-rows" in text
+    assert "page tables: 100 MiB and 200 MiB" in text
 
 
-def test_without_what_is_read_or_with_storage_nothing_is_said() -> None:
+def test_placement_is_not_claimed_with_reads_from_storage_or_unknown_ones() -> None:
     assert not placements(measured(storage=None))
     assert not placements(measured(storage=9 * WORK))
     assert placements(measured(storage=7 * WORK))
 
 
-def test_where_the_client_limits_the_servers_cpu_time_is_compared() -> None:
+def test_the_servers_cpu_time_is_compared_if_the_client_limits() -> None:
     _, batch, calls = placements(measured(limited=True))
     assert batch.said["load"].startswith("blocks=500")
     assert calls.case == "little-cpu" and "the client limits the throughput" in calls.text
@@ -326,8 +330,8 @@ def test_a_test_of_caches_that_reads_from_storage_says_so(
 ) -> None:
     results = measured(storage=storage)
     case = Case(results.plan, results.environment, results.tables, results.info.workloads)
-    (found,) = from_storage(case)
-    assert (found.id, found.severity) == (id, severity)
+    (claim,) = from_storage(case)
+    assert (claim.id, claim.severity) == (id, severity)
     plain = results.plan.model_copy(
         update={"experiment": results.plan.experiment.model_copy(update={"expect": None})}
     )

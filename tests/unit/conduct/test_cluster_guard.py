@@ -40,9 +40,9 @@ FACTS = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    found = tmp_path / "dyno-ray-0123456789ab"
-    folder.make(found)
-    return found
+    path = tmp_path / "dyno-ray-0123456789ab"
+    folder.make(path)
+    return path
 
 
 def test_a_folder_is_made_once_and_removed(place: Path) -> None:
@@ -55,14 +55,14 @@ def test_a_folder_is_made_once_and_removed(place: Path) -> None:
     assert not folder.remove(place)
 
 
-def test_one_that_others_can_enter_is_left_alone(place: Path) -> None:
+def test_a_folder_that_others_can_enter_is_left_alone(place: Path) -> None:
     place.chmod(0o755)
     with pytest.raises(StoreError, match="left alone"):
         folder.remove(place)
     assert folder.token(place).exists()
 
 
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path, place: Path) -> None:
+def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path, place: Path) -> None:
     link = tmp_path / "dyno-ray-ba9876543210"
     link.symlink_to(place)
     with pytest.raises(StoreError, match="left alone"):
@@ -71,7 +71,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path, place: Path) -> Non
 
 
 @needs_root
-def test_one_of_another_user_is_left_alone(place: Path) -> None:
+def test_a_folder_of_another_user_is_left_alone(place: Path) -> None:
     os.chown(place, *test_user())
     with pytest.raises(StoreError, match="left alone"):
         folder.remove(place)
@@ -105,7 +105,7 @@ def test_a_directory_where_others_can_put_something_else_in_its_place_is_not_tak
 # The environment.
 
 
-def test_the_gateway_has_of_the_environment_what_it_needs(
+def test_the_gateway_gets_no_secret_of_the_environment_but_the_token(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Path
 ) -> None:
     secret = "kept-between-us-1"
@@ -139,11 +139,11 @@ def test_a_token_in_its_usual_file_is_used(monkeypatch: pytest.MonkeyPatch, tmp_
 def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    found = tmp_path / "ray" / "ray_current_cluster"
-    found.parent.mkdir(mode=0o777)
-    found.write_text("10.0.0.1:6379\n")
-    found.chmod(0o644)
-    return found
+    address_file = tmp_path / "ray" / "ray_current_cluster"
+    address_file.parent.mkdir(mode=0o777)
+    address_file.write_text("10.0.0.1:6379\n")
+    address_file.chmod(0o644)
+    return address_file
 
 
 def test_auto_is_what_this_user_or_root_has_noted(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_versions_without_tokens_are_known(ray: str, has: bool) -> None:
 # Answers.
 
 
-def test_what_a_node_answers_is_taken_as_it_should_be() -> None:
+def test_answers_of_nodes_are_taken_with_control_characters_made_visible() -> None:
     assert answers.by_node({NODE: {"ok": FACTS}}, [NODE], "facts") == {NODE: {"ok": FACTS}}
     assert answers.by_node({NODE: {"error": "x\x1by\nz"}}, [NODE], "facts") == {NODE: {"error": "x␛y␊z"}}
 
@@ -211,13 +211,13 @@ def test_what_a_node_answers_is_taken_as_it_should_be() -> None:
         *(("since_1970_ns", 1 << 70), ("uid", True), ("more", 1)),
     ],
 )
-def test_facts_of_another_form_are_not(key: str, value: Any) -> None:
-    (found,) = answers.by_node({NODE: {"ok": FACTS | {key: value}}}, [NODE], "facts").values()
-    assert found == {"error": "the node's answer is not understood"}
+def test_facts_of_another_form_are_an_error(key: str, value: Any) -> None:
+    (answer,) = answers.by_node({NODE: {"ok": FACTS | {key: value}}}, [NODE], "facts").values()
+    assert answer == {"error": "the node's answer is not understood"}
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"x": {"ok": FACTS}}, {NODE: {"ok": FACTS}, "y": {}}])
-def test_nor_are_answers_of_other_nodes(value: Any) -> None:
+def test_answers_of_other_nodes_are_refused(value: Any) -> None:
     with pytest.raises(answers.NotUnderstood):
         answers.by_node(value, [NODE], "facts")
 
@@ -259,7 +259,7 @@ def test_a_message_without_bounds_is_not_read() -> None:
         answered(lambda at: at.sendall(b"\xff\xff\xff\xff"))
 
 
-def test_errors_of_the_gateway_steer_no_terminal() -> None:
+def test_errors_of_the_gateway_have_no_control_characters_and_are_short() -> None:
     with pytest.raises(Unreachable) as e:
         answered(raw(json.dumps({"error": ["X", "\x1b[2Jgone" + "x" * 9000]}).encode()))
     assert "\x1b" not in str(e.value)

@@ -35,9 +35,9 @@ class Noting(Companion):
 
     @staticmethod
     def _noting(name: str, notes: list[str], then: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(*given: Any) -> Any:
+        def asked(*arguments: Any) -> Any:
             notes.append(name)
-            return then(*given)
+            return then(*arguments)
 
         return asked
 
@@ -48,13 +48,13 @@ def test_all_moments_of_the_protocol_are_tried() -> None:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_forwards_on_the_way_in_and_backwards_on_the_way_out(moment: str) -> None:
+def test_companions_are_asked_forwards_on_the_way_in_and_backwards_on_the_way_out(moment: str) -> None:
     notes: list[str] = []
     getattr(Companions(Noting("a", notes), Companion(), Noting("b", notes)), moment)(*MOMENTS[moment])
     assert notes == (["a", "b"] if moment in FORWARDS else ["b", "a"])
 
 
-def test_each_gets_the_cells_as_those_after_it_have_left_them() -> None:
+def test_each_companion_gets_the_cells_as_those_after_it_have_left_them() -> None:
     class Adding(Companion):
         def __init__(self, name: str) -> None:
             self._name = name

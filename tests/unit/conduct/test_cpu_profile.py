@@ -79,18 +79,18 @@ def test_repeats_together_are_their_mean(results: Results):
     assert widths[-1] < min(widths[:-1]), "more samples"
 
 
-def test_functions_with_callees_and_recursion_once(results: Results):
+def test_a_functions_time_includes_its_callees_and_counts_recursion_once(results: Results):
     cell = results.tables["windows"]["cell"][-1]
     rows = profile(results, cell, "function")
-    whole = rows["aas"].sum()
+    cpu = rows["aas"].sum()
     scan = row(results, cell, "function", "ExecScan")
-    assert scan["aas"] == 0 and scan["total"] == pytest.approx(whole)
+    assert scan["aas"] == 0 and scan["total"] == pytest.approx(cpu)
     assert rows.filter(pl.col("name") == "heapgettup")["module"].to_list() == ["postgres:access/heap"]
     heap = row(results, cell, "function", "heapgettup")
     assert heap["low"] < heap["aas"] < heap["high"]
     assert row(results, cell, "function", "memcpy")["module"] == "libc"
-    read = row(results, cell, "function", "pread64")
-    assert read["aas"] == 0 and read["total_kernel"] == pytest.approx(read["total"])
+    read_call = row(results, cell, "function", "pread64")
+    assert read_call["aas"] == 0 and read_call["total_kernel"] == pytest.approx(read_call["total"])
     assert row(results, cell, "function", "vfs_read")["module"] == "kernel:vfs"
     assert set(profile(results, cell, "module")["name"]) == {
         *("postgres:executor", "postgres:access/heap", "postgres:storage/lmgr"),
@@ -98,7 +98,7 @@ def test_functions_with_callees_and_recursion_once(results: Results):
     }
 
 
-def test_cost_per_call_and_unit_of_work(results: Results):
+def test_a_functions_cost_is_given_per_call_and_unit_of_work(results: Results):
     cell = results.tables["windows"]["cell"][-1]
     rates = dict(results.tables["rates"].filter((pl.col("cell") == cell) & (pl.col("scope") == "rung"))
                  .select("name", "value").iter_rows())  # fmt: skip
@@ -113,10 +113,10 @@ def test_a_task_that_no_sample_met_is_not_sampled(climbed):
     without = {**cell.tables, "profile_samples": raw.filter(pl.col("session") != 0)}
     results = derived(climbed, [RawCell(cell.meta, without)])
     missing = row(results, cell.id, "function", "not sampled")
-    whole = sum(ledger(results, cell.id))
-    assert missing["aas"] == pytest.approx(whole / 4, rel=0.05)
+    cpu = sum(ledger(results, cell.id))
+    assert missing["aas"] == pytest.approx(cpu / 4, rel=0.05)
     for by in KINDS:
-        assert profile(results, cell.id, by)["aas"].sum() == pytest.approx(whole), by
+        assert profile(results, cell.id, by)["aas"].sum() == pytest.approx(cpu), by
 
 
 def test_without_kernel_samples_kernel_time_is_not_sampled(climbed):
@@ -131,10 +131,10 @@ def test_without_kernel_samples_kernel_time_is_not_sampled(climbed):
 
 def test_a_kernel_sample_without_kernel_frames_is_of_an_unknown_place_in_the_kernel(climbed):
     results = derived(climbed, [with_profile(climbed.cells[-1], {"scan": 1.0}, mode="kernel")])
-    found = row(results, climbed.cells[-1].id, "function", "unknown")
-    assert found["module"] == "kernel" and found["aas"] == pytest.approx(found["kernel"])
+    unknown = row(results, climbed.cells[-1].id, "function", "unknown")
+    assert unknown["module"] == "kernel" and unknown["aas"] == pytest.approx(unknown["kernel"])
     heap = row(results, climbed.cells[-1].id, "function", "heapgettup")
-    assert heap["aas"] == 0 and heap["total"] == pytest.approx(found["aas"])
+    assert heap["aas"] == 0 and heap["total"] == pytest.approx(unknown["aas"])
 
 
 def test_samples_outside_the_window_do_not_count(climbed):
@@ -150,13 +150,13 @@ def test_intervals_hold_the_truth(climbed, n: int):
     cell = climbed.cells[0]
     tables = part_of([cell], climbed.plan, climbed.environment).tables
     user = tables["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "run.user"))["aas"][0]
-    held = 0
+    containing = 0
     for seed in range(60):
         sampled = with_profile(cell, {"scan": 0.7, "lock": 0.3}, n=n, seed=seed)
         rows = cpu_profile([sampled], tables, lambda: AREAS)["cpu_profile"]
-        found = rows.filter(pl.col("name") == "LWLockAttemptLock").row(0, named=True)
-        held += found["low"] <= 0.3 * user <= found["high"]
-    assert held >= 51
+        lock = rows.filter(pl.col("name") == "LWLockAttemptLock").row(0, named=True)
+        containing += lock["low"] <= 0.3 * user <= lock["high"]
+    assert containing >= 51
 
 
 # How a unit of work gets dearer.
@@ -172,16 +172,16 @@ def dearer(climbed) -> Results:
 
 
 def test_the_highest_load_against_the_lowest_names_the_function(dearer: Results):
-    [found] = [f for f in dearer.findings if f.id == "unit-cost"]
-    assert found.case == "named"
-    assert str(found.said["named"]).startswith("LWLockAttemptLock +")
-    assert (found.said["place"], found.said["against"]) == ("4 sessions", "1 session")
+    [claim] = [f for f in dearer.findings if f.id == "unit-cost"]
+    assert claim.case == "named"
+    assert str(claim.said["named"]).startswith("LWLockAttemptLock +")
+    assert (claim.said["place"], claim.said["against"]) == ("4 sessions", "1 session")
 
 
-def test_where_cpu_goes_is_a_claim(dearer: Results):
-    [found] = [f for f in dearer.findings if f.id == "cpu-profile"]
-    assert found.said["module"] == "postgres:storage/lmgr"
-    assert found.value is not None and found.value.low < found.value.value < found.value.high
+def test_the_module_with_most_cpu_time_is_a_claim(dearer: Results):
+    [claim] = [f for f in dearer.findings if f.id == "cpu-profile"]
+    assert claim.said["module"] == "postgres:storage/lmgr"
+    assert claim.value is not None and claim.value.low < claim.value.value < claim.value.high
 
 
 def test_cut_stacks_and_missing_samples_are_claims(climbed):
@@ -193,16 +193,16 @@ def test_cut_stacks_and_missing_samples_are_claims(climbed):
 
 def test_lost_samples_are_a_claim(climbed):
     cell = with_profile(climbed.cells[-1], SHARES)
-    told = {
+    source = {
         "name": "CPU profile",
         "provenance": "",
         "status": "ok",
         "detail": "199 Hz; 900 samples, 100 lost; x",
     }
-    sources = pl.concat([cell.tables["sources"], rows("sources", [told])])
+    sources = pl.concat([cell.tables["sources"], rows("sources", [source])])
     results = derived(climbed, [RawCell(cell.meta, {**cell.tables, "sources": sources})])
-    [found] = [f for f in results.findings if f.id == "profile-lost"]
-    assert found.value is not None and found.value.value == pytest.approx(0.1)
+    [claim] = [f for f in results.findings if f.id == "profile-lost"]
+    assert claim.value is not None and claim.value.value == pytest.approx(0.1)
 
 
 def with_losses(cell: RawCell, lost: int, from_ns: int, to_ns: int) -> RawCell:
@@ -213,26 +213,30 @@ def with_losses(cell: RawCell, lost: int, from_ns: int, to_ns: int) -> RawCell:
 def test_intervals_hold_missing_samples_wherever_they_belong(climbed):
     """Samples of one function are taken away: its truth stays inside, and so does that of all others."""
     cell = with_profile(climbed.cells[-1], SHARES, 4000)
-    whole = derived(climbed, [cell]).tables["cpu_profile"]
+    complete = derived(climbed, [cell]).tables["cpu_profile"]
     samples = cell.tables["profile_samples"]
-    kept = samples.filter((pl.col("stack") != 0) | (pl.int_range(pl.len()) % 2 == 0))
-    gone = samples.height - kept.height
+    remaining = samples.filter((pl.col("stack") != 0) | (pl.int_range(pl.len()) % 2 == 0))
+    gone = samples.height - remaining.height
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    less = RawCell(cell.meta, {**cell.tables, "profile_samples": kept})
+    less = RawCell(cell.meta, {**cell.tables, "profile_samples": remaining})
     known = derived(climbed, [with_losses(less, gone, t0, t1)]).tables["cpu_profile"]
     unknown = derived(climbed, [less]).tables["cpu_profile"]
     by = ["by", "name", "module"]
 
-    def misses(found: pl.DataFrame) -> int:
+    def misses(profiled: pl.DataFrame) -> int:
         """Functions whose time, seen in all samples, is outside."""
-        mine = (pl.col("by") == "function") & (pl.col("status") == "ok") & (pl.col("cell") != "all")
-        both = found.filter(mine).join(whole.filter(mine).select(*by, truth="aas"), on=by, nulls_equal=True)
+        sampled_functions = (
+            (pl.col("by") == "function") & (pl.col("status") == "ok") & (pl.col("cell") != "all")
+        )
+        both = profiled.filter(sampled_functions).join(
+            complete.filter(sampled_functions).select(*by, truth="aas"), on=by, nulls_equal=True
+        )
         return both.filter(~pl.col("truth").is_between(pl.col("low") * 0.999, pl.col("high") * 1.001)).height
 
     assert misses(unknown) > 0 and misses(known) == 0
     share = gone / samples.height
     assert known.filter(status="ok")["lost"].unique().to_list() == pytest.approx([share])
-    assert set(whole.filter(status="ok")["lost"]) == {0.0}
+    assert set(complete.filter(status="ok")["lost"]) == {0.0}
 
 
 def test_losses_outside_the_window_do_not_count(climbed):
@@ -272,9 +276,9 @@ def test_equal_profiles_name_no_function(climbed):
             for n in range(2)
         ]
         a, b = ([side["cpu_profile"]] for side in sides)
-        found = unit_cost(a, b, "per_work_ns")
-        assert found is not None
-        named += any(c.p_holm is not None and c.p_holm < 0.05 for c in found[2])
+        change = unit_cost(a, b, "per_work_ns")
+        assert change is not None
+        named += any(c.p_holm is not None and c.p_holm < 0.05 for c in change[2])
     assert named <= 5
 
 
@@ -282,14 +286,14 @@ def test_differences_of_functions_add_up_to_the_whole(dearer: Results):
     rows = dearer.tables["cpu_profile"]
     a, b = ([rows.filter(pl.col("cell") == c) for c in dearer.tables["windows"].filter(sessions=n)["cell"]]
             for n in (1, 4))  # fmt: skip
-    found = unit_cost(a, b, "per_work_ns")
-    assert found is not None
-    first, second, parts = found
+    change = unit_cost(a, b, "per_work_ns")
+    assert change is not None
+    first, second, parts = change
     assert sum(p.difference_ns for p in parts) == pytest.approx(second.mean - first.mean, rel=1e-6)
     assert all(p.low_ns <= p.difference_ns <= p.high_ns for p in parts)
 
 
-def test_parts_by_source_and_by_the_longest_beginning():
+def test_a_function_belongs_to_the_part_of_its_source_or_longest_beginning():
     areas = parsed("# c\n[a]\nfoo* bar\n[b]\nfoo_b*\n[?]\nbaz", "p", ("src/backend",))
     assert [areas.of(n) for n in ("foo_a", "foo_bc", "bar", "bart", "baz")] == ["a", "b", "a", None, None]
     assert areas.of("foo_a", "/build/src/backend/storage/lmgr/lwlock.c") == "storage/lmgr"
@@ -304,7 +308,7 @@ def test_parts_by_source_and_by_the_longest_beginning():
         ("a.b", "a.b"),
     ],
 )
-def test_names_without_what_compilers_add(name: str, plain: str):
+def test_names_are_shown_without_what_compilers_add(name: str, plain: str):
     assert plain_name(name) == plain
 
 
@@ -322,7 +326,7 @@ def test_names_without_what_compilers_add(name: str, plain: str):
         ("no_such_function", None),
     ],
 )
-def test_parts_of_the_server_by_name(name: str, part: str | None):
+def test_functions_of_the_server_have_a_part_by_their_name(name: str, part: str | None):
     assert code_areas("postgres").of(name) == part
 
 
@@ -340,5 +344,5 @@ def test_parts_of_the_server_by_name(name: str, part: str | None):
         ("handle_mm_fault", "mm"),
     ],
 )
-def test_parts_of_the_kernel_by_name(name: str, part: str):
+def test_functions_of_the_kernel_have_a_part_by_their_name(name: str, part: str):
     assert kernel_areas().of(name) == part

@@ -66,8 +66,8 @@ def test_the_tree_of_a_wait_event_or_a_statement_holds_its_time(results: Results
     assert root.value == pytest.approx(waited["IO/DataFileRead"])
     assert root.value == pytest.approx(cpu(results, "run.system")), "no other stack is in the kernel"
     assert {n.text for n in _leaves(root)} == {"kernel:ext4`ext4_file_read_iter"}
-    whole = flame.tree(flame.stacks(results, pick, {"statement": "42"}))
-    assert whole.value == pytest.approx(cpu(results))
+    of_statement = flame.tree(flame.stacks(results, pick, {"statement": "42"}))
+    assert of_statement.value == pytest.approx(cpu(results))
     with pytest.raises(UsageError, match="IO/WalSync"):
         cpu_profile.picture(results, pick, {"wait": "IO/WalSync"})
 
@@ -99,8 +99,8 @@ def test_the_top_list_begins_with_most_time(results: Results, by: str, first: st
 def test_the_top_list_fits_into_80_columns(results: Results, capsys):
     from rich.console import Console
 
-    shown, _ = present.hot(results, "function", 5)
-    Console(width=80).print(shown)
+    table, _ = present.hot(results, "function", 5)
+    Console(width=80).print(table)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any("heapgettup" in line for line in lines)
@@ -114,7 +114,7 @@ def test_a_run_without_a_profile_says_how_to_get_one():
     assert "Where CPU time went" not in str(present.run_document(plain).blocks)
 
 
-def test_page_and_drawing_load_nothing(results: Results, tmp_path: Path):
+def test_page_and_drawing_load_nothing_from_elsewhere(results: Results, tmp_path: Path):
     page = present.write_flame(results, tmp_path / "f.html").read_text()
     assert "heapgettup" in page and "http://" not in page.replace("http://www.w3.org", "")
     drawing = present.write_flame(results, tmp_path / "f.svg").read_text()
@@ -130,15 +130,15 @@ def test_folded_stacks_hold_all_time_in_microseconds_per_second(results: Results
     assert any(line.startswith("sessions;main;ExecScan;pread64;vfs_read_[k];") for line in lines)
 
 
-def test_one_load_against_another_and_the_differential_flame_graph(tmp_path: Path):
+def test_two_loads_are_compared_in_a_differential_flame_graph(tmp_path: Path):
     results = made(shares={1: SHARES, 4: {**SHARES, "lock": 0.6}})
     low, high = (present.pick_at(results, n) for n in (1, 4))
     change = between(results, low.rung, results, high.rung, (low.label, high.label))
     first = max(change.functions, key=lambda c: c.difference_ns)
     assert first.name == "LWLockAttemptLock" and first.p_holm is not None and first.p_holm < 0.01
     assert (change.unit, change.baseline, change.variant) == ("LIO", "1 session", "4 sessions")
-    shown = cpu_profile.difference(results, high, results, low, change)
-    [drawn] = [b for b in shown.blocks if isinstance(b, Flame)]
+    document = cpu_profile.difference(results, high, results, low, change)
+    [drawn] = [b for b in document.blocks if isinstance(b, Flame)]
     assert drawn.compared and drawn.root[2] == pytest.approx(change.difference_ns, rel=1e-3)
     path = present.write_flame_change(((results, low), (results, high)), change, tmp_path / "d.svg")
     assert "difference" in path.read_text()
@@ -146,7 +146,7 @@ def test_one_load_against_another_and_the_differential_flame_graph(tmp_path: Pat
 
 def fields(message: bytes) -> list[tuple[int, int | bytes]]:
     """A protocol buffer message, read without a schema."""
-    found: list[tuple[int, int | bytes]] = []
+    parts: list[tuple[int, int | bytes]] = []
     at = 0
 
     def varint() -> int:
@@ -163,13 +163,13 @@ def fields(message: bytes) -> list[tuple[int, int | bytes]]:
     while at < len(message):
         key = varint()
         if key & 7 == 0:
-            found.append((key >> 3, varint()))
+            parts.append((key >> 3, varint()))
         else:
             assert key & 7 == 2
             size = varint()
-            found.append((key >> 3, message[at : at + size]))
+            parts.append((key >> 3, message[at : at + size]))
             at += size
-    return found
+    return parts
 
 
 def packed(message: bytes) -> list[int]:
@@ -187,10 +187,10 @@ def _varints(message: bytes) -> list[bytes]:
 
 def test_pprof_holds_stacks_and_cpu_nanoseconds(results: Results, tmp_path: Path):
     [path] = present.export(results, None, "pprof", tmp_path / "x.pb.gz")
-    whole = fields(gzip.decompress(path.read_bytes()))
-    texts = [v.decode() for n, v in whole if n == 6 and isinstance(v, bytes)]
-    functions = {dict(f)[1]: texts[int(dict(f)[2])] for n, v in whole if n == 5 and (f := fields(bytes(v)))}
-    samples = [dict(fields(bytes(v))) for n, v in whole if n == 2]
+    message = fields(gzip.decompress(path.read_bytes()))
+    texts = [v.decode() for n, v in message if n == 6 and isinstance(v, bytes)]
+    functions = {dict(f)[1]: texts[int(dict(f)[2])] for n, v in message if n == 5 and (f := fields(bytes(v)))}
+    samples = [dict(fields(bytes(v))) for n, v in message if n == 2]
     spent = sum(packed(bytes(s[2]))[1] for s in samples)
     wall_s = results.tables["windows"].filter(pl.col("sessions") == 4)["wall_s"].sum()
     assert spent == pytest.approx(cpu(results) * wall_s * 1e9, rel=1e-6)

@@ -29,42 +29,46 @@ ACCOUNTS = ("run_aas", "runq_aas", "sleep_aas", "client_aas")
 
 
 @pytest.fixture(scope="module")
-def made() -> Climb:
+def climbed() -> Climb:
     return climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:5ms", (2, 4))
 
 
 @pytest.fixture(scope="module")
-def whole(made: Climb) -> Results:
-    return derive(made.info, made.plan, made.environment, made.cells)
+def full_results(climbed: Climb) -> Results:
+    return derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
 
 
-def test_the_rates_of_a_measurement_are_those_of_the_whole(made: Climb, whole: Results) -> None:
-    for cell in made.cells:
-        quick = just_measured(cell, made.plan)
-        rates = whole.tables["rates"].filter(pl.col("cell") == cell.id, pl.col("name") != "driver_delay")
-        mine = quick["rates"].filter(pl.col("name") != "driver_delay")
-        assert mine.sort("scope", "session", "name").equals(rates.sort("scope", "session", "name"))
-        assert quick["windows"].equals(whole.tables["windows"].filter(pl.col("cell") == cell.id))
+def test_the_rates_of_a_measurement_are_those_of_the_whole(climbed: Climb, full_results: Results) -> None:
+    for cell in climbed.cells:
+        quick = just_measured(cell, climbed.plan)
+        rates = full_results.tables["rates"].filter(
+            pl.col("cell") == cell.id, pl.col("name") != "driver_delay"
+        )
+        own_rates = quick["rates"].filter(pl.col("name") != "driver_delay")
+        assert own_rates.sort("scope", "session", "name").equals(rates.sort("scope", "session", "name"))
+        assert quick["windows"].equals(full_results.tables["windows"].filter(pl.col("cell") == cell.id))
 
 
-def test_its_row_shows_the_sessions_time_within_the_samples_error(made: Climb, whole: Results) -> None:
-    rungs = whole.tables["rungs"]
-    for cell in made.cells:
-        row = just_measured(cell, made.plan)["rungs"].row(0, named=True)
+def test_the_row_of_a_measurement_has_the_sessions_time_within_the_samples_error(
+    climbed: Climb, full_results: Results
+) -> None:
+    rungs = full_results.tables["rungs"]
+    for cell in climbed.cells:
+        row = just_measured(cell, climbed.plan)["rungs"].row(0, named=True)
         full = rungs.filter(pl.col("sessions") == row["sessions"]).row(0, named=True)
         for name in ACCOUNTS:
             assert row[name] == pytest.approx(full[name], abs=0.05 * row["sessions"]), name
         assert row["calls_per_s"] == full["calls_per_s"]
 
 
-def test_no_table_that_single_measurements_make_is_lost_on_the_way_to_the_whole(made: Climb) -> None:
+def test_no_table_that_single_measurements_make_is_lost_on_the_way_to_the_whole(climbed: Climb) -> None:
     """Of a stored run only some are held until the end, or are read from the store."""
-    found = part_of(made.cells, made.plan, made.environment).tables
-    assert {t for t in found if t in DERIVED and sessions_in(t) != "all"} <= set(held())
+    part_tables = part_of(climbed.cells, climbed.plan, climbed.environment).tables
+    assert {t for t in part_tables if t in DERIVED and sessions_in(t) != "all"} <= set(held())
 
 
-def test_what_was_concluded_is_stored_and_read(tmp_path: Path, made: Climb) -> None:
-    run = stored(tmp_path, made)
+def test_conclusions_are_stored_and_read(tmp_path: Path, climbed: Climb) -> None:
+    run = stored(tmp_path, climbed)
     results, _ = conduct.rebuild(run)
     shutil.rmtree(run.path / "cells")  # nothing can be derived anew
     again = conduct.results_of(Run(run.path))
@@ -74,64 +78,73 @@ def test_what_was_concluded_is_stored_and_read(tmp_path: Path, made: Climb) -> N
     assert [s.answers for s in again.scaling] == [s.answers for s in results.scaling]
 
 
-def test_what_is_stored_is_not_concluded_again(tmp_path: Path, made: Climb, whole: Results) -> None:
-    run = stored(tmp_path, made)
+def test_stored_conclusions_are_not_drawn_again(
+    tmp_path: Path, climbed: Climb, full_results: Results
+) -> None:
+    run = stored(tmp_path, climbed)
     run.write_derived(
-        whole.tables, whole.findings, Conclusions(answers=(Claim(id="peak", text="as stored"),))
+        full_results.tables, full_results.findings, Conclusions(answers=(Claim(id="peak", text="as stored"),))
     )
     assert conduct.results_of(run).answers == (Claim(id="peak", text="as stored"),)
     assert not conduct.results_of(run).scaling
 
 
-def test_an_older_run_is_concluded_once(tmp_path: Path, made: Climb, whole: Results) -> None:
-    run = stored(tmp_path, made)
-    run.write_derived(whole.tables, whole.findings)
+def test_a_run_without_conclusions_is_concluded_once(
+    tmp_path: Path, climbed: Climb, full_results: Results
+) -> None:
+    run = stored(tmp_path, climbed)
+    run.write_derived(full_results.tables, full_results.findings)
     assert run.read_conclusions() is None
-    shown = conduct.results_of(run)
-    kept = run.read_conclusions()
-    assert kept is not None and [s.fits for s in kept.scaling] == [s.fits for s in shown.scaling]
+    results = conduct.results_of(run)
+    conclusions = run.read_conclusions()
+    assert conclusions is not None and [s.fits for s in conclusions.scaling] == [
+        s.fits for s in results.scaling
+    ]
 
 
-def test_a_run_with_the_names_of_older_versions_is_read(tmp_path: Path, made: Climb, whole: Results) -> None:
-    run = stored(tmp_path, made)
-    run.write_derived(whole.tables, whole.findings, Conclusions())
+def test_a_run_with_the_names_of_older_versions_is_read(
+    tmp_path: Path, climbed: Climb, full_results: Results
+) -> None:
+    run = stored(tmp_path, climbed)
+    run.write_derived(full_results.tables, full_results.findings, Conclusions())
     folder = run.path / "derived"
-    former = {"data_sources": "witnesses", "growth": "grown", "memory_relations": "relations_held"}
+    former = {"data_sources": "witnesses", "growth": "growth", "memory_relations": "memory_relations"}
     for table, older in former.items():
         (folder / f"{table}.parquet").rename(folder / f"{older}.parquet")
     old = pl.col("source").str.replace(", estimated", ", raked", literal=True)
     pl.read_parquet(folder / "ledger.parquet").with_columns(old).write_parquet(folder / "ledger.parquet")
     findings = folder / "findings.json"
     findings.write_text(findings.read_text().replace("data-sources-used", "witnesses-used"))
-    kept = [p for p in folder.iterdir() if p.name != "manifest.json"]
-    manifest = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
+    files = [p for p in folder.iterdir() if p.name != "manifest.json"]
+    manifest = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    read = conduct.results_of(Run(run.path))
-    assert read.findings == whole.findings
-    for table in (*former, "ledger"):
-        assert read.tables[table].equals(whole.tables[table]), table
+    results = conduct.results_of(Run(run.path))
+    assert results.findings == full_results.findings
+    for table in ("data_sources", "ledger"):
+        assert results.tables[table].equals(full_results.tables[table]), table
     listed = list_runs(tmp_path)
-    for table, older in former.items():
-        counts = query(f"select (select count(*) from {table}), (select count(*) from {older})", listed)
-        assert [*counts.rows] == [(whole.tables[table].height,) * 2] and not counts.warnings
-    assert [*query("select count(*) from ledger where source like '%raked%'", listed).rows] == [(0,)]
+    (count,) = query("select count(*) from data_sources", listed).rows
+    (older,) = query("select count(*) from ledger where source like '%raked%'", listed).rows
+    assert (count, older) == ((full_results.tables["data_sources"].height,), (0,))
 
 
-def test_conclusions_by_other_criteria_are_drawn_anew(tmp_path: Path, made: Climb, whole: Results) -> None:
-    run = stored(tmp_path, made)
-    run.write_derived(whole.tables, whole.findings, Conclusions(version=0))
+def test_conclusions_by_other_criteria_are_drawn_anew(
+    tmp_path: Path, climbed: Climb, full_results: Results
+) -> None:
+    run = stored(tmp_path, climbed)
+    run.write_derived(full_results.tables, full_results.findings, Conclusions(version=0))
     assert run.read_conclusions() is None
     assert conduct.results_of(run).scaling
 
 
-def test_what_is_shown_is_made_once_and_says_the_same(tmp_path: Path, made: Climb) -> None:
-    run = stored(tmp_path, made)
+def test_the_stored_document_is_shown_and_made_anew_if_damaged(tmp_path: Path, climbed: Climb) -> None:
+    run = stored(tmp_path, climbed)
     first = as_text(conduct.shown(tmp_path, run.id, print))  # nothing is derived yet
     assert read_shown(run.path) is not None
     results, _ = conduct.rebuild(run)
-    kept = run.path / "document.json"
+    document = run.path / "document.json"
     assert first == as_text(conduct.shown(tmp_path, "last", print)) == as_text(present.brief(results))
-    kept.write_bytes(b"damaged")
+    document.write_bytes(b"damaged")
     assert as_text(conduct.shown(tmp_path, "last", print)) == first
     shutil.rmtree(run.path / "cells")
     for table in (run.path / "derived").glob("*.parquet"):
@@ -139,35 +152,37 @@ def test_what_is_shown_is_made_once_and_says_the_same(tmp_path: Path, made: Clim
     assert as_text(conduct.shown(tmp_path, "last", print)) == first
 
 
-def test_a_run_that_goes_on_keeps_nothing_to_be_shown(tmp_path: Path, made: Climb) -> None:
-    run = stored(tmp_path, made)
+def test_a_run_that_goes_on_stores_no_document(tmp_path: Path, climbed: Climb) -> None:
+    run = stored(tmp_path, climbed)
     run.update_info(status="running")
     conduct.shown(tmp_path, run.id, print)
     assert read_shown(run.path) is None
 
 
-def stored(root: Path, made: Climb) -> Run:
-    run = RunStore(root).create(made.plan)
-    run.write_environment(made.environment)
-    for cell in made.cells:
+def stored(root: Path, climbed: Climb) -> Run:
+    run = RunStore(root).create(climbed.plan)
+    run.write_environment(climbed.environment)
+    for cell in climbed.cells:
         run.write_cell(cell)
     run.finish("complete")
     return run
 
 
-def test_what_is_shown_is_kept_until_the_run_changes(tmp_path: Path, made: Climb, whole: Results) -> None:
-    run = stored(tmp_path, made)
+def test_the_stored_document_is_used_until_the_run_changes(
+    tmp_path: Path, climbed: Climb, full_results: Results
+) -> None:
+    run = stored(tmp_path, climbed)
     assert read_shown(run.path) is None
     keep_shown(run.path, b"nothing is derived")
-    run.write_derived(whole.tables, whole.findings)
+    run.write_derived(full_results.tables, full_results.findings)
     assert read_shown(run.path) is None
     keep_shown(run.path, b"text\nof lines")
     assert read_shown(run.path) == b"text\nof lines"
-    kept = (run.path / "document.json").read_bytes()
-    (run.path / "document.json").write_bytes(kept.replace(b"text", b"Text"))
+    content = (run.path / "document.json").read_bytes()
+    (run.path / "document.json").write_bytes(content.replace(b"text", b"Text"))
     assert read_shown(run.path) is None
-    (run.path / "document.json").write_bytes(kept)
-    run.write_derived(whole.tables, ())
+    (run.path / "document.json").write_bytes(content)
+    run.write_derived(full_results.tables, ())
     assert read_shown(run.path) is None
     keep_shown(run.path, b"text")
     run.finish("cut short", "it changed")

@@ -47,7 +47,7 @@ FIVE = [{"command": f"make -j{{threads}} -C {name}", "name": name} for name in "
         ("0.1:0.3:0.1", ("0.1", "0.2", "0.3")),
     ],
 )
-def test_values_of_parameters(text: str, values: tuple[Any, ...]) -> None:
+def test_values_are_listed_or_spanned_by_step_count_or_factor(text: str, values: tuple[Any, ...]) -> None:
     assert tuple(map(str, values_of(text, "x"))) == tuple(map(str, values))
 
 
@@ -74,7 +74,7 @@ def test_wrong_values_are_refused_with_the_cure(text: str) -> None:
         ("{{{n}}}", ("{4}",)),
     ],
 )
-def test_placeholders_and_words(text: str, argv: tuple[str, ...]) -> None:
+def test_a_command_is_split_into_words_with_its_placeholders_filled(text: str, argv: tuple[str, ...]) -> None:
     values: Mapping[str, Any] = {"n": 4, "file": "/a b", "yes": True}
     assert words(text, values, "command") == argv
 
@@ -97,19 +97,19 @@ def test_a_shell_gets_the_line_as_it_is() -> None:
         ("''", "is empty", "name a program"),
     ],
 )
-def test_mistakes_in_commands(text: str, message: str, cure: str) -> None:
+def test_a_command_that_cannot_be_is_refused_with_the_cure(text: str, message: str, cure: str) -> None:
     with pytest.raises(UsageError) as e:
         words(text, {"threads": 1}, "command")
     assert message in e.value.message
     assert cure in (e.value.cure or "")
 
 
-def test_a_file_may_have_braces() -> None:
+def test_doubled_braces_of_a_file_name_are_single_ones() -> None:
     assert filled("{{x}}/{n}", {"n": 1}, "input") == "{x}/1"
 
 
 @pytest.mark.parametrize(
-    ("commands", "found"),
+    ("commands", "expected"),
     [
         (["gzip -k x", "/usr/bin/zstd x"], ["gzip", "zstd"]),
         (["sleep 0.1", "sleep 0.2"], ["sleep-0.1", "sleep-0.2"]),
@@ -117,9 +117,9 @@ def test_a_file_may_have_braces() -> None:
         (["x " + "y" * 60, "x " + "y" * 60], ["x-" + "y" * 38, "x-" + "y" * 33 + "-2"]),
     ],
 )
-def test_names_of_commands(commands: list[str], found: list[str]) -> None:
-    assert names(commands) == found
-    assert all(len(n) <= 40 for n in found)
+def test_commands_are_named_by_program_and_what_differs(commands: list[str], expected: list[str]) -> None:
+    assert names(commands) == expected
+    assert all(len(n) <= 40 for n in expected)
     assert not any("y" in n for n in names(commands, hide=True))
 
 
@@ -150,12 +150,12 @@ def test_a_variant_takes_part_in_the_axes_that_it_has() -> None:
     assert [v.name for v in plan.variants] == ["a,n=1", "a,n=2", "b"]
 
 
-def test_names_of_long_values_are_apart() -> None:
+def test_names_of_variants_with_long_values_differ() -> None:
     files = [f"/data/{'x' * 50}{n}" for n in range(3)]
     plan = planned(command="gzip {file}", axes={"file": files})
-    found = [v.name for v in plan.variants]
-    assert len({*found}) == 3
-    assert all(len(n) <= 40 and "/" not in n for n in found)
+    variant_names = [v.name for v in plan.variants]
+    assert len({*variant_names}) == 3
+    assert all(len(n) <= 40 and "/" not in n for n in variant_names)
 
 
 def test_all_orders_are_the_corners_of_the_grid() -> None:
@@ -168,28 +168,32 @@ def test_all_orders_are_the_corners_of_the_grid() -> None:
     assert len(plan.cells) == 4 * 5
 
 
-def test_some_orders_are_those_alone() -> None:
+def test_a_plan_of_some_orders_has_those_alone() -> None:
     plan = planned(jobs=FIVE, axes={"threads": [1, 8]}, orders=["serial", "both"], repeats=1)
     assert [(c.params["threads"], c.sessions) for c in plan.cells] == [(1, 1), (8, 5)]
 
 
-def test_jobs_of_one_name_are_told_apart() -> None:
+def test_jobs_of_one_name_are_numbered() -> None:
     plan = planned(jobs=[{"command": "cc a.c"}, {"command": "cc b.c"}], once=True)
     assert [j.name for j in plan.jobs] == ["cc", "cc-2"]
     assert plan.cells[0].once
 
 
-def test_what_goes_with_a_job_has_its_values() -> None:
+def test_the_texts_that_go_with_a_job_have_its_values() -> None:
     job = {
         "command": "xz -kc {file}", "prepare": "rm -f {file}.xz", "verify": "cmp {file} {job}", "shell": "sh",
         "input": "{file}", "env": {"A": "{n}"}, "timeout": "3s", "work_bytes": "{file}",
     }  # fmt: skip
     plan = planned(jobs=[job], params={"file": "f", "n": 2}, setup="touch {file}")
-    made, variant = plan.variants[0].jobs[0], plan.variants[0]
-    assert made.prepare == ("sh", "-c", "rm -f f.xz")
-    assert made.verify == ("sh", "-c", "cmp f xz")
-    assert (made.input, made.env, made.timeout_ns) == ("f", {"A": "2"}, 3 * 10**9)
-    assert (made.work_file, made.work_unit, variant.setup) == ("f", "bytes", ("sh", "-c", "touch f"))
+    planned_job, variant = plan.variants[0].jobs[0], plan.variants[0]
+    assert planned_job.prepare == ("sh", "-c", "rm -f f.xz")
+    assert planned_job.verify == ("sh", "-c", "cmp f xz")
+    assert (planned_job.input, planned_job.env, planned_job.timeout_ns) == ("f", {"A": "2"}, 3 * 10**9)
+    assert (planned_job.work_file, planned_job.work_unit, variant.setup) == (
+        "f",
+        "bytes",
+        ("sh", "-c", "touch f"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,14 +222,14 @@ def test_what_goes_with_a_job_has_its_values() -> None:
         ({"command": "@no-such-job"}, "no job @no-such-job"),
     ],
 )
-def test_what_cannot_be(keys: dict[str, Any], message: str) -> None:
+def test_jobs_that_cannot_be_planned_are_refused_with_the_cure(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as e:
         planned(**keys)
     assert message in e.value.message
     assert e.value.cure
 
 
-def test_hidden_arguments_are_in_nothing_that_is_kept() -> None:
+def test_hidden_arguments_are_not_stored() -> None:
     texts = dict.fromkeys(("input", "prepare", "verify", "directory"), "/SECRET")
     job = {"command": "curl -u {user} SECRET {n}", "env": {"A": "SECRET"}, **texts}
     plan = planned(
@@ -233,14 +237,14 @@ def test_hidden_arguments_are_in_nothing_that_is_kept() -> None:
         hide_args=True,
     )  # fmt: skip
     assert "SECRET" in plan.model_dump_json()
-    kept = storable(plan)
-    assert "SECRET" not in kept.model_dump_json()
-    assert [v.name for v in kept.variants] == ["n=1", "n=2"]
-    assert kept.variants[0].jobs[0].shown == "curl"
+    stored = storable(plan)
+    assert "SECRET" not in stored.model_dump_json()
+    assert [v.name for v in stored.variants] == ["n=1", "n=2"]
+    assert stored.variants[0].jobs[0].shown == "curl"
     assert "SECRET" not in workload_of_jobs(plan.jobs).model_dump_json()
 
 
-def test_sizes() -> None:
+def test_sizes_in_bytes_have_units_of_1024() -> None:
     assert [parse_bytes(t, "") for t in ("64kB", "1MiB", "4096", "2M")] == [65536, 1 << 20, 4096, 2 << 20]
     with pytest.raises(UsageError):
         parse_bytes("lots", "--keep-output")

@@ -50,7 +50,7 @@ def test_a_gap_is_blamed_on_who_was_late(reason: str, words: str, advice: str) -
         {"cell": f"c{n}", "repeat": n, "t0_ns": t0 * S, "t1_ns": (t0 + 10) * S, "reason": why}
         for n, t0, why in ((1, 0, reason), (2, 20, None))
     ]
-    (found,) = gaps(SimpleNamespace(cells=cells, observed=True))  # type: ignore[arg-type]
-    assert words in found.text
-    assert advice in (found.advice or "")
-    assert "was down or unreachable: see" not in f"{found.text} {found.advice}"
+    (claim,) = gaps(SimpleNamespace(cells=cells, observed=True))  # type: ignore[arg-type]
+    assert words in claim.text
+    assert advice in (claim.advice or "")
+    assert "was down or unreachable: see" not in f"{claim.text} {claim.advice}"

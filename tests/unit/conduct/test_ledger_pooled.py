@@ -36,8 +36,8 @@ KINDS = {"pool_waiting": "gauge", "pool_size": "gauge", "pool_read_ns": "gauge"}
 
 def counter_rows(t0: dict[str, float | None], t1: dict[str, float | None]) -> Iterator[dict[str, Any]]:
     """The pooler's counters, read at 10 s and 20 s; None: it did not answer."""
-    for phase, at_ns, told in (("t0", 10 * S, t0), ("t1", 20 * S, t1)):
-        for name, value in told.items():
+    for phase, at_ns, values in (("t0", 10 * S, t0), ("t1", 20 * S, t1)):
+        for name, value in values.items():
             yield {
                 "before_ns": at_ns - 1000,
                 "after_ns": at_ns + 1000,
@@ -85,25 +85,25 @@ def cell(**changes: Any) -> RawCell:
     return made_cell({**tables, **changes}, sessions=3)
 
 
-def accounts(made: RawCell, scope: str = "rung") -> dict[str, float | None]:
-    found = ledger(window.cut([made])).filter(scope=scope)
-    return dict(found.select("account", "aas").rows())
+def accounts(raw: RawCell, scope: str = "rung") -> dict[str, float | None]:
+    rows = ledger(window.cut([raw])).filter(scope=scope)
+    return dict(rows.select("account", "aas").rows())
 
 
 def test_the_sessions_time_is_queue_service_client_and_the_rest() -> None:
     """3 sessions x 10 s = 3 s between calls + 18 s queue + 4 run + 1 run queue + 3 asleep + 1 on the way."""
-    found = accounts(cell())
+    by_account = accounts(cell())
     known = ("client", "pool.queue", "run", "runq", "sleep", "unaccounted")
-    assert [found[a] for a in known] == pytest.approx([0.3, 1.8, 0.4, 0.1, 0.3, 0.1])
+    assert [by_account[a] for a in known] == pytest.approx([0.3, 1.8, 0.4, 0.1, 0.3, 0.1])
 
 
 def test_the_connections_own_time_is_a_memo() -> None:
-    found = accounts(cell(), "memo")
-    told = [found[a] for a in ("wall", "pool.connections", "pool.idle", "client.between")]
-    assert told == pytest.approx([3.0, 1.0, 0.2, 0.3])
+    by_account = accounts(cell(), "memo")
+    memos = [by_account[a] for a in ("wall", "pool.connections", "pool.idle", "client.between")]
+    assert memos == pytest.approx([3.0, 1.0, 0.2, 0.3])
 
 
-def test_the_pooler_itself_is_beside() -> None:
+def test_the_poolers_own_cpu_is_outside_the_sessions_time() -> None:
     rows = ledger(window.cut([cell()])).filter(scope="beside", who="pooler")
     assert dict(rows.drop_nulls("aas").select("account", "aas").rows()) == pytest.approx(
         {"run": 0.05, "runq": 0.025}
@@ -111,8 +111,8 @@ def test_the_pooler_itself_is_beside() -> None:
 
 
 def test_a_transaction_that_waits_for_its_client_is_at_the_client() -> None:
-    found = accounts(cell(counters=pooler(waited_s=1.0)))
-    assert (found["client"], found["unaccounted"]) == pytest.approx((0.4, 0.0))
+    by_account = accounts(cell(counters=pooler(waited_s=1.0)))
+    assert (by_account["client"], by_account["unaccounted"]) == pytest.approx((0.4, 0.0))
     rows = ledger(window.cut([cell(counters=pooler(waited_s=1.0))])).filter(scope="rung", account="client")
     # One transaction of 10 ms of it on the one connection may have been under way at either end.
     assert rows.select("low", "high").row(0) == pytest.approx((0.399, 0.401))
@@ -125,24 +125,24 @@ def test_who_waits_at_a_read_may_be_counted_short_by_its_length() -> None:
 
 
 def test_a_pooler_that_does_not_answer_is_unknown_and_no_zero() -> None:
-    made = cell(counters=pooler(wait_s=None))
-    row = ledger(window.cut([made])).filter(scope="rung", account="pool.queue")
+    raw = cell(counters=pooler(wait_s=None))
+    row = ledger(window.cut([raw])).filter(scope="rung", account="pool.queue")
     assert row.select("aas", "status").row(0) == (None, "lost")
-    assert accounts(made)["unaccounted"] == pytest.approx(1.9)
+    assert accounts(raw)["unaccounted"] == pytest.approx(1.9)
 
 
 def test_of_one_session_only_the_time_between_calls_is_known() -> None:
     rows = ledger(window.cut([cell()])).filter(scope="session", session=2)
-    found = {a: (v, s) for a, v, s in rows.select("account", "aas", "status").rows()}
-    assert found["run"] == (None, "shared") and found["pool.queue"] == (None, "shared")
-    assert found["client"][0] == pytest.approx(0.1)
-    assert found["unaccounted"][0] == pytest.approx(0.9)
+    by_account = {a: (v, s) for a, v, s in rows.select("account", "aas", "status").rows()}
+    assert by_account["run"] == (None, "shared") and by_account["pool.queue"] == (None, "shared")
+    assert by_account["client"][0] == pytest.approx(0.1)
+    assert by_account["unaccounted"][0] == pytest.approx(0.9)
 
 
 def test_failed_calls_may_hide_in_the_time_at_the_client() -> None:
     sessions = [session_row(n, backend_pid=None, in_call_ns=9 * S, errors=1) for n in range(3)]
-    found = ledger(window.cut([cell(sessions=sessions)])).filter(scope="rung")
-    client, left = (found.filter(account=name).row(0, named=True) for name in ("client", "unaccounted"))
+    rung = ledger(window.cut([cell(sessions=sessions)])).filter(scope="rung")
+    client, left = (rung.filter(account=name).row(0, named=True) for name in ("client", "unaccounted"))
     sure = ledger(window.cut([cell()])).filter(scope="rung", account="unaccounted").row(0, named=True)
     assert (client["low"], client["high"]) == pytest.approx((0.0, 0.3))
     assert left["high"] == pytest.approx(sure["high"] + 0.3)
@@ -154,8 +154,8 @@ def test_a_parallel_worker_adds_its_time_to_both_sides() -> None:
     tasks.append(task_row(20 * S, 10 * S, 0, user_ns=10 * S, **more))
     samples = cell().tables["samples"].to_dicts()
     samples += [sample_row(i, 10 * S + S // 2 + i * S, "R", leader_pid=100, **_less(more)) for i in range(10)]
-    found = accounts(cell(tasks=tasks, samples=samples))
-    assert (found["run"], found["unaccounted"]) == pytest.approx((1.4, 0.1))
+    by_account = accounts(cell(tasks=tasks, samples=samples))
+    assert (by_account["run"], by_account["unaccounted"]) == pytest.approx((1.4, 0.1))
 
 
 def _less(row: dict[str, Any]) -> dict[str, Any]:
@@ -163,19 +163,19 @@ def _less(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_events_have_the_queue_and_not_the_connections_wait_for_work() -> None:
-    found = derived(window.cut([cell()]))["events"]
-    asleep = found.filter(pl.col("sleep") > 0).select("wait_class", "wait_event", "sleep").rows()
+    events = derived(window.cut([cell()]))["events"]
+    asleep = events.filter(pl.col("sleep") > 0).select("wait_class", "wait_event", "sleep").rows()
     assert sorted(asleep) == [
         ("IO", "DataFileRead", pytest.approx(0.3)),
         ("Pool", "Queue", pytest.approx(1.8)),
     ]
-    assert set(found["scope"]) == {"rung"}
+    assert set(events["scope"]) == {"rung"}
 
 
 def test_the_drivers_db_time_is_held_against_queue_and_service() -> None:
     cut = window.cut([cell()])
-    found = cross_check(cut, ledger(cut)).filter(quantity="db_time")
-    assert dict(found.select("source", "value").rows()) == {
+    checked = cross_check(cut, ledger(cut)).filter(quantity="db_time")
+    assert dict(checked.select("source", "value").rows()) == {
         "driver": pytest.approx(2.7),
         "ledger": pytest.approx(2.6),
         "engine counters": None,
@@ -193,43 +193,43 @@ def test_strips_of_single_sessions_are_not_made_up() -> None:
     assert window.cut([cell()])["cut_bins"].is_empty()
 
 
-def findings(made: RawCell) -> dict[str, Claim]:
+def findings(raw: RawCell) -> dict[str, Claim]:
     server = FakeServer(Target())
     plan = Plan(
         experiment=Experiment(workload="lio"),
         cpus=4,
         call_target_ns=None,
-        cells=(made.meta.cell,),
+        cells=(raw.meta.cell,),
         expected_ns=1,
     )
-    results = derive(info_of(), plan, environment_of(server), [made])
+    results = derive(info_of(), plan, environment_of(server), [raw])
     assert results.tables["rungs"]["pool_queue_aas"].null_count() == 0
     return {f.id: f for f in results.findings}
 
 
-def test_a_queue_that_is_the_largest_account_is_told() -> None:
-    found = findings(cell())
-    assert found["pool-queue"].value.value == pytest.approx(1.8)
-    assert "only server connection" in found["pool-queue"].said["connection"]
-    assert found["pool-queue"].said["wall"] == pytest.approx(3.0)
-    assert "unaccounted" not in found and "ledger-closes" not in found
+def test_a_queue_that_is_the_largest_account_is_a_claim() -> None:
+    claims = findings(cell())
+    assert claims["pool-queue"].value.value == pytest.approx(1.8)
+    assert "only server connection" in claims["pool-queue"].said["connection"]
+    assert claims["pool-queue"].said["wall"] == pytest.approx(3.0)
+    assert "unaccounted" not in claims and "ledger-closes" not in claims
 
 
-def test_a_queue_that_is_not_the_largest_is_not() -> None:
-    found = findings(cell(counters=pooler(wait_s=3.0)))
-    assert "pool-queue" not in found
+def test_a_queue_that_is_not_the_largest_account_is_no_claim() -> None:
+    claims = findings(cell(counters=pooler(wait_s=3.0)))
+    assert "pool-queue" not in claims
 
 
-def test_the_way_through_the_pooler_is_told_with_its_own_cpu() -> None:
+def test_the_way_through_the_pooler_is_claimed_with_its_own_cpu() -> None:
     far, near = findings(cell(counters=pooler(wait_s=16.0))), findings(cell(counters=pooler(wait_s=18.5)))
     assert far["pool-way"].value.value == pytest.approx(0.1)
     assert (far["pool-way"].said["run"], far["pool-way"].said["runq"]) == pytest.approx((0.05, 0.025))
     assert "pool-way" not in near
 
 
-@pytest.mark.parametrize(("used_s", "told"), [(9, True), (5, False)])
-def test_a_pooler_without_a_spare_moment_is_a_limit(used_s: int, told: bool) -> None:
+@pytest.mark.parametrize(("used_s", "claimed"), [(9, True), (5, False)])
+def test_a_pooler_that_uses_a_whole_cpu_is_a_claim(used_s: int, claimed: bool) -> None:
     tasks = [r for r in cell().tables["tasks"].to_dicts() if r["role"] != "pooler"]
     more = {"pid": 300, "tid": 300, "role": "pooler", "session": None}
     tasks += [task_row(10 * S, 0, 0, **more), task_row(20 * S, used_s * S, 0, **more)]
-    assert ("pooler-busy" in findings(cell(tasks=tasks))) == told
+    assert ("pooler-busy" in findings(cell(tasks=tasks))) == claimed

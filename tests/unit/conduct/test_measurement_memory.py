@@ -55,7 +55,7 @@ class Clock:
         self.at_ns += int(seconds * S)
 
 
-def made(
+def memory_of(
     caching: Caching | None, clock: Clock, *, observing: bool = False, **chosen: Any
 ) -> MeasurementMemory:
     server = SimpleNamespace(
@@ -93,7 +93,7 @@ def window(ns: int) -> Raw:
 
 def test_phases_of_a_measurement_share_its_start_and_its_end() -> None:
     clock = Clock()
-    memory = made(Caching(clock), clock)
+    memory = memory_of(Caching(clock), clock)
     memory.before(CELL)
     memory.connected(LOAD)
     memory.leaving()
@@ -104,10 +104,10 @@ def test_phases_of_a_measurement_share_its_start_and_its_end() -> None:
     assert after(memory)[0].relations() == ["end"]  # the start is of one measurement
 
 
-def test_beside_a_load_it_takes_its_share_and_no_more() -> None:
+def test_reading_the_cache_beside_a_load_takes_its_share_and_no_more() -> None:
     clock = Clock()
     caching = Caching(clock, took_ns=S // 2)
-    memory = made(caching, clock, observing=True)
+    memory = memory_of(caching, clock, observing=True)
     for _ in range(60):
         clock.sleep(10)
         after(memory, window(10 * S))
@@ -122,13 +122,13 @@ def test_beside_a_load_it_takes_its_share_and_no_more() -> None:
 
 def test_a_server_that_is_lost_is_a_status() -> None:
     clock = Clock()
-    memory = made(Caching(clock, lost=True), clock)
+    memory = memory_of(Caching(clock, lost=True), clock)
     assert after(memory)[0].source() == ("lost", "it went away")
 
 
 def test_an_engine_without_a_cache_has_the_machines_memory() -> None:
     clock = Clock()
-    memory = made(None, clock)
+    memory = memory_of(None, clock)
     memory.before(CELL)
     memory.connected(LOAD)
     (raw,) = after(memory)
@@ -139,9 +139,9 @@ def test_an_engine_without_a_cache_has_the_machines_memory() -> None:
 @pytest.mark.parametrize(
     ("chosen", "cure"), [({"memory": False}, "--no-memory"), ({"observe": False}, "--no-observe")]
 )
-def test_switched_off_nothing_is_read(chosen: dict[str, bool], cure: str) -> None:
+def test_nothing_is_read_if_memory_is_switched_off(chosen: dict[str, bool], cure: str) -> None:
     clock = Clock()
-    memory = made(Caching(clock), clock, **chosen)
+    memory = memory_of(Caching(clock), clock, **chosen)
     memory.before(CELL)
     memory.connected(LOAD)
     memory.leaving()
@@ -149,6 +149,6 @@ def test_switched_off_nothing_is_read(chosen: dict[str, bool], cure: str) -> Non
     assert raw.tables["memory"].is_empty() and raw.source() == ("off", f"switched off with {cure}")
 
 
-def test_a_world_with_a_time_of_its_own_is_left_alone() -> None:
+def test_a_server_with_a_clock_of_its_own_is_not_read() -> None:
     server, plan = SimpleNamespace(world=object()), SimpleNamespace(experiment=Experiment())
     assert not wanted(plan, server)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ S = 1_000_000_000
 LAW = "fake:cpus=2,foreign=3,cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms"
 
 
-class Told(conduct.NullObservationListener):
+class RecordingListener(conduct.NullObservationListener):
     """Remembers what it was told; ``at``: what to do when so many seconds have gone by."""
 
     def __init__(self, at: dict[float, Callable[[], None]] | None = None) -> None:
@@ -62,16 +62,16 @@ class Stalling(FakeServer):
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:
         if self.stalls:
             clock_of(self).sleep(self.stalls.pop(0))
-        made = super().watch(spec)
-        assert made is not None
-        start = made.start
+        opened = super().watch(spec)
+        assert opened is not None
+        start = opened.start
 
         def checked(t0_ns: int, t1_ns: int) -> None:
             assert t0_ns <= t1_ns, "the core's watch refuses it"
             start(t0_ns, t1_ns)
 
-        made.start = checked  # type: ignore[method-assign]
-        return made
+        opened.start = checked  # type: ignore[method-assign]
+        return opened
 
 
 class Frail(FakeServer):
@@ -81,10 +81,10 @@ class Frail(FakeServer):
     attempts = 0
 
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:
-        made = super().watch(spec)
-        assert made is not None
-        made.trouble = lambda: "connection lost" if self.away else None  # type: ignore[method-assign]
-        return made
+        opened = super().watch(spec)
+        assert opened is not None
+        opened.trouble = lambda: "connection lost" if self.away else None  # type: ignore[method-assign]
+        return opened
 
     def backends(self) -> pl.DataFrame:
         if self.away:
@@ -107,15 +107,17 @@ def planned(**chosen: Any) -> Plan:
     return conduct.observation_plan(experiment, observe.host())
 
 
-def windows_of(server: FakeServer, plan: Plan, listener: Told, interrupt: Interrupt) -> list[RawCell]:
-    windows = Windows(ObservationSetting(server, plan, clock_of(server), listener, interrupt))
+def windows_of(
+    server: FakeServer, plan: Plan, listener: RecordingListener, interrupt: Interrupt
+) -> list[RawCell]:
+    windows = Windows(Setting(server, plan, clock_of(server), listener, interrupt))
     return [cell for (cell,) in windows.all()]
 
 
 @pytest.fixture(scope="module")
 def cells() -> list[RawCell]:
     """Of an observation of 25 s."""
-    return windows_of(FakeServer(Target(dsn=LAW)), planned(duration="25s"), Told(), Interrupt())
+    return windows_of(FakeServer(Target(dsn=LAW)), planned(duration="25s"), RecordingListener(), Interrupt())
 
 
 def test_windows_follow_one_another_without_a_hole_and_fill_the_time(cells: list[RawCell]) -> None:
@@ -129,7 +131,7 @@ def test_windows_follow_one_another_without_a_hole_and_fill_the_time(cells: list
 def test_a_window_begins_when_its_watch_is_open_and_is_as_long_as_asked() -> None:
     server = Busy(Target(dsn=LAW))
     asked_ns = clock_of(server).now_ns()
-    (cell,) = windows_of(server, planned(duration="5s"), Told(), Interrupt())
+    (cell,) = windows_of(server, planned(duration="5s"), RecordingListener(), Interrupt())
     assert cell.meta.t1_ns - cell.meta.t0_ns == 5 * S
     assert cell.meta.t0_ns - asked_ns == 6 * S, "as long again, as its first reads take long, too"
     reads = cell.tables["tasks"].filter(pl.col("role") == "session")
@@ -140,23 +142,25 @@ def test_a_window_begins_when_its_watch_is_open_and_is_as_long_as_asked() -> Non
 def test_a_machine_that_stalls_near_the_end_leaves_whole_windows(stalls: list[float]) -> None:
     server = Stalling(Target(dsn=LAW))
     server.stalls = stalls
-    cells = windows_of(server, planned(duration="25s"), Told(), Interrupt())
+    cells = windows_of(server, planned(duration="25s"), RecordingListener(), Interrupt())
     assert all(c.meta.t1_ns - c.meta.t0_ns >= S for c in cells)
     assert all(a.meta.t1_ns <= b.meta.t0_ns for a, b in pairwise(cells))
 
 
 def test_a_rest_too_short_for_a_window_belongs_to_the_last_one() -> None:
-    cells = windows_of(FakeServer(Target(dsn=LAW)), planned(duration="10500ms"), Told(), Interrupt())
+    cells = windows_of(
+        FakeServer(Target(dsn=LAW)), planned(duration="10500ms"), RecordingListener(), Interrupt()
+    )
     assert [(c.meta.t1_ns - c.meta.t0_ns) / S for c in cells] == [10.5]
 
 
 def test_sessions_keep_their_numbers_over_all_windows(cells: list[RawCell]) -> None:
-    seen = [
+    numbers = [
         set(c.tables["tasks"].filter(pl.col("role") == "session").select("pid", "session").iter_rows())
         for c in cells
     ]
-    assert len(seen[0]) == 3
-    assert seen[0] == seen[1] == seen[2]
+    assert len(numbers[0]) == 3
+    assert numbers[0] == numbers[1] == numbers[2]
 
 
 def test_each_window_has_counters_and_backends_of_both_its_ends(cells: list[RawCell]) -> None:
@@ -170,50 +174,56 @@ def test_each_window_has_counters_and_backends_of_both_its_ends(cells: list[RawC
 
 def test_an_end_that_was_asked_for_keeps_the_window_under_way() -> None:
     interrupt = Interrupt()
-    told = Told({13.0: interrupt.request})
-    cells = windows_of(FakeServer(Target(dsn=LAW)), planned(), told, interrupt)
+    listener = RecordingListener({13.0: interrupt.request})
+    cells = windows_of(FakeServer(Target(dsn=LAW)), planned(), listener, interrupt)
     assert [(c.meta.status, c.meta.reason) for c in cells] == [("ok", None), ("short", "stopped by the user")]
     assert cells[1].meta.t1_ns - cells[1].meta.t0_ns == pytest.approx(3 * S, abs=S // 4)
 
 
 def test_a_server_that_comes_back_leaves_a_gap_and_a_short_window() -> None:
     server = Frail(Target(dsn=LAW))
-    told = Told({14.0: lambda: setattr(server, "away", True), 23.0: lambda: setattr(server, "away", False)})
-    cells = windows_of(server, planned(duration="40s"), told, Interrupt())
+    listener = RecordingListener(
+        {14.0: lambda: setattr(server, "away", True), 23.0: lambda: setattr(server, "away", False)}
+    )
+    cells = windows_of(server, planned(duration="40s"), listener, Interrupt())
     first, short, *after = cells
     assert (first.meta.status, short.meta.status) == ("ok", "short")
     assert "went away" in (short.meta.reason or "")
     assert short.meta.t1_ns <= first.meta.t1_ns + 10 * S  # nothing is claimed of the time after
     assert after[0].meta.t0_ns - short.meta.t1_ns > S
     assert all(c.meta.status == "ok" for c in after)
-    assert any("is away" in n for n in told.notices)
-    assert any("is back" in n for n in told.notices)
+    assert any("is away" in n for n in listener.notices)
+    assert any("is back" in n for n in listener.notices)
     assert server.attempts > 1
 
 
 def test_a_server_gone_for_good_is_raised_after_patience_and_what_was_measured_is_there() -> None:
     server = Frail(Target(dsn=LAW))
-    told = Told({14.0: lambda: setattr(server, "away", True)})
-    made: list[RawCell] = []
+    listener = RecordingListener({14.0: lambda: setattr(server, "away", True)})
+    cells_before: list[RawCell] = []
     clock = clock_of(server)
     since_ns = clock.now_ns()
     with pytest.raises(ServerLost, match="was not back"):
-        for (cell,) in Windows(ObservationSetting(server, planned(), clock, told, Interrupt())).all():
-            made.append(cell)
-    assert [c.meta.status for c in made] == ["ok", "short"]
+        for (cell,) in Windows(Setting(server, planned(), clock, listener, Interrupt())).all():
+            cells_before.append(cell)
+    assert [c.meta.status for c in cells_before] == ["ok", "short"]
     assert clock.now_ns() - since_ns > PATIENCE_NS
 
 
-def test_a_filter_that_matches_nobody_is_said_once_and_names_who_is_there() -> None:
-    told = Told()
-    cells = windows_of(FakeServer(Target(dsn=LAW)), planned(duration="20s", user="nobody"), told, Interrupt())
+def test_a_filter_that_matches_nobody_is_one_notice_that_names_who_is_connected() -> None:
+    listener = RecordingListener()
+    cells = windows_of(
+        FakeServer(Target(dsn=LAW)), planned(duration="20s", user="nobody"), listener, Interrupt()
+    )
     assert len(cells) == 2  # it goes on
-    (said,) = told.notices
-    assert "no session matches user nobody" in said
-    assert "app@shop x 3" in said
+    (notice,) = listener.notices
+    assert "no session matches user nobody" in notice
+    assert "app@shop x 3" in notice
 
 
-def observed(tmp_path: Path, listener: Told, interrupt: Interrupt, **chosen: Any) -> conduct.Observed:
+def observed(
+    tmp_path: Path, listener: RecordingListener, interrupt: Interrupt, **chosen: Any
+) -> conduct.Observed:
     return conduct.observe_server(
         planned(**chosen),
         conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(tmp_path), listener, interrupt),
@@ -224,7 +234,7 @@ def observed(tmp_path: Path, listener: Told, interrupt: Interrupt, **chosen: Any
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of an observation of 30 s."""
     root = tmp_path_factory.mktemp("stored")
-    observed(root, Told(), Interrupt(), duration="30s")
+    observed(root, RecordingListener(), Interrupt(), duration="30s")
     return root
 
 
@@ -245,14 +255,16 @@ def test_an_end_before_the_time_asked_for_is_cut_short_and_without_such_a_time_c
 ) -> None:
     for duration, status in (("60s", "cut short"), (None, "complete")):
         interrupt = Interrupt()
-        made = observed(tmp_path, Told({6.0: interrupt.request}), interrupt, duration=duration)
-        assert made.record.info.status == status
+        observation = observed(
+            tmp_path, RecordingListener({6.0: interrupt.request}), interrupt, duration=duration
+        )
+        assert observation.record.info.status == status
 
 
-def test_stopped_before_the_first_second_keeps_nothing(tmp_path: Path) -> None:
+def test_an_observation_stopped_before_its_first_second_is_not_kept(tmp_path: Path) -> None:
     interrupt = Interrupt()
     with pytest.raises(Exception, match="stopped"):
-        observed(tmp_path, Told({0.2: interrupt.request}), interrupt)
+        observed(tmp_path, RecordingListener({0.2: interrupt.request}), interrupt)
     assert RunStore(tmp_path).list() == []
 
 
@@ -271,9 +283,9 @@ def test_windows_with_very_many_samples_are_derived_apart_to_the_same_figures(
     stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = RunStore(stored).open("last")
-    whole = derived_anew(record)
+    together = derived_anew(record)
     monkeypatch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "MANY_ROWS", 100)
     parts = derived_anew(record)
-    for name, frame in whole.tables.items():
+    for name, frame in together.tables.items():
         assert_frame_equal(parts.tables[name], frame, check_row_order=False)
-    assert parts.findings == whole.findings
+    assert parts.findings == together.findings

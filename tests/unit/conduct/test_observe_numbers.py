@@ -12,7 +12,7 @@ from dbdyno.model.schema.tables import empty, rows
 Tables = dict[str, pl.DataFrame]
 
 
-def tables(*seen: tuple[int, int, int | None], sample: int = 0) -> Tables:
+def tables(*backends: tuple[int, int, int | None], sample: int = 0) -> Tables:
     """(session, pid, start_ticks) of one sample."""
     blank: dict[str, Any] = {
         "sql_before_ns": 1,
@@ -21,7 +21,7 @@ def tables(*seen: tuple[int, int, int | None], sample: int = 0) -> Tables:
         "via": "sql",
         "status": "ok",
     }
-    samples = [{**blank, "sample": sample, "session": n, "pid": p, "start_ticks": t} for n, p, t in seen]
+    samples = [{**blank, "sample": sample, "session": n, "pid": p, "start_ticks": t} for n, p, t in backends]
     return {
         "samples": rows("samples", samples),
         "tasks": empty("tasks"),
@@ -31,8 +31,8 @@ def tables(*seen: tuple[int, int, int | None], sample: int = 0) -> Tables:
     }
 
 
-def numbers_in(made: Tables) -> dict[int, int]:
-    return dict(made["samples"].select("pid", "session").iter_rows())
+def numbers_in(sampled: Tables) -> dict[int, int]:
+    return dict(sampled["samples"].select("pid", "session").iter_rows())
 
 
 def test_two_watches_that_met_newcomers_in_another_order_agree() -> None:

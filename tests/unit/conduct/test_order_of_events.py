@@ -402,7 +402,7 @@ def test_an_observation_of_two_windows(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "fault", "meanwhile", "kept"),
+    ("at", "fault", "meanwhile", "windows"),
     [
         ("snapshot", StoreError("not written"), [], ()),
         ("watch opens", GONE, [], ()),
@@ -417,15 +417,15 @@ def test_an_observation_of_two_windows(recording: Recording) -> None:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_a_fault_in_an_observation_keeps_the_windows_before(
-    recording: Recording, at: str, fault: BaseException, meanwhile: list[str], kept: tuple[str, ...]
+    recording: Recording, at: str, fault: BaseException, meanwhile: list[str], windows: tuple[str, ...]
 ) -> None:
     events = observed(recording, {at: fault})
     foreseen = isinstance(fault, DbdynoError)
-    end = ["run cut short" if kept or not foreseen else "run discarded"]
-    end += ["conclusions stored"] if kept and foreseen else []
+    end = ["run cut short" if windows or not foreseen else "run discarded"]
+    end += ["conclusions stored"] if windows and foreseen else []
     assert events == [*OBSERVATION[: place(OBSERVATION, at) + 1], *meanwhile, *end, "server closed"]
-    assert recording.raised is (None if kept and foreseen else fault)
-    assert not kept or tuple(recording.stored()) == kept
+    assert recording.raised is (None if windows and foreseen else fault)
+    assert not windows or tuple(recording.stored()) == windows
 
 
 def test_an_end_that_is_asked_for_in_the_first_second_of_an_observation_keeps_nothing(

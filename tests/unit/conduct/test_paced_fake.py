@@ -45,13 +45,13 @@ def paced_climb(law: str, rates: list[float], sessions: int = 1, measure_s: int 
     return Climb(server, info_of(), plan.sealed(), environment_of(server), cells)
 
 
-def _results(made: Climb) -> Results:
-    found = derive(made.info, made.plan, made.environment, made.cells)
-    return concluded(with_claims(found, []))
+def _results(climbed: Climb) -> Results:
+    results = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
+    return concluded(with_claims(results, []))
 
 
-def _rungs(made: Climb) -> list[dict[str, Any]]:
-    return _results(made).tables["rungs"].to_dicts()
+def _rungs(climbed: Climb) -> list[dict[str, Any]]:
+    return _results(climbed).tables["rungs"].to_dicts()
 
 
 def test_one_session_with_random_arrivals_and_services_is_m_m_1() -> None:
@@ -75,19 +75,19 @@ def test_constant_arrivals_below_the_capacity_never_wait() -> None:
     assert (rung["late"], rung["dropped"], rung["backlog_end"]) == (0, 0, 0)
 
 
-def test_every_call_that_became_due_is_somewhere() -> None:
+def test_every_call_that_became_due_is_begun_dropped_or_left_over() -> None:
     """Begun, dropped, or left over; of the window alone."""
     for law, limit in (("call=Timeout/PgSleep:30ms", None), ("call=Timeout/PgSleep:30ms", 100 * MS)):
-        made = paced_climb(law, [90.0], sessions=2, latency_limit_ns=limit)
-        pace = made.cells[0].tables["pace"].row(0, named=True)
+        climbed = paced_climb(law, [90.0], sessions=2, latency_limit_ns=limit)
+        pace = climbed.cells[0].tables["pace"].row(0, named=True)
         assert pace["arrivals"] == pace["begun"] + pace["dropped"] + pace["backlog_end"]
-        assert made.cells[0].tables["backlog_histogram"]["count"].sum() == pace["backlog_end"]
+        assert climbed.cells[0].tables["backlog_histogram"]["count"].sum() == pace["backlog_end"]
 
 
-def test_a_rate_above_the_capacity_is_said_with_the_backlog() -> None:
+def test_a_rate_above_the_capacity_is_claimed_with_its_backlog() -> None:
     """Two sessions of 20 ms deliver 100/s; at 150/s constant arrivals 50/s are left over."""
-    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
-    results = _results(made)
+    climbed = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
+    results = _results(climbed)
     low, _, high = results.tables["rungs"].to_dicts()
     assert low["calls_per_s"] == pytest.approx(60, rel=0.01)
     assert high["calls_per_s"] == pytest.approx(100, rel=0.02)
@@ -95,37 +95,37 @@ def test_a_rate_above_the_capacity_is_said_with_the_backlog() -> None:
     assert high["backlog_end"] == pytest.approx(10 * 50 + 2 * 50, rel=0.03), "2 s of warm-up come before"
     # the last to be begun waited 12 s x 50 / 150; those left over up to that: no percentile hides them
     assert high["response_p99_ns"] / S == pytest.approx(4.0, rel=0.05)
-    found = {f.id: f for f in results.findings}
-    capacity = found["paced-capacity"]
+    claims = {f.id: f for f in results.findings}
+    capacity = claims["paced-capacity"]
     assert capacity.said["rate"] == 90
     assert (capacity.said["over"], capacity.value and capacity.value.value) == (150, 90)
     assert "Delivers up to 90.0/s" in capacity.text
     assert "At 150/s the backlog grows by" in capacity.text
     assert capacity.said["growth"] == pytest.approx(50, rel=0.05)
-    overload = found["paced-overload"]
+    overload = claims["paced-overload"]
     assert "lower bounds" in overload.text
-    assert overload.cells == (made.cells[2].id,)
-    assert not {"peak", "scales-to"} & set(found), "sessions do not scale where a rate was set"
+    assert overload.cells == (climbed.cells[2].id,)
+    assert not {"peak", "scales-to"} & set(claims), "sessions do not scale where a rate was set"
 
 
 def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
-    made = paced_climb("call=Timeout/PgSleep:20ms", [100.0], arrivals="constant", latency_limit_ns=50 * MS)
-    results = _results(made)
+    climbed = paced_climb("call=Timeout/PgSleep:20ms", [100.0], arrivals="constant", latency_limit_ns=50 * MS)
+    results = _results(climbed)
     (rung,) = results.tables["rungs"].to_dicts()
     assert rung["calls_per_s"] == pytest.approx(50, rel=0.02)
     assert rung["dropped"] == pytest.approx(500, rel=0.03)
     assert rung["response_max_ns"] <= 71 * MS
-    found = {f.id: f for f in results.findings}
-    assert found["paced-dropped"].said["share"] == pytest.approx(0.5, rel=0.03)
-    assert "50.0 ms" in found["paced-dropped"].text or "50 ms" in found["paced-dropped"].text
-    assert "dropped by the latency limit" in found["paced-capacity"].text
+    claims = {f.id: f for f in results.findings}
+    assert claims["paced-dropped"].said["share"] == pytest.approx(0.5, rel=0.03)
+    assert "50.0 ms" in claims["paced-dropped"].text or "50 ms" in claims["paced-dropped"].text
+    assert "dropped by the latency limit" in claims["paced-capacity"].text
 
 
 def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
     """No call is served for 2 of 10 s: latencies of those that became due meanwhile are even from 0 to
     2 s, of all calls a fifth. A closed loop of 4 sessions would have made 4 such calls."""
-    made = paced_climb("call=Timeout/PgSleep:1ms,stall=4s+2s", [100.0], sessions=4, arrivals="constant")
-    (rung,) = _rungs(made)
+    climbed = paced_climb("call=Timeout/PgSleep:1ms,stall=4s+2s", [100.0], sessions=4, arrivals="constant")
+    (rung,) = _rungs(climbed)
     assert rung["response_max_ns"] / S == pytest.approx(2.0, rel=0.03)
     assert rung["response_p99_ns"] / S == pytest.approx(2 * (1 - 0.01 / 0.2), rel=0.03)
     assert rung["response_p95_ns"] / S == pytest.approx(2 * (1 - 0.05 / 0.2), rel=0.03)
@@ -135,8 +135,8 @@ def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
 
 
 def test_pages_show_figures_by_rate_and_never_pool_rates() -> None:
-    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
-    results = _results(made)
+    climbed = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
+    results = _results(climbed)
     drawn = {c.id: c for group in (*charts.main(results), *charts.durations(results)) for c in group.charts}
     assert set(drawn) == {"throughput", "stack-aas", "response", "distribution", "percentiles"}
     for name in ("throughput", "stack-aas", "response"):
@@ -148,7 +148,7 @@ def test_pages_show_figures_by_rate_and_never_pool_rates() -> None:
     (ended,) = (rows for rows in durations.values() if rows and "calls" in rows[0])
     assert (
         sum(r["calls"] for r in ended)
-        == results.tables["histogram"].filter(pl.col("cell") == made.cells[2].id)["count"].sum()
+        == results.tables["histogram"].filter(pl.col("cell") == climbed.cells[2].id)["count"].sum()
     ), "of the highest rate alone"
     together = results.tables["profile"].filter(pl.col("repeat") == 0)
     assert set(together["cell"]) == {"all-60ps", "all-90ps", "all-150ps"}
@@ -163,30 +163,30 @@ def test_runs_are_compared_at_the_rates_that_they_share() -> None:
         for name, rates in (("a", [20.0, 40.0, 80.0]), ("b", [40.0, 160.0]), ("other", [30.0]))
         for r in [_results(paced_climb(law, rates, sessions=2, arrivals="constant"))]
     )
-    made = compare_runs(a, b)
-    lines = [x for t in made.metrics if t.metric == "response_p50_ns" for x in t.lines]
+    comparison = compare_runs(a, b)
+    lines = [x for t in comparison.metrics if t.metric == "response_p50_ns" for x in t.lines]
     assert {(x.series, x.sessions) for x in lines} == {("40/s", 2)}
-    assert made.metrics[0].metric == "response_p95_ns" and "calls_per_s" not in {
-        t.metric for t in made.metrics
+    assert comparison.metrics[0].metric == "response_p95_ns" and "calls_per_s" not in {
+        t.metric for t in comparison.metrics
     }
     with pytest.raises(UsageError, match="rates 20/s, 40/s, 80/s"):
         compare_runs(a, other)
 
 
-def test_one_rate_over_several_numbers_of_sessions() -> None:
+def test_a_rate_over_several_numbers_of_sessions_names_the_fewest_that_deliver_it() -> None:
     """20 ms a call: 100 calls/s need 2 sessions."""
-    made = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=1)
+    climbed = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=1)
     more = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=2)
     both = Plan(
-        experiment=made.plan.experiment, cpus=2, call_target_ns=None, expected_ns=1,
-        cells=(*made.plan.cells, *more.plan.cells),
+        experiment=climbed.plan.experiment, cpus=2, call_target_ns=None, expected_ns=1,
+        cells=(*climbed.plan.cells, *more.plan.cells),
     )  # fmt: skip
-    results = _results(replace(made, plan=both.sealed(), cells=[*made.cells, *more.cells]))
+    results = _results(replace(climbed, plan=both.sealed(), cells=[*climbed.cells, *more.cells]))
     (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
     assert "Delivers 98.0/s" in capacity.text
     assert "Fewest sessions that deliver it: 2." in capacity.text
     (overload,) = (f for f in results.findings if f.id == "paced-overload")
-    assert overload.cells == (made.cells[0].id,)
+    assert overload.cells == (climbed.cells[0].id,)
 
 
 def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:
@@ -210,9 +210,9 @@ def test_quantiles_of_few_calls_are_unknown_and_say_why() -> None:
     assert " p99 " not in text.partition("due/s")[2].partition("Shares")[0].replace("svc p99", "")[:60]
 
 
-def test_what_the_terminal_shows_fits_80_columns() -> None:
-    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, measure_s=20)
-    text = as_text(present.brief(_results(made)), 80)
+def test_the_terminals_table_of_rates_fits_80_columns() -> None:
+    climbed = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, measure_s=20)
+    text = as_text(present.brief(_results(climbed)), 80)
     head = next(line for line in text.splitlines() if "due/s" in line and "calls/s" in line)
     for name in ("p50", "p99", "svc p99", "left"):
         assert name in head

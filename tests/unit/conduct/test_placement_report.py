@@ -52,9 +52,9 @@ def shared() -> Results:
     return replace(results, tables={**results.tables, "placed": placed, "placements": placements})
 
 
-def shown(results: Results) -> list[Block]:
-    made = section(results)
-    return [] if made is None else [made]
+def blocks_of(results: Results) -> list[Block]:
+    placement_section = section(results)
+    return [] if placement_section is None else [placement_section]
 
 
 def test_the_fake_server_keeps_rounds() -> None:
@@ -78,16 +78,16 @@ def test_rounds_go_on_without_a_session_that_is_lost(lost: str) -> None:
     assert results.tables["windows"]["status"].to_list() == ["ok"]
 
 
-def test_a_run_without_rounds_says_nothing() -> None:
-    made = climb("fake:cpus=2,cpu=90ms", [2], log_calls=True, measure_ns=2 * S)
-    results = derive(made.info, made.plan, made.environment, made.cells)
+def test_a_run_without_rounds_has_no_placement() -> None:
+    climbed = climb("fake:cpus=2,cpu=90ms", [2], log_calls=True, measure_ns=2 * S)
+    results = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
     assert results.tables["placements"].is_empty()
     assert section(results) is None
     assert present.document(results)["placements"] == []
 
 
 def test_the_terminal_shows_rungs_and_each_sessions_calls(shared: Results) -> None:
-    lines = as_text(shown(shared), 150).splitlines()
+    lines = as_text(blocks_of(shared), 150).splitlines()
     nine = next(line for line in lines if line.split()[:1] == ["9"])
     assert "2 of 9" in nine and "a core" in nine and "0 of 108" in nine
     strips = {line.split()[0]: line for line in lines if line.rstrip().endswith("|")}
@@ -104,7 +104,7 @@ def circles(page: str) -> Iterator[ElementTree.Element]:
 
 
 def test_the_page_has_a_dot_for_each_call(shared: Results) -> None:
-    page = as_html(shown(shared))
+    page = as_html(blocks_of(shared))
     dots = list(circles(page))
     assert len(dots) == 108
     slow = [d for d in dots if "runq" in str(d.get("data-style"))]
@@ -122,5 +122,5 @@ def test_json_has_the_table(shared: Results) -> None:
     assert (nine["shared"], nine["slow_sessions"], nine["groups"]) == ("core", 2, True)
 
 
-def test_golden_text(shared: Results, snapshot: SnapshotAssertion) -> None:
-    assert as_text(shown(shared), 80) == snapshot
+def test_the_section_of_placement_is_the_stored_text(shared: Results, snapshot: SnapshotAssertion) -> None:
+    assert as_text(blocks_of(shared), 80) == snapshot

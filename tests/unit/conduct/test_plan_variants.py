@@ -65,31 +65,33 @@ driver = { validation = "select 1", think = "1ms" }
 @given(
     variants=st.integers(1, 5), rungs=st.integers(1, 4), repeats=st.integers(1, 5), seed=st.integers(0, 99)
 )
-def test_every_variant_once_in_each_block(
+def test_every_variant_is_in_each_block_once(
     order: str, variants: int, rungs: int, repeats: int, seed: int
 ) -> None:
     names = [f"v{n}" for n in range(variants)]
     ladder = [2**n for n in range(rungs)]
-    found = list(places(order, names, ladder, repeats, seed))  # type: ignore[arg-type]
-    blocks = [found[n : n + variants] for n in range(0, len(found), variants)]  # contiguous in time
+    order_of_cells = list(places(order, names, ladder, repeats, seed))  # type: ignore[arg-type]
+    blocks = [
+        order_of_cells[n : n + variants] for n in range(0, len(order_of_cells), variants)
+    ]  # contiguous in time
     assert len(blocks) == rungs * repeats
     for number, block in enumerate(blocks, start=1):
         assert sorted(p.variant for p in block) == names
         assert {(p.block, p.sessions, p.repeat) for p in block} == {
             (number, block[0].sessions, block[0].repeat)
         }
-    assert Counter((p.sessions, p.repeat) for p in found) == Counter(
+    assert Counter((p.sessions, p.repeat) for p in order_of_cells) == Counter(
         {(s, r): variants for s in ladder for r in range(1, repeats + 1)}
     )
 
 
 def test_interleaved_each_variant_is_first_equally_often() -> None:
-    found = list(places("interleaved", ["a", "b", "c"], [1, 2, 4], 3, 1))
-    firsts = Counter(p.variant for p in found[::3])
+    order_of_cells = list(places("interleaved", ["a", "b", "c"], [1, 2, 4], 3, 1))
+    firsts = Counter(p.variant for p in order_of_cells[::3])
     assert firsts == {"a": 3, "b": 3, "c": 3}
 
 
-def test_shuffled_by_its_seed() -> None:
+def test_a_shuffled_order_depends_on_its_seed() -> None:
     one, same, other = (list(places("shuffled", ["a", "b", "c"], [1, 2, 4], 4, s)) for s in (1, 1, 2))
     assert one == same
     assert one != other
@@ -118,7 +120,7 @@ def test_the_tightest_variant_sets_the_call_target() -> None:
     assert plan.call_target_ns == 62_500_000
 
 
-def test_equal_variants_are_called_so() -> None:
+def test_equal_variants_are_named_in_the_plan() -> None:
     plan = _plan('sessions="1"\n[variants.a]\n[variants.b]\n[variants.c]\nlimits={quota=1}')
     assert [c.value for c in plan.choices if c.name == "equal variants"] == ["a, b"]
 
@@ -157,24 +159,24 @@ def test_what_cannot_be_is_refused_before_a_server_is_asked(toml: str, message: 
         ("variants=3", "tables", "variants"),
     ],
 )
-def test_a_recipe_that_says_nonsense(toml: str, message: str, cure: str) -> None:
+def test_a_recipe_with_unknown_or_wrong_keys_is_refused(toml: str, message: str, cure: str) -> None:
     with pytest.raises(RecipeError, match=message) as e:
         parse_recipe(toml, "x")
     assert cure in (e.value.cure or "")
 
 
-def test_until_repeats_often_enough_unless_told_otherwise() -> None:
+def test_until_repeats_20_times_unless_repeats_are_given() -> None:
     assert max(c.repeat for c in _plan('sessions="1"\nuntil="2%"').cells) == 20
     assert max(c.repeat for c in _plan('sessions="1"\nuntil="2%"\nrepeats=7').cells) == 7
 
 
 def test_a_budget_is_the_longest_that_is_expected() -> None:
-    whole = _plan('sessions="1"\nrepeats=100')
+    unlimited = _plan('sessions="1"\nrepeats=100')
     capped = _plan('sessions="1"\nrepeats=100\nbudget="2min"')
-    assert capped.expected_ns == 120_000_000_000 < whole.expected_ns
+    assert capped.expected_ns == 120_000_000_000 < unlimited.expected_ns
 
 
-def test_the_schema_for_editors_is_the_models() -> None:
+def test_the_schema_for_editors_is_up_to_date_with_the_models() -> None:
     assert json.loads((RECIPES / SCHEMA_FILE).read_text()) == recipe_schema(), "tools/recipe_schema.py"
     assert recipe_schema()["additionalProperties"] is False
     described = recipe_schema()["$defs"]["LimitSpec"]["properties"]
@@ -182,7 +184,7 @@ def test_the_schema_for_editors_is_the_models() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda p: p.stem)
-def test_recipes_that_come_with_dbdyno(
+def test_recipes_that_come_with_dbdyno_can_be_planned_on_few_and_many_cpus(
     path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each says its question and names its schema; it resolves on two CPUs and on 160."""

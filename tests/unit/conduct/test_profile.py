@@ -37,20 +37,20 @@ _PART = st.builds(
 _SECONDS = st.builds(Seconds, st.dictionaries(st.sampled_from("abc"), _PART), _KNOWN)
 
 
-def _rows(made: Climb, table: str, cell: str) -> dict[str, dict]:
-    found = derive(made.info, made.plan, made.environment, made.cells).tables[table]
-    return {r["name"]: r for r in found.filter(pl.col("cell") == cell).to_dicts()}
+def _rows(climbed: Climb, table: str, cell: str) -> dict[str, dict]:
+    frame = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells).tables[table]
+    return {r["name"]: r for r in frame.filter(pl.col("cell") == cell).to_dicts()}
 
 
 def _by_hand(*cells: RawCell, table: str = "profile") -> dict[str, dict]:
     tables = cut(cells)
     tables["ledger"] = ledger(tables)
-    made = {
+    derive_table = {
         "profile": lambda t: profile(t),
         "top": lambda t: top_events(t["windows"], event_seconds(t)),
         "total": lambda t: profile_total(t["windows"], profile(t)),
     }[table]
-    return {r["name"]: r for r in made(tables).to_dicts()}
+    return {r["name"]: r for r in derive_table(tables).to_dicts()}
 
 
 def _counter(name: str, before: float, after: float | None, status: str = "ok", **changes) -> list[dict]:
@@ -63,10 +63,10 @@ def _counter(name: str, before: float, after: float | None, status: str = "ok", 
     ]
 
 
-def test_a_driven_cell_at_known_figures():
+def test_the_profile_of_a_driven_cell_has_the_figures_of_its_law():
     """Eight sessions on two CPUs, 20 ms of CPU and 10 ms of I/O a call: 2 CPUs, 1 asleep, 5 waiting."""
-    made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8])
-    rows = _rows(made, "profile", made.cells[0].id)
+    climbed = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8])
+    rows = _rows(climbed, "profile", climbed.cells[0].id)
     assert rows["DB time"]["per_s"] == pytest.approx(8.0, rel=0.01)
     assert rows["DB time"]["source"] == "driver"
     assert rows["DB CPU"]["per_s"] == pytest.approx(2.0, rel=0.01)
@@ -83,20 +83,20 @@ def test_a_driven_cell_at_known_figures():
 
 def test_think_time_is_no_db_time():
     """5 ms of CPU, 15 ms of thinking: a quarter of each of two sessions."""
-    made = climb("fake:cpus=8,cpu=5ms,think=15ms", [2])
-    assert _rows(made, "profile", made.cells[0].id)["DB time"]["per_s"] == pytest.approx(0.5, rel=0.02)
+    climbed = climb("fake:cpus=8,cpu=5ms,think=15ms", [2])
+    assert _rows(climbed, "profile", climbed.cells[0].id)["DB time"]["per_s"] == pytest.approx(0.5, rel=0.02)
 
 
 def test_repeats_together_are_sums_over_wall_time():
-    made = climb("fake:cpus=2,cpu=20ms", [2], repeats=3)
-    one, all_ = (_rows(made, "profile", c) for c in (made.cells[0].id, "all"))
+    climbed = climb("fake:cpus=2,cpu=20ms", [2], repeats=3)
+    one, all_ = (_rows(climbed, "profile", c) for c in (climbed.cells[0].id, "all"))
     for name in ("DB time", "DB CPU", "calls", "commits"):
         assert all_[name]["total"] == pytest.approx(3 * one[name]["total"], rel=0.01)
         assert all_[name]["per_s"] == pytest.approx(one[name]["per_s"], rel=0.01)
     assert all_["DB CPU"]["per_call"] == pytest.approx(one["DB CPU"]["per_call"], rel=0.01)
 
 
-def test_what_is_unknown_says_what_would_make_it_known():
+def test_an_unknown_figure_has_the_reason_as_its_status():
     counters = [
         *_counter("executions", 0, None, "not supported"),
         *_counter("transactions_committed", 100, 300),
@@ -141,13 +141,13 @@ def test_transactions_that_no_session_reported_are_unknown(committed: int):
 @pytest.mark.parametrize(
     ("reported_s", "status"), [(0.2, "not all reported"), (3.9, "ok"), (40.0, "of before the window, too")]
 )
-def test_transactions_of_another_time_are_unknown(reported_s: float, status: str):
+def test_transactions_of_another_time_than_the_window_are_unknown(reported_s: float, status: str):
     """A session ran 4 s of 10 s; the server has heard of 0.2 s of it, or of all that it did before, too."""
-    made = _observed_by_hand(
+    raw = _observed_by_hand(
         [*_counter("db_time_ns", 0, reported_s * S), *_counter("transactions_committed", 0, 30),
          *_counter("transactions_rolled_back", 0, 0)]
     )  # fmt: skip
-    rows = _by_hand(made)
+    rows = _by_hand(raw)
     assert rows["DB time"]["total"] == pytest.approx(4.0, rel=0.01)
     known = pytest.approx(30) if status == "ok" else None
     assert (rows["commits"]["total"], rows["transactions"]["total"]) == (known, known)
@@ -169,8 +169,8 @@ def _observed_by_hand(counters: list[dict]) -> RawCell:
 
 def test_a_reset_leaves_the_counters_unknown():
     """Even those that have outgrown their old value."""
-    made = climb("fake:cpus=2,cpu=20ms,reset=4s", [2])
-    rows = _rows(made, "profile", made.cells[0].id)
+    climbed = climb("fake:cpus=2,cpu=20ms,reset=4s", [2])
+    rows = _rows(climbed, "profile", climbed.cells[0].id)
     assert rows["commits"]["total"] is None
     assert rows["commits"]["status"] == "reset"
     assert rows["DB CPU"]["per_s"] == pytest.approx(2.0, rel=0.01)
@@ -252,14 +252,16 @@ def test_seconds_of_cells_merge_in_any_order_and_grouping(parts: list[Seconds]) 
         one.by_name.keys() == other.by_name.keys() == a.by_name.keys() | b.by_name.keys() | c.by_name.keys()
     )
     for name, part in one.by_name.items():
-        for mine, theirs in zip(part, other.by_name[name], strict=True):
-            assert mine == (pytest.approx(theirs, abs=1e-9) if isinstance(mine, float) else theirs)
+        for one_field, other_field in zip(part, other.by_name[name], strict=True):
+            assert one_field == (
+                pytest.approx(other_field, abs=1e-9) if isinstance(one_field, float) else other_field
+            )
     assert a.merge(Seconds({}, 0.0)) == a
 
 
 def test_top_events_rank_cpu_and_waits_and_share_db_time():
-    made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms+IPC/x:1ms", [8])
-    rows = _rows(made, "top_events", made.cells[0].id)
+    climbed = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms+IPC/x:1ms", [8])
+    rows = _rows(climbed, "top_events", climbed.cells[0].id)
     assert [r["rank"] for r in rows.values()] == list(range(1, len(rows) + 1))
     assert list(rows)[:2] == ["CPU WAIT", "DB CPU"]
     assert rows["DB CPU"]["seconds"] == pytest.approx(20, rel=0.01)
@@ -271,17 +273,17 @@ def test_top_events_rank_cpu_and_waits_and_share_db_time():
 
 def test_waits_are_counted_where_they_were_traced():
     """100 calls/s in 10 s, each with one sleep of 10 ms."""
-    made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8], trace=True)
-    row = _rows(made, "top_events", made.cells[0].id)["IO/DataFileRead"]
+    climbed = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8], trace=True)
+    row = _rows(climbed, "top_events", climbed.cells[0].id)["IO/DataFileRead"]
     assert row["source"] == "scheduler trace"
     assert row["waits"] == pytest.approx(1000, rel=0.02)
     assert row["mean_ns"] == pytest.approx(10e6, rel=0.02)
     assert 0 < row["runq_s"] < 50, "woken, it queues under its label; its later slices have none"
 
 
-def test_top_events_of_repeats_together():
-    made = climb("fake:cpus=2,cpu=20ms", [4], repeats=2)
-    one, all_ = (_rows(made, "top_events", c) for c in (made.cells[0].id, "all"))
+def test_top_events_of_repeats_are_sums_with_errors_added_as_squares():
+    climbed = climb("fake:cpus=2,cpu=20ms", [4], repeats=2)
+    one, all_ = (_rows(climbed, "top_events", c) for c in (climbed.cells[0].id, "all"))
     assert all_["DB CPU"]["seconds"] == pytest.approx(2 * one["DB CPU"]["seconds"], rel=0.01)
     assert all_["DB CPU"]["share"] == pytest.approx(one["DB CPU"]["share"], rel=0.01)
     width = [r["DB CPU"]["high"] - r["DB CPU"]["low"] for r in (one, all_)]

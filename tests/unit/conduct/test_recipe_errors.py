@@ -37,7 +37,7 @@ def lines(error: UsageError, path: Path) -> list[int]:
     return [int(n) for n in re.findall(re.escape(f"{path}:") + r"(\d+):", str(error))]
 
 
-def test_every_wrong_value_is_said_with_its_line(tmp_path: Path) -> None:
+def test_every_wrong_value_is_named_with_its_line(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(WRONG)
     error = refused(recipe)
@@ -47,7 +47,7 @@ def test_every_wrong_value_is_said_with_its_line(tmp_path: Path) -> None:
     assert "did you mean 'tables'" in str(error)
 
 
-def test_an_option_that_is_wrong_is_not_the_recipes_fault(tmp_path: Path) -> None:
+def test_an_option_that_is_wrong_is_not_blamed_on_the_recipe(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('workload = "lio"\nmeasure = "5s"\n')
     assert str(recipe) not in str(refused(recipe, measure="1ms"))

@@ -43,7 +43,7 @@ def reset(plan: Plan) -> list[tuple[str, str]]:
     return [(c.value, c.reason) for c in plan.choices if c.name == "reset"]
 
 
-def test_each_where_our_own_calls_change_what_we_prepared() -> None:
+def test_data_are_reset_before_each_measurement_if_own_calls_change_prepared_tables() -> None:
     plain = planned(WRITING)
     plan = with_resets(plain, [PGBENCH])
     assert plan.reset.when == "each" and reset(plan)[0][0] == "each"
@@ -62,7 +62,7 @@ def test_each_where_our_own_calls_change_what_we_prepared() -> None:
     ],
     ids=["reads", "own script", "own tables", "own, reads", "of another role"],
 )
-def test_never_elsewhere_with_a_line_that_says_why(
+def test_data_that_dbdyno_did_not_prepare_are_never_reset_with_a_reason(
     script: PlannedScript, sets: list[DataSet], says: str | None
 ) -> None:
     plan = with_resets(planned(script), sets)
@@ -71,7 +71,7 @@ def test_never_elsewhere_with_a_line_that_says_why(
     assert says is None or says in reset(plan)[0][1]
 
 
-def test_what_is_asked_for_and_cannot_be_is_an_error() -> None:
+def test_a_reset_that_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="no tables that dbdyno workload prepare made"):
         with_resets(planned(OWN, reset="each"), [])
     with pytest.raises(UsageError, match="belong to bob"):
@@ -95,10 +95,10 @@ def test_what_is_asked_for_and_cannot_be_is_an_error() -> None:
         (["random-read", "update=20"], None),
     ],
 )
-def test_a_dry_run_says_what_is_probable(words: list[str], expected: str | None) -> None:
+def test_a_dry_run_shows_the_probable_reset(words: list[str], expected: str | None) -> None:
     done = dbdyno(("run", *words, "--sessions", "1", "--dry-run", "--json"), {}, Path("/"))
-    found = [c["value"] for c in json.loads(done.stdout)["choices"] if c["name"] == "reset"]
-    assert found == ([] if expected is None else [expected])
+    chosen = [c["value"] for c in json.loads(done.stdout)["choices"] if c["name"] == "reset"]
+    assert chosen == ([] if expected is None else [expected])
 
 
 def test_caches_are_dropped_before_each_measurement_or_not_at_all() -> None:
@@ -117,8 +117,8 @@ def test_pages_of_a_file_in_the_page_cache_are_counted(disk_path: Path) -> None:
     file.write_bytes(b"x" * 100_000)
     for name in ("16384_vm", "16384.1", "163841", "16384_fsm.1"):
         (disk_path / name).touch()
-    found = sorted(f.name for f in cache_drop._files(disk_path, "16384"))
-    assert found == ["16384", "16384.1", "16384_fsm.1", "16384_vm"]
+    files = sorted(f.name for f in cache_drop._files(disk_path, "16384"))
+    assert files == ["16384", "16384.1", "16384_fsm.1", "16384_vm"]
     assert cache_drop._drop_file(file) in ((100_000, 0), (100_000, 25 * 4096))  # in memory alone: all stays
 
 
@@ -131,20 +131,22 @@ def test_pages_of_a_file_in_the_page_cache_are_counted(disk_path: Path) -> None:
         ("never", {"repeats": 2}, [False] * 4),
     ],
 )
-def test_before_which_measurements(when: str, options: dict[str, Any], expected: list[bool]) -> None:
+def test_data_are_reset_before_each_measurement_each_block_or_never(
+    when: str, options: dict[str, Any], expected: list[bool]
+) -> None:
     plan = with_resets(planned(WRITING, reset=when, **options), [PGBENCH])
     cells = plan.cells
     assert [begins(plan, b, c) for b, c in zip((None, *cells), cells, strict=False)] == expected
 
 
-def test_phases_are_one_measurement() -> None:
+def test_data_are_not_reset_between_phases() -> None:
     plan = with_resets(planned(WRITING, repeats=2), [PGBENCH])
     cells = [c.model_copy(update={"phase": True}) for c in plan.cells]
-    found = [begins(plan, b, c) for b, c in zip((None, *cells), cells, strict=False)]
-    assert found == [True, False, True, False]
+    reset_before = [begins(plan, b, c) for b, c in zip((None, *cells), cells, strict=False)]
+    assert reset_before == [True, False, True, False]
 
 
-def test_scripts_that_may_change_rows() -> None:
+def test_scripts_that_may_change_rows_are_recognized() -> None:
     assert changes_rows("with a as (DELETE from t returning 1) select 1")
     assert not changes_rows("SELECT abalance, updated FROM pgbench_accounts WHERE aid = :aid;")
 
@@ -157,7 +159,7 @@ def row(relation: str, size_mb: tuple[int, int], **figures: Any) -> dict[str, An
     return {"relation": relation, **known, **ends, **sizes, **figures}
 
 
-def test_what_no_measurement_changed_is_known_to_be_whole() -> None:
+def test_tables_are_unchanged_only_if_every_count_and_size_is() -> None:
     table = "public.t"
     assert not changed(rows(raw("growth"), [row(table, (1, 1))]), [table])
     assert changed(rows(raw("growth"), [row(table, (1, 1), rows_updated=1)]), [table])
@@ -166,69 +168,73 @@ def test_what_no_measurement_changed_is_known_to_be_whole() -> None:
     assert changed(rows(raw("growth"), []), [table])  # nothing was counted
 
 
-def said(*of_cells: list[dict[str, Any]]) -> dict[str, Any]:
-    made = climb("fake:cpu=50ms", [1, 2])
+def claims_of_growth(*of_cells: list[dict[str, Any]]) -> dict[str, Any]:
+    climbed = climb("fake:cpu=50ms", [1, 2])
     cells = [
-        RawCell(c.meta, {**c.tables, "growth": rows(raw("growth"), g)})
-        for c, g in zip(made.cells, of_cells, strict=True)
+        RawCell(c.meta, {**c.tables, "growth": rows("growth", g)})
+        for c, g in zip(climbed.cells, of_cells, strict=True)
     ]
-    found = derive(made.info, made.plan, made.environment, cells).findings
-    return {f.id: f for f in found if f.id in ("data-grew", "data-not-reset")}
+    claims = derive(climbed.info, climbed.plan, climbed.environment, cells).findings
+    return {f.id: f for f in claims if f.id in ("data-grew", "data-not-reset")}
 
 
 def test_growth_that_matters_is_a_claim() -> None:
     history = row("public.history", (0, 30), rows_inserted=9)
     quiet = [row("public.accounts", (100, 101)), row("public.history", (0, 1))]
-    assert said(quiet, quiet) == {}
-    found = said(quiet, [row("public.accounts", (100, 110)), history])
-    assert found["data-grew"].value.value == pytest.approx(0.4)
-    assert "40 %" in found["data-grew"].text and "public.history by 30.0 MiB" in found["data-grew"].text
-    assert found["data-grew"].cells == (found["data-grew"].cells[0],)
+    assert claims_of_growth(quiet, quiet) == {}
+    claims = claims_of_growth(quiet, [row("public.accounts", (100, 110)), history])
+    assert claims["data-grew"].value.value == pytest.approx(0.4)
+    assert "40 %" in claims["data-grew"].text and "public.history by 30.0 MiB" in claims["data-grew"].text
+    assert claims["data-grew"].cells == (claims["data-grew"].cells[0],)
     dead = row("public.tellers", (100, 101), live_rows_end=3_000, dead_rows_end=2_000)
-    found = said([dead], [row("public.tellers", (101, 101), live_rows_end=3_000, dead_rows_end=900)])
-    assert "40 % of the rows of public.tellers were dead" in found["data-grew"].text
+    claims = claims_of_growth(
+        [dead], [row("public.tellers", (101, 101), live_rows_end=3_000, dead_rows_end=900)]
+    )
+    assert "40 % of the rows of public.tellers were dead" in claims["data-grew"].text
 
 
 def test_later_measurements_with_more_data_are_a_warning() -> None:
-    found = said(
+    claims = claims_of_growth(
         [row("public.history", (100, 130))], [row("public.history", (130, 131)), row("b", (500, 500))]
     )
-    assert found["data-not-reset"].severity == "warning"
-    assert found["data-not-reset"].value.value == 30 * 2**20
+    assert claims["data-not-reset"].severity == "warning"
+    assert claims["data-not-reset"].value.value == 30 * 2**20
     assert (
         "at 2 sessions began with 130 MiB of data, the first one (at 1 session) with 100 MiB"
-        in found["data-not-reset"].text
+        in claims["data-not-reset"].text
     )
-    emptied = said([row("public.history", (0, 130))], [row("public.history", (130, 131))])
+    emptied = claims_of_growth([row("public.history", (0, 130))], [row("public.history", (130, 131))])
     assert "with 0 B" in emptied["data-not-reset"].text
     assert emptied["data-grew"].case == "empty" and "had 130 MiB after it" in emptied["data-grew"].text
     same = [row("public.history", (100, 105))]
-    assert "data-not-reset" not in said(same, same)
+    assert "data-not-reset" not in claims_of_growth(same, same)
 
 
 def test_growth_of_phases_is_that_of_all_of_them() -> None:
-    made = climb("fake:cpu=50ms", [2, 2], repeats=2)
+    climbed = climb("fake:cpu=50ms", [2, 2], repeats=2)
     phases = tuple(PhaseSpec(name=n, duration="9s", rate=5) for n in ("hold", "spike"))
-    phased = made.plan.experiment.model_copy(update={"phases": phases})
-    plan = made.plan.model_copy(update={"experiment": phased})
+    phased = climbed.plan.experiment.model_copy(update={"phases": phases})
+    plan = climbed.plan.model_copy(update={"experiment": phased})
     last = [c.id for c in plan.cells][1::2]
     sizes = ((100, 105), (100, 130))
     grown = [row("public.t", s) | {"cell": c} for s, c in zip(sizes, last, strict=True)]
     windows = [{"cell": c.id, "status": "ok", "repeat": c.repeat, "variant": "base"} for c in plan.cells]
     tables = {"windows": pl.DataFrame(windows), "growth": pl.DataFrame(grown)}
-    case = Case(plan, made.environment, tables, {})
-    (found,) = growth.grew(case)
-    assert "30 % (30.0 MiB) during the measurement of all phases, repeat 2: public.t" in found.text
-    assert found.cells == (last[1],) and list(growth.not_reset(case)) == []
+    case = Case(plan, climbed.environment, tables, {})
+    (claim,) = growth.grew(case)
+    assert "30 % (30.0 MiB) during the measurement of all phases, repeat 2: public.t" in claim.text
+    assert claim.cells == (last[1],) and list(growth.not_reset(case)) == []
 
 
-def test_the_advice_is_one_that_can_be_followed() -> None:
-    made = climb("fake:cpu=50ms", [1, 2])
-    grown = [row("t", s) | {"cell": c.id} for s, c in zip(((10, 20), (20, 20)), made.plan.cells, strict=True)]
-    windows = [{"cell": c.id, "status": "ok", "sessions": 1, "variant": "base"} for c in made.plan.cells]
+def test_the_advice_for_grown_data_depends_on_what_can_be_reset() -> None:
+    climbed = climb("fake:cpu=50ms", [1, 2])
+    grown = [
+        row("t", s) | {"cell": c.id} for s, c in zip(((10, 20), (20, 20)), climbed.plan.cells, strict=True)
+    ]
+    windows = [{"cell": c.id, "status": "ok", "sessions": 1, "variant": "base"} for c in climbed.plan.cells]
     tables = {"windows": pl.DataFrame(windows).with_columns(rate_per_s=None), "growth": pl.DataFrame(grown)}
     advice = [
-        next(growth.not_reset(Case(made.plan, made.environment, tables, known))).advice
+        next(growth.not_reset(Case(climbed.plan, climbed.environment, tables, known))).advice
         for known in ({}, {"random-read": workloads()["random-read"]})
     ]
     assert "--reset each" in advice[0] and "dbdyno clean" in advice[1] and "--reset" not in advice[1]

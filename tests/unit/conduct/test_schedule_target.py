@@ -35,6 +35,6 @@ def test_a_quantile_of_too_few_calls_is_no_figure(goal: str, calls: int, known: 
         "windows": pl.DataFrame([window]), "rates": pl.DataFrame(rates), "histogram": pl.DataFrame(histogram)
     }  # fmt: skip
     rule = Adaptive(top=1, most_rungs=4, near=1, repeats=1, goal=parse_goal(goal))
-    (seen,) = seen_in(tables, rule)["base"]
-    assert (seen.figure is not None) is known
-    assert (seen.calls, seen.window_s, seen.good) == (calls, 10.0, True)
+    (load,) = seen_in(tables, rule)["base"]
+    assert (load.figure is not None) is known
+    assert (load.calls, load.window_s, load.good) == (calls, 10.0, True)

@@ -67,9 +67,9 @@ class Program:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    made = Program(tmp_path_factory.mktemp("second"))
-    made("run second.toml -o report.html")
-    return made
+    started = Program(tmp_path_factory.mktemp("second"))
+    started("run second.toml -o report.html")
+    return started
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_every_task_has_its_line_and_its_family(run: tuple[Results, list[RawCell
     assert processes.height == 4 * 5
 
 
-def test_its_ladder_scales_and_its_variants_are_compared(
+def test_the_ladder_of_another_engine_scales_and_its_variants_are_compared(
     run: tuple[Results, list[RawCell]], program: Program
 ) -> None:
     results, _ = run
@@ -124,7 +124,7 @@ def test_its_ladder_scales_and_its_variants_are_compared(
     assert "2.000" in program("compare last")
 
 
-def test_it_is_shown_and_exported(program: Program) -> None:
+def test_a_run_of_another_engine_is_shown_and_exported(program: Program) -> None:
     page = (program.home / "report.html").read_text()
     assert "Second 0.1" in page and "asleep in Mutex" in page and "asleep in Disk" in page
     assert "Mutex/Page" in program("show last --events") and "Mutex/Page" in program("show last --profile")
@@ -142,26 +142,26 @@ def test_a_stored_run_outlives_its_engine(program: Program, monkeypatch: pytest.
 
 
 def test_while_it_runs_every_account_is_known(program: Program) -> None:
-    told = program("run step --engine second --sessions 2 speed=3 --store other")
-    row = next(line.replace(" ms", "ms").split() for line in told.splitlines() if line.startswith("   2"))
+    output = program("run step --engine second --sessions 2 speed=3 --store other")
+    row = next(line.replace(" ms", "ms").split() for line in output.splitlines() if line.startswith("   2"))
     assert row[5:7] == ["60", "20"] and "?" not in row[5:]
 
 
-def test_a_live_view_tells_threads_of_one_process_apart(run: tuple[Results, list[RawCell]]) -> None:
+def test_a_live_view_has_a_line_for_each_thread_of_a_process(run: tuple[Results, list[RawCell]]) -> None:
     _, cells = run
     cell = next(c for c in cells if c.id == FOUR)
-    seen = glance(cell.tables, cell.meta.wait_families, 10**12)
-    assert {s.pid for s in seen.sessions} >= {501, 502, 503, 504}
-    assert seen.total("run") == pytest.approx(4 * 0.6, abs=0.1)
+    view = glance(cell.tables, cell.meta.wait_families, 10**12)
+    assert {s.pid for s in view.sessions} >= {501, 502, 503, 504}
+    assert view.total("run") == pytest.approx(4 * 0.6, abs=0.1)
 
 
 @pytest.fixture(scope="module")
-def told(program: Program) -> str:
+def observe_output(program: Program) -> str:
     return program("observe --engine second --for 30s --store guests -o guests.html")
 
 
 @pytest.fixture(scope="module")
-def watched(program: Program, told: str) -> tuple[Results, list[RawCell]]:  # noqa: ARG001
+def watched(program: Program, observe_output: str) -> tuple[Results, list[RawCell]]:  # noqa: ARG001
     record = RunStore(program.home / "guests").open("last")
     return derived_anew(record), record.read_cells()[0]
 
@@ -188,27 +188,27 @@ def test_the_ledger_of_guests_is_that_of_all_their_tasks(watched: tuple[Results,
     results, cells = watched
     ledger = top_level(results.whole("ledger").filter(pl.col("scope") == "rung"))
     for window, cell in enumerate(cells):
-        there = sum(lengths[window] for lengths in HERE_S.values()) / 10
+        present_guests = sum(lengths[window] for lengths in HERE_S.values()) / 10
         rows = {(r["account"], r["detail"]): r for r in ledger.filter(pl.col("cell") == cell.id).to_dicts()}
-        assert rows["run", None]["aas"] == pytest.approx(0.6 * there, rel=0.1)
-        assert rows["runq", None]["aas"] == pytest.approx(0.2 * there, rel=0.1)
-        assert rows["sleep", "Mutex/Page"]["aas"] == pytest.approx(0.6 * there, rel=0.1)
+        assert rows["run", None]["aas"] == pytest.approx(0.6 * present_guests, rel=0.1)
+        assert rows["runq", None]["aas"] == pytest.approx(0.2 * present_guests, rel=0.1)
+        assert rows["sleep", "Mutex/Page"]["aas"] == pytest.approx(0.6 * present_guests, rel=0.1)
         assert rows["unaccounted", None]["aas"] == pytest.approx(0, abs=0.1)
 
 
-def test_what_is_told_of_guests_counts_sessions_and_not_their_tasks(
-    watched: tuple[Results, list[RawCell]], told: str, program: Program
+def test_figures_of_guests_count_sessions_and_not_their_tasks(
+    watched: tuple[Results, list[RawCell]], observe_output: str, program: Program
 ) -> None:
     results, cells = watched
-    seen = overview(results)
-    assert seen is not None and seen.sessions == 4 and seen.db_time == pytest.approx(3.2, rel=0.05)
-    assert {e["name"] for e in seen.top} == {"DB CPU", "CPU WAIT", "Mutex/Page", "Disk/Read"}
+    summary = overview(results)
+    assert summary is not None and summary.sessions == 4 and summary.db_time == pytest.approx(3.2, rel=0.05)
+    assert {e["name"] for e in summary.top} == {"DB CPU", "CPU WAIT", "Mutex/Page", "Disk/Read"}
     first, *_, last = (glance(c.tables, c.meta.wait_families, 10**10) for c in cells)
     assert [s.pid for s in first.sessions] == [501, 502, 503] and first.count == 3
     assert [s.pid for s in last.sessions] == [501, 504]
     assert last.total("run") == pytest.approx(1.2, rel=0.05)
     assert last.total("db_time") == pytest.approx(3.2, rel=0.05)
-    assert "Mutex/Page" in told and "Mutex/Page" in (program.home / "guests.html").read_text()
+    assert "Mutex/Page" in observe_output and "Mutex/Page" in (program.home / "guests.html").read_text()
     assert "Mutex/Page" in program("show last --store guests --claims")
     assert program("sql --store guests --csv 'select count(*) n from windows'").split() == ["n", "3"]
 
@@ -227,11 +227,13 @@ def test_what_is_told_of_guests_counts_sessions_and_not_their_tasks(
         ("run step --engine second --waits exact", 3),
     ],
 )
-def test_what_an_engine_has_not_is_said_where_it_is_needed(program: Program, words: str, code: int) -> None:
-    said = program(words, code)
+def test_a_capability_that_an_engine_lacks_is_refused_where_it_is_needed(
+    program: Program, words: str, code: int
+) -> None:
+    error = program(words, code)
     named = ("second", "this engine cannot", "not supported", "has no users")
-    assert any(words in said for words in named)
-    assert "not put back" not in said
+    assert any(words in error for words in named)
+    assert "not put back" not in error
 
 
 def test_a_capability_is_handed_over_or_missing() -> None:
@@ -248,11 +250,11 @@ def _blocks(language: str) -> list[str]:
 def _packaged(home: Path) -> None:
     """Installs a package of the page's two blocks and this engine's modules in ``home``."""
     (module,), (project,) = _blocks("python"), map(tomllib.loads, _blocks("toml"))
-    source, made = ROOT / "tests" / "second_engine", home / "second_engine"
-    made.mkdir()
+    source, package = ROOT / "tests" / "second_engine", home / "second_engine"
+    package.mkdir()
     for path in source.glob("*.py"):
-        (made / path.name).write_text(path.read_text().replace("tests.second_engine", "second_engine"))
-    (made / "__init__.py").write_text(module)
+        (package / path.name).write_text(path.read_text().replace("tests.second_engine", "second_engine"))
+    (package / "__init__.py").write_text(module)
     info = home / "dbdyno_second-1.dist-info"
     info.mkdir()
     name, version = project["project"]["name"], project["project"]["version"]

@@ -37,7 +37,7 @@ def never() -> bool:
 # The instants.
 
 
-def test_all_begin_when_the_last_can() -> None:
+def test_servers_begin_together_when_the_last_can() -> None:
     clock, together = MachineClock(), Together(3)
     now_ns = clock.now_ns()
     wanted = [now_ns + S, now_ns + 3 * S, now_ns + 2 * S]
@@ -53,7 +53,7 @@ def test_all_begin_when_the_last_can() -> None:
     assert begun == [now_ns + 3 * S] * 3
 
 
-def test_who_comes_later_is_in_step_from_the_next_instant_on() -> None:
+def test_a_server_that_begins_later_is_in_step_from_the_next_instant_on() -> None:
     clock, together = MachineClock(), Together(1)
     t0_ns = together.begin(clock.now_ns() + S, clock, never)
     late_ns = t0_ns + 14 * S
@@ -64,7 +64,7 @@ def test_who_comes_later_is_in_step_from_the_next_instant_on() -> None:
     assert together.cut(t0_ns + 19 * S + 500 * MS, 10 * S) == t0_ns + 30 * S  # not half a second
 
 
-def test_none_begins_where_one_cannot() -> None:
+def test_no_server_begins_if_one_cannot() -> None:
     together = Together(2)
     together.fail()
     with pytest.raises(GivenUp):
@@ -79,7 +79,7 @@ def test_none_begins_where_one_cannot() -> None:
         (ServerHosts(ssh=("a", "b", "c")), "--server-ssh names 3 hosts for 2 servers"),
     ],
 )
-def test_hosts_that_do_not_fit_the_servers(hosts: ServerHosts, message: str) -> None:
+def test_hosts_that_do_not_fit_the_servers_are_refused(hosts: ServerHosts, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         hosts.check(2)
 
@@ -116,7 +116,7 @@ def two() -> list[Results]:
     return [standby, server(observed.results(), "db1", False)]
 
 
-def test_each_has_its_own_figures_the_primary_first(two: list[Results]) -> None:
+def test_each_server_has_its_own_figures_the_primary_first(two: list[Results]) -> None:
     record = present.servers_record(two)
     assert record["group"] == "20261121-104501-servers-77aa"
     primary, standby = record["servers"]
@@ -135,7 +135,7 @@ def test_each_has_its_own_figures_the_primary_first(two: list[Results]) -> None:
     json.dumps(record, allow_nan=False)
 
 
-def test_names_tell_servers_of_one_host_apart(two: list[Results]) -> None:
+def test_servers_of_one_host_are_named_with_their_ports(two: list[Results]) -> None:
     ports = []
     for port, results in zip(("5432", "5433"), two, strict=True):
         facts = results.environment.server.model_copy(update={"where": f"db1:{port}, database app, user m"})
@@ -153,7 +153,7 @@ def test_a_chart_has_a_step_for_each_window_of_each_server(two: list[Results]) -
     assert {r["server"] for r in next(iter(lag.values()))} == {"db2"}
 
 
-def test_a_terminal_of_80_columns_has_both_and_what_is_not_replayed(two: list[Results]) -> None:
+def test_a_terminal_of_80_columns_has_both_servers_and_what_is_not_replayed(two: list[Results]) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(present.printed(present.servers_brief(two)))
     text = console.export_text()
@@ -165,8 +165,8 @@ def test_a_terminal_of_80_columns_has_both_and_what_is_not_replayed(two: list[Re
 
 def test_an_unknown_role_and_figure_are_no_zero(two: list[Results]) -> None:
     unknown = server(observed.results(busy=()), "db3", None)
-    shown = present.servers([*two, unknown])
-    (table,) = (t for t in walk(shown.blocks) if isinstance(t, Table) and t.columns[0].head == "server"
+    document = present.servers([*two, unknown])
+    (table,) = (t for t in walk(document.blocks) if isinstance(t, Table) and t.columns[0].head == "server"
                 and t.columns[1].head == "role")  # fmt: skip
     row = next(r for r in table.rows if r.cells[0].text == "db3")
     assert row.cells[1].text == "?"

@@ -63,8 +63,8 @@ def test_work_is_shared_and_a_serial_part_is_done_first(threads: int) -> None:
     assert run(job).stdout == "done 3000000 rounds\n"
 
 
-def test_wrong_words_are_refused() -> None:
-    program = shlex.split(JOBS["loop"].resolve({}).command)[0]
+def test_wrong_arguments_of_a_shipped_job_are_refused() -> None:
+    program = shlex.split(JOBS["loop"].made({}).command)[0]
     done = subprocess.run([program, "0"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "loop: 0 is not a number from 1 to 4096\n")
 
@@ -82,10 +82,10 @@ def test_a_build_makes_its_program_from_nothing_each_time() -> None:
 def test_without_tools_the_job_is_python_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name, made in (("loop", "python-loop"), ("compress", "python-bz2"), ("sort", "python-sort")):
+    for name, fallback in (("loop", "python-loop"), ("compress", "python-bz2"), ("sort", "python-sort")):
         cases = {**SMALL, "rounds": 100}
-        job = JOBS[name].resolve(cases)
-        assert job.name == made
+        job = JOBS[name].made(cases)
+        assert job.name == fallback
         assert run(job).returncode == 0
     with pytest.raises(NotAvailable, match="make is not installed"):
         JOBS["build-chain"].resolve({})
@@ -93,7 +93,7 @@ def test_without_tools_the_job_is_python_and_says_so(monkeypatch: pytest.MonkeyP
         JOBS["compress"].resolve({"tool": "zstd", "size": 1})
 
 
-def test_a_text_is_always_the_same() -> None:
+def test_the_text_for_compression_is_always_the_same() -> None:
     content = texts.text(1).read_bytes()
     assert len(content) == 1 << 20
     assert (
@@ -102,7 +102,7 @@ def test_a_text_is_always_the_same() -> None:
     )
 
 
-def test_what_was_made_can_be_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cached_files_of_jobs_can_be_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.remove_all() == []
     texts.text(1)

@@ -21,13 +21,13 @@ from dbdyno.store import Run, RunStore, default_root
 
 
 @pytest.fixture(scope="module")
-def made() -> Climb:
+def climbed() -> Climb:
     return climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2], log_calls=True)
 
 
 @pytest.fixture(scope="module")
-def derived(made: Climb) -> Results:
-    return derive(made.info, made.plan, made.environment, made.cells)
+def derived(climbed: Climb) -> Results:
+    return derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def store(tmp_path: Path) -> RunStore:
 
 
 @pytest.fixture
-def run(store: RunStore, made: Climb, derived: Results) -> Run:
+def run(store: RunStore, climbed: Climb, derived: Results) -> Run:
     """A complete run of two cells."""
-    new = recorded(store, made)
+    new = recorded(store, climbed)
     new.write_derived(derived.tables, derived.findings)
     new.finish("complete")
     return new
@@ -48,16 +48,16 @@ def _same(one: RawCell, other: RawCell) -> bool:
     return one.meta == other.meta and all(t.equals(other.tables[n]) for n, t in one.tables.items())
 
 
-def test_what_is_written_is_read(store: RunStore, run: Run, made: Climb):
+def test_a_run_is_read_as_it_was_written(store: RunStore, run: Run, climbed: Climb):
     again = store.open(run.id)
     assert again.info == run.info
     assert again.info.status == "complete"
-    assert again.plan == made.plan
-    assert again.environment == made.environment
-    assert again.cells() == [c.id for c in made.cells]
+    assert again.plan == climbed.plan
+    assert again.environment == climbed.environment
+    assert again.cells() == [c.id for c in climbed.cells]
     cells, damaged = again.read_cells()
     assert not damaged
-    assert all(_same(*pair) for pair in zip(cells, made.cells, strict=True))
+    assert all(_same(*pair) for pair in zip(cells, climbed.cells, strict=True))
     tables, findings = again.read_derived() or ({}, ())
     assert tables["rungs"]["sessions"].to_list() == [1, 2]
     assert {f.id for f in findings} >= {"peak"}
@@ -69,10 +69,10 @@ def test_runs_are_private(run: Run):
     assert stat.S_IMODE((run.path / "run.json").stat().st_mode) == 0o600
 
 
-def test_runs_are_opened_by_id_by_beginning_and_as_last(store: RunStore, run: Run, made: Climb):
+def test_runs_are_opened_by_id_by_beginning_and_as_last(store: RunStore, run: Run, climbed: Climb):
     assert store.open("last").id == run.id
     assert store.open(run.id[:-2]).id == run.id
-    other = store.create(made.plan)
+    other = store.create(climbed.plan)
     with pytest.raises(NoSuchRun, match="2 runs begin with"):
         store.open("20")
     with pytest.raises(NoSuchRun) as caught:
@@ -80,20 +80,20 @@ def test_runs_are_opened_by_id_by_beginning_and_as_last(store: RunStore, run: Ru
     assert other.id in (caught.value.cure or "")
 
 
-def test_an_empty_store_says_what_to_do(store: RunStore):
+def test_a_run_of_an_empty_store_is_refused_with_the_command_that_makes_one(store: RunStore):
     assert list(store.list()) == []
     with pytest.raises(NoSuchRun) as caught:
         store.open("last")
     assert "dbdyno run" in (caught.value.cure or "")
 
 
-def test_a_directory_that_is_no_run_is_called_one(store: RunStore, tmp_path: Path):
+def test_a_directory_that_is_no_run_is_refused(store: RunStore, tmp_path: Path):
     for word in (str(tmp_path), f"{tmp_path}/"):
         with pytest.raises(NoSuchRun, match="is a directory"):
             store.open(word)
 
 
-def test_the_default_place_is_xdgs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_default_store_is_in_the_data_directory_of_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_root() == tmp_path / "dbdyno"
     monkeypatch.setenv("XDG_DATA_HOME", "relative/is/ignored")
@@ -112,10 +112,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_run_whose_process_was_killed_reads_as_cut_short(store: RunStore, made: Climb):
+def test_a_run_whose_process_was_killed_reads_as_cut_short(store: RunStore, climbed: Climb):
     done = subprocess.run(
         [sys.executable, "-c", _KILLED, str(store.root)],
-        input=made.plan.model_dump_json(),
+        input=climbed.plan.model_dump_json(),
         capture_output=True,
         text=True,
         check=False,
@@ -126,19 +126,19 @@ def test_a_run_whose_process_was_killed_reads_as_cut_short(store: RunStore, made
     assert store.list()[0].status == "cut short"
 
 
-def test_a_run_of_a_living_process_is_running(store: RunStore, made: Climb):
-    assert store.open(store.create(made.plan).id).info.status == "running"
+def test_a_run_of_a_living_process_is_running(store: RunStore, climbed: Climb):
+    assert store.open(store.create(climbed.plan).id).info.status == "running"
 
 
-def test_another_process_with_its_pid_does_not_make_it_alive(store: RunStore, made: Climb):
-    run = store.create(made.plan)
+def test_another_process_with_its_pid_does_not_make_it_alive(store: RunStore, climbed: Climb):
+    run = store.create(climbed.plan)
     run.update_info(pid=os.getpid(), pid_start_ticks=1)
     assert store.open(run.id).info.status == "cut short"
 
 
 @pytest.mark.parametrize("file", ["samples.parquet", "cell.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "gone"])
-def test_a_damaged_cell_is_left_out_and_the_others_are_read(run: Run, made: Climb, file: str, damage: str):
+def test_a_damaged_cell_is_left_out_and_the_others_are_read(run: Run, climbed: Climb, file: str, damage: str):
     path = run.path / "cells" / run.cells()[0] / file
     content = bytearray(path.read_bytes())
     if damage == "gone":
@@ -149,8 +149,8 @@ def test_a_damaged_cell_is_left_out_and_the_others_are_read(run: Run, made: Clim
         content[len(content) // 2] ^= 0xFF
         path.write_bytes(content)
     cells, damaged = run.read_cells()
-    assert [c.id for c in cells] == [made.cells[1].id]
-    assert [d.id for d in damaged] == [made.cells[0].id]
+    assert [c.id for c in cells] == [climbed.cells[1].id]
+    assert [d.id for d in damaged] == [climbed.cells[0].id]
     assert damaged[0].reason
 
 
@@ -161,8 +161,8 @@ def test_damaged_derived_tables_say_how_to_make_them_again(run: Run):
     assert "rebuild" in (caught.value.cure or "")
 
 
-def test_derived_tables_replace_older_ones(run: Run, made: Climb):
-    results = derive(run.info, made.plan, made.environment, made.cells[:1])
+def test_derived_tables_replace_older_ones(run: Run, climbed: Climb):
+    results = derive(run.info, climbed.plan, climbed.environment, climbed.cells[:1])
     run.write_derived(results.tables, results.findings)
     tables, _ = run.read_derived() or ({}, ())
     assert tables["rungs"]["sessions"].to_list() == [1]
@@ -201,10 +201,10 @@ def test_a_discarded_run_is_gone(store: RunStore, run: Run):
     assert list(store.list()) == []
 
 
-def test_a_place_that_is_a_file_is_refused(tmp_path: Path, made: Climb):
+def test_a_place_that_is_a_file_is_refused(tmp_path: Path, climbed: Climb):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError) as caught:
-        RunStore(tmp_path / "file").create(made.plan)
+        RunStore(tmp_path / "file").create(climbed.plan)
     assert "--store" in (caught.value.cure or "")
 
 
@@ -226,30 +226,30 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.root
-def test_a_full_disk_is_said_and_what_was_saved_is_readable(small_disk: Path, made: Climb):
+def test_a_full_disk_is_an_error_and_what_was_saved_is_readable(small_disk: Path, climbed: Climb):
     store = RunStore(small_disk)
-    run = store.create(made.plan)
-    run.write_cell(made.cells[0])
+    run = store.create(climbed.plan)
+    run.write_cell(climbed.cells[0])
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
     with pytest.raises(StoreFull) as caught:
-        run.write_cell(made.cells[1])
+        run.write_cell(climbed.cells[1])
     assert str(small_disk) in caught.value.message
     assert "--store" in (caught.value.cure or "")
     again = store.open(run.id)
-    assert again.cells() == [made.cells[0].id]
-    assert _same(again.read_cell(made.cells[0].id), made.cells[0])
-    assert [p.name for p in (run.path / "cells").iterdir()] == [made.cells[0].id], "no part is left"
+    assert again.cells() == [climbed.cells[0].id]
+    assert _same(again.read_cell(climbed.cells[0].id), climbed.cells[0])
+    assert [p.name for p in (run.path / "cells").iterdir()] == [climbed.cells[0].id], "no part is left"
     with pytest.raises(StoreFull):
-        store.create(made.plan)
+        store.create(climbed.plan)
     filler.unlink()
     run.finish("cut short", "disk full")
     assert store.open(run.id).info.status == "cut short"
 
 
-def test_types_survive(run: Run):
+def test_types_of_columns_are_stored(run: Run):
     frame = run.read_cell(run.cells()[0]).tables["samples"]
     assert frame.schema["leader_pid"] == pl.Int64
     assert frame["leader_pid"].null_count() == frame.height

@@ -28,10 +28,10 @@ from dbdyno.store import Run, RunStore
 @pytest.fixture(scope="module")
 def forged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one run, each of whose texts steers a terminal."""
-    made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
+    climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
     root = tmp_path_factory.mktemp("forged")
-    run = recorded(RunStore(root), made)
-    results = derive(run.info, made.plan, made.environment, made.cells)
+    run = recorded(RunStore(root), climbed)
+    results = derive(run.info, climbed.plan, climbed.environment, climbed.cells)
     run.write_derived(results.tables, results.findings)
     run.finish("cut short", "the server said")
     forge(run)
@@ -83,14 +83,14 @@ def _edit(path: Path) -> None:
         "show \x1b]0;x\x07\x9b31m\x7f",
     ],
 )
-def test_a_forged_store_does_not_steer(forged: Path, words: str) -> None:
+def test_a_forged_store_does_not_steer_the_terminal(forged: Path, words: str) -> None:
     _, written = on_terminal_here(*words.split(), env={"DBDYNO_STORE": str(forged)})
     assert "Traceback" not in written
     assert obeyed(written) == []
     assert len(written) > 20
 
 
-def test_what_is_foreign_becomes_visible(forged: Path) -> None:
+def test_control_characters_of_a_stored_text_become_visible(forged: Path) -> None:
     _, written = on_terminal("show", "last", env={"DBDYNO_STORE": str(forged)})
     assert "␛]0;owned␇␛[2J\ufffd31m␡" in re.sub(r"\x1b\[[0-9;]*m|\s", "", written)
 
@@ -128,7 +128,7 @@ def _error(text: str) -> bytes:
 
 @pytest.mark.whole
 @pytest.mark.parametrize("command", ["run lio", "observe --for 1s"])
-def test_a_server_s_error_does_not_steer_and_is_short(tmp_path: Path, command: str) -> None:
+def test_an_error_of_a_server_does_not_steer_the_terminal_and_is_short(tmp_path: Path, command: str) -> None:
     def refuse(connection: socket.socket) -> None:
         connection.sendall(_error(STEERING + "x" * 25_000 + STEERING))
 
@@ -162,7 +162,7 @@ def test_a_closed_output_is_no_defect(forged: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_each_character_stays_in_its_place() -> None:
+def test_a_text_made_visible_keeps_its_length_and_harmless_characters() -> None:
     text = f"a{STEERING}\tb\n\udcffc"
     assert len(visible(text)) == len(text)
     assert visible(text)[0] == "a" and visible(text).endswith("\tb\n\ufffdc")
@@ -170,7 +170,7 @@ def test_each_character_stays_in_its_place() -> None:
     assert visible("plain: ä ± 漢字 🙂") == "plain: ä ± 漢字 🙂"
 
 
-def test_long_texts_are_shortened_with_what_is_missing() -> None:
+def test_long_texts_are_shortened_with_a_count_of_what_is_missing() -> None:
     assert shortened("x" * 100, 100) == "x" * 100
     assert shortened("x" * 1_200, 100) == "x" * 100 + " ... (1,100 more characters)"
     assert shortened("a\n" * 100, 1_000, 3).startswith("a\na\na ... (")

@@ -38,15 +38,15 @@ def played(dsn: str, sessions: int, hz: float = 10.0) -> Climb:
     return climb(dsn, [sessions], hz=hz, memory_hz=100.0, trace=True)
 
 
-def truths(made: Climb, *, workers: bool = False) -> dict[int, Truth]:
-    (cell,) = made.cells
-    return made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns, workers=workers)
+def truths(climbed: Climb, *, workers: bool = False) -> dict[int, Truth]:
+    (cell,) = climbed.cells
+    return climbed.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns, workers=workers)
 
 
-def sampled(made: Climb, seed: int | None = None, memory_hz: float = 100.0) -> RawCell:
+def sampled(climbed: Climb, seed: int | None = None, memory_hz: float = 100.0) -> RawCell:
     """The cell without its trace, with another series of samples."""
-    (cell,) = made.cells
-    again = cell if seed is None else sampled_again(made.server, cell, seed, memory_hz)
+    (cell,) = climbed.cells
+    again = cell if seed is None else sampled_again(climbed.server, cell, seed, memory_hz)
     own = cell.meta.cell.model_copy(update={"id": f"{cell.id}-{seed}"})
     meta = cell.meta.model_copy(update={"cell": own})
     return RawCell(meta, {**again.tables, **{name: empty(name) for name in TRACED}})
@@ -72,10 +72,10 @@ def holds(row: dict, exact: float, slip: float) -> bool:
     return bool(row["low"] - slip - 1e-9 <= exact <= row["high"] + slip + 1e-9)
 
 
-def slip_of(made: Climb, skew_ns: int) -> float:
+def slip_of(climbed: Climb, skew_ns: int) -> float:
     """Label and task state of a sample are read this far apart. A task that falls asleep between is taken to
     sleep with no label: at most its sleeps a second times that, for all sessions."""
-    sleeps = sum(under.sleeps for t in truths(made).values() for under in t.labels.values())
+    sleeps = sum(under.sleeps for t in truths(climbed).values() for under in t.labels.values())
     return sleeps * skew_ns / W_NS
 
 
@@ -95,7 +95,7 @@ class Played(NamedTuple):
     """A case, its truth, and its ledgers by the names of tier and series of samples as cells."""
 
     case: Case
-    made: Climb
+    climbed: Climb
     truths: dict[int, Truth]
     ledgers: pl.DataFrame
 
@@ -118,12 +118,12 @@ class Played(NamedTuple):
 def load(request: pytest.FixtureRequest) -> Played:
     """Played once, sampled five times, and cut at once with and without samples of the wait event word."""
     case: Case = request.param
-    made = played(case.dsn, case.sessions)
-    cells = [named(made.cells[0], "exact")]
+    climbed = played(case.dsn, case.sessions)
+    cells = [named(climbed.cells[0], "exact")]
     for seed in SEEDS:
-        dense = sampled(made, seed)
+        dense = sampled(climbed, seed)
         cells += [named(dense, f"word-{seed}"), named(without_word(dense), f"activity-{seed}")]
-    return Played(case, made, truths(made), ledger(cut(cells)))
+    return Played(case, climbed, truths(climbed), ledger(cut(cells)))
 
 
 def named(cell: RawCell, name: str) -> RawCell:
@@ -141,56 +141,56 @@ def without_word(cell: RawCell) -> RawCell:
     return RawCell(cell.meta, tables)
 
 
-def test_the_machine_does_what_arithmetic_says(load: Played):
+def test_the_simulated_machine_does_what_arithmetic_says(load: Played):
     """The truth that all else is compared with, against figures that come from the law alone."""
     case = load.case
-    found = {detail or account: value for (account, detail), value in load.truth.items()}
+    by_name = {detail or account: value for (account, detail), value in load.truth.items()}
     for name, value in case.parts().items():
-        assert found.get(name, 0.0) == pytest.approx(value, abs=case.within * case.sessions), name
-    assert sum(found.values()) == pytest.approx(case.sessions, abs=1e-9)
+        assert by_name.get(name, 0.0) == pytest.approx(value, abs=case.within * case.sessions), name
+    assert sum(by_name.values()) == pytest.approx(case.sessions, abs=1e-9)
 
 
 def test_the_exact_tier_is_the_truth(load: Played):
-    found = load.ledgers.filter(cell="exact")
+    rows = load.ledgers.filter(cell="exact")
     for session, truth in load.truths.items():
-        mine = found.filter(scope="session", session=session)
-        _is_exact(mine, accounts_of(truth))
-    _is_exact(found.filter(scope="rung"), load.truth)
+        own_rows = rows.filter(scope="session", session=session)
+        _is_exact(own_rows, accounts_of(truth))
+    _is_exact(rows.filter(scope="rung"), load.truth)
 
 
 def _is_exact(rows: pl.DataFrame, truth: Mapping[tuple[str, str | None], float]) -> None:
     """To the nanosecond of 10 s, with all sleeps and no other; nothing is left."""
     added = top_level(rows).filter(pl.col("account").is_in(("run", "runq", "sleep", "client", "unaccounted")))
-    found = {(a, d): v for a, d, v in added.select("account", "detail", "aas").rows() if v}
+    by_account = {(a, d): v for a, d, v in added.select("account", "detail", "aas").rows() if v}
     known = {account: value for account, value in truth.items() if value}
-    assert found.pop(("unaccounted", None), 0.0) == pytest.approx(0, abs=1e-9)
-    assert found == pytest.approx(known, abs=1e-9)
+    assert by_account.pop(("unaccounted", None), 0.0) == pytest.approx(0, abs=1e-9)
+    assert by_account == pytest.approx(known, abs=1e-9)
     assert set(added.filter(account="sleep")["source"]) <= {EXACT}
 
 
 def test_sampled_accounts_are_within_two_per_cent_and_their_intervals(load: Played):
     """Five series of samples of the wait event word: every account within 2 % of wall, nothing left over,
     at least 9 of 10 intervals hold."""
-    case, truth, slip = load.case, load.truth, slip_of(load.made, WORD_NS)
-    held = []
+    case, truth, slip = load.case, load.truth, slip_of(load.climbed, WORD_NS)
+    holding = []
     for frame in load.tier("word"):
-        found = rung(frame)
-        for account in {*truth, *found}:
-            exact, row = truth.get(account, 0.0), found.get(account)
+        by_account = rung(frame)
+        for account in {*truth, *by_account}:
+            exact, row = truth.get(account, 0.0), by_account.get(account)
             value = 0.0 if row is None else row["aas"]
             assert value == pytest.approx(exact, abs=0.02 * case.sessions), account
-            held.append(row is not None and holds(row, exact, slip))
+            holding.append(row is not None and holds(row, exact, slip))
         left = frame.filter(scope="rung", account="unaccounted")["aas"].item()
         assert abs(left) <= 0.01 * case.sessions
-    assert sum(held) >= 0.9 * len(held), f"{sum(held)} of {len(held)}"
+    assert sum(holding) >= 0.9 * len(holding), f"{sum(holding)} of {len(holding)}"
 
 
 def test_ten_samples_a_second_hold_the_truth_too(load: Played):
     """Activity samples alone: wider intervals, as good a promise."""
-    truth, slip = load.truth, slip_of(load.made, SKEW_NS)
+    truth, slip = load.truth, slip_of(load.climbed, SKEW_NS)
     rows = [(account, row) for frame in load.tier("activity") for account, row in rung(frame).items()]
-    held = [holds(row, truth.get(account, 0.0), slip) for account, row in rows]
-    assert sum(held) >= 0.9 * len(held), f"{sum(held)} of {len(held)}"
+    holding = [holds(row, truth.get(account, 0.0), slip) for account, row in rows]
+    assert sum(holding) >= 0.9 * len(holding), f"{sum(holding)} of {len(holding)}"
 
 
 # -- what others call CPU, and CPU WAIT ---------------------------------------------------------------
@@ -198,12 +198,14 @@ def test_ten_samples_a_second_hold_the_truth_too(load: Played):
 
 def _naive(dsn: str, sessions: int) -> tuple[dict[str, float], dict[str, float]]:
     """(what naive formulas say, the truth), seconds per second."""
-    made = played(dsn, sessions, hz=100.0)
-    told = truths(made).values()
-    frame = ledger(cut([sampled(made)]))
-    run, runq = (sum(getattr(t, a) for t in told) / W_NS for a in ("run", "runq"))
-    unlabelled = sum(sum(t.labels[RUNNING][:3]) for t in told) / W_NS
-    active = sum(sum(u[:3]) for t in told for label, u in t.labels.items() if label.state == "active") / W_NS
+    climbed = played(dsn, sessions, hz=100.0)
+    each_truth = truths(climbed).values()
+    frame = ledger(cut([sampled(climbed)]))
+    run, runq = (sum(getattr(t, a) for t in each_truth) / W_NS for a in ("run", "runq"))
+    unlabelled = sum(sum(t.labels[RUNNING][:3]) for t in each_truth) / W_NS
+    active = (
+        sum(sum(u[:3]) for t in each_truth for label, u in t.labels.items() if label.state == "active") / W_NS
+    )
     naive = {"cpu": memo(frame, "naive.cpu"), "active": memo(frame, "naive.active")}
     return naive, {"run": run, "runq": runq, "unlabelled": unlabelled, "active": active}
 

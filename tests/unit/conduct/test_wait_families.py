@@ -53,7 +53,7 @@ def test_an_event_may_be_of_another_family_than_its_class() -> None:
         assert rows.select(found=families.among(*among))["found"].to_list() == expected
 
 
-def test_the_table_says_all() -> None:
+def test_the_table_of_families_reads_back_as_the_families() -> None:
     for engine in names():
         families = wait_families(engine)
         assert families_of({"wait_families": families.table()}) == families
@@ -76,33 +76,35 @@ def _events(major: int) -> list[tuple[str, str]]:
     return [] if known is None else list(known.events.values())
 
 
-def test_a_run_stored_without_what_its_engine_says_comes_out_as_one_with_it(tmp_path: Path) -> None:
-    made = climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:2ms+LWLock/ProcArray:2ms,think=3ms", [4])
-    now = derive(made.info, made.plan, made.environment, made.cells)
-    record = RunStore(tmp_path).create(made.plan, workloads=made.info.workloads)
-    server = made.environment.server.model_copy(update={"product": "", "helpers": {}})
-    record.write_environment(made.environment.model_copy(update={"server": server}))
-    for cell in made.cells:
+def test_a_run_stored_without_families_gets_those_of_its_engine(tmp_path: Path) -> None:
+    climbed = climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:2ms+LWLock/ProcArray:2ms,think=3ms", [4])
+    now = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
+    record = RunStore(tmp_path).create(climbed.plan, workloads=climbed.info.workloads)
+    server = climbed.environment.server.model_copy(update={"product": "", "helpers": {}})
+    record.write_environment(climbed.environment.model_copy(update={"server": server}))
+    for cell in climbed.cells:
         record.write_cell(
             RawCell(cell.meta.model_copy(update={"wait_families": WaitFamilies()}), cell.tables)
         )
     record.write_derived({n: t for n, t in now.tables.items() if n != "wait_families"}, now.findings)
     record.finish("complete")
-    for found in (conduct.results_of(record), conduct.rebuild(record)[0]):
-        assert found.environment == made.environment
-        assert families_of(found.tables) == wait_families("fake")
+    for results in (conduct.results_of(record), conduct.rebuild(record)[0]):
+        assert results.environment == climbed.environment
+        assert families_of(results.tables) == wait_families("fake")
         for name in ("ledger", "microstates", "top_events"):
-            assert_frame_equal(found.whole(name), now.whole(name), check_row_order=False)
+            assert_frame_equal(results.whole(name), now.whole(name), check_row_order=False)
 
 
-def test_families_decide_what_a_wait_is_counted_as() -> None:
+def test_a_wait_is_counted_by_its_family() -> None:
     """The same samples under another engine's map: what was a lock is the client's."""
-    made = climb("fake:cpus=2,cpu=4ms,wait=LWLock/ProcArray:2ms,think=3ms", [4])
+    climbed = climb("fake:cpus=2,cpu=4ms,wait=LWLock/ProcArray:2ms,think=3ms", [4])
     turned = WaitFamilies({"LWLock": Family.CLIENT, "Client": Family.LATCH})
-    (cell,) = made.cells
+    (cell,) = climbed.cells
     other = RawCell(cell.meta.model_copy(update={"wait_families": turned}), cell.tables)
-    ones, others = (derive(made.info, made.plan, made.environment, [c]).tables for c in (cell, other))
-    mine = {
+    ones, others = (
+        derive(climbed.info, climbed.plan, climbed.environment, [c]).tables for c in (cell, other)
+    )
+    turned_aas = {
         (row["account"], row["detail"]): row["aas"]
         for row in others["ledger"].filter(pl.col("scope") == "rung").to_dicts()
     }
@@ -110,18 +112,18 @@ def test_families_decide_what_a_wait_is_counted_as() -> None:
         (row["account"], row["detail"]): row["aas"]
         for row in ones["ledger"].filter(pl.col("scope") == "rung").to_dicts()
     }
-    assert mine["client", None] == pytest.approx(asleep["sleep", "LWLock/ProcArray"])
-    assert mine["sleep", "Client/ClientRead"] == pytest.approx(asleep["client", None])
+    assert turned_aas["client", None] == pytest.approx(asleep["sleep", "LWLock/ProcArray"])
+    assert turned_aas["sleep", "Client/ClientRead"] == pytest.approx(asleep["client", None])
     assert {Family.LATCH, Family.LOCK} == set(LOCKS) and Family.CLIENT in AT_CLIENT
 
 
-def test_an_engine_that_is_none_is_a_usage_error_with_the_nearest_name() -> None:
+def test_an_unknown_engine_is_refused() -> None:
     assert conduct.experiment_of(conduct.Request(workload="lio")).engine == DEFAULT
     with pytest.raises(UsageError, match="oracle"):
         conduct.experiment_of(conduct.Request(workload="lio", patch=conduct.Patch({"engine": "oracle"})))
 
 
-def test_every_engine_says_what_it_is_and_what_its_own_processes_are_for() -> None:
+def test_every_engine_names_its_product_and_its_processes() -> None:
     for engine in ("postgres", "fake"):
         assert product(engine) and set(helpers(engine).values()) == set(Helper)
 
@@ -136,10 +138,10 @@ def test_engines_come_by_entry_points_and_by_registering(monkeypatch: pytest.Mon
 def test_an_installed_engine_that_cannot_be_imported_names_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = tmp_path / "broken-1.dist-info"
-    made.mkdir()
-    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (made / "entry_points.txt").write_text("[dbdyno.engines]\nthird = no_such_module\n")
+    metadata = tmp_path / "broken-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[dbdyno.engines]\nthird = no_such_module\n")
     monkeypatch.syspath_prepend(tmp_path)
     _installed.cache_clear()
     try:
