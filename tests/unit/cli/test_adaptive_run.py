@@ -1,4 +1,4 @@
-"""The auto ladder in a run: its plan, the cells that conduct asks for, what is kept when it is stopped."""
+"""The auto ladder in a run: its plan, the cells that a run measures, and what a stopped run keeps."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_the_knee_of_a_simulated_server(dsn: str, knee: int) -> None:
 
 
 class Stopping(NullProgressListener):
-    """Asks for an end after so many cells."""
+    """Asks for an end after ``after`` cells."""
 
     def __init__(self, interrupt: Interrupt, after: int) -> None:
         self._interrupt, self._left = interrupt, after

@@ -24,7 +24,7 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
 
 
 def measured(invoke: Invoke, *words: str, cpu: str = "1ms") -> int:
-    """The size of a call of a new run."""
+    """Returns the size of a call of a new run."""
     options = ("--engine", "fake", "--dsn", f"fake:cpus=4,cpu={cpu}", "--measure", "2s", "--settle", "100ms")
     done = invoke("run", "lio", *options, *words)
     assert done.exit_code == 0, done.output
@@ -33,12 +33,12 @@ def measured(invoke: Invoke, *words: str, cpu: str = "1ms") -> int:
 
 
 def _newest() -> Path:
-    """By the order of making: the names of runs of one second are in no order."""
+    """Returns the run that was made last; ids of runs of one second have no order."""
     return max((p for p in Path("store").iterdir() if p.is_dir()), key=lambda p: p.stat().st_ctime_ns)
 
 
 def test_a_later_run_keeps_the_size_of_its_target_while_its_call_fits(invoke: Invoke) -> None:
-    """A target that is asked for has a size of its own; the default target is another for another window."""
+    """A call target that is asked for has a size of its own. The default target depends on the window."""
     assert measured(invoke, "--sessions", "1", "--call-target", "20ms") == 20
     default = measured(invoke, "--sessions", "1")
     assert default > 20

@@ -1,4 +1,4 @@
-"""One type for all conclusions."""
+"""Claims as they are stored and explained, and the catalogue of their texts."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_explain_prints_an_entry_or_all_questions() -> None:
 
 
 def test_no_sentence_has_a_unit_twice() -> None:
-    """A format of a duration, a size or a share has its unit."""
+    """Formats of durations, sizes and shares print their unit."""
     files = sorted(Path(catalogue.__file__).parent.glob("*.toml"))
     twice = re.compile(r":(?:seconds|ns|size|percent)\} (?:ns|us|ms|s|B|bytes|%)(?![a-zA-Z])")
     assert files and [f.name for f in files if twice.search(f.read_text())] == []

@@ -1,4 +1,4 @@
-"""A comparison on the terminal, as HTML, as JSON, and the command that makes it."""
+"""A comparison as text, HTML, Markdown and JSON, and the command ``compare``."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_markdown_holds_every_table(tmp_path: Path) -> None:
 
 
 class Page(HTMLParser):
-    """Elements that were opened and not closed, and what could load something."""
+    """Lists the elements that are open, and all elements with their attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,14 +154,14 @@ def test_the_document_has_stable_keys_and_no_nan() -> None:
 
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """The command, in a directory and with a store of its own."""
+    """Runs the command in a directory and with a store of its own."""
     monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(app, ["compare", *words])
 
 
 def stored(results: Results) -> str:
-    """The id of a run in the store with these tables."""
+    """Stores a run with these tables and returns its id."""
     run = RunStore(Path("store")).create(results.plan, workloads=results.info.workloads)
     run.write_environment(results.environment)
     every = {name: empty(name) for name in DERIVED} | dict(results.tables)
@@ -319,7 +319,7 @@ def test_the_same_run_twice_and_a_baseline_of_two_runs_are_refused(invoke: Invok
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_an_interval_that_excludes_one_and_is_undecided_says_why_beside_it(width: int) -> None:
-    """Three repeats whose interval is clear of 1: the reason is in the row, whatever else goes."""
+    """Three repeats whose interval is clear of 1: the row states the reason at every width."""
     compared = compare_variants(noisy(replace(WORLD, repeats=3), spread=0.002))
     claims = [c for t in compared.metrics for c in t.claims if c.verdict == "undecided"]
     clear = [c for c in claims if c.effect.low and c.effect.high and not c.effect.low <= 1 <= c.effect.high]

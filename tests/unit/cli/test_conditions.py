@@ -1,4 +1,4 @@
-"""What spoils measurements, on recorded machines; and the registries of the checks."""
+"""Conditions of machine and server that spoil measurements, judged on recorded machines."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_machine_as_a_distribution_may_leave_it_has_twelve_checks_that_ask(tmp
     assert conditions["shared-memory-mount"].value.startswith("32.0 GiB")
 
 
-def test_a_container_with_a_small_shared_memory_mount_is_told_to_enlarge_it(tmp_path: Path) -> None:
+def test_a_small_shared_memory_mount_of_a_container_asks_for_a_larger_one(tmp_path: Path) -> None:
     facts = machine_facts(1, None, unpack("conditions-container", tmp_path))
     assert (facts.shm_mount_bytes, facts.huge_mapped, facts.run_delay) == (64 << 20, True, False)
     conditions = judged(facts)

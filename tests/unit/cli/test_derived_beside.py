@@ -1,4 +1,4 @@
-"""Cells are derived while the next ones are measured: each once, stored, and concluded from at the end."""
+"""Cells are derived while the next ones are measured. Each is derived once and stored."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PATIENCE_S = 120.0
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The cells that are derived, each time they are."""
+    """Lists the ids of cells, each time they are derived."""
     derived_cells: list[str] = []
     derive = sys.modules["dbdyno.conduct.derive.derive"]  # the package has a function of this name
     real = derive.part_of
@@ -58,7 +58,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Saved(RecordingListener):
-    """Remembers, at each saved window, how many parts there were."""
+    """Counts the stored parts at each saved window."""
 
     def __init__(self, store: Path) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stored(watched: Path, tmp_path: Path) -> Run:
-    """A copy of it."""
+    """A copy of the watched run."""
     return RunStore(shutil.copytree(watched, tmp_path / "store")).open("last")
 
 
@@ -202,7 +202,7 @@ def run(climbed: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def beside(run: Run) -> Deriving:
-    """As for a server that has no world of its own: in another process."""
+    """Derives the run in another process, as for a server with the machine's clock."""
     from dbdyno.conduct.derive.deriving import _Beside
 
     return _Beside(run)
@@ -264,7 +264,7 @@ def test_a_process_beside_derives_cells_and_concludes(climbed: Climb, run: Run) 
 def test_cells_that_are_not_derived_in_time_are_derived_when_the_run_is_shown_first(
     climbed: Climb, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was derived by then is used, and all is as if it had been derived at the end."""
+    """Cells derived in time are used; the results equal those of a run derived at its end."""
     derived = beside(run)
     try:
         run.write_cell(climbed.cells[0])

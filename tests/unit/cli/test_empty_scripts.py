@@ -1,4 +1,4 @@
-"""Scripts in which nothing is executed are refused before anything is planned; what is no text says so."""
+"""Scripts without a statement are refused before planning, and files that are no text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dbdyno clean`` follows only journals that this user alone can have written, into control groups alone."""
+"""``dbdyno clean`` trusts journals of this user alone, and changes control groups alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def journal(place: Path, data: dict[str, Any] | None = None) -> Path:
-    """Of a run that is dead."""
+    """Writes the journal of a run whose process is dead."""
     path = place / "forged.json"
     undo = {"kind": "group", "key": "group x", "what": "control group x", "data": data or {}}
     path.write_text(
@@ -121,7 +121,7 @@ def test_a_directory_that_is_no_control_group_is_left_alone(tmp_path: Path, vers
 
 
 def _mounted() -> Path:
-    """A control group's directory on this machine, the root of one hierarchy."""
+    """Returns the root directory of a hierarchy of control groups on this machine."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         if line.partition(" - ")[2].startswith(("cgroup ", "cgroup2 ")):
             return Path(line.split(" ")[4])
@@ -153,7 +153,7 @@ def test_no_link_is_followed_into_a_control_group_or_out_of_one(tmp_path: Path) 
 
 @pytest.fixture
 def pretended(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs, as that which holds the hierarchies of v1."""
+    """A tmpfs in place of a hierarchy of control groups."""
     where = tmp_path / "cgroup"
     where.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", where], capture_output=True, check=False)
@@ -171,7 +171,7 @@ def test_a_tmpfs_is_no_control_group(pretended: Path) -> None:
 
 
 @pytest.mark.root
-def test_clean_says_why_and_does_nothing(place: Path, tmp_path: Path) -> None:
+def test_clean_refuses_a_journal_of_another_user_and_changes_nothing(place: Path, tmp_path: Path) -> None:
     home = imitated_group(tmp_path / "home", 1)
     path = journal(place, data(imitated_group(home / NAME, os.getpid()), home))
     os.chown(path, _ANOTHER, _ANOTHER)

@@ -1,4 +1,4 @@
-"""Stores, recipes and files of numbers that somebody else has made: clear errors, and no way out of them."""
+"""Forged stores, recipes and files of numbers lead to clear errors and never out of the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.whole
 
 @pytest.fixture(scope="module")
 def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete run, with the parts that it was derived from."""
+    """A complete run with the parts that it was derived from."""
     climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
     run = RunStore(tmp_path_factory.mktemp("whole")).create(climbed.plan, workloads=climbed.info.workloads)
     run.write_environment(climbed.environment)
@@ -42,7 +42,7 @@ def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(complete_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it in a store of its own, which the commands use."""
+    """A copy of the complete run in a store of its own, which the commands use."""
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -56,7 +56,7 @@ class Done(NamedTuple):
 
 
 def dbdyno(*words: str) -> Done:
-    """Every error is one of ours: any other is raised here."""
+    """Runs a command and returns its exit code and text; raises any error that is not dbdyno's."""
     try:
         done = CliRunner().invoke(app, words, catch_exceptions=False, standalone_mode=False)
         return Done(done.exit_code, done.output)
@@ -176,7 +176,7 @@ def test_a_cell_with_what_is_no_regular_file_is_left_out(
 
 
 def signed(run: Path, part: str, name: str, content: bytes) -> None:
-    """With a manifest that fits."""
+    """Writes a file of a run and its checksum into the manifest."""
     (run / part / name).write_bytes(content)
     manifest = json.loads((run / part / "manifest.json").read_text())
     manifest[name] = hashlib.sha256(content).hexdigest()
@@ -220,7 +220,7 @@ def test_json_that_is_forged_under_a_right_checksum_is_damaged(run: Path) -> Non
 
 
 def test_figures_that_are_forged_under_a_right_checksum_are_unknown_or_damaged(run: Path) -> None:
-    """In every column of every derived table: what is no figure is unknown, or the table is damaged."""
+    """Values that are no figures are unknown, or their table is damaged; in every column of every table."""
     values = cycle([float("nan"), float("inf"), -1e308, 1e29])
     sound: list[tuple[str, bytes]] = []
     original = Path(shutil.copytree(run / "derived", run.parent.parent / "kept"))
@@ -245,7 +245,8 @@ NOT_ASKED_FOR = ("cpu_stacks", "sleep_code", "system_calls")
     "table", [t for t, r in REGISTERED.items() if r.sessions != "none" and t not in NOT_ASKED_FOR]
 )
 def test_parts_that_are_forged_under_a_right_checksum_are_damaged(run: Path, table: str) -> None:
-    """Rows of single sessions are read when they are shown: such a table is damaged, or has no nonsense."""
+    """Rows of single sessions are read only when they are shown: their table is damaged or has no
+    nonsense."""
     (part,) = (run / "parts").iterdir()
     file = part / f"{table}.sessions.parquet"
     for content in _broken_parquet(file.read_bytes()).values():

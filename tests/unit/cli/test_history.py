@@ -1,4 +1,4 @@
-"""The store as a history: what is listed, which run is meant, labels, removal."""
+"""The store as a history: its list, how a run is named, labels, removal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def add(store: Path, model: Path, run_id: str, **changes: object) -> Path:
-    """A run like the model, of another day, with other fields of ``run.json``."""
+    """Copies the model as a run of another day, with other fields of ``run.json``."""
     path = store / run_id
     shutil.copytree(model, path)
     document = json.loads((path / "run.json").read_text())

@@ -1,7 +1,5 @@
-"""Recipes, options and configurations of sizes that nobody means: an error names the limit, at once.
-
-The time limit is far above what a machine needs under any load, and far below what listing all of it takes.
-"""
+"""Recipes, options and configurations of hostile size: an error names the limit at once. The time limit is
+far above the need of a busy machine, and far below the time to list all of a hostile size."""
 
 from __future__ import annotations
 

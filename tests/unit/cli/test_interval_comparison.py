@@ -1,4 +1,4 @@
-"""Two intervals side by side: rates, ratios, what is new, gone or slower; spread where there are blocks."""
+"""Two intervals side by side: rates, ratios, new, gone and slower statements, and intervals from blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = {1: "select old", 2: "select new", 3: "select slow", 4: "select\tsame <b
 
 
 def taken(at_s: float, commits: int, calls: dict[int, tuple[int, float]], scanned: int = 0) -> Snapshot:
-    """``calls``: id -> executions and their mean in ms, both since the first one."""
+    """Takes a snapshot. ``calls``: id -> executions and their mean in ms, both since the first snapshot."""
     statements = [
         {"user": "u", "database": "shop", "query_id": i, "toplevel": True, "calls": n,
          "exec_ns": round(n * ms * 1e6)}

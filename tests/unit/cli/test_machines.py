@@ -1,4 +1,4 @@
-"""Machine against machine: the throughput article's argument, laws, bad input, and how it is told."""
+"""Two machines compared: the throughput article's argument, laws, bad input, and the documents."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ T2000 = Machine(cpus=32, cores=8, threads_per_core=4, model="UltraSPARC T1")
 
 
 def no_band(_: Ladder) -> None:
-    """A ladder that no model was fitted to."""
+    """Returns no band, as if no model fitted the ladder."""
 
 
 def argument(**more: object) -> Machines:
@@ -112,7 +112,7 @@ def test_repeats_give_intervals_that_hold_the_truth() -> None:
 
 
 def band(of: Ladder) -> pl.DataFrame:
-    """A tenth to either side."""
+    """Returns a band of a tenth to either side."""
     mean = of.points["throughput"]
     return pl.DataFrame(
         {"load": of.points["load"], "throughput": mean, "low": mean * 0.9, "high": mean / 0.9}
@@ -120,7 +120,7 @@ def band(of: Ladder) -> pl.DataFrame:
 
 
 def test_an_end_beyond_the_range_is_open() -> None:
-    """They meet just below the highest rung: how far beyond they may is not known."""
+    """The machines meet just below the highest rung; beyond it the interval's end is unknown."""
     loads = [1, 4, 8, 15, 17]
     (crossing,) = machines(ladder(few_fast, loads), ladder(many_slow, loads), band=band).crossings
     assert crossing.value == pytest.approx(16)
@@ -173,7 +173,7 @@ def test_without_a_crossing_the_claim_names_who_is_ahead() -> None:
 
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_two_of_a_kind_do_not_cross(seed: int) -> None:
-    """Noise alone passes 1 up and down."""
+    """Noise alone brings the ratio above and below 1."""
     a, b = (ladder(few_fast, repeats=3, noise=0.02, seed=s) for s in (seed, seed + 100))
     comparison = machines(a, b, band=no_band)
     ratios = [x.throughput.ratio.value for x in comparison.at_loads if x.throughput.ratio]
@@ -181,7 +181,7 @@ def test_two_of_a_kind_do_not_cross(seed: int) -> None:
     assert comparison.crossings == ()
 
 
-def test_what_a_machine_has_may_be_unknown() -> None:
+def test_figures_per_core_are_unknown_without_the_number_of_cores() -> None:
     comparison = machines(
         ladder(few_fast, machine=V490), ladder(many_slow, machine=Machine(cpus=32)), band=no_band
     )
@@ -261,7 +261,7 @@ def _run(id: str, *, sees_host: bool = True, **cpu: object) -> Results:
 
 
 def test_runs_of_two_hosts_are_two_machines() -> None:
-    """By themselves where that is seen, else when asked for."""
+    """Two hosts are compared as machines if their CPUs differ, or if it is asked for."""
     a, b = _run("first"), _run("other", model="another CPU")
     unasked, asked = Asked.of(False, None, None), Asked.of(True, (2, 4), None)
     comparison, ladders = _runs(a, b, Options(), unasked)

@@ -1,4 +1,4 @@
-"""Snapshots at the start and end of measurements: of each rung what it did, and no figure of it changes."""
+"""Snapshots at the start and end of measurements give each rung its growth and change no figure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_each_measurement_has_a_snapshot_at_its_start_and_at_its_end(run: Run) -
         assert sources.filter(pl.col("name") == "snapshots")["status"].to_list() == ["ok"]
 
 
-def test_the_growth_is_what_all_calls_did(run: Run) -> None:
+def test_the_growth_of_a_measurement_is_that_of_all_its_calls(run: Run) -> None:
     for cell in run.cells():
         growth, covered, notes = measured(run, cell)
         calls = run.read_cell(cell).tables["sessions"]["calls_total"].sum()
@@ -87,7 +87,7 @@ def test_the_plan_s_expected_time_holds_that_of_snapshots() -> None:
 
 
 class Slow(FakeServer):
-    """A snapshot takes ``took_s`` of its time; ``refused``: it cannot be had."""
+    """Takes ``took_s`` of its clock for a snapshot, or refuses it."""
 
     took_s, refused = 0.0, False
 
@@ -114,7 +114,7 @@ def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> 
 
 
 class Small(FakeServer):
-    """Every table is larger than scans bring into its cache."""
+    """Has a cache that is smaller than each table."""
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
         taken = super().snapshot(name, databases, known)

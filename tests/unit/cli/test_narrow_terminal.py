@@ -1,4 +1,4 @@
-"""Terminals of few columns: no figure is cut in its middle, nothing fails."""
+"""Terminals of few columns: columns are dropped whole, and nothing fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view without a terminal: keys, order, filter, what is drawn."""
+"""The live view without a terminal: keys, order, filter, and the lines of its screen."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ MS = 1_000_000
 
 
 def exact(events: pl.DataFrame) -> pl.DataFrame:
-    """The sessions' sleep by wait event, as the ledger has it."""
+    """Returns the sessions' sleep by wait event from the ledger."""
     rows = events.filter((pl.col("scope") == "rung") & (pl.col("sleep") > 0))
     return rows.group_by(wait=wait_label(), maintain_order=True).agg(pl.col("sleep").sum())
 
 
 def with_sleeps(cell: RawCell, events: pl.DataFrame, seed: int = 1, **fixed: Any) -> RawCell:
-    """In each wait event sleeps of 7 and 3 ms, as many of each, chosen with chances that differ."""
+    """Adds equally many sleeps of 7 and 3 ms to each wait event, sampled with different chances."""
     rng = np.random.default_rng(seed)
     asleep = events.filter((pl.col("scope") == "rung") & (pl.col("sleep") > 0))
     labels = asleep.select("wait_class", "wait_event").unique(maintain_order=True).to_dicts()
@@ -118,7 +118,7 @@ def test_time_goes_by_length_over_chance_and_not_by_number(results: Results) -> 
 
 
 def test_intervals_hold_the_sleep_of_missing_stacks() -> None:
-    """The stacks of half of the longer sleeps are missing: their truth stays inside."""
+    """Stacks of half of the longer sleeps are missing; the interval holds their true time."""
     climbed = climb("fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:4ms", [4])
     plain = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
     [cell] = [with_sleeps(c, plain.tables["events"]) for c in climbed.cells]

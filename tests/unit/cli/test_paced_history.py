@@ -1,4 +1,4 @@
-"""Paced runs where runs are listed, followed and compared as machines; their line of live progress."""
+"""Paced runs in the list of runs, in trends and compared as machines, and their line of progress."""
 
 from __future__ import annotations
 

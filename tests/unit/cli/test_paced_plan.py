@@ -1,4 +1,5 @@
-"""Paced load in plans: rates, arrivals, think times, what does not go together; what the driver is told."""
+"""Paced load in plans: rates, arrivals, think times, keys that exclude each other, the driver's
+specification."""
 
 from __future__ import annotations
 
@@ -146,7 +147,7 @@ def test_variants_may_think_differently() -> None:
 
 @pytest.mark.parametrize("capacity", [73, 850, 6400])
 def test_the_search_finds_the_highest_rate_that_meets_a_target(capacity: int) -> None:
-    """Response time of M/M/1: 1 / (capacity - rate)."""
+    """The response time of M/M/1 is 1 / (capacity - rate)."""
     plan = _plan(rates="auto", target="mean<20ms")
     assert plan.adaptive is not None
     assert plan.cells[0].rate_per_s == plan.adaptive.first
@@ -204,7 +205,7 @@ def test_a_dry_run_prints_rates_and_the_rule_of_their_search() -> None:
 
 
 def test_a_call_is_of_a_size_that_the_rates_can_be_delivered_with() -> None:
-    """A quarter of 4 CPUs at 400/s is 2.5 ms a call."""
+    """A quarter of 4 CPUs at 400 calls/s is 2.5 ms a call."""
     assert _plan(rates="100:400:x2").call_target_ns == 2.5 * MS
     assert _plan(rate="0.5").call_target_ns == 300 * MS
     assert _plan(rate="500", call_target="1ms").call_target_ns == MS

@@ -1,4 +1,4 @@
-"""What asks for the CPU profile: --profile, --profile=HZ, --profile 30s, and the recipe's key."""
+"""The option and the recipe's key for the CPU profile: --profile, --profile=HZ, --profile 30s."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HZ = CPU_PROFILE.option.hz
 
 
 def program() -> click.Context:
-    """The program, as it is when a command of it is called."""
+    """Returns the context of the program, in which a command is called."""
     return click.Context(app, **app.context_settings)
 
 

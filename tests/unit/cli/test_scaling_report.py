@@ -1,4 +1,4 @@
-"""The report of scaling: what text, page, charts and JSON say of fits that are published or made by hand."""
+"""The report of scaling as text, page, charts and JSON, of published and of simple ladders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def text(*scalings: Scaling) -> str:
 
 
 def page(*scalings: Scaling) -> str:
-    """Without the charts' code, which names its sources."""
+    """Returns the page without the charts' code, which names its sources."""
     return html.page(present.scaling(scalings)).replace(charts_code(), "")
 
 
@@ -173,7 +173,7 @@ def test_the_section_of_a_run_holds_all_charts() -> None:
     assert scaling_document.section([]) is None
 
 
-def test_what_a_terminal_leaves_out_is_folded() -> None:
+def test_sections_left_out_of_the_terminal_are_folded_in_the_page() -> None:
     document = present.scaling([examples.scaling()])
     folded = [b for b in walk(document.blocks) if isinstance(b, Section) and b.folded]
     assert [f.title for f in folded] == ["Figures of the other models"]

@@ -29,7 +29,8 @@ KINDS = {"S1": "serialization", "D1": "deadlock"}
 
 
 def _cell(number: int, calls: int) -> RawCell:
-    """Script 0 on two sessions, each call 2 us; script 1 on one, 8 us; deadlocks, and an error of its own."""
+    """Script 0 has calls of 2 us on two sessions, script 1 has calls of 8 us on one, deadlocks and another
+    error."""
     zero = {"settle_calls": 0, "settle_errors": 0, "sum_sq_ns2": 0.0, "min_ns": 2_000}
 
     def row(session: int, script: int, n: int, each_ns: int, errors: int = 0) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def test_shares_and_rates_of_a_cell_add_up() -> None:
 
 
 def test_a_quantile_needs_ten_calls_above_it() -> None:
-    """p95 is known of 200 calls, p99 of 1,000; the median always."""
+    """p95 is known from 200 calls on, p99 from 1,000; the median always."""
     known = []
     for calls in (8, 199, 200, 999, 1_000):
         buckets = pl.DataFrame({"low_ns": [1, 5], "high_ns": [2, 6], "count": [calls - 1, 1]})

@@ -1,4 +1,4 @@
-"""Scripts by options and recipes: what a pgbench user types, and what the plan makes of it."""
+"""Scripts by options and recipes: the options of pgbench and the plans that they make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The self-test's verdicts: what is ok, off, inconclusive; who used the CPUs; what is said at the end."""
+"""The self-test's verdicts ok, off and inconclusive, the use of CPUs by others, and the headline."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def others(taken: float, waited: float | None = None, driver: float = 0.0) -> Di
 
 
 def account(off: float, **more: object) -> Truth:
-    """Of two sessions that should have slept all the time."""
+    """Returns the truth of two sessions that should have slept all the time."""
     known = {"case": "asleep", "tier": "sampled", "account": "sleep", "truth": 2.0, "why": "", "wall": 2.0}
     return Truth.model_validate({**known, "ledger": 2.0 + 2 * off, "allowed": 0.02, **more})
 
@@ -62,12 +62,12 @@ def account(off: float, **more: object) -> Truth:
         (account(0.0, ledger=None), "idle", "unknown"),
     ],
 )
-def test_inconclusive_is_what_others_can_explain(truth: Truth, needs: Needs, verdict: str) -> None:
+def test_an_account_that_others_can_explain_is_inconclusive(truth: Truth, needs: Needs, verdict: str) -> None:
     assert truth_verdict(truth, needs) == verdict
 
 
 @pytest.mark.parametrize(("late", "verdict"), [(0.0, "off"), (0.05, "off"), (0.1, "inconclusive")])
-def test_late_reads_of_what_others_took_explain_as_much(late: float, verdict: str) -> None:
+def test_late_reads_of_others_cpu_time_explain_as_much_of_an_error(late: float, verdict: str) -> None:
     busy = others(0.9)
     assert busy is not None
     truth = account(0.08, disturbance=busy.model_copy(update={"late": late}))
@@ -75,7 +75,7 @@ def test_late_reads_of_what_others_took_explain_as_much(late: float, verdict: st
 
 
 def test_a_meter_knows_how_late_it_read() -> None:
-    """Its first end is two seconds ago; it measures for a second and is then stopped."""
+    """The first end was due two seconds ago; the meter measures for a second and is then stopped."""
     with subprocess.Popen(["sleep", "60"]) as server:
         now_ns = time.monotonic_ns()
         meter = other_processes.Meter(server.pid, now_ns - 2 * S, now_ns + 60 * S)
@@ -88,7 +88,7 @@ def test_a_meter_knows_how_late_it_read() -> None:
 
 
 def booked(**accounts: float) -> dict[str, pl.DataFrame]:
-    """A ledger that says so of the rung, by account or ``account|detail``."""
+    """Returns a ledger of the rung with these accounts, named ``account`` or ``account|detail``."""
     entries = [(*(*name.split("|"), None)[:2], aas) for name, aas in accounts.items()]
     entry_rows = [
         {"cell": "c", "scope": "rung", "who": "rung", "account": a, "detail": d, "aas": aas, "status": "ok"}
@@ -124,7 +124,8 @@ def test_a_ledger_that_is_right_is_ok() -> None:
 def test_a_ledger_that_is_wrong_is_off(
     wrong: Mapping[str, float], wrong_accounts: set[str], taken: float
 ) -> None:
-    """On an idle machine, and also where others took nearly all: CPU loops do not depend on them."""
+    """A wrong ledger is off on an idle machine, and if others took nearly all: CPU loops do not depend on
+    them."""
     used = IDLE._replace(others=0.05 + taken)
     right = {"run": 1.95 - taken, "runq": 2.05 + taken, "unaccounted": 0.0}
     shifted = {name: wrong[name] - SPIN.get(name, 0.0) for name in wrong}
@@ -163,8 +164,8 @@ def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
 
 @pytest.mark.parametrize(("samples", "verdict"), [(3, "ok"), (200, "off")])
 def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdict: str) -> None:
-    """3 waiters for 3 s, whose root was met runnable each time, though it is asleep for 0.6 of the time: that
-    may be missed by 3 samples, but not by 200."""
+    """3 waiters for 3 s, whose root each sample met runnable, though it is asleep for 0.6 of the time. 3
+    samples may miss that, 200 may not."""
     chain = {"cell": "c", "by": "doing", "name": "DB CPU", "seconds": 9.0, "low": 5.0, "high": 9.0,
              "samples": samples}  # fmt: skip
     chains = pl.concat([rows("wait_chains", []), pl.DataFrame([chain])], how="diagonal_relaxed")
@@ -184,7 +185,7 @@ def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdic
     assert asleep.verdict == verdict
 
 
-def test_where_other_limits_hold_what_the_machine_gives_is_unknown() -> None:
+def test_cpu_shares_are_unknown_under_other_limits() -> None:
     for facts in (Facts(4, 2.0, None), Facts(4, 2.0, IDLE, capped=True)):
         by_account = verdicts(CASES["spin-2x"], facts, booked(**SPIN))
         assert (by_account["run"], by_account["runq"], by_account["run + runq"]) == (
@@ -204,7 +205,7 @@ def test_cpu_times_are_of_the_cpus_that_the_server_may_use() -> None:
     assert other_processes.cpu_times(old, {0}) == (80 * tick, 0)
 
 
-def test_steal_and_other_processes_are_what_is_left() -> None:
+def test_cpu_time_of_others_is_the_rest_of_the_machines_time() -> None:
     first = other_processes.Reading(0, 0, 0, 0, 0, 0)
     last = other_processes.Reading(2 * S, 3 * S, S // 2, 2 * S, S // 10, S // 5)
     used = other_processes.between(first, last)
@@ -244,13 +245,13 @@ def judged(verdict: str, **more: object) -> Truth:
         (["unknown"], "none", "note"),
     ],
 )
-def test_the_headline_says_the_worst(verdicts: list[str], case: str, severity: str) -> None:
+def test_the_headline_is_that_of_the_worst_verdict(verdicts: list[str], case: str, severity: str) -> None:
     claim = headline([judged(v, disturbance=others(0.4)) for v in verdicts], 1)
     assert (claim.case, claim.severity) == (case, severity)
     assert claim.said["off"] == verdicts.count("off") and claim.said["unknown"] == verdicts.count("unknown")
 
 
-def test_the_headline_says_what_was_not_measured() -> None:
+def test_the_headline_names_cases_that_were_not_measured() -> None:
     assert headline([judged("inconclusive")], 1).case == "unseen"
     assert headline([judged("ok")], 3).said["done"] == 1
     assert "1 of 3 cases" in headline([judged("ok")], 3).text
@@ -263,7 +264,7 @@ def test_the_headline_says_what_was_not_measured() -> None:
 def test_the_exit_code_is_that_of_the_worst_account(
     monkeypatch: pytest.MonkeyPatch, verdict: str, options: list[str], code: int
 ) -> None:
-    """No machine is busy, and no ledger wrong, on demand."""
+    """Verdicts are given, as no machine is busy and no ledger wrong on demand."""
 
     def measured(*arguments: object) -> None:
         listener = arguments[-1]

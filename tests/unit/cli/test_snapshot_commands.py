@@ -1,4 +1,4 @@
-"""``dbdyno snapshot`` and what is below it, on the fake engine and on made snapshots."""
+"""``dbdyno snapshot`` and its subcommands, on the fake engine and on snapshots written by hand."""
 
 from __future__ import annotations
 

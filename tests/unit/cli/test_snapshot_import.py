@@ -1,4 +1,4 @@
-"""Exports of pg_profile as snapshots: increments of samples become counters that grow."""
+"""Exports of pg_profile become snapshots: increments of samples add up to counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMED = {**SERVER, "datid": 5, "schemaname": "public"}
 
 
 def rows() -> dict[str, list[dict[str, Any]]]:
-    """Three samples ten minutes apart: a table, its index, a statement with a password, long values."""
+    """Returns three samples ten minutes apart of a table, its index and a statement with a password."""
     tables: dict[str, list[dict[str, Any]]] = {
         "servers": [{**SERVER, "server_name": "local", "connstr": "dbname=shop password=hidden"}],
         "samples": [
@@ -74,7 +74,7 @@ def export(text: bool = False, tables: Mapping[str, Sequence[Any]] | None = None
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_growth_between_two_samples_is_what_the_samples_say(text: bool) -> None:
+def test_growth_between_two_samples_is_the_sum_of_their_increments(text: bool) -> None:
     first, second, third = imported("", "pg_profile", export(text))
     assert (first.info.server, first.info.version, first.info.version_num) == ("7123", "16.4", 160004)
     growth = figures(interval(first, third))
@@ -130,8 +130,8 @@ def test_a_text_that_is_no_export_is_refused() -> None:
 @pytest.mark.parametrize(
     "other", [None, "x", [], {}, 10**30, 10**400, -1, 1.5, True, float("nan")], ids=lambda v: str(v)[:9]
 )
-def test_a_forged_export_is_read_or_said_to_be_damaged(other: Any) -> None:
-    """One value of one row at a time, and whole rows."""
+def test_a_forged_export_is_read_or_refused(other: Any) -> None:
+    """Each value of the first row of each table is replaced in turn, and the whole row."""
     for table, table_rows in rows().items():
         for key in (*table_rows[0], None):
             changed = [other if key is None else {**table_rows[0], key: other}, *table_rows[1:]]

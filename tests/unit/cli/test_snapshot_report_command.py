@@ -1,4 +1,4 @@
-"""``dbdyno report`` of two snapshots: which, in which order, and where it goes."""
+"""``dbdyno report`` of two snapshots: how they are named, their order, and the file written."""
 
 from __future__ import annotations
 

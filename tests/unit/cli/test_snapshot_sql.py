@@ -1,4 +1,4 @@
-"""``dbdyno sql`` over snapshots: growth of counters, rows that changed, names."""
+"""``dbdyno sql`` over snapshots: growth of counters, changed rows, hostile names."""
 
 from __future__ import annotations
 

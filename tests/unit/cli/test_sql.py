@@ -1,4 +1,5 @@
-"""``dbdyno sql`` over real stores: what it reads, what it leaves out, and that it reaches nothing else."""
+"""``dbdyno sql`` over real stores: the rows that it reads and leaves out, and that it reaches nothing
+else."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory, climbed: Climb) -> Path:
 
 @pytest.fixture
 def store(two_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, which the command uses."""
+    """A copy of the two runs, which the command uses."""
     monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     return Path(shutil.copytree(two_runs, tmp_path / "store"))
@@ -75,7 +76,7 @@ class Done(NamedTuple):
 
 
 def dbdyno(*words: str, stdin: str | None = None) -> Done:
-    """Every error is one of ours: any other is raised here."""
+    """Runs the command and returns its exit code and texts; raises any error that is not dbdyno's."""
     try:
         done = CliRunner().invoke(
             app, ["sql", *words], input=stdin, catch_exceptions=False, standalone_mode=False
@@ -86,7 +87,7 @@ def dbdyno(*words: str, stdin: str | None = None) -> Done:
 
 
 def edit(run: Path, name: str, change: Callable[[bytes], bytes]) -> None:
-    """Another content, with its right checksum: as an older, or another, program would have written it."""
+    """Changes a file and its checksum, as an older or another program might have written it."""
     path = run / name
     path.write_bytes(change(path.read_bytes()))
     manifest = path.with_name("manifest.json")
@@ -146,7 +147,7 @@ def test_a_table_has_the_rows_and_the_figures_that_were_stored(store: Path) -> N
     assert claims == [(f.id, f.value and f.value.value, list(f.cells)) for f in findings]
 
 
-def test_all_views_agree_on_what_run_started_and_title_are(store: Path) -> None:
+def test_all_views_have_the_same_run_start_and_title(store: Path) -> None:
     answers = {
         tuple(ask(f"select distinct run_id, started, title from {t} order by run_id", store))
         for t in ("runs", "claims", "rungs", "sessions")
@@ -369,7 +370,7 @@ def test_a_broken_run_is_left_out_with_a_warning(store: Path) -> None:
         "copy (pivot rungs on sessions using sum(calls)) to 'out.csv'", "select 1; drop view rungs", "", ";",
     ],
 )  # fmt: skip
-def test_only_one_query_is_accepted(store: Path, sql: str) -> None:
+def test_statements_other_than_one_query_are_refused(store: Path, sql: str) -> None:
     before = sorted(store.parent.rglob("*"))
     with pytest.raises(UsageError):
         query(sql, list_runs(store))
@@ -402,7 +403,7 @@ def test_settings_and_variables_of_the_program_are_out_of_reach(store: Path) -> 
 
 
 def test_the_files_of_the_store_cannot_be_written(store: Path) -> None:
-    """Even past the check of statements."""
+    """Writing fails even past the check of statements."""
     import duckdb
 
     connection = duckdb.connect()
@@ -556,6 +557,6 @@ def test_tables_are_listed_with_types_and_units() -> None:
     assert "'rungs'" in dbdyno("--tables", "rnugs").errors
 
 
-def test_an_answer_is_read_as_it_is_asked_for(store: Path) -> None:
+def test_rows_of_an_answer_are_computed_as_they_are_read(store: Path) -> None:
     answer: Answer = query("select a.i from range(100000000) a(i), range(100000) b", list_runs(store))
     assert next(answer.rows) == (0,)

@@ -1,4 +1,4 @@
-"""What a command must not load: large libraries that it does not need are most of its start."""
+"""Commands do not load large libraries that they do not need: loading is most of their start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ for words, environment in json.loads(sys.argv[1]):
 
 
 def loaded_in_turn(*asked: tuple[Sequence[str], Mapping[str, str]]) -> list[set[str]]:
-    """Large libraries that are there after each of these in one process: words, variables."""
+    """Returns the large libraries that are loaded after each of these commands in one process."""
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, json.dumps(asked)], capture_output=True, text=True, check=True
     )
@@ -41,7 +41,7 @@ def loaded_in_turn(*asked: tuple[Sequence[str], Mapping[str, str]]) -> list[set[
 
 
 def test_help_loads_no_large_library() -> None:
-    """Of ``dbdyno`` and of each command, one after another."""
+    """Help of ``dbdyno`` and of each command, one after another in one process."""
     commands = ["--help", *sorted(app.list_commands(click.Context(app)))]
     loaded = loaded_in_turn(
         *(([command, "--help"] if n else [command], {}) for n, command in enumerate(commands))
@@ -72,7 +72,7 @@ def test_a_query_loads_duckdb_alone(store: Path) -> None:
     assert loaded_in_turn(*asked) == [set(), {"duckdb"}]
 
 
-def test_showing_a_run_loads_what_prints_alone(store: Path) -> None:
+def test_showing_a_run_loads_the_printing_library_alone(store: Path) -> None:
     with_store = {"DBDYNO_STORE": str(store)}
     first, some = loaded_in_turn((["show", "last"], with_store), (["show", "last", "--profile"], with_store))
     assert first == {"rich"}

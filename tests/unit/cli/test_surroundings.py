@@ -1,4 +1,4 @@
-"""A time zone or a home directory that is not there: said, once, before anything else."""
+"""An unknown time zone or home directory is remarked once, before anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left on a real terminal: the answer on one screen, the table once, nothing important cut."""
+"""Screens of a real terminal: the answer on one screen, the table once, and no important column cut."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ends(store: Path) -> Screens:
-    """How a kind of run ends at 80 columns: with the path of its page, and nothing of its progress is left.
-    Each is made when first asked for, in a store of its own."""
+    """Returns the last screen of a kind of run at 80 columns. Each kind is run when first asked for, in a
+    store of its own."""
 
     @cache
     def end(kind: str) -> list[str]:
@@ -69,7 +69,8 @@ def ends(store: Path) -> Screens:
 
 
 def on_screen(root: Path, kind: str, *words: str, columns: int = 80) -> list[str]:
-    """What the program leaves, started for what a ladder shows and in this process for all else."""
+    """Returns the lines on the terminal after the program. A ladder starts the program; all else runs in this
+    process."""
     command = [str(root / w) if w == "recipe.toml" else w for w in words]
     env = {"DBDYNO_STORE": str(root / kind), "PYTHONPATH": WITH_ENGINES}
     if kind == "ladder":
@@ -166,7 +167,7 @@ def test_of_many_rows_the_first_the_last_and_the_key_ones_stay(most: int) -> Non
 @pytest.mark.parametrize("name", ["emoji 🎉 table", "表の名前" * 12, "a🎉" * 40, "🎉" * 39], ids=range(4))
 @pytest.mark.parametrize("column", [Column("relation", wraps=True), Column("relation", shortens=True)])
 def test_names_of_wide_characters_leave_the_figures_in_their_columns(name: str, column: Column) -> None:
-    """Such a character takes two columns of a terminal: what is beyond the last column is lost."""
+    """A wide character takes two columns of a terminal, which cuts a line after its last column."""
     table = Table(
         "", [column, numeric("size")], [Row([Figure(n), Figure("20.9 MiB")]) for n in (name, "plain")]
     )

@@ -1,4 +1,4 @@
-"""Files of text that people made: marks of encodings, separators of lines."""
+"""Text files of users: byte order marks, encodings, separators of lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topology as it is shown: the cputoolkit's table, facts, pictures, and the command."""
+"""The topology as text and picture: the cputoolkit's table, facts, drawings, and the command."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_svg_stays_within_its_frame(tmp_path: Path) -> None:
 
 
 def _corners(e: ElementTree.Element, x: float, y: float) -> list[tuple[float, float]]:
-    """The lower right corner of every rectangle, as it comes to lie."""
+    """Returns the lower right corner of every rectangle, with the moves of its groups."""
     if moved := re.fullmatch(r"translate\((\S+) (\S+)\)", e.get("transform", "")):
         x, y = x + float(moved[1]), y + float(moved[2])
     corners = []
@@ -265,7 +265,8 @@ def _member(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 def test_a_tar_without_end_is_not_unpacked(
     tmp_path: Path, suffix: str, kind: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files, and the names and headers of files, which tar keeps in memory; a limit of 8 MiB for the test."""
+    """Contents, names and headers of files are limited; tar keeps the latter two in memory. The test's limit
+    is 8 MiB."""
     monkeypatch.setattr(limits, "_MOST_TREE_BYTES", 8 << 20)
     file, content = tmp_path / f"bomb.{suffix}", _member("sys/x", 1 << 30, kind) + 9 * ZEROS
     packed = {"tar.gz": gzip.compress, "tar.xz": lzma.compress, "tar": bytes}[suffix](content)

@@ -1,4 +1,4 @@
-"""A figure over runs: which are joined, when it changed; chance and single outliers change nothing."""
+"""A figure over runs: which runs are joined, and when it changed. Chance and outliers change nothing."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def series(
 
 @pytest.mark.parametrize(("n", "count"), [(6, 200), (9, 200), (10, 100), (25, 50)])
 def test_constant_series_rarely_change(n: int, count: int) -> None:
-    """At 5 %, one in a thousand such tests would see more (binomial)."""
+    """Changes are claimed at 5 %. One in a thousand such tests would see more than this limit (binomial)."""
     with_change = sum(bool(changes(series(seed, n))) for seed in range(count))
     assert with_change <= 0.05 * count + 3.1 * (0.05 * 0.95 * count) ** 0.5
 
 
 @pytest.mark.parametrize(("rho", "most"), [(0.3, 0.05), (0.7, 0.2)])
 def test_runs_that_resemble_their_neighbours_rarely_change(rho: float, most: float) -> None:
-    """The same limit; independence of runs would give 0.2 and 0.55."""
+    """The limit is the same; a test that takes runs as independent would find 0.2 and 0.55."""
     noise = correlated_noise(np.random.default_rng(3), 60, 20, rho)
     with_change = sum(bool(changes(np.exp(NOISE * row))) for row in noise)
     assert with_change <= most * 60 + 3.1 * (most * (1 - most) * 60) ** 0.5
@@ -120,7 +120,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def add(store: Path, model: Path, number: int, factor: float, status: str = "ok", **deep: Any) -> str:
-    """A run of day ``number``, all rates times ``factor``. ``deep``: file -> path of keys -> value."""
+    """Adds a run of day ``number`` with all rates times ``factor``. ``deep``: file -> path of keys ->
+    value."""
     day = datetime(2026, 1, 1, 10, tzinfo=UTC) + timedelta(days=number)
     run_id = f"{day:%Y%m%d-%H%M%S}-lio-{number:04x}"
     path = store / run_id
@@ -270,7 +271,7 @@ def test_the_chart_holds_to_vega_lite_s_schema(store: Path) -> None:
 @pytest.mark.parametrize("values", [(0.0, 0.0, 0.0), (0.0, 3.0, 0.0), (5.0, 0.0, 0.0), (0.0,)])
 @pytest.mark.parametrize("unit", ["1/s", "ns"])
 def test_a_figure_of_zero_is_shown(values: tuple[float, ...], unit: str) -> None:
-    """Of a table without deletes, for example; values of 0 take no part in conclusions."""
+    """Tables without deletes have such figures; values of 0 take no part in conclusions."""
     day = datetime(2026, 11, 1, tzinfo=UTC)
     points = [Point(f"n{n}", "", day + timedelta(n), v, 0, v <= 0) for n, v in enumerate(values)]
     figure = Figure("Rows deleted", "del_ps", None, unit)

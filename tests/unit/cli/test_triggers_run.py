@@ -67,7 +67,7 @@ def observed(store: Path, *specs: TriggerSpec, **options: Any) -> tuple[Run, lis
 
 
 class Ramp(NoWatch):
-    """Ten samples a second; a session more every 300 ms, beginning with one."""
+    """Ten samples a second; one more session every 300 ms, beginning with one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._begin_ns = clock, clock.now_ns()
@@ -130,7 +130,7 @@ def test_an_observation_fires_captures_and_never_fires(tmp_path: Path) -> None:
 
 
 class Hidden(Ramp):
-    """The same for a role that may not see what these sessions do."""
+    """The same ramp for a role that may not see the sessions' activity."""
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         tables = super().recent(since_ns)

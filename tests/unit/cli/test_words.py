@@ -1,4 +1,4 @@
-"""What ``explain`` finds, and cures of the command line."""
+"""Explanations of words, and cures of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rungs and findings, end to end on the fake server: raw tables -> derive -> known figures."""
+"""Rungs and claims, end to end on the fake server: raw tables -> derive -> known figures."""
 
 import math
 from datetime import timedelta
@@ -44,7 +44,7 @@ def test_a_ladder_of_known_law_has_the_figures_of_that_law():
 
 
 def test_repeats_give_students_interval():
-    """Rates of three worlds; the mean, times and over exp(4.302653 s / sqrt(3) / mean)."""
+    """Rates of three worlds: the mean, and the mean times and over exp(4.302653 s / sqrt(3) / mean)."""
     climbed = climb("fake:cpus=2,cpu=20ms,spread=0.9", [3])
     cells = [climb(f"fake:cpus=2,cpu=20ms,spread=0.9,seed={n}", [3], repeats=n).cells[-1] for n in (1, 2, 3)]
     results = derive(climbed.info, climbed.plan, climbed.environment, cells)
@@ -124,7 +124,7 @@ def test_executions_that_disagree_are_a_finding():
 
 
 def test_errors_are_claimed_by_sqlstate_and_leave_the_rates():
-    """Every 10th call fails: 24 of 240 from the barrier on."""
+    """Every 10th call fails: 24 of 240 since the barrier."""
     claims = _findings("fake:cpu=50ms,error_every=10", [1])
     assert claims["errors-40001"].value.value == 24
     assert "work-constant" not in claims, "what failed calls had done is in the counters"
@@ -172,7 +172,7 @@ def test_steal_is_a_claim():
 
 
 def test_a_hidden_run_queue_is_a_claim():
-    """Wakers on one busy CPU bear their wait's label while they queue."""
+    """Sessions woken on one busy CPU keep their wait's label while they queue."""
     claims = _findings("fake:cpus=1,cpu=10ms,wait=IO/DataFileRead:10ms", [1, 4])
     assert claims["hidden-run-queue"].said["event"] == "IO/DataFileRead"
     assert claims["hidden-run-queue"].value.low > 0.04
@@ -191,7 +191,7 @@ def test_calls_longer_than_the_window_are_a_note():
 
 
 def test_a_driver_that_takes_much_of_the_machine_is_a_claim():
-    """The driver's one thread needs 10 ms a call of 10 ms: half of the time, 0.5 of 2 CPUs."""
+    """The driver's thread needs 10 ms for each call of 10 ms: half of the time, 0.5 of 2 CPUs."""
     claims = _findings("fake:cpus=2,cpu=10ms,driver=10ms", [1])
     assert claims["driver-share"].value.value == pytest.approx(0.25, rel=0.02)
 
@@ -284,7 +284,7 @@ def test_the_time_of_day_changes_no_table():
 
 
 def test_foreign_load_is_a_claim():
-    """/proc/stat of a machine where something else keeps half a CPU busy: 5 s of 10 more user time at t1."""
+    """/proc/stat has 5 s more user time in 10 s at t1: something else keeps half a CPU busy."""
     climbed = climb("fake:cpus=4,cpu=50ms", [1])
     host, t1 = climbed.cells[0].tables["host"], climbed.cells[0].meta.t1_ns
     busier = (pl.col("key") == "cpu.user_ns") & (pl.col("before_ns") > t1 - 1_000_000)
@@ -310,6 +310,6 @@ def _of_threads(voluntary: int | None) -> pl.DataFrame:
     ],
 )
 def test_without_a_ledger_the_sleeps_of_threads_show_how_many_answers_wait(sleeps, answers):
-    """10,000 calls/s; two threads, awake in half of the time."""
+    """10,000 calls/s; two threads are awake for half of the time."""
     figures = {"driver_threads": 2.0, "driver_cpus": 0.2, "driver_runq": 0.8, "calls_per_s": 10_000.0}
     assert queued(figures, _of_threads(sleeps)) == answers

@@ -1,4 +1,4 @@
-"""Every finding on a run that deserves it, and none on one that does not."""
+"""Every claim appears on a run that deserves it, and none on one that does not."""
 
 import polars as pl
 import pytest
@@ -39,7 +39,7 @@ _DERIVED: dict[int, tuple[Climb, dict[str, pl.DataFrame]]] = {}
 
 
 def _tables(climbed: Climb) -> dict[str, pl.DataFrame]:
-    """Derived once a climb."""
+    """Returns the tables of a climb, derived once."""
     if id(climbed) not in _DERIVED:
         tables = cut(climbed.cells)
         tables["ledger"] = ledger(tables)
@@ -51,7 +51,7 @@ def _tables(climbed: Climb) -> dict[str, pl.DataFrame]:
 
 
 class ChangedRun:
-    """All tables of a run, to which a test adds rows before findings are looked for."""
+    """The tables of a run, to which a test adds rows before it asks for claims."""
 
     def __init__(self, climbed: Climb) -> None:
         self.climbed, self.workloads = climbed, dict(climbed.info.workloads)
@@ -89,13 +89,13 @@ def test_a_clean_run_has_no_complaints(clean: Climb):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_calls_of_varying_length_have_no_complaints(seed: int):
-    """Calls vary by half up and down: neither drift nor unequal sessions."""
+    """Durations vary by half up and down, which is neither drift nor unequal sessions."""
     claims = _claims_of_law(f"fake:cpus=8,cpu=40ms,wait=IO/x:40ms,spread=0.5,seed={seed}", (8,))
     assert not {"drift", "uneven-sessions"} & set(claims)
 
 
 def test_drift_is_claimed_with_its_size():
-    """Calls at the end take half as long again, evenly rising: means of 1.125 and 1.375 times, -18 %."""
+    """Durations rise evenly to half as long again: means of 1.125 and 1.375 times, -18 %."""
     claim = _claims_of_law("fake:cpus=8,cpu=10ms,drift=0.5", (4,))["drift"]
     assert claim.severity == "warning"
     assert claim.value.value == pytest.approx(1.125 / 1.375 - 1, abs=0.02)
@@ -104,7 +104,7 @@ def test_drift_is_claimed_with_its_size():
 
 
 def _by_second(run: ChangedRun, rates: list[float]) -> None:
-    """Calls a second as the driver was asked for them."""
+    """Sets the calls of each second of the window."""
     window = run.tables["windows"].filter(cell=run.cell).row(0, named=True)
     step = (window["t1_ns"] - window["t0_ns"]) / len(rates)
     head = {c: window[c] for c in ("cell", "workload", "variant", "sessions", "repeat")}
@@ -121,7 +121,8 @@ def _by_second(run: ChangedRun, rates: list[float]) -> None:
 
 @pytest.mark.parametrize("shift", [-0.4, 0.5])
 def test_a_step_within_a_measurement_is_claimed_with_its_instant(clean: Climb, shift: float):
-    """Ten seconds, after 6 s another level, 1 % of noise; and one that came and went is told with its end."""
+    """A second level after 6 s of 10 s, with 1 % of noise; a level that ends again is claimed with its
+    end."""
     run, noise = ChangedRun(clean), [1.0, 0.99, 1.01, 1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 1.0]
     _by_second(run, [1000 * e * (1 + shift if n >= 6 else 1) for n, e in enumerate(noise)])
     claims = run.claims()
@@ -145,7 +146,7 @@ def test_unequal_sessions_are_a_claim():
 
 
 def test_vacuum_and_checkpoint_inside_a_window_are_claims():
-    """From 3 s to 7 s after the barrier, the window from 2 s to 12 s; or after it."""
+    """Both run between 3 s and 8 s after the barrier, in the window from 2 s to 12 s; or after the window."""
     claims = _claims_of_law("fake:cpus=8,cpu=10ms,vacuum=3s+4s,checkpoint=4s+4s")
     assert claims["autovacuum"].said["measurements"] == "1 measurement"
     assert claims["checkpoint"].value.value == 1
@@ -164,7 +165,7 @@ def test_a_reset_of_statistics_outside_the_window_is_no_claim(clean: Climb):
 
 
 def test_workers_that_come_and_go_are_no_foreign_load():
-    """Two workers a call: no reads of theirs tell their CPU, the machine's counters hold it."""
+    """Two workers a call end before their CPU time is read; the machine's counters hold it."""
     claims = _claims_of_law("fake:cpus=4,cpu=30ms,workers=2")
     assert not [i for i in claims if i == "foreign-load" or i.startswith("cpu-differs")]
 
@@ -176,7 +177,7 @@ def test_a_sampler_that_waits_for_a_cpu_is_a_claim():
 
 
 def test_too_few_samples_are_a_warning():
-    """2 s at 10 Hz are 20; 10 s are 100."""
+    """A window of 2 s has 20 samples at 10 Hz, one of 10 s has 100."""
     claim = _claims_of_law(CLEAN, (1,), measure_ns=2 * S)["few-samples"]
     assert claim.severity == "warning"
     assert 15 <= claim.value.value <= 25
@@ -194,7 +195,7 @@ def test_a_claim_that_is_wider_than_half_of_it_is_named_for_few_samples(clean: C
 
 
 def test_a_lock_that_holds_all_is_a_claim():
-    """2 ms beside 10 ms under one lock: from 2 sessions on throughput is that of the lock."""
+    """2 ms alone and 10 ms under one lock: from 2 sessions on the lock limits throughput."""
     claim = _claims_of_law("fake:cpus=8,cpu=2ms,lock=LWLock/WALWrite:10ms", (1, 4, 8))["lock-bound"]
     assert claim.said["event"] == "LWLock/WALWrite"
     assert claim.said["top_rate"] < 1.1 * claim.said["best_rate"]
@@ -225,7 +226,7 @@ def test_no_lock_is_blamed_without_cause(law: str, ladder: tuple[int, ...]):
 def test_physical_reads_against_a_tests_promise_are_a_claim(
     clean: Climb, promise: bool | None, physical_percent: float, expected: str | None
 ):
-    """Percent of the logical reads that were physical."""
+    """The percentage of logical reads that are physical varies."""
     run = ChangedRun(clean)
     run.workloads = {"lio": LIO.model_copy(update={"cached": promise})}
     logical = run.tables["profile"].filter(pl.col("name") == "logical reads").select("cell", logical="total")
@@ -256,7 +257,7 @@ def test_physical_reads_against_a_tests_promise_are_a_claim(
 def test_wal_against_a_tests_promise_is_a_claim(
     clean: Climb, percent: int, wal: float | None, source: str, expected: str | None
 ):
-    """Bytes of WAL a call, of calls that change so many percent of their rows."""
+    """Bytes of WAL per call vary, with the percentage of rows that calls change."""
     run = ChangedRun(clean)
     run.workloads = {"lio": LIO.model_copy(update={"changes_with": "update"})}
     cells = tuple(c.model_copy(update={"params": {"update": percent}}) for c in run.plan.cells)
@@ -273,7 +274,7 @@ def test_wal_against_a_tests_promise_is_a_claim(
 
 
 def test_a_few_pages_of_wal_are_no_write_of_a_load_that_only_reads():
-    """Ten calls and a page that was logged for a hint bit; a thousand that write a page each."""
+    """Ten calls and a page logged for a hint bit; a thousand calls that write a page each."""
     assert writes_as_planned(8_192 / 10, 10, changing=False)
     assert not writes_as_planned(8_192, 1_000, changing=False)
 
@@ -338,7 +339,8 @@ def test_measured_throttling_takes_the_brackets_place():
 
 @pytest.mark.parametrize(("throttled", "claimed"), [(1.0, True), (0.1, False)])
 def test_the_part_of_cpu_wait_that_is_throttling_is_named(throttled: float, claimed: bool):
-    """Four sessions under a quota of one CPU are three in the run queue; the exact figure or a lower end."""
+    """Under a quota of one CPU three of four sessions are in the run queue. The throttled time is exact or a
+    lower end."""
     for exact in (True, False):
         run = ChangedRun(climb("fake:cpus=2,cpu=20ms,quota=1.0", [4]))
         bracket = pl.col("account") == "runq.throttled_bracket"
@@ -355,7 +357,7 @@ def test_the_part_of_cpu_wait_that_is_throttling_is_named(throttled: float, clai
 
 @pytest.mark.parametrize(("throttled", "claimed"), [(0.5, True), (0.2, False)])
 def test_a_session_that_is_throttled_for_much_of_its_own_time_is_named(throttled: float, claimed: bool):
-    """One of eight that never wait otherwise: little of all CPU WAIT, and half of its own time."""
+    """One of eight sessions, which else never wait: little of all CPU WAIT, and half of its own time."""
     run = ChangedRun(climb("fake:cpus=8,cpu=20ms,think=20ms", [8]))
     who = {"who": "session", "session": 3, "source": "scheduler trace"}
     of_session = (pl.col("who") == "session") & (pl.col("session") == 3)
@@ -403,7 +405,7 @@ def test_the_exact_tier_is_named(clean: Climb):
 
 
 def _observed(climbed: Climb) -> ChangedRun:
-    """The same windows as if the load were somebody else's."""
+    """Returns the same windows as an observation of somebody else's load."""
     run = ChangedRun(climbed)
     experiment = climbed.plan.experiment.model_copy(update={"observation": Observation()})
     run.plan = climbed.plan.model_copy(update={"experiment": experiment})
@@ -416,7 +418,7 @@ def _observed(climbed: Climb) -> ChangedRun:
 
 
 def test_an_observation_has_no_rungs_and_no_driver():
-    """Two CPUs, eight sessions: they wait for CPU, and nothing is said of rungs, peaks or calls."""
+    """Eight sessions wait for two CPUs; no claim names rungs, peaks or calls."""
     run = _observed(climb("fake:cpus=2,cpu=20ms", [8]))
     (row,) = run.tables["rungs"].to_dicts()
     assert row["calls_per_s"] is None
@@ -429,7 +431,7 @@ def test_an_observation_has_no_rungs_and_no_driver():
 
 
 def test_a_load_that_changes_is_a_note_of_an_observation():
-    """After 7 s of 12 (5 of the window's 10) somebody's sessions are gone."""
+    """Three of four sessions end after 7 s of 12 (5 of the window's 10)."""
     steady, ebbing = (
         _observed(climb(f"fake:cpus=8,cpu=200ms{lost}", [4])).claims()
         for lost in ("", ",lose=0@7s+1@7s+2@7s")

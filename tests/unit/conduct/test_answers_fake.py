@@ -1,4 +1,4 @@
-"""The fake server's law of contention comes back from its ladder, and the reason with it."""
+"""The fake server's law of contention is fitted from its ladder, and named as the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where data are cached: sizes that follow the memory, what does not fit, reads from storage, the claims."""
+"""Where data are cached: sizes from the memory, plans that do not fit, reads from storage, claims."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ SEEN = Presence(True, "", 11, 10)
 
 
 def processes(root: Path, **reads: tuple[int, int]) -> None:
-    """Process ids (``p11``) with their bytes from storage and read calls; the first is the main process."""
+    """Writes bytes read from storage and read calls by process (``p11``); the first is the main process."""
     ids = [name.removeprefix("p") for name in reads]
     files = {
         f"proc/{i}/io": f"rchar: 9\nsyscr: {c}\nread_bytes: {b}\n"
@@ -234,7 +234,7 @@ WORK = report_results.WORK_PER_CALL
 
 
 def cell_number(cell: str) -> int:
-    """Repeats differ a little."""
+    """Returns the repeat of a cell; figures of repeats differ a little by it."""
     return int(cell.rpartition("r")[2])
 
 
@@ -325,7 +325,7 @@ def test_the_servers_cpu_time_is_compared_if_the_client_limits() -> None:
         (None, "storage-reads-unknown", "warning"),
     ],
 )
-def test_a_test_of_caches_that_reads_from_storage_says_so(
+def test_reads_from_storage_in_a_test_of_caches_are_a_claim(
     storage: float | None, id: str, severity: str
 ) -> None:
     results = measured(storage=storage)

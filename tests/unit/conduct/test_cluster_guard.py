@@ -1,4 +1,4 @@
-"""What keeps clusters, and nodes' answers, from doing harm, as far as that needs no Ray."""
+"""Guards of clusters and of nodes' answers, as far as they need no Ray."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return address_file
 
 
-def test_auto_is_what_this_user_or_root_has_noted(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_auto_is_the_one_noted_by_this_user_or_root(
+    note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert address.resolved("auto") == "10.0.0.1:6379"
     assert address.resolved("ray://head:10001") == "ray://head:10001"
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
@@ -223,7 +225,7 @@ def test_answers_of_other_nodes_are_refused(value: Any) -> None:
 
 
 def answered(send: Callable[[socket.socket], None]) -> Any:
-    """What a request to a gateway that does so comes to."""
+    """Returns the answer of a gateway that sends this."""
     cluster = Cluster.__new__(Cluster)
     cluster._socket, theirs = socket.socketpair()
     cluster.address, cluster._one_at_a_time = "auto", threading.Lock()

@@ -1,4 +1,4 @@
-"""Which nodes of a cluster drive, and which one is the server's."""
+"""The nodes of a cluster that drive, and the node of the server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dbdyno.remote.cluster.connect import Cluster, Node, check_address
 
 
 class _Cluster:
-    """Nodes that say which addresses are theirs."""
+    """Nodes that know their addresses."""
 
     def __init__(self, *nodes: Node) -> None:
         self.nodes = nodes
 
     def open(self, nodes: Sequence[Node]) -> dict[str, Mapping[str, Any]]:
-        """The one of host9 has no actor."""
+        """Opens an actor on each node but host9."""
         return {n.id: {"error": "gone"} if n.hostname == "host9" else {"ok": {}} for n in nodes}
 
     def ask(self, nodes: Sequence[Node], _method: str, addresses: list[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""In which order the companions of a measurement are asked, for each of its moments."""
+"""The order in which the companions of a measurement are asked, for each of its moments."""
 
 from __future__ import annotations
 

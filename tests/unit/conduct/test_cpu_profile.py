@@ -1,4 +1,4 @@
-"""The CPU profile adds up to the ledger, recursion counts once, what no sample met is a row of its own."""
+"""The CPU profile adds up to the ledger, counts recursion once, and has a row for unsampled time."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_task_that_no_sample_met_is_not_sampled(climbed):
 
 
 def test_without_kernel_samples_kernel_time_is_not_sampled(climbed):
-    """As where kernel.perf_event_paranoid forbids them."""
+    """kernel.perf_event_paranoid may forbid kernel samples."""
     results = derived(climbed, [with_profile(climbed.cells[-1], {"scan": 1.0})])
     cell = climbed.cells[-1].id
     user, system = ledger(results, cell)
@@ -146,7 +146,7 @@ def test_samples_outside_the_window_do_not_count(climbed):
 @pytest.mark.whole
 @pytest.mark.parametrize("n", [40, 400])
 def test_intervals_hold_the_truth(climbed, n: int):
-    """Of 60 profiles at least 85 %: 95 % less what chance may take."""
+    """At least 85 % of 60 intervals hold the truth: 95 % less the part of chance."""
     cell = climbed.cells[0]
     tables = part_of([cell], climbed.plan, climbed.environment).tables
     user = tables["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "run.user"))["aas"][0]
@@ -211,7 +211,7 @@ def with_losses(cell: RawCell, lost: int, from_ns: int, to_ns: int) -> RawCell:
 
 
 def test_intervals_hold_missing_samples_wherever_they_belong(climbed):
-    """Samples of one function are taken away: its truth stays inside, and so does that of all others."""
+    """Samples of one function are removed; the intervals hold its truth and that of all others."""
     cell = with_profile(climbed.cells[-1], SHARES, 4000)
     complete = derived(climbed, [cell]).tables["cpu_profile"]
     samples = cell.tables["profile_samples"]
@@ -224,7 +224,7 @@ def test_intervals_hold_missing_samples_wherever_they_belong(climbed):
     by = ["by", "name", "module"]
 
     def misses(profiled: pl.DataFrame) -> int:
-        """Functions whose time, seen in all samples, is outside."""
+        """Returns the number of functions whose time in all samples is outside the interval."""
         sampled_functions = (
             (pl.col("by") == "function") & (pl.col("status") == "ok") & (pl.col("cell") != "all")
         )
@@ -249,7 +249,7 @@ def test_losses_outside_the_window_do_not_count(climbed):
 
 
 def test_a_difference_that_missing_samples_could_make_is_none(dearer: Results):
-    """The costs of a function differ beyond chance, unless the other's missing samples may all be of it."""
+    """Costs of a function differ beyond chance, unless the other side's missing samples may all be of it."""
     frames = [
         dearer.tables["cpu_profile"].filter(pl.col("cell") == c) for c in dearer.tables["windows"]["cell"]
     ]
@@ -267,7 +267,7 @@ def test_a_difference_that_missing_samples_could_make_is_none(dearer: Results):
 
 @pytest.mark.whole
 def test_equal_profiles_name_no_function(climbed):
-    """Of 40 comparisons at most 5 may: all functions together have 5 %."""
+    """At most 5 of 40 comparisons may name one: all functions together have 5 %."""
     tables = part_of([climbed.cells[0]], climbed.plan, climbed.environment).tables
     named = 0
     for seed in range(40):

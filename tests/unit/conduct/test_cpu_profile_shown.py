@@ -1,4 +1,4 @@
-"""The CPU profile as it is shown and exported: top list, page, drawing, folded stacks, pprof, Firefox."""
+"""The CPU profile on terminal and page and exported: top list, drawing, folded stacks, pprof, Firefox."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_two_loads_are_compared_in_a_differential_flame_graph(tmp_path: Path):
 
 
 def fields(message: bytes) -> list[tuple[int, int | bytes]]:
-    """A protocol buffer message, read without a schema."""
+    """Returns the fields of a protocol buffer message, read without a schema."""
     parts: list[tuple[int, int | bytes]] = []
     at = 0
 

@@ -1,4 +1,4 @@
-"""A measurement by several hosts: what each did, what is concluded of it, where it is shown."""
+"""A measurement by several hosts: figures of each, claims, and their section of the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LASTED_NS = 10 * S
 
 
 def driver(number: int, **changes: Any) -> dict[str, Any]:
-    """Of two sessions."""
+    """Returns the row of a driver of two sessions."""
     quiet = {"threads": 2, "cpus": 4, "run_ns": S, "runq_ns": 10 * MS, "status": "ok"}
     quiet |= {"barrier_ns": S, "read_ns": S + LASTED_NS}
     clock = {"clock_bound_ns": 300_000, "round_trip_ns": 600_000}
@@ -32,7 +32,7 @@ def driver(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def session(number: int, **changes: Any) -> dict[str, Any]:
-    """1,000 calls in 10 s, the shortest of 1 ms."""
+    """Returns the row of a session of 1,000 calls in 10 s, the shortest of 1 ms."""
     ends = {"first_start_ns": 0, "last_end_ns": LASTED_NS, "min_ns": MS, "max_ns": 90 * MS}
     counts = {"calls": 1000, "errors": 0, "calls_total": 1100, "errors_total": 0}
     zero = dict.fromkeys(("straddle_in", "straddle_out", "in_call_ns", "sum_sq_ns2"), 0)
@@ -96,7 +96,7 @@ def test_a_driver_without_a_cpu_is_a_warning() -> None:
     assert "The driver on b waited for a CPU for 50 % of its runnable time" in claim.text
 
 
-def test_a_longer_way_and_a_slow_host_are_told_apart() -> None:
+def test_a_slow_network_and_a_slow_host_are_different_claims() -> None:
     far = [session(n, calls=600, min_ns=2 * MS) if n > 3 else session(n) for n in range(6)]
     results = results_of([driver(n) for n in range(3)], far)
     assert claim_of(results, "host-network").value.value == pytest.approx(1e-3)

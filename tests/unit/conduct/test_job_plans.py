@@ -1,4 +1,4 @@
-"""Words and recipes of commands to a plan: placeholders, axes, orders, defaults, what cannot be."""
+"""Commands and recipes become plans: placeholders, axes, orders, defaults, errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbdyno.plan.job_words import filled, parse_bytes, words
 
 
 def planned(**keys: Any) -> Plan:
-    """On 4 CPUs."""
+    """Returns the plan on 4 CPUs."""
     experiment = job_specs.spread_out(Experiment(engine="command", **keys))
     commands = job_specs.commands(experiment)
     unit = workload_of_jobs([j for c in commands.values() for j in c.jobs])

@@ -1,4 +1,4 @@
-"""Behind a pooler: three sessions take turns on one server connection, by hand-written rows."""
+"""Behind a pooler three sessions take turns on one server connection; rows are written by hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS = {"pool_waiting": "gauge", "pool_size": "gauge", "pool_read_ns": "gauge"}
 
 
 def counter_rows(t0: dict[str, float | None], t1: dict[str, float | None]) -> Iterator[dict[str, Any]]:
-    """The pooler's counters, read at 10 s and 20 s; None: it did not answer."""
+    """Yields the pooler's counters, read at 10 s and 20 s; a value is None if the pooler did not answer."""
     for phase, at_ns, values in (("t0", 10 * S, t0), ("t1", 20 * S, t1)):
         for name, value in values.items():
             yield {
@@ -52,7 +52,8 @@ def counter_rows(t0: dict[str, float | None], t1: dict[str, float | None]) -> It
 
 
 def pooler(wait_s: float | None = 18.0, waited_s: float = 0.0, waiting: int = 0) -> list[dict[str, Any]]:
-    """Of 10 s: ``wait_s`` in the queue, ``waited_s`` for the client inside 100 transactions."""
+    """Returns counters of 10 s with ``wait_s`` in the queue and ``waited_s`` for the client in 100
+    transactions."""
     before = {"pool_wait_ns": 5.0 * S, "pool_query_time_ns": 0.0, "pool_transaction_time_ns": 0.0}
     after: dict[str, float | None] = {
         "pool_wait_ns": None if wait_s is None else (5 + wait_s) * S,
@@ -118,7 +119,7 @@ def test_a_transaction_that_waits_for_its_client_is_at_the_client() -> None:
     assert rows.select("low", "high").row(0) == pytest.approx((0.399, 0.401))
 
 
-def test_who_waits_at_a_read_may_be_counted_short_by_its_length() -> None:
+def test_the_queue_is_uncertain_by_the_length_of_reads_while_clients_wait() -> None:
     """2 clients wait at both ends, while the reads take 5 ms: 20 ms of 10 s."""
     row = ledger(window.cut([cell(counters=pooler(waiting=2))])).filter(scope="rung", account="pool.queue")
     assert row.select("aas", "low", "high").row(0) == pytest.approx((1.8, 1.798, 1.802))

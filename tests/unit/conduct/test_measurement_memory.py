@@ -1,4 +1,4 @@
-"""Memory at the start and end of measurements: what a cell gets, what it costs beside a load."""
+"""Memory at the start and end of measurements: the tables of a cell, and the cost beside a load."""
 
 from __future__ import annotations
 

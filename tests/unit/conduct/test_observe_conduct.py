@@ -32,7 +32,7 @@ LAW = "fake:cpus=2,foreign=3,cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms"
 
 
 class RecordingListener(conduct.NullObservationListener):
-    """Remembers what it was told; ``at``: what to do when so many seconds have gone by."""
+    """Records notices; ``at`` maps seconds since the start to an action at that time."""
 
     def __init__(self, at: dict[float, Callable[[], None]] | None = None) -> None:
         self.notices: list[str] = []
@@ -47,7 +47,7 @@ class RecordingListener(conduct.NullObservationListener):
 
 
 class Busy(FakeServer):
-    """On a busy machine it takes 3 s to open a watch."""
+    """Takes 3 s to open a watch, as on a busy machine."""
 
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:
         clock_of(self).sleep(3)
@@ -55,7 +55,7 @@ class Busy(FakeServer):
 
 
 class Stalling(FakeServer):
-    """Opening a watch takes so many seconds, one after the other, then none: the machine stalls."""
+    """Takes these seconds, in turn, to open a watch, as on a machine that stalls."""
 
     stalls: list[float]
 
@@ -75,7 +75,7 @@ class Stalling(FakeServer):
 
 
 class Frail(FakeServer):
-    """The real fake server whose connection can be made to break: what a restart looks like from here."""
+    """The fake server with a connection that a test can break, as a restart would."""
 
     away = False
     attempts = 0
@@ -116,7 +116,7 @@ def windows_of(
 
 @pytest.fixture(scope="module")
 def cells() -> list[RawCell]:
-    """Of an observation of 25 s."""
+    """The windows of an observation of 25 s."""
     return windows_of(FakeServer(Target(dsn=LAW)), planned(duration="25s"), RecordingListener(), Interrupt())
 
 

@@ -13,7 +13,7 @@ Tables = dict[str, pl.DataFrame]
 
 
 def tables(*backends: tuple[int, int, int | None], sample: int = 0) -> Tables:
-    """(session, pid, start_ticks) of one sample."""
+    """Returns tables of one sample with these (session, pid, start_ticks)."""
     blank: dict[str, Any] = {
         "sql_before_ns": 1,
         "sql_after_ns": 2,
@@ -63,7 +63,7 @@ def test_a_session_whose_start_time_becomes_known_stays_the_same() -> None:
     assert numbers_in(numbers.of(tables((0, 200, 6), (1, 100, 5)))) == {100: 0, 200: 1}
 
 
-def test_the_next_watch_is_told_of_those_in_the_latest_sample_only() -> None:
+def test_the_next_watch_gets_the_numbers_of_the_latest_sample_only() -> None:
     numbers = Numbers()
     old, new = tables((0, 100, 5), (1, 200, 6)), tables((1, 200, 6), sample=1)
     recent = {name: pl.concat([frame, new[name]]) for name, frame in old.items()}

@@ -105,7 +105,7 @@ class Recording:
         return server.events
 
     def stored(self) -> dict[str, str]:
-        """Status by measurement, of the run that is kept."""
+        """Returns the status by measurement of the stored run."""
         run = RunStore(self._root).open("last")
         return {cell.id: cell.meta.status for cell in run.read_cells()[0]}
 
@@ -124,7 +124,7 @@ def place(events: list[str], name: str) -> int:
 # A plain run.
 
 
-def test_a_run_of_two_cells(recording: Recording) -> None:
+def test_the_events_of_a_run_of_two_cells_are_in_order(recording: Recording) -> None:
     events = recording.run(run_plan(settings={"think": "1ms"}), RecordedServer(Events(), virtual=False))
     assert events == [*TWO_CELLS, *WHOLE_END]
     assert recording.stored() == {FIRST: "ok", SECOND: "ok"}
@@ -199,7 +199,7 @@ def test_a_full_disk_at_the_second_cell_is_raised_once_all_is_put_back(recording
 
 
 @pytest.mark.parametrize("at", ["snapshot#3", "snapshot#4", "memory of the cache, end#2", "counters, t1#2"])
-def test_what_a_companion_cannot_have_ends_no_run(recording: Recording, at: str) -> None:
+def test_a_companion_without_its_data_ends_no_run(recording: Recording, at: str) -> None:
     server = RecordedServer(Events({at: GONE}), virtual=False)
     events = recording.run(run_plan(settings={"think": "1ms"}), server)
     without = ["counters, end#2"] if at.startswith("counters") else []
@@ -237,7 +237,7 @@ def test_sessions_that_are_lost_in_the_window_end_the_run_when_the_cell_is_saved
 
 
 class Hosts:
-    """Two hosts that drive, of which one is lost while it connects."""
+    """Two hosts that drive, one of which is lost while it connects."""
 
     warning = None
 
@@ -395,7 +395,7 @@ def observed(recording: Recording, faults: dict[str, Fault], interrupt: Interrup
     return recording.observation(plan, RecordedServer(Events(faults)), interrupt)
 
 
-def test_an_observation_of_two_windows(recording: Recording) -> None:
+def test_the_events_of_an_observation_are_in_order(recording: Recording) -> None:
     events = observed(recording, {})
     assert events == [*OBSERVATION, "run complete", "conclusions stored", "server closed"]
     assert recording.stored() == {WINDOW_1: "ok", WINDOW_2: "ok"}

@@ -1,4 +1,4 @@
-"""Paced load on the fake server, whose queueing law is known; from the arrivals to what is said."""
+"""Paced load on the fake server, whose queueing law is known, from the arrivals to the claims."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_constant_arrivals_below_the_capacity_never_wait() -> None:
 
 
 def test_every_call_that_became_due_is_begun_dropped_or_left_over() -> None:
-    """Begun, dropped, or left over; of the window alone."""
+    """Arrivals of the window are begun, dropped or left over."""
     for law, limit in (("call=Timeout/PgSleep:30ms", None), ("call=Timeout/PgSleep:30ms", 100 * MS)):
         climbed = paced_climb(law, [90.0], sessions=2, latency_limit_ns=limit)
         pace = climbed.cells[0].tables["pace"].row(0, named=True)
@@ -85,7 +85,7 @@ def test_every_call_that_became_due_is_begun_dropped_or_left_over() -> None:
 
 
 def test_a_rate_above_the_capacity_is_claimed_with_its_backlog() -> None:
-    """Two sessions of 20 ms deliver 100/s; at 150/s constant arrivals 50/s are left over."""
+    """Two sessions of 20 ms deliver 100 calls/s; at 150/s of constant arrivals 50/s are left over."""
     climbed = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
     results = _results(climbed)
     low, _, high = results.tables["rungs"].to_dicts()
@@ -122,8 +122,8 @@ def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
 
 
 def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
-    """No call is served for 2 of 10 s: latencies of those that became due meanwhile are even from 0 to
-    2 s, of all calls a fifth. A closed loop of 4 sessions would have made 4 such calls."""
+    """No call is served for 2 of 10 s. Durations of those due meanwhile are evenly spread from 0 to 2 s; they
+    are a fifth of all calls. A closed loop of 4 sessions would have made 4 such calls."""
     climbed = paced_climb("call=Timeout/PgSleep:1ms,stall=4s+2s", [100.0], sessions=4, arrivals="constant")
     (rung,) = _rungs(climbed)
     assert rung["response_max_ns"] / S == pytest.approx(2.0, rel=0.03)
@@ -174,7 +174,7 @@ def test_runs_are_compared_at_the_rates_that_they_share() -> None:
 
 
 def test_a_rate_over_several_numbers_of_sessions_names_the_fewest_that_deliver_it() -> None:
-    """20 ms a call: 100 calls/s need 2 sessions."""
+    """100 calls/s of 20 ms need 2 sessions."""
     climbed = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=1)
     more = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=2)
     both = Plan(
@@ -190,7 +190,7 @@ def test_a_rate_over_several_numbers_of_sessions_names_the_fewest_that_deliver_i
 
 
 def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:
-    """One call of 1 s, and one session: 1 or 2 may wait whenever one looks."""
+    """One session has calls of 1 s; 1 or 2 may wait at any instant."""
     results = _results(paced_climb("call=Timeout/PgSleep:10ms", [99.0], sessions=4, measure_s=1))
     assert not {f.id for f in results.findings} & {"paced-overload"}
     (capacity,) = (f for f in results.findings if f.id == "paced-capacity")

@@ -29,7 +29,7 @@ CORES = tuple((n, n + 8) for n in range(8))
 
 
 def rounds_of(dsn: str, sessions: int) -> Results:
-    """A run of one cell in rounds."""
+    """Returns the results of a run of one cell in rounds."""
     base = climb("fake:", [1], measure_ns=S)
     cell = plan_cell(sessions, measure_ns=3 * S).model_copy(update={"driver": DriverSetup(rounds=True)})
     raw = climb_one(FakeServer(Target(dsn=dsn)), cell, log_calls=True)
@@ -39,7 +39,7 @@ def rounds_of(dsn: str, sessions: int) -> Results:
 
 @pytest.fixture(scope="module")
 def shared() -> Results:
-    """Of nine sessions on eight cores two share one, in the results of a run."""
+    """Results of a run in which two of nine sessions on eight cores share a core."""
     chance = np.random.default_rng(2)
     times = 100 * np.exp(chance.normal(0, 0.01, (12, 9)))
     times[:, [1, 4]] *= 1.5
@@ -58,7 +58,7 @@ def blocks_of(results: Results) -> list[Block]:
 
 
 def test_the_fake_server_keeps_rounds() -> None:
-    """Three sessions on two CPUs: nobody begins before all have ended."""
+    """Three sessions on two CPUs: none begins before all have ended."""
     results = rounds_of("fake:cpus=2,cpu=90ms,unequal=0.5", 3)
     calls = results.tables["placed"].with_columns(end=pl.col("start_ns") + pl.col("duration_ns"))
     by_round = calls.group_by("round").agg(pl.col("start_ns").min(), pl.col("end").max()).sort("round")
@@ -71,7 +71,7 @@ def test_the_fake_server_keeps_rounds() -> None:
 
 @pytest.mark.parametrize("lost", ["0@3s", "2@3s"])
 def test_rounds_go_on_without_a_session_that_is_lost(lost: str) -> None:
-    """Its calls so far were of whole rounds; later ones are not."""
+    """Calls of the lost session count in the rounds that were whole."""
     results = rounds_of(f"fake:cpus=4,cpu=90ms,lose={lost}", 3)
     row = results.tables["placements"].row(0, named=True)
     assert 5 < row["rounds"] < 15, "a second of the window, of three"
@@ -117,7 +117,7 @@ def test_the_page_has_a_dot_for_each_call(shared: Results) -> None:
     assert page.count("<table") == 2
 
 
-def test_json_has_the_table(shared: Results) -> None:
+def test_json_has_the_table_of_placements(shared: Results) -> None:
     nine = next(p for p in present.document(shared)["placements"] if p["sessions"] == 9)
     assert (nine["shared"], nine["slow_sessions"], nine["groups"]) == ("core", 2, True)
 

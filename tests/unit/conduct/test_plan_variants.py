@@ -1,4 +1,4 @@
-"""Variants, blocks and their order; limits as recipes write them; when a run may stop."""
+"""Variants, blocks and their order; limits as recipes write them; ends of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _plan(toml: str, cpus: float = 4, allowed: tuple[int, ...] = (0, 2, 4, 6)) -
     return resolve(parse_recipe('workload = "lio"\n' + toml, "x"), LIO, cpus, "", allowed=allowed)
 
 
-def test_a_variant_inherits_what_it_does_not_say() -> None:
+def test_a_variant_inherits_keys_that_it_does_not_set() -> None:
     plan = _plan(
         """
 sessions = "1"
@@ -140,7 +140,7 @@ def test_equal_variants_are_named_in_the_plan() -> None:
         ('cool_down="x"', "not a duration"),
     ],
 )
-def test_what_cannot_be_is_refused_before_a_server_is_asked(toml: str, message: str) -> None:
+def test_a_plan_that_cannot_be_is_refused_before_a_server_is_asked(toml: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as e:
         _plan(toml if toml.startswith("[") else 'sessions="1"\n' + toml)
     assert e.value.cure or message == "4 at least"
@@ -187,7 +187,7 @@ def test_the_schema_for_editors_is_up_to_date_with_the_models() -> None:
 def test_recipes_that_come_with_dbdyno_can_be_planned_on_few_and_many_cpus(
     path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each says its question and names its schema; it resolves on two CPUs and on 160."""
+    """Each has a question and names its schema; it can be planned for 2 CPUs and for 160."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     experiment = parse_recipe(path.read_text(), path.stem)
     assert experiment.doc

@@ -1,4 +1,4 @@
-"""Load profile and top events: on the fake server, whose law says every figure, and by hand."""
+"""Load profile and top events, on the fake server with its known law and by hand."""
 
 import polars as pl
 import pytest
@@ -54,7 +54,7 @@ def _by_hand(*cells: RawCell, table: str = "profile") -> dict[str, dict]:
 
 
 def _counter(name: str, before: float, after: float | None, status: str = "ok", **changes) -> list[dict]:
-    """Read half a second late at either end: the growth is of 10 s all the same."""
+    """Returns both reads of a counter, half a second late; its growth is of 10 s all the same."""
     head = {"scope": "server", "name": name, "kind": "counter", "unit": "count", "status": status} | changes
     ends = (("t0", 10.5, before), ("t1", 20.5, after))
     return [
@@ -82,7 +82,7 @@ def test_the_profile_of_a_driven_cell_has_the_figures_of_its_law():
 
 
 def test_think_time_is_no_db_time():
-    """5 ms of CPU, 15 ms of thinking: a quarter of each of two sessions."""
+    """5 ms of CPU and 15 ms of thinking: a quarter of each of two sessions."""
     climbed = climb("fake:cpus=8,cpu=5ms,think=15ms", [2])
     assert _rows(climbed, "profile", climbed.cells[0].id)["DB time"]["per_s"] == pytest.approx(0.5, rel=0.02)
 
@@ -115,7 +115,7 @@ def test_an_unknown_figure_has_the_reason_as_its_status():
 
 
 def test_growth_is_scaled_from_the_reads_to_the_window():
-    """Read 8 s apart: 160 in 8 s are 200 in the window of 10 s."""
+    """160 in the 8 s between the reads are 200 in the window of 10 s."""
     late = _counter("transactions_committed", 100, 260)
     late[0] |= {"before_ns": 12 * S, "after_ns": 12 * S}
     late[1] |= {"before_ns": 20 * S, "after_ns": 20 * S}
@@ -125,7 +125,8 @@ def test_growth_is_scaled_from_the_reads_to_the_window():
 
 @pytest.mark.parametrize("committed", [0, 3])
 def test_transactions_that_no_session_reported_are_unknown(committed: int):
-    """Sessions that touch no table report when they end: 400 statements and no transaction is no 0."""
+    """Sessions that touch no table report at their end: 400 statements without a transaction are not 0
+    transactions."""
     counters = [
         *_counter("executions", 0, 400),
         *_counter("transactions_committed", 100, 100 + committed),
@@ -142,7 +143,7 @@ def test_transactions_that_no_session_reported_are_unknown(committed: int):
     ("reported_s", "status"), [(0.2, "not all reported"), (3.9, "ok"), (40.0, "of before the window, too")]
 )
 def test_transactions_of_another_time_than_the_window_are_unknown(reported_s: float, status: str):
-    """A session ran 4 s of 10 s; the server has heard of 0.2 s of it, or of all that it did before, too."""
+    """A session ran 4 s of 10 s; it reported 0.2 s of it, or all that it did before, too."""
     raw = _observed_by_hand(
         [*_counter("db_time_ns", 0, reported_s * S), *_counter("transactions_committed", 0, 30),
          *_counter("transactions_rolled_back", 0, 0)]
@@ -155,7 +156,7 @@ def test_transactions_of_another_time_than_the_window_are_unknown(reported_s: fl
 
 
 def _observed_by_hand(counters: list[dict]) -> RawCell:
-    """Run 4 s of 10 s, of ten samples six asleep at the client."""
+    """Returns a window of 10 s in which a session ran 4 s; six of ten samples met it asleep at the client."""
     samples = [sample_row(n, (10 + n) * S, "S" if n < 6 else "R", "Client/ClientRead") for n in range(10)]
     tables = {
         "tasks": [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0)],
@@ -168,7 +169,7 @@ def _observed_by_hand(counters: list[dict]) -> RawCell:
 
 
 def test_a_reset_leaves_the_counters_unknown():
-    """Even those that have outgrown their old value."""
+    """Counters that outgrew their old value are unknown, too."""
     climbed = climb("fake:cpus=2,cpu=20ms,reset=4s", [2])
     rows = _rows(climbed, "profile", climbed.cells[0].id)
     assert rows["commits"]["total"] is None
@@ -177,7 +178,7 @@ def test_a_reset_leaves_the_counters_unknown():
 
 
 def test_a_lost_session_counts_as_long_as_it_lived():
-    """It ended at 15 s: half of the window in calls."""
+    """The session ended at 15 s: it spent half of the window in calls."""
     gone = session_row(
         1, last_end_ns=15 * S, calls=5, in_call_ns=5 * S, end_reason="lost", end_detail="broke"
     )
@@ -187,7 +188,8 @@ def test_a_lost_session_counts_as_long_as_it_lived():
 
 
 def _observed(events: bool) -> dict[str, pl.DataFrame]:
-    """Of somebody else's ten sessions: 1 on a CPU, 1 queueing, 3 in I/O, 4 at the client, 1 sending."""
+    """Returns tables of ten observed sessions: 1 on a CPU, 1 queueing, 3 in I/O, 4 at the client, 1
+    sending."""
     tables = cut([made_cell({"sessions": [session_row(calls=0, first_start_ns=None)]}, sessions=0)])
     head = dict(zip(CELL, tables["windows"].select(CELL).row(0), strict=True))
     who = head | {"scope": "rung", "who": "rung", "status": "ok"}
@@ -227,7 +229,7 @@ def _observed(events: bool) -> dict[str, pl.DataFrame]:
 
 @pytest.mark.parametrize(("events", "db_time"), [(False, 50.0), (True, 60.0)])
 def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool, db_time: float):
-    """Sending an answer is part of a call; only the table of events tells it from waiting for one."""
+    """Sending an answer is part of a call; only the table of events separates it from waiting for a call."""
     rows = {r["name"]: r for r in profile(_observed(events)).to_dicts()}
     assert rows["DB time"]["total"] == pytest.approx(db_time)
     assert "calls" not in rows

@@ -1,4 +1,4 @@
-"""What is wrong in a recipe is said with file, line and nearest name, all of it at once."""
+"""Errors in a recipe are reported with file, line and nearest name, all at once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_one_wrong_value_is_one_line_and_a_cure(tmp_path: Path) -> None:
 def test_a_path_in_double_quotes_is_refused_with_its_line(
     tmp_path: Path, written: str, refuses: bool
 ) -> None:
-    """\\t would be a tab and \\b a backspace, which a terminal swallows."""
+    """As an escape \\t would be a tab and \\b a backspace, which a terminal swallows."""
     text = f'workload = "cpu"\n\nscript = "{written}"\n'
     if not refuses:
         assert read_toml(text)["script"]

@@ -1,4 +1,4 @@
-"""When data are brought back, how long that is expected to take, and what is said of data that grew."""
+"""When data are reset, the expected time of a reset, and the claims about data that grew."""
 
 from __future__ import annotations
 

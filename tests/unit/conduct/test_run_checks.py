@@ -1,4 +1,4 @@
-"""Checks of machine and server as claims of a run: only where they touch what it measured."""
+"""Checks of machine and server as claims of a run, if they touch what the run measured."""
 
 from __future__ import annotations
 

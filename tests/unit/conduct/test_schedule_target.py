@@ -1,4 +1,4 @@
-"""What a search for a target takes from a measurement: a quantile of too few calls is unknown."""
+"""Figures that a search for a target takes from a measurement: a quantile of too few calls is unknown."""
 
 from __future__ import annotations
 

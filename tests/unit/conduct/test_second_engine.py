@@ -59,7 +59,7 @@ class Program:
         self._env = {**os.environ, **paths, "COLUMNS": "80"}
 
     def __call__(self, words: str, code: int = 0) -> str:
-        """What it prints, or why it fails with that exit code."""
+        """Returns the output of a command, or its error if ``code`` is not 0."""
         done = in_process.dbdyno(tuple(shlex.split(words)), self._env, self.home)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stderr if code else done.stdout
@@ -141,7 +141,7 @@ def test_a_stored_run_outlives_its_engine(program: Program, monkeypatch: pytest.
     assert derived_anew(RunStore(program.home / "store").open("last")).tables["ledger"].height
 
 
-def test_while_it_runs_every_account_is_known(program: Program) -> None:
+def test_every_account_is_known_while_a_run_is_measured(program: Program) -> None:
     output = program("run step --engine second --sessions 2 speed=3 --store other")
     row = next(line.replace(" ms", "ms").split() for line in output.splitlines() if line.startswith("   2"))
     assert row[5:7] == ["60", "20"] and "?" not in row[5:]
@@ -173,7 +173,7 @@ HERE_S = {"0": (10, 10, 10), "1": (10, 3, 0), "2": (4, 0, 0), "3": (0, 3, 10)}
 def test_guests_that_come_and_go_keep_one_number_over_all_their_tasks(
     watched: tuple[Results, list[RawCell]],
 ) -> None:
-    """Watches number newcomers anew, and between two windows all but the session's thread has changed."""
+    """Each watch numbers newcomers anew. Between two windows all tasks of a session change but its thread."""
     _, cells = watched
     met = pl.concat([c.tables["samples"].select("session", "pid", "tid").unique() for c in cells])
     whose = met.unique().with_columns(

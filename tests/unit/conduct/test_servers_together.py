@@ -88,7 +88,7 @@ def test_hosts_that_do_not_fit_the_servers_are_refused(hosts: ServerHosts, messa
 
 
 def server(results: Results, host: str, standby: bool | None, behind: int | None = None) -> Results:
-    """As if observed by an agent on its node; ``behind``: bytes not replayed, more in each window."""
+    """Returns the results as of an agent on the server's node; ``behind``: bytes not replayed per window."""
     reached = Reached(host=f"node-{host}", by="Ray", clock_bound_ns=200_000)
     facts = results.environment.server.model_copy(
         update={"where": f"{host}:5432, database app, user m", "standby": standby, "reached": reached}
@@ -111,7 +111,7 @@ def server(results: Results, host: str, standby: bool | None, behind: int | None
 
 @pytest.fixture
 def two() -> list[Results]:
-    """A standby that is half as busy, and its primary; given the wrong way round."""
+    """A standby that is half as busy, and its primary, in this order."""
     standby = server(observed.results(busy=STANDBY_BUSY), "db2", True, behind=4_000_000)
     return [standby, server(observed.results(), "db1", False)]
 

@@ -1,4 +1,4 @@
-"""The jobs that come with dbdyno: they run, check themselves, and are named by the program that they are."""
+"""Jobs that come with dbdyno run, check themselves, and are named by their program."""
 
 from __future__ import annotations
 

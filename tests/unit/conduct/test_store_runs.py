@@ -130,7 +130,7 @@ def test_a_run_of_a_living_process_is_running(store: RunStore, climbed: Climb):
     assert store.open(store.create(climbed.plan).id).info.status == "running"
 
 
-def test_another_process_with_its_pid_does_not_make_it_alive(store: RunStore, climbed: Climb):
+def test_a_run_whose_pid_was_reused_is_cut_short(store: RunStore, climbed: Climb):
     run = store.create(climbed.plan)
     run.update_info(pid=os.getpid(), pid_start_ticks=1)
     assert store.open(run.id).info.status == "cut short"

@@ -1,4 +1,4 @@
-"""Nothing from a server, a store or a file steers the terminal: the program on a pseudo-terminal."""
+"""No text of a server, a store or a file steers the terminal; the program runs on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_control_characters_of_a_stored_text_become_visible(forged: Path) -> Non
 
 @contextmanager
 def scripted(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server on a port of this machine that sends what it likes."""
+    """Serves on a port of this machine with the given answer."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:

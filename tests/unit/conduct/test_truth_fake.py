@@ -34,7 +34,7 @@ Accounts = dict[tuple[str, str | None], float]
 
 @cache
 def played(dsn: str, sessions: int, hz: float = 10.0) -> Climb:
-    """One cell with all data sources."""
+    """Returns a climb of one cell with all data sources."""
     return climb(dsn, [sessions], hz=hz, memory_hz=100.0, trace=True)
 
 
@@ -44,7 +44,7 @@ def truths(climbed: Climb, *, workers: bool = False) -> dict[int, Truth]:
 
 
 def sampled(climbed: Climb, seed: int | None = None, memory_hz: float = 100.0) -> RawCell:
-    """The cell without its trace, with another series of samples."""
+    """Returns the cell without its trace, with another series of samples."""
     (cell,) = climbed.cells
     again = cell if seed is None else sampled_again(climbed.server, cell, seed, memory_hz)
     own = cell.meta.cell.model_copy(update={"id": f"{cell.id}-{seed}"})
@@ -53,7 +53,7 @@ def sampled(climbed: Climb, seed: int | None = None, memory_hz: float = 100.0) -
 
 
 def accounts_of(truth: Truth) -> Accounts:
-    """Seconds per second, under the ledger's names."""
+    """Returns seconds per second by account, with the ledger's names."""
     waits = {("sleep", f"{c}/{e}" if c else "no wait event"): ns for (c, e), ns in truth.sleep.items() if ns}
     exact: dict[tuple[str, str | None], int] = {("run", None): truth.run, ("runq", None): truth.runq}
     exact |= {("client", None): truth.client, **waits}
@@ -73,14 +73,15 @@ def holds(row: dict, exact: float, slip: float) -> bool:
 
 
 def slip_of(climbed: Climb, skew_ns: int) -> float:
-    """Label and task state of a sample are read this far apart. A task that falls asleep between is taken to
-    sleep with no label: at most its sleeps a second times that, for all sessions."""
+    """Bounds the error from reading label and task state of a sample ``skew_ns`` apart. A task that falls
+    asleep in between counts as sleeping without a label: at most its sleeps a second times that, for all
+    sessions."""
     sleeps = sum(under.sleeps for t in truths(climbed).values() for under in t.labels.values())
     return sleeps * skew_ns / W_NS
 
 
 def rung(frame: pl.DataFrame) -> dict[tuple[str, str | None], dict]:
-    """Rows of the ledger's rung; accounts inside others left out."""
+    """Returns the rung's rows of the ledger without accounts inside others."""
     rows = account_rows(frame, "run", "runq", "sleep", "client")
     return {(r["account"], r["detail"]): r for r in rows.to_dicts()}
 
@@ -104,7 +105,7 @@ class Played(NamedTuple):
         return summed(accounts_of(t) for t in self.truths.values())
 
     def tier(self, name: str) -> list[pl.DataFrame]:
-        """The ledgers of five series of samples."""
+        """Returns the ledgers of five series of samples."""
         return [self.ledgers.filter(cell=f"{name}-{seed}") for seed in SEEDS]
 
 
@@ -116,7 +117,7 @@ class Played(NamedTuple):
 )
 @on_polars_thread
 def load(request: pytest.FixtureRequest) -> Played:
-    """Played once, sampled five times, and cut at once with and without samples of the wait event word."""
+    """A case played once, sampled five times, and cut with and without samples of the wait event word."""
     case: Case = request.param
     climbed = played(case.dsn, case.sessions)
     cells = [named(climbed.cells[0], "exact")]
@@ -133,7 +134,7 @@ def named(cell: RawCell, name: str) -> RawCell:
 
 
 def without_word(cell: RawCell) -> RawCell:
-    """The activity samples alone."""
+    """Returns the cell with activity samples alone."""
     tables = {
         **cell.tables,
         **{n: cell.tables[n].filter(via="sql") for n in ("samples", "sampler")},
@@ -142,7 +143,7 @@ def without_word(cell: RawCell) -> RawCell:
 
 
 def test_the_simulated_machine_does_what_arithmetic_says(load: Played):
-    """The truth that all else is compared with, against figures that come from the law alone."""
+    """The truth that other tests compare with equals figures that follow from the law alone."""
     case = load.case
     by_name = {detail or account: value for (account, detail), value in load.truth.items()}
     for name, value in case.parts().items():
@@ -159,7 +160,7 @@ def test_the_exact_tier_is_the_truth(load: Played):
 
 
 def _is_exact(rows: pl.DataFrame, truth: Mapping[tuple[str, str | None], float]) -> None:
-    """To the nanosecond of 10 s, with all sleeps and no other; nothing is left."""
+    """Asserts equality to the nanosecond of 10 s, with all sleeps and no other time."""
     added = top_level(rows).filter(pl.col("account").is_in(("run", "runq", "sleep", "client", "unaccounted")))
     by_account = {(a, d): v for a, d, v in added.select("account", "detail", "aas").rows() if v}
     known = {account: value for account, value in truth.items() if value}
@@ -169,8 +170,8 @@ def _is_exact(rows: pl.DataFrame, truth: Mapping[tuple[str, str | None], float])
 
 
 def test_sampled_accounts_are_within_two_per_cent_and_their_intervals(load: Played):
-    """Five series of samples of the wait event word: every account within 2 % of wall, nothing left over,
-    at least 9 of 10 intervals hold."""
+    """With five series of samples of the wait event word each account is within 2 % of wall, nothing is left
+    over, and at least 9 of 10 intervals hold."""
     case, truth, slip = load.case, load.truth, slip_of(load.climbed, WORD_NS)
     holding = []
     for frame in load.tier("word"):
@@ -186,7 +187,7 @@ def test_sampled_accounts_are_within_two_per_cent_and_their_intervals(load: Play
 
 
 def test_ten_samples_a_second_hold_the_truth_too(load: Played):
-    """Activity samples alone: wider intervals, as good a promise."""
+    """Activity samples alone have wider intervals, which hold as often."""
     truth, slip = load.truth, slip_of(load.climbed, SKEW_NS)
     rows = [(account, row) for frame in load.tier("activity") for account, row in rung(frame).items()]
     holding = [holds(row, truth.get(account, 0.0), slip) for account, row in rows]
@@ -197,7 +198,7 @@ def test_ten_samples_a_second_hold_the_truth_too(load: Played):
 
 
 def _naive(dsn: str, sessions: int) -> tuple[dict[str, float], dict[str, float]]:
-    """(what naive formulas say, the truth), seconds per second."""
+    """Returns the naive figures and the truth, in seconds per second."""
     climbed = played(dsn, sessions, hz=100.0)
     each_truth = truths(climbed).values()
     frame = ledger(cut([sampled(climbed)]))
@@ -211,7 +212,7 @@ def _naive(dsn: str, sessions: int) -> tuple[dict[str, float], dict[str, float]]
 
 
 @pytest.mark.parametrize(("dsn", "sessions"), [(SPIN_1X, 4), (SPIN_2X, 8), (OLTP, 16)])
-def test_the_naive_memos_are_what_samples_say(dsn: str, sessions: int):
+def test_naive_memos_are_the_figures_of_samples(dsn: str, sessions: int):
     naive, truth = _naive(dsn, sessions)
     assert naive["cpu"] == pytest.approx(truth["unlabelled"], abs=0.02 * sessions)
     assert naive["active"] == pytest.approx(truth["active"], abs=0.02 * sessions)

@@ -1,4 +1,4 @@
-"""Engines' wait events mapped to neutral families."""
+"""Wait events of engines and their neutral families."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_run_stored_without_families_gets_those_of_its_engine(tmp_path: Path) 
 
 
 def test_a_wait_is_counted_by_its_family() -> None:
-    """The same samples under another engine's map: what was a lock is the client's."""
+    """Under another engine's families the same samples count as client time in place of a lock."""
     climbed = climb("fake:cpus=2,cpu=4ms,wait=LWLock/ProcArray:2ms,think=3ms", [4])
     turned = WaitFamilies({"LWLock": Family.CLIENT, "Client": Family.LATCH})
     (cell,) = climbed.cells
