@@ -97,9 +97,13 @@ def test_a_link_a_fifo_a_device_and_nested_json_are_refused(place: Path, tmp_pat
 
 def data(group: Path, home: Path, version: int = 1) -> dict[str, Any]:
     return {
-        "version": version, "group": str(group), "home": str(home), "enabled": ["cpu"], "elsewhere": [],
+        "version": version,
+        "group": str(group),
+        "home": str(home),
+        "enabled": ["cpu"],
+        "elsewhere": [],
         "boot": processes.boot_id(),
-    }  # fmt: skip
+    }
 
 
 def imitated_group(group: Path, pid: int) -> Path:

@@ -77,10 +77,14 @@ def test_an_id_that_is_not_the_directory_s_name_is_refused(run: Path, identity: 
     rename(run, identity)
     before = sorted(tmp_path.rglob("*"))
     for words in (
-        ("show", run.name), ("report", run.name), ("rebuild", run.name), ("compare", run.name),
-        ("export", run.name, "--to", "csv"), ("export", run.name, "--to", "json"),
+        ("show", run.name),
+        ("report", run.name),
+        ("rebuild", run.name),
+        ("compare", run.name),
+        ("export", run.name, "--to", "csv"),
+        ("export", run.name, "--to", "json"),
         ("show", run.name, "--profile"),
-    ):  # fmt: skip
+    ):
         done = dbdyno(*words)
         assert done.exit_code == 4, words
         assert "the id in run.json" in done.output and len(done.output) < 600
@@ -193,11 +197,14 @@ def _broken_parquet(content: bytes) -> dict[str, bytes]:
     for i in range(max(4, len(content) - 600), len(content) - 8, 3):
         footer[i] ^= 0xFF
     return {
-        "empty": b"", "text": b"no parquet", "cut": content[: len(content) // 2],
+        "empty": b"",
+        "text": b"no parquet",
+        "cut": content[: len(content) // 2],
         "other columns": buffer.getvalue(),
-        "noise in the middle": bytes(middle), "noise in the footer": bytes(footer),
+        "noise in the middle": bytes(middle),
+        "noise in the footer": bytes(footer),
         "footer of 4 GB": content[:-8] + b"\xff\xff\xff\xff" + content[-4:],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("kind", _broken_parquet(b"x" * 100))

@@ -30,13 +30,26 @@ TEXTS = {1: "select old", 2: "select new", 3: "select slow", 4: "select\tsame <b
 def taken(at_s: float, commits: int, calls: dict[int, tuple[int, float]], scanned: int = 0) -> Snapshot:
     """Takes a snapshot. ``calls``: id -> executions and their mean in ms, both since the first snapshot."""
     statements = [
-        {"user": "u", "database": "shop", "query_id": i, "toplevel": True, "calls": n,
-         "exec_ns": round(n * ms * 1e6)}
+        {
+            "user": "u",
+            "database": "shop",
+            "query_id": i,
+            "toplevel": True,
+            "calls": n,
+            "exec_ns": round(n * ms * 1e6),
+        }
         for i, (n, ms) in calls.items()
-    ]  # fmt: skip
-    relation = {"database_id": 5, "relation_id": 9, "database": "shop", "schema": "public",
-                "relation": "orders", "kind": "table", "seq_rows": scanned,
-                "table_blocks_hit": scanned // 10}  # fmt: skip
+    ]
+    relation = {
+        "database_id": 5,
+        "relation_id": 9,
+        "database": "shop",
+        "schema": "public",
+        "relation": "orders",
+        "kind": "table",
+        "seq_rows": scanned,
+        "table_blocks_hit": scanned // 10,
+    }
     database = {"database_id": 5, "database": "shop", "commits": commits}
     return snapshot(at_s, TEXTS, databases=[database], relations=[relation], statements=statements)
 
@@ -116,9 +129,23 @@ def test_blocks_give_each_ratio_an_interval() -> None:
 
 def test_other_ids_are_matched_by_text() -> None:
     a = [taken(0, 0, {}), taken(10, 10, {3: (10, 1.0)})]
-    b = [snapshot(60, {}), snapshot(70, {77: TEXTS[3]}, statements=[
-        {"user": "u", "database": "shop", "query_id": 77, "toplevel": True, "calls": 5, "exec_ns": 5_000_000}
-    ])]  # fmt: skip
+    b = [
+        snapshot(60, {}),
+        snapshot(
+            70,
+            {77: TEXTS[3]},
+            statements=[
+                {
+                    "user": "u",
+                    "database": "shop",
+                    "query_id": 77,
+                    "toplevel": True,
+                    "calls": 5,
+                    "exec_ns": 5_000_000,
+                }
+            ],
+        ),
+    ]
     comparison = compare_intervals(side(a), side(b))
     assert comparison.statements.select("query_id", "change").rows() == [(3, "?")]
 
@@ -173,8 +200,15 @@ def history(store: SnapshotStore) -> None:
             at, rows = at + seconds, rows + (20 if n > 5 else 10) * seconds
         counted = rows if n != 9 else 30  # reset
         rows = counted
-        relation = {"database_id": 5, "relation_id": 9, "database": "shop", "schema": "public",
-                    "relation": "orders", "kind": "table", "rows_inserted": counted + n % 2}  # fmt: skip
+        relation = {
+            "database_id": 5,
+            "relation_id": 9,
+            "database": "shop",
+            "schema": "public",
+            "relation": "orders",
+            "kind": "table",
+            "rows_inserted": counted + n % 2,
+        }
         other = {**relation, "relation_id": 10, "schema": "archive", "rows_inserted": 0}
         database = {"database_id": 5, "database": "shop", "commits": counted}
         one = snapshot(at, databases=[database], relations=[relation, other])

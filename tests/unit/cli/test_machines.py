@@ -34,15 +34,28 @@ UNKNOWN = Machine()
 
 
 def ladder(
-    law: Law, loads: Sequence[float] = LOADS, *, repeats: int = 1, noise: float = 0.0, seed: int = 1,
-    machine: Machine = UNKNOWN, unit: str = "orders/s", name: str = "order-entry", response: bool = False,
-) -> Ladder:  # fmt: skip
+    law: Law,
+    loads: Sequence[float] = LOADS,
+    *,
+    repeats: int = 1,
+    noise: float = 0.0,
+    seed: int = 1,
+    machine: Machine = UNKNOWN,
+    unit: str = "orders/s",
+    name: str = "order-entry",
+    response: bool = False,
+) -> Ladder:
     chance = np.random.default_rng(seed)
     rows = [
-        {"load": n, "repeat": r + 1, "throughput": (x := law(n) * float(np.exp(chance.normal(0, noise)))),
-         "response_s": n / x if response else None}
-        for n in loads for r in range(repeats)
-    ]  # fmt: skip
+        {
+            "load": n,
+            "repeat": r + 1,
+            "throughput": (x := law(n) * float(np.exp(chance.normal(0, noise)))),
+            "response_s": n / x if response else None,
+        }
+        for n in loads
+        for r in range(repeats)
+    ]
     return Ladder(name, pl.DataFrame(rows, schema=POINTS, strict=False), unit, machine=machine)
 
 

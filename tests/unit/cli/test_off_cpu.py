@@ -49,14 +49,24 @@ def with_sleeps(cell: RawCell, events: pl.DataFrame, seed: int = 1, **fixed: Any
             if rng.random() < chance:
                 rows.append(
                     {
-                        "t_ns": cell.meta.t0_ns + n, "slept_ns": (7 if long else 3) * MS, "chance": chance,
-                        "stack": 0 if long else 1, **label,
+                        "t_ns": cell.meta.t0_ns + n,
+                        "slept_ns": (7 if long else 3) * MS,
+                        "chance": chance,
+                        "stack": 0 if long else 1,
+                        **label,
                     }
-                )  # fmt: skip
+                )
     fixed = {
-        "session": task["session"], "pid": task["pid"], "tid": task["tid"], "role": "session",
-        "label_status": "ok", "query_id": 7, "query_status": "ok", "cut": False, **fixed,
-    }  # fmt: skip
+        "session": task["session"],
+        "pid": task["pid"],
+        "tid": task["tid"],
+        "role": "session",
+        "label_status": "ok",
+        "query_id": 7,
+        "query_status": "ok",
+        "cut": False,
+        **fixed,
+    }
     samples = pl.DataFrame(rows).with_columns(**{k: pl.lit(v) for k, v in fixed.items()})
     profile_tables = with_tables(cell, cell.tables["profile_samples"], [SLEPT, BRIEFLY]).tables
     tables = {

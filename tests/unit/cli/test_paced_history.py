@@ -69,9 +69,16 @@ def test_machines_are_not_compared_by_rates(store: Path) -> None:
 
 def test_a_measurement_under_way_says_how_far_it_is_behind() -> None:
     cell = Cell(
-        id="x", workload="lio", variant="base", sessions=8, repeat=1, params={}, settle_ns=0,
-        measure_ns=10**10, pacing=Pacing(rate_per_s=500),
-    )  # fmt: skip
+        id="x",
+        workload="lio",
+        variant="base",
+        sessions=8,
+        repeat=1,
+        params={},
+        settle_ns=0,
+        measure_ns=10**10,
+        pacing=Pacing(rate_per_s=500),
+    )
     plan = Plan(
         experiment=Experiment(workload="lio"), cpus=2, call_target_ns=None, cells=(cell,), expected_ns=1
     )

@@ -35,10 +35,17 @@ def _cell(number: int, calls: int) -> RawCell:
 
     def row(session: int, script: int, n: int, each_ns: int, errors: int = 0) -> dict[str, Any]:
         return zero | {
-            "session": session, "script": script, "name": f"{'ab'[script]}.sql", "weight": 1, "calls": n,
-            "errors": errors, "retried": errors, "retries": 2 * errors, "in_call_ns": n * each_ns,
+            "session": session,
+            "script": script,
+            "name": f"{'ab'[script]}.sql",
+            "weight": 1,
+            "calls": n,
+            "errors": errors,
+            "retried": errors,
+            "retries": 2 * errors,
+            "in_call_ns": n * each_ns,
             "max_ns": each_ns,
-        }  # fmt: skip
+        }
 
     bucket: list[dict[str, Any]] = [
         {"script": s, "low_ns": d, "high_ns": d, "count": n}

@@ -166,8 +166,15 @@ def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
 def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdict: str) -> None:
     """3 waiters for 3 s, whose root each sample met runnable, though it is asleep for 0.6 of the time. 3
     samples may miss that, 200 may not."""
-    chain = {"cell": "c", "by": "doing", "name": "DB CPU", "seconds": 9.0, "low": 5.0, "high": 9.0,
-             "samples": samples}  # fmt: skip
+    chain = {
+        "cell": "c",
+        "by": "doing",
+        "name": "DB CPU",
+        "seconds": 9.0,
+        "low": 5.0,
+        "high": 9.0,
+        "samples": samples,
+    }
     chains = pl.concat([rows("wait_chains", []), pl.DataFrame([chain])], how="diagonal_relaxed")
     rate = {
         "cell": "c",

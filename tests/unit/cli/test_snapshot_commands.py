@@ -131,9 +131,12 @@ def test_without_a_snapshot_the_error_names_those_there_are(run: Program, tmp_pa
 def _series(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     around = {**os.environ, "DBDYNO_STORE": str(tmp_path), "PYTHONPATH": WITH_ENGINES}
     return subprocess.Popen(
-        [sys.executable, "-m", "dbdyno", *TAKE, *words], env=around, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "dbdyno", *TAKE, *words],
+        env=around,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,9 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         if n != 2:  # it was not among the largest
             tables["sample_stat_tables"].append({**at, "relid": 9, "n_tup_ins": 300, "relsize": 8192})
             called = {"queryid": 77, "queryid_md5": "m", "toplevel": None}
-            tables["sample_statements"].append({**at, **called, "userid": 10, "calls": 4,
-                                              "total_exec_time": 2.0})  # fmt: skip
+            tables["sample_statements"].append(
+                {**at, **called, "userid": 10, "calls": 4, "total_exec_time": 2.0}
+            )
     return tables
 
 

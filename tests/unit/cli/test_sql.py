@@ -166,8 +166,9 @@ def test_the_view_of_runs_says_what_was_measured(store: Path, climbed: Climb) ->
 def test_views_join_on_the_run(store: Path) -> None:
     joined = ask(
         "select count(*) from rungs r join windows w using (run_id, workload, variant, sessions)"
-        " join runs using (run_id)", store,
-    )  # fmt: skip
+        " join runs using (run_id)",
+        store,
+    )
     assert joined == [(4,)]
 
 

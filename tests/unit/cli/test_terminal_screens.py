@@ -138,9 +138,15 @@ def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_who
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 120, 200])
 def test_place_and_time_left_are_the_last_to_leave_the_line_of_progress(columns: int) -> None:
     cell = Cell(
-        id="x", workload="lio", variant="a-rather-long-variant", sessions=128, repeat=1, params={},
-        settle_ns=0, measure_ns=10**10,
-    )  # fmt: skip
+        id="x",
+        workload="lio",
+        variant="a-rather-long-variant",
+        sessions=128,
+        repeat=1,
+        params={},
+        settle_ns=0,
+        measure_ns=10**10,
+    )
     plan = report_results.results().plan.model_copy(update={"cells": (cell,) * 12})
     tick = Tick(cell, 3, "measuring", 5.0, Progress(100, 0, 0, 0), {"CPU WAIT": 0.93, "CPU": 0.07}, 754.0)
     line = _line(plan, tick, columns)

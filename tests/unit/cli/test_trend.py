@@ -204,7 +204,7 @@ def test_only_runs_of_one_workload_parameters_and_machine_are_joined(store: Path
         add(store, model, 2, 1.0, plan={("variants",): [], ("experiment", "params"): {"tables": "own"}}),
         add(store, model, 3, 1.0, environment={("server", "embedded"): False, ("server", "where"): "db1"}),
         add(store, model, 4, 1.0, plan={("experiment", "think"): "5ms"}),
-    ]  # fmt: skip
+    ]
     (store / add(store, model, 6, 1.0) / "run.json").write_text("{")
     shutil.rmtree(store / add(store, model, 7, 1.0) / "derived")
     trend = record("--workload", "lio")

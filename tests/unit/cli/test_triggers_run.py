@@ -219,9 +219,15 @@ def around(tmp_path: Path) -> Around:
 
 
 FIRED = Fired(
-    number=3, trigger=1, condition="sessions = 10", matched="sessions = 10", values={"sessions": 10.0},
-    at_ns=1, noticed_ns=2, action="exec x",
-)  # fmt: skip
+    number=3,
+    trigger=1,
+    condition="sessions = 10",
+    matched="sessions = 10",
+    values={"sessions": 10.0},
+    at_ns=1,
+    noticed_ns=2,
+    action="exec x",
+)
 
 
 def ended(around: Around, text: str, stop: Callable[[int], bool] = lambda _n: False) -> dict[str, Any]:

@@ -377,9 +377,14 @@ def test_a_throttled_group_of_sessions_is_named_without_a_trace(throttled_ns: in
     run = ChangedRun(climb("fake:cpus=8,cpu=20ms,think=20ms", [8]))
     cell = run.tables["windows"].row(0, named=True)
     level = {c: cell[c] for c in ("cell", "workload", "variant", "sessions", "repeat")} | {
-        "origin": "cgroup", "scope": "sessions", "place": "/apart", "key": "throttled_ns", "status": "ok",
-        "delta": float(throttled_ns), "wall_ns": 10 * S,
-    }  # fmt: skip
+        "origin": "cgroup",
+        "scope": "sessions",
+        "place": "/apart",
+        "key": "throttled_ns",
+        "status": "ok",
+        "delta": float(throttled_ns),
+        "wall_ns": 10 * S,
+    }
     levels = pl.DataFrame([level], schema_overrides=run.tables["cut_levels"].schema)
     run.tables["cut_levels"] = pl.concat([run.tables["cut_levels"], levels], how="diagonal")
     claims = run.claims()

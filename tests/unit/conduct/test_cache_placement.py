@@ -291,11 +291,20 @@ def test_pages_in_both_caches_and_page_tables_are_named_if_known() -> None:
     plain = placements(results)[2]
     assert "In both caches" not in plain.text
     figures = [
-        {"cell": c, "workload": "lio", "variant": v, "sessions": 8, "repeat": 1, "phase": "end", "key": key,
-         "value": size * (2 if v.startswith("pages") else 1), "status": "ok"}
+        {
+            "cell": c,
+            "workload": "lio",
+            "variant": v,
+            "sessions": 8,
+            "repeat": 1,
+            "phase": "end",
+            "key": key,
+            "value": size * (2 if v.startswith("pages") else 1),
+            "status": "ok",
+        }
         for c, v in results.tables["windows"].select("cell", "variant").rows()
         for key, size in (("data_both_bytes", 8 * MB), ("page_tables_bytes", 100 * MB))
-    ]  # fmt: skip
+    ]
     known = replace(results, tables={**results.tables, "memory_figures": rows("memory_figures", figures)})
     text = placements(known)[2].text
     assert "In both caches: 8.00 MiB of the data with buffers-rows, 16.0 MiB with pages-rows" in text

@@ -100,8 +100,12 @@ def test_a_functions_time_includes_its_callees_and_counts_recursion_once(results
 
 def test_a_functions_cost_is_given_per_call_and_unit_of_work(results: Results):
     cell = results.tables["windows"]["cell"][-1]
-    rates = dict(results.tables["rates"].filter((pl.col("cell") == cell) & (pl.col("scope") == "rung"))
-                 .select("name", "value").iter_rows())  # fmt: skip
+    rates = dict(
+        results.tables["rates"]
+        .filter((pl.col("cell") == cell) & (pl.col("scope") == "rung"))
+        .select("name", "value")
+        .iter_rows()
+    )
     heap = row(results, cell, "function", "heapgettup")
     assert heap["per_call_ns"] == pytest.approx(heap["aas"] * 1e9 / rates["calls_per_s"])
     assert heap["per_work_ns"] == pytest.approx(heap["aas"] * 1e9 / rates["work_per_s"])
@@ -284,8 +288,10 @@ def test_equal_profiles_name_no_function(climbed):
 
 def test_differences_of_functions_add_up_to_the_whole(dearer: Results):
     rows = dearer.tables["cpu_profile"]
-    a, b = ([rows.filter(pl.col("cell") == c) for c in dearer.tables["windows"].filter(sessions=n)["cell"]]
-            for n in (1, 4))  # fmt: skip
+    a, b = (
+        [rows.filter(pl.col("cell") == c) for c in dearer.tables["windows"].filter(sessions=n)["cell"]]
+        for n in (1, 4)
+    )
     change = unit_cost(a, b, "per_work_ns")
     assert change is not None
     first, second, parts = change

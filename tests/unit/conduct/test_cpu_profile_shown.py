@@ -53,9 +53,9 @@ def test_the_tree_holds_all_time_and_a_frame_its_callees(results: Results):
     assert root.value == pytest.approx(cpu(results))
     main = root.children["postgres:executor`main"]
     assert main.value == pytest.approx(root.value)
-    assert main.children["postgres:executor`ExecScan"].value == pytest.approx(sum(
-        c.value for c in main.children["postgres:executor`ExecScan"].children.values()
-    ))  # fmt: skip
+    assert main.children["postgres:executor`ExecScan"].value == pytest.approx(
+        sum(c.value for c in main.children["postgres:executor`ExecScan"].children.values())
+    )
 
 
 def test_the_tree_of_a_wait_event_or_a_statement_holds_its_time(results: Results):

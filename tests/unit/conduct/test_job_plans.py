@@ -233,9 +233,13 @@ def test_hidden_arguments_are_not_stored() -> None:
     texts = dict.fromkeys(("input", "prepare", "verify", "directory"), "/SECRET")
     job = {"command": "curl -u {user} SECRET {n}", "env": {"A": "SECRET"}, **texts}
     plan = planned(
-        jobs=[job], params={"user": "SECRET"}, axes={"n": [1, 2]}, setup="x SECRET", cleanup="x SECRET",
+        jobs=[job],
+        params={"user": "SECRET"},
+        axes={"n": [1, 2]},
+        setup="x SECRET",
+        cleanup="x SECRET",
         hide_args=True,
-    )  # fmt: skip
+    )
     assert "SECRET" in plan.model_dump_json()
     stored = storable(plan)
     assert "SECRET" not in stored.model_dump_json()

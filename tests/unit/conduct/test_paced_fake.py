@@ -178,9 +178,12 @@ def test_a_rate_over_several_numbers_of_sessions_names_the_fewest_that_deliver_i
     climbed = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=1)
     more = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=2)
     both = Plan(
-        experiment=climbed.plan.experiment, cpus=2, call_target_ns=None, expected_ns=1,
+        experiment=climbed.plan.experiment,
+        cpus=2,
+        call_target_ns=None,
+        expected_ns=1,
         cells=(*climbed.plan.cells, *more.plan.cells),
-    )  # fmt: skip
+    )
     results = _results(replace(climbed, plan=both.sealed(), cells=[*climbed.cells, *more.cells]))
     (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
     assert "Delivers 98.0/s" in capacity.text

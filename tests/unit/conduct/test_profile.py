@@ -32,8 +32,9 @@ _PART = st.builds(
     lambda aas, error, runq, waits: Part(
         aas, error and aas - error, error and aas + error, "samples", runq, waits
     ),
-    _KNOWN, *[st.none() | _KNOWN] * 3,
-)  # fmt: skip
+    _KNOWN,
+    *[st.none() | _KNOWN] * 3,
+)
 _SECONDS = st.builds(Seconds, st.dictionaries(st.sampled_from("abc"), _PART), _KNOWN)
 
 
@@ -145,9 +146,12 @@ def test_transactions_that_no_session_reported_are_unknown(committed: int):
 def test_transactions_of_another_time_than_the_window_are_unknown(reported_s: float, status: str):
     """A session ran 4 s of 10 s; it reported 0.2 s of it, or all that it did before, too."""
     raw = _observed_by_hand(
-        [*_counter("db_time_ns", 0, reported_s * S), *_counter("transactions_committed", 0, 30),
-         *_counter("transactions_rolled_back", 0, 0)]
-    )  # fmt: skip
+        [
+            *_counter("db_time_ns", 0, reported_s * S),
+            *_counter("transactions_committed", 0, 30),
+            *_counter("transactions_rolled_back", 0, 0),
+        ]
+    )
     rows = _by_hand(raw)
     assert rows["DB time"]["total"] == pytest.approx(4.0, rel=0.01)
     known = pytest.approx(30) if status == "ok" else None

@@ -65,9 +65,15 @@ def test_short_statements_that_are_compiled_are_a_claim(
     climbed: Climb, calls: int, exec_ms: int, jit_ms: int, share: float | None
 ) -> None:
     row = {
-        "rank": 1, "query_id": 7, "toplevel": True, "calls": calls, "exec_ns": exec_ms * 10**6,
-        "jit_ns": jit_ms * 10**6, "status": "ok", "source": "counters",
-    }  # fmt: skip
+        "rank": 1,
+        "query_id": 7,
+        "toplevel": True,
+        "calls": calls,
+        "exec_ns": exec_ms * 10**6,
+        "jit_ns": jit_ms * 10**6,
+        "status": "ok",
+        "source": "counters",
+    }
     claim = claims(climbed, statements=rows("statements", [_head(climbed) | row])).get("short-compiled")
     assert (claim.value.value if claim and claim.value else None) == share
 

@@ -27,13 +27,18 @@ def test_a_quantile_of_too_few_calls_is_no_figure(goal: str, calls: int, known: 
     rates = [
         {"cell": "c", "scope": "rung", "name": name, "value": value}
         for name, value in {
-            "calls": float(calls), "calls_per_s": calls / 10, "response_mean_ns": 5e6, "response_max_ns": 9e6,
+            "calls": float(calls),
+            "calls_per_s": calls / 10,
+            "response_mean_ns": 5e6,
+            "response_max_ns": 9e6,
         }.items()
-    ]  # fmt: skip
+    ]
     histogram = [{"cell": "c", "low_ns": 4_000_000, "high_ns": 8_000_000, "count": calls}]
     tables = {
-        "windows": pl.DataFrame([window]), "rates": pl.DataFrame(rates), "histogram": pl.DataFrame(histogram)
-    }  # fmt: skip
+        "windows": pl.DataFrame([window]),
+        "rates": pl.DataFrame(rates),
+        "histogram": pl.DataFrame(histogram),
+    }
     rule = Adaptive(top=1, most_rungs=4, near=1, repeats=1, goal=parse_goal(goal))
     (load,) = seen_in(tables, rule)["base"]
     assert (load.figure is not None) is known

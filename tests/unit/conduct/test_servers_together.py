@@ -166,8 +166,11 @@ def test_a_terminal_of_80_columns_has_both_servers_and_what_is_not_replayed(two:
 def test_an_unknown_role_and_figure_are_no_zero(two: list[Results]) -> None:
     unknown = server(observed.results(busy=()), "db3", None)
     document = present.servers([*two, unknown])
-    (table,) = (t for t in walk(document.blocks) if isinstance(t, Table) and t.columns[0].head == "server"
-                and t.columns[1].head == "role")  # fmt: skip
+    (table,) = (
+        t
+        for t in walk(document.blocks)
+        if isinstance(t, Table) and t.columns[0].head == "server" and t.columns[1].head == "role"
+    )
     row = next(r for r in table.rows if r.cells[0].text == "db3")
     assert row.cells[1].text == "?"
     assert {c.value for c in row.cells[3:7]} == {None}
