@@ -163,10 +163,9 @@ def test_calls_tried_again_are_a_claim_from_one_percent_on(retried_calls: int, c
     retries = list(retried(case))
     assert len(retries) == claims
     if retries:  # 2 of 80 calls, 3 tries more; each of the script's commands made 4 begin again
-        assert retries[0].text == (
-            "2.5 % of the calls of a.sql were tried again at 2 sessions, 1.5 more tries each on average. "
-            "Most often at line 1: \\set a 1."
-        )
+        said = retries[0].said
+        assert (said["share"], said["tries"], said["place"]) == (0.025, 1.5, "at 2 sessions")
+        assert (said["script"], said["line"], said["command"]) == ("a.sql", 1, "\\set a 1")
 
 
 def test_scripts_and_their_statements_are_sections_of_terminal_and_page() -> None:

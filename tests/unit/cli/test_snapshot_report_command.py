@@ -57,7 +57,7 @@ def test_a_time_means_the_snapshot_nearest_to_it(store: Path) -> None:
 def test_the_text_begins_with_the_answer(store: Path) -> None:
     lines = report(store, "before", "after").output.splitlines()
     assert lines[0] == "127.0.0.1:5432: 2026-11-23 12:00:00 to 12:20:00 UTC, 20 min"
-    assert lines[1].startswith("The server ended 1,998 transactions, 1.67 a second")
+    assert "1,998 transactions" in lines[1] and "1.67 a second" in lines[1]
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "xlsx", "json"])

@@ -91,9 +91,8 @@ def test_equal_hosts_are_no_claim() -> None:
 def test_a_driver_without_a_cpu_is_a_warning() -> None:
     drivers = [driver(0), driver(1, run_ns=8 * S, runq_ns=8 * S), driver(2)]
     claim = claim_of(results_of(drivers, [session(n) for n in range(6)]), "host-starved")
-    assert claim.severity == "warning"
-    assert claim.value.value == pytest.approx(0.5)
-    assert "The driver on b waited for a CPU for 50 % of its runnable time" in claim.text
+    assert (claim.severity, claim.said["host"]) == ("warning", "b")
+    assert (claim.value.value, claim.value.unit) == (pytest.approx(0.5), "of runnable time")
 
 
 def test_a_slow_network_and_a_slow_host_are_different_claims() -> None:
@@ -104,8 +103,9 @@ def test_a_slow_network_and_a_slow_host_are_different_claims() -> None:
     slow = [session(n, calls=600) if n < 2 else session(n) for n in range(6)]
     results = results_of([driver(n) for n in range(3)], slow)
     assert claim_of(results, "host-network") is None
-    assert claim_of(results, "host-slow").value.value == pytest.approx(0.4)
-    assert "on a made 60" in claim_of(results, "host-slow").text
+    slower = claim_of(results, "host-slow")
+    assert slower.value.value == pytest.approx(0.4)
+    assert (slower.said["host"], slower.said["rate"]) == ("a", pytest.approx(60))
 
 
 def test_hosts_are_a_section_of_the_report(tmp_path: Any) -> None:
@@ -130,4 +130,4 @@ def test_a_terminal_has_a_line_for_each_host_and_the_first_calls_are_compared() 
     assert [line[:2] for line in lines if line[:1] and line[0] in NAMES] == [[n, "2"] for n in NAMES]
     assert "Hosts that drove the load, at 6 sessions" in text
     notes = " ".join(b.text for b in shown.blocks(results) if isinstance(b, Paragraph))
-    assert "within 3.00 ms of each other; their clocks are known to 300 us" in notes
+    assert "within 3.00 ms" in notes and "300 us" in notes

@@ -97,13 +97,11 @@ def test_a_rate_above_the_capacity_is_claimed_with_its_backlog() -> None:
     assert high["response_p99_ns"] / S == pytest.approx(4.0, rel=0.05)
     claims = {f.id: f for f in results.findings}
     capacity = claims["paced-capacity"]
-    assert capacity.said["rate"] == 90
+    assert (capacity.case, capacity.said["rate"]) == ("up-to", 90)
     assert (capacity.said["over"], capacity.value and capacity.value.value) == (150, 90)
-    assert "Delivers up to 90.0/s" in capacity.text
-    assert "At 150/s the backlog grows by" in capacity.text
     assert capacity.said["growth"] == pytest.approx(50, rel=0.05)
     overload = claims["paced-overload"]
-    assert "lower bounds" in overload.text
+    assert (overload.severity, overload.value and overload.value.value) == ("warning", high["backlog_end"])
     assert overload.cells == (climbed.cells[2].id,)
     assert not {"peak", "scales-to"} & set(claims), "sessions do not scale where a rate was set"
 
@@ -117,8 +115,9 @@ def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
     assert rung["response_max_ns"] <= 71 * MS
     claims = {f.id: f for f in results.findings}
     assert claims["paced-dropped"].said["share"] == pytest.approx(0.5, rel=0.03)
-    assert "50.0 ms" in claims["paced-dropped"].text or "50 ms" in claims["paced-dropped"].text
-    assert "dropped by the latency limit" in claims["paced-capacity"].text
+    assert claims["paced-dropped"].said["limit"] == 50 * MS
+    assert claims["paced-capacity"].case == "not"
+    assert claims["paced-capacity"].said["dropped"] == pytest.approx(0.5, rel=0.03)
 
 
 def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
@@ -186,8 +185,7 @@ def test_a_rate_over_several_numbers_of_sessions_names_the_fewest_that_deliver_i
     )
     results = _results(replace(climbed, plan=both.sealed(), cells=[*climbed.cells, *more.cells]))
     (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
-    assert "Delivers 98.0/s" in capacity.text
-    assert "Fewest sessions that deliver it: 2." in capacity.text
+    assert (capacity.case, capacity.said["rate"], capacity.said["sessions"]) == ("delivered", 98, 2)
     (overload,) = (f for f in results.findings if f.id == "paced-overload")
     assert overload.cells == (climbed.cells[0].id,)
 
@@ -215,10 +213,12 @@ def test_quantiles_of_few_calls_are_unknown_and_say_why() -> None:
 
 def test_the_terminals_table_of_rates_fits_80_columns() -> None:
     climbed = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, measure_s=20)
-    text = as_text(present.brief(_results(climbed)), 80)
+    results = _results(climbed)
+    text = as_text(present.brief(results), 80)
     head = next(line for line in text.splitlines() if "due/s" in line and "calls/s" in line)
     for name in ("p50", "p99", "svc p99", "left"):
         assert name in head
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert "Delivers up to" in text
+    (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
+    assert capacity.text in " ".join(text.split())
     assert "60 to 150 calls/s due, 2 sessions" in text

@@ -26,6 +26,7 @@ from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import raw, rows
 from dbdyno.plan import begins, resolve, with_resets
 
+MIB = 2**20
 WRITING = PlannedScript(name="tpcb-like", text="UPDATE t SET n = 1;", builtin=True)
 READING = PlannedScript(name="select-only", text="SELECT 1;", builtin=True)
 OWN = PlannedScript(name="own.sql", text="insert into t values (1);")
@@ -155,7 +156,7 @@ def row(relation: str, size_mb: tuple[int, int], **figures: Any) -> dict[str, An
     known = dict.fromkeys(("rows_inserted", "rows_updated", "rows_deleted"), 0)
     ends = {f"{n}_{e}": 0 for n in ("live_rows", "dead_rows", "index_bytes") for e in ("start", "end")}
     start, end = size_mb
-    sizes = {"table_bytes_start": start * 2**20, "table_bytes_end": end * 2**20}
+    sizes = {"table_bytes_start": start * MIB, "table_bytes_end": end * MIB}
     return {"relation": relation, **known, **ends, **sizes, **figures}
 
 
@@ -184,28 +185,29 @@ def test_growth_that_matters_is_a_claim() -> None:
     assert claims_of_growth(quiet, quiet) == {}
     claims = claims_of_growth(quiet, [row("public.accounts", (100, 110)), history])
     assert claims["data-grew"].value.value == pytest.approx(0.4)
-    assert "40 %" in claims["data-grew"].text and "public.history by 30.0 MiB" in claims["data-grew"].text
+    said = claims["data-grew"].said
+    assert (said["share"], said["relation"], said["part"]) == (pytest.approx(0.4), "public.history", 30 * MIB)
     assert claims["data-grew"].cells == (claims["data-grew"].cells[0],)
     dead = row("public.tellers", (100, 101), live_rows_end=3_000, dead_rows_end=2_000)
     claims = claims_of_growth(
         [dead], [row("public.tellers", (101, 101), live_rows_end=3_000, dead_rows_end=900)]
     )
-    assert "40 % of the rows of public.tellers were dead" in claims["data-grew"].text
+    dead_rows = claims["data-grew"]
+    assert (dead_rows.case, dead_rows.said["dead_relation"]) == ("dead", "public.tellers")
+    assert (dead_rows.said["dead"], dead_rows.said["dead_share"]) == (2_000, pytest.approx(0.4))
 
 
 def test_later_measurements_with_more_data_are_a_warning() -> None:
     claims = claims_of_growth(
         [row("public.history", (100, 130))], [row("public.history", (130, 131)), row("b", (500, 500))]
     )
-    assert claims["data-not-reset"].severity == "warning"
-    assert claims["data-not-reset"].value.value == 30 * 2**20
-    assert (
-        "at 2 sessions began with 130 MiB of data, the first one (at 1 session) with 100 MiB"
-        in claims["data-not-reset"].text
-    )
+    later = claims["data-not-reset"]
+    assert (later.severity, later.value.value, later.value.unit) == ("warning", 30 * MIB, "bytes")
+    assert (later.said["place"], later.said["now"]) == ("at 2 sessions", 130 * MIB)
+    assert (later.said["first"], later.said["was"]) == ("at 1 session", 100 * MIB)
     emptied = claims_of_growth([row("public.history", (0, 130))], [row("public.history", (130, 131))])
-    assert "with 0 B" in emptied["data-not-reset"].text
-    assert emptied["data-grew"].case == "empty" and "had 130 MiB after it" in emptied["data-grew"].text
+    assert emptied["data-not-reset"].said["was"] == 0
+    assert (emptied["data-grew"].case, emptied["data-grew"].said["bytes"]) == ("empty", 130 * MIB)
     same = [row("public.history", (100, 105))]
     assert "data-not-reset" not in claims_of_growth(same, same)
 
@@ -222,7 +224,8 @@ def test_growth_of_phases_is_that_of_all_of_them() -> None:
     tables = {"windows": pl.DataFrame(windows), "growth": pl.DataFrame(grown)}
     case = Case(plan, climbed.environment, tables, {})
     (claim,) = growth.grew(case)
-    assert "30 % (30.0 MiB) during the measurement of all phases, repeat 2: public.t" in claim.text
+    assert (claim.said["share"], claim.said["bytes"]) == (pytest.approx(0.3), 30 * MIB)
+    assert (claim.said["place"], claim.said["relation"]) == ("of all phases, repeat 2", "public.t")
     assert claim.cells == (last[1],) and list(growth.not_reset(case)) == []
 
 

@@ -48,13 +48,14 @@ def test_the_check_of_durability_is_a_claim_of_a_run_that_writes(climbed: Climb)
     assert claims(climbed, BAD, SWAP) == {}
     assert claims(climbed, BAD, profile=wal(climbed, 20)) == {}
     claim = claims(climbed, BAD, profile=wal(climbed, 500))["condition-durable"]
-    assert (claim.text, claim.severity, claim.advice) == ("durable: off. Why.", "warning", "do it")
+    assert (claim.severity, claim.advice) == ("warning", "do it")
+    assert claim.said == {"title": "durable", "value": "off", "why": "Why.", "cure": "do it"}
 
 
 def test_other_checks_are_claims_of_each_run_and_name_the_variant(climbed: Climb) -> None:
     claims_by_id = claims(climbed, CLOCK, CLOCK.model_copy(update={"id": "direct", "variant": "direct"}))
     assert claims_by_id["condition-clock"].severity == "note"
-    assert claims_by_id["condition-direct"].text.startswith("direct: ")
+    assert claims_by_id["condition-direct"].subject == "direct"
 
 
 @pytest.mark.parametrize(
