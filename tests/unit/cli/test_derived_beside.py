@@ -152,7 +152,10 @@ def test_parts_of_a_long_run_are_merged_while_it_goes_on(
     monkeypatch.setattr(Parts, "_documents", lambda self: [reads.append("parts"), real(self)][1])
     plan = planned(duration="50s")
     run = conduct.observe_server(
-        plan, observe.host(), Target(dsn=LAW), RunStore(tmp_path), RecordingListener(), Interrupt()
+        plan,
+        conduct.RunContext(
+            observe.host(), Target(dsn=LAW), RunStore(tmp_path), RecordingListener(), Interrupt()
+        ),
     ).record
     cells = run.cells()
     assert len(cells) == 5

@@ -99,7 +99,9 @@ class Slow(FakeServer):
 
 
 def windows_of(server: FakeServer, plan: Plan, snapshots: MeasurementSnapshots) -> Measurements:
-    return Windows(Setting(server, plan, clock_of(server), RecordingListener(), Interrupt()), snapshots).all()
+    return Windows(
+        ObservationSetting(server, plan, clock_of(server), RecordingListener(), Interrupt()), snapshots
+    ).all()
 
 
 def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:

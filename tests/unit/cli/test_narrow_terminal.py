@@ -35,6 +35,6 @@ def test_a_summary_is_printed_at_any_width(width: int) -> None:
 def test_a_line_of_the_live_view_ends_at_a_word() -> None:
     line = Text("pid 1234567 user@database 99.95 100.25")
     for width in range(4, len(line)):
-        text = _cut(line, width).plain.rstrip()
+        text = _crop(line, width).plain.rstrip()
         assert all(word in line.plain.split() for word in text.split()), (width, text)
-    assert _cut(Text("x" * 50), 10).plain == "x" * 10
+    assert _crop(Text("x" * 50), 10).plain == "x" * 10

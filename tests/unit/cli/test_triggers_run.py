@@ -61,7 +61,8 @@ def observed(store: Path, *specs: TriggerSpec, **options: Any) -> tuple[Run, lis
             notices.append(text)
 
     observation = conduct.observe_server(
-        plan(*specs, **options), observe.host(), Target(dsn=LAW), RunStore(store), Notices(), Interrupt()
+        plan(*specs, **options),
+        conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(store), Notices(), Interrupt()),
     )
     return observation.record, read_fired(observation.record), notices
 

@@ -83,7 +83,7 @@ def test_hosts_of_one_name_are_known_by_their_addresses() -> None:
     cluster = hosts(node(1, hostname="vm"), node(2, hostname="vm"), node(3))
     assert cluster.names == {"id1": "10.0.0.1", "id2": "10.0.0.2", "id3": "host3"}
     with pytest.raises(UsageError, match="2 nodes named 'vm'"):
-        cluster.named("vm")
+        cluster.node_named("vm")
 
 
 def test_without_ray_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def planned(**chosen: Any) -> Plan:
 def windows_of(
     server: FakeServer, plan: Plan, listener: RecordingListener, interrupt: Interrupt
 ) -> list[RawCell]:
-    windows = Windows(Setting(server, plan, clock_of(server), listener, interrupt))
+    windows = Windows(ObservationSetting(server, plan, clock_of(server), listener, interrupt))
     return [cell for (cell,) in windows.all()]
 
 
@@ -204,7 +204,7 @@ def test_a_server_gone_for_good_is_raised_after_patience_and_what_was_measured_i
     clock = clock_of(server)
     since_ns = clock.now_ns()
     with pytest.raises(ServerLost, match="was not back"):
-        for (cell,) in Windows(Setting(server, planned(), clock, listener, Interrupt())).all():
+        for (cell,) in Windows(ObservationSetting(server, planned(), clock, listener, Interrupt())).all():
             cells_before.append(cell)
     assert [c.meta.status for c in cells_before] == ["ok", "short"]
     assert clock.now_ns() - since_ns > PATIENCE_NS

@@ -172,7 +172,7 @@ def test_tables_are_unchanged_only_if_every_count_and_size_is() -> None:
 def claims_of_growth(*of_cells: list[dict[str, Any]]) -> dict[str, Any]:
     climbed = climb("fake:cpu=50ms", [1, 2])
     cells = [
-        RawCell(c.meta, {**c.tables, "growth": rows("growth", g)})
+        RawCell(c.meta, {**c.tables, "growth": rows(raw("growth"), g)})
         for c, g in zip(climbed.cells, of_cells, strict=True)
     ]
     claims = derive(climbed.info, climbed.plan, climbed.environment, cells).findings

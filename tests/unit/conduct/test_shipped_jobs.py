@@ -64,7 +64,7 @@ def test_work_is_shared_and_a_serial_part_is_done_first(threads: int) -> None:
 
 
 def test_wrong_arguments_of_a_shipped_job_are_refused() -> None:
-    program = shlex.split(JOBS["loop"].made({}).command)[0]
+    program = shlex.split(JOBS["loop"].resolve({}).command)[0]
     done = subprocess.run([program, "0"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "loop: 0 is not a number from 1 to 4096\n")
 
@@ -84,7 +84,7 @@ def test_without_tools_the_job_is_python_and_says_so(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, fallback in (("loop", "python-loop"), ("compress", "python-bz2"), ("sort", "python-sort")):
         cases = {**SMALL, "rounds": 100}
-        job = JOBS[name].made(cases)
+        job = JOBS[name].resolve(cases)
         assert job.name == fallback
         assert run(job).returncode == 0
     with pytest.raises(NotAvailable, match="make is not installed"):
