@@ -1,4 +1,4 @@
-"""Hostile arguments for the core's functions, and calls that raise only what is documented."""
+"""Hostile arguments for the core's functions, and calls that raise documented errors alone."""
 
 from __future__ import annotations
 

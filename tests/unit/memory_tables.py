@@ -108,7 +108,7 @@ def tables(
         for name, kind, size, cached, pages, both in relations
     ]
     processes = [*(_process(1000 + n, "session", 6 * MIB + n * 4096) for n in range(sessions))]
-    processes += [_process(900 + n, f"helper:{what}", 5 * MIB) for n, what in enumerate(_HELPERS)]
+    processes += [_process(900 + n, f"helper:{helper}", 5 * MIB) for n, helper in enumerate(_HELPERS)]
     processes += [_process(800, "dbdyno", MIB)]
     return {
         "memory": rows(raw("memory"), memory),

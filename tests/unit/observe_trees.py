@@ -81,9 +81,9 @@ def _lay_out_cpu(
     _write(cpu / "topology/core_id", place[1])
     _write(cpu / "topology/thread_siblings_list", _join(core))
     _write(cpu / "topology/core_siblings_list", _join(package))
-    of = {"L1d": (1, "Data", core), "L1i": (1, "Instruction", core)}
-    of |= {"L2": (2, "Unified", core), "L3": (3, "Unified", package)}
-    for i, (name, (level, kind, shared)) in enumerate(of.items()):
+    caches = {"L1d": (1, "Data", core), "L1i": (1, "Instruction", core)}
+    caches |= {"L2": (2, "Unified", core), "L3": (3, "Unified", package)}
+    for i, (name, (level, kind, shared)) in enumerate(caches.items()):
         files = {
             "level": level,
             "type": kind,

@@ -35,10 +35,10 @@ def with_profile(
     tasks = cell.tables["tasks"].filter(pl.col("role") == "session").unique(["pid", "tid"]).sort("pid")
     names = list(shares)
     drawn = rng.choice(len(names), n, p=np.array(list(shares.values())) / sum(shares.values()))
-    whose = rng.integers(0, tasks.height, n)
+    places = rng.integers(0, tasks.height, n)
     reads = pl.Series(drawn).is_in([n for n, s in enumerate(names) if s == "read"])
     last = np.array([STACKS[s][-1].startswith("kernel") for s in names])
-    columns = {c: tasks[c].gather(whose) for c in ("session", "pid", "tid", "role")}
+    columns = {c: tasks[c].gather(places) for c in ("session", "pid", "tid", "role")}
     samples = pl.DataFrame(columns).with_columns(
         t_ns=pl.Series(np.sort(rng.integers(cell.meta.t0_ns, cell.meta.t1_ns, n))),
         cpu=pl.lit(0),

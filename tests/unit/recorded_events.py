@@ -366,25 +366,25 @@ class Listener(conduct.NullProgressListener, conduct.NullObservationListener):
 
 @contextmanager
 def recorded_store(events: Events, patch: pytest.MonkeyPatch, root: Path) -> Iterator[RunStore]:
-    """A store whose writes are events; those of what a trigger captures are none."""
+    """A store whose writes are events, but those of a trigger's captures."""
 
-    def recorded(owner: type, method: str, named: Callable[..., str]) -> None:
+    def record(owner: type, method: str, named: Callable[..., str]) -> None:
         real = getattr(owner, method)
 
-        def call(of: Any, *args: Any) -> Any:
-            if of.path.is_relative_to(root) and "captures" not in of.path.parts:
+        def call(target: Any, *args: Any) -> Any:
+            if target.path.is_relative_to(root) and "captures" not in target.path.parts:
                 events.happened(named(*args))
-            return real(of, *args)
+            return real(target, *args)
 
         patched.setattr(owner, method, call)
 
     with patch.context() as patched:
-        recorded(Run, "write_cell", lambda cell: f"save {cell.id}")
-        recorded(Run, "write_environment", lambda _environment: "environment stored")
-        recorded(Run, "write_derived", lambda *_tables: "conclusions stored")
-        recorded(Run, "finish", lambda status, _reason=None: f"run {status}")
-        recorded(Run, "discard", lambda: "run discarded")
-        recorded(Parts, "write", lambda name, *_tables: f"derived {name}")
+        record(Run, "write_cell", lambda cell: f"save {cell.id}")
+        record(Run, "write_environment", lambda _environment: "environment stored")
+        record(Run, "write_derived", lambda *_tables: "conclusions stored")
+        record(Run, "finish", lambda status, _reason=None: f"run {status}")
+        record(Run, "discard", lambda: "run discarded")
+        record(Parts, "write", lambda name, *_tables: f"derived {name}")
         yield RunStore(root)
 
 

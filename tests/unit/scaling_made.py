@@ -55,9 +55,9 @@ def ladder(**more: object) -> Ladder:
     return Ladder(**{**base, "machine": Machine(cpus=16, cores=16), **more})  # type: ignore[arg-type]
 
 
-def scaling(of: Ladder | None = None) -> Scaling:
+def scaling(fitted_ladder: Ladder | None = None) -> Scaling:
     """The published fit's scaling; response times are load over throughput."""
-    of = of or ladder()
+    fitted_ladder = fitted_ladder or ladder()
     best = fitted(
         "usl",
         "Universal Scalability Law",
@@ -88,7 +88,7 @@ def scaling(of: Ladder | None = None) -> Scaling:
             "beyond": [n > 216 for n in loads],
         }
     )
-    residuals = of.points.select("load", "repeat", "throughput").with_columns(
+    residuals = fitted_ladder.points.select("load", "repeat", "throughput").with_columns(
         usl(pl.col("load")).alias("predicted")
     )
     residuals = residuals.with_columns(
@@ -97,7 +97,13 @@ def scaling(of: Ladder | None = None) -> Scaling:
     )
     others = (fitted("amdahl", "Amdahl's law", 77.6, 0.03), fitted("linear", "a straight line", 99.0, 0.0))
     return Scaling(
-        of, (best, *others), curve, residuals, ("no knee can be told from a bend",), ("a note",), ANSWERS
+        fitted_ladder,
+        (best, *others),
+        curve,
+        residuals,
+        ("no knee can be told from a bend",),
+        ("a note",),
+        ANSWERS,
     )
 
 

@@ -38,7 +38,7 @@ def snapshot(
 ) -> Snapshot:
     """Taken ``at_s`` seconds after noon."""
     taken = NOON + timedelta(seconds=at_s)
-    of = {
+    details = {
         "id": f"{taken:%Y%m%d-%H%M%S}-{int(at_s) % 10000:04}",
         "taken": taken,
         "server_time": taken,
@@ -55,7 +55,7 @@ def snapshot(
         **(info or {}),
     }
     tables = {name: frame(name, rows.get(name, ())) for name in TABLES}
-    return Snapshot(SnapshotInfo.model_validate(of), tables, texts(texts_by_id or {}))
+    return Snapshot(SnapshotInfo.model_validate(details), tables, texts(texts_by_id or {}))
 
 
 # A story: a shop of four databases over ten minutes, with everything that a report has.

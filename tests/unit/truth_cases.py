@@ -90,7 +90,7 @@ CASES = (
 
 BY_NAME = {case.name: case for case in CASES}
 
-# What "active with no wait event is CPU" and "elapsed less CPU is waiting" make of these loads.
+# Figures of these loads by "active with no wait event is CPU" and by "elapsed less CPU is waiting".
 SPIN_1X = BY_NAME["spin-1x"].dsn
 SPIN_2X = BY_NAME["spin-2x"].dsn
 OLTP = "fake:cpus=2,cpu=500us,idle_cpu=0.6,driver=100us"

@@ -12,7 +12,7 @@ MS = 1_000_000
 T0 = 1_000 * TICK_NS
 
 
-def lives(of: list[tuple[int, int, int]], stated: bool = True) -> pl.DataFrame:
+def lives(tasks: list[tuple[int, int, int]], stated: bool = True) -> pl.DataFrame:
     """Reads at birth and end of (pid, from, to) in ms since t0: each ran for half of it."""
     rows = [
         {
@@ -23,7 +23,7 @@ def lives(of: list[tuple[int, int, int]], stated: bool = True) -> pl.DataFrame:
             "run_ns": ran * MS // 2,
             "state": state,
         }
-        for pid, a, b in of
+        for pid, a, b in tasks
         for at, ran, state in ((a, 0, "S"), (b, b - a, "X"))
     ]
     result = pl.DataFrame(rows)

@@ -39,7 +39,7 @@ PAGING = DataSource(
 
 
 @pytest.fixture
-def registered() -> Iterator[None]:
+def registration() -> Iterator[None]:
     SOURCES.append(PAGING)
     yield
     SOURCES.remove(PAGING)
@@ -54,7 +54,7 @@ def read(root: Path, at_ns: int, text: str | None) -> list[dict[str, object]]:
     return [r | {"before_ns": at_ns, "after_ns": at_ns} for r in counter_files(root).to_dicts()]
 
 
-@pytest.mark.usefixtures("registered")
+@pytest.mark.usefixtures("registration")
 def test_a_file_read_at_both_ends_of_a_window_becomes_rates(tmp_path: Path) -> None:
     host = [*read(tmp_path, 10 * S, FIRST), *read(tmp_path, 20 * S, LAST)]
     cell = made_cell({"host": host, "sessions": [session_row()]})
@@ -67,7 +67,7 @@ def test_a_file_read_at_both_ends_of_a_window_becomes_rates(tmp_path: Path) -> N
     assert (reported["provenance"], reported["status"]) == ("/proc/vmstat", "ok")
 
 
-@pytest.mark.usefixtures("registered")
+@pytest.mark.usefixtures("registration")
 def test_a_file_that_is_not_there_is_unknown_with_the_cure(tmp_path: Path) -> None:
     host = [*read(tmp_path, 10 * S, None), *read(tmp_path, 20 * S, None)]
     cell = made_cell({"host": host, "sessions": [session_row()]})

@@ -188,9 +188,9 @@ def test_a_wait_may_have_several_sleeps():
     cut_tables = cut([_cell(TRACED | {"waits": known}, tasks=_reads(2.2, 2.7))])
     lasted = wait_durations(cut_tables | {"wait_histogram": wait_histogram(cut_tables)})
     asleep = lasted.filter(part="sleep", query_status="all")
-    of = {r["wait_event"]: (r["waits"], r["begun"]) for r in asleep.to_dicts()}
-    assert of["tuple"] == pytest.approx((3.0, 30.0)), "a rate times seconds is the same count"
-    assert of["ClientRead"] == (None, pytest.approx(20.0))
+    by_event = {r["wait_event"]: (r["waits"], r["begun"]) for r in asleep.to_dicts()}
+    assert by_event["tuple"] == pytest.approx((3.0, 30.0)), "a rate times seconds is the same count"
+    assert by_event["ClientRead"] == (None, pytest.approx(20.0))
 
 
 def test_events_of_a_trace_without_a_clock_have_counts_and_no_cpu():

@@ -34,14 +34,14 @@ def _tables_of_two(own: bool, via: str = "sql") -> dict[str, pl.DataFrame]:
     for n in range(1 + own):
         who = {"pid": 100 + n, "tid": 100 + n, "session": n}
         tasks += [task_row(10 * S, 0, 0, **who), task_row(20 * S, S // 2, S // 2, **who)]
-        whose = {"pid": 100 + n, "session": n}
+        keys = {"pid": 100 + n, "session": n}
         for i in range(20):
             at = 10 * S + i * S // 2 + S // 4
             seen = sample_row(i, at, "S", "Lock/tuple" if n else None)
-            samples.append(seen | whose | {"state": "active" if n else "hidden"})
+            samples.append(seen | keys | {"state": "active" if n else "hidden"})
             if via == "memory":
                 row = sample_row(i, at, "S", "Client/ClientRead", via="memory")
-                samples.append(row | whose | {"state": None})
+                samples.append(row | keys | {"state": None})
     sampler = [
         sampler_row(i, 10 * S + i * S // 2 + S // 4) | {"via": v}
         for v in dict.fromkeys(("sql", via))

@@ -49,8 +49,8 @@ def test_a_row_that_stands_twice_is_a_repeat_and_moves_no_mean() -> None:
     one = ladder(12)
     twice = replace(one, points=pl.concat([one.points, one.points.with_columns(pl.col("repeat") + 100)]))
     once, doubled = (
-        {a.id: a.value.value for a in scaled(of).answers if a.id in ("peak", "one-session") and a.value}
-        for of in (one, twice)
+        {a.id: a.value.value for a in scaled(each).answers if a.id in ("peak", "one-session") and a.value}
+        for each in (one, twice)
     )
     assert once == pytest.approx(doubled)
 
@@ -76,6 +76,7 @@ def test_the_unit_of_throughput_does_not_matter(factor: float) -> None:
     other = replace(one, points=one.points.with_columns(pl.col("throughput") * factor))
     loads = ("scales-to", "knee")
     plain, again = (
-        {a.id: a.value.value for a in scaled(of).answers if a.id in loads and a.value} for of in (one, other)
+        {a.id: a.value.value for a in scaled(each).answers if a.id in loads and a.value}
+        for each in (one, other)
     )
     assert plain == again

@@ -91,8 +91,8 @@ def test_a_cure_that_the_role_may_not_apply_is_only_shown() -> None:
     assert [s.how for s in condition_of("fsync", fsync="off").steps] == ["sql", "sql"]
     few = condition_of("fsync", BOSS._replace(superuser=False), fsync="off")
     assert [s.how for s in few.steps] == ["hand", "hand"]
-    ours = condition_of("fsync", BOSS._replace(embedded=True), fsync="off")
-    assert ours.cure == "run without the setting fsync, or with fsync = on"
+    embedded = condition_of("fsync", BOSS._replace(embedded=True), fsync="off")
+    assert embedded.cure == "run without the setting fsync, or with fsync = on"
 
 
 def facts(**values: Any) -> ServerConditions:

@@ -327,5 +327,11 @@ def test_a_group_of_ours_is_not_divided_again(tmp_path: Path) -> None:
 
 def test_only_names_of_our_own_pattern_are_our_groups() -> None:
     assert places.OURS.fullmatch(groups.new_name())
-    for theirs in ("dbdyno", "dbdyno.service", "dbdyno-1", "my-dbdyno-1-0123abcd", "dbdyno-1-0123abcd.slice"):
-        assert not places.OURS.fullmatch(theirs)
+    for foreign in (
+        "dbdyno",
+        "dbdyno.service",
+        "dbdyno-1",
+        "my-dbdyno-1-0123abcd",
+        "dbdyno-1-0123abcd.slice",
+    ):
+        assert not places.OURS.fullmatch(foreign)

@@ -61,12 +61,12 @@ def test_switches_are_counted_the_same_by_both_witnesses(mixed: Climb):
     """voluntary of the trace = sum of sleeps over the waits = growth of the tasks' own count."""
     meta, tables = mixed.cells[0].meta, mixed.cells[0].tables
     for session in range(5):
-        of = {t: tables[t].filter(session=session) for t in ("traced", "waits", "tasks")}
-        traced = _growth(of["traced"], "voluntary", meta.t0_ns, meta.t1_ns)
-        assert traced == _growth(of["waits"], "sleeps", meta.t0_ns, meta.t1_ns) > 1000
-        assert traced == _growth(of["tasks"], "voluntary", meta.t0_ns, meta.t1_ns)
-        lost = _growth(of["traced"], "involuntary", meta.t0_ns, meta.t1_ns)
-        assert lost == _growth(of["waits"], "preempted", meta.t0_ns, meta.t1_ns)
+        of_session = {t: tables[t].filter(session=session) for t in ("traced", "waits", "tasks")}
+        traced = _growth(of_session["traced"], "voluntary", meta.t0_ns, meta.t1_ns)
+        assert traced == _growth(of_session["waits"], "sleeps", meta.t0_ns, meta.t1_ns) > 1000
+        assert traced == _growth(of_session["tasks"], "voluntary", meta.t0_ns, meta.t1_ns)
+        lost = _growth(of_session["traced"], "involuntary", meta.t0_ns, meta.t1_ns)
+        assert lost == _growth(of_session["waits"], "preempted", meta.t0_ns, meta.t1_ns)
     switches = tables["tasks"].filter(role="session", session=0).sort("before_ns")["voluntary"]
     assert switches.is_null().to_list() == [False, False, *[True] * 9, False], "at the window's ends only"
 

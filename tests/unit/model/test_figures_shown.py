@@ -13,7 +13,7 @@ from dbdyno.plan.trigger_conditions import value_words
 
 
 @pytest.mark.parametrize(
-    ("count", "what", "shown"),
+    ("count", "noun", "shown"),
     [
         (1, "session", "1 session"),
         (0, "call", "0 calls"),
@@ -25,8 +25,8 @@ from dbdyno.plan.trigger_conditions import value_words
         (3_000_000, "row", "3,000,000 rows"),
     ],
 )
-def test_a_noun_is_singular_or_plural_by_its_count(count: float, what: str, shown: str) -> None:
-    assert counted(count, what) == shown
+def test_a_noun_is_singular_or_plural_by_its_count(count: float, noun: str, shown: str) -> None:
+    assert counted(count, noun) == shown
 
 
 @pytest.mark.parametrize(

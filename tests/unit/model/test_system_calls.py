@@ -146,7 +146,7 @@ def test_calls_errors_and_bytes_are_counted_to_the_last(known_program: Known) ->
     rows = {r["name"]: r for r in _last_rows(known_program[0], "syscalls")}
     counts = {name: (rows[name]["calls"], rows[name]["errors"], rows[name]["bytes"]) for name in COUNTS}
     assert counts == COUNTS
-    # one read was under way when the watch came, and one is now; of the others each said EAGAIN
+    # one read was under way when the watch came, and one is now; each other one ended with EAGAIN
     assert (rows["read"]["calls"], rows["read"]["errors"], rows["read"]["bytes"]) == (251, 250, 1)
     assert {r["status"] for r in rows.values()} == {"ok"}
 
@@ -159,7 +159,7 @@ def test_sizes_are_counted_by_powers_of_two(known_program: Known) -> None:
     assert calls_by_size.items() >= SIZES.items()
     calls = {r["name"]: r["calls"] - r["errors"] for r in _last_rows(known_program[0], "syscalls")}
     for name in ("pread64", "pwrite64", "preadv", "read", "write"):
-        assert sum(n for (of, _), n in calls_by_size.items() if of == name) == calls[name]
+        assert sum(n for (call, _), n in calls_by_size.items() if call == name) == calls[name]
 
 
 @pytest.mark.root

@@ -47,9 +47,9 @@ USES: dict[str, Callable[[Path], Any]] = {
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This machine with that in each of its files."""
     forged = tmp_path_factory.mktemp("forged")
-    ours = dict.fromkeys(name for name, _ in limits._contents(Path("/")))
+    contents = dict.fromkeys(name for name, _ in limits._contents(Path("/")))
     more = [f"proc/{who}/{name}" for who in ("1", "self") for name in ("stat", "status", "mountinfo")]
-    for name in (*ours, *more, "proc/1/task/1/children", "proc/meminfo", "proc/stat", "proc/vmstat"):
+    for name in (*contents, *more, "proc/1/task/1/children", "proc/meminfo", "proc/stat", "proc/vmstat"):
         file = forged / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(FORGED[request.param])

@@ -106,9 +106,9 @@ def test_roles_of_ourselves_the_driver_and_the_main_process(spinner: int, sleepe
 
 def test_of_a_server_elsewhere_only_our_own_tasks_are_read(sleeper: int) -> None:
     tasks = tables_of_watch(0.1, sessions=[[0, sleeper]], os=False)["tasks"]
-    theirs = tasks.filter(pl.col("role") == "session")
-    assert set(theirs["status"]) == {"not here"}
-    assert theirs["run_ns"].null_count() == theirs.height > 0
+    of_sessions = tasks.filter(pl.col("role") == "session")
+    assert set(of_sessions["status"]) == {"not here"}
+    assert of_sessions["run_ns"].null_count() == of_sessions.height > 0
     assert "ok" in set(tasks.filter(pl.col("role") == "dbdyno")["status"])
 
 

@@ -382,5 +382,5 @@ def test_wilsons_interval_is_the_published_one() -> None:
     """Newcombe 1998, Statistics in Medicine 17:857, table I, method 3: 81/263, 15/148, 0/20, 1/29."""
     published = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605), (0, 20): (0, 0.1611)}
     published[1, 29] = (0.0061, 0.1718)
-    for (met, of), ends in published.items():
-        assert wilson_of(met, of) == pytest.approx(ends, abs=6e-5)
+    for (met, calls), ends in published.items():
+        assert wilson_of(met, calls) == pytest.approx(ends, abs=6e-5)

@@ -196,9 +196,9 @@ def test_user_and_system_add_up_in_any_unit_of_work(seed: int, unit: float) -> N
     data["work"] = np.asarray(data["work"]) * unit
     regression = regress(**data, ordered=False)  # type: ignore[arg-type]
     parts = {p.name: p for p in regression.parts}
-    for of in ("slope", "background"):
-        both = sum(getattr(parts[n], of).value for n in ("user", "system"))
-        assert both == pytest.approx(getattr(parts["cpu"], of).value, rel=1e-9)
+    for figure in ("slope", "background"):
+        both = sum(getattr(parts[n], figure).value for n in ("user", "system"))
+        assert both == pytest.approx(getattr(parts["cpu"], figure).value, rel=1e-9)
     plain = regress(**_windows(12, seed=seed), ordered=False)  # type: ignore[arg-type]
     assert plain.total is not None
     assert parts["cpu"].slope.value * unit == pytest.approx(plain.total.slope.value, rel=1e-9)

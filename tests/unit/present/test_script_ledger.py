@@ -190,8 +190,8 @@ def _results(tables: Tables) -> Results:
     results: Results = report_results.results()
     pick = selection.pick_of(results, None)
     assert pick is not None
-    whose = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
-    shown = tables["script_ledger"].with_columns(pl.lit(v).alias(k) for k, v in whose.items())
+    keys = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
+    shown = tables["script_ledger"].with_columns(pl.lit(v).alias(k) for k, v in keys.items())
     return replace(results, tables={**results.tables, "script_ledger": shown})
 
 

@@ -28,12 +28,12 @@ def _call(
     session: int | None, name: str, calls: int, time_s: float, cpu_s: float, **more: Any
 ) -> dict[str, Any]:
     """A row of session 0 or 1, or of a helper."""
-    whose = {"role": "helper:io" if session is None else "session", "session": session}
+    keys = {"role": "helper:io" if session is None else "session", "session": session}
     task = {"pid": 100 + (session or 0), "tid": 100 + (session or 0), "start_ticks": 1}
     figures = {"time_ns": round(time_s * S), "cpu_ns": round(cpu_s * S), "calls": calls, "errors": 0}
     return (
         CELL
-        | whose
+        | keys
         | task
         | {"name": name, **figures, "runq_ns": 0, "client_ns": 0, "bytes": 0, "unclear": 0}
         | more
