@@ -43,7 +43,7 @@ def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
     assert plan.adaptive == Adaptive(top=32, most_rungs=16, near=4, repeats=1, marks=(4,))
     assert plan.top == 32
     assert plan.call_target_ns == 2 * S // 20 // 8
-    assert plan.expected_ns > 16 * 4 * S  # at most
+    assert plan.expected_ns > 16 * 4 * S  # an upper bound
     assert _plan(sessions="auto:5", rungs=7).adaptive == Adaptive(
         top=5, most_rungs=7, near=4, repeats=1, marks=(4,)
     )
@@ -103,7 +103,7 @@ class Ticking:
         self.ns += round(seconds * S)
 
 
-def _measured(plan: Plan, cell: Cell, rate: float) -> Results:
+def _results_of_cell(plan: Plan, cell: Cell, rate: float) -> Results:
     key = {k: getattr(cell, k) for k in ("workload", "variant", "sessions", "repeat")} | {"cell": cell.id}
     window = key | {"t0_ns": 0, "t1_ns": 10 * S, "wall_s": 10.0, "status": "ok", "reason": None}
     figures = {"calls_per_s": rate, "calls": 10 * rate, "errors": 0.0, "response_mean_ns": 1e9 / rate}
@@ -120,21 +120,21 @@ def _measured(plan: Plan, cell: Cell, rate: float) -> Results:
     return Results(info_of(), plan, environment_of(server), tables, ())
 
 
-def _climbed(plan: Plan, laws: Mapping[str, Law]) -> tuple[list[Cell], AdaptiveCourse, list[Plan]]:
+def _climb_ladder(plan: Plan, laws: Mapping[str, Law]) -> tuple[list[Cell], AdaptiveCourse, list[Plan]]:
     clock, plans, cells = Ticking(), [plan], []
     assert plan.adaptive is not None
     course = AdaptiveCourse(plan, plan.adaptive, clock, plans.append)
     for cell in course.cells():
-        assert cell in plans[-1].cells  # told before it runs
+        assert cell in plans[-1].cells  # a plan with the cell is reported before the cell runs
         clock.sleep(10)
         cells.append(cell)
-        course.measured(_measured(plans[-1], cell, laws[cell.variant](cell.sessions)))
+        course.measured(_results_of_cell(plans[-1], cell, laws[cell.variant](cell.sessions)))
     return cells, course, plans
 
 
 def test_every_rung_is_measured_under_every_variant() -> None:
     plan = _plan(variants={"a": VariantSpec(), "b": VariantSpec()})
-    cells, course, plans = _climbed(plan, {"a": plateau(2), "b": plateau(4)})
+    cells, course, plans = _climb_ladder(plan, {"a": plateau(2), "b": plateau(4)})
     sessions_by_variant = {v: [c.sessions for c in cells if c.variant == v] for v in ("a", "b")}
     assert sessions_by_variant["a"] == sessions_by_variant["b"]
     assert {1, 2, 3, 4, 5} <= set(sessions_by_variant["a"])
@@ -145,7 +145,7 @@ def test_every_rung_is_measured_under_every_variant() -> None:
 
 
 def test_later_repeats_climb_the_rungs_of_the_first() -> None:
-    cells, _, _ = _climbed(_plan(repeats=3), {"base": plateau(4)})
+    cells, _, _ = _climb_ladder(_plan(repeats=3), {"base": plateau(4)})
     rungs = {r: sorted(c.sessions for c in cells if c.repeat == r) for r in (1, 2, 3)}
     assert rungs[1] == rungs[2] == rungs[3] == [1, 2, 3, 4, 5, 6, 8, 16]
 
@@ -175,14 +175,14 @@ def test_a_plan_of_an_older_version_keeps_its_stored_reasons() -> None:
 
 
 def test_a_repeat_with_tight_intervals_is_the_last() -> None:
-    cells, course, _ = _climbed(_plan(until="2%"), {"base": plateau(4)})
+    cells, course, _ = _climb_ladder(_plan(until="2%"), {"base": plateau(4)})
     assert max(c.repeat for c in cells) == 4
     assert course.stopped is not None
     assert "after 4 of 20 repeats every interval is within 2.0 %" in course.stopped
 
 
 def test_a_budget_ends_the_search_with_the_knee_known_by_then() -> None:
-    cells, course, _ = _climbed(_plan(budget="35s"), {"base": plateau(4)})
+    cells, course, _ = _climb_ladder(_plan(budget="35s"), {"base": plateau(4)})
     assert [c.sessions for c in cells] == [1, 4, 8]
     assert course.stopped is not None
     assert course.stopped.startswith("as another load would end after the budget; so far: Knee at 4")
@@ -190,13 +190,13 @@ def test_a_budget_ends_the_search_with_the_knee_known_by_then() -> None:
 
 def test_the_ladder_ends_at_what_the_server_has_room_for() -> None:
     server = FakeServer(Target(dsn="fake:maximum=12"))
-    room = server.capacity().free - 3 - 2  # own, others'
+    room = server.capacity().free - 3 - 2  # reserved for dbdyno's own connections, and for others
     plan = fitted(server, _plan())
     assert plan.top == room < 12
     assert "2 are left for others" in plan.choices[-1].reason
     assert plan.choices[-1].name == "highest rung"
     assert fitted(server, _plan(sessions="auto:4")).top == 4
-    assert fitted(server, _plan(sessions="1,50")).top == 50  # refused later
+    assert fitted(server, _plan(sessions="1,50")).top == 50  # a later check refuses it
 
 
 @pytest.mark.parametrize(

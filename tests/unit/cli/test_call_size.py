@@ -23,7 +23,7 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     return lambda *words: CliRunner().invoke(app, words)
 
 
-def measured(invoke: Invoke, *words: str, cpu: str = "1ms") -> int:
+def measured_call_size(invoke: Invoke, *words: str, cpu: str = "1ms") -> int:
     """Returns the size of a call of a new run."""
     options = ("--engine", "fake", "--dsn", f"fake:cpus=4,cpu={cpu}", "--measure", "2s", "--settle", "100ms")
     done = invoke("run", "lio", *options, *words)
@@ -39,32 +39,32 @@ def _newest() -> Path:
 
 def test_a_later_run_keeps_the_size_of_its_target_while_its_call_fits(invoke: Invoke) -> None:
     """A call target that is asked for has a size of its own. The default target depends on the window."""
-    assert measured(invoke, "--sessions", "1", "--call-target", "20ms") == 20
-    default = measured(invoke, "--sessions", "1")
+    assert measured_call_size(invoke, "--sessions", "1", "--call-target", "20ms") == 20
+    default = measured_call_size(invoke, "--sessions", "1")
     assert default > 20
-    assert measured(invoke, "--sessions", "1", "--call-target", "20ms") == 20
-    assert measured(invoke, "--sessions", "1", "--measure", "3s") == default
-    assert measured(invoke, "--sessions", "1", "--measure", "3s", "--recalibrate") == 1.5 * default
-    assert measured(invoke, "--sessions", "1", "--call-target", "20ms", cpu="4ms") == 20 / 4
+    assert measured_call_size(invoke, "--sessions", "1", "--call-target", "20ms") == 20
+    assert measured_call_size(invoke, "--sessions", "1", "--measure", "3s") == default
+    assert measured_call_size(invoke, "--sessions", "1", "--measure", "3s", "--recalibrate") == 1.5 * default
+    assert measured_call_size(invoke, "--sessions", "1", "--call-target", "20ms", cpu="4ms") == 20 / 4
 
 
 def test_a_damaged_memory_is_no_fault(invoke: Invoke) -> None:
-    first = measured(invoke, "--sessions", "1")
+    first = measured_call_size(invoke, "--sessions", "1")
     Path("store/.call-sizes.json").write_text("{", "utf-8")
-    assert measured(invoke, "--sessions", "1") == first
+    assert measured_call_size(invoke, "--sessions", "1") == first
 
 
 def test_calls_of_different_size_are_compared_by_their_work_alone(invoke: Invoke) -> None:
     for target in ("20ms", "20ms", "40ms"):
-        measured(invoke, "--sessions", "1", "--repeats", "2", "--call-target", target)
+        measured_call_size(invoke, "--sessions", "1", "--repeats", "2", "--call-target", target)
     ids = sorted((p for p in Path("store").iterdir() if p.is_dir()), key=lambda p: p.stat().st_ctime_ns)
     first, same, other = (p.name for p in ids)
 
-    def compared(run: str) -> tuple[set[str], set[str]]:
+    def metrics_and_claims(run: str) -> tuple[set[str], set[str]]:
         document = json.loads(invoke("compare", first, run, "--json").output)
         return {m["metric"] for m in document["metrics"]}, {c["id"] for c in document["conclusions"]}
 
-    metrics, claims = compared(same)
+    metrics, claims = metrics_and_claims(same)
     assert {"work_per_s", "calls_per_s", "response_mean_ns"} <= metrics and "calls-differ" not in claims
-    metrics, claims = compared(other)
+    metrics, claims = metrics_and_claims(other)
     assert metrics == {"work_per_s", "cpu_per_work_ns"} and "calls-differ" in claims

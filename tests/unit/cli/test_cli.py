@@ -55,7 +55,8 @@ HELP = Path(__file__).parents[2] / "golden" / "screens" / "help"
 
 
 def text_of_help(*words: str, columns: int = 100) -> str:
-    result = CliRunner().invoke(app, words, terminal_width=columns - 2)  # as click takes of a terminal's
+    # click leaves two columns of a terminal free
+    result = CliRunner().invoke(app, words, terminal_width=columns - 2)
     assert result.exit_code == 0
     return result.output
 
@@ -188,7 +189,7 @@ def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> N
     (run_record,) = json.loads(run("runs", "--json").output)
     known = {"sessions": [1, 2], "peak_calls_per_s": 200.0, "target": "embedded", "server": "fake 1.0"}
     assert {key: run_record[key] for key in known} == known
-    assert len(run("runs").output.splitlines()[1:]) == 2  # and what was left out
+    assert len(run("runs").output.splitlines()[1:]) == 2  # the second line names columns left out
     (plan,) = tmp_path.glob("store/*/plan.json")
     plan.write_text("[")
     (run_record,) = json.loads(run("runs", "--json").output)

@@ -95,10 +95,10 @@ class Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
         if tag not in {"meta", "link", "br"}:
             self.open.append(tag)
 
@@ -111,11 +111,11 @@ def test_the_page_is_whole_draws_every_interval_and_loads_nothing(tmp_path: Path
     page = Page()
     page.feed(present.write(present.comparison(comparison), tmp_path / "c.html").read_text("utf-8"))
     assert page.open == []
-    tags = [t for t, _ in page.seen]
+    tags = [t for t, _ in page.elements]
     against = sum(not c.neighbours for t in comparison.metrics for c in t.claims)
     assert tags.count("svg") == len(comparison.metrics) and tags.count("circle") == against
     assert "script" not in tags
-    sources = [a.get("src") or a.get("href") or "" for _, a in page.seen]
+    sources = [a.get("src") or a.get("href") or "" for _, a in page.elements]
     assert not [s for s in sources if s and not s.startswith(("data:", "#"))]
 
 
@@ -160,7 +160,7 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     return lambda *words: CliRunner().invoke(app, ["compare", *words])
 
 
-def stored(results: Results) -> str:
+def store_run(results: Results) -> str:
     """Stores a run with these tables and returns its id."""
     run = RunStore(Path("store")).create(results.plan, workloads=results.info.workloads)
     run.write_environment(results.environment)
@@ -171,10 +171,10 @@ def stored(results: Results) -> str:
 
 
 def test_the_command_compares_variants_runs_and_files(invoke: Invoke, tmp_path: Path) -> None:
-    first = stored(noisy(WORLD, drift=0))
+    first = store_run(noisy(WORLD, drift=0))
     assert "3 variants of run" in invoke(first).output
     assert json.loads(invoke("last", "--baseline", "third", "--json").output)["baseline"] == "third"
-    second = stored(noisy(WORLD, seed=2, drift=0))
+    second = store_run(noisy(WORLD, seed=2, drift=0))
     done = invoke(first, second, "--margin", "5%", "-o", "c.html")
     assert done.exit_code == 0 and (tmp_path / "c.html").exists()
     assert "no difference above 5 %" in done.output
@@ -311,7 +311,7 @@ def test_a_margin_that_is_no_share_is_refused(invoke: Invoke, margin: str) -> No
 
 
 def test_the_same_run_twice_and_a_baseline_of_two_runs_are_refused(invoke: Invoke) -> None:
-    first, second = stored(noisy(WORLD)), stored(noisy(WORLD))
+    first, second = store_run(noisy(WORLD)), store_run(noisy(WORLD))
     assert "twice" in str(invoke(first, first).exception)
     assert "--baseline names a variant" in str(invoke(first, second, "--baseline", "base").exception)
     assert "--column is for files" in str(invoke(first, second, "--column", "x").exception)

@@ -33,7 +33,9 @@ SERVER = ServerConditions(
 )
 
 
-def judged(facts: MachineFacts | None, server: ServerConditions | None = SERVER) -> dict[str, Condition]:
+def conditions_of(
+    facts: MachineFacts | None, server: ServerConditions | None = SERVER
+) -> dict[str, Condition]:
     return {c.id: c for c in machine_conditions(facts, server, "it is elsewhere")}
 
 
@@ -42,7 +44,7 @@ def states(conditions: dict[str, Condition], *ids: str) -> list[str]:
 
 
 def test_a_machine_as_a_distribution_may_leave_it_has_twelve_checks_that_ask(tmp_path: Path) -> None:
-    conditions = judged(machine_facts(100, None, unpack("conditions-numa", tmp_path)))
+    conditions = conditions_of(machine_facts(100, None, unpack("conditions-numa", tmp_path)))
     asking = {id: c.state for id, c in conditions.items() if c.asks}
     assert asking == {
         "clock-source": "worth a look",
@@ -71,7 +73,7 @@ def test_a_machine_as_a_distribution_may_leave_it_has_twelve_checks_that_ask(tmp
 def test_a_small_shared_memory_mount_of_a_container_asks_for_a_larger_one(tmp_path: Path) -> None:
     facts = machine_facts(1, None, unpack("conditions-container", tmp_path))
     assert (facts.shm_mount_bytes, facts.huge_mapped, facts.run_delay) == (64 << 20, True, False)
-    conditions = judged(facts)
+    conditions = conditions_of(facts)
     assert states(conditions, "shared-memory-mount", "run-queue-time") == ["worth a look", "bad"]
     assert states(conditions, "huge-pages", "swappiness", "steal", "clock-source") == ["ok"] * 4
     assert (
@@ -79,20 +81,20 @@ def test_a_small_shared_memory_mount_of_a_container_asks_for_a_larger_one(tmp_pa
         == ["not supported"] * 3
     )
     assert "--shm-size=1g" in conditions["shared-memory-mount"].cure
-    less = judged(facts, replace(SERVER, shm_mount_bytes=65 << 20))["shared-memory-mount"]
+    less = conditions_of(facts, replace(SERVER, shm_mount_bytes=65 << 20))["shared-memory-mount"]
     assert less.state == "bad"
 
 
 def test_an_empty_machine_has_a_state_for_each_check(tmp_path: Path) -> None:
     for server in (SERVER, None, ServerConditions()):
-        conditions = judged(machine_facts(None, None, tmp_path), server)
+        conditions = conditions_of(machine_facts(None, None, tmp_path), server)
         assert list(conditions) == list(JUDGES)
         assert all(c.value for c in conditions.values())
         assert not any(c.asks for c in conditions.values())
 
 
 def test_another_hosts_conditions_are_remote_but_for_what_was_probed() -> None:
-    assert {(c.state, c.value) for c in judged(None).values()} == {("remote", "it is elsewhere")}
+    assert {(c.state, c.value) for c in conditions_of(None).values()} == {("remote", "it is elsewhere")}
     probed = MachineFacts(flush=Flush("/mnt", "nfs4", "", "", 900_000.0, 10))
     conditions = {c.id: c for c in machine_conditions(None, SERVER, "it is elsewhere", probed=probed)}
     assert states(conditions, "flush", "swappiness") == ["ok", "remote"]
@@ -114,7 +116,7 @@ def test_another_hosts_conditions_are_remote_but_for_what_was_probed() -> None:
 def test_direct_io_is_judged_by_what_was_asked_and_by_the_open_files(
     asked: bool | None, files: DirectFiles | None, state: str
 ) -> None:
-    condition = judged(MachineFacts(direct=files), replace(SERVER, direct_io=asked))["direct-io"]
+    condition = conditions_of(MachineFacts(direct=files), replace(SERVER, direct_io=asked))["direct-io"]
     assert condition.state == state
     if condition.asks:
         assert f"O_DIRECT seen on {files.direct} of 12 open data files" in condition.value  # type: ignore[union-attr]
@@ -123,20 +125,22 @@ def test_direct_io_is_judged_by_what_was_asked_and_by_the_open_files(
 
 def test_direct_io_that_waits_for_a_restart_asks_for_one() -> None:
     server = replace(SERVER, direct_pending=True)
-    condition = judged(MachineFacts(direct=DirectFiles(0, 12)), server)["direct-io"]
+    condition = conditions_of(MachineFacts(direct=DirectFiles(0, 12)), server)["direct-io"]
     assert (condition.state, condition.steps) == ("worth a look", (Step("restart the server"),))
 
 
 def test_the_clock_is_judged_by_the_faster_of_two_loops() -> None:
     facts = MachineFacts(clocksource="tsc", clock_ns=30.0, server_clock={"program": "722.43 ns a loop"})
-    condition = judged(facts)["clock-source"]
+    condition = conditions_of(facts)["clock-source"]
     assert condition.state == "ok", "the program counts what others used on a busy machine"
     assert condition.value == "tsc: 30 ns a read (dbdyno's own loop); 722 ns a read (the server's program)"
-    assert judged(replace(facts, clock_ns=700.0))["clock-source"].state == "bad"
-    assert judged(replace(facts, clock_ns=None))["clock-source"].state == "bad"
-    assert judged(replace(facts, clock_ns=200.0, server_clock={}))["clock-source"].state == "worth a look"
+    assert conditions_of(replace(facts, clock_ns=700.0))["clock-source"].state == "bad"
+    assert conditions_of(replace(facts, clock_ns=None))["clock-source"].state == "bad"
+    assert (
+        conditions_of(replace(facts, clock_ns=200.0, server_clock={}))["clock-source"].state == "worth a look"
+    )
     backwards = replace(facts, server_clock={"program": "the clock goes backwards: no figure"})
-    assert judged(backwards)["clock-source"].state == "bad"
+    assert conditions_of(backwards)["clock-source"].state == "bad"
     assert 1 <= clock_ns() < 1e6
 
 
@@ -153,7 +157,7 @@ def test_the_clock_is_judged_by_the_faster_of_two_loops() -> None:
     ],
 )
 def test_a_flush_that_is_faster_than_storage_can_be_is_bad(probe: Flush | None, state: str) -> None:
-    assert judged(MachineFacts(flush=probe))["flush"].state == state
+    assert conditions_of(MachineFacts(flush=probe))["flush"].state == state
 
 
 def test_a_real_probe_leaves_nothing_behind(disk_path: Path) -> None:
@@ -186,13 +190,13 @@ def test_the_steal_of_a_look_decides_from_a_second_on() -> None:
     figures = steal(before, now, 0.3)
     assert figures is not None
     assert (figures.since_boot, figures.now) == (pytest.approx(10 / 1100), pytest.approx(0.1))
-    assert judged(MachineFacts(steal=figures))["steal"].state == "ok"
-    assert judged(MachineFacts(steal=figures._replace(look_s=60)))["steal"].state == "bad"
+    assert conditions_of(MachineFacts(steal=figures))["steal"].state == "ok"
+    assert conditions_of(MachineFacts(steal=figures._replace(look_s=60)))["steal"].state == "bad"
     assert steal("", "cpu  1 2 3 4\n", 1) is None
 
 
 def test_the_screen_answers_first_and_is_80_columns_wide(tmp_path: Path) -> None:
-    conditions = tuple(judged(machine_facts(100, None, unpack("conditions-numa", tmp_path))).values())
+    conditions = tuple(conditions_of(machine_facts(100, None, unpack("conditions-numa", tmp_path))).values())
     lines = list(check_lines(conditions, everything=False))
     assert lines[0].startswith("12 of 16 checks need a look: memory limit of the server (bad), ")
     assert [line for line in lines if len(line) > 80] == []

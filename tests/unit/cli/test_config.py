@@ -113,7 +113,7 @@ def test_a_mistake_in_the_file_is_refused_with_file_and_line(
     before: str, after: str, line: int, cure: str | None, config: Callable[[str], Path]
 ) -> None:
     path = config(GOOD.replace(before, after, 1))
-    result = invoke("runs", "--verbose")  # another command than the one that the mistake is about
+    result = invoke("runs", "--verbose")  # the mistake is in the table of another command
     assert isinstance(result.exception, UsageError)
     assert result.exception.message.startswith(f"{path}:{line}: ")
     assert cure is None or cure in str(result.exception.cure)

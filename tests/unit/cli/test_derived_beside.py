@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 from polars.testing import assert_frame_equal
 from tests.fakery import WITH_ENGINES, Climb, climb
-from tests.unit.conduct.test_observe_conduct import LAW, RecordingListener, planned
+from tests.unit.conduct.test_observe_conduct import LAW, RecordingListener, plan_of
 from tests.unit.observe.test_plan import LIO
 
 from dbdyno import conduct, observe
@@ -42,7 +42,7 @@ PATIENCE_S = 120.0
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def derived_ids(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lists the ids of cells, each time they are derived."""
     derived_cells: list[str] = []
     derive = sys.modules["dbdyno.conduct.derive.derive"]  # the package has a function of this name
@@ -69,76 +69,80 @@ class Saved(RecordingListener):
         self.parts.append(len(RunStore(self._store).open("last").parts.names()))
 
 
-def observed(store: Path, listener: RecordingListener) -> Run:
-    plan = planned(duration="30s")
+def run_observation(store: Path, listener: RecordingListener) -> Run:
+    plan = plan_of(duration="30s")
     return conduct.observe_server(
         plan, conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(store), listener, Interrupt())
     ).record
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def observation_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of one observation, derived window by window."""
-    return observed(tmp_path_factory.mktemp("watched"), RecordingListener()).path.parent
+    return run_observation(tmp_path_factory.mktemp("watched"), RecordingListener()).path.parent
 
 
 @pytest.fixture
-def stored(watched: Path, tmp_path: Path) -> Run:
-    """A copy of the watched run."""
-    return RunStore(shutil.copytree(watched, tmp_path / "store")).open("last")
+def observed_run(observation_store: Path, tmp_path: Path) -> Run:
+    """A copy of the observed run."""
+    return RunStore(shutil.copytree(observation_store, tmp_path / "store")).open("last")
 
 
-def same(some: Results, others: Results) -> None:
+def assert_same(some: Results, others: Results) -> None:
     assert some.findings == others.findings
     assert some.answers == others.answers
     for name in others.tables:
         assert_frame_equal(some.whole(name), others.whole(name), check_row_order=False)
 
 
-def test_each_window_is_derived_when_it_is_saved_and_none_again(tmp_path: Path, asked: list[str]) -> None:
+def test_each_window_is_derived_when_it_is_saved_and_none_again(
+    tmp_path: Path, derived_ids: list[str]
+) -> None:
     listener = Saved(tmp_path)
-    run = observed(tmp_path, listener)
+    run = run_observation(tmp_path, listener)
     assert listener.parts == [1, 2, 3]
-    assert asked == run.cells() == run.parts.names()
+    assert derived_ids == run.cells() == run.parts.names()
     conduct.reported(run, conduct.results_of(run))
-    assert asked == run.cells()
-    same(conduct.results_of(run), derived_anew(run))
+    assert derived_ids == run.cells()
+    assert_same(conduct.results_of(run), derived_anew(run))
 
 
 def test_parts_that_a_killed_program_derived_are_used_and_the_rest_is_derived(
-    stored: Run, asked: list[str]
+    observed_run: Run, derived_ids: list[str]
 ) -> None:
-    run = stored
+    run = observed_run
     before = conduct.results_of(run)
     last = run.cells()[-1]
     shutil.rmtree(run.path / "derived")
     shutil.rmtree(run.parts.path / last)
-    asked.clear()
+    derived_ids.clear()
     notices: list[str] = []
-    same(conduct.results_of(run, notices.append), before)
-    assert asked == [last]
+    assert_same(conduct.results_of(run, notices.append), before)
+    assert derived_ids == [last]
     assert run.id in notices[0]
-    same(conduct.results_of(run, notices.append), before)  # read back
-    assert asked == [last]
+    assert_same(conduct.results_of(run, notices.append), before)  # now read from the store
+    assert derived_ids == [last]
 
 
-def test_parts_that_answer_other_questions_are_made_anew(stored: Run, asked: list[str]) -> None:
-    run = stored
+def test_parts_that_answer_other_questions_are_made_anew(observed_run: Run, derived_ids: list[str]) -> None:
+    run = observed_run
     before = conduct.results_of(run)
     shutil.rmtree(run.path / "derived")
     (run.parts.path / run.cells()[1] / "part.json").write_text('{"format": 0}')
-    asked.clear()
-    same(conduct.results_of(run), before)
-    assert asked == run.cells()
+    derived_ids.clear()
+    assert_same(conduct.results_of(run), before)
+    assert derived_ids == run.cells()
 
 
-def test_rebuild_makes_all_parts_anew_in_place_of_those_there(stored: Run, asked: list[str]) -> None:
-    run = stored
+def test_rebuild_makes_all_parts_anew_in_place_of_those_there(
+    observed_run: Run, derived_ids: list[str]
+) -> None:
+    run = observed_run
     before = conduct.results_of(run)
-    asked.clear()
+    derived_ids.clear()
     results, _ = conduct.rebuild(run)
-    assert asked == run.cells()
-    same(results, before)
+    assert derived_ids == run.cells()
+    assert_same(results, before)
     assert sorted(p.name for p in run.path.iterdir() if p.name.startswith(".")) == []
 
 
@@ -150,7 +154,7 @@ def test_parts_of_a_long_run_are_merged_while_it_goes_on(
     reads: list[str] = []
     real = Parts._documents
     monkeypatch.setattr(Parts, "_documents", lambda self: [reads.append("parts"), real(self)][1])
-    plan = planned(duration="50s")
+    plan = plan_of(duration="50s")
     run = conduct.observe_server(
         plan,
         conduct.RunContext(
@@ -162,7 +166,7 @@ def test_parts_of_a_long_run_are_merged_while_it_goes_on(
     assert run.parts.names() == [cells[0], cells[2], cells[4]]
     assert reads == []
     stored, anew = conduct.results_of(run), derived_anew(run)
-    same(stored, anew)
+    assert_same(stored, anew)
     for cell in cells:
         assert_frame_equal(
             stored.of_cell("strips", cell), anew.of_cell("strips", cell), check_row_order=False
@@ -170,21 +174,21 @@ def test_parts_of_a_long_run_are_merged_while_it_goes_on(
 
 
 def test_a_part_left_behind_by_an_interrupted_merge_is_not_counted_twice(
-    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, derived_ids: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "TOGETHER", 2)
-    run = observed(tmp_path, RecordingListener())
+    run = run_observation(tmp_path, RecordingListener())
     before, names = conduct.results_of(run), run.cells()
     assert run.parts.names() == [names[0], names[2]]
     shutil.copytree(run.parts.path / names[2], run.parts.path / names[1])
     shutil.rmtree(run.path / "derived")
-    asked.clear()
-    same(conduct.results_of(run), before)
-    assert asked == [] and run.parts.names() == [names[0], names[2]]
+    derived_ids.clear()
+    assert_same(conduct.results_of(run), before)
+    assert derived_ids == [] and run.parts.names() == [names[0], names[2]]
 
 
-def test_rows_of_one_cell_are_those_of_the_whole(stored: Run) -> None:
-    run = stored
+def test_rows_of_one_cell_are_those_of_the_whole(observed_run: Run) -> None:
+    run = observed_run
     results, anew = conduct.results_of(run), derived_anew(run)
     for table in ("ledger", "events", "microstates", "strips"):
         for cell in run.cells():
@@ -204,14 +208,14 @@ def run(climbed: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return record
 
 
-def beside(run: Run) -> Deriving:
+def derive_beside(run: Run) -> Deriving:
     """Derives the run in another process, as for a server with the machine's clock."""
     from dbdyno.conduct.derive.deriving import _Beside
 
     return _Beside(run)
 
 
-def until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end
@@ -246,21 +250,21 @@ def test_cells_that_are_soon_derived_wait_for_others(
 
 
 def test_a_process_beside_derives_cells_and_concludes(climbed: Climb, run: Run) -> None:
-    derived = beside(run)
+    derived = derive_beside(run)
     try:
         pids = {task["pid"] for task in derived.tasks()}
         assert {task["role"] for task in derived.tasks()} == {"dbdyno"} and os.getpid() not in pids
         for cell in climbed.cells:
             run.write_cell(cell)
             derived.more()
-            until(lambda: run.parts.names()[:1] == [climbed.cells[0].id])
+            wait_until(lambda: run.parts.names()[:1] == [climbed.cells[0].id])
         assert derived.cpu_s() > 0
         derived.finish(print)
     finally:
         derived.close()
     run.finish("complete")
     stored, anew = conduct.results_of(run), derived_anew(run)
-    same(stored, anew)
+    assert_same(stored, anew)
     assert [s.fits for s in stored.scaling] == [s.fits for s in anew.scaling]
 
 
@@ -268,11 +272,11 @@ def test_cells_that_are_not_derived_in_time_are_derived_when_the_run_is_shown_fi
     climbed: Climb, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Cells derived in time are used; the results equal those of a run derived at its end."""
-    derived = beside(run)
+    derived = derive_beside(run)
     try:
         run.write_cell(climbed.cells[0])
         derived.more()
-        until(lambda: bool(run.parts.names()))
+        wait_until(lambda: bool(run.parts.names()))
         for cell in climbed.cells[1:]:
             run.write_cell(cell)
         assert not finish(derived, run, print, patience_s=0.0)
@@ -287,14 +291,14 @@ def test_cells_that_are_not_derived_in_time_are_derived_when_the_run_is_shown_fi
     notices: list[str] = []
     results = conduct.results_of(run, notices.append)
     assert run.id in notices[0]
-    same(results, derived_anew(run))
+    assert_same(results, derived_anew(run))
     notices.clear()
-    same(conduct.results_of(run, notices.append), results)
+    assert_same(conduct.results_of(run, notices.append), results)
     assert notices == [], "once"
 
 
 def test_the_deriving_process_stands_still_while_a_cell_is_measured(run: Run) -> None:
-    derived = beside(run)
+    derived = derive_beside(run)
     pid = derived.tasks()[0]["pid"]
 
     def state() -> str:
@@ -303,15 +307,15 @@ def test_the_deriving_process_stands_still_while_a_cell_is_measured(run: Run) ->
     try:
         tick = derived.resting_while_measured(lambda *_: None)
         tick("measuring", 0.0, Progress(0, 0, 0, 0), {})
-        until(lambda: state() == "T")
+        wait_until(lambda: state() == "T")
         tick("last calls", 0.0, Progress(0, 0, 0, 0), {})
-        until(lambda: state() != "T")
+        wait_until(lambda: state() != "T")
     finally:
         derived.close()
 
 
 def test_what_a_deriving_process_that_died_left_is_derived_at_the_end(climbed: Climb, run: Run) -> None:
-    derived = beside(run)
+    derived = derive_beside(run)
     try:
         for cell in climbed.cells:
             run.write_cell(cell)
@@ -321,7 +325,7 @@ def test_what_a_deriving_process_that_died_left_is_derived_at_the_end(climbed: C
     finally:
         derived.close()
     run.finish("complete")
-    same(conduct.results_of(run), derived_anew(run))
+    assert_same(conduct.results_of(run), derived_anew(run))
 
 
 def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) -> None:
@@ -330,24 +334,24 @@ def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) 
 
 
 @pytest.mark.parametrize(
-    ("asked", "beside"),
+    ("options", "is_beside"),
     [
         ({"sessions": "1,2"}, False),
         ({"sessions": "1:3"}, True),
         ({"sessions": "1", "repeats": 3}, True),
-        ({"sessions": "1", "until": "5%"}, True),  # as often as it takes
+        ({"sessions": "1", "until": "5%"}, True),  # the number of repeats is open
         ({"sessions": "auto:2"}, True),
     ],
 )
 def test_a_process_beside_is_started_where_it_can_have_something_to_do(
-    asked: dict[str, Any], beside: bool, climbed: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], is_beside: bool, climbed: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[Deriving.__module__], "_alone", [])  # as in a program that a user starts
-    plan = resolve(Experiment(engine="fake", workload="lio", **asked), LIO, 2, "")
+    plan = resolve(Experiment(engine="fake", workload="lio", **options), LIO, 2, "")
     record = RunStore(tmp_path).create(plan)
     record.write_environment(climbed.environment)
     with deriving(record, mock.Mock(world=None)) as derived:
-        assert bool(derived.tasks()) == beside
+        assert bool(derived.tasks()) == is_beside
 
 
 def test_an_interrupt_while_waiting_for_results_says_that_the_measurements_are_kept(

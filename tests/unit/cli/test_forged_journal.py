@@ -20,7 +20,7 @@ from dbdyno.model.errors import StoreError
 from dbdyno.store.journal import FileJournal, left_over
 
 NAME = "dbdyno-17-0123abcd"
-_ANOTHER = 12_345  # a user
+_ANOTHER = 12_345  # the id of another user
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def journal(place: Path, data: dict[str, Any] | None = None) -> Path:
     return path
 
 
-def refused() -> str:
+def refusal() -> str:
     journals = left_over()
     assert journals.dead == [] and journals.alive == []
     (error,) = journals.damaged
@@ -57,24 +57,24 @@ def test_a_journal_of_this_user_is_followed(place: Path) -> None:
 @pytest.mark.parametrize("mode", [0o622, 0o660, 0o606])
 def test_a_journal_that_others_may_write_is_refused(place: Path, mode: int) -> None:
     journal(place).chmod(mode)
-    assert f"(mode {mode:04o})" in refused()
+    assert f"(mode {mode:04o})" in refusal()
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
 def test_a_journal_in_a_directory_that_others_may_write_is_refused(place: Path, mode: int) -> None:
     journal(place)
     place.chmod(mode)
-    assert "other users may write to directory" in refused()
-    with pytest.raises(StoreError, match="other users may write"):  # nor is one begun there
+    assert "other users may write to directory" in refusal()
+    with pytest.raises(StoreError, match="other users may write"):  # no journal is begun there
         FileJournal("x").note(Undo(kind="settings", key="a", what="a"))
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("whose", ["file", "directory"])
-def test_a_journal_of_another_user_is_refused(place: Path, whose: str) -> None:
+@pytest.mark.parametrize("owned", ["file", "directory"])
+def test_a_journal_of_another_user_is_refused(place: Path, owned: str) -> None:
     path = journal(place)
-    os.chown(path if whose == "file" else place, _ANOTHER, _ANOTHER)
-    assert f"belongs to another user (uid {_ANOTHER})" in refused()
+    os.chown(path if owned == "file" else place, _ANOTHER, _ANOTHER)
+    assert f"belongs to another user (uid {_ANOTHER})" in refusal()
 
 
 def test_a_link_a_fifo_a_device_and_nested_json_are_refused(place: Path, tmp_path: Path) -> None:
@@ -82,20 +82,20 @@ def test_a_link_a_fifo_a_device_and_nested_json_are_refused(place: Path, tmp_pat
     path = journal(place)
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
-    assert "is not used" in refused()
+    assert "is not used" in refusal()
     path.unlink()
     os.mkfifo(path, 0o600)
-    assert "a FIFO" in refused()
+    assert "a FIFO" in refusal()
     path.unlink()
     path.symlink_to("/dev/zero")
-    assert "is not used" in refused()
+    assert "is not used" in refusal()
     path.unlink()
     path.write_text("[" * 100_000)
     path.chmod(0o600)
-    assert "damaged" in refused()
+    assert "damaged" in refusal()
 
 
-def data(group: Path, home: Path, version: int = 1) -> dict[str, Any]:
+def undo_data(group: Path, home: Path, version: int = 1) -> dict[str, Any]:
     return {
         "version": version,
         "group": str(group),
@@ -119,12 +119,12 @@ def test_a_directory_that_is_no_control_group_is_left_alone(tmp_path: Path, vers
     home = imitated_group(tmp_path / "home", os.getpid())
     group = imitated_group(home / NAME, os.getpid())
     with pytest.raises(Refused, match="not a control group"):
-        groups.put_back(data(group, home, version))
+        groups.put_back(undo_data(group, home, version))
     assert group.is_dir() and (home / "cgroup.procs").read_text() == f"{os.getpid()}\n"
     assert (home / "cgroup.subtree_control").read_text() == "cpu\n"
 
 
-def _mounted() -> Path:
+def _hierarchy_root() -> Path:
     """Returns the root directory of a hierarchy of control groups on this machine."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         if line.partition(" - ")[2].startswith(("cgroup ", "cgroup2 ")):
@@ -133,17 +133,17 @@ def _mounted() -> Path:
 
 
 def test_real_control_groups_are_recognized() -> None:
-    assert groups.is_group(_mounted())
-    assert not groups.is_group(_mounted() / "missing")
+    assert groups.is_group(_hierarchy_root())
+    assert not groups.is_group(_hierarchy_root() / "missing")
 
 
 def test_no_link_is_followed_into_a_control_group_or_out_of_one(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     link = tmp_path / "link"
-    link.symlink_to(_mounted())
+    link.symlink_to(_hierarchy_root())
     with pytest.raises(Refused, match="link"):
-        groups.put_back(data(link / NAME, link))
+        groups.put_back(undo_data(link / NAME, link))
     with pytest.raises(OSError, match="link"):
         control_groups.write(link / "cgroup.procs", "x")
     home = tmp_path / "home"
@@ -156,7 +156,7 @@ def test_no_link_is_followed_into_a_control_group_or_out_of_one(tmp_path: Path) 
 
 
 @pytest.fixture
-def pretended(tmp_path: Path) -> Iterator[Path]:
+def tmpfs_hierarchy(tmp_path: Path) -> Iterator[Path]:
     """A tmpfs in place of a hierarchy of control groups."""
     where = tmp_path / "cgroup"
     where.mkdir()
@@ -168,16 +168,16 @@ def pretended(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.root
-def test_a_tmpfs_is_no_control_group(pretended: Path) -> None:
-    imitated_group(pretended / NAME, os.getpid())
+def test_a_tmpfs_is_no_control_group(tmpfs_hierarchy: Path) -> None:
+    imitated_group(tmpfs_hierarchy / NAME, os.getpid())
     with pytest.raises(Refused, match="not a control group"):
-        groups.put_back(data(pretended / NAME, pretended))
+        groups.put_back(undo_data(tmpfs_hierarchy / NAME, tmpfs_hierarchy))
 
 
 @pytest.mark.root
 def test_clean_refuses_a_journal_of_another_user_and_changes_nothing(place: Path, tmp_path: Path) -> None:
     home = imitated_group(tmp_path / "home", 1)
-    path = journal(place, data(imitated_group(home / NAME, os.getpid()), home))
+    path = journal(place, undo_data(imitated_group(home / NAME, os.getpid()), home))
     os.chown(path, _ANOTHER, _ANOTHER)
     from dbdyno.cli.server import _Work
 

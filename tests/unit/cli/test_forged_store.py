@@ -163,7 +163,7 @@ def test_what_is_no_regular_file_in_a_run_is_an_error_or_derived_anew(
 ) -> None:
     damage(run / name)
     done = dbdyno("show", run.name)
-    assert done.exit_code == (0 if name.startswith("derived") else 4), done.output  # made anew
+    assert done.exit_code == (0 if name.startswith("derived") else 4), done.output  # derived anew
     assert dbdyno("runs").exit_code == 0
     assert dbdyno("rm", "--yes", run.name).exit_code == 0
 
@@ -179,7 +179,7 @@ def test_a_cell_with_what_is_no_regular_file_is_left_out(
     assert ([c.id for c in sound], [d.id for d in damaged]) == ([cells[1].name], [cells[0].name])
 
 
-def signed(run: Path, part: str, name: str, content: bytes) -> None:
+def write_signed(run: Path, part: str, name: str, content: bytes) -> None:
     """Writes a file of a run and its checksum into the manifest."""
     (run / part / name).write_bytes(content)
     manifest = json.loads((run / part / "manifest.json").read_text())
@@ -210,18 +210,18 @@ def _broken_parquet(content: bytes) -> dict[str, bytes]:
 @pytest.mark.parametrize("kind", _broken_parquet(b"x" * 100))
 def test_parquet_that_is_forged_under_a_right_checksum_is_damaged(run: Path, kind: str) -> None:
     forged = _broken_parquet((run / "derived" / "rungs.parquet").read_bytes())[kind]
-    signed(run, "derived", "rungs.parquet", forged)
+    write_signed(run, "derived", "rungs.parquet", forged)
     with pytest.raises(StoreError, match="are damaged"):
         Run(run).read_derived()
     cell = sorted((run / "cells").iterdir())[0]
     forged = _broken_parquet((cell / "samples.parquet").read_bytes())[kind]
-    signed(run, f"cells/{cell.name}", "samples.parquet", forged)
+    write_signed(run, f"cells/{cell.name}", "samples.parquet", forged)
     assert [d.id for d in Run(run).read_cells()[1]] == [cell.name]
 
 
 def test_json_that_is_forged_under_a_right_checksum_is_damaged(run: Path) -> None:
     for content in (b"[" * 100_000, b"null", b'[{"id": 1}]', b"\xff"):
-        signed(run, "derived", "findings.json", content)
+        write_signed(run, "derived", "findings.json", content)
         with pytest.raises(StoreError, match="are damaged"):
             Run(run).read_derived()
 
@@ -235,13 +235,13 @@ def test_figures_that_are_forged_under_a_right_checksum_are_unknown_or_damaged(r
         buffer = io.BytesIO()
         forged = pl.read_parquet(file).with_columns(pl.selectors.float() * 0 + value)
         forged.write_parquet(buffer)
-        signed(run, "derived", file.name, buffer.getvalue())
+        write_signed(run, "derived", file.name, buffer.getvalue())
         if _no_nonsense("show", "last") == 0:
             sound.append((file.name, buffer.getvalue()))
-        shutil.rmtree(run / "derived")  # it may have been made anew
+        shutil.rmtree(run / "derived")  # the command may have derived it anew
         shutil.copytree(original, run / "derived")
-    for name, content in sound:  # a page takes ten times as long: all these at once
-        signed(run, "derived", name, content)
+    for name, content in sound:  # a page takes ten times as long: one for all of them
+        write_signed(run, "derived", name, content)
     _no_nonsense("report", "last")
 
 
@@ -257,7 +257,7 @@ def test_parts_that_are_forged_under_a_right_checksum_are_damaged(run: Path, tab
     (part,) = (run / "parts").iterdir()
     file = part / f"{table}.sessions.parquet"
     for content in _broken_parquet(file.read_bytes()).values():
-        signed(run, f"parts/{part.name}", file.name, content)
+        write_signed(run, f"parts/{part.name}", file.name, content)
         with pytest.raises(StoreError) as e:
             Run(run).parts.of_sessions(table)
         assert e.value.cure
@@ -299,14 +299,14 @@ def test_a_manifest_that_names_a_file_elsewhere_is_refused(run: Path, tmp_path: 
 def test_a_file_of_the_user_that_is_no_regular_file_is_refused(
     run: Path, words: str, damage: Callable[[Path], None]
 ) -> None:
-    del run  # for its store and directory
+    del run  # the fixture sets the store and the directory
     for ending in (".toml", ".sql", ".txt", "2.txt", ".csv"):
         path = Path(f"odd{ending}")
         path.write_text("")
         damage(path)
     done = dbdyno(*words.replace("{}", str(Path.cwd() / "odd")).split())
     if damage is nested and "--script" in words:
-        return  # SQL, as far as anybody knows without a server
+        return  # without a server it may be SQL
     assert done.exit_code == 2, done.output
 
 

@@ -27,7 +27,9 @@ from dbdyno.store import SnapshotStore
 TEXTS = {1: "select old", 2: "select new", 3: "select slow", 4: "select\tsame <b>"}
 
 
-def taken(at_s: float, commits: int, calls: dict[int, tuple[int, float]], scanned: int = 0) -> Snapshot:
+def take_snapshot(
+    at_s: float, commits: int, calls: dict[int, tuple[int, float]], scanned: int = 0
+) -> Snapshot:
     """Takes a snapshot. ``calls``: id -> executions and their mean in ms, both since the first snapshot."""
     statements = [
         {
@@ -54,18 +56,18 @@ def taken(at_s: float, commits: int, calls: dict[int, tuple[int, float]], scanne
     return snapshot(at_s, TEXTS, databases=[database], relations=[relation], statements=statements)
 
 
-def side(snapshots: Sequence[Snapshot]) -> IntervalSide:
+def side_of_snapshots(snapshots: Sequence[Snapshot]) -> IntervalSide:
     return side_of(snapshots[0], snapshots[-1], snapshots[1:-1])
 
 
-def two(blocks: int = 1) -> IntervalComparison:
+def two_intervals(blocks: int = 1) -> IntervalComparison:
     """A: 10 s, 10 transactions/s; B: 20 s, 20/s. Statement 3 takes 2 ms, then 6; 4 always 5."""
     noise = np.random.default_rng(1).normal(0, 0.02, 4 * blocks)
     sides = []
     both = (0, 10, 10, (1, 3, 4), 2.0, 1000), (60, 20, 20, (2, 3, 4), 6.0, 8000)
     for start, seconds, tps, ids, slow, scans in both:
         state = {i: [0, 0.0] for i in ids}
-        snapshots = [taken(start, 0, {i: (0, 0.0) for i in ids if i > 2})]
+        snapshots = [take_snapshot(start, 0, {i: (0, 0.0) for i in ids if i > 2})]
         for n in range(1, blocks + 1):
             for i in ids:
                 calls = 100 // blocks
@@ -74,8 +76,8 @@ def two(blocks: int = 1) -> IntervalComparison:
                 state[i][1] += calls * mean
             at = seconds * n / blocks
             calls_of = {i: (int(c), t / c) for i, (c, t) in state.items()}
-            snapshots.append(taken(start + at, round(tps * at), calls_of, round(scans * n / blocks)))
-        sides.append(side(snapshots))
+            snapshots.append(take_snapshot(start + at, round(tps * at), calls_of, round(scans * n / blocks)))
+        sides.append(side_of_snapshots(snapshots))
     return compare_intervals(*sides)
 
 
@@ -84,7 +86,7 @@ def by_id(comparison: IntervalComparison) -> dict[int, dict[str, object]]:
 
 
 def test_two_intervals_have_rates_and_ratios_of_sums() -> None:
-    comparison = two()
+    comparison = two_intervals()
     load = comparison.load.filter(
         (pl.col("database") == ALL) & (pl.col("figure") == "transactions")
     ).to_dicts()[0]
@@ -106,7 +108,7 @@ def test_two_intervals_have_rates_and_ratios_of_sums() -> None:
 
 
 def test_largest_change_of_time_is_first() -> None:
-    comparison = two()
+    comparison = two_intervals()
     changes = comparison.statements["delta"].abs().to_list()
     assert changes == sorted(changes, reverse=True)
     table = comparison.relations.to_dicts()[0]
@@ -117,7 +119,7 @@ def test_largest_change_of_time_is_first() -> None:
 
 
 def test_blocks_give_each_ratio_an_interval() -> None:
-    comparison = two(blocks=5)
+    comparison = two_intervals(blocks=5)
     statements = by_id(comparison)
     assert statements[3]["change"] == "slower"
     assert statements[4]["change"] == "same"
@@ -128,7 +130,7 @@ def test_blocks_give_each_ratio_an_interval() -> None:
 
 
 def test_other_ids_are_matched_by_text() -> None:
-    a = [taken(0, 0, {}), taken(10, 10, {3: (10, 1.0)})]
+    a = [take_snapshot(0, 0, {}), take_snapshot(10, 10, {3: (10, 1.0)})]
     b = [
         snapshot(60, {}),
         snapshot(
@@ -146,7 +148,7 @@ def test_other_ids_are_matched_by_text() -> None:
             ],
         ),
     ]
-    comparison = compare_intervals(side(a), side(b))
+    comparison = compare_intervals(side_of_snapshots(a), side_of_snapshots(b))
     assert comparison.statements.select("query_id", "change").rows() == [(3, "?")]
 
 
@@ -162,7 +164,7 @@ def test_blocks_without_a_difference_seldom_differ() -> None:
 
 
 def test_the_document_and_the_record_of_a_comparison_hold_its_statements() -> None:
-    comparison = two(blocks=4)
+    comparison = two_intervals(blocks=4)
     record = present.intervals_record(comparison)
     assert record["format"] == 1
     assert [row["query_id"] for row in record["statements"]] == comparison.statements["query_id"].to_list()
@@ -174,7 +176,7 @@ def test_the_document_and_the_record_of_a_comparison_hold_its_statements() -> No
 def test_command_reads_snapshots_of_the_store(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     for name, at_s, mean in (("a", 0, 1.0), ("b", 10, 1.0), ("c", 20, 3.0)):
-        one = taken(at_s, 10 * at_s, {3: (10 * at_s, mean)} if at_s else {})
+        one = take_snapshot(at_s, 10 * at_s, {3: (10 * at_s, mean)} if at_s else {})
         store.add(dataclasses.replace(one, info=one.info.model_copy(update={"name": name})))
     command = ["compare", "a..b", "b..c", "--store", str(tmp_path)]
     result = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
@@ -191,7 +193,7 @@ def test_command_reads_snapshots_of_the_store(tmp_path: Path) -> None:
     assert isinstance(missing.exception, UsageError)
 
 
-def history(store: SnapshotStore) -> None:
+def add_history(store: SnapshotStore) -> None:
     """Ten intervals of 60 s, the fifth a gap of 600 s: 600 rows a minute, from the sixth on 1,200."""
     at, rows = 0, 0
     for n in range(11):
@@ -217,7 +219,7 @@ def history(store: SnapshotStore) -> None:
 
 def test_the_trend_of_a_figure_over_snapshots_finds_its_step_gap_and_reset(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
-    history(store)
+    add_history(store)
     trend = snapshot_trend(store, "table", "public.orders", "ins_ps", None, 100)
     values = [p.value for p in trend.points]
     assert values[:5] == pytest.approx([10] * 5, abs=0.05)
@@ -231,7 +233,7 @@ def test_the_trend_of_a_figure_over_snapshots_finds_its_step_gap_and_reset(tmp_p
 
 def test_an_unknown_figure_or_object_is_refused_with_those_there_are(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
-    history(store)
+    add_history(store)
     with pytest.raises(UsageError, match="rows_inserted_per_s"):
         snapshot_trend(store, "table", "public.orders", "inserts", None, 100)
     with pytest.raises(UsageError, match=r"shop\.archive\.orders, shop\.public\.orders"):

@@ -90,11 +90,11 @@ def test_twice_as_slow_alone_and_twice_as_fast_under_load_as_the_article_has_it(
     assert comparison.one_session.ratio.value == pytest.approx(0.5)
     assert comparison.peak.ratio is not None
     assert comparison.peak.ratio.value == pytest.approx(2)
-    at = {x.load: x for x in comparison.at_loads}
-    assert at[200].throughput.ratio is not None
-    assert at[200].throughput.ratio.value == pytest.approx(2)
-    assert at[200].response.ratio is not None
-    assert at[200].response.ratio.value == pytest.approx(0.5)
+    by_load = {x.load: x for x in comparison.at_loads}
+    assert by_load[200].throughput.ratio is not None
+    assert by_load[200].throughput.ratio.value == pytest.approx(2)
+    assert by_load[200].response.ratio is not None
+    assert by_load[200].response.ratio.value == pytest.approx(0.5)
     (crossing,) = comparison.crossings
     assert crossing.value == pytest.approx(16)  # 50 n = 800, though no rung is there
     assert crossing.low is None
@@ -127,11 +127,11 @@ def test_repeats_give_intervals_that_hold_the_truth() -> None:
     assert 12 < crossing.low < 16 < crossing.high < 24
 
 
-def band(of: Ladder) -> pl.DataFrame:
+def band(measured: Ladder) -> pl.DataFrame:
     """Returns a band of a tenth to either side."""
-    mean = of.points["throughput"]
+    mean = measured.points["throughput"]
     return pl.DataFrame(
-        {"load": of.points["load"], "throughput": mean, "low": mean * 0.9, "high": mean / 0.9}
+        {"load": measured.points["load"], "throughput": mean, "low": mean * 0.9, "high": mean / 0.9}
     )
 
 
@@ -173,7 +173,7 @@ def test_a_models_band_stands_in_for_repeats() -> None:
     ratio = comparison.peak.ratio
     assert ratio is not None
     assert ratio.method == "model band"
-    assert ratio.low == pytest.approx(2 * 0.9**2**0.5, rel=1e-4)  # both errors together
+    assert ratio.low == pytest.approx(2 * 0.9**2**0.5, rel=1e-4)  # the errors of both sides add as squares
     assert ("machine-figures", "model") in {(n.id, n.case) for n in comparison.notes}
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.fake_engine import FakeServer
 from tests.fake_engine.snapshots import PER_CALL
 from tests.unit.cli.test_cli_observe import LAW
-from tests.unit.conduct.test_observe_conduct import RecordingListener, planned
+from tests.unit.conduct.test_observe_conduct import RecordingListener, plan_of
 
 from dbdyno import conduct
 from dbdyno.cli.app import app
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.whole
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
 
 
-def ladder(root: Path, *more: str) -> Run:
+def run_ladder(root: Path, *more: str) -> Run:
     words = ["run", "lio", *FAKE, "--sessions", "1,4", "--store", str(root), *more]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -44,7 +44,7 @@ def ladder(root: Path, *more: str) -> Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return ladder(tmp_path_factory.mktemp("store"), "--snapshots")
+    return run_ladder(tmp_path_factory.mktemp("store"), "--snapshots")
 
 
 def test_each_measurement_has_a_snapshot_at_its_start_and_at_its_end(run: Run) -> None:
@@ -66,7 +66,7 @@ def test_the_growth_of_a_measurement_is_that_of_all_its_calls(run: Run) -> None:
 
 
 def test_snapshots_change_no_figure_of_a_rung(run: Run, tmp_path: Path) -> None:
-    without = ladder(tmp_path, "--no-snapshots")
+    without = run_ladder(tmp_path, "--no-snapshots")
     assert not (without.path / "snapshots").exists()
     own, other = (r.read_table("rungs") for r in (run, without))
     assert own is not None
@@ -79,11 +79,11 @@ def test_snapshots_change_no_figure_of_a_rung(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_plan_s_expected_time_holds_that_of_snapshots() -> None:
-    def expected(word: str) -> int:
+    def expected_ns(word: str) -> int:
         words = ["run", "lio", "--sessions", "1,2", "--dry-run", "--json", word]
         return int(json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)["expected_ns"])
 
-    assert expected("--snapshots") - expected("--no-snapshots") == 4 * 250_000_000
+    assert expected_ns("--snapshots") - expected_ns("--no-snapshots") == 4 * 250_000_000
 
 
 class Slow(FakeServer):
@@ -104,8 +104,8 @@ def windows_of(server: FakeServer, plan: Plan, snapshots: MeasurementSnapshots) 
     ).all()
 
 
-def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:
-    plan = planned(duration=f"{seconds}s", window="10s")
+def run_observation(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:
+    plan = plan_of(duration=f"{seconds}s", window="10s")
     plan = plan.model_copy(update={"experiment": plan.experiment.model_copy(update={"snapshots": True})})
     server = Slow(Target(dsn=LAW))
     server.took_s, server.refused = took_s, refused
@@ -125,21 +125,21 @@ class Small(FakeServer):
 
 
 def test_scans_of_large_tables_are_kept_with_each_window_the_last_one_too(tmp_path: Path) -> None:
-    plan = planned(duration="40s", window="10s")
+    plan = plan_of(duration="40s", window="10s")
     plan = plan.model_copy(update={"experiment": plan.experiment.model_copy(update={"snapshots": True})})
     server = Small(Target(dsn=LAW))
     record, clock = RunStore(tmp_path).create(plan), clock_of(server)
     snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
     save_each(windows_of(server, plan, snapshots), snapshots, record)
     tables = [record.read_cell(cell).tables["large_scans"] for cell in record.cells()]
-    assert [t.height for t in tables] == [0, 1, 1, 2]  # one beside each window, and one at the end
+    assert [t.height for t in tables] == [0, 1, 1, 2]  # one per window but the first, one more at the end
     *_, before, last = (SnapshotStore(record.path).read(i).tables for i in SnapshotStore(record.path).list())
     ends = [t["relations"].filter(pl.col("relation") == "orders")["table_bytes"][0] for t in (before, last)]
     assert tables[-1]["table_bytes"].to_list() == ends
 
 
 def test_the_end_of_a_window_is_the_start_of_the_next(tmp_path: Path) -> None:
-    record, _ = observed(tmp_path, 0.0, 30)
+    record, _ = run_observation(tmp_path, 0.0, 30)
     cells = record.cells()
     assert len(cells) == 3
     infos = SnapshotStore(record.path).list()
@@ -148,7 +148,7 @@ def test_the_end_of_a_window_is_the_start_of_the_next(tmp_path: Path) -> None:
 
 
 def test_snapshots_between_windows_are_taken_as_often_as_their_cost_allows(tmp_path: Path) -> None:
-    record, _ = observed(tmp_path, 0.35, 80)
+    record, _ = run_observation(tmp_path, 0.35, 80)
     cells, infos = record.cells(), SnapshotStore(record.path).list()
     assert len(cells) == 8
     inner = infos[1:-1]
@@ -163,7 +163,7 @@ def test_snapshots_between_windows_are_taken_as_often_as_their_cost_allows(tmp_p
 
 
 def test_a_snapshot_that_cannot_be_taken_is_a_status(tmp_path: Path) -> None:
-    record, _ = observed(tmp_path, 0.0, 20, refused=True)
+    record, _ = run_observation(tmp_path, 0.0, 20, refused=True)
     line = record.read_cell(record.cells()[0]).tables["sources"].filter(pl.col("name") == "snapshots")
     assert line.select("status", "detail").rows() == [("lost", "taking a snapshot: terminating connection")]
     with pytest.raises(UsageError, match="terminating connection"):

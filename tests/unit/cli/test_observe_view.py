@@ -41,13 +41,13 @@ def pids(view: View) -> list[int]:
     return [r.line.pid for r in view.rows(ROWS)]
 
 
-def pressed(view: View, *keys: str) -> View:
+def press(view: View, *keys: str) -> View:
     for key in keys:
         view.press(key, view.rows(ROWS))
     return view
 
 
-def drawn(view: View, height: int = 40, width: int = 100, **header: object) -> str:
+def draw(view: View, height: int = 40, width: int = 100, **header: object) -> str:
     glance = Glance(4.0, "scheduler trace", 40, tuple(r.line for r in ROWS), ROWS[0].line.events)
     screen = Screen(Header(server="postgres 18.4", **header), glance, view, view.rows(ROWS))  # type: ignore[arg-type]
     lines = screen.lines(width, height)
@@ -61,7 +61,7 @@ def test_bytes_of_a_terminal_become_names_of_keys() -> None:
         "j", "k", "up", "down", "up", "enter", "page up", "backspace", " ",
     ]  # fmt: skip
     assert parse(b"\x1b") == ["escape"]
-    assert parse(b"\x1b[1;5Cq") == ["q"]  # a sequence that means nothing here
+    assert parse(b"\x1b[1;5Cq") == ["q"]  # a sequence without a meaning here
 
 
 @given(st.binary(max_size=40))
@@ -70,54 +70,54 @@ def test_any_bytes_end_as_keys(data: bytes) -> None:
 
 
 def test_orders_put_the_greatest_first_and_the_unknown_last() -> None:
-    assert pids(pressed(View(), "c")) == [2, 3, 1, 4]
-    assert pids(pressed(View(), "w")) == [1, 2, 3, 4]
-    assert pids(pressed(View(), "p")) == [1, 2, 3, 4]
-    assert pids(pressed(View(), "u")) == [1, 3, 4, 2]
+    assert pids(press(View(), "c")) == [2, 3, 1, 4]
+    assert pids(press(View(), "w")) == [1, 2, 3, 4]
+    assert pids(press(View(), "p")) == [1, 2, 3, 4]
+    assert pids(press(View(), "u")) == [1, 3, 4, 2]
     view, orders = View(), []
     for _ in ORDERS:
-        orders.append(pressed(view, "s").order)
+        orders.append(press(view, "s").order)
     assert sorted(orders) == sorted(ORDERS)
 
 
 def test_a_filter_is_typed_and_taken_back() -> None:
-    view = pressed(View(), "f", "b", "o", "x", "backspace", "b")
+    view = press(View(), "f", "b", "o", "x", "backspace", "b")
     assert view.typing
-    assert "filter: bob" in drawn(view)
-    pressed(view, "enter", "q")  # a q in a filter is a letter, here it is the key
+    assert "filter: bob" in draw(view)
+    press(view, "enter", "q")  # q is a letter in the filter, and the key after it
     assert (pids(view), view.ended) == ([2], True)
-    assert pids(pressed(view, "escape")) == [1, 2, 3, 4] or view.filter == ""
+    assert pids(press(view, "escape")) == [1, 2, 3, 4] or view.filter == ""
 
 
 def test_a_chosen_session_is_drilled_into_and_left_again() -> None:
-    view = pressed(View(order="p"), "down", "down", "k", "down")
+    view = press(View(order="p"), "down", "down", "k", "down")
     assert view.chosen == 2
-    assert "its events" not in drawn(view)
-    text = drawn(pressed(view, "enter"))
+    assert "its events" not in draw(view)
+    text = draw(press(view, "enter"))
     assert "process 2" in text
     assert "IO/DataFileRead" in text.split("its events")[1]
     assert "query id 42" in text
-    assert "its events" not in drawn(pressed(view, "escape"))
-    assert pressed(View(order="p"), "up").chosen == 4
-    assert pressed(View(order="p"), *["down"] * 9).chosen == 4
+    assert "its events" not in draw(press(view, "escape"))
+    assert press(View(order="p"), "up").chosen == 4
+    assert press(View(order="p"), *["down"] * 9).chosen == 4
 
 
 def test_a_chosen_session_that_ended_is_named_as_ended() -> None:
     view = View(chosen=77, alone=True)
-    assert "session 77 has ended" in drawn(view)
+    assert "session 77 has ended" in draw(view)
 
 
 def test_the_view_freezes_helps_shows_notices_and_fits_small_terminals() -> None:
-    assert "FROZEN" in drawn(pressed(View(), " "))
-    assert "the next order" in drawn(pressed(View(), "h"))
-    assert "server is away" in drawn(View(), notice="the server is away")
+    assert "FROZEN" in draw(press(View(), " "))
+    assert "the next order" in draw(press(View(), "h"))
+    assert "server is away" in draw(View(), notice="the server is away")
     for height, width in ((5, 20), (10, 60), (24, 80)):
-        drawn(View(), height, width)
-        drawn(View(chosen=1, alone=True), height, width)
+        draw(View(), height, width)
+        draw(View(chosen=1, alone=True), height, width)
 
 
 def test_cpu_wait_is_a_ranked_row_and_events_show_their_part_in_the_queue() -> None:
-    text = drawn(View())
+    text = draw(View())
     assert text.index("CPU WAIT") < text.index("top events")
     ranked = text.split("top events")[1]
     assert "DB CPU" in ranked
@@ -160,7 +160,7 @@ def test_blocked_sessions_are_a_tree_under_their_blocker_with_durations() -> Non
     assert (tree[0].waiters, tree[0].who, tree[0].query_id) == (3, "bob@prod shop", 7)
     glance = Glance(4.0, "scheduler trace", 40, ())
     for width in (80, 120):
-        screen = Screen(Header(server="postgres 18.4"), glance, pressed(View(), "b"), (), tree)
+        screen = Screen(Header(server="postgres 18.4"), glance, press(View(), "b"), (), tree)
         text = [line.plain.rstrip() for line in screen.lines(width, 24)]
         assert all(len(line) <= width for line in text)
         assert any("blocks 3: idle in transaction" in line for line in text)
@@ -169,7 +169,7 @@ def test_blocked_sessions_are_a_tree_under_their_blocker_with_durations() -> Non
             ("`- Lock/transactionid t row (0,1)" in line and "1m" in line.replace(" ", "")) or "61" in line
             for line in text
         )
-    assert not pressed(View(), "b", "escape").tree
+    assert not press(View(), "b", "escape").tree
 
 
 def test_a_circle_of_waits_is_a_deadlock_and_roots_may_have_no_process() -> None:
@@ -185,21 +185,21 @@ def test_a_circle_of_waits_is_a_deadlock_and_roots_may_have_no_process() -> None
 # -- where the memory is ----------------------------------------------------------------------------
 
 
-def of_memory(view: View, height: int = 12) -> str:
+def draw_memory(view: View, height: int = 12) -> str:
     lines = [Text(f"line {n}") for n in range(40)]
     screen = Screen(Header(), None, view, ROWS, memory=lines)
     return "\n".join(line.plain for line in screen.lines(80, height))
 
 
 def test_the_view_of_memory_takes_the_place_of_sessions_and_scrolls() -> None:
-    view = pressed(View(), "m")
-    assert "line 0" in of_memory(view) and "m back" in of_memory(view)
+    view = press(View(), "m")
+    assert "line 0" in draw_memory(view) and "m back" in draw_memory(view)
     assert view.chosen is None
-    pressed(view, "j", "j", "page down")
-    assert "line 12" in of_memory(view) and "line 11" not in of_memory(view)
-    pressed(view, "escape")
-    assert not view.memory and "line" not in of_memory(view)
-    assert not pressed(View(), "m", "m").memory
+    press(view, "j", "j", "page down")
+    assert "line 12" in draw_memory(view) and "line 11" not in draw_memory(view)
+    press(view, "escape")
+    assert not view.memory and "line" not in draw_memory(view)
+    assert not press(View(), "m", "m").memory
 
 
 def test_memory_is_read_beside_by_one_connection() -> None:
@@ -224,7 +224,7 @@ def test_memory_is_read_beside_by_one_connection() -> None:
         beside.ask()
         wait_until(lambda: not beside.reading)
         assert (beside.latest, beside.trouble) == (latest, trouble)
-    assert opened == ["open", "closed", "open"]  # anew after it was lost
+    assert opened == ["open", "closed", "open"]  # opened again after it was lost
     beside.ask_if_due()
     assert not beside.reading  # 10 s have not gone by
     beside.close()

@@ -29,7 +29,7 @@ BRIEFLY = ("postgres`main", "postgres`WaitBriefly", "kernel`__schedule")
 MS = 1_000_000
 
 
-def exact(events: pl.DataFrame) -> pl.DataFrame:
+def exact_sleep(events: pl.DataFrame) -> pl.DataFrame:
     """Returns the sessions' sleep by wait event from the ledger."""
     rows = events.filter((pl.col("scope") == "rung") & (pl.col("sleep") > 0))
     return rows.group_by(wait=wait_label(), maintain_order=True).agg(pl.col("sleep").sum())
@@ -91,7 +91,7 @@ def results() -> Results:
 
 def test_time_in_a_wait_event_without_a_stack_is_not_sampled() -> None:
     elsewhere = made(wait_event="WALWrite")
-    truth = exact(elsewhere.tables["events"])
+    truth = exact_sleep(elsewhere.tables["events"])
     waits = elsewhere.tables["sleep_profile"].filter((pl.col("by") == "wait") & (pl.col("cell") == "all"))
     assert waits.select("name", "aas", "status").rows() == [
         (wait, pytest.approx(sleep), "not sampled") for wait, sleep in truth.rows()
@@ -104,7 +104,7 @@ def rows(results: Results, by: str) -> pl.DataFrame:
 
 
 def test_each_wait_event_has_exactly_the_sleep_of_the_ledger(results: Results) -> None:
-    truth = exact(results.tables["events"])
+    truth = exact_sleep(results.tables["events"])
     profiled = rows(results, "wait").select(wait="name", aas="aas", status="status")
     both = truth.join(profiled, on="wait", how="full", coalesce=True)
     assert both["aas"].to_list() == pytest.approx(both["sleep"].to_list())
@@ -113,7 +113,7 @@ def test_each_wait_event_has_exactly_the_sleep_of_the_ledger(results: Results) -
 
 @pytest.mark.parametrize("by", ["function", "module", "session", "statement", "wait", "stack"])
 def test_rows_of_each_kind_add_up_to_the_sleep(results: Results, by: str) -> None:
-    asleep = exact(results.tables["events"])["sleep"].sum()
+    asleep = exact_sleep(results.tables["events"])["sleep"].sum()
     assert rows(results, by)["aas"].sum() == pytest.approx(asleep)
 
 

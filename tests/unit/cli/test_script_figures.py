@@ -172,8 +172,8 @@ def test_scripts_and_their_statements_are_sections_of_terminal_and_page() -> Non
     results = report_results.results()
     pick = selection.pick_of(results, None)
     assert pick is not None
-    whose = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
-    values = {k: pl.lit(v) for k, v in whose.items()}
+    keys = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
+    values = {k: pl.lit(v) for k, v in keys.items()}
     script_tables = {
         name: frame.with_columns(**values) for name, frame in scripts_total(_script_tables()).items()
     }

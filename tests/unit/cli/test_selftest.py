@@ -32,7 +32,7 @@ def others(taken: float, waited: float | None = None, driver: float = 0.0) -> Di
     return Disturbance(cpus=2.0, others=taken * 2, steal=0.0, waited=waited, driver=driver)
 
 
-def account(off: float, **more: object) -> Truth:
+def truth_of(off: float, **more: object) -> Truth:
     """Returns the truth of two sessions that should have slept all the time."""
     known = {"case": "asleep", "tier": "sampled", "account": "sleep", "truth": 2.0, "why": "", "wall": 2.0}
     return Truth.model_validate({**known, "ledger": 2.0 + 2 * off, "allowed": 0.02, **more})
@@ -41,25 +41,25 @@ def account(off: float, **more: object) -> Truth:
 @pytest.mark.parametrize(
     ("truth", "needs", "verdict"),
     [
-        (account(0.019), "idle", "ok"),
-        (account(-0.019), "nothing", "ok"),
-        (account(0.03, disturbance=others(0.0)), "idle", "off"),
-        (account(0.03, disturbance=others(0.029)), "idle", "off"),
-        (account(-0.03, disturbance=others(0.031)), "idle", "inconclusive"),
-        (account(0.3, disturbance=others(0.9)), "idle", "inconclusive"),
-        (account(0.3, disturbance=others(0.9, waited=0.29 - LATE_READS)), "idle", "off"),
-        (account(0.3, disturbance=others(0.9, waited=0.31 - LATE_READS)), "idle", "inconclusive"),
-        (account(0.3, disturbance=others(0.9, driver=0.31 - LATE_READS)), "driver", "inconclusive"),
-        (account(0.3, disturbance=others(0.9, waited=0.9)), "driver", "off"),
-        (account(LATE_READS - 0.001, disturbance=others(0.9)), "nothing", "inconclusive"),
-        (account(LATE_READS + 0.001, disturbance=others(0.9, waited=0.9, driver=0.9)), "nothing", "off"),
-        (account(0.03), "idle", "inconclusive"),
-        (account(0.03), "nothing", "off"),
-        (account(0.03, low=2.02, high=2.10, disturbance=others(0.0)), "idle", "ok"),
-        (account(0.03, low=2.04, high=2.20, disturbance=others(0.0)), "idle", "off"),
-        (account(0.03, low=1.9, high=2.2, account="unaccounted", disturbance=others(0.0)), "nothing", "off"),
-        (account(0.0, truth=None), "idle", "unknown"),
-        (account(0.0, ledger=None), "idle", "unknown"),
+        (truth_of(0.019), "idle", "ok"),
+        (truth_of(-0.019), "nothing", "ok"),
+        (truth_of(0.03, disturbance=others(0.0)), "idle", "off"),
+        (truth_of(0.03, disturbance=others(0.029)), "idle", "off"),
+        (truth_of(-0.03, disturbance=others(0.031)), "idle", "inconclusive"),
+        (truth_of(0.3, disturbance=others(0.9)), "idle", "inconclusive"),
+        (truth_of(0.3, disturbance=others(0.9, waited=0.29 - LATE_READS)), "idle", "off"),
+        (truth_of(0.3, disturbance=others(0.9, waited=0.31 - LATE_READS)), "idle", "inconclusive"),
+        (truth_of(0.3, disturbance=others(0.9, driver=0.31 - LATE_READS)), "driver", "inconclusive"),
+        (truth_of(0.3, disturbance=others(0.9, waited=0.9)), "driver", "off"),
+        (truth_of(LATE_READS - 0.001, disturbance=others(0.9)), "nothing", "inconclusive"),
+        (truth_of(LATE_READS + 0.001, disturbance=others(0.9, waited=0.9, driver=0.9)), "nothing", "off"),
+        (truth_of(0.03), "idle", "inconclusive"),
+        (truth_of(0.03), "nothing", "off"),
+        (truth_of(0.03, low=2.02, high=2.10, disturbance=others(0.0)), "idle", "ok"),
+        (truth_of(0.03, low=2.04, high=2.20, disturbance=others(0.0)), "idle", "off"),
+        (truth_of(0.03, low=1.9, high=2.2, account="unaccounted", disturbance=others(0.0)), "nothing", "off"),
+        (truth_of(0.0, truth=None), "idle", "unknown"),
+        (truth_of(0.0, ledger=None), "idle", "unknown"),
     ],
 )
 def test_an_account_that_others_can_explain_is_inconclusive(truth: Truth, needs: Needs, verdict: str) -> None:
@@ -70,7 +70,7 @@ def test_an_account_that_others_can_explain_is_inconclusive(truth: Truth, needs:
 def test_late_reads_of_others_cpu_time_explain_as_much_of_an_error(late: float, verdict: str) -> None:
     busy = others(0.9)
     assert busy is not None
-    truth = account(0.08, disturbance=busy.model_copy(update={"late": late}))
+    truth = truth_of(0.08, disturbance=busy.model_copy(update={"late": late}))
     assert truth_verdict(truth, "nothing") == verdict
 
 
@@ -87,7 +87,7 @@ def test_a_meter_knows_how_late_it_read() -> None:
     assert 2 / took <= used.late
 
 
-def booked(**accounts: float) -> dict[str, pl.DataFrame]:
+def ledger_of(**accounts: float) -> dict[str, pl.DataFrame]:
     """Returns a ledger of the rung with these accounts, named ``account`` or ``account|detail``."""
     entries = [(*(*name.split("|"), None)[:2], aas) for name, aas in accounts.items()]
     entry_rows = [
@@ -107,8 +107,8 @@ def verdicts(case: TruthCase, facts: Facts, tables: Mapping[str, pl.DataFrame]) 
 
 def test_a_ledger_that_is_right_is_ok() -> None:
     facts = Facts(4, 2.0, IDLE)
-    assert set(verdicts(CASES["spin-2x"], facts, booked(**SPIN)).values()) == {"ok"}
-    assert list(verdicts(CASES["spin-2x"], facts, booked(**SPIN))) == accounts_of(CASES["spin-2x"])
+    assert set(verdicts(CASES["spin-2x"], facts, ledger_of(**SPIN)).values()) == {"ok"}
+    assert list(verdicts(CASES["spin-2x"], facts, ledger_of(**SPIN))) == accounts_of(CASES["spin-2x"])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_ledger_that_is_wrong_is_off(
     right = {"run": 1.95 - taken, "runq": 2.05 + taken, "unaccounted": 0.0}
     shifted = {name: wrong[name] - SPIN.get(name, 0.0) for name in wrong}
     ledger = right | {name: right.get(name, 0.0) + by for name, by in shifted.items()}
-    by_account = verdicts(CASES["spin-2x"], Facts(4, 2.0, used), booked(**ledger))
+    by_account = verdicts(CASES["spin-2x"], Facts(4, 2.0, used), ledger_of(**ledger))
     off = {name for name, verdict in by_account.items() if verdict == "off"}
     assert off == wrong_accounts if not taken else off
     assert {name for name, verdict in by_account.items() if verdict != "ok"} == wrong_accounts
@@ -141,7 +141,7 @@ def test_a_ledger_that_says_nothing_is_unknown_or_off() -> None:
     assert by_account == {"sleep Timeout/PgSleep": "off", "run + runq": "ok", "unaccounted": "ok"}
 
 
-def groups(usage: float) -> pl.DataFrame:
+def group_levels(usage: float) -> pl.DataFrame:
     figures = {"usage_ns": usage * 3 * S, "nr_periods": 30, "nr_throttled": 29}
     common = {"cell": "c", "origin": "cgroup", "scope": "server", "place": "/g", "status": "ok"}
     levels = [{**common, "key": k, "delta": float(v), "wall_ns": 3 * S} for k, v in figures.items()]
@@ -151,7 +151,7 @@ def groups(usage: float) -> pl.DataFrame:
 def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
     helper = {"cell": "c", "role": "helper:wal writer", "run_ns": S * 3 // 100, "over_ns": 3 * S}
     tasks = pl.concat([rows("cut_tasks", []), pl.DataFrame([helper])], how="diagonal_relaxed")
-    tables = {**booked(run=1.045, runq=0.955), "cut_levels": groups(1.055), "cut_tasks": tasks}
+    tables = {**ledger_of(run=1.045, runq=0.955), "cut_levels": group_levels(1.055), "cut_tasks": tasks}
     facts = Facts(2, 2.0, IDLE, quota=1.0, groups=("/g",))
     by_account = {t.account: t for t in truths(CASES["quota"], facts, tables, "sampled")}
     assert by_account["run"].truth == pytest.approx(1.045)
@@ -184,7 +184,7 @@ def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdic
     }
     rates = pl.concat([rows("rates", []), pl.DataFrame([rate])], how="diagonal_relaxed")
     windows = pl.DataFrame({"cell": ["c"], "wall_s": [3.0], "sessions": [4]})
-    tables = {**booked(), "wait_chains": chains, "rates": rates, "windows": windows}
+    tables = {**ledger_of(), "wait_chains": chains, "rates": rates, "windows": windows}
     by_account = {t.account: t for t in truths(CASES["blocking"], Facts(4, 2.0, IDLE), tables, "sampled")}
     asleep = by_account["roots asleep"]
     assert (asleep.ledger, asleep.truth) == (0.0, pytest.approx(1.8))
@@ -194,7 +194,7 @@ def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdic
 
 def test_cpu_shares_are_unknown_under_other_limits() -> None:
     for facts in (Facts(4, 2.0, None), Facts(4, 2.0, IDLE, capped=True)):
-        by_account = verdicts(CASES["spin-2x"], facts, booked(**SPIN))
+        by_account = verdicts(CASES["spin-2x"], facts, ledger_of(**SPIN))
         assert (by_account["run"], by_account["runq"], by_account["run + runq"]) == (
             "unknown",
             "unknown",
@@ -237,8 +237,8 @@ def test_processes_that_come_and_go_between_two_readings_count() -> None:
     assert other_processes.Meter(None, 0, 0).used() is None
 
 
-def judged(verdict: str, **more: object) -> Truth:
-    return account(0.0, verdict=verdict, **more)
+def truth_with(verdict: str, **more: object) -> Truth:
+    return truth_of(0.0, verdict=verdict, **more)
 
 
 @pytest.mark.parametrize(
@@ -253,14 +253,14 @@ def judged(verdict: str, **more: object) -> Truth:
     ],
 )
 def test_the_headline_is_that_of_the_worst_verdict(verdicts: list[str], case: str, severity: str) -> None:
-    claim = headline([judged(v, disturbance=others(0.4)) for v in verdicts], 1)
+    claim = headline([truth_with(v, disturbance=others(0.4)) for v in verdicts], 1)
     assert (claim.case, claim.severity) == (case, severity)
     assert claim.said["off"] == verdicts.count("off") and claim.said["unknown"] == verdicts.count("unknown")
 
 
 def test_the_headline_names_cases_that_were_not_measured() -> None:
-    assert headline([judged("inconclusive")], 1).case == "unseen"
-    stopped = headline([judged("ok")], 3)
+    assert headline([truth_with("inconclusive")], 1).case == "unseen"
+    stopped = headline([truth_with("ok")], 3)
     assert (stopped.said["done"], stopped.said["planned"]) == (1, 3)
     assert "1 of 3" in stopped.text
 
@@ -278,7 +278,7 @@ def test_the_exit_code_is_that_of_the_worst_account(
         listener = arguments[-1]
         planned = Planned(CASES["asleep"], 4, accounts_of(CASES["asleep"]), S)
         listener.planned([planned])  # type: ignore[attr-defined]
-        listener.measured(planned, [judged(verdict, disturbance=others(0.4))])  # type: ignore[attr-defined]
+        listener.measured(planned, [truth_with(verdict, disturbance=others(0.4))])  # type: ignore[attr-defined]
 
     monkeypatch.setattr(conduct, "selftest", measured)
     done = CliRunner().invoke(app, ["selftest", "--json", *options])
@@ -292,7 +292,7 @@ def test_quiet_prints_the_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None
         planned = Planned(CASES["asleep"], 4, accounts_of(CASES["asleep"]), S)
         listener.planned([planned])  # type: ignore[attr-defined]
         listener.tick(0, "measuring", 0.5, 3.0)  # type: ignore[attr-defined]
-        listener.measured(planned, [judged("ok")])  # type: ignore[attr-defined]
+        listener.measured(planned, [truth_with("ok")])  # type: ignore[attr-defined]
 
     monkeypatch.setattr(conduct, "selftest", measured)
     loud, quiet = (CliRunner().invoke(app, ["selftest", *words]).stdout for words in ([], ["-q"]))

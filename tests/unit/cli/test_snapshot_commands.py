@@ -47,21 +47,21 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
     yield Program()
 
 
-def _listed(run: Program) -> Any:
+def _listing(run: Program) -> Any:
     return json.loads(run("snapshot", "list", "--json").stdout)
 
 
 def test_a_snapshot_is_taken_listed_shown_and_removed(run: Program, tmp_path: Path) -> None:
     first = run(*TAKE, "--name", "before the release").stdout.split()[0]
     last = json.loads(run(*TAKE, "--json").stdout)
-    assert [s["id"] for s in _listed(run)] == [first, last["id"]]
+    assert [s["id"] for s in _listing(run)] == [first, last["id"]]
     assert last["rows"]["relations"] == 2 and "io" in last["missing"]
     assert first in run("snapshot", "list").stdout and "before the release" in run("snapshot", "list").stdout
     info = json.loads(run("snapshot", "show", "before the release", "--json").stdout)
     assert info["id"] == first and info["name"] == "before the release"
     assert "the fake server has no I/O" in run("snapshot", "show", "last").stdout
     assert f"removed {first}" in run("snapshot", "rm", first, "--yes").stdout
-    assert [s["id"] for s in _listed(run)] == [last["id"]]
+    assert [s["id"] for s in _listing(run)] == [last["id"]]
     assert [i.id for i in SnapshotStore(tmp_path).list()] == [last["id"]]
 
 
@@ -70,7 +70,7 @@ def test_rm_without_yes_removes_nothing(run: Program) -> None:
     error = run.fails("snapshot", "rm", first)
     assert isinstance(error, UsageError) and error.cure == "add --yes"
     assert isinstance(run.fails("snapshot", "rm"), UsageError)
-    assert [s["id"] for s in _listed(run)] == [first]
+    assert [s["id"] for s in _listing(run)] == [first]
 
 
 def test_prune_removes_the_older_and_a_dry_run_none(run: Program, tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_prune_removes_the_older_and_a_dry_run_none(run: Program, tmp_path: Path
     for hours in (50, 30, 1):
         store.add(snapshot((now - timedelta(hours=hours) - BEGAN).total_seconds() / 60))
     gone = json.loads(run("snapshot", "prune", "--keep", "1d", "--dry-run", "--json").stdout)
-    assert (len(gone["removed"]), gone["left"], len(_listed(run))) == (2, 1, 3)
+    assert (len(gone["removed"]), gone["left"], len(_listing(run))) == (2, 1, 3)
     assert "2 snapshots" in run("snapshot", "prune", "--keep", "1d").stdout
-    assert len(_listed(run)) == 1
+    assert len(_listing(run)) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_gaps_restarts_and_a_clock_that_was_set_back_are_marked(run: Program, tm
         store.add(snapshot(minute, every_s=600.0))
     store.add(snapshot(70, every_s=600.0, started=BEGAN + timedelta(minutes=65)))
     store.add(snapshot(30))
-    remarks = [s["remark"] for s in _listed(run)]
+    remarks = [s["remark"] for s in _listing(run)]
     assert [bool(r) for r in remarks] == [False, False, True, False, True, True]
     assert "gap" in remarks[2] and "restarted" in remarks[4] and "clock" in remarks[5]
 

@@ -44,7 +44,7 @@ def test_two_snapshots_are_reported_in_either_order(store: Path, words: tuple[st
         1200,
     )
     (shop, _) = document["load_profile"]
-    assert shop["commits"] == 2000 - 2  # those of taking the first one, and the one in between
+    assert shop["commits"] == 2000 - 2  # without those of the first snapshot and of the one in between
     text = report(store, *words).output
     assert ("other order" in text) is (words[0] == "after")
 

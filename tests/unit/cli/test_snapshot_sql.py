@@ -42,13 +42,13 @@ def test_counters_are_their_growth_in_rows_that_changed(
         store.add(snapshot(minute, {"relations": rows}))
     sql = "select taken, relation, seq_scans, live_rows from snapshot_relations order by taken, relation"
     assert _ask(sql, tmp_path) == [
-        (_at(0), "t1", None, 100),  # unknown: it is the first
+        (_at(0), "t1", None, 100),  # the first snapshot has no growth
         (_at(0), "t2", None, None),
         (_at(10), "t1", 3, 100),
         (_at(20), "t1", 1, 100),
         (_at(30), "t1", None, 101),  # reset
         (_at(30), "t2", 3, None),
-        (_at(40), "t3", 11, None),  # made in between
+        (_at(40), "t3", 11, None),  # created between two snapshots
         (_at(50), "t1", 5, 101),
     ]
     assert _ask("select sum(seq_scans) from snapshot_relations where relation = 't2'", tmp_path) == [(3,)]

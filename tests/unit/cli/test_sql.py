@@ -64,7 +64,7 @@ def ask(sql: str, root: Path) -> list[tuple[Any, ...]]:
     return list(answer.rows)
 
 
-def warned(sql: str, root: Path) -> tuple[list[tuple[Any, ...]], list[str]]:
+def rows_and_warnings(sql: str, root: Path) -> tuple[list[tuple[Any, ...]], list[str]]:
     answer = query(sql, list_runs(root))
     return list(answer.rows), list(answer.warnings)
 
@@ -95,7 +95,7 @@ def edit(run: Path, name: str, change: Callable[[bytes], bytes]) -> None:
     manifest.write_text(json.dumps(digests | {path.name: hashlib.sha256(path.read_bytes()).hexdigest()}))
 
 
-def frame(change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[bytes], bytes]:
+def change_frame(change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[bytes], bytes]:
     def changed(content: bytes) -> bytes:
         out = io.BytesIO()
         change(pl.read_parquet(io.BytesIO(content))).write_parquet(out)
@@ -209,8 +209,10 @@ def test_a_link_to_a_run_has_the_name_of_the_link(store: Path, tmp_path: Path) -
 
 def test_columns_that_an_older_run_lacks_are_null(store: Path) -> None:
     old, new = list_runs(store)
-    edit(old.path, "derived/rungs.parquet", frame(lambda t: t.drop("top_wait", "calls")))
-    rows, warnings = warned("select run_id, calls, sessions from rungs order by run_id, sessions", store)
+    edit(old.path, "derived/rungs.parquet", change_frame(lambda t: t.drop("top_wait", "calls")))
+    rows, warnings = rows_and_warnings(
+        "select run_id, calls, sessions from rungs order by run_id, sessions", store
+    )
     assert {(row[0], row[1] is None) for row in rows} == {(old.id, True), (new.id, False)}
     assert (
         [w for w in warnings if "calls, top_wait" in w and old.id in w and "rebuild" in w] == warnings != []
@@ -223,7 +225,7 @@ def test_a_table_that_an_older_run_lacks_is_left_out_with_a_warning(store: Path)
     digests = json.loads(manifest.read_text())
     del digests["strips.parquet"]
     manifest.write_text(json.dumps(digests))
-    rows, warnings = warned("select distinct run_id from strips", store)
+    rows, warnings = rows_and_warnings("select distinct run_id from strips", store)
     assert rows == [(new.id,)]
     assert len(warnings) == 1 and "strips" in warnings[0] and old.id in warnings[0]
 
@@ -233,7 +235,7 @@ def test_older_types_of_a_column_are_converted(store: Path) -> None:
     edit(
         old.path,
         "derived/rungs.parquet",
-        frame(
+        change_frame(
             lambda t: t.with_columns(pl.col("calls").cast(pl.Int32), pl.col("calls_per_s").cast(pl.Float32))
         ),
     )
@@ -253,7 +255,7 @@ def test_a_run_that_has_only_raw_tables_yet_is_no_cause_for_a_warning(store: Pat
 def test_a_damaged_table_is_left_out_with_a_warning(store: Path, file: str, damage: str) -> None:
     bad, good = list_runs(store)
     harm(bad.path / file, damage)
-    rows, warnings = warned("select distinct run_id from rungs", store)
+    rows, warnings = rows_and_warnings("select distinct run_id from rungs", store)
     assert rows == [(good.id,)]
     assert len(warnings) == 1 and bad.id in warnings[0] and "damaged" in warnings[0]
 
@@ -265,7 +267,7 @@ def test_a_damaged_cell_is_left_out_with_a_warning(
 ) -> None:
     bad, good = list_runs(store)
     harm(bad.path / "cells" / climbed.cells[0].id / file, damage)
-    rows, warnings = warned("select distinct run_id, cell from sessions", store)
+    rows, warnings = rows_and_warnings("select distinct run_id, cell from sessions", store)
     assert set(rows) == {
         (good.id, climbed.cells[0].id),
         (good.id, climbed.cells[1].id),
@@ -292,15 +294,15 @@ def harm(path: Path, damage: str) -> None:
     "forge",
     [
         lambda _: b"PAR1 but no more PAR1",
-        frame(lambda t: t.with_columns(pl.lit("many").alias("calls"))),
-        frame(lambda t: t.with_columns(pl.lit("/etc/passwd").alias("filename"))),
-        frame(lambda t: t.with_columns(pl.struct("calls", "errors").alias("calls"))),
+        change_frame(lambda t: t.with_columns(pl.lit("many").alias("calls"))),
+        change_frame(lambda t: t.with_columns(pl.lit("/etc/passwd").alias("filename"))),
+        change_frame(lambda t: t.with_columns(pl.struct("calls", "errors").alias("calls"))),
     ],
 )
 def test_a_forged_table_is_left_out_with_a_warning(store: Path, forge: Callable[[bytes], bytes]) -> None:
     bad, good = list_runs(store)
     edit(bad.path, "derived/rungs.parquet", forge)
-    rows, warnings = warned("select distinct run_id from rungs where calls >= 0", store)
+    rows, warnings = rows_and_warnings("select distinct run_id from rungs where calls >= 0", store)
     assert rows == [(good.id,)]
     assert len(warnings) == 1 and bad.id in warnings[0] and "left out" in warnings[0]
 
@@ -309,7 +311,7 @@ def test_columns_that_nobody_declared_are_not_shown(store: Path) -> None:
     edit(
         list_runs(store)[0].path,
         "derived/rungs.parquet",
-        frame(lambda t: t.with_columns(pl.lit(1).alias("more"))),
+        change_frame(lambda t: t.with_columns(pl.lit(1).alias("more"))),
     )
     assert "more" not in query("from rungs", list_runs(store)).names
 
@@ -317,7 +319,9 @@ def test_columns_that_nobody_declared_are_not_shown(store: Path) -> None:
 def test_numbers_that_are_no_figures_are_unknown(store: Path) -> None:
     run = list_runs(store)[0]
     values = pl.Series([float("nan"), 1e300])
-    edit(run.path, "derived/rungs.parquet", frame(lambda t: t.with_columns(values.alias("calls_per_s"))))
+    edit(
+        run.path, "derived/rungs.parquet", change_frame(lambda t: t.with_columns(values.alias("calls_per_s")))
+    )
     assert ask(f"select distinct calls_per_s from rungs where run_id = '{run.id}'", store) == [(None,)]
 
 
@@ -335,7 +339,9 @@ def test_numbers_that_are_no_figures_are_unknown(store: Path) -> None:
 def test_forged_claims_are_unknown_or_left_out(store: Path, content: str) -> None:
     bad, good = list_runs(store)
     edit(bad.path, "derived/findings.json", lambda _: content.encode())
-    rows, _ = warned("select run_id, id, value, cells from claims where id = 'peak' or id is null", store)
+    rows, _ = rows_and_warnings(
+        "select run_id, id, value, cells from claims where id = 'peak' or id is null", store
+    )
     assert {row[1:] for row in rows if row[0] == bad.id} <= {(None, None, None)}
     assert any(row[0] == good.id for row in rows)
 
@@ -346,7 +352,7 @@ def test_forged_claims_are_unknown_or_left_out(store: Path, content: str) -> Non
 def test_forged_plans_are_unknown(store: Path, content: str) -> None:
     bad, _ = list_runs(store)
     (bad.path / "plan.json").write_text(content)
-    rows, _ = warned(f"select workload, digest from runs where run_id = '{bad.id}'", store)
+    rows, _ = rows_and_warnings(f"select workload, digest from runs where run_id = '{bad.id}'", store)
     assert rows == [(None, None)]
 
 

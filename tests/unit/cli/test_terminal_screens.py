@@ -119,16 +119,16 @@ def test_a_comparison_is_shown_on_one_screen_and_keeps_its_verdict(
 def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_whole(
     store: Path, ends: Screens
 ) -> None:
-    def piped(kind: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def run_piped(kind: str, *words: str) -> subprocess.CompletedProcess[str]:
         env = {**unset(), "DBDYNO_STORE": str(store / kind), "PYTHONPATH": WITH_ENGINES}
         return in_process.dbdyno(words, env, store)
 
-    done = piped("piped", "run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1,2")
+    done = run_piped("piped", "run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1,2")
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
     assert len(heads(done.stdout.splitlines())) == len(heads(done.stderr.splitlines())) == 1
     assert ends("long ladder")
-    result = piped("long ladder", "show", "last")
+    result = run_piped("long ladder", "show", "last")
     table = result.stdout[result.stdout.index("\nsess ") :].splitlines()
     assert [int(x.split()[0]) for x in table[2:18]] == list(range(1, 17))
     assert {"p50", "mean", "unac%"} <= set(table[1].split())

@@ -62,7 +62,7 @@ def test_an_export_may_have_a_mark_and_any_separator_in_a_query(form: str) -> No
         text = json.dumps(data, ensure_ascii=False)
         quoted = '"' + text.replace('"', '""') + '"'
         content += form.format(n=n, quoted=quoted, text=text.replace("\\", "\\\\"))
-    with pytest.raises(UsageError, match="has no samples"):  # it was read to its end
+    with pytest.raises(UsageError, match="has no samples"):  # raised after the last line
         imported("postgres", "pg_profile", decoded(content.encode(), "export"))
 
 

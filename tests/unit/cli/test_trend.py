@@ -88,7 +88,7 @@ def test_the_interval_of_a_change_holds_its_place() -> None:
     for seed in range(60):
         some = changes(series(seed, 16, 8, -0.1))
         containing += any(c.low <= 8 <= c.high for c in some)
-    assert containing >= 0.8 * 60  # those that are not found count against it
+    assert containing >= 0.8 * 60  # a change that is missed counts as outside
 
 
 def test_levels_of_two_modes_have_a_ratio_and_no_outliers() -> None:
@@ -113,7 +113,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = recorded(RunStore(tmp_path_factory.mktemp("model")), climbed)
     run.finish("complete")
     conduct.rebuild(run)
-    for raw in ("cells", "parts"):  # a history reads what was derived
+    for raw in ("cells", "parts"):  # a trend reads derived tables alone
         shutil.rmtree(run.path / raw)
     (run.path / "report.html").unlink()
     return run.path
@@ -165,7 +165,7 @@ def record(*words: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def changed(store: Path, model: Path) -> list[str]:
+def changed_runs(store: Path, model: Path) -> list[str]:
     """Sixteen runs; from the ninth on slower, with another version and setting."""
     factors = series(3, 16, 8, -0.15)
     new = {"environment": {("server", "version"): "1.1", ("server", "settings", "a"): "b"}}
@@ -173,13 +173,13 @@ def changed(store: Path, model: Path) -> list[str]:
 
 
 @pytest.mark.whole
-def test_a_change_is_claimed_with_run_interval_and_what_changed_beside(changed: list[str]) -> None:
+def test_a_change_is_claimed_with_run_interval_and_what_changed_beside(changed_runs: list[str]) -> None:
     trend = record()
     (change,) = trend["changes"]
-    assert change["run"] == changed[8] and change["low"] < 0.85 < change["high"]
-    assert change["first"] <= changed[8] <= change["last"]
+    assert change["run"] == changed_runs[8] and change["low"] < 0.85 < change["high"]
+    assert change["first"] <= changed_runs[8] <= change["last"]
     claim = trend["claims"][0]
-    assert claim["id"] == f"trend-change-{changed[8]}" and claim["severity"] == "warning"
+    assert claim["id"] == f"trend-change-{changed_runs[8]}" and claim["severity"] == "warning"
     assert {"server 1.0 to 1.1", "a unset to b"} <= set(
         re.findall(r"[a-z]+ \S+ to [a-z0-9.]+(?=[,.])", claim["claim"])
     )
@@ -187,14 +187,14 @@ def test_a_change_is_claimed_with_run_interval_and_what_changed_beside(changed: 
     assert trend["left_out"] == [] and trend["unit"] == "LIO/s"
 
 
-def test_response_times_and_fewer_sessions_have_their_own_history(changed: list[str]) -> None:
-    assert len(changed) == 16
+def test_response_times_and_fewer_sessions_have_their_own_history(changed_runs: list[str]) -> None:
+    assert len(changed_runs) == 16
     for figure in ("p95", "mean", "cpu_per_work"):
         trend = record("--figure", figure)
         assert [c["id"] for c in trend["claims"]] == ["trend-stable"] and trend["unit"] == "ns"
         assert {r["sessions"] for r in trend["runs"]} == {2}
     assert {r["sessions"] for r in record("--sessions", "1", "--figure", "lio_per_s")["runs"]} == {1}
-    assert record("--figure", "calls")["changes"][0]["run"] == changed[8]
+    assert record("--figure", "calls")["changes"][0]["run"] == changed_runs[8]
 
 
 def test_only_runs_of_one_workload_parameters_and_machine_are_joined(store: Path, model: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_trend_of_nothing_stored_is_refused_with_the_cure(store: Path, model: 
 
 
 @pytest.mark.whole
-@pytest.mark.usefixtures("changed")
+@pytest.mark.usefixtures("changed_runs")
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_has_the_answer_and_a_plot(store: Path, columns: int) -> None:
     code, written = on_terminal("trend", columns=columns, env={"DBDYNO_STORE": str(store)})
@@ -250,7 +250,7 @@ def test_a_terminal_has_the_answer_and_a_plot(store: Path, columns: int) -> None
     assert sum(len(re.findall("[●o]", line.partition("┤")[2])) for line in lines) == 16
 
 
-@pytest.mark.usefixtures("changed")
+@pytest.mark.usefixtures("changed_runs")
 @pytest.mark.parametrize("ending", ["html", "md", "xlsx"])
 def test_a_trend_is_written_in_the_form_of_its_ending(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"trend.{ending}"
@@ -260,11 +260,11 @@ def test_a_trend_is_written_in_the_form_of_its_ending(tmp_path: Path, ending: st
     assert ending != "html" or (b'"trend"' in content and "┤".encode() not in content)
 
 
-@pytest.mark.usefixtures("changed")
+@pytest.mark.usefixtures("changed_runs")
 def test_the_chart_holds_to_vega_lite_s_schema(store: Path) -> None:
     trend = conduct.trend([one.run for one in overviews(store)], "throughput", None, None, None, print)
     (chart,) = [b for b in walk(present.trend(trend).blocks) if isinstance(b, Chart)]
-    alt.LayerChart.validate(chart.spec)  # raises where it does not
+    alt.LayerChart.validate(chart.spec)  # raises if it does not
     assert chart.marks == len(trend.points) == 16
 
 

@@ -53,7 +53,7 @@ def plan(*specs: TriggerSpec, **options: Any) -> Plan:
     return conduct.observation_plan(experiment, observe.host())
 
 
-def observed(store: Path, *specs: TriggerSpec, **options: Any) -> tuple[Run, list[Fired], list[str]]:
+def run_observation(store: Path, *specs: TriggerSpec, **options: Any) -> tuple[Run, list[Fired], list[str]]:
     notices: list[str] = []
 
     class Notices(conduct.NullObservationListener):
@@ -110,7 +110,7 @@ def test_a_ramp_fires_once_at_each_number_and_not_late(tmp_path: Path) -> None:
 
 
 def test_an_observation_fires_captures_and_never_fires(tmp_path: Path) -> None:
-    record, fired, notices = observed(
+    record, fired, notices = run_observation(
         tmp_path,
         TriggerSpec(when="active >= 1", do=("trace 2s", "memory"), cool_down="10min"),
         TriggerSpec(when="sessions > 1000", do="memory"),
@@ -158,7 +158,7 @@ def test_a_condition_that_cannot_be_met_is_named_and_does_not_fire(tmp_path: Pat
 
 def test_the_budget_ends_actions_and_is_a_claim(tmp_path: Path) -> None:
     spec = TriggerSpec(when="active >= 1", do=("memory", "memory", "memory"))
-    record, fired, notices = observed(tmp_path, spec, trigger_actions=1)
+    record, fired, notices = run_observation(tmp_path, spec, trigger_actions=1)
     assert [f.status for f in fired][:3] == ["ok", "over budget", "over budget"]
     assert sum("budget" in text for text in notices) == 1
     assert "trigger-budget-used" in {f.id for f in conduct.results_of(record).findings}
@@ -170,7 +170,7 @@ def test_an_action_that_fails_says_so_once_and_the_observation_goes_on(
     refused = {"scheduler trace": ("not permitted", "CAP_BPF is missing")}
     monkeypatch.setattr(trigger_actions, "_refusal", lambda *_: refused["scheduler trace"][1])
     spec = TriggerSpec(when="active >= 1", do="trace 1s", cool_down="1s")
-    record, fired, notices = observed(tmp_path, spec)
+    record, fired, notices = run_observation(tmp_path, spec)
     assert {f.status for f in fired} == {"failed"}
     assert sum("CAP_BPF" in text for text in notices) == 1
     assert record.info.status == "complete"
@@ -178,17 +178,17 @@ def test_an_action_that_fails_says_so_once_and_the_observation_goes_on(
 
 
 @pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def triggered_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of one observation with one trigger that fired once."""
     root = tmp_path_factory.mktemp("once")
-    observed(root, TriggerSpec(when="active >= 1", do="memory", cool_down="10min"))
+    run_observation(root, TriggerSpec(when="active >= 1", do="memory", cool_down="10min"))
     return root
 
 
 def test_an_action_that_was_under_way_when_dbdyno_was_killed_is_listed_as_failed(
-    once: Path, tmp_path: Path
+    triggered_store: Path, tmp_path: Path
 ) -> None:
-    record = RunStore(shutil.copytree(once, tmp_path / "store")).open("last")
+    record = RunStore(shutil.copytree(triggered_store, tmp_path / "store")).open("last")
     path = record.path / "triggers" / "0001.json"
     under_way = {"status": "under way", "capture": None, "action": "exec ./gather.sh"}
     path.write_text(json.dumps(json.loads(path.read_text()) | under_way))
@@ -200,8 +200,8 @@ def test_an_action_that_was_under_way_when_dbdyno_was_killed_is_listed_as_failed
     assert "--captures" in claims["trigger-action-failed"].advice
 
 
-def test_a_trigger_that_fired_is_marked_in_the_charts_of_time(once: Path) -> None:
-    record = RunStore(once).open("last")
+def test_a_trigger_that_fired_is_marked_in_the_charts_of_time(triggered_store: Path) -> None:
+    record = RunStore(triggered_store).open("last")
     document = present.run_document(conduct.results_of(record))
     assert "a trigger fired" in json.dumps(document, default=lambda o: getattr(o, "__dict__", str(o)))
     assert len(read_fired(record)) == 1
@@ -231,7 +231,7 @@ FIRED = Fired(
 )
 
 
-def ended(around: Around, text: str, stop: Callable[[int], bool] = lambda _n: False) -> dict[str, Any]:
+def run_command(around: Around, text: str, stop: Callable[[int], bool] = lambda _n: False) -> dict[str, Any]:
     work = command(around, parse_action(text), FIRED)
     try:
         next(work)
@@ -244,10 +244,10 @@ def ended(around: Around, text: str, stop: Callable[[int], bool] = lambda _n: Fa
 
 
 def test_a_command_reads_what_fired_and_its_last_lines_are_kept(around: Around) -> None:
-    result = ended(around, "exec cat; seq 1 100; echo two words")
+    result = run_command(around, "exec cat; seq 1 100; echo two words")
     assert result["status"] == "ok"
     assert result["lines"][-1] == "two words"
-    document = json.loads(ended(around, "exec cat")["lines"][0])
+    document = json.loads(run_command(around, "exec cat")["lines"][0])
     assert (document["matched"], document["values"], document["run"]["id"]) == (
         "sessions = 10",
         {"sessions": 10.0},
@@ -256,24 +256,24 @@ def test_a_command_reads_what_fired_and_its_last_lines_are_kept(around: Around) 
 
 
 def test_a_command_that_fails_has_its_exit_status(around: Around) -> None:
-    assert ended(around, "exec exit 3")["detail"] == "exit status 3"
-    assert ended(around, "exec no-such-command-here")["detail"] == "exit status 127"
+    assert run_command(around, "exec exit 3")["detail"] == "exit status 3"
+    assert run_command(around, "exec no-such-command-here")["detail"] == "exit status 127"
 
 
 def test_a_command_that_hangs_is_ended_with_its_processes(around: Around, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    result = ended(around, f"exec 300ms sleep 1000 & echo $! > {mark}; wait")
+    result = run_command(around, f"exec 300ms sleep 1000 & echo $! > {mark}; wait")
     assert (result["status"], result["detail"]) == ("failed", "ended after 300 ms")
     eventually(lambda: processes.identity(int(mark.read_text())) is None)
 
 
 def test_a_command_ends_with_the_run(around: Around) -> None:
-    cut = ended(around, "exec sleep 1000", stop=lambda n: n > 2)
+    cut = run_command(around, "exec sleep 1000", stop=lambda n: n > 2)
     assert (cut["status"], cut["detail"]) == ("short", "the measurement ended first")
 
 
 def test_a_run_without_triggers_has_no_rows_of_them(tmp_path: Path) -> None:
-    record, _, _ = observed(tmp_path)
+    record, _, _ = run_observation(tmp_path)
     results = conduct.results_of(record)
     assert results.tables["triggers_fired"].is_empty()
     assert results.tables["captured"].filter(pl.col("number") > 0).is_empty()

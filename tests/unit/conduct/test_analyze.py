@@ -228,8 +228,8 @@ def test_rates_that_the_client_limits_on_every_rung_are_lower_bounds():
     [
         ({"driver_cpus": 0.2, "driver_runq": 1.6}, 97.0, 0.898),  # at most while its threads are at it
         ({"driver_cpus": 0.2, "driver_runq": 1.6}, 10.0, 0.098),  # the other sessions are at the server
-        ({"driver_cpus": 2.0, "driver_runq": 0.0}, 99.0, 0.97),  # busy itself: nobody starves it
-        ({"driver_cpus": 0.0, "driver_runq": 0.2}, 90.0, 0.10),  # a network, not the driver
+        ({"driver_cpus": 2.0, "driver_runq": 0.0}, 99.0, 0.97),  # the driver never waits for a CPU
+        ({"driver_cpus": 0.0, "driver_runq": 0.2}, 90.0, 0.10),  # the network is slow, not the driver
         ({"driver_cpus": 0.4, "driver_runq": 1.6}, float("inf"), 0.996),
         ({"driver_cpus": 0.4, "driver_runq": 1.6}, None, None),
         ({"driver_cpus": None, "driver_runq": None}, 97.0, None),
@@ -303,9 +303,9 @@ def _of_threads(voluntary: int | None) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("sleeps", "answers"),
     [
-        (10_000, 1.0),  # each answer wakes a thread: there is one at each that is awake
-        (1_000, 5.0),  # ten come between two sleeps
-        (0, float("inf")),  # it has never done them all
+        (10_000, 1.0),  # each answer wakes a thread: one answer per awake thread
+        (1_000, 5.0),  # ten answers come between two sleeps
+        (0, float("inf")),  # the thread never sleeps
         (None, None),
     ],
 )

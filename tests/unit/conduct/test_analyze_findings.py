@@ -409,7 +409,7 @@ def test_the_exact_tier_is_named(clean: Climb):
     assert run.claims()["data-sources-used"].case == "exact"
 
 
-def _observed(climbed: Climb) -> ChangedRun:
+def _observation(climbed: Climb) -> ChangedRun:
     """Returns the same windows as an observation of somebody else's load."""
     run = ChangedRun(climbed)
     experiment = climbed.plan.experiment.model_copy(update={"observation": Observation()})
@@ -424,7 +424,7 @@ def _observed(climbed: Climb) -> ChangedRun:
 
 def test_an_observation_has_no_rungs_and_no_driver():
     """Eight sessions wait for two CPUs; no claim names rungs, peaks or calls."""
-    run = _observed(climb("fake:cpus=2,cpu=20ms", [8]))
+    run = _observation(climb("fake:cpus=2,cpu=20ms", [8]))
     (row,) = run.tables["rungs"].to_dicts()
     assert row["calls_per_s"] is None
     assert row["run_aas"] == pytest.approx(2.0, rel=0.01)
@@ -438,7 +438,7 @@ def test_an_observation_has_no_rungs_and_no_driver():
 def test_a_load_that_changes_is_a_note_of_an_observation():
     """Three of four sessions end after 7 s of 12 (5 of the window's 10)."""
     steady, ebbing = (
-        _observed(climb(f"fake:cpus=8,cpu=200ms{lost}", [4])).claims()
+        _observation(climb(f"fake:cpus=8,cpu=200ms{lost}", [4])).claims()
         for lost in ("", ",lose=0@7s+1@7s+2@7s")
     )
     assert not {"drift", "level-step"} & set(steady) and "drift" not in ebbing

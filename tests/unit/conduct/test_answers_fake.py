@@ -31,7 +31,7 @@ def test_the_law_of_a_lock_is_fitted_from_its_ladder(locked: Scaling) -> None:
     servers = next(p for p in locked.best.parameters if p.name == "servers")
     assert servers.low is not None and servers.high is not None and servers.low <= 3.0 <= servers.high
     rate = next(p for p in locked.best.parameters if p.name == "rate")
-    work_per_call = 132  # of the fake server
+    work_per_call = 132  # as the fake server has it
     assert rate.value == pytest.approx(work_per_call / 0.015, rel=0.05)
 
 

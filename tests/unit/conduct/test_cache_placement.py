@@ -37,7 +37,7 @@ MB, GB = 1 << 20, 1 << 30
 RANDOM = conduct.workloads()["random-read"]
 
 
-def planned(memory_bytes: int | None, **changes: Any) -> Plan:
+def plan_of(memory_bytes: int | None, **changes: Any) -> Plan:
     experiment = conduct.recipes()["cache-placement"].model_copy(update=changes)
     return resolve(experiment, RANDOM, 2, "", memory_bytes=memory_bytes)
 
@@ -51,7 +51,7 @@ def planned(memory_bytes: int | None, **changes: Any) -> Plan:
 )
 def test_sizes_of_data_and_buffers_follow_the_memory(memory: int, buffers: str, data_mb: int) -> None:
     """Of 2 GiB 4 % are 81 MiB, and 2 % are 40 MiB: 5,174 rows of 8,300 bytes."""
-    plan = planned(memory)
+    plan = plan_of(memory)
     large = {v.settings["shared_buffers"] for v in plan.variants if not v.name.startswith("pages")}
     assert large == {buffers}
     (scale,) = {v.params["scale"] for v in plan.variants}
@@ -85,7 +85,7 @@ def test_a_share_of_memory_that_cannot_be_is_refused(text: str) -> None:
 
 def test_a_share_of_an_unknown_memory_is_refused() -> None:
     with pytest.raises(UsageError, match="not known") as e:
-        planned(None)
+        plan_of(None)
     assert e.value.cure == "write a size"
     recipe = parse_recipe('workload = "random-read"\nparams = { blocks = "1% of memory" }', "x")
     with pytest.raises(UsageError, match="its size in memory is not known"):
@@ -95,7 +95,7 @@ def test_a_share_of_an_unknown_memory_is_refused() -> None:
 # -- what is free --
 
 
-def tree(root: Path, files: Mapping[str, str]) -> Path:
+def write_tree(root: Path, files: Mapping[str, str]) -> Path:
     for name, text in files.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ V1 = {
 def test_free_memory_is_the_least_of_machine_and_control_groups(
     tmp_path: Path, groups: Mapping[str, str], free: int
 ) -> None:
-    memory = free_memory(None, tree(tmp_path, {"proc/meminfo": MEMINFO, **groups}))
+    memory = free_memory(None, write_tree(tmp_path, {"proc/meminfo": MEMINFO, **groups}))
     assert memory is not None and memory.bytes == free
     assert memory.where == "MemAvailable" if not groups else memory.where.startswith("limit of ")
 
@@ -146,7 +146,7 @@ def server(cache_bytes: int | None, *, here: bool = True) -> Any:
 
 def test_a_plan_that_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """512 MiB of cache, 256 MiB of data and 100 sessions of 10 MiB are 1,768 MiB."""
-    plan = planned(16 * GB)
+    plan = plan_of(16 * GB)
     free = {"bytes": 1_700 * MB}
     monkeypatch.setattr(
         memory_room.observe, "free_memory", lambda _pid, _root: Free(free["bytes"], "limit of /a")
@@ -164,7 +164,7 @@ def test_a_plan_that_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_tables_of_their_own_count_once_a_session() -> None:
     one, own = (
-        memory_room.data_bytes(planned(16 * GB, params={"scale": 1_000, "tables": tables}), RANDOM)
+        memory_room.data_bytes(plan_of(16 * GB, params={"scale": 1_000, "tables": tables}), RANDOM)
         for tables in ("shared", "own")
     )
     assert (one, own) == (8_300_000, 830_000_000)
@@ -186,14 +186,14 @@ def test_free_huge_pages_are_counted_with_their_size(meminfo: str, pages: tuple[
 SEEN = Presence(True, "", 11, 10)
 
 
-def processes(root: Path, **reads: tuple[int, int]) -> None:
+def write_processes(root: Path, **reads: tuple[int, int]) -> None:
     """Writes bytes read from storage and read calls by process (``p11``); the first is the main process."""
     ids = [name.removeprefix("p") for name in reads]
     files = {
         f"proc/{i}/io": f"rchar: 9\nsyscr: {c}\nread_bytes: {b}\n"
         for i, (b, c) in zip(ids, reads.values(), strict=True)
     }
-    tree(root, {**files, f"proc/{ids[0]}/task/{ids[0]}/children": " ".join(ids[1:])})
+    write_tree(root, {**files, f"proc/{ids[0]}/task/{ids[0]}/children": " ".join(ids[1:])})
 
 
 def values(reads: StorageReads, presence: Presence = SEEN) -> dict[str, tuple[float | None, str]]:
@@ -203,11 +203,11 @@ def values(reads: StorageReads, presence: Presence = SEEN) -> dict[str, tuple[fl
 
 def test_reads_of_all_processes_only_grow(tmp_path: Path) -> None:
     reads = StorageReads(tmp_path)
-    processes(tmp_path, p10=(100, 1), p11=(4_096, 7), p12=(8_192, 2))
+    write_processes(tmp_path, p10=(100, 1), p11=(4_096, 7), p12=(8_192, 2))
     assert values(reads) == {"storage_read_bytes": (12_388, "ok"), "read_calls": (10, "ok")}
-    processes(tmp_path, p10=(100, 1), p11=(8_192, 9))  # 12 has ended: what it read stays
+    write_processes(tmp_path, p10=(100, 1), p11=(8_192, 9))  # 12 has ended: what it read stays
     assert values(reads) == {"storage_read_bytes": (16_484, "ok"), "read_calls": (12, "ok")}
-    processes(tmp_path, p10=(100, 1), p11=(0, 3))  # another process of that number
+    write_processes(tmp_path, p10=(100, 1), p11=(0, 3))  # another process of that number
     assert values(reads) == {"storage_read_bytes": (16_484, "ok"), "read_calls": (15, "ok")}
     assert reads.rows(SEEN, "start", count().__next__) == []
 
@@ -220,10 +220,10 @@ def test_reads_from_storage_that_cannot_be_had_have_a_status(
     assert set(values(StorageReads(tmp_path)).values()) == {(None, "not supported")}
     reads = StorageReads(tmp_path)
 
-    def refused(_pid: int) -> None:
+    def refuse(_pid: int) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(reads, "_io", refused)
+    monkeypatch.setattr(reads, "_io", refuse)
     assert set(values(reads).values()) == {(None, "not permitted")}
 
 
@@ -238,7 +238,7 @@ def cell_number(cell: str) -> int:
     return int(cell.rpartition("r")[2])
 
 
-def measured(storage: float | None = 0.0, limited: bool = False) -> Results:
+def results_of_variants(storage: float | None = 0.0, limited: bool = False) -> Results:
     """Four variants of two loads at 8 sessions, 5 repeats; each is slower than the one before it by 20 % of
     the first, so the second pair has 0.4 / 0.6 of the throughput."""
     results = noisy(report_results.World(rungs=(8,), repeats=5, variants=VARIANTS), spread=0.005, drift=0.01)
@@ -273,7 +273,7 @@ def placements(results: Results) -> list[Claim]:
 
 def test_the_place_matters_for_one_load_and_hardly_for_the_other() -> None:
     """0.8 of the throughput is the limit: the pairs have 0.8 and 0.67, with noise of half a percent."""
-    which, calls, batch = placements(measured())
+    which, calls, batch = placements(results_of_variants())
     assert (calls.said["pages"], calls.said["cache"], calls.said["ratio"]) == (
         "pages",
         "buffers",
@@ -288,7 +288,7 @@ def test_the_place_matters_for_one_load_and_hardly_for_the_other() -> None:
 
 
 def test_pages_in_both_caches_and_page_tables_are_named_if_known() -> None:
-    results = measured()
+    results = results_of_variants()
     plain = placements(results)[2]
     assert "data_both_bytes_before" not in plain.said
     figures = [
@@ -316,13 +316,13 @@ def test_pages_in_both_caches_and_page_tables_are_named_if_known() -> None:
 
 
 def test_placement_is_not_claimed_with_reads_from_storage_or_unknown_ones() -> None:
-    assert not placements(measured(storage=None))
-    assert not placements(measured(storage=9 * WORK))
-    assert placements(measured(storage=7 * WORK))
+    assert not placements(results_of_variants(storage=None))
+    assert not placements(results_of_variants(storage=9 * WORK))
+    assert placements(results_of_variants(storage=7 * WORK))
 
 
 def test_the_servers_cpu_time_is_compared_if_the_client_limits() -> None:
-    _, batch, calls = placements(measured(limited=True))
+    _, batch, calls = placements(results_of_variants(limited=True))
     assert batch.said["load"].startswith("blocks=500")
     assert calls.case == "little-cpu"
     assert calls.said["ratio"] == pytest.approx(1_503 / 1_403)
@@ -341,7 +341,7 @@ def test_the_servers_cpu_time_is_compared_if_the_client_limits() -> None:
 def test_reads_from_storage_in_a_test_of_caches_are_a_claim(
     storage: float | None, id: str, severity: str
 ) -> None:
-    results = measured(storage=storage)
+    results = results_of_variants(storage=storage)
     case = Case(results.plan, results.environment, results.tables, results.info.workloads)
     (claim,) = from_storage(case)
     assert (claim.id, claim.severity) == (id, severity)

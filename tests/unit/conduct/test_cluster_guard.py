@@ -224,7 +224,7 @@ def test_answers_of_other_nodes_are_refused(value: Any) -> None:
         answers.by_node(value, [NODE], "facts")
 
 
-def answered(send: Callable[[socket.socket], None]) -> Any:
+def answer_to(send: Callable[[socket.socket], None]) -> Any:
     """Returns the answer of a gateway that sends this."""
     cluster = Cluster.__new__(Cluster)
     cluster._socket, theirs = socket.socketpair()
@@ -234,7 +234,7 @@ def answered(send: Callable[[socket.socket], None]) -> Any:
         return cluster._ask("nodes", 20.0)
 
 
-def raw(text: bytes) -> Callable[[socket.socket], None]:
+def sends(text: bytes) -> Callable[[socket.socket], None]:
     return lambda at: at.sendall(len(text).to_bytes(4, "little") + text)
 
 
@@ -253,17 +253,17 @@ def raw(text: bytes) -> Callable[[socket.socket], None]:
 )
 def test_a_gateway_that_is_not_understood_is_an_error_in_words(text: bytes) -> None:
     with pytest.raises(Unreachable, match="its answer is not understood"):
-        answered(raw(text))
+        answer_to(sends(text))
 
 
 def test_a_message_without_bounds_is_not_read() -> None:
     with pytest.raises(Unreachable, match="its answer is not understood"):
-        answered(lambda at: at.sendall(b"\xff\xff\xff\xff"))
+        answer_to(lambda at: at.sendall(b"\xff\xff\xff\xff"))
 
 
 def test_errors_of_the_gateway_have_no_control_characters_and_are_short() -> None:
     with pytest.raises(Unreachable) as e:
-        answered(raw(json.dumps({"error": ["X", "\x1b[2Jgone" + "x" * 9000]}).encode()))
+        answer_to(sends(json.dumps({"error": ["X", "\x1b[2Jgone" + "x" * 9000]}).encode()))
     assert "\x1b" not in str(e.value)
     assert len(str(e.value)) < 2000
 
@@ -273,7 +273,7 @@ def test_the_gateway_hands_over_no_open_files() -> None:
         wire.send(at, {"ok": 1}, [0, 1, 2])
 
     before = len(list(Path("/proc/self/fd").iterdir()))
-    assert answered(send) == 1
+    assert answer_to(send) == 1
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

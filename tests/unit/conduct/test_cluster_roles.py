@@ -51,7 +51,7 @@ def test_without_roles_all_drive_but_the_servers_node() -> None:
     assert drivers(cluster, "10.0.0.2") == ["id1", "id3"]
     assert drivers(cluster, "10.0.0.99") == ["id1", "id2", "id3"]
     assert drivers(cluster, server_node="host3") == ["id1", "id2"]
-    assert drivers(hosts(node(1)), "10.0.0.1") == ["id1"]  # nobody else is there
+    assert drivers(hosts(node(1)), "10.0.0.1") == ["id1"]  # the server has the only node
 
 
 def test_a_node_that_cannot_be_used_does_not_drive() -> None:
@@ -70,7 +70,7 @@ def test_as_many_nodes_drive_as_were_asked_for() -> None:
 def test_the_servers_node_is_the_named_one_else_by_connection_or_role() -> None:
     cluster = hosts(node(1), node(2, "server"), node(3))
     asked = ClusterSpec(address="auto")
-    assert [n.id for n in cluster.servers(asked, ("10.0.0.3", 5432))] == ["id3"]  # where the connection leads
+    assert [n.id for n in cluster.servers(asked, ("10.0.0.3", 5432))] == ["id3"]  # by the connection
     assert [n.id for n in cluster.servers(asked, None)] == ["id2"]
     assert [n.id for n in cluster.servers(ClusterSpec(address="auto", server_node="10.0.0.1"), None)] == [
         "id1"

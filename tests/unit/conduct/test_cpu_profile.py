@@ -32,10 +32,10 @@ def climbed():
 
 @pytest.fixture(scope="module")
 def results(climbed) -> Results:
-    return derived(climbed, [with_profile(c, SHARES, seed=n) for n, c in enumerate(climbed.cells)])
+    return derive_cells(climbed, [with_profile(c, SHARES, seed=n) for n, c in enumerate(climbed.cells)])
 
 
-def derived(climbed, cells: list[RawCell]) -> Results:
+def derive_cells(climbed, cells: list[RawCell]) -> Results:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "code_areas", lambda _: AREAS)
         return derive(climbed.info, climbed.plan, climbed.environment, cells)
@@ -115,7 +115,7 @@ def test_a_task_that_no_sample_met_is_not_sampled(climbed):
     cell = with_profile(climbed.cells[-1], SHARES)
     raw = cell.tables["profile_samples"]
     without = {**cell.tables, "profile_samples": raw.filter(pl.col("session") != 0)}
-    results = derived(climbed, [RawCell(cell.meta, without)])
+    results = derive_cells(climbed, [RawCell(cell.meta, without)])
     missing = row(results, cell.id, "function", "not sampled")
     cpu = sum(ledger(results, cell.id))
     assert missing["aas"] == pytest.approx(cpu / 4, rel=0.05)
@@ -125,7 +125,7 @@ def test_a_task_that_no_sample_met_is_not_sampled(climbed):
 
 def test_without_kernel_samples_kernel_time_is_not_sampled(climbed):
     """kernel.perf_event_paranoid may forbid kernel samples."""
-    results = derived(climbed, [with_profile(climbed.cells[-1], {"scan": 1.0})])
+    results = derive_cells(climbed, [with_profile(climbed.cells[-1], {"scan": 1.0})])
     cell = climbed.cells[-1].id
     user, system = ledger(results, cell)
     assert row(results, cell, "mode", "user")["aas"] == pytest.approx(user)
@@ -134,7 +134,7 @@ def test_without_kernel_samples_kernel_time_is_not_sampled(climbed):
 
 
 def test_a_kernel_sample_without_kernel_frames_is_of_an_unknown_place_in_the_kernel(climbed):
-    results = derived(climbed, [with_profile(climbed.cells[-1], {"scan": 1.0}, mode="kernel")])
+    results = derive_cells(climbed, [with_profile(climbed.cells[-1], {"scan": 1.0}, mode="kernel")])
     unknown = row(results, climbed.cells[-1].id, "function", "unknown")
     assert unknown["module"] == "kernel" and unknown["aas"] == pytest.approx(unknown["kernel"])
     heap = row(results, climbed.cells[-1].id, "function", "heapgettup")
@@ -142,7 +142,7 @@ def test_a_kernel_sample_without_kernel_frames_is_of_an_unknown_place_in_the_ker
 
 
 def test_samples_outside_the_window_do_not_count(climbed):
-    results = derived(climbed, [with_profile(climbed.cells[-1], SHARES, t_ns=1)])
+    results = derive_cells(climbed, [with_profile(climbed.cells[-1], SHARES, t_ns=1)])
     rows = profile(results, climbed.cells[-1].id, "function")
     assert rows["name"].to_list() == ["not sampled"]
 
@@ -172,7 +172,7 @@ HEAVY = {**SHARES, "lock": 0.6}
 def dearer(climbed) -> Results:
     shares = {1: SHARES, 4: HEAVY}
     cells = [with_profile(c, shares[c.meta.cell.sessions], 4000, n) for n, c in enumerate(climbed.cells)]
-    return derived(climbed, cells)
+    return derive_cells(climbed, cells)
 
 
 def test_the_highest_load_against_the_lowest_names_the_function(dearer: Results):
@@ -191,7 +191,7 @@ def test_the_module_with_most_cpu_time_is_a_claim(dearer: Results):
 def test_cut_stacks_and_missing_samples_are_claims(climbed):
     cell = with_profile(climbed.cells[-1], SHARES, cut=True)
     raw = cell.tables["profile_samples"].filter(pl.col("session") != 0)
-    results = derived(climbed, [RawCell(cell.meta, {**cell.tables, "profile_samples": raw})])
+    results = derive_cells(climbed, [RawCell(cell.meta, {**cell.tables, "profile_samples": raw})])
     assert {"profile-cut", "profile-unsampled"} <= {f.id for f in results.findings}
 
 
@@ -204,7 +204,7 @@ def test_lost_samples_are_a_claim(climbed):
         "detail": "199 Hz; 900 samples, 100 lost; x",
     }
     sources = pl.concat([cell.tables["sources"], rows("sources", [source])])
-    results = derived(climbed, [RawCell(cell.meta, {**cell.tables, "sources": sources})])
+    results = derive_cells(climbed, [RawCell(cell.meta, {**cell.tables, "sources": sources})])
     [claim] = [f for f in results.findings if f.id == "profile-lost"]
     assert claim.value is not None and claim.value.value == pytest.approx(0.1)
 
@@ -217,14 +217,14 @@ def with_losses(cell: RawCell, lost: int, from_ns: int, to_ns: int) -> RawCell:
 def test_intervals_hold_missing_samples_wherever_they_belong(climbed):
     """Samples of one function are removed; the intervals hold its truth and that of all others."""
     cell = with_profile(climbed.cells[-1], SHARES, 4000)
-    complete = derived(climbed, [cell]).tables["cpu_profile"]
+    complete = derive_cells(climbed, [cell]).tables["cpu_profile"]
     samples = cell.tables["profile_samples"]
     remaining = samples.filter((pl.col("stack") != 0) | (pl.int_range(pl.len()) % 2 == 0))
     gone = samples.height - remaining.height
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     less = RawCell(cell.meta, {**cell.tables, "profile_samples": remaining})
-    known = derived(climbed, [with_losses(less, gone, t0, t1)]).tables["cpu_profile"]
-    unknown = derived(climbed, [less]).tables["cpu_profile"]
+    known = derive_cells(climbed, [with_losses(less, gone, t0, t1)]).tables["cpu_profile"]
+    unknown = derive_cells(climbed, [less]).tables["cpu_profile"]
     by = ["by", "name", "module"]
 
     def misses(profiled: pl.DataFrame) -> int:
@@ -246,9 +246,9 @@ def test_intervals_hold_missing_samples_wherever_they_belong(climbed):
 def test_losses_outside_the_window_do_not_count(climbed):
     cell = with_profile(climbed.cells[-1], SHARES)
     t0, n = cell.meta.t0_ns, cell.tables["profile_samples"].height
-    before = derived(climbed, [with_losses(cell, 1000, t0 - 100, t0)]).tables["cpu_profile"]
+    before = derive_cells(climbed, [with_losses(cell, 1000, t0 - 100, t0)]).tables["cpu_profile"]
     assert set(before.filter(status="ok")["lost"]) == {0.0}
-    half = derived(climbed, [with_losses(cell, 1000, t0 - 100, t0 + 100)]).tables["cpu_profile"]
+    half = derive_cells(climbed, [with_losses(cell, 1000, t0 - 100, t0 + 100)]).tables["cpu_profile"]
     assert half.filter(status="ok")["lost"].unique().to_list() == pytest.approx([500 / (n + 500)])
 
 
@@ -328,7 +328,7 @@ def test_names_are_shown_without_what_compilers_add(name: str, plain: str):
         ("ExecInterpExpr", "executor"),
         ("PinBuffer", "storage/buffer"),
         ("palloc", "utils/mmgr"),
-        ("make_result", None),  # several parts have one
+        ("make_result", None),  # several parts have a function of this name
         ("no_such_function", None),
     ],
 )

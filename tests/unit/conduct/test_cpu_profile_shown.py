@@ -30,8 +30,10 @@ AREAS = parsed("[access/heap]\nheap*\n[executor]\nExec* main\n[storage/lmgr]\nLW
 
 def made(profiled: bool = True, shares: Mapping[int, Mapping[str, float]] | None = None) -> Results:
     climbed = climb("fake:cpus=4", [1, 4])
-    of = shares or {1: SHARES, 4: SHARES}
-    cells = [with_profile(c, of[c.meta.cell.sessions]) if profiled else c for c in climbed.cells]
+    shares_by_sessions = shares or {1: SHARES, 4: SHARES}
+    cells = [
+        with_profile(c, shares_by_sessions[c.meta.cell.sessions]) if profiled else c for c in climbed.cells
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "code_areas", lambda _: AREAS)
         return derive(climbed.info, climbed.plan, climbed.environment, cells)
@@ -172,7 +174,7 @@ def fields(message: bytes) -> list[tuple[int, int | bytes]]:
     return parts
 
 
-def packed(message: bytes) -> list[int]:
+def unpack_numbers(message: bytes) -> list[int]:
     return [int(v) for _, v in fields(b"".join(b"\x08" + p for p in _varints(message)))]
 
 
@@ -191,10 +193,10 @@ def test_pprof_holds_stacks_and_cpu_nanoseconds(results: Results, tmp_path: Path
     texts = [v.decode() for n, v in message if n == 6 and isinstance(v, bytes)]
     functions = {dict(f)[1]: texts[int(dict(f)[2])] for n, v in message if n == 5 and (f := fields(bytes(v)))}
     samples = [dict(fields(bytes(v))) for n, v in message if n == 2]
-    spent = sum(packed(bytes(s[2]))[1] for s in samples)
+    spent = sum(unpack_numbers(bytes(s[2]))[1] for s in samples)
     wall_s = results.tables["windows"].filter(pl.col("sessions") == 4)["wall_s"].sum()
     assert spent == pytest.approx(cpu(results) * wall_s * 1e9, rel=1e-6)
-    stacks = [[functions[i] for i in packed(bytes(s[1]))] for s in samples]
+    stacks = [[functions[i] for i in unpack_numbers(bytes(s[1]))] for s in samples]
     assert ["heapgettup", "ExecScan", "main", "sessions"] in stacks, "the leaf comes first"
     assert texts[0] == ""
 
@@ -211,8 +213,8 @@ def test_firefox_tables_refer_to_one_another(results: Results, tmp_path: Path):
     def functions(stack: int | None) -> list[str]:
         if stack is None:
             return []
-        of = thread["frameTable"]["func"][thread["stackTable"]["frame"][stack]]
-        name = thread["stringArray"][thread["funcTable"]["name"][of]]
+        function = thread["frameTable"]["func"][thread["stackTable"]["frame"][stack]]
+        name = thread["stringArray"][thread["funcTable"]["name"][function]]
         return [*functions(thread["stackTable"]["prefix"][stack]), name]
 
     stacks = [functions(s) for s in thread["samples"]["stack"]]

@@ -68,7 +68,7 @@ def test_no_table_that_single_measurements_make_is_lost_on_the_way_to_the_whole(
 
 
 def test_conclusions_are_stored_and_read(tmp_path: Path, climbed: Climb) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     results, _ = conduct.rebuild(run)
     shutil.rmtree(run.path / "cells")  # nothing can be derived anew
     again = conduct.results_of(Run(run.path))
@@ -81,7 +81,7 @@ def test_conclusions_are_stored_and_read(tmp_path: Path, climbed: Climb) -> None
 def test_stored_conclusions_are_not_drawn_again(
     tmp_path: Path, climbed: Climb, full_results: Results
 ) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     run.write_derived(
         full_results.tables, full_results.findings, Conclusions(answers=(Claim(id="peak", text="as stored"),))
     )
@@ -92,7 +92,7 @@ def test_stored_conclusions_are_not_drawn_again(
 def test_a_run_without_conclusions_is_concluded_once(
     tmp_path: Path, climbed: Climb, full_results: Results
 ) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     run.write_derived(full_results.tables, full_results.findings)
     assert run.read_conclusions() is None
     results = conduct.results_of(run)
@@ -105,7 +105,7 @@ def test_a_run_without_conclusions_is_concluded_once(
 def test_a_run_with_the_names_of_older_versions_is_read(
     tmp_path: Path, climbed: Climb, full_results: Results
 ) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     run.write_derived(full_results.tables, full_results.findings, Conclusions())
     folder = run.path / "derived"
     former = {"data_sources": "witnesses", "growth": "grown", "memory_relations": "relations_held"}
@@ -132,14 +132,14 @@ def test_a_run_with_the_names_of_older_versions_is_read(
 def test_conclusions_by_other_criteria_are_drawn_anew(
     tmp_path: Path, climbed: Climb, full_results: Results
 ) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     run.write_derived(full_results.tables, full_results.findings, Conclusions(version=0))
     assert run.read_conclusions() is None
     assert conduct.results_of(run).scaling
 
 
 def test_the_stored_document_is_shown_and_made_anew_if_damaged(tmp_path: Path, climbed: Climb) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     first = as_text(conduct.shown(tmp_path, run.id, print))  # nothing is derived yet
     assert read_shown(run.path) is not None
     results, _ = conduct.rebuild(run)
@@ -154,13 +154,13 @@ def test_the_stored_document_is_shown_and_made_anew_if_damaged(tmp_path: Path, c
 
 
 def test_a_run_that_goes_on_stores_no_document(tmp_path: Path, climbed: Climb) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     run.update_info(status="running")
     conduct.shown(tmp_path, run.id, print)
     assert read_shown(run.path) is None
 
 
-def stored(root: Path, climbed: Climb) -> Run:
+def store_run(root: Path, climbed: Climb) -> Run:
     run = RunStore(root).create(climbed.plan)
     run.write_environment(climbed.environment)
     for cell in climbed.cells:
@@ -172,7 +172,7 @@ def stored(root: Path, climbed: Climb) -> Run:
 def test_the_stored_document_is_used_until_the_run_changes(
     tmp_path: Path, climbed: Climb, full_results: Results
 ) -> None:
-    run = stored(tmp_path, climbed)
+    run = store_run(tmp_path, climbed)
     assert read_shown(run.path) is None
     keep_shown(run.path, b"nothing is derived")
     run.write_derived(full_results.tables, full_results.findings)

@@ -16,7 +16,7 @@ from dbdyno.plan import names, resolve, values_of
 from dbdyno.plan.job_words import filled, parse_bytes, words
 
 
-def planned(**keys: Any) -> Plan:
+def plan_of(**keys: Any) -> Plan:
     """Returns the plan on 4 CPUs."""
     experiment = job_specs.spread_out(Experiment(engine="command", **keys))
     commands = job_specs.commands(experiment)
@@ -124,57 +124,57 @@ def test_commands_are_named_by_program_and_what_differs(commands: list[str], exp
 
 
 def test_an_axis_is_a_variant_for_each_value() -> None:
-    plan = planned(command="xz -T{threads} -{level}", axes={"threads": [1, 2], "level": [1, 9]})
+    plan = plan_of(command="xz -T{threads} -{level}", axes={"threads": [1, 2], "level": [1, 9]})
     assert [v.name for v in plan.variants] == [
         "threads=1,level=1", "threads=1,level=9", "threads=2,level=1", "threads=2,level=9",
     ]  # fmt: skip
     assert plan.variants[1].jobs[0].argv == ("xz", "-T1", "-9")
     assert plan.variants[1].params == {"threads": 1, "level": 9}
     assert {c.sessions for c in plan.cells} == {1}
-    assert max(c.repeat for c in plan.cells) == 5  # an interval for each
+    assert max(c.repeat for c in plan.cells) == 5  # enough for an interval of each variant
     assert [c.name for c in plan.choices] == ["CPUs", "sessions", "repeats", "order"]
 
 
 def test_one_command_alone_is_measured_once() -> None:
-    plan = planned(command="true")
+    plan = plan_of(command="true")
     assert [(v.name, c.sessions, c.settle_ns, c.once) for v in plan.variants for c in plan.cells] == [
         ("base", 1, 0, False)
     ]
     assert plan.experiment.warmup == 1
-    assert planned(command="true", settle="1s").cells[0].settle_ns == 10**9
+    assert plan_of(command="true", settle="1s").cells[0].settle_ns == 10**9
 
 
 def test_a_variant_takes_part_in_the_axes_that_it_has() -> None:
     variants = {"a": {"jobs": [{"command": "a {n}"}]}, "b": {"jobs": [{"command": "b"}]}}
-    plan = planned(variants=variants, axes={"n": [1, 2]})
+    plan = plan_of(variants=variants, axes={"n": [1, 2]})
     assert [v.name for v in plan.variants] == ["a,n=1", "a,n=2", "b"]
 
 
 def test_names_of_variants_with_long_values_differ() -> None:
     files = [f"/data/{'x' * 50}{n}" for n in range(3)]
-    plan = planned(command="gzip {file}", axes={"file": files})
+    plan = plan_of(command="gzip {file}", axes={"file": files})
     variant_names = [v.name for v in plan.variants]
     assert len({*variant_names}) == 3
     assert all(len(n) <= 40 and "/" not in n for n in variant_names)
 
 
 def test_all_orders_are_the_corners_of_the_grid() -> None:
-    plan = planned(
+    plan = plan_of(
         jobs=FIVE, axes={"threads": [1, 2, 8]}, orders=["serial", "parallel", "concurrent", "both"]
     )
-    at = {(c.params["threads"], c.sessions) for c in plan.cells}
-    assert at == {(1, 1), (8, 1), (1, 5), (8, 5)}
+    corners = {(c.params["threads"], c.sessions) for c in plan.cells}
+    assert corners == {(1, 1), (8, 1), (1, 5), (8, 5)}
     assert all(c.once for c in plan.cells)
     assert len(plan.cells) == 4 * 5
 
 
 def test_a_plan_of_some_orders_has_those_alone() -> None:
-    plan = planned(jobs=FIVE, axes={"threads": [1, 8]}, orders=["serial", "both"], repeats=1)
+    plan = plan_of(jobs=FIVE, axes={"threads": [1, 8]}, orders=["serial", "both"], repeats=1)
     assert [(c.params["threads"], c.sessions) for c in plan.cells] == [(1, 1), (8, 5)]
 
 
 def test_jobs_of_one_name_are_numbered() -> None:
-    plan = planned(jobs=[{"command": "cc a.c"}, {"command": "cc b.c"}], once=True)
+    plan = plan_of(jobs=[{"command": "cc a.c"}, {"command": "cc b.c"}], once=True)
     assert [j.name for j in plan.jobs] == ["cc", "cc-2"]
     assert plan.cells[0].once
 
@@ -184,7 +184,7 @@ def test_the_texts_that_go_with_a_job_have_its_values() -> None:
         "command": "xz -kc {file}", "prepare": "rm -f {file}.xz", "verify": "cmp {file} {job}", "shell": "sh",
         "input": "{file}", "env": {"A": "{n}"}, "timeout": "3s", "work_bytes": "{file}",
     }  # fmt: skip
-    plan = planned(jobs=[job], params={"file": "f", "n": 2}, setup="touch {file}")
+    plan = plan_of(jobs=[job], params={"file": "f", "n": 2}, setup="touch {file}")
     planned_job, variant = plan.variants[0].jobs[0], plan.variants[0]
     assert planned_job.prepare == ("sh", "-c", "rm -f f.xz")
     assert planned_job.verify == ("sh", "-c", "cmp f xz")
@@ -224,7 +224,7 @@ def test_the_texts_that_go_with_a_job_have_its_values() -> None:
 )
 def test_jobs_that_cannot_be_planned_are_refused_with_the_cure(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as e:
-        planned(**keys)
+        plan_of(**keys)
     assert message in e.value.message
     assert e.value.cure
 
@@ -232,7 +232,7 @@ def test_jobs_that_cannot_be_planned_are_refused_with_the_cure(keys: dict[str, A
 def test_hidden_arguments_are_not_stored() -> None:
     texts = dict.fromkeys(("input", "prepare", "verify", "directory"), "/SECRET")
     job = {"command": "curl -u {user} SECRET {n}", "env": {"A": "SECRET"}, **texts}
-    plan = planned(
+    plan = plan_of(
         jobs=[job],
         params={"user": "SECRET"},
         axes={"n": [1, 2]},

@@ -75,11 +75,13 @@ def cell(**changes: Any) -> RawCell:
         task_row(20 * S, S // 2, S // 4, pid=300, tid=300, role="pooler", session=None),
     ]
     states = [("R", None)] * 5 + [("S", "IO/DataFileRead")] * 3 + [("S", "Client/ClientRead")] * 2
-    at = [10 * S + S // 2 + i * S for i in range(10)]
+    times_ns = [10 * S + S // 2 + i * S for i in range(10)]
     tables: dict[str, Any] = {
         "tasks": tasks,
-        "samples": [sample_row(i, t, s, w) for i, (t, (s, w)) in enumerate(zip(at, states, strict=True))],
-        "sampler": [sampler_row(i, t) for i, t in enumerate(at)],
+        "samples": [
+            sample_row(i, t, s, w) for i, (t, (s, w)) in enumerate(zip(times_ns, states, strict=True))
+        ],
+        "sampler": [sampler_row(i, t) for i, t in enumerate(times_ns)],
         "sessions": [session_row(n, backend_pid=None, in_call_ns=9 * S) for n in range(3)],
         "counters": pooler(),
     }

@@ -101,7 +101,7 @@ def test_phases_of_a_measurement_share_its_start_and_its_end() -> None:
     assert (first.relations(), middle.relations(), last.relations()) == (["start"], [], ["end"])
     assert first.tables["memory"].height and first.tables["memory_processes"]["role"].to_list() == ["dbdyno"]
     assert last.source() == ("ok", "half of it")
-    assert after(memory)[0].relations() == ["end"]  # the start is of one measurement
+    assert after(memory)[0].relations() == ["end"]  # the next measurement has no start
 
 
 def test_reading_the_cache_beside_a_load_takes_its_share_and_no_more() -> None:
@@ -116,7 +116,7 @@ def test_reading_the_cache_beside_a_load_takes_its_share_and_no_more() -> None:
     assert all(0 < most_ns <= 0.5 * S for most_ns in caching.asked_ns)
     caching.asked_ns.clear()
     clock.sleep(1000)
-    after(memory, window(S))  # there is no room for it in so short a window
+    after(memory, window(S))  # the window is too short for its share
     assert caching.asked_ns == []
 
 

@@ -102,7 +102,7 @@ class Frail(FakeServer):
             raise Unreachable("connection refused", "start it")
 
 
-def planned(**chosen: Any) -> Plan:
+def plan_of(**chosen: Any) -> Plan:
     experiment = conduct.observation_of({"engine": "fake"}, **chosen)
     return conduct.observation_plan(experiment, observe.host())
 
@@ -117,7 +117,7 @@ def windows_of(
 @pytest.fixture(scope="module")
 def cells() -> list[RawCell]:
     """The windows of an observation of 25 s."""
-    return windows_of(FakeServer(Target(dsn=LAW)), planned(duration="25s"), RecordingListener(), Interrupt())
+    return windows_of(FakeServer(Target(dsn=LAW)), plan_of(duration="25s"), RecordingListener(), Interrupt())
 
 
 def test_windows_follow_one_another_without_a_hole_and_fill_the_time(cells: list[RawCell]) -> None:
@@ -131,7 +131,7 @@ def test_windows_follow_one_another_without_a_hole_and_fill_the_time(cells: list
 def test_a_window_begins_when_its_watch_is_open_and_is_as_long_as_asked() -> None:
     server = Busy(Target(dsn=LAW))
     asked_ns = clock_of(server).now_ns()
-    (cell,) = windows_of(server, planned(duration="5s"), RecordingListener(), Interrupt())
+    (cell,) = windows_of(server, plan_of(duration="5s"), RecordingListener(), Interrupt())
     assert cell.meta.t1_ns - cell.meta.t0_ns == 5 * S
     assert cell.meta.t0_ns - asked_ns == 6 * S, "as long again, as its first reads take long, too"
     reads = cell.tables["tasks"].filter(pl.col("role") == "session")
@@ -142,14 +142,14 @@ def test_a_window_begins_when_its_watch_is_open_and_is_as_long_as_asked() -> Non
 def test_a_machine_that_stalls_near_the_end_leaves_whole_windows(stalls: list[float]) -> None:
     server = Stalling(Target(dsn=LAW))
     server.stalls = stalls
-    cells = windows_of(server, planned(duration="25s"), RecordingListener(), Interrupt())
+    cells = windows_of(server, plan_of(duration="25s"), RecordingListener(), Interrupt())
     assert all(c.meta.t1_ns - c.meta.t0_ns >= S for c in cells)
     assert all(a.meta.t1_ns <= b.meta.t0_ns for a, b in pairwise(cells))
 
 
 def test_a_rest_too_short_for_a_window_belongs_to_the_last_one() -> None:
     cells = windows_of(
-        FakeServer(Target(dsn=LAW)), planned(duration="10500ms"), RecordingListener(), Interrupt()
+        FakeServer(Target(dsn=LAW)), plan_of(duration="10500ms"), RecordingListener(), Interrupt()
     )
     assert [(c.meta.t1_ns - c.meta.t0_ns) / S for c in cells] == [10.5]
 
@@ -175,7 +175,7 @@ def test_each_window_has_counters_and_backends_of_both_its_ends(cells: list[RawC
 def test_an_end_that_was_asked_for_keeps_the_window_under_way() -> None:
     interrupt = Interrupt()
     listener = RecordingListener({13.0: interrupt.request})
-    cells = windows_of(FakeServer(Target(dsn=LAW)), planned(), listener, interrupt)
+    cells = windows_of(FakeServer(Target(dsn=LAW)), plan_of(), listener, interrupt)
     assert [(c.meta.status, c.meta.reason) for c in cells] == [("ok", None), ("short", "stopped by the user")]
     assert cells[1].meta.t1_ns - cells[1].meta.t0_ns == pytest.approx(3 * S, abs=S // 4)
 
@@ -185,11 +185,11 @@ def test_a_server_that_comes_back_leaves_a_gap_and_a_short_window() -> None:
     listener = RecordingListener(
         {14.0: lambda: setattr(server, "away", True), 23.0: lambda: setattr(server, "away", False)}
     )
-    cells = windows_of(server, planned(duration="40s"), listener, Interrupt())
+    cells = windows_of(server, plan_of(duration="40s"), listener, Interrupt())
     first, short, *after = cells
     assert (first.meta.status, short.meta.status) == ("ok", "short")
     assert "went away" in (short.meta.reason or "")
-    assert short.meta.t1_ns <= first.meta.t1_ns + 10 * S  # nothing is claimed of the time after
+    assert short.meta.t1_ns <= first.meta.t1_ns + 10 * S  # no window covers the time after
     assert after[0].meta.t0_ns - short.meta.t1_ns > S
     assert all(c.meta.status == "ok" for c in after)
     assert any("is away" in n for n in listener.notices)
@@ -204,7 +204,7 @@ def test_a_server_gone_for_good_is_raised_after_patience_and_what_was_measured_i
     clock = clock_of(server)
     since_ns = clock.now_ns()
     with pytest.raises(ServerLost, match="was not back"):
-        for (cell,) in Windows(ObservationSetting(server, planned(), clock, listener, Interrupt())).all():
+        for (cell,) in Windows(ObservationSetting(server, plan_of(), clock, listener, Interrupt())).all():
             cells_before.append(cell)
     assert [c.meta.status for c in cells_before] == ["ok", "short"]
     assert clock.now_ns() - since_ns > PATIENCE_NS
@@ -213,33 +213,33 @@ def test_a_server_gone_for_good_is_raised_after_patience_and_what_was_measured_i
 def test_a_filter_that_matches_nobody_is_one_notice_that_names_who_is_connected() -> None:
     listener = RecordingListener()
     cells = windows_of(
-        FakeServer(Target(dsn=LAW)), planned(duration="20s", user="nobody"), listener, Interrupt()
+        FakeServer(Target(dsn=LAW)), plan_of(duration="20s", user="nobody"), listener, Interrupt()
     )
-    assert len(cells) == 2  # it goes on
+    assert len(cells) == 2  # the observation goes on
     (notice,) = listener.notices
     assert "no session matches user nobody" in notice
     assert "app@shop x 3" in notice
 
 
-def observed(
+def run_observation(
     tmp_path: Path, listener: RecordingListener, interrupt: Interrupt, **chosen: Any
 ) -> conduct.Observed:
     return conduct.observe_server(
-        planned(**chosen),
+        plan_of(**chosen),
         conduct.RunContext(observe.host(), Target(dsn=LAW), RunStore(tmp_path), listener, interrupt),
     )
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def observation_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of an observation of 30 s."""
     root = tmp_path_factory.mktemp("stored")
-    observed(root, RecordingListener(), Interrupt(), duration="30s")
+    run_observation(root, RecordingListener(), Interrupt(), duration="30s")
     return root
 
 
-def test_a_stored_observation_is_complete_and_derives(stored: Path, tmp_path: Path) -> None:
-    record = RunStore(shutil.copytree(stored, tmp_path / "store")).open("last")
+def test_a_stored_observation_is_complete_and_derives(observation_store: Path, tmp_path: Path) -> None:
+    record = RunStore(shutil.copytree(observation_store, tmp_path / "store")).open("last")
     assert record.info.status == "complete"
     results, report = conduct.rebuild(record)
     assert results.tables["windows"].height == 3
@@ -255,7 +255,7 @@ def test_an_end_before_the_time_asked_for_is_cut_short_and_without_such_a_time_c
 ) -> None:
     for duration, status in (("60s", "cut short"), (None, "complete")):
         interrupt = Interrupt()
-        observation = observed(
+        observation = run_observation(
             tmp_path, RecordingListener({6.0: interrupt.request}), interrupt, duration=duration
         )
         assert observation.record.info.status == status
@@ -264,7 +264,7 @@ def test_an_end_before_the_time_asked_for_is_cut_short_and_without_such_a_time_c
 def test_an_observation_stopped_before_its_first_second_is_not_kept(tmp_path: Path) -> None:
     interrupt = Interrupt()
     with pytest.raises(Exception, match="stopped"):
-        observed(tmp_path, RecordingListener({0.2: interrupt.request}), interrupt)
+        run_observation(tmp_path, RecordingListener({0.2: interrupt.request}), interrupt)
     assert RunStore(tmp_path).list() == []
 
 
@@ -275,14 +275,14 @@ def test_an_observation_stopped_before_its_first_second_is_not_kept(tmp_path: Pa
 )
 def test_times_and_pids_that_cannot_be_are_refused_with_the_cure(chosen: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as e:
-        planned(**chosen)
+        plan_of(**chosen)
     assert e.value.cure
 
 
 def test_windows_with_very_many_samples_are_derived_apart_to_the_same_figures(
-    stored: Path, monkeypatch: pytest.MonkeyPatch
+    observation_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = RunStore(stored).open("last")
+    record = RunStore(observation_store).open("last")
     together = derived_anew(record)
     monkeypatch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "MANY_ROWS", 100)
     parts = derived_anew(record)

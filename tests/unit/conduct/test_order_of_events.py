@@ -330,7 +330,7 @@ PHASES = [
 ]
 
 
-def phased(recording: Recording, faults: dict[str, Fault]) -> Events:
+def run_phases(recording: Recording, faults: dict[str, Fault]) -> Events:
     phases = [{"name": "calm", "duration": "2s", "rate": 20}, {"name": "spike", "duration": "2s", "rate": 40}]
     plan = run_plan(sessions="1", measure="10s", phases=phases)
     return recording.run(plan, RecordedServer(Events(faults), virtual=False, phased=True))
@@ -338,7 +338,7 @@ def phased(recording: Recording, faults: dict[str, Fault]) -> Events:
 
 def test_phases_share_one_measurement_and_are_saved_one_by_one(recording: Recording) -> None:
     end = ["run complete", f"derived {CALM}", "conclusions stored", "server closed"]
-    assert phased(recording, {}) == [*PHASES, *end]
+    assert run_phases(recording, {}) == [*PHASES, *end]
     assert recording.stored() == {CALM: "ok", SPIKE: "ok"}
 
 
@@ -361,13 +361,13 @@ def test_a_fault_in_a_phase_keeps_none(
 ) -> None:
     foreseen = isinstance(fault, DbdynoError)
     end = ["run discarded" if foreseen else "run cut short", "server closed"]
-    assert phased(recording, {at: fault}) == [*PHASES[: place(PHASES, at) + 1], *meanwhile, *end]
+    assert run_phases(recording, {at: fault}) == [*PHASES[: place(PHASES, at) + 1], *meanwhile, *end]
     assert recording.raised is fault
 
 
 def test_a_fault_between_two_phases_keeps_those_that_are_saved(recording: Recording) -> None:
     at = f"save {SPIKE}"
-    events = phased(recording, {at: StoreError("not written")})
+    events = run_phases(recording, {at: StoreError("not written")})
     end = ["run cut short", f"derived {CALM}", "conclusions stored", "server closed"]
     assert events == [*PHASES[: place(PHASES, at) + 1], *end]
     assert recording.stored() == {CALM: "ok"}
@@ -387,7 +387,9 @@ OBSERVATION = [
 ]
 
 
-def observed(recording: Recording, faults: dict[str, Fault], interrupt: Interrupt | None = None) -> Events:
+def run_observation(
+    recording: Recording, faults: dict[str, Fault], interrupt: Interrupt | None = None
+) -> Events:
     triggers = ({"when": "sessions >= 1", "do": "snapshot"},)
     asked = {"engine": "fake", "snapshots": True, "triggers": triggers}
     experiment = conduct.observation_of(asked, duration="10s", window="5s")
@@ -396,7 +398,7 @@ def observed(recording: Recording, faults: dict[str, Fault], interrupt: Interrup
 
 
 def test_the_events_of_an_observation_are_in_order(recording: Recording) -> None:
-    events = observed(recording, {})
+    events = run_observation(recording, {})
     assert events == [*OBSERVATION, "run complete", "conclusions stored", "server closed"]
     assert recording.stored() == {WINDOW_1: "ok", WINDOW_2: "ok"}
 
@@ -419,7 +421,7 @@ def test_the_events_of_an_observation_are_in_order(recording: Recording) -> None
 def test_a_fault_in_an_observation_keeps_the_windows_before(
     recording: Recording, at: str, fault: BaseException, meanwhile: list[str], windows: tuple[str, ...]
 ) -> None:
-    events = observed(recording, {at: fault})
+    events = run_observation(recording, {at: fault})
     foreseen = isinstance(fault, DbdynoError)
     end = ["run cut short" if windows or not foreseen else "run discarded"]
     end += ["conclusions stored"] if windows and foreseen else []
@@ -432,7 +434,7 @@ def test_an_end_that_is_asked_for_in_the_first_second_of_an_observation_keeps_no
     recording: Recording,
 ) -> None:
     interrupt = Interrupt()
-    events = observed(recording, {"snapshot of a trigger": interrupt.request}, interrupt)
+    events = run_observation(recording, {"snapshot of a trigger": interrupt.request}, interrupt)
     until = OBSERVATION[: place(OBSERVATION, "connection of a trigger closed") + 1]
     end = ["noted: snapshot of trigger 1 has ended", "run discarded", "server closed"]
     assert events == [*until, "noted: trigger 1", "counters, t1", "watch stops", *end]

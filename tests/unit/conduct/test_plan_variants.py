@@ -71,9 +71,8 @@ def test_every_variant_is_in_each_block_once(
     names = [f"v{n}" for n in range(variants)]
     ladder = [2**n for n in range(rungs)]
     order_of_cells = list(places(order, names, ladder, repeats, seed))  # type: ignore[arg-type]
-    blocks = [
-        order_of_cells[n : n + variants] for n in range(0, len(order_of_cells), variants)
-    ]  # contiguous in time
+    # a block is contiguous in time
+    blocks = [order_of_cells[n : n + variants] for n in range(0, len(order_of_cells), variants)]
     assert len(blocks) == rungs * repeats
     for number, block in enumerate(blocks, start=1):
         assert sorted(p.variant for p in block) == names
@@ -103,7 +102,7 @@ def test_the_order_is_interleaved_where_there_is_something_to_compare() -> None:
     assert plan.order == "interleaved"
     assert "drift" in next(c.reason for c in plan.choices if c.name == "order")
     chosen = _plan('sessions="1"\norder="ladder"\n[variants.a]\n[variants.b]\nlimits={quota=1}')
-    assert [c.name for c in chosen.choices].count("order") == 1  # warned
+    assert [c.name for c in chosen.choices].count("order") == 1  # the chosen order has a warning
 
 
 def test_first_cpus_are_those_that_may_be_used() -> None:

@@ -191,7 +191,7 @@ def test_a_lost_session_counts_as_long_as_it_lived():
     assert rows["calls"]["total"] == pytest.approx(15)
 
 
-def _observed(events: bool) -> dict[str, pl.DataFrame]:
+def _tables_of_observation(events: bool) -> dict[str, pl.DataFrame]:
     """Returns tables of ten observed sessions: 1 on a CPU, 1 queueing, 3 in I/O, 4 at the client, 1
     sending."""
     tables = cut([made_cell({"sessions": [session_row(calls=0, first_start_ns=None)]}, sessions=0)])
@@ -234,14 +234,14 @@ def _observed(events: bool) -> dict[str, pl.DataFrame]:
 @pytest.mark.parametrize(("events", "db_time"), [(False, 50.0), (True, 60.0)])
 def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool, db_time: float):
     """Sending an answer is part of a call; only the table of events separates it from waiting for a call."""
-    rows = {r["name"]: r for r in profile(_observed(events)).to_dicts()}
+    rows = {r["name"]: r for r in profile(_tables_of_observation(events)).to_dicts()}
     assert rows["DB time"]["total"] == pytest.approx(db_time)
     assert "calls" not in rows
     assert rows["DB CPU"]["per_call"] is None
 
 
 def test_a_waits_mean_is_its_seconds_over_its_count():
-    tables = _observed(True)
+    tables = _tables_of_observation(True)
     rows = {r["name"]: r for r in top_events(tables["windows"], event_seconds(tables)).to_dicts()}
     assert list(rows) == ["IO/DataFileRead", "DB CPU", "CPU WAIT", "Client/ClientWrite"]
     assert rows["IO/DataFileRead"]["waits"] == pytest.approx(3000)

@@ -26,7 +26,7 @@ limits = { period = "10ms" }
 """
 
 
-def refused(path: Path, **overrides: object) -> UsageError:
+def refusal(path: Path, **overrides: object) -> UsageError:
     request = conduct.Request(recipe=str(path), patch=conduct.Patch(overrides))
     with pytest.raises(UsageError) as e:
         conduct.planned(request, observe.host())
@@ -40,7 +40,7 @@ def lines(error: UsageError, path: Path) -> list[int]:
 def test_every_wrong_value_is_named_with_its_line(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(WRONG)
-    error = refused(recipe)
+    error = refusal(recipe)
     assert isinstance(error, RecipeError)
     assert lines(error, recipe) == [1, 2, 3, 4, 5, 7, 9, 11]
     assert "did you mean 'lio'" in str(error)
@@ -50,13 +50,13 @@ def test_every_wrong_value_is_named_with_its_line(tmp_path: Path) -> None:
 def test_an_option_that_is_wrong_is_not_blamed_on_the_recipe(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('workload = "lio"\nmeasure = "5s"\n')
-    assert str(recipe) not in str(refused(recipe, measure="1ms"))
+    assert str(recipe) not in str(refusal(recipe, measure="1ms"))
 
 
 def test_one_wrong_value_is_one_line_and_a_cure(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('workload = "lio"\n\nmeasure = "1ms"\n')
-    error = refused(recipe)
+    error = refusal(recipe)
     assert (error.message.startswith(f"{recipe}:3: "), bool(error.cure)) == (True, True)
 
 
@@ -81,7 +81,7 @@ def test_a_path_in_double_quotes_is_refused_with_its_line(
         return
     recipe = tmp_path / "mine.toml"
     recipe.write_text(text)
-    error = refused(recipe)
+    error = refusal(recipe)
     assert error.message.startswith(f"{recipe}:3: ") and error.message.isprintable()
     assert "single quotes" in (error.cure or "") and f"'{written}'" in (error.cure or "")
     assert read_toml(text.replace('"' + written + '"', f"'{written}'"))["script"] == written

@@ -33,21 +33,21 @@ OWN = PlannedScript(name="own.sql", text="insert into t values (1);")
 PGBENCH = DataSet("pgbench", ("public.pgbench_accounts",), 1_000_000, written=True)
 
 
-def planned(script: PlannedScript, **options: Any) -> Plan:
+def plan_of(script: PlannedScript, **options: Any) -> Plan:
     spec = {"builtin": script.name} if script.builtin else {"file": script.name}
     asked = Experiment(scripts=[spec], sessions="1,2", measure="1s", settle="0s", **options)
     scripts = dict.fromkeys(asked.scripts, script)
     return resolve(asked, workload_of([script]), 2.0, "test", scripts)
 
 
-def reset(plan: Plan) -> list[tuple[str, str]]:
+def reset_choices(plan: Plan) -> list[tuple[str, str]]:
     return [(c.value, c.reason) for c in plan.choices if c.name == "reset"]
 
 
 def test_data_are_reset_before_each_measurement_if_own_calls_change_prepared_tables() -> None:
-    plain = planned(WRITING)
+    plain = plan_of(WRITING)
     plan = with_resets(plain, [PGBENCH])
-    assert plan.reset.when == "each" and reset(plan)[0][0] == "each"
+    assert plan.reset.when == "each" and reset_choices(plan)[0][0] == "each"
     assert plan.expected_ns - plain.expected_ns == 2 * plan.reset.each_ns > 2_000_000_000
     assert plan.digest != plain.digest
 
@@ -66,22 +66,22 @@ def test_data_are_reset_before_each_measurement_if_own_calls_change_prepared_tab
 def test_data_that_dbdyno_did_not_prepare_are_never_reset_with_a_reason(
     script: PlannedScript, sets: list[DataSet], says: str | None
 ) -> None:
-    plan = with_resets(planned(script), sets)
+    plan = with_resets(plan_of(script), sets)
     assert plan.reset.when == "never"
-    assert [v for v, _ in reset(plan)] == ([] if says is None else ["never"])
-    assert says is None or says in reset(plan)[0][1]
+    assert [v for v, _ in reset_choices(plan)] == ([] if says is None else ["never"])
+    assert says is None or says in reset_choices(plan)[0][1]
 
 
 def test_a_reset_that_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="no tables that dbdyno workload prepare made"):
-        with_resets(planned(OWN, reset="each"), [])
+        with_resets(plan_of(OWN, reset="each"), [])
     with pytest.raises(UsageError, match="belong to bob"):
-        with_resets(planned(WRITING, reset="block"), [PGBENCH._replace(refused="they belong to bob")])
-    assert with_resets(planned(OWN, reset="each"), [PGBENCH]).reset.when == "each"
-    assert with_resets(planned(WRITING, reset="never"), [PGBENCH]).reset.when == "never"
-    assert with_resets(planned(WRITING, budget="60s"), [PGBENCH]).reset.when == "each"
+        with_resets(plan_of(WRITING, reset="block"), [PGBENCH._replace(refused="they belong to bob")])
+    assert with_resets(plan_of(OWN, reset="each"), [PGBENCH]).reset.when == "each"
+    assert with_resets(plan_of(WRITING, reset="never"), [PGBENCH]).reset.when == "never"
+    assert with_resets(plan_of(WRITING, budget="60s"), [PGBENCH]).reset.when == "each"
     with pytest.raises(UsageError, match="--budget"):
-        with_resets(planned(WRITING, budget="12s"), [PGBENCH])
+        with_resets(plan_of(WRITING, budget="12s"), [PGBENCH])
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_a_dry_run_shows_the_probable_reset(words: list[str], expected: str | No
 
 
 def test_caches_are_dropped_before_each_measurement_or_not_at_all() -> None:
-    cold = planned(READING, reset_cache="dropped")
+    cold = plan_of(READING, reset_cache="dropped")
     assert with_resets(cold, [PGBENCH._replace(written=False)]).reset.when == "each"
-    blocks = planned(READING, reset_cache="dropped", reset="block")
+    blocks = plan_of(READING, reset_cache="dropped", reset="block")
     assert with_resets(blocks, [PGBENCH._replace(written=False)]).reset.when == "block"
     with pytest.raises(UsageError, match="no tables that dbdyno workload prepare made"):
         with_resets(cold, [])
     with pytest.raises(UsageError, match=r"dropped.*never"):
-        with_resets(planned(READING, reset_cache="dropped", reset="never"), [PGBENCH])
+        with_resets(plan_of(READING, reset_cache="dropped", reset="never"), [PGBENCH])
 
 
 def test_pages_of_a_file_in_the_page_cache_are_counted(disk_path: Path) -> None:
@@ -120,7 +120,8 @@ def test_pages_of_a_file_in_the_page_cache_are_counted(disk_path: Path) -> None:
         (disk_path / name).touch()
     files = sorted(f.name for f in cache_drop._files(disk_path, "16384"))
     assert files == ["16384", "16384.1", "16384_fsm.1", "16384_vm"]
-    assert cache_drop._drop_file(file) in ((100_000, 0), (100_000, 25 * 4096))  # in memory alone: all stays
+    # a file system in memory keeps all pages
+    assert cache_drop._drop_file(file) in ((100_000, 0), (100_000, 25 * 4096))
 
 
 @pytest.mark.parametrize(
@@ -135,13 +136,13 @@ def test_pages_of_a_file_in_the_page_cache_are_counted(disk_path: Path) -> None:
 def test_data_are_reset_before_each_measurement_each_block_or_never(
     when: str, options: dict[str, Any], expected: list[bool]
 ) -> None:
-    plan = with_resets(planned(WRITING, reset=when, **options), [PGBENCH])
+    plan = with_resets(plan_of(WRITING, reset=when, **options), [PGBENCH])
     cells = plan.cells
     assert [begins(plan, b, c) for b, c in zip((None, *cells), cells, strict=False)] == expected
 
 
 def test_data_are_not_reset_between_phases() -> None:
-    plan = with_resets(planned(WRITING, repeats=2), [PGBENCH])
+    plan = with_resets(plan_of(WRITING, repeats=2), [PGBENCH])
     cells = [c.model_copy(update={"phase": True}) for c in plan.cells]
     reset_before = [begins(plan, b, c) for b, c in zip((None, *cells), cells, strict=False)]
     assert reset_before == [True, False, True, False]

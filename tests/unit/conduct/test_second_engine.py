@@ -161,7 +161,7 @@ def observe_output(program: Program) -> str:
 
 
 @pytest.fixture(scope="module")
-def watched(program: Program, observe_output: str) -> tuple[Results, list[RawCell]]:  # noqa: ARG001
+def observation(program: Program, observe_output: str) -> tuple[Results, list[RawCell]]:  # noqa: ARG001
     record = RunStore(program.home / "guests").open("last")
     return derived_anew(record), record.read_cells()[0]
 
@@ -171,21 +171,21 @@ HERE_S = {"0": (10, 10, 10), "1": (10, 3, 0), "2": (4, 0, 0), "3": (0, 3, 10)}
 
 
 def test_guests_that_come_and_go_keep_one_number_over_all_their_tasks(
-    watched: tuple[Results, list[RawCell]],
+    observation: tuple[Results, list[RawCell]],
 ) -> None:
     """Each watch numbers newcomers anew. Between two windows all tasks of a session change but its thread."""
-    _, cells = watched
+    _, cells = observation
     met = pl.concat([c.tables["samples"].select("session", "pid", "tid").unique() for c in cells])
-    whose = met.unique().with_columns(
+    tasks = met.unique().with_columns(
         guest=pl.when(pl.col("pid") == 500).then(pl.col("tid") - 501).otherwise((pl.col("pid") - 1000) // 100)
     )
-    pairs = whose.select("session", "guest").unique()
+    pairs = tasks.select("session", "guest").unique()
     assert pairs.height == 4 and pairs["session"].sort().to_list() == [0, 1, 2, 3] == sorted(pairs["guest"])
-    assert whose.group_by("session").len()["len"].min() > 2  # type: ignore[operator]
+    assert tasks.group_by("session").len()["len"].min() > 2  # type: ignore[operator]
 
 
-def test_the_ledger_of_guests_is_that_of_all_their_tasks(watched: tuple[Results, list[RawCell]]) -> None:
-    results, cells = watched
+def test_the_ledger_of_guests_is_that_of_all_their_tasks(observation: tuple[Results, list[RawCell]]) -> None:
+    results, cells = observation
     ledger = top_level(results.whole("ledger").filter(pl.col("scope") == "rung"))
     for window, cell in enumerate(cells):
         present_guests = sum(lengths[window] for lengths in HERE_S.values()) / 10
@@ -197,9 +197,9 @@ def test_the_ledger_of_guests_is_that_of_all_their_tasks(watched: tuple[Results,
 
 
 def test_figures_of_guests_count_sessions_and_not_their_tasks(
-    watched: tuple[Results, list[RawCell]], observe_output: str, program: Program
+    observation: tuple[Results, list[RawCell]], observe_output: str, program: Program
 ) -> None:
-    results, cells = watched
+    results, cells = observation
     summary = overview(results)
     assert summary is not None and summary.sessions == 4 and summary.db_time == pytest.approx(3.2, rel=0.05)
     assert {e["name"] for e in summary.top} == {"DB CPU", "CPU WAIT", "Mutex/Page", "Disk/Read"}
@@ -247,7 +247,7 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
 
 
-def _packaged(home: Path) -> None:
+def _install_package(home: Path) -> None:
     """Installs a package of the page's two blocks and this engine's modules in ``home``."""
     (module,), (project,) = _blocks("python"), map(tomllib.loads, _blocks("toml"))
     source, package = ROOT / "tests" / "second_engine", home / "second_engine"
@@ -264,7 +264,7 @@ def _packaged(home: Path) -> None:
 
 
 def test_a_package_made_as_the_documentation_says_brings_its_engine(tmp_path: Path) -> None:
-    _packaged(tmp_path)
+    _install_package(tmp_path)
     (tmp_path / "second.toml").write_text(RECIPE)
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "DBDYNO_STORE": "store", "XDG_STATE_HOME": "state"}
     words = ("run", "second.toml", "--json")

@@ -110,14 +110,14 @@ def server(results: Results, host: str, standby: bool | None, behind: int | None
 
 
 @pytest.fixture
-def two() -> list[Results]:
+def two_servers() -> list[Results]:
     """A standby that is half as busy, and its primary, in this order."""
     standby = server(observed.results(busy=STANDBY_BUSY), "db2", True, behind=4_000_000)
     return [standby, server(observed.results(), "db1", False)]
 
 
-def test_each_server_has_its_own_figures_the_primary_first(two: list[Results]) -> None:
-    record = present.servers_record(two)
+def test_each_server_has_its_own_figures_the_primary_first(two_servers: list[Results]) -> None:
+    record = present.servers_record(two_servers)
     assert record["group"] == "20261121-104501-servers-77aa"
     primary, standby = record["servers"]
     assert [(s["server"], s["role"], s["run"]) for s in (primary, standby)] == [
@@ -135,16 +135,16 @@ def test_each_server_has_its_own_figures_the_primary_first(two: list[Results]) -
     json.dumps(record, allow_nan=False)
 
 
-def test_servers_of_one_host_are_named_with_their_ports(two: list[Results]) -> None:
+def test_servers_of_one_host_are_named_with_their_ports(two_servers: list[Results]) -> None:
     ports = []
-    for port, results in zip(("5432", "5433"), two, strict=True):
+    for port, results in zip(("5432", "5433"), two_servers, strict=True):
         facts = results.environment.server.model_copy(update={"where": f"db1:{port}, database app, user m"})
         ports.append(replace(results, environment=results.environment.model_copy(update={"server": facts})))
     assert {s.name for s in servers_of(ports)} == {"db1:5432", "db1:5433"}
 
 
-def test_a_chart_has_a_step_for_each_window_of_each_server(two: list[Results]) -> None:
-    drawn = {c.title: c for c in walk(present.servers(two).blocks) if isinstance(c, Chart)}
+def test_a_chart_has_a_step_for_each_window_of_each_server(two_servers: list[Results]) -> None:
+    drawn = {c.title: c for c in walk(present.servers(two_servers).blocks) if isinstance(c, Chart)}
     assert [*drawn] == ["Average active sessions", "CPU WAIT", "WAL not replayed"]
     active = pl.DataFrame(next(iter(drawn["Average active sessions"].spec["datasets"].values())))
     assert active.group_by("server").len().sort("server").rows() == [("db1", 6), ("db2", 6)]
@@ -153,9 +153,11 @@ def test_a_chart_has_a_step_for_each_window_of_each_server(two: list[Results]) -
     assert {r["server"] for r in next(iter(lag.values()))} == {"db2"}
 
 
-def test_a_terminal_of_80_columns_has_both_servers_and_what_is_not_replayed(two: list[Results]) -> None:
+def test_a_terminal_of_80_columns_has_both_servers_and_what_is_not_replayed(
+    two_servers: list[Results],
+) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    console.print(present.printed(present.servers_brief(two)))
+    console.print(present.printed(present.servers_brief(two_servers)))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     (head,) = (line for line in text.splitlines() if line.startswith("server "))
@@ -163,9 +165,9 @@ def test_a_terminal_of_80_columns_has_both_servers_and_what_is_not_replayed(two:
     assert "dbdyno show run-of-db2" in " ".join(text.split())
 
 
-def test_an_unknown_role_and_figure_are_no_zero(two: list[Results]) -> None:
+def test_an_unknown_role_and_figure_are_no_zero(two_servers: list[Results]) -> None:
     unknown = server(observed.results(busy=()), "db3", None)
-    document = present.servers([*two, unknown])
+    document = present.servers([*two_servers, unknown])
     (table,) = (
         t
         for t in walk(document.blocks)
@@ -176,6 +178,6 @@ def test_an_unknown_role_and_figure_are_no_zero(two: list[Results]) -> None:
     assert {c.value for c in row.cells[3:7]} == {None}
 
 
-def test_the_page_is_written_whole(two: list[Results], tmp_path: Path) -> None:
-    page = present.write(present.servers(two), tmp_path / "servers.html").read_text()
+def test_the_page_is_written_whole(two_servers: list[Results], tmp_path: Path) -> None:
+    page = present.write(present.servers(two_servers), tmp_path / "servers.html").read_text()
     assert "db1 (primary)" in page and "db2 (standby)" in page

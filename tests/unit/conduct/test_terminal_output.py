@@ -26,7 +26,7 @@ from dbdyno.store import Run, RunStore
 
 
 @pytest.fixture(scope="module")
-def forged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def forged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one run, each of whose texts steers a terminal."""
     climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
     root = tmp_path_factory.mktemp("forged")
@@ -83,20 +83,20 @@ def _edit(path: Path) -> None:
         "show \x1b]0;x\x07\x9b31m\x7f",
     ],
 )
-def test_a_forged_store_does_not_steer_the_terminal(forged: Path, words: str) -> None:
-    _, written = on_terminal_here(*words.split(), env={"DBDYNO_STORE": str(forged)})
+def test_a_forged_store_does_not_steer_the_terminal(forged_store: Path, words: str) -> None:
+    _, written = on_terminal_here(*words.split(), env={"DBDYNO_STORE": str(forged_store)})
     assert "Traceback" not in written
     assert obeyed(written) == []
     assert len(written) > 20
 
 
-def test_control_characters_of_a_stored_text_become_visible(forged: Path) -> None:
-    _, written = on_terminal("show", "last", env={"DBDYNO_STORE": str(forged)})
+def test_control_characters_of_a_stored_text_become_visible(forged_store: Path) -> None:
+    _, written = on_terminal("show", "last", env={"DBDYNO_STORE": str(forged_store)})
     assert "␛]0;owned␇␛[2J\ufffd31m␡" in re.sub(r"\x1b\[[0-9;]*m|\s", "", written)
 
 
 @contextmanager
-def scripted(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+def serve_answer(answer: Callable[[socket.socket], None]) -> Iterator[int]:
     """Serves on a port of this machine with the given answer."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -132,7 +132,7 @@ def test_an_error_of_a_server_does_not_steer_the_terminal_and_is_short(tmp_path:
     def refuse(connection: socket.socket) -> None:
         connection.sendall(_error(STEERING + "x" * 25_000 + STEERING))
 
-    with scripted(refuse) as port:
+    with serve_answer(refuse) as port:
         dsn = f"host=127.0.0.1 port={port} user=u dbname=d sslmode=disable gssencmode=disable"
         program = on_terminal if command.startswith("run") else on_terminal_here
         code, written = program(*command.split(), "--dsn", dsn, env={"DBDYNO_STORE": str(tmp_path)})
@@ -142,22 +142,22 @@ def test_an_error_of_a_server_does_not_steer_the_terminal_and_is_short(tmp_path:
     assert len(written) < 6_000
 
 
-def test_output_fits_into_any_encoding(forged: Path) -> None:
+def test_output_fits_into_any_encoding(forged_store: Path) -> None:
     for encoding, words in (("ascii", "show last"), ("latin-1", "recipes"), ("utf-8", "show \udcff")):
         done = subprocess.run(
             [sys.executable, "-m", "dbdyno", *words.split()],
             capture_output=True,
-            env={**os.environ, "PYTHONIOENCODING": encoding, "DBDYNO_STORE": str(forged)},
+            env={**os.environ, "PYTHONIOENCODING": encoding, "DBDYNO_STORE": str(forged_store)},
         )
         assert b"Traceback" not in done.stderr
         (done.stdout + done.stderr).decode(encoding)
 
 
-def test_a_closed_output_is_no_defect(forged: Path) -> None:
+def test_a_closed_output_is_no_defect(forged_store: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f'"{sys.executable}" -m dbdyno runs >&-'],
         capture_output=True,
-        env={**os.environ, "DBDYNO_STORE": str(forged)},
+        env={**os.environ, "DBDYNO_STORE": str(forged_store)},
     )
     assert (done.returncode, done.stderr) == (0, b"")
 

@@ -60,7 +60,7 @@ def accounts_of(truth: Truth) -> Accounts:
     return {account: ns / W_NS for account, ns in exact.items()}
 
 
-def summed(parts: Iterator[Accounts]) -> Accounts:
+def sum_accounts(parts: Iterator[Accounts]) -> Accounts:
     total: Accounts = {}
     for part in parts:
         for account, value in part.items():
@@ -102,7 +102,7 @@ class Played(NamedTuple):
 
     @property
     def truth(self) -> Accounts:
-        return summed(accounts_of(t) for t in self.truths.values())
+        return sum_accounts(accounts_of(t) for t in self.truths.values())
 
     def tier(self, name: str) -> list[pl.DataFrame]:
         """Returns the ledgers of five series of samples."""
@@ -120,14 +120,14 @@ def load(request: pytest.FixtureRequest) -> Played:
     """A case played once, sampled five times, and cut with and without samples of the wait event word."""
     case: Case = request.param
     climbed = played(case.dsn, case.sessions)
-    cells = [named(climbed.cells[0], "exact")]
+    cells = [rename_cell(climbed.cells[0], "exact")]
     for seed in SEEDS:
         dense = sampled(climbed, seed)
-        cells += [named(dense, f"word-{seed}"), named(without_word(dense), f"activity-{seed}")]
+        cells += [rename_cell(dense, f"word-{seed}"), rename_cell(without_word(dense), f"activity-{seed}")]
     return Played(case, climbed, truths(climbed), ledger(cut(cells)))
 
 
-def named(cell: RawCell, name: str) -> RawCell:
+def rename_cell(cell: RawCell, name: str) -> RawCell:
     return RawCell(
         cell.meta.model_copy(update={"cell": cell.meta.cell.model_copy(update={"id": name})}), cell.tables
     )
