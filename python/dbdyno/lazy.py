@@ -1,11 +1,11 @@
 """Packages whose public names are imported at their first use, so that each command starts quickly.
 
-Such a package calls :func:`lazy` with a table of the names, and imports them for type checkers (PEP 562)::
+Such a package imports them for type checkers, and calls :func:`lazy`, which reads them there (PEP 562)::
 
     if TYPE_CHECKING:
         from package.module import name
 
-    lazy(__name__, {"name": "package.module"})
+    lazy(__name__)
 
 Signals are handled after an import: within it, code could turn the handler's exception into another one.
 """
@@ -15,12 +15,14 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,11 +31,17 @@ INTERRUPTED = b"interrupted\n"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def lazy(package: str, table: Mapping[str, str]) -> None:
-    """Makes ``package`` import names at their first use. ``table``: name -> its module, or ``module:name in
-    it``."""
+def lazy(package: str) -> None:
+    """Loads each name of the package's TYPE_CHECKING block at its first use."""
     module = sys.modules[package]
-    module.__dict__["_lazy"] = table
+    # Not by ast, which takes longer to load than all of this.
+    source = Path(str(module.__file__)).read_text("utf-8").partition("\nif TYPE_CHECKING:\n")[2]
+    block = re.split(r"\n(?=\S)", source, maxsplit=1)[0]
+    table = module.__dict__["_lazy"] = {}
+    for place, listed, line in re.findall(r"(?m)^    from (\S+) import (?:\(([^)]*)\)|(.+))$", block):
+        for name in filter(None, map(str.strip, (listed or line).split(","))):
+            original, _, alias = name.partition(" as ")
+            table[alias or original] = (place, original)
     module.__class__ = Lazy
 
 
@@ -121,11 +129,11 @@ class Lazy(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            module, _, attribute = self.__dict__["_lazy"][name].partition(":")
+            module, original = self.__dict__["_lazy"][name]
         except KeyError:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
         with undisturbed():
-            value = self.__dict__[name] = getattr(import_module(module), attribute or name)
+            value = self.__dict__[name] = getattr(import_module(module), original)
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -17,7 +17,10 @@ import pytest
 import dbdyno
 from dbdyno.lazy import at_once, ready, uncollected, undisturbed
 
-PACKAGES = ("conclude.compare", "conduct", "drive", "limits", "observe", "plan", "present", "store")
+PACKAGES = (
+    *("conclude.compare", "conduct", "drive", "limits", "observe", "plan", "present", "remote"),
+    *("remote.cluster", "store"),
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -31,10 +34,9 @@ def test_a_package_s_table_has_what_type_checkers_see(package: str) -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    for name, place in module.__dict__["_lazy"].items():
-        home, _, attribute = place.partition(":")
-        assert seen[name] == (home, attribute or name)
-        assert getattr(module, name) is getattr(import_module(home), attribute or name)
+    assert module.__dict__["_lazy"] == seen
+    for name, (place, original) in seen.items():
+        assert getattr(module, name) is getattr(import_module(str(place)), original)
 
 
 def test_all_is_loaded_while_another_thread_loads_modules_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,18 +12,4 @@ if TYPE_CHECKING:
     from dbdyno.drive.phases import Interrupt, asking, connect, finish, frames, lead_ns, run, window_frames
     from dbdyno.model.errors import Interrupted
 
-
-lazy(
-    __name__,
-    {
-        "Interrupt": "dbdyno.drive.phases",
-        "Interrupted": "dbdyno.model.errors",
-        "asking": "dbdyno.drive.phases",
-        "connect": "dbdyno.drive.phases",
-        "finish": "dbdyno.drive.phases",
-        "frames": "dbdyno.drive.phases",
-        "lead_ns": "dbdyno.drive.phases",
-        "run": "dbdyno.drive.phases",
-        "window_frames": "dbdyno.drive.phases",
-    },
-)
+lazy(__name__)

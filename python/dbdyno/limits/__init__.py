@@ -18,21 +18,4 @@ if TYPE_CHECKING:
     from dbdyno.limits.means import Applied, Means, apply, decide, undo
     from dbdyno.limits.places import other_host
 
-
-lazy(
-    __name__,
-    {
-        "Applied": "dbdyno.limits.means",
-        "Means": "dbdyno.limits.means",
-        "apply": "dbdyno.limits.means",
-        "bind_order": "dbdyno.limits.binding",
-        "check": "dbdyno.limits.check",
-        "check_spec": "dbdyno.limits.check",
-        "decide": "dbdyno.limits.means",
-        "order": "dbdyno.limits.binding",
-        "other_host": "dbdyno.limits.places",
-        "pin": "dbdyno.limits.binding",
-        "seen": "dbdyno.limits.check",
-        "undo": "dbdyno.limits.means",
-    },
-)
+lazy(__name__)

@@ -26,35 +26,4 @@ if TYPE_CHECKING:
         recent_frames,
     )
 
-
-lazy(
-    __name__,
-    {
-        "How": "dbdyno.observe.watch",
-        "NoWatch": "dbdyno.observe.watch",
-        "WatchState": "dbdyno.observe.sources",
-        "THREADS": "dbdyno.observe.watch",
-        "at_end": "dbdyno.observe.host",
-        "brief_seen": "dbdyno.observe.glance_parts",
-        "check_exact": "dbdyno.observe.watch",
-        "counter_files": "dbdyno.observe.host",
-        "cpu_times": "dbdyno.observe.conditions",
-        "direct_files": "dbdyno.observe.open_files",
-        "flush_probe": "dbdyno.observe.flush",
-        "frames": "dbdyno.observe.watch",
-        "free_memory": "dbdyno.observe.free_memory",
-        "host": "dbdyno.observe.host",
-        "judged": "dbdyno.observe.sources",
-        "machine_facts": "dbdyno.observe.conditions",
-        "open_machine": "dbdyno.observe.watch",
-        "open_observation": "dbdyno.observe.watch",
-        "open_watch": "dbdyno.observe.watch",
-        "opened": "dbdyno.observe.limits",
-        "per_cpu": "dbdyno.observe.host",
-        "read_of_host": "dbdyno.observe.limits",
-        "recent_frames": "dbdyno.observe.watch",
-        "record": "dbdyno.observe.limits",
-        "sources": "dbdyno.observe.sources",
-        "topology": "dbdyno.observe.topology",
-    },
-)
+lazy(__name__)

@@ -18,18 +18,4 @@ if TYPE_CHECKING:
     from dbdyno.remote.spread import Driver, SpreadLoad
     from dbdyno.remote.watch import RemoteWatch
 
-lazy(
-    __name__,
-    {
-        "Agent": "dbdyno.remote.agent",
-        "Hello": "dbdyno.remote.answers",
-        "Channel": "dbdyno.remote.channels",
-        "ProcessChannel": "dbdyno.remote.channels",
-        "HostClock": "dbdyno.remote.clocks",
-        "RemoteLoad": "dbdyno.remote.load",
-        "program": "dbdyno.remote.program",
-        "Driver": "dbdyno.remote.spread",
-        "SpreadLoad": "dbdyno.remote.spread",
-        "RemoteWatch": "dbdyno.remote.watch",
-    },
-)
+lazy(__name__)

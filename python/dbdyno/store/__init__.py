@@ -36,29 +36,4 @@ if TYPE_CHECKING:
     from dbdyno.store.runs import RunStore
     from dbdyno.store.snapshots import SnapshotStore
 
-
-lazy(
-    __name__,
-    {
-        "DamagedCell": "dbdyno.store.run",
-        "Derived": "dbdyno.store.parts",
-        "FileJournal": "dbdyno.store.journal",
-        "LeftOver": "dbdyno.store.journal",
-        "Listed": "dbdyno.store.listing",
-        "Parts": "dbdyno.store.parts",
-        "Run": "dbdyno.store.run",
-        "RunStore": "dbdyno.store.runs",
-        "SnapshotStore": "dbdyno.store.snapshots",
-        "conformed": "dbdyno.store.parts",
-        "default_root": "dbdyno.store.listing",
-        "find_group": "dbdyno.store.overview",
-        "find_run": "dbdyno.store.overview",
-        "finite": "dbdyno.store.parts",
-        "keep_shown": "dbdyno.store.listing",
-        "left_over": "dbdyno.store.journal",
-        "parquet": "dbdyno.store.files",
-        "read_fired": "dbdyno.store.fired",
-        "read_shown": "dbdyno.store.listing",
-        "write_fired": "dbdyno.store.fired",
-    },
-)
+lazy(__name__)

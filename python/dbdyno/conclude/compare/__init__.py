@@ -11,16 +11,4 @@ if TYPE_CHECKING:
     from dbdyno.conclude.compare.stopping_rule import rule, tight_enough
     from dbdyno.conclude.compare.table import MARGIN, Options
 
-
-lazy(
-    __name__,
-    {
-        "MARGIN": "dbdyno.conclude.compare.table",
-        "Options": "dbdyno.conclude.compare.table",
-        "compare_runs": "dbdyno.conclude.compare.comparisons",
-        "compare_samples": "dbdyno.conclude.compare.samples",
-        "compare_variants": "dbdyno.conclude.compare.comparisons",
-        "rule": "dbdyno.conclude.compare.stopping_rule",
-        "tight_enough": "dbdyno.conclude.compare.stopping_rule",
-    },
-)
+lazy(__name__)

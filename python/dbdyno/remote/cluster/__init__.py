@@ -12,12 +12,4 @@ if TYPE_CHECKING:
     from dbdyno.remote.cluster.address import check_address
     from dbdyno.remote.cluster.connect import Cluster, Node, SocketChannel
 
-lazy(
-    __name__,
-    {
-        "Cluster": "dbdyno.remote.cluster.connect",
-        "Node": "dbdyno.remote.cluster.connect",
-        "SocketChannel": "dbdyno.remote.cluster.connect",
-        "check_address": "dbdyno.remote.cluster.address",
-    },
-)
+lazy(__name__)
