@@ -7,121 +7,37 @@ is an error that names the line. Response times become seconds, CPU becomes CPU 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 import polars as pl
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results.analyses import Ladder, Machine
+from dbdyno.model.results.analyses import POINTS, Ladder, Machine
 from dbdyno.store.ladder_csv import headings
-from dbdyno.store.ladder_csv.cures import read_or_refuse
 from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named
-from dbdyno.store.ladder_csv.points import records_of, to_points
-from dbdyno.store.ladder_csv.quantities import TIME_OPTION
-from dbdyno.store.ladder_csv.reading import Reading, option_of
-from dbdyno.store.table_cells import is_missing, is_number, with_unit
-from dbdyno.store.table_text import (
-    Sheet,
-    read_text,
-    sheet,
-    source_name,
-)
+from dbdyno.store.ladder_csv.quantities import quantities
+from dbdyno.store.ladder_csv.reading import Column, Columns, Reading, Record, option_of, read_or_refuse
+from dbdyno.store.ladder_csv.vocabulary import TIMES
+from dbdyno.store.table_cells import is_missing, is_number, number, with_unit
+from dbdyno.store.table_text import Line, Sheet, read_text, sheet, source_name
 
 FEWEST = 3
 """Least number of different loads in a ladder."""
 _NEEDED = ("load", "throughput")
 _NAMES = {"load": "sessions", "throughput": "throughput", "response_s": "response time", "repeat": "repeat"}
-_CPU = ("cpu", "cpu_user", "cpu_system", "cpu_wait")
+_TIMES = ("response_s", "response_p95_s", "duration")
+MOST = 1e30
+"""Bound of figures: larger ones are no measurements, and their squares overflow."""
+_EMPTY = "leave the field empty where it was not measured"
 _NONE = "none"
 _HINTS = {
     "load": "sessions, clients, threads, users, connections, nodes, processors, N",
     "throughput": "throughput, tps, ktps, rate, calls, orders/s, X",
 }
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The user's assignment of columns: a heading, a number from 1, or ``none``; ``None`` goes by the
-    headings.
-
-    Units are those of the file, and override its headings.
-    """
-
-    load: str | None = None
-    throughput: str | None = None
-    response: str | None = None
-    response_p95: str | None = None
-    cpu: str | None = None
-    cpu_user: str | None = None
-    cpu_system: str | None = None
-    cpu_wait: str | None = None
-    repeat: str | None = None
-    duration: str | None = None
-    """A column, or the length of each measurement: ``60s``."""
-    load_unit: str | None = None
-    throughput_unit: str | None = None
-    response_unit: str | None = None
-    """Unit of response times: s, ms, us, ns."""
-    duration_unit: str | None = None
-    cpu_unit: str | None = None
-    """A unit of time, or ``%``."""
-    decimal: str | None = None
-    """``.`` or ``,``, to resolve numbers like 1,234."""
-    where: Mapping[str, str] = field(default_factory=dict)
-    """Values by column; only lines with these values are read."""
-
-    def chosen(self) -> dict[str, str]:
-        """Returns the columns that options name, by role."""
-        duration = None if TIME_OPTION.match(self.duration or "") else self.duration
-        pairs = {
-            "load": self.load,
-            "throughput": self.throughput,
-            "response_s": self.response,
-            "response_p95_s": self.response_p95,
-            "cpu": self.cpu,
-            "cpu_user": self.cpu_user,
-            "cpu_system": self.cpu_system,
-            "cpu_wait": self.cpu_wait,
-            "repeat": self.repeat,
-            "duration": duration,
-        }
-        return {role: name for role, name in pairs.items() if name is not None}
-
-    def unit_of(self, role: str) -> str | None:
-        """Returns the unit that an option gives the column of ``role``; None leaves it to the heading."""
-        if role in ("response_s", "response_p95_s"):
-            return self.response_unit
-        return self.duration_unit if role == "duration" else self.cpu_unit if role in _CPU else None
-
-    def in_known_units(self) -> Columns:
-        """Returns the columns with normalised units. Raises UsageError for an unknown unit."""
-        units: dict[str, Any] = {}
-        for name in ("response_unit", "duration_unit", "cpu_unit"):
-            given = getattr(self, name)
-            known = None if given is None else is_time_unit(given)
-            if name == "cpu_unit" and given in ("%", "percent", "pct"):
-                known = "%"
-            if given is not None and known is None:
-                option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} {given!r}: not a unit of time", f"{option} s, ms, us or ns")
-            units[name] = known
-        return replace(self, **units)
-
-
-@dataclass(frozen=True)
-class Column:
-    """The index, heading and unit of the column of a role."""
-
-    index: int
-    heading: str
-    kind: Named
-
-    def in_unit(self, unit: str | None) -> Column:
-        return self if unit is None else replace(self, kind=replace(self.kind, unit=unit))
 
 
 def read_ladder(
@@ -162,10 +78,10 @@ def _read(text: str, source: str, options: Columns, machine: Machine, think_s: f
     if options.decimal is None:
         table = table.signed(c.index for role, c in by_role.items() if role != "repeat")
     by_role = {role: c.in_unit(options.unit_of(role)) for role, c in by_role.items()}
-    records = records_of(table, by_role)
+    records = _records_of(table, by_role)
     _one_ladder(table, by_role)
     reading = Reading(table, by_role, records, options, machine.cpus, think_s)
-    points, unit = to_points(reading)
+    points, unit = _to_points(reading)
     _enough(source, points)
     return Ladder(
         name=source,
@@ -325,6 +241,107 @@ def _enough(source: str, points: pl.DataFrame) -> None:
             f"{source} has {loads} different load{'' if loads == 1 else 's'}: at least {FEWEST} are needed",
             "measure more loads: 1, 2, 4, 8, ... to twice the CPUs",
         )
+
+
+# -- text fields to points --
+
+
+def _records_of(table: Sheet, by_role: Mapping[str, Column]) -> list[Record]:
+    """Returns the numbers of each line. Raises UsageError with the line of an invalid one."""
+    records = []
+    for line in table.lines:
+        values = {role: _value(table, line, role, c) for role, c in by_role.items() if role != "repeat"}
+        records.append(
+            Record(line, values, line.fields[by_role["repeat"].index] if "repeat" in by_role else None)
+        )
+    if not records:
+        raise UsageError(
+            f"{table.source} has no line of numbers", "a header, then one line per load: sessions,throughput"
+        )
+    return records
+
+
+def _value(table: Sheet, line: Line, role: str, column: Column) -> float | None:
+    text, place = line.fields[column.index], table.where(line, column.index)
+    needed = role in ("load", "throughput")
+    if is_missing(text):
+        if needed:
+            raise UsageError(f"{place}: no value", "leave out lines that were not measured")
+        return None
+    try:
+        value = _in_unit(text, column.kind.unit)
+        if value is None:
+            value = table.number(line, column.index, "%" if column.kind.unit == "%" else "")
+    except UsageError as e:
+        if needed or role == "cpu_per_unit":
+            raise
+        raise UsageError(e.message, f"{e.cure}; {option_of(role)} none leaves the column out") from None
+    if not math.isfinite(value):
+        raise UsageError(
+            f"{place}: {text} is not a measured value", "leave the line out" if needed else _EMPTY
+        )
+    _in_range(place, text, value, role)
+    return value
+
+
+def _in_unit(text: str, unit: str) -> float | None:
+    """Converts ``1900us`` in a column of ``unit``; None if the cell or the column is no time."""
+    cell = with_unit(text)
+    own = is_time_unit(cell[1]) if cell is not None and unit in TIMES else None
+    value = number(cell[0], ".") if cell is not None and own is not None else None
+    return None if value is None or own is None else value * TIMES[own] / TIMES[unit]
+
+
+def _in_range(place: str, text: str, value: float, role: str) -> None:
+    if value < 0:
+        raise UsageError(f"{place}: {text} is negative", "a ladder has no negative figures: measure again")
+    if role == "throughput" and value == 0:
+        raise UsageError(f"{place} is zero: nothing was done there", "leave out loads without work")
+    if role == "load" and value == 0:
+        raise UsageError(f"{place} is zero: no load", "leave the line out: a ladder begins above 0")
+    if value > MOST:
+        raise UsageError(f"{place}: {text} is out of range", "at most 1e30")
+    if role in _TIMES and value == 0:
+        raise UsageError(f"{place} is zero: no work takes no time", _EMPTY)
+
+
+def _to_points(reading: Reading) -> tuple[pl.DataFrame, str]:
+    """Returns points by load and repeat, and the unit of throughput. Decisions are added to
+    ``reading.notes``."""
+    columns, unit = quantities(reading)
+    loads = columns["load"]
+    repeats = _repeats(reading.records, "repeat" in reading.by_role, reading.notes)
+    if not _climbs(loads, repeats):
+        reading.notes.append("the lines were not in the order of load: sorted")
+    empty = [None] * len(loads)
+    data = {name: repeats if name == "repeat" else columns.get(name, empty) for name in POINTS}
+    return pl.DataFrame(data, schema=POINTS).sort("load", "repeat"), unit
+
+
+def _climbs(loads: Sequence[float | None], repeats: Sequence[int]) -> bool:
+    """Returns whether loads rise within each repeat."""
+    highest: dict[int, float] = {}
+    for load, repeat in zip(loads, repeats, strict=True):
+        if (load or 0) < highest.get(repeat, 0):
+            return False
+        highest[repeat] = load or 0
+    return True
+
+
+def _repeats(records: Sequence[Record], has_column: bool, notes: list[str]) -> list[int]:
+    """Returns repeat numbers from the repeat column; without one, the n-th line of a load is repeat n."""
+    order = {name: i for i, name in enumerate(dict.fromkeys(r.repeat for r in records), start=1)}
+    used: set[tuple[float | None, int]] = set()
+    repeats = []
+    for r in records:
+        repeat = order[r.repeat] if has_column else 1
+        while (r.values["load"], repeat) in used:
+            repeat += 1
+        used.add((r.values["load"], repeat))
+        repeats.append(repeat)
+    if len({(r.values["load"], r.repeat) for r in records}) < len(records):
+        notes.append("some loads are there more than once: taken as repeats, in the order of the lines")
+    return repeats
 
 
 __all__ = ["FEWEST", "Column", "Columns", "ladder_of", "read_ladder"]

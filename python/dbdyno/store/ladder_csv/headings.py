@@ -153,16 +153,8 @@ def _size(word: str) -> float | None:
 
 def _short(word: str) -> Rate | None:
     """Parses an abbreviated rate: ``tps``, ``ktps``, ``tpmC``, ``NOPM``, ``QphH``, ``MIOPS``."""
-    match = re.fullmatch(r"(k|m|g)?(iops|ops|(?:nop|op|io|[tqroc])p?([smhd]))(c|e|h)?", word.lower())
-    if match is None:
-        return None
-    letter, core = match[1], match[2]
-    if core in ("iops", "ops"):
-        return Rate("I/Os" if core == "iops" else "operations", SCALES.get(letter or "", 1.0), "s")
-    stem = re.fullmatch(r"(nop|op|io|[tqroc])(p?)([smhd])", core)
-    if stem is None or not (stem[2] or stem[1] in ("nop", "op")):
-        return None
-    return Rate(INITIALS[stem[1]], SCALES.get(letter or "", 1.0), LETTERS[stem[3]])
+    match = re.fullmatch(r"([kmg]?)(nop|op|(?:io|[tqroc])(?=p))p?([smhd])[ceh]?", word.lower())
+    return Rate(INITIALS[match[2]], SCALES.get(match[1], 1.0), LETTERS[match[3]]) if match else None
 
 
 def _thing(word: str) -> Rate | None:

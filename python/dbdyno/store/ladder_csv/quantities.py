@@ -6,7 +6,6 @@ time and think time. A factor of 60 or 1,000 between the two sides means a wrong
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Sequence
 
@@ -20,9 +19,8 @@ from dbdyno.model.units import (
     quantity,
     significant,
 )
-from dbdyno.store.ladder_csv.cures import Refused, Way
 from dbdyno.store.ladder_csv.headings import Rate, rate_unit
-from dbdyno.store.ladder_csv.reading import Reading, Values
+from dbdyno.store.ladder_csv.reading import Reading, Refused, Values, Way
 from dbdyno.store.ladder_csv.vocabulary import TIMES
 from dbdyno.store.table_cells import EITHER, UNKNOWN, in_two_ways
 from dbdyno.store.table_text import Line
@@ -140,8 +138,9 @@ def durations(reading: Reading) -> list[float] | None:
     if not unit:
         longest = max((v for v in raw if v is not None), default=0.0)
         if longest > LONG_S:
-            raise reading.error(
-                f"{heading} {longest:g} has no unit", "--duration-unit ms, or name the column duration_ms"
+            raise UsageError(
+                f"{reading.table.source}: {heading} {longest:g} has no unit",
+                "--duration-unit ms, or name the column duration_ms",
             )
         unit = "s"
     for record, value in zip(reading.records, raw, strict=True):
@@ -377,7 +376,3 @@ def _from_seconds(reading: Reading, role: str, unit: str) -> Values | None:
         return None
     reading.notes.append(f"{heading} was taken as CPU seconds per second; if it is not: --duration 60s")
     return seconds
-
-
-TIME_OPTION = re.compile(r"\d+(\.\d+)?\s*[a-z]+\Z")
-"""Matches ``--duration 60s``, which is no column."""
