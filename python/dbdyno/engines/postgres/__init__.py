@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +120,14 @@ def failure_kinds() -> dict[str, str]:
     return {"40001": "serialization", "40P01": "deadlock"}
 
 
+@cache
 def code_areas() -> CodeAreas:
-    from dbdyno.engines.postgres import source_tree
+    """Returns the directories of PostgreSQL's sources, from a file that tools/code_areas.py generates."""
+    from dbdyno.engines.postgres.wait_events import PROGRAM
+    from dbdyno.model.sources.code_areas import parsed
 
-    return source_tree.code_areas()
+    text = resources.files(__name__).joinpath("code_areas.txt").read_text("utf-8")
+    return parsed(text, PROGRAM, ("src/backend", "src/common", "src/port", "src/timezone", "src/include"))
 
 
 def imported(kind: str, content: str) -> Sequence[Snapshot]:

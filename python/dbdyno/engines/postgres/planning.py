@@ -25,7 +25,7 @@ _NODES = ("Index Name", "Relation Name", "CTE Name", "Function Name")
 
 
 class Plans:
-    """Implements :class:`dbdyno.model.engine.planning.Planning`."""
+    """Implements :class:`dbdyno.model.engine.protocols.Planning`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

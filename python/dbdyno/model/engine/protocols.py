@@ -15,7 +15,6 @@ from dbdyno.model.engine.condition import Conditions
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.engine.login_tracing import LoginTracing
 from dbdyno.model.engine.machine import Machine
-from dbdyno.model.engine.planning import Planning
 from dbdyno.model.engine.snapshot import Snapshotting
 from dbdyno.model.engine.truth import Knowing
 from dbdyno.model.errors import UsageError
@@ -298,6 +297,17 @@ class World(Protocol):
     def watch(self, spec: Mapping[str, Any]) -> Watch: ...
 
     def clock(self) -> Clock: ...
+
+
+class Planning(Protocol):
+    """Reads the shapes of execution plans."""
+
+    def shapes(
+        self, workload: str, params: Mapping[str, object], scripts: Sequence[PlannedScript]
+    ) -> pl.DataFrame:
+        """Returns the table ``script_plans`` with a plan of each statement of ``scripts``, or of the
+        workload's own statements if there are no scripts. No statement is executed. Raises
+        :class:`TargetError` if the connection is lost."""
 
 
 class Server(Protocol):

@@ -10,7 +10,6 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from dbdyno.model.plan.adaptive import Adaptive as Adaptive
 from dbdyno.model.plan.adaptive import Goal as Goal
-from dbdyno.model.plan.choice import Choice as Choice
 from dbdyno.model.plan.cluster import HostKeys
 from dbdyno.model.plan.driving import MAX_VARIANTS, MOST, MOST_NAMES, MOST_SCRIPTS
 from dbdyno.model.plan.driving import DriverSetup as DriverSetup
@@ -18,11 +17,10 @@ from dbdyno.model.plan.driving import DriverSpec as DriverSpec
 from dbdyno.model.plan.driving import PlannedScript as PlannedScript
 from dbdyno.model.plan.driving import Protocol as Protocol
 from dbdyno.model.plan.driving import ScriptSpec as ScriptSpec
-from dbdyno.model.plan.expecting import Expecting
 from dbdyno.model.plan.flagged import flagged
 from dbdyno.model.plan.jobs import MOST_JOBS, JobKeys, JobSpec, PlannedJob
+from dbdyno.model.plan.literals import Expected, Waits
 from dbdyno.model.plan.literals import Order as Order
-from dbdyno.model.plan.literals import Waits
 from dbdyno.model.plan.pacing import Arrivals, LadderText, Pacing, Think
 from dbdyno.model.plan.pacing import Strict as Strict
 from dbdyno.model.plan.parameter import Parameter as Parameter
@@ -169,9 +167,10 @@ LEAST_WINDOW_NS = NS_PER_S
 switches (36 ms late was measured), so they are meaningless in a shorter window."""
 
 
-class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
+class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """A recipe, or the options of the command line. Left out: the planner chooses, and prints the reason."""
 
+    expect: Expected | None = flagged("expect")
     name: str = "run"
     """Part of the run's id."""
     doc: str = ""
@@ -287,6 +286,19 @@ class Cell(Strict):
     def load_by(self, by: str) -> float:
         """Returns the load: calls per second that become due if ``by`` is ``rate``, else sessions."""
         return self.rate_per_s or 0.0 if by == "rate" else self.sessions
+
+
+class Choice(Strict):
+    """A default that the planner chose, printed with its reason before the run. The reason is in ``reason``
+    as text, or it is the sentence ``says`` of the catalogue, in this ``case``. Its placeholders have the
+    values in ``said``."""
+
+    name: str
+    value: str
+    reason: str = ""
+    says: str = ""
+    case: str = ""
+    said: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
 class Plan(Strict):

@@ -9,7 +9,6 @@ from dbdyno.model.schema.data_sources.blocking import WAIT_CHAINS
 from dbdyno.model.schema.data_sources.drivers import HOSTS
 from dbdyno.model.schema.data_sources.executions import EXECUTION_TABLES
 from dbdyno.model.schema.data_sources.fired import TRIGGER_TABLES
-from dbdyno.model.schema.data_sources.growth import GROWTH_TABLES
 from dbdyno.model.schema.data_sources.memory import MEMORY_TABLES
 from dbdyno.model.schema.data_sources.paced import RUNG_PACE
 from dbdyno.model.schema.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
@@ -649,7 +648,10 @@ _TABLES: tuple[Table, ...] = (
     ),
     *SCRIPT_TABLES,
     *EXECUTION_TABLES,
-    *GROWTH_TABLES,
+    # The raw tables of all measurements in one: what they left behind, resets before them, tables too large.
+    Table("growth", (*CELL, *TABLES["growth"]), older=("grown",)),
+    Table("resets", (*CELL, *TABLES["resets"]), older=("resets_done",)),
+    Table("large_scans", (*CELL, *TABLES["large_scans"]), older=("large_scans_read",)),
     *MEMORY_TABLES,
     *TRIGGER_TABLES,
     Table("hosts", HOSTS),
