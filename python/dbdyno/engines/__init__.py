@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from dbdyno.model.errors import UsageError, did_you_mean
 
@@ -33,6 +33,7 @@ DEFAULT = "postgres"
 COMMAND = "command"
 BUILT_IN = (DEFAULT, COMMAND)
 GROUP = "dbdyno.engines"
+_T = TypeVar("_T")
 _registered: dict[str, Engine] = {}
 
 
@@ -137,16 +138,20 @@ def helpers(engine: str) -> dict[str, Helper]:
     return _engine(engine).helpers()
 
 
+def _optional(engine: str, name: str, default: _T, *arguments: object) -> _T:
+    """Calls an optional member of an engine. Returns ``default`` if the engine lacks it."""
+    member = getattr(_engine(engine), name, None)
+    return default if member is None else cast("_T", member(*arguments))
+
+
 def workloads(engine: str) -> dict[str, Workload]:
     """Returns the engine's own workloads, by name."""
-    build = getattr(_engine(engine), "workloads", None)
-    return {} if build is None else cast("dict[str, Workload]", build())
+    return _optional(engine, "workloads", {})
 
 
 def scripts(engine: str) -> Mapping[str, str]:
     """Returns the texts of the engine's built-in scripts, by name."""
-    texts = getattr(_engine(engine), "scripts", None)
-    return {} if texts is None else cast("Mapping[str, str]", texts())
+    return _optional(engine, "scripts", {})
 
 
 def runs_commands(engine: str) -> bool:
@@ -156,30 +161,26 @@ def runs_commands(engine: str) -> bool:
 
 def jobs(engine: str) -> Mapping[str, BuiltinJob]:
     """Returns the engine's built-in commands, by name without the @."""
-    builtin = getattr(_engine(engine), "jobs", None)
-    return {} if builtin is None else cast("Mapping[str, BuiltinJob]", builtin())
+    return _optional(engine, "jobs", {})
 
 
 def needs_simple(engine: str, scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
     """Returns why these scripts, with variables of these names, only work with the simple query protocol.
     None if they work with any protocol."""
-    reason = getattr(_engine(engine), "needs_simple", None)
-    return None if reason is None else cast("str | None", reason(scripts, given))
+    return _optional(engine, "needs_simple", None, scripts, given)
 
 
 def failure_kinds(engine: str) -> Mapping[str, str]:
     """Returns ``serialization`` or ``deadlock`` by the server's error code. Other codes are other
     failures."""
-    kinds = getattr(_engine(engine), "failure_kinds", None)
-    return {} if kinds is None else cast("Mapping[str, str]", kinds())
+    return _optional(engine, "failure_kinds", {})
 
 
 def code_areas(engine: str) -> CodeAreas:
     """Returns the areas of the server's source code, by function; empty if the engine defines none."""
     from dbdyno.model.sources.code_areas import CodeAreas
 
-    areas = getattr(_engine(engine), "code_areas", None)
-    return CodeAreas() if areas is None else cast("CodeAreas", areas())
+    return _optional(engine, "code_areas", CodeAreas())
 
 
 def imported(engine: str, kind: str, content: str) -> Sequence[Snapshot]:
@@ -195,10 +196,10 @@ def wait_advice(engine: str) -> WaitAdvice:
     from dbdyno.model.sources.wait_advice import WaitAdvice
 
     try:
-        advice = getattr(_engine(engine), "wait_advice", None)
+        _engine(engine)
     except UsageError:
         return WaitAdvice()
-    return WaitAdvice() if advice is None else cast("WaitAdvice", advice())
+    return _optional(engine, "wait_advice", WaitAdvice())
 
 
 def put_back(undo: Undo) -> str | None:
@@ -214,8 +215,7 @@ def put_back(undo: Undo) -> str | None:
 def secret_in(engine: str, dsn: str) -> str | None:
     """Returns a safer place for the password that a DSN contains, since every user of the machine can read
     command lines (ps). None if it contains none."""
-    find_secret = getattr(_engine(engine), "secret_in", None)
-    return None if find_secret is None else cast("str | None", find_secret(dsn))
+    return _optional(engine, "secret_in", None, dsn)
 
 
 def without_secrets(engine: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -247,8 +247,7 @@ def run_beside(
 def network_address(engine: str, dsn: str) -> tuple[str, int] | None:
     """Returns the host and port by which a connection reaches the server. None if the connection uses no
     network, or the address is unknown. Raises :class:`dbdyno.model.errors.TargetError`."""
-    find_address = getattr(_engine(engine), "network_address", None)
-    return None if find_address is None else cast("tuple[str, int] | None", find_address(dsn))
+    return _optional(engine, "network_address", None, dsn)
 
 
 def embedded(engine: str = DEFAULT) -> Embedded:
