@@ -29,6 +29,7 @@ from dbdyno.present.document.document import (
     KeyFigure,
     Row,
     Table,
+    figure_cell,
     known,
     numeric,
     remarks,
@@ -87,7 +88,7 @@ def _left_behind_column(rows: Sequence[_Row]) -> _Columns:
     """Returns the column of executions that left processes behind, if any did."""
     if not any(r["left_over"] for r in rows):
         return ()
-    return ((numeric("left behind"), _figure("left_over", format_count)),)
+    return ((numeric("left behind"), figure_cell("left_over", format_count)),)
 
 
 def _work_column(results: Results) -> _Columns:
@@ -96,7 +97,7 @@ def _work_column(results: Results) -> _Columns:
     if unit == _RUNS:
         return ()
     in_bytes = unit == "bytes"
-    shown = _figure("work_per_s", format_size if in_bytes else format_rate, f"{unit}/s")
+    shown = figure_cell("work_per_s", format_size if in_bytes else format_rate, f"{unit}/s")
     return ((numeric("size/s" if in_bytes else f"{unit}/s"), shown),)
 
 
@@ -133,7 +134,7 @@ def key_figures(results: Results) -> list[KeyFigure]:
     figures = [
         KeyFigure(*_duration(best, repeated, _runs_sets(results)), fastest, "commands"),
         KeyFigure("Standard deviation of executions", _spread(best)._replace(unit=""), whose),
-        KeyFigure("CPUs used by an execution", _figure("parallelism", format_average)(best), whose),
+        KeyFigure("CPUs used by an execution", figure_cell("parallelism", format_average)(best), whose),
         KeyFigure(
             "Most executions",
             known(most["executions_per_s"], format_rate, "per second"),
@@ -232,10 +233,6 @@ def _grid(grid: Grid) -> Table:
 # -- columns --
 
 
-def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
-    return lambda r: known(r[name], text, unit)
-
-
 def _shortest(row: _Row) -> Cell:
     """Returns the shortest duration; it is below a shell's start-up if nothing was left after subtracting
     that."""
@@ -245,7 +242,7 @@ def _shortest(row: _Row) -> Cell:
 
 
 def _time(name: str) -> Callable[[_Row], Cell]:
-    return _figure(name, format_ns, "ns")
+    return figure_cell(name, format_ns, "ns")
 
 
 def _seconds(name: str) -> Callable[[_Row], Cell]:
@@ -279,42 +276,42 @@ _BRIEF: _Columns = (
     (numeric("min", 1), _shortest),
     (numeric("median", 4), _time("median_ns")),
     (numeric("max", 1), _time("max_ns")),
-    (numeric("runs", 2), _figure("executions", format_count)),
+    (numeric("runs", 2), figure_cell("executions", format_count)),
     (numeric("failed", 5), lambda r: known(r["failed"], format_count)),
-    (numeric("CPUs", 3), _figure("parallelism", format_average)),
-    (numeric("relative"), _figure("relative", significant)),
+    (numeric("CPUs", 3), figure_cell("parallelism", format_average)),
+    (numeric("relative"), figure_cell("relative", significant)),
 )
 _USED: _Columns = (
     (Column("command", shortens=True), lambda r: word(visible(r["name"]))),
     (numeric("user CPU"), _time("cpu_user_ns")),
     (numeric("kernel CPU"), _time("cpu_system_ns")),
     (numeric("start", 3), _time("spawn_ns")),
-    (numeric("max RSS"), _figure("max_rss_bytes", format_size, "bytes")),
-    (numeric("faults", 4), _figure("minor_faults", format_rate)),
-    (numeric("with I/O", 5), _figure("major_faults", format_rate)),
-    (numeric("switches", 6), _figure("voluntary", format_rate)),
-    (numeric("forced", 7), _figure("involuntary", format_rate)),
-    (numeric("read", 2), _figure("read_bytes", format_size, "bytes")),
-    (numeric("written", 2), _figure("written_bytes", format_size, "bytes")),
-    (numeric("runs/s", 1), _figure("executions_per_s", format_rate, "1/s")),
+    (numeric("max RSS"), figure_cell("max_rss_bytes", format_size, "bytes")),
+    (numeric("faults", 4), figure_cell("minor_faults", format_rate)),
+    (numeric("with I/O", 5), figure_cell("major_faults", format_rate)),
+    (numeric("switches", 6), figure_cell("voluntary", format_rate)),
+    (numeric("forced", 7), figure_cell("involuntary", format_rate)),
+    (numeric("read", 2), figure_cell("read_bytes", format_size, "bytes")),
+    (numeric("written", 2), figure_cell("written_bytes", format_size, "bytes")),
+    (numeric("runs/s", 1), figure_cell("executions_per_s", format_rate, "1/s")),
 )
 _FAILED: _Columns = (
     (Column("job", shortens=True), lambda r: word(visible(r["job"]))),
     (Column("variant", rank=2), lambda r: word(visible(r["variant"]))),
-    (numeric("jobs at once", 3), _figure("sessions", format_count)),
+    (numeric("jobs at once", 3), figure_cell("sessions", format_count)),
     (Column("ended by"), lambda r: _outcome(r | {"outlier": False, "measured": True})),
-    (numeric("count"), _figure("count", format_count)),
+    (numeric("count"), figure_cell("count", format_count)),
     (Column("end of its error output", wraps=True), _detail),
 )
 _SINGLE: _Columns = (
-    (numeric("session", 2), _figure("session", lambda v: str(int(v)))),
+    (numeric("session", 2), figure_cell("session", lambda v: str(int(v)))),
     (Column("job", shortens=True), lambda r: word(visible(r["job"]))),
     (numeric("start", 1), lambda r: known(r["start_s"], lambda v: format_ns(v * NS_PER_S), "s")),
     (numeric("duration"), _time("duration_ns")),
-    (numeric("Z-score", 3), _figure("score", significant)),
+    (numeric("Z-score", 3), figure_cell("score", significant)),
     (numeric("user CPU", 4), _time("cpu_user_ns")),
     (numeric("kernel CPU", 5), _time("cpu_system_ns")),
-    (numeric("max RSS", 6), _figure("max_rss_bytes", format_size, "bytes")),
+    (numeric("max RSS", 6), figure_cell("max_rss_bytes", format_size, "bytes")),
     (Column(""), _outcome),
     (Column("error output", wraps=True, rank=7), _detail),
 )

@@ -54,6 +54,13 @@ def optional(value: float | None, text: Callable[[float], str], unit: str = "") 
     return Cell("", None, unit) if value is None else known(value, text, unit)
 
 
+def figure_cell(
+    name: str, text: Callable[[float], str], unit: str = ""
+) -> Callable[[Mapping[str, Any]], Cell]:
+    """Returns a function from a row to the cell of its column ``name``."""
+    return lambda row: known(row[name], text, unit)
+
+
 class Column(NamedTuple):
     head: str
     number: bool = False

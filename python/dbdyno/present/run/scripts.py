@@ -17,6 +17,7 @@ from dbdyno.present.document.document import (
     Cell,
     Column,
     Paragraph,
+    figure_cell,
     known,
     numeric,
     remarks,
@@ -82,10 +83,6 @@ def _failed(failures: pl.DataFrame) -> list[str]:
 _KINDS = {"serialization": "serialization failure, ", "deadlock": "deadlock, ", "other": ""}
 
 
-def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
-    return lambda r: known(r[name], text, unit)
-
-
 def _share(name: str) -> Callable[[_Row], Cell]:
     def cell(row: _Row) -> Cell:
         bar = ((min(1.0, row[name] or 0.0), "accent"),)
@@ -111,26 +108,26 @@ def _command(row: _Row) -> Cell:
 _OPTIONAL = ("retried", "retries")
 _SCRIPT = (
     (Column("script", shortens=True), lambda r: word(visible(r["name"]))),
-    (numeric("weight", 6), _figure("weight", format_count)),
-    (numeric("{~calls}"), _figure("calls", format_count)),
+    (numeric("weight", 6), figure_cell("weight", format_count)),
+    (numeric("{~calls}"), figure_cell("calls", format_count)),
     (numeric("% of {~calls}", 5), _share("calls_share")),
     (numeric("% of time"), _share("time_share")),
-    (numeric("{~calls}/s"), _figure("calls_per_s", format_rate, "1/s")),
-    (numeric("mean"), _figure("mean_ns", format_ns, "ns")),
-    (numeric("p50", 4), _figure("p50_ns", format_ns, "ns")),
-    (numeric("p95"), _figure("p95_ns", format_ns, "ns")),
-    (numeric("p99"), _figure("p99_ns", format_ns, "ns")),
-    (numeric("failed", 2), _figure("errors", format_count)),
+    (numeric("{~calls}/s"), figure_cell("calls_per_s", format_rate, "1/s")),
+    (numeric("mean"), figure_cell("mean_ns", format_ns, "ns")),
+    (numeric("p50", 4), figure_cell("p50_ns", format_ns, "ns")),
+    (numeric("p95"), figure_cell("p95_ns", format_ns, "ns")),
+    (numeric("p99"), figure_cell("p99_ns", format_ns, "ns")),
+    (numeric("failed", 2), figure_cell("errors", format_count)),
     (numeric("retried", 2), lambda r: known(_retried(r), lambda v: f"{percent(v, digits=1)} %")),
-    (numeric("retries", 3), _figure("retries", format_count)),
+    (numeric("retries", 3), figure_cell("retries", format_count)),
 )
 _COMMAND = (
-    (numeric("line", 3), _figure("line", format_count)),
+    (numeric("line", 3), figure_cell("line", format_count)),
     (Column("command", shortens=True), _command),
-    (numeric("executions", 2), _figure("executions", format_count)),
+    (numeric("executions", 2), figure_cell("executions", format_count)),
     (numeric("mean"), _waited("mean_ns")),
     (numeric("max", 3), _waited("max_ns")),
     (numeric("% of time"), lambda r: Cell("-") if r["total_ns"] is None else _share("time_share")(r)),
-    (numeric("failures", 1), _figure("failures", format_count)),
-    (numeric("retries", 1), _figure("retries", format_count)),
+    (numeric("failures", 1), figure_cell("failures", format_count)),
+    (numeric("retries", 1), figure_cell("retries", format_count)),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -13,7 +12,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.visible import visible
 from dbdyno.model.units import format_ns, significant
-from dbdyno.present.document.document import Block, Cell, Column, known, numeric, table, word
+from dbdyno.present.document.document import Block, Column, figure_cell, numeric, table, word
 from dbdyno.present.figures import tails
 from dbdyno.present.figures.selection import Pick
 
@@ -59,17 +58,13 @@ def _shapes(results: Results) -> dict[tuple[str, str], str]:
     return {(v, n): s[0] if len(s) == 1 else f"{len(s)} plans" for v, n, s in shapes.rows()}
 
 
-def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
-    return lambda r: known(r[name], text, unit)
-
-
 _COLUMNS = (
     (Column("script", shortens=True), lambda r: word(visible(r["name"]))),
     (Column("size"), lambda r: word(r["words"])),
     (Column("variant"), lambda r: word(visible(r["variant"]))),
-    (numeric("LIO/call"), _figure("lio_per_call", significant)),
-    (numeric("rows/call", 3), _figure("rows_per_call", significant)),
-    (numeric("p50"), _figure("p50_ns", format_ns, "ns")),
-    (numeric("p95", 4), _figure("p95_ns", format_ns, "ns")),
+    (numeric("LIO/call"), figure_cell("lio_per_call", significant)),
+    (numeric("rows/call", 3), figure_cell("rows_per_call", significant)),
+    (numeric("p50"), figure_cell("p50_ns", format_ns, "ns")),
+    (numeric("p95", 4), figure_cell("p95_ns", format_ns, "ns")),
     (Column("plan", shortens=True), lambda r: word(visible(r["plans"] or "-"))),
 )

@@ -289,7 +289,8 @@ def share_of(name: str) -> Callable[[_Row], Cell]:
     return cell
 
 
-def _sampled(name: str) -> Callable[[_Row], Cell]:
+def time_or_dash(name: str) -> Callable[[_Row], Cell]:
+    """Returns a function from a row to the cell of its seconds in column ``name``: a dash if unknown."""
     return lambda r: Cell("-") if r[name] is None else known(r[name], lambda v: format_ns(v * NS_PER_S), "s")
 
 
@@ -325,13 +326,13 @@ COLUMNS: Columns = (
     (numeric("rows/call", 4), figure(per_call("rows"), format_rate)),
     (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks")),
     (numeric("WAL/call", 5), figure(per_call("wal_bytes"), in_bytes, "bytes")),
-    (numeric("DB time", 7), _sampled("db_time_s")),
-    (numeric("CPU WAIT", 6), _sampled("cpu_wait_s")),
+    (numeric("DB time", 7), time_or_dash("db_time_s")),
+    (numeric("CPU WAIT", 6), time_or_dash("cpu_wait_s")),
     (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),
 )
 _SHARE = "% of exec time"
 _LEDGER_COLUMNS: Columns = (
-    (numeric("DB time"), _sampled("db_time_s")),
+    (numeric("DB time"), time_or_dash("db_time_s")),
     (
         numeric("%")._replace(name="% of DB time", note="of the DB time of all statements"),
         share_of("db_time_share"),

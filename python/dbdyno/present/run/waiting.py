@@ -16,7 +16,7 @@ from dbdyno.present.document.document import Block, Cell, Column, known, numeric
 from dbdyno.present.figures import tails
 from dbdyno.present.figures.figures import percent
 from dbdyno.present.figures.selection import Pick, rows_of
-from dbdyno.present.run.statements import statement, texts_of
+from dbdyno.present.run.statements import statement, texts_of, time_or_dash
 
 MOST = 40
 _Row = dict[str, Any]
@@ -111,10 +111,6 @@ def _longest(frame: pl.DataFrame, durations: pl.DataFrame, query_id: int | None,
     return "; ".join(waits) or "-"
 
 
-def _time(name: str) -> Callable[[_Row], Cell]:
-    return lambda r: Cell("-") if r[name] is None else known(r[name], lambda v: format_ns(v * NS_PER_S), "s")
-
-
 def _ns(name: str) -> Callable[[_Row], Cell]:
     return lambda r: Cell("-") if r[name] is None else known(r[name], format_ns, "ns")
 
@@ -142,7 +138,7 @@ _DURATIONS: _Cells = (
     (Column("state"), lambda r: word("asleep" if r["part"] == "sleep" else "CPU WAIT")),
     (numeric("waits", 3), lambda r: Cell("-") if r["waits"] is None else known(r["waits"], format_count)),
     (numeric("stays"), lambda r: known(r["begun"], format_count)),
-    (numeric("time"), _time("seconds")),
+    (numeric("time"), time_or_dash("seconds")),
     (numeric("mean stay", 1), _ns("mean_ns")),
     (numeric("p50"), _ns("p50_ns")),
     (numeric("p99"), _ns("p99_ns")),
@@ -150,19 +146,19 @@ _DURATIONS: _Cells = (
 )
 _LEDGER: _Cells = (
     (Column("statement", shortens=True), _statement),
-    (numeric("{~db_time}"), _time("db_s")),
+    (numeric("{~db_time}"), time_or_dash("db_s")),
     (
         numeric("%")._replace(name="% of {~db_time}"),
         lambda r: known(r["share"], lambda v: percent(v, digits=1)),
     ),
-    (numeric("CPU"), _time("cpu_s")),
+    (numeric("CPU"), time_or_dash("cpu_s")),
     (numeric("95 % interval", 6), _interval),
-    (numeric("user", 5), _time("user_s")),
-    (numeric("kernel", 5), _time("system_s")),
-    (numeric("CPU WAIT"), _time("runq_s")),
-    (numeric("asleep"), _time("sleep_s")),
-    (numeric("per {~call}", 2), _time("per_call_s")),
-    (numeric("per work unit", 4), _time("per_work_s")),
-    (numeric("parallel workers", 7), lambda r: _time("workers_s")(r) if r["workers_s"] else Cell("-")),
+    (numeric("user", 5), time_or_dash("user_s")),
+    (numeric("kernel", 5), time_or_dash("system_s")),
+    (numeric("CPU WAIT"), time_or_dash("runq_s")),
+    (numeric("asleep"), time_or_dash("sleep_s")),
+    (numeric("per {~call}", 2), time_or_dash("per_call_s")),
+    (numeric("per work unit", 4), time_or_dash("per_work_s")),
+    (numeric("parallel workers", 7), lambda r: time_or_dash("workers_s")(r) if r["workers_s"] else Cell("-")),
     (Column("longest waits", rank=3, shortens=True), lambda r: word(r["waits"])),
 )
