@@ -145,7 +145,7 @@ def _v1(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
 
 
 def _v2(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
-    beside = [] if _is_root(home) or not _is_group(home.parent) else [home.parent]
+    beside = [] if _is_root(home) or not (home.parent / "cgroup.procs").exists() else [home.parent]
     refusals: list[Refused] = []
     for parent in (*beside, home):
         place = Place(2, controllers, home, parent)
@@ -204,10 +204,6 @@ def refuse_unwritable(paths: Iterable[Path], version: int, ours: bool) -> None:
         cure = delegated() if version == 2 and ours else as_root()
         right = "root, or a delegated subtree (Delegate=yes)" if version == 2 else "root"
         raise Refused(f"no control group can be made: {path} may not be written; that needs {right}", cure)
-
-
-def _is_group(directory: Path) -> bool:
-    return (directory / "cgroup.procs").exists()
 
 
 def _is_root(group: Path) -> bool:

@@ -301,14 +301,10 @@ def _latest(samples: pl.DataFrame, gone_ns: int) -> dict[int, dict[str, Any]]:
 def _events(labels: tuple[Label, ...], families: WaitFamilies) -> tuple[EventLine, ...]:
     """Returns wait events by falling weight."""
     lines = (
-        EventLine(*label[:5], _family(families, label.wait_class, label.event), label.waits)
+        EventLine(*label[:5], families.of(f"{label.wait_class or ''}/{label.event or ''}"), label.waits)
         for label in labels
     )
     return tuple(sorted(lines, key=weight, reverse=True))
-
-
-def _family(families: WaitFamilies, wait_class: str | None, event: str | None) -> Family:
-    return families.of(f"{wait_class or ''}/{event or ''}")
 
 
 def _session(

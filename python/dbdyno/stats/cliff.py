@@ -71,7 +71,7 @@ def cliff(n: Sequence[float], x: Sequence[float]) -> Cliff | None:
     loads, logs = _means(np.asarray(n, dtype=float), np.log(np.asarray(x, dtype=float)))
     if len(loads) < LEAST or not np.isfinite(logs).all():
         return None
-    groups = _grouped(loads)
+    groups = np.array_split(np.arange(len(loads)), min(len(loads), MOST))
     means = np.array([logs[g].mean() for g in groups])
     places = np.array([math.exp(np.log(loads[g]).mean()) for g in groups])
     shapes = _shapes(places)
@@ -100,10 +100,6 @@ def _means(n: Floats, logs: Floats) -> tuple[Floats, Floats]:
     """Returns the different loads and the mean at each."""
     loads, which = np.unique(n, return_inverse=True)
     return loads, np.bincount(which, logs) / np.bincount(which)
-
-
-def _grouped(loads: Floats) -> list[NDArray[np.int64]]:
-    return np.array_split(np.arange(len(loads)), min(len(loads), MOST))
 
 
 def _shapes(u: Floats) -> _Shapes:

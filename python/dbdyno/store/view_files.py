@@ -100,7 +100,7 @@ def _checked(directory: Path, name: str, run: Listed, warnings: Warnings) -> boo
     cure = "" if directory.parent.name == "cells" else f"; {REBUILD}"
     where = name if derived else f"{directory.name}/{name}"
     try:
-        digests = _manifest(directory)
+        digests = dict(files.from_json(files.read(directory / files.MANIFEST)))
         if name not in digests:
             warnings.add(f"{name} is not there, an older dbdyno did not write it{cure}", run.id)
             return False
@@ -110,10 +110,6 @@ def _checked(directory: Path, name: str, run: Listed, warnings: Warnings) -> boo
         warnings.add(f"{where} is damaged and left out ({_reason(error)}){cure}", run.id)
         return False
     return True
-
-
-def _manifest(directory: Path) -> Mapping[str, str]:
-    return dict(files.from_json(files.read(directory / files.MANIFEST)))
 
 
 def _digest(path: Path) -> str:

@@ -368,7 +368,7 @@ def _work_rate(
 ) -> Iterator[Figure]:
     """Yields work per second if all calls do the same work; otherwise it would grow with the data."""
     if cell.meta.workload.work_constant:
-        yield ("work_per_s", "1/s", _product(rate, work), status, source)
+        yield ("work_per_s", "1/s", None if rate is None or work is None else rate * work, status, source)
 
 
 def _row(
@@ -398,7 +398,3 @@ def _first_bad(statuses: pl.Series, otherwise: str) -> str:
 
 def _quotient(value: float | None, by: float | None, scale: float = 1) -> float | None:
     return None if value is None or not by else scale * value / by
-
-
-def _product(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a * b

@@ -92,7 +92,7 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
     one, measured = one_session
     response = ladders.at(ladder, 1.0, "response_s")
     values = {
-        "one": _one_name(scaling),
+        "one": f"One {fmt.one_of(scaling.ladder.load_unit)}",
         "rate": _rate(one, ladder.throughput_unit),
         "unit": fmt.unit_of_work(ladder.throughput_unit),
         "response": None if response is None else response.value,
@@ -332,10 +332,6 @@ def _one_more_session(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
 
 def _rate(rate: Estimate, unit: str) -> str:
     return fmt.rate(rate.value, unit) + fmt.rate_spread(rate)
-
-
-def _one_name(scaling: Scaling) -> str:
-    return f"One {fmt.one_of(scaling.ladder.load_unit)}"
 
 
 def _fit_name(scaling: Scaling) -> str:

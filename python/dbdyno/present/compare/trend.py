@@ -7,7 +7,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.trend import Trend
 from dbdyno.model.units import counted, format_ns, format_rate
 from dbdyno.present.charts import chart
@@ -40,7 +39,7 @@ def document(trend: Trend) -> Document:
     """Returns the answer, the plot, the runs, and the reasons why some were left out."""
     newest = counted(len(trend.points), trend.thing)
     title = f"{trend.figure.title} of {trend.what}: {newest} on {trend.machine}"
-    lead = [Paragraph(c.text, _tone(c), lead=True) for c in trend.claims]
+    lead = [Paragraph(c.text, c.severity if c.severity == "warning" else "", lead=True) for c in trend.claims]
     blocks: list[Block] = [Section("", [_plot(trend)])] if len(trend.points) > 1 else []
     blocks += [
         Section("Over time", [_chart(trend)], "time", detail=True),
@@ -88,10 +87,6 @@ def record(trend: Trend) -> dict[str, Any]:
         "left_out": [{"why": o.why, "runs": list(o.runs)} for o in trend.left_out],
         "claims": [jsondoc.finding(c) for c in trend.claims],
     }
-
-
-def _tone(claim: Claim) -> Any:
-    return claim.severity if claim.severity == "warning" else ""
 
 
 def _unusable(trend: Trend) -> str:

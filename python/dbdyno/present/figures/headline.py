@@ -51,7 +51,7 @@ def overview(results: Results) -> Overview | None:
         sessions.height,
         **figures_by_name,
         top=profile.events(results, pick),
-        brief=_brief(results),
+        brief=sum(int(f.value.value) for f in results.findings if f.id == "brief-sessions" and f.value),
         why=next(iter(rows.filter(pl.col("name") == "DB time")["status"]), "off"),
     )
 
@@ -76,10 +76,6 @@ def observation_sentences(results: Results) -> list[str]:
     selected."""
     active = [a.text for a in results.answers if a.id == ACTIVITY]
     return [*active, *_filter(results)] if results.tables["windows"].height else active
-
-
-def _brief(results: Results) -> int:
-    return sum(int(f.value.value) for f in results.findings if f.id == "brief-sessions" and f.value)
 
 
 def of_plan(observation: Observation) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from dbdyno.model.results.interval import IntervalFigures
 from dbdyno.model.units import counted, format_ns, format_percent, format_rate, significant
-from dbdyno.present.document.document import Block, Cell, Column, Paragraph, Table, numeric, remarks, table
+from dbdyno.present.document.document import Block, Cell, Column, Paragraph, numeric, remarks, table
 from dbdyno.present.run import statements as sql
 from dbdyno.present.run.statements import Columns, figure, in_bytes, per_call, share_of
 
@@ -40,17 +40,13 @@ def top_sql(figures: IntervalFigures, most: int) -> tuple[list[Block], list[Bloc
         if [r["rank"] for r in rows] == [r["rank"] for r in first[: len(rows)]] and len(rows) == len(first):
             same.append(_titles(by))
         elif rows:
-            tables.append(_ordered(by, rows))
+            tables.append(table(f"By {_titles(by)}", _COLUMNS[by], rows))
             shown += rows
     return [*tables, *remarks(_notes(figures, frame, shown, same))], sql.whole_texts(shown)
 
 
 def _titles(by: str) -> str:
     return sql.ORDERS[by][0] if by in sql.ORDERS else "variation of time"
-
-
-def _ordered(by: str, rows: list[_Row]) -> Table:
-    return table(f"By {_titles(by)}", _COLUMNS[by], rows)
 
 
 def _varying(frame: pl.DataFrame, known_texts: dict[int, tuple[str, int]], most: int) -> list[_Row]:
