@@ -37,11 +37,6 @@ class Pacing(Strict):
     arrivals: Arrivals = "poisson"
     latency_limit_ns: int | None = None  # a call due for longer than this is dropped
 
-    @property
-    def mean_per_s(self) -> float:
-        """The mean rate over the window."""
-        return (self.rate_per_s + (self.to_per_s or self.rate_per_s)) / 2
-
 
 class Think(Strict):
     """The distribution of think times around their mean, which is the cell's ``think_ns``."""
