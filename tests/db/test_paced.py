@@ -112,7 +112,7 @@ def test_a_rate_above_the_capacity_leaves_calls_over_and_says_so(
     assert rung["backlog_end"] >= 460 - 2 * 2.3 / 0.02 - 2, "2.3 s with the warm-up"
     assert rung["response_p50_ns"] >= rung["service_p50_ns"] > 0.02 * S
     claims = {c.id: c for c in RunStore(tmp_path).open("last").read_derived()[1]}  # type: ignore[index]
-    assert (claims["paced-capacity"].case, claims["paced-capacity"].said["over"]) == ("not", 200)
+    assert (claims["paced-capacity"].case, claims["paced-capacity"].slots["over"]) == ("not", 200)
     assert claims["paced-overload"].value.value == rung["backlog_end"]  # type: ignore[union-attr]
     assert "lower bounds" in done.output
 

@@ -71,11 +71,11 @@ def test_a_spike_leaves_a_backlog_that_the_next_phase_works_off(servers: Servers
     by_subject = {(c.id, c.subject): c for c in claims}
     assert by_subject["phase", "spike"].case == "grew"
     missed = by_subject["phase-target", "spike"]
-    assert missed.case in ("not-time", "not-lower") and missed.said["goal"] == "p99 < 100 ms"
+    assert missed.case in ("not-time", "not-lower") and missed.slots["goal"] == "p99 < 100 ms"
     recovery = by_subject["phase-recovery", ""]
     if paces[2]["idle_ns"] is not None:  # else the machine was too slow for the test's 6 s
         assert recovery.value is not None and recovery.value.value > 0.5
-        assert (recovery.case, recovery.said["cause"]) == ("gone", "spike")
+        assert (recovery.case, recovery.slots["cause"]) == ("gone", "spike")
     assert not {c.id for c in claims} & {"peak", "knee", "scales-to", "paced-capacity", "paced-overload"}
     assert "before" in done.output and "variant" not in done.output
 

@@ -342,7 +342,7 @@ def _rule(rule: Adaptive) -> Choice:
     if rule.by == "rate":
         case, values = f"rate-{case}", values | {"from": rule.first, "factor": rule.factor}
     name = "rates" if rule.by == "rate" else "sessions"
-    return Choice(name=name, value=AUTO, says="auto-ladder-rule", case=case, said=values)
+    return Choice(name=name, value=AUTO, says="auto-ladder-rule", case=case, slots=values)
 
 
 def _of_rates(experiment: Experiment, repeats: int, choices: list[Choice]) -> Adaptive | None:

@@ -75,12 +75,12 @@ class Done:
     none.
 
     ``id``, ``case`` and ``parts`` identify the entry of the claims' catalogue, whose placeholders have the
-    values ``said``.
+    values ``slots``.
     """
 
     id: str
     case: str
-    said: Mapping[str, Any]
+    slots: Mapping[str, Any]
     parts: tuple[str, ...] = ()
     at: int | None = None
     low: int | None = None

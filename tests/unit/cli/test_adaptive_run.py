@@ -161,7 +161,7 @@ def test_the_plan_holds_its_rule_as_values_and_the_catalogue_its_words(
     plan = _plan(**options)
     (rule,) = (c for c in plan.choices if c.name == "sessions")
     assert (rule.says, rule.case, rule.reason) == ("auto-ladder-rule", case, "")
-    assert set(rule.said) == {"most", "top", *values} and rule.said["top"] == plan.top
+    assert set(rule.slots) == {"most", "top", *values} and rule.slots["top"] == plan.top
     (choice,) = (c for c in worded(plan).choices if c.name == "sessions")
     assert f"up to {plan.top} sessions" in choice.reason
     assert worded(plan).digest == plan.digest and Plan.model_validate_json(plan.model_dump_json()) == plan
@@ -252,7 +252,7 @@ def test_a_run_that_is_stopped_can_be_read(tmp_path: Path) -> None:
     assert [c.sessions for c in record.plan.cells] == [1]
     claim = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
     assert (claim.value, claim.severity) == (None, "note")
-    assert (claim.case, claim.said["next"]) == ("none", 3)
+    assert (claim.case, claim.slots["next"]) == ("none", 3)
 
 
 def test_a_dry_run_prints_the_rule_of_an_auto_ladder() -> None:

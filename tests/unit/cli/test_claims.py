@@ -79,7 +79,7 @@ def test_a_claim_is_its_entrys_sentence_with_values() -> None:
         "Steal: the hypervisor withheld 15 % of CPU time at 8 sessions (2 measurements above 1.0 %)."
     )
     assert (steal.severity, steal.value) == ("warning", Estimate("steal", 0.15, "of the machine"))
-    assert steal.said == values
+    assert steal.slots == values
     assert claim("one-repeat", {}).text == "n=1: no confidence intervals."
     work = {"work": "rows", "sessions": 1, "variant": "base", "low": 2.0}
     assert claim("work-constant", work).text == "Rows per call is constant in 1 session of base: 2."

@@ -104,13 +104,13 @@ def test_twice_as_slow_alone_and_twice_as_fast_under_load_as_the_article_has_it(
     assert comparison.per_core.ratio.value == pytest.approx(2)
     assert comparison.per_thread.ratio.value == pytest.approx(0.5)
     first, second, *rest = comparison.claims
-    assert (first.id, first.case, first.said["name"]) == ("alone-and-many", "slower", "T2000")
-    assert (first.said["one"], first.said["many"]) == pytest.approx((0.5, 2))
-    assert (second.id, second.case, second.said["place"]) == ("machine-ratio", "more", "With one session")
-    assert (second.said["name"], second.said["ratio"]) == ("T2000", pytest.approx(0.5))
+    assert (first.id, first.case, first.slots["name"]) == ("alone-and-many", "slower", "T2000")
+    assert (first.slots["one"], first.slots["many"]) == pytest.approx((0.5, 2))
+    assert (second.id, second.case, second.slots["place"]) == ("machine-ratio", "more", "With one session")
+    assert (second.slots["name"], second.slots["ratio"]) == ("T2000", pytest.approx(0.5))
     (overtaking,) = (c for c in rest if c.id == "crossover")
-    assert (overtaking.case, overtaking.said["load"]) == ("at", pytest.approx(16))
-    assert (overtaking.said["first"], overtaking.said["second"]) == ("T2000", "V490")
+    assert (overtaking.case, overtaking.slots["load"]) == ("at", pytest.approx(16))
+    assert (overtaking.slots["first"], overtaking.slots["second"]) == ("T2000", "V490")
 
 
 def test_repeats_give_intervals_that_hold_the_truth() -> None:
@@ -181,7 +181,7 @@ def test_without_a_crossing_the_claim_names_who_is_ahead() -> None:
     comparison = machines(ladder(few_fast), ladder(lambda n: 3 * few_fast(n)), band=no_band)
     assert comparison.crossings == ()
     (claim,) = (c for c in comparison.claims if c.id == "crossover")
-    assert (claim.case, claim.said["ahead"], claim.said["span"]) == ("none", "B", "1 to 200 sessions")
+    assert (claim.case, claim.slots["ahead"], claim.slots["span"]) == ("none", "B", "1 to 200 sessions")
     same = machines(ladder(few_fast), ladder(few_fast), band=no_band)
     assert same.crossings == ()
     assert ("crossover", "noise") in {(c.id, c.case) for c in same.claims}
@@ -223,7 +223,7 @@ def test_ladders_of_one_rung_have_no_crossing() -> None:
     comparison = machines(ladder(few_fast, (4,)), ladder(many_slow, (4,)), band=no_band)
     assert comparison.crossings == ()
     assert comparison.claims[0].case == "one-load"
-    assert {n.said["count"] for n in comparison.notes if n.case == "few"} == {1}
+    assert {n.slots["count"] for n in comparison.notes if n.case == "few"} == {1}
 
 
 def test_ladders_are_paired_by_name() -> None:

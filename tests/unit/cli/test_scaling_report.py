@@ -217,8 +217,8 @@ def test_questions_to_the_model_are_answered_and_guesses_are_called_so(plateau: 
     values = [a.value.value if a.value else None for a in answers]
     assert values[:4] == [pytest.approx(v, rel=0.01) for v in (400, 800, 16, 3.5)]
     assert values[4] is None
-    assert "Warning" in answers[1].said["note"] and "Warning" not in answers[0].said["note"]
-    assert answers[3].said["response"] == "10.00 ms"
+    assert "Warning" in answers[1].slots["note"] and "Warning" not in answers[0].slots["note"]
+    assert answers[3].slots["response"] == "10.00 ms"
 
 
 def test_the_model_that_is_asked_for_comes_first_with_what_the_data_say(plateau: Scaling) -> None:

@@ -163,7 +163,7 @@ def test_calls_tried_again_are_a_claim_from_one_percent_on(retried_calls: int, c
     retries = list(retried(case))
     assert len(retries) == claims
     if retries:  # 2 of 80 calls, 3 tries more; each of the script's commands made 4 begin again
-        said = retries[0].said
+        said = retries[0].slots
         assert (said["share"], said["tries"], said["place"]) == (0.025, 1.5, "at 2 sessions")
         assert (said["script"], said["line"], said["command"]) == ("a.sql", 1, "\\set a 1")
 

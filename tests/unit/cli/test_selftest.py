@@ -255,13 +255,13 @@ def truth_with(verdict: str, **more: object) -> Truth:
 def test_the_headline_is_that_of_the_worst_verdict(verdicts: list[str], case: str, severity: str) -> None:
     claim = headline([truth_with(v, disturbance=others(0.4)) for v in verdicts], 1)
     assert (claim.case, claim.severity) == (case, severity)
-    assert claim.said["off"] == verdicts.count("off") and claim.said["unknown"] == verdicts.count("unknown")
+    assert claim.slots["off"] == verdicts.count("off") and claim.slots["unknown"] == verdicts.count("unknown")
 
 
 def test_the_headline_names_cases_that_were_not_measured() -> None:
     assert headline([truth_with("inconclusive")], 1).case == "unseen"
     stopped = headline([truth_with("ok")], 3)
-    assert (stopped.said["done"], stopped.said["planned"]) == (1, 3)
+    assert (stopped.slots["done"], stopped.slots["planned"]) == (1, 3)
     assert "1 of 3" in stopped.text
 
 

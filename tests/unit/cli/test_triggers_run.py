@@ -118,7 +118,7 @@ def test_an_observation_fires_captures_and_never_fires(tmp_path: Path) -> None:
     assert [(f.trigger, f.action, f.status) for f in fired] == [(1, "trace 2s", "ok"), (1, "memory", "ok")]
     assert any("trigger 1" in text for text in notices)
     claims = {f.id: f for f in conduct.results_of(record).findings}
-    assert claims["trigger-never-fired"].said["trigger"] == 2
+    assert claims["trigger-never-fired"].slots["trigger"] == 2
     capture = conduct.capture_of(record, 1)
     assert capture.read_cells()[0][0].meta.t1_ns - capture.read_cells()[0][0].meta.t0_ns == 2 * S
     assert "trigger 1" in capture.info.note

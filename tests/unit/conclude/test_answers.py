@@ -95,17 +95,17 @@ def test_throughput_of_one_session_one_core_and_the_machine_is_claimed() -> None
     )
     one = claims["one-session"]
     assert one.value is not None and one.value.value == pytest.approx(10_000)
-    assert (one.said["unit"], one.said["response"]) == ("LIO", pytest.approx(100e-6))
+    assert (one.slots["unit"], one.slots["response"]) == ("LIO", pytest.approx(100e-6))
     top = claims["peak"].value
     assert top is not None and top.value == pytest.approx(40_400)
     core = claims["one-core"].value
     assert core is not None and core.value == pytest.approx(10_100) and "one-cpu" not in claims
     peak = claims["peak"]
-    assert (peak.case, peak.said["load"], peak.said["reached"]) == ("times", "8 sessions", "4 sessions")
-    assert claims["knee"].said["beside"] == "; the machine has 4 cores"
+    assert (peak.case, peak.slots["load"], peak.slots["reached"]) == ("times", "8 sessions", "4 sessions")
+    assert claims["knee"].slots["beside"] == "; the machine has 4 cores"
     knee = claims["knee"].value
     assert knee is not None and (knee.value, knee.low, knee.high) == (4, 2, 6)
-    assert claims["knee"].said["model_load"] == "4 sessions (3.7 to 4.3)"
+    assert claims["knee"].slots["model_load"] == "4 sessions (3.7 to 4.3)"
     assert claims["scales-to"].value is not None and claims["scales-to"].value.value == 4
     assert claims["at-cpus"].value is not None and claims["at-cpus"].value.value == pytest.approx(1.0)
     assert claims["one-more-session"].case == "nothing"
@@ -165,7 +165,7 @@ def test_a_lock_that_takes_less_than_the_cpu_is_not_the_reason() -> None:
 
 def test_no_bend_needs_no_reason() -> None:
     reason = claims_of_rungs(WIDE, 9.0)["reason"]
-    assert (reason.value, reason.case, reason.said["top"]) == (None, "none", "4 sessions")
+    assert (reason.value, reason.case, reason.slots["top"]) == (None, "none", "4 sessions")
 
 
 TABLE = [{"load": n, "throughput": 10.0 * min(n, 4)} for n in (1.0, 2.0, 4.0, 8.0)]
@@ -197,7 +197,7 @@ def test_without_a_ledger_cpu_columns_give_the_reason(
     if case == "not-cpu":
         value = claims["reason"].value
         assert value is not None and value.value == pytest.approx(0.05)
-    assert claims["one-session"].said["unit"] == "query"
+    assert claims["one-session"].slots["unit"] == "query"
 
 
 # -- threads --------------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ def test_smt_yield_inflates_cpu_per_unit() -> None:
     assert yielded is not None and inflated is not None
     assert (yielded.value, yielded.low) == (pytest.approx(1.3), None)  # exact: its noise is not known
     assert (inflated.value, inflated.low) == (pytest.approx(2 / 1.3), None)
-    assert claims["smt-yield"].said["share"].startswith("30 %")
-    measured = claims["cpu-inflation"].said  # 16 / 1040 over 1 / 100
+    assert claims["smt-yield"].slots["share"].startswith("30 %")
+    measured = claims["cpu-inflation"].slots  # 16 / 1040 over 1 / 100
     assert (measured["load"], measured["measured"]) == ("16 sessions", pytest.approx(1.538, rel=1e-3))
 
 
@@ -238,7 +238,7 @@ def test_a_bend_for_a_lock_gives_no_smt_yield() -> None:
     rungs = [*_smt_rungs()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
     claims = claims_of_rungs(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
     yielded = claims["smt-yield"]
-    assert (yielded.case, yielded.said["reason"]) == ("other-reason", "lock: LWLock/WALWrite")
+    assert (yielded.case, yielded.slots["reason"]) == ("other-reason", "lock: LWLock/WALWrite")
 
 
 def test_equivalent_cores_are_bounds_without_cpu_figures() -> None:
@@ -248,7 +248,7 @@ def test_equivalent_cores_are_bounds_without_cpu_figures() -> None:
     )
     value = seen["equivalent-cores"].value
     assert value is not None and (value.value, value.low, value.high) == (7.9, 7.5, 8.0)
-    assert seen["equivalent-cores"].said["threads"] == 15
+    assert seen["equivalent-cores"].slots["threads"] == 15
     bounded = claims_of_rungs(_smt_rungs(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
     assert bounded.value is not None and bounded.value.value == 8  # sixteen threads fill eight cores
     alone = claims_of_rungs(_smt_rungs(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)[
@@ -257,7 +257,7 @@ def test_equivalent_cores_are_bounds_without_cpu_figures() -> None:
     assert alone.value is not None and alone.value.value == 16.0
     table = Ladder("mine", points({"load": 4.0, "throughput": 9.0, "cpu": 3.0}), machine=SMT8)
     between = claims_of(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"]
-    assert (between.case, between.said["low"], between.said["high"]) == ("between", 1.5, 3.0)
+    assert (between.case, between.slots["low"], between.slots["high"]) == ("between", 1.5, 3.0)
 
 
 # -- waiting --------------------------------------------------------------------------------------
@@ -266,8 +266,8 @@ def test_equivalent_cores_are_bounds_without_cpu_figures() -> None:
 def test_cpu_wait_begins_between_two_rungs() -> None:
     onset = claims_of_rungs(FULL, 4.0)["cpu-wait"]
     assert onset.value is not None and (onset.value.value, onset.value.low, onset.value.high) == (6, 4, 6)
-    assert onset.said["share"].startswith("33 %")
-    assert (onset.said["before"], onset.said["below"]) == (0, "4 sessions")
+    assert onset.slots["share"].startswith("33 %")
+    assert (onset.slots["before"], onset.slots["below"]) == (0, "4 sessions")
 
 
 def test_cpu_wait_that_a_rungs_interval_leaves_open_is_not_claimed() -> None:
@@ -276,13 +276,13 @@ def test_cpu_wait_that_a_rungs_interval_leaves_open_is_not_claimed() -> None:
     onset = claims_of_rungs([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait"]
     assert onset.value is not None and (onset.value.value, onset.value.low) == (8, 6)
     none = claims_of_rungs([*FULL[:3], vague], 4.0)["cpu-wait"]
-    assert (none.case, none.said["top"]) == ("none", "6 sessions")
+    assert (none.case, none.slots["top"]) == ("none", "6 sessions")
 
 
 def test_cpu_wait_from_the_start_is_caused_by_others() -> None:
     rungs = [Rung(n, 50.0 * n, 0.5 * n, 0.5 * n) for n in (1, 2, 3)]
     onset = claims_of_rungs(rungs, 9.0)["cpu-wait"]
-    assert (onset.case, onset.said["load"], onset.said["used"]) == ("lowest", "1 session", 0.5)
+    assert (onset.case, onset.slots["load"], onset.slots["used"]) == ("lowest", "1 session", 0.5)
 
 
 # -- headroom -------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_headroom_follows_from_the_observed_load() -> None:
     assert headroom.value is not None
     assert headroom.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
     assert headroom.value.high == pytest.approx(2 / 0.4 - 1)
-    assert headroom.case == "some" and (headroom.said["used"], headroom.said["cpus"]) == (
+    assert headroom.case == "some" and (headroom.slots["used"], headroom.slots["cpus"]) == (
         pytest.approx(0.4),
         2,
     )
@@ -337,7 +337,7 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
     assert waits.case == "none" and waits.value is not None and waits.value.high == 0
     assert observed(results(FULL)) == ()
     _, unknown = observed(results(windows, cpus=2, here=False))
-    assert unknown.value is None and "elsewhere" in unknown.said["why"]
+    assert unknown.value is None and "elsewhere" in unknown.slots["why"]
 
 
 def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
@@ -345,7 +345,7 @@ def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
     _, headroom = observed(results(windows, siblings=PAIRS, cpus=16))
     assert headroom.value is not None and headroom.value.low is not None
     assert headroom.value.low < load_until(0.1, 8) / 2.1 - 1 < headroom.value.value
-    assert headroom.said["least"] == headroom.value.low
+    assert headroom.slots["least"] == headroom.value.low
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def test_smt_yield_is_that_of_the_measured_loads_where_there_is_one_a_core_and_o
     assert once.case == "measured" and once.value is not None
     low, high = once.value.low, once.value.high  # by the scatter of the last three, 0.05 %
     assert low is not None and high is not None and 1.295 < low < once.value.value == 1.3 < high < 1.305
-    assert knee.value is not None and knee.value.value == 8 and knee.said["model_load"] == "8 sessions"
+    assert knee.value is not None and knee.value.value == 8 and knee.slots["model_load"] == "8 sessions"
     thrice = _claims_of_climbs(RATES, RATES | {16: 1060.0}, RATES | {16: 1050.0})["smt-yield"].value
     assert thrice is not None and thrice.low is not None and thrice.high is not None
     assert thrice.value == pytest.approx(1.3125, abs=1e-3) and 1.25 < thrice.low < 1.30 < thrice.high < 1.38
@@ -411,7 +411,7 @@ def test_measured_yield_and_tied_fit_that_lie_apart_are_both_given() -> None:
     smt_yield = _claims_of_climbs(*[c | {16: 0.85 * c[16]} for c in climbs])["smt-yield"]
     assert smt_yield.value is not None and smt_yield.value.value == pytest.approx(0.85 * 1.3, rel=0.01)
     assert (
-        smt_yield.said["fitted"].startswith("1.") and "differ by more than their intervals" in smt_yield.text
+        smt_yield.slots["fitted"].startswith("1.") and "differ by more than their intervals" in smt_yield.text
     )
 
 

@@ -47,7 +47,7 @@ def test_a_yield_alone_gives_the_inflation(
     assert (smt_yield.id, smt_yield.case, inflated.id) == ("smt-yield", "given", "cpu-inflation")
     assert smt_yield.value is not None and smt_yield.value.value == pytest.approx(core_yield)
     assert inflated.value is not None and inflated.value.value == pytest.approx(times)
-    assert smt_yield.said["adds"] == ("adds" if core_yield >= 1 else "takes away")
+    assert smt_yield.slots["adds"] == ("adds" if core_yield >= 1 else "takes away")
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,13 @@ def test_one_jobs_speed_up_is_claimed_with_its_serial_share() -> None:
     (speed_up,) = _claims(results, "speed-up")
     assert speed_up.case == "serial" and speed_up.value is not None
     assert speed_up.value.low is not None and speed_up.value.low <= 4.19 <= (speed_up.value.high or 0)
-    assert abs(speed_up.said["share"] - 0.13) < 0.02
-    assert speed_up.said["top"] == "8 threads" and 4 <= speed_up.value.value < 5
+    assert abs(speed_up.slots["share"] - 0.13) < 0.02
+    assert speed_up.slots["top"] == "8 threads" and 4 <= speed_up.value.value < 5
 
 
 def test_threads_beyond_the_cpus_are_not_called_serial() -> None:
     (speed_up,) = _claims(run_of_jobs(threads(1, 2, 4, 8, 16, 32), amdahl(0.05)), "speed-up")
-    assert speed_up.case == "cpus" and abs(speed_up.said["share"] - 0.05) < 0.02
+    assert speed_up.case == "cpus" and abs(speed_up.slots["share"] - 0.05) < 0.02
 
 
 def test_five_jobs_are_compared_in_every_order() -> None:
@@ -85,7 +85,7 @@ def test_five_jobs_are_compared_in_every_order() -> None:
     assert orders["parallel"].value is not None and orders["parallel"].value.value == pytest.approx(
         0.4, rel=0.01
     )
-    assert (orders["concurrent"].said["jobs"], orders["concurrent"].said["how"]) == ("Five", "at once")
+    assert (orders["concurrent"].slots["jobs"], orders["concurrent"].slots["how"]) == ("Five", "at once")
     assert set(orders) == {"parallel", "concurrent", "both"}
 
 
@@ -108,11 +108,11 @@ def test_one_verdict_in_the_headline_and_in_the_comparison(noise: float, repeats
     results = run_of_jobs(pair, lambda *_: 1.0, repeats=repeats, noise=noise)
     (claim,) = _claims(results, "commands-compared")
     durations = {t.metric: t for t in compare_variants(results).metrics}["response_mean_ns"]
-    assert (claim.case, claim.said["verdict"]) == (case, durations.claims[0].verdict.replace("equal", case))
+    assert (claim.case, claim.slots["verdict"]) == (case, durations.claims[0].verdict.replace("equal", case))
     assert claim.value is not None and claim.value.low is not None and claim.value.high is not None
     within = claim.value.low >= 1 - MARGIN and claim.value.high <= 1 + MARGIN
     assert within == (case == "equal")
-    assert ("ends" in claim.said) == (case == "undecided")
+    assert ("ends" in claim.slots) == (case == "undecided")
 
 
 def test_a_wide_interval_is_put_in_plain_words() -> None:
@@ -122,14 +122,14 @@ def test_a_wide_interval_is_put_in_plain_words() -> None:
 
 def test_more_threads_that_may_help_or_not_are_undecided() -> None:
     (speed_up,) = _claims(run_of_jobs(threads(1, 2), lambda *_: 1.0, noise=0.3), "speed-up")
-    assert (speed_up.case, speed_up.said["verdict"]) == ("undecided", "undecided")
+    assert (speed_up.case, speed_up.slots["verdict"]) == ("undecided", "undecided")
     (few,) = _claims(
         run_of_jobs(threads(1, 2), lambda v, *_: 1.5 if v.name == "threads=1" else 1.0), "speed-up"
     )
-    assert few.said["verdict"] == "undecided"
+    assert few.slots["verdict"] == "undecided"
     assert "That is undecided. The interval excludes 1, but 3 repeats may differ" in few.text
     (even,) = _claims(run_of_jobs(threads(1, 2), lambda *_: 1.0, noise=0.001, repeats=6), "speed-up")
-    assert (even.case, even.said["verdict"]) == ("even", "no difference")
+    assert (even.case, even.slots["verdict"]) == ("even", "no difference")
 
 
 def _durations(rng: random.Random, *factors: float, repeats: int = 5) -> dict[str, Took]:
@@ -186,8 +186,8 @@ def test_failed_executions_are_shown_with_their_error_output() -> None:
         (Variant(name="base", jobs=(job("xz"),)),), lambda *_: 1.0, repeats=1, each=10, change=every_second
     )
     (failed,) = _claims(results, "executions-failed")
-    assert failed.severity == "invalid" and failed.said["count"] == 5
-    assert (failed.case, failed.said["code"], failed.said["detail"]) == ("exit", 3, "xz: no such file")
+    assert failed.severity == "invalid" and failed.slots["count"] == 5
+    assert (failed.case, failed.slots["code"], failed.slots["detail"]) == ("exit", 3, "xz: no such file")
     assert not _claims(results, "errors-3")
     (row,) = results.tables["execution_rates"].filter(pl.col("job").is_null()).to_dicts()
     assert (row["executions"], row["failed"]) == (5, 5)
@@ -204,13 +204,13 @@ def test_outliers_a_slow_first_execution_and_the_shell_are_claimed() -> None:
     (out,), (first,), (shell,) = (
         _claims(results, id) for id in ("execution-outliers", "first-execution", "shell-taken-off")
     )
-    assert out.said["outliers"] == "One"
+    assert out.slots["outliers"] == "One"
     assert first.value is not None and first.value.value == pytest.approx(3, rel=0.05)
     assert shell.value is not None and shell.value.value == pytest.approx(0.01)
     times = results.tables["execution_times"]
     assert times["duration_ns"][0] == 3 * NS_PER_S - 10_000_000
     (claim,) = _claims(results, "command-time")
-    assert claim.said["job"] == "xz" and claim.value is not None and 1.1 <= claim.value.value < 1.2
+    assert claim.slots["job"] == "xz" and claim.value is not None and 1.1 <= claim.value.value < 1.2
 
 
 def test_cpus_are_over_the_time_that_holds_the_shells_own_work() -> None:
@@ -284,6 +284,6 @@ def test_processes_left_behind_are_claimed() -> None:
     )
     (claim,) = _claims(results, "left-behind")
     assert claim.severity == "warning"
-    assert [claim.said[n] for n in ("count", "of", "job", "most")] == [2, 10, "xz", 2]
+    assert [claim.slots[n] for n in ("count", "of", "job", "most")] == [2, 10, "xz", 2]
     whole = results.tables["execution_rates"].filter(pl.col("job") == "xz")
     assert whole["left_over"].to_list() == [1, 1, 2]

@@ -63,7 +63,7 @@ def test_variants_are_ranked_with_the_ratio_of_the_law() -> None:
         )
     ahead = claim(comparison, "second", 4, against="third")
     assert ahead.neighbours and ahead.verdict == "better"
-    ranked_at = {c.said["load"]: c for c in comparison.conclusions if c.id == "rank"}
+    ranked_at = {c.slots["load"]: c for c in comparison.conclusions if c.id == "rank"}
     assert ranked_at.keys() == {"1 session", "4 sessions"} and "worse" in ranked_at["4 sessions"].text
 
 
@@ -80,7 +80,7 @@ def test_an_invalid_window_takes_its_block_out_and_is_named() -> None:
     assert claim(comparison, "second", 4).effect.n_variant == 5
     assert claim(comparison, "third", 4).effect.n_variant == 6
     (left_out,) = (c for c in comparison.conclusions if c.id == "left-out")
-    assert left_out.cells == ("0019-lio-second-s4-r2",) and "cut short" in left_out.said["reason"]
+    assert left_out.cells == ("0019-lio-second-s4-r2",) and "cut short" in left_out.slots["reason"]
 
 
 def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:
@@ -91,7 +91,7 @@ def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:
     table = next(t for t in comparison.metrics if t.metric == "cpu_per_call_ns")
     assert {x.variant for x in table.lines} == {"base", "second"} and len(table.claims) == 2
     (unknown,) = (c for c in comparison.conclusions if c.id == "unknown-quantity")
-    assert unknown.said == {"quantity": "server CPU of a call", "variants": "third"}
+    assert unknown.slots == {"quantity": "server CPU of a call", "variants": "third"}
 
 
 def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None:
@@ -135,12 +135,12 @@ def test_a_repeat_that_does_not_fit_the_others_is_named_with_its_weight() -> Non
     rates = run.tables["rates"].with_columns(value=pl.when(slow).then(pl.col("value") / 4).otherwise("value"))
     comparison = compare_variants(replace(run, tables={**run.tables, "rates": rates}))
     (odd,) = (c for c in comparison.conclusions if c.id == "repeat-outlier")
-    assert (odd.case, odd.said["repeats"], odd.said["sample"]) == (
+    assert (odd.case, odd.slots["repeats"], odd.slots["sample"]) == (
         "ratio",
         "2",
         "second to base at 4 sessions",
     )
-    assert odd.cells == ("0019-lio-second-s4-r2",) and odd.said["effect"].startswith("lowers it by 1")
+    assert odd.cells == ("0019-lio-second-s4-r2",) and odd.slots["effect"].startswith("lowers it by 1")
 
 
 def test_one_repeat_decides_nothing_and_a_claim_explains_it() -> None:
@@ -284,7 +284,7 @@ def test_with_one_variant_the_mean_rate_must_be_tight() -> None:
     values = rates.filter((rates["name"] == "work_per_s") & (rates["scope"] == "rung"))["value"]
     half = 2.776445105 * float(values.std() or 0) / math.sqrt(5) / float(values.mean() or 1)  # type: ignore[arg-type]
     assert tight_enough(run.tables, run.plan, 0.02).widest == pytest.approx(math.sinh(half))  # on logarithms
-    assert rule("2%").said == {"least": 4, "target": "2%", "alpha": ALPHA_STOPPED}
+    assert rule("2%").slots == {"least": 4, "target": "2%", "alpha": ALPHA_STOPPED}
 
 
 @pytest.mark.parametrize(("neighbours", "tau"), [(0.6, 4.0), (0.0, 1.0), (-0.5, 1 / 3)])

@@ -124,21 +124,21 @@ def test_each_phase_has_its_delivery_and_the_end_of_its_backlog() -> None:
     hold, spike, after = (
         {c.subject: c for c in claims if c.id == "phase"}[n] for n in ("hold", "spike", "after")
     )
-    assert (hold.case, hold.said["offered"]) == ("kept-up", 100)
+    assert (hold.case, hold.slots["offered"]) == ("kept-up", 100)
     assert (spike.case, after.case) == ("grew", "carried")
-    assert [spike.said[n] for n in ("offered", "delivered", "begin", "end")] == [500, 300, 1, 2000]
-    assert [after.said[n] for n in ("begin", "end")] == [2000, 40]
+    assert [spike.slots[n] for n in ("offered", "delivered", "begin", "end")] == [500, 300, 1, 2000]
+    assert [after.slots[n] for n in ("begin", "end")] == [2000, 40]
     assert [c.subject for c in claims if c.id == "session-time"] == ["spike"]
     (recovery,) = (c for c in claims if c.id == "phase-recovery")
     assert recovery.value is not None
     assert recovery.value.value == 10.25, "all of the phase after it, and a quarter of a second of the last"
-    assert (recovery.said["calm"], recovery.said["calm_p95"]) == ("hold", 3_000_000)
+    assert (recovery.slots["calm"], recovery.slots["calm_p95"]) == ("hold", 3_000_000)
 
 
 def test_a_backlog_that_lasts_to_the_end_is_claimed() -> None:
     rows = [*SPIKE[:2], _row("after", 300, 2000, 1990)]
     (recovery,) = (c for c in phases.headline(_case(rows, {})) if c.id == "phase-recovery")
-    assert (recovery.case, recovery.value, recovery.said["end"]) == ("not", None, 1990)
+    assert (recovery.case, recovery.value, recovery.slots["end"]) == ("not", None, 1990)
 
 
 def test_each_phase_is_judged_by_the_target() -> None:

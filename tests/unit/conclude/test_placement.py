@@ -78,7 +78,7 @@ def test_the_articles_conclusion_needs_the_cpus(ec2: Siblings) -> None:
     assert row["p_core"] == pytest.approx(1 / 36, abs=0.006), "one pair of 36, by drawn orders"
     finding = claims_of(table, ec2)["placement-shared-core"]
     assert finding.value.value == pytest.approx(1.5, rel=0.05)
-    assert (finding.said["place"], finding.said["slow"], finding.said["rounds"]) == ("at 9 sessions", 2, 1)
+    assert (finding.slots["place"], finding.slots["slow"], finding.slots["rounds"]) == ("at 9 sessions", 2, 1)
     # the same times with the slow ones on cores of their own: nobody shares, and that is not the reason
     apart = table_of([1000 * s for s in seconds], [[c[0] for c in ec2] + [99]], moved=np.zeros((1, 9)))
     assert placement_of(apart, [*ec2, (99,)])["shared"] is None
@@ -225,8 +225,8 @@ def test_moves_are_counted_and_take_the_place_away(ec2: Siblings) -> None:
     assert (row["moved"], row["resettled"], row["calls"]) == (1, 1, 9)
     assert placed.filter(pl.col("round") == 2)["shares"].to_list() == [None, None, None]
     settled = claims_of(table_of([[10, 10, 10]] * 30, [[0, 1, 2]] * 30, moved=np.zeros((30, 3))), ec2)
-    assert (settled["placement-settled"].said["stayed"], settled["placement-settled"].said["calls"]) == (
+    assert (settled["placement-settled"].slots["stayed"], settled["placement-settled"].slots["calls"]) == (
         1,
         90,
     )
-    assert settled["placement-alike"].said["sessions"] == 3
+    assert settled["placement-alike"].slots["sessions"] == 3

@@ -62,7 +62,7 @@ def test_the_slope_is_the_cpu_of_a_request_by_sessions_and_io_workers(workers: f
     (claim,) = claims_of(case_of([call(n) for n in LEVELS], workers=workers))
     assert claim.id == "cpu-per-request"
     assert claim.value is not None and claim.value.value == pytest.approx((USER + KERNEL) * 1e9)
-    assert (claim.said["kernel"], claim.said["rest"]) == (pytest.approx(0.8), pytest.approx(REST))
+    assert (claim.slots["kernel"], claim.slots["rest"]) == (pytest.approx(0.8), pytest.approx(REST))
     assert len(claim.cells) == len(LEVELS)
 
 

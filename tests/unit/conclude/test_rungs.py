@@ -102,7 +102,7 @@ def test_efficiency_above_one_is_a_claim_of_its_own_and_the_best_load_the_refere
     claims = answers("1,80 2,200 4,400 8,790 16,1000")
     claim = claims["superlinear"]
     assert claim.value is not None and claim.value.value == pytest.approx(1.25) and claim.value.low > 1  # type: ignore[operator]
-    assert claims["scales-to"].value.value == 8 and claims["scales-to"].said["lowest"] == "2 sessions"  # type: ignore[union-attr]
+    assert claims["scales-to"].value.value == 8 and claims["scales-to"].slots["lowest"] == "2 sessions"  # type: ignore[union-attr]
     assert "superlinear" not in answers("1,98 2,200 4,395 8,790 16,1000")
 
 
@@ -110,7 +110,7 @@ def test_the_gain_of_the_last_rungs_is_measured() -> None:
     grows, level, falls = (answers(t)["one-more-session"] for t in ("1,100 2,190 4,350 8,600", LAST, FALLS))
     assert (grows.case, level.case, falls.case) == ("more", "nothing", "less")
     assert grows.value is not None and grows.value.value == pytest.approx(250 / 4)
-    assert grows.said["share"] == "71 %" and falls.said["share"] == "48 %"
+    assert grows.slots["share"] == "71 %" and falls.slots["share"] == "48 %"
 
 
 def test_more_repeats_narrow_the_interval() -> None:
@@ -183,13 +183,13 @@ def test_repeats_that_agree_are_no_outlier() -> None:
 def test_a_ladder_that_falls_from_the_start_is_claimed_as_such() -> None:
     claims = answers(FALLS)
     assert (claims["peak"].value.value, claims["scales-to"].value.value) == (1000, 1)  # type: ignore[union-attr]
-    assert claims["reason"].said["growth"].startswith("Throughput falls from 1 session")
+    assert claims["reason"].slots["growth"].startswith("Throughput falls from 1 session")
 
 
 def test_a_cliff_is_a_claim_and_the_ladder_is_not_refused() -> None:
     claims = answers(CLIFF)
     drop = claims["throughput-drop"]
-    assert (drop.said["first"], drop.said["last"], drop.said["share"]) == ("48", "64 sessions", "74 %")
+    assert (drop.slots["first"], drop.slots["last"], drop.slots["share"]) == ("48", "64 sessions", "74 %")
     assert claims["peak"].value.value == 800 and claims["scales-to"].value.value == 8  # type: ignore[union-attr]
 
 

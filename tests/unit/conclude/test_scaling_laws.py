@@ -68,9 +68,9 @@ def test_a_falling_line_never_ends_below_zero() -> None:
 def test_a_model_that_is_rejected_predicts_nothing_outside_the_rungs() -> None:
     scaling = asked(scaled(ladder_of(*POWER)), (10, 96), response_s=(1.0,), throughputs=(5000.0,))
     within, beyond = (a for a in scaling.answers if a.id == "prediction")
-    assert (within.case, within.said["rates"]) == ("between", "585.6 calls/s at 8 and 826.6 calls/s at 12")
+    assert (within.case, within.slots["rates"]) == ("between", "585.6 calls/s at 8 and 826.6 calls/s at 12")
     assert beyond.case == "rejected" and beyond.value is None
-    assert beyond.said["load"] == "96 sessions" and beyond.said["why"] == within.said["why"] != ""
+    assert beyond.slots["load"] == "96 sessions" and beyond.slots["why"] == within.slots["why"] != ""
     assert answer(scaling, "response-target").case == answer(scaling, "throughput-target").case == "rejected"
     assert not scaling.curve["beyond"].any()
     named = asked(scaled(ladder_of(*POWER), model="amdahl"), (96,))
@@ -89,7 +89,7 @@ def test_measured_loads_answer_where_the_model_cannot() -> None:
 def test_one_session_is_no_more_than_the_lowest_load_bears() -> None:
     flat = answer(scaled(ladder_of(*FLAT)), "one-session")
     assert (flat.case, flat.value) == ("unknown", None)
-    bounds = [flat.said[n] for n in ("lowest", "least", "most")]
+    bounds = [flat.slots[n] for n in ("lowest", "least", "most")]
     assert bounds == ["20 sessions", "40.0 calls/s", "800 calls/s"]
     n = (4, 6, 8, 12, 16, 24, 32, 48)
     one = answer(scaled(ladder_of(n, tuple(100 * v / (1 + 0.02 * (v - 1)) for v in n))), "one-session")
@@ -122,7 +122,7 @@ def test_without_repeats_one_pair_of_rungs_has_no_direction() -> None:
     n, x = (1, 2, 4, 8, 16), (100, 199, 396, 410, 352)
     once = scaled(ladder_of(n, x))
     change = answer(once, "one-more-session")
-    assert (change.case, change.said["first"], change.said["last"]) == ("once", "8", "16 sessions")
+    assert (change.case, change.slots["first"], change.slots["last"]) == ("once", "8", "16 sessions")
     assert "Noise of 2 % is assumed, as no load was measured twice." in paragraph(once)
     again = scaled(ladder_of(n, x, 3))
     assert answer(again, "one-more-session").case == "less" and "is assumed" not in paragraph(again)

@@ -71,15 +71,15 @@ def test_restart_reset_and_evictions_come_first() -> None:
     by_id = claims_between(a, b)
     assert [*by_id] == ["snapshot-restart", "snapshot-reset", "snapshot-evictions"]
     restart = by_id["snapshot-restart"]
-    assert restart.said["when"] == "2026-11-23 12:00:30 UTC" and "Counters fell" in restart.text
-    assert by_id["snapshot-reset"].said["what"] == "shop (at an unknown time)"
+    assert restart.slots["when"] == "2026-11-23 12:00:30 UTC" and "Counters fell" in restart.text
+    assert by_id["snapshot-reset"].slots["what"] == "shop (at an unknown time)"
     assert by_id["snapshot-evictions"].value and by_id["snapshot-evictions"].value.value == 3
 
 
 def test_resets_are_named_with_their_time() -> None:
     a = snapshot(databases=[SHOP], resets=[{"what": "I/O", "reset_s": 1.0}])
     b = snapshot(60, databases=[SHOP], resets=[{"what": "I/O", "reset_s": START_S + 10}])
-    assert claims_between(a, b)["snapshot-reset"].said["what"] == "I/O (at 2026-11-23 12:00:10 UTC)"
+    assert claims_between(a, b)["snapshot-reset"].slots["what"] == "I/O (at 2026-11-23 12:00:10 UTC)"
 
 
 BASE = {"table_bytes": 64 * MIB, "seq_scans": 10, "seq_rows": 100, "index_rows": 900}
@@ -131,7 +131,7 @@ def test_a_databases_claim_begins_at_its_limit(claim: str, figures: dict[str, An
 def test_time_of_reads_is_given_where_it_is_known() -> None:
     figures = {"blocks_read": 10_000, "blocks_hit": 1}
     timed = claims_after(databases=[{**SHOP, **figures, "block_read_ns": 10**9}])["snapshot-cache"]
-    assert (timed.case, timed.said["mean"]) == ("timed", 100_000)
+    assert (timed.case, timed.slots["mean"]) == ("timed", 100_000)
     assert (
         claims_after(databases=[{**SHOP, **figures, "block_read_ns": None}])["snapshot-cache"].case
         == "untimed"
@@ -179,7 +179,7 @@ def test_invalid_indexes_and_changed_settings_are_claimed() -> None:
     assert [*claims_after(indexes=[index(is_valid=False)])] == ["snapshot-invalid-indexes"]
     a = snapshot(databases=[SHOP], settings=[{"setting": "work_mem", "value": "4MB"}])
     b = snapshot(9, databases=[SHOP], settings=[{"setting": "work_mem", "value": "8MB"}])
-    assert claims_between(a, b)["snapshot-settings"].said == {"n": 1, "settings": "work_mem 4MB to 8MB"}
+    assert claims_between(a, b)["snapshot-settings"].slots == {"n": 1, "settings": "work_mem 4MB to 8MB"}
 
 
 def test_a_statement_of_a_quarter_of_all_time_is_claimed() -> None:
@@ -196,6 +196,6 @@ def test_a_statement_of_a_quarter_of_all_time_is_claimed() -> None:
     second = 10**9
     rows = [statement(n, second) for n in range(4)]
     claim = claims_after(statements=rows)["snapshot-statement"]
-    assert claim.value and claim.value.value == 0.25 and claim.said["mean"] == second / 2
+    assert claim.value and claim.value.value == 0.25 and claim.slots["mean"] == second / 2
     assert claims_after(statements=[*rows, statement(9, second)]) == {}
     assert claims_after(statements=[statement(n, second - 1) for n in range(4)]) == {}

@@ -137,7 +137,7 @@ def test_the_claim_names_the_loads_of_the_step() -> None:
     scaling = answered(scale(Ladder("mine", pl.DataFrame(rows, schema=POINTS))))
     (step,) = [a for a in scaling.answers if a.id == "throughput-step"]
     assert (step.case, step.severity) == ("falls", "warning")
-    assert (step.said["low"], step.said["high"]) == ("24 sessions", "32 sessions")
+    assert (step.slots["low"], step.slots["high"]) == ("24 sessions", "32 sessions")
     assert step.value is not None and step.value.value == pytest.approx(-0.38, abs=0.02)
 
 

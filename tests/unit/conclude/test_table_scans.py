@@ -42,9 +42,9 @@ def test_the_claim_names_the_table_its_share_and_its_size_against_the_cache() ->
     assert claim.case == "exact"
     assert claim.value is not None
     assert claim.value.value == 0.75
-    assert (claim.said["relation"], claim.said["scans"]) == ("public.orders", 3)
-    assert claim.said["size"] == 64 * MIB and claim.said["cache"] == 128 * MIB
-    assert claim.said["needed"] == 256 * MIB
+    assert (claim.slots["relation"], claim.slots["scans"]) == ("public.orders", 3)
+    assert claim.slots["size"] == 64 * MIB and claim.slots["cache"] == 128 * MIB
+    assert claim.slots["needed"] == 256 * MIB
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_small_share_of_all_reads_makes_no_claim() -> None:
 def test_with_index_scans_the_share_is_an_upper_bound() -> None:
     claim = scan_claim(4 * 8192, None, TABLE | READ | {"index_scans": 1})
     assert claim is not None
-    assert (claim.case, claim.said["share"]) == ("most", 0.75)
+    assert (claim.case, claim.slots["share"]) == ("most", 0.75)
 
 
 def test_others_are_counted_and_the_most_read_is_named() -> None:
@@ -108,6 +108,6 @@ def test_a_runs_claim_is_of_the_measurement_with_the_largest_share() -> None:
         "large_scans": pl.DataFrame(scanned),
     }
     (claim,) = not_cached(Case(run.plan, run.environment, tables, {}))
-    values = [claim.said[n] for n in ("share", "place", "relation")]
+    values = [claim.slots[n] for n in ("share", "place", "relation")]
     assert (claim.case, *values) == ("exact", 0.75, "at 2 sessions", "public.t")
     assert claim.cells == (run.plan.cells[0].id, run.plan.cells[1].id)

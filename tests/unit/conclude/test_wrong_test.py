@@ -102,7 +102,7 @@ def test_hot_rows_are_those_of_a_table_and_too_few_for_the_sessions() -> None:
     chains = _chains(("pgbench_branches (transactionid)", 0.8), ("pg_class (relation)", 0.2))
     claim = _only_claim(list(hot_rows(_case({ROW: 0.3, "Lock/tuple": 0.2}, scale=1, chains=chains))))
     assert claim.value is not None and claim.value.value == pytest.approx(0.5)
-    values = [claim.said[n] for n in ("place", "sessions", "rows")]
+    values = [claim.slots[n] for n in ("place", "sessions", "rows")]
     assert (claim.case, *values) == ("few", " at 8 sessions", 8, "1 branch")
     assert "80 % of the lock waits are for pgbench_branches." in claim.text
     assert claim.advice.endswith("prepare -s 8 --replace")
@@ -118,12 +118,12 @@ def test_one_latch_is_a_claim_from_the_limit_on(share: float, claims: int) -> No
     latches = list(latch(_case({LATCH_EVENT: share})))
     assert len(latches) == claims
     if latches:
-        assert latches[0].said["event"] == "LWLock/WALInsert" and "buffers of the WAL" in latches[0].text
+        assert latches[0].slots["event"] == "LWLock/WALInsert" and "buffers of the WAL" in latches[0].text
         assert "less WAL" in latches[0].advice
 
 
 def test_the_end_of_a_table_is_a_short_lock_and_a_row_is_not() -> None:
-    assert _only_claim(list(latch(_case({"Lock/extend": 0.2, ROW: 0.2})))).said["event"] == "Lock/extend"
+    assert _only_claim(list(latch(_case({"Lock/extend": 0.2, ROW: 0.2})))).slots["event"] == "Lock/extend"
 
 
 def test_a_latch_without_advice_of_the_engine_has_a_general_one() -> None:

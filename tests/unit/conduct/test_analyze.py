@@ -76,18 +76,18 @@ def test_nothing_measured_gives_empty_tables_and_no_crash():
 def test_cpu_wait_is_claimed_from_the_rung_where_it_begins():
     claims = _findings("fake:cpus=2,cpu=20ms", [1, 2, 3, 4])
     waits = claims["cpu-wait"]
-    assert (waits.case, waits.value.value, waits.said["top"]) == ("onset", 3, "4 sessions")
-    assert (waits.said["share"].startswith("33 %"), waits.said["top_share"]) == (
+    assert (waits.case, waits.value.value, waits.slots["top"]) == ("onset", 3, "4 sessions")
+    assert (waits.slots["share"].startswith("33 %"), waits.slots["top_share"]) == (
         True,
         pytest.approx(0.5, rel=0.02),
     )
     assert (claims["scales-to"].case, claims["scales-to"].value.value) == ("limit", 2)
-    assert claims["peak"].said["calls"] == pytest.approx(100, rel=0.01)
+    assert claims["peak"].slots["calls"] == pytest.approx(100, rel=0.01)
 
 
 def test_a_ladder_without_a_fault_has_good_claims_and_no_warning():
     claims = _findings("fake:cpus=8,cpu=10ms,wait=IO/x:5ms", [1, 2, 4])
-    assert (claims["work-constant"].value.value, claims["work-constant"].said["sessions"]) == (132, 7)
+    assert (claims["work-constant"].value.value, claims["work-constant"].slots["sessions"]) == (132, 7)
     assert {"executions-agree", "ledger-closes"} <= set(claims)
     good = {i: claims[i].case for i in ("cpu-wait", "scales-to") if claims[i].severity == "good"}
     assert good == {"cpu-wait": "none", "scales-to": "top"}
@@ -161,7 +161,7 @@ def test_a_lost_server_leaves_a_short_cell():
 def test_throttling_is_a_warning_with_its_bracket():
     claims = _findings("fake:cpus=2,cpu=20ms,quota=1.0", [1, 4])
     assert claims["throttled"].severity == "warning"
-    assert (claims["throttled"].said["throttled"], claims["throttled"].said["periods"]) == (100, 100)
+    assert (claims["throttled"].slots["throttled"], claims["throttled"].slots["periods"]) == (100, 100)
     assert 0 < claims["throttled"].value.low < claims["throttled"].value.high == pytest.approx(3.0, rel=0.02)
 
 
@@ -174,7 +174,7 @@ def test_steal_is_a_claim():
 def test_a_hidden_run_queue_is_a_claim():
     """Sessions woken on one busy CPU keep their wait's label while they queue."""
     claims = _findings("fake:cpus=1,cpu=10ms,wait=IO/DataFileRead:10ms", [1, 4])
-    assert claims["hidden-run-queue"].said["event"] == "IO/DataFileRead"
+    assert claims["hidden-run-queue"].slots["event"] == "IO/DataFileRead"
     assert claims["hidden-run-queue"].value.low > 0.04
 
 
@@ -210,7 +210,7 @@ def test_rungs_that_the_client_limits_are_named_first_and_left_out_of_conclusion
     assert headline.sentences(results)[0].startswith("Limited by the client at 10 and 50") == bool(limited)
     claims = {f.id: f for f in results.findings}
     assert "client-limited" in claims or not limited
-    assert "peak" not in claims or claims["peak"].said["sessions"] not in limited
+    assert "peak" not in claims or claims["peak"].slots["sessions"] not in limited
     assert len(_rungs(results)) == 3, "shown all the same"
 
 
@@ -255,7 +255,7 @@ def test_sources_that_are_missing_stand_in_one_line():
     ]
     climbed.cells[0].tables["sources"] = rows("sources", lines)  # type: ignore[index]
     claim = {f.id: f for f in _derive(climbed).findings}["not-measured"]
-    assert claim.said["names"] == "cgroup; block I/O delay"  # without the priority no figure is missing
+    assert claim.slots["names"] == "cgroup; block I/O delay"  # without the priority no figure is missing
     assert claim.value.value == 2
     assert "dbdyno doctor" in claim.text
 

@@ -129,11 +129,11 @@ def test_a_step_within_a_measurement_is_claimed_with_its_instant(clean: Climb, s
     step = claims["level-step"]
     assert "drift" not in claims and step.severity == "warning"
     assert step.value is not None and step.value.value == pytest.approx(shift, abs=0.02)
-    assert step.said["at_low"] < step.said["at"] < step.said["at_high"]
-    assert step.said["at"] == pytest.approx(6.0, abs=0.6) and step.said["until"] is None
+    assert step.slots["at_low"] < step.slots["at"] < step.slots["at_high"]
+    assert step.slots["at"] == pytest.approx(6.0, abs=0.6) and step.slots["until"] is None
     _by_second(run, [1000 * e * (1 + shift if 3 <= n < 7 else 1) for n, e in enumerate(noise)])
     back = run.claims()["level-step"]
-    assert (back.said["at"], back.said["until"]) == pytest.approx((3.0, 7.0), abs=0.6)
+    assert (back.slots["at"], back.slots["until"]) == pytest.approx((3.0, 7.0), abs=0.6)
     _by_second(run, [1000 * e for e in noise])
     assert not {"drift", "level-step"} & set(run.claims())
 
@@ -148,7 +148,7 @@ def test_unequal_sessions_are_a_claim():
 def test_vacuum_and_checkpoint_inside_a_window_are_claims():
     """Both run between 3 s and 8 s after the barrier, in the window from 2 s to 12 s; or after the window."""
     claims = _claims_of_law("fake:cpus=8,cpu=10ms,vacuum=3s+4s,checkpoint=4s+4s")
-    assert claims["autovacuum"].said["measurements"] == "1 measurement"
+    assert claims["autovacuum"].slots["measurements"] == "1 measurement"
     assert claims["checkpoint"].value.value == 1
     outside = _claims_of_law("fake:cpus=8,cpu=10ms,vacuum=100s+1s,checkpoint=100s+1s")
     assert not {"autovacuum", "checkpoint"} & set(outside)
@@ -186,7 +186,7 @@ def test_too_few_samples_are_a_warning():
 def test_a_claim_that_is_wider_than_half_of_it_is_named_for_few_samples(clean: Climb):
     run = ChangedRun(clean)
     run.memo("runq", "IO/DataFileRead", 1.0, width=0.4, scope="rung", parent="runq")
-    assert "hidden-run-queue is 0.600 s/s to 1.40 s/s" in run.claims()["few-samples"].said["figure"]
+    assert "hidden-run-queue is 0.600 s/s to 1.40 s/s" in run.claims()["few-samples"].slots["figure"]
     run = ChangedRun(clean)
     run.memo("runq", "IO/DataFileRead", 1.0, width=0.05, scope="rung", parent="runq")
     sure = run.claims()
@@ -197,8 +197,8 @@ def test_a_claim_that_is_wider_than_half_of_it_is_named_for_few_samples(clean: C
 def test_a_lock_that_holds_all_is_a_claim():
     """2 ms alone and 10 ms under one lock: from 2 sessions on the lock limits throughput."""
     claim = _claims_of_law("fake:cpus=8,cpu=2ms,lock=LWLock/WALWrite:10ms", (1, 4, 8))["lock-bound"]
-    assert claim.said["event"] == "LWLock/WALWrite"
-    assert claim.said["top_rate"] < 1.1 * claim.said["best_rate"]
+    assert claim.slots["event"] == "LWLock/WALWrite"
+    assert claim.slots["top_rate"] < 1.1 * claim.slots["best_rate"]
     assert claim.value.value == pytest.approx(6.8 / 8, abs=0.05)
 
 
@@ -315,7 +315,7 @@ def test_idle_sessions_that_burn_cpu_are_claimed_and_counted(clean: Climb, aas: 
     assert ("idle-busy" in claims) == claimed
     if claimed:
         assert claims["idle-busy"].value.value == pytest.approx(aas)
-        assert claims["idle-busy"].said["sessions"] == 1
+        assert claims["idle-busy"].slots["sessions"] == 1
 
 
 @pytest.mark.parametrize(("naive", "claimed"), [(0.9, True), (2.6, False)])
@@ -326,7 +326,7 @@ def test_a_naive_figure_that_is_off_is_a_claim(clean: Climb, naive: float, claim
     claims = run.claims()
     assert ("naive-cpu" in claims) == claimed
     if claimed:
-        assert claims["naive-cpu"].said["naive"] == pytest.approx(0.9)
+        assert claims["naive-cpu"].slots["naive"] == pytest.approx(0.9)
         assert claims["naive-cpu"].value.value == pytest.approx(naive - 8 / 3, abs=0.02)
 
 
@@ -368,7 +368,7 @@ def test_a_session_that_is_throttled_for_much_of_its_own_time_is_named(throttled
     assert ("sessions-throttled" in claims) == claimed
     if claimed:
         claim = claims["sessions-throttled"]
-        assert (claim.case, claim.said["sessions"], claim.said["pid"]) == ("exact", 1, str(pid))
+        assert (claim.case, claim.slots["sessions"], claim.slots["pid"]) == ("exact", 1, str(pid))
         assert claim.value.value == pytest.approx(throttled, rel=0.05)
 
 
@@ -390,7 +390,7 @@ def test_a_throttled_group_of_sessions_is_named_without_a_trace(throttled_ns: in
     claims = run.claims()
     assert ("sessions-throttled" in claims) == claimed
     if claimed:
-        assert claims["sessions-throttled"].said["group"] == "/apart"
+        assert claims["sessions-throttled"].slots["group"] == "/apart"
         assert claims["sessions-throttled"].value.value == pytest.approx(0.5)
 
 
@@ -430,7 +430,7 @@ def test_an_observation_has_no_rungs_and_no_driver():
     assert row["run_aas"] == pytest.approx(2.0, rel=0.01)
     claims = run.claims()
     assert claims["cpu-wait"].value.value == pytest.approx(0.75, abs=0.02)
-    assert claims["cpu-wait"].said["place"] == "in window 1"
+    assert claims["cpu-wait"].slots["place"] == "in window 1"
     assert not {"peak", "one-repeat", "scales-to", "driver-starved"} & set(claims)
     assert not [f.text for f in claims.values() if "rung" in f.text or "0 sessions" in f.text]
 
@@ -444,4 +444,4 @@ def test_a_load_that_changes_is_a_note_of_an_observation():
     assert not {"drift", "level-step"} & set(steady) and "drift" not in ebbing
     step = ebbing["level-step"]
     assert (step.severity, step.value.value) == ("note", pytest.approx(-0.75, abs=0.05))
-    assert step.said["at_low"] <= 5 <= step.said["at_high"]
+    assert step.slots["at_low"] <= 5 <= step.slots["at_high"]

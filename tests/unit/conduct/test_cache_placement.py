@@ -274,23 +274,23 @@ def placements(results: Results) -> list[Claim]:
 def test_the_place_matters_for_one_load_and_hardly_for_the_other() -> None:
     """0.8 of the throughput is the limit: the pairs have 0.8 and 0.67, with noise of half a percent."""
     which, calls, batch = placements(results_of_variants())
-    assert (calls.said["pages"], calls.said["cache"], calls.said["ratio"]) == (
+    assert (calls.slots["pages"], calls.slots["cache"], calls.slots["ratio"]) == (
         "pages",
         "buffers",
         pytest.approx(0.8, rel=0.02),
     )
-    assert batch.case == "matters" and batch.said["ratio"] == pytest.approx(2 / 3, rel=0.02)
+    assert batch.case == "matters" and batch.slots["ratio"] == pytest.approx(2 / 3, rel=0.02)
     assert batch.value is not None and batch.value.low is not None and batch.value.low < 2 / 3 < 0.7
-    assert batch.said["load"] == "blocks=500, 8 sessions"
-    assert batch.said["calls"] == pytest.approx(1 / 3)
+    assert batch.slots["load"] == "blocks=500, 8 sessions"
+    assert batch.slots["calls"] == pytest.approx(1 / 3)
     assert which.case == "matters"
-    assert re.search(r"blocks=500 \(0\.6\d+ of the throughput\)", str(which.said["matters"]))
+    assert re.search(r"blocks=500 \(0\.6\d+ of the throughput\)", str(which.slots["matters"]))
 
 
 def test_pages_in_both_caches_and_page_tables_are_named_if_known() -> None:
     results = results_of_variants()
     plain = placements(results)[2]
-    assert "data_both_bytes_before" not in plain.said
+    assert "data_both_bytes_before" not in plain.slots
     figures = [
         {
             "cell": c,
@@ -308,10 +308,10 @@ def test_pages_in_both_caches_and_page_tables_are_named_if_known() -> None:
     ]
     known = replace(results, tables={**results.tables, "memory_figures": rows("memory_figures", figures)})
     claim = placements(known)[2]
-    assert (claim.said["cache"], claim.said["pages"]) == ("buffers-rows", "pages-rows")
+    assert (claim.slots["cache"], claim.slots["pages"]) == ("buffers-rows", "pages-rows")
     sizes = {"data_both_bytes": (8 * MB, 16 * MB), "page_tables_bytes": (100 * MB, 200 * MB)}
     for name, ends in sizes.items():
-        assert (claim.said[f"{name}_before"], claim.said[f"{name}_after"]) == ends
+        assert (claim.slots[f"{name}_before"], claim.slots[f"{name}_after"]) == ends
     assert claim.text.startswith(plain.text) and len(claim.text) > len(plain.text)
 
 
@@ -323,9 +323,9 @@ def test_placement_is_not_claimed_with_reads_from_storage_or_unknown_ones() -> N
 
 def test_the_servers_cpu_time_is_compared_if_the_client_limits() -> None:
     _, batch, calls = placements(results_of_variants(limited=True))
-    assert batch.said["load"].startswith("blocks=500")
+    assert batch.slots["load"].startswith("blocks=500")
     assert calls.case == "little-cpu"
-    assert calls.said["ratio"] == pytest.approx(1_503 / 1_403)
+    assert calls.slots["ratio"] == pytest.approx(1_503 / 1_403)
     assert calls.value is not None and calls.value.unit == "of the server's CPU time"
 
 

@@ -178,13 +178,13 @@ def dearer(climbed) -> Results:
 def test_the_highest_load_against_the_lowest_names_the_function(dearer: Results):
     [claim] = [f for f in dearer.findings if f.id == "unit-cost"]
     assert claim.case == "named"
-    assert str(claim.said["named"]).startswith("LWLockAttemptLock +")
-    assert (claim.said["place"], claim.said["against"]) == ("4 sessions", "1 session")
+    assert str(claim.slots["named"]).startswith("LWLockAttemptLock +")
+    assert (claim.slots["place"], claim.slots["against"]) == ("4 sessions", "1 session")
 
 
 def test_the_module_with_most_cpu_time_is_a_claim(dearer: Results):
     [claim] = [f for f in dearer.findings if f.id == "cpu-profile"]
-    assert claim.said["module"] == "postgres:storage/lmgr"
+    assert claim.slots["module"] == "postgres:storage/lmgr"
     assert claim.value is not None and claim.value.low < claim.value.value < claim.value.high
 
 

@@ -91,7 +91,7 @@ def test_equal_hosts_are_no_claim() -> None:
 def test_a_driver_without_a_cpu_is_a_warning() -> None:
     drivers = [driver(0), driver(1, run_ns=8 * S, runq_ns=8 * S), driver(2)]
     claim = claim_of(results_of(drivers, [session(n) for n in range(6)]), "host-starved")
-    assert (claim.severity, claim.said["host"]) == ("warning", "b")
+    assert (claim.severity, claim.slots["host"]) == ("warning", "b")
     assert (claim.value.value, claim.value.unit) == (pytest.approx(0.5), "of runnable time")
 
 
@@ -105,7 +105,7 @@ def test_a_slow_network_and_a_slow_host_are_different_claims() -> None:
     assert claim_of(results, "host-network") is None
     slower = claim_of(results, "host-slow")
     assert slower.value.value == pytest.approx(0.4)
-    assert (slower.said["host"], slower.said["rate"]) == ("a", pytest.approx(60))
+    assert (slower.slots["host"], slower.slots["rate"]) == ("a", pytest.approx(60))
 
 
 def test_hosts_are_a_section_of_the_report(tmp_path: Any) -> None:

@@ -213,8 +213,8 @@ def findings(raw: RawCell) -> dict[str, Claim]:
 def test_a_queue_that_is_the_largest_account_is_a_claim() -> None:
     claims = findings(cell())
     assert claims["pool-queue"].value.value == pytest.approx(1.8)
-    assert "only server connection" in claims["pool-queue"].said["connection"]
-    assert claims["pool-queue"].said["wall"] == pytest.approx(3.0)
+    assert "only server connection" in claims["pool-queue"].slots["connection"]
+    assert claims["pool-queue"].slots["wall"] == pytest.approx(3.0)
     assert "unaccounted" not in claims and "ledger-closes" not in claims
 
 
@@ -226,7 +226,7 @@ def test_a_queue_that_is_not_the_largest_account_is_no_claim() -> None:
 def test_the_way_through_the_pooler_is_claimed_with_its_own_cpu() -> None:
     far, near = findings(cell(counters=pooler(wait_s=16.0))), findings(cell(counters=pooler(wait_s=18.5)))
     assert far["pool-way"].value.value == pytest.approx(0.1)
-    assert (far["pool-way"].said["run"], far["pool-way"].said["runq"]) == pytest.approx((0.05, 0.025))
+    assert (far["pool-way"].slots["run"], far["pool-way"].slots["runq"]) == pytest.approx((0.05, 0.025))
     assert "pool-way" not in near
 
 

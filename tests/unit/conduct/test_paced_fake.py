@@ -97,9 +97,9 @@ def test_a_rate_above_the_capacity_is_claimed_with_its_backlog() -> None:
     assert high["response_p99_ns"] / S == pytest.approx(4.0, rel=0.05)
     claims = {f.id: f for f in results.findings}
     capacity = claims["paced-capacity"]
-    assert (capacity.case, capacity.said["rate"]) == ("up-to", 90)
-    assert (capacity.said["over"], capacity.value and capacity.value.value) == (150, 90)
-    assert capacity.said["growth"] == pytest.approx(50, rel=0.05)
+    assert (capacity.case, capacity.slots["rate"]) == ("up-to", 90)
+    assert (capacity.slots["over"], capacity.value and capacity.value.value) == (150, 90)
+    assert capacity.slots["growth"] == pytest.approx(50, rel=0.05)
     overload = claims["paced-overload"]
     assert (overload.severity, overload.value and overload.value.value) == ("warning", high["backlog_end"])
     assert overload.cells == (climbed.cells[2].id,)
@@ -114,10 +114,10 @@ def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
     assert rung["dropped"] == pytest.approx(500, rel=0.03)
     assert rung["response_max_ns"] <= 71 * MS
     claims = {f.id: f for f in results.findings}
-    assert claims["paced-dropped"].said["share"] == pytest.approx(0.5, rel=0.03)
-    assert claims["paced-dropped"].said["limit"] == 50 * MS
+    assert claims["paced-dropped"].slots["share"] == pytest.approx(0.5, rel=0.03)
+    assert claims["paced-dropped"].slots["limit"] == 50 * MS
     assert claims["paced-capacity"].case == "not"
-    assert claims["paced-capacity"].said["dropped"] == pytest.approx(0.5, rel=0.03)
+    assert claims["paced-capacity"].slots["dropped"] == pytest.approx(0.5, rel=0.03)
 
 
 def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
@@ -185,7 +185,7 @@ def test_a_rate_over_several_numbers_of_sessions_names_the_fewest_that_deliver_i
     )
     results = _results(replace(climbed, plan=both.sealed(), cells=[*climbed.cells, *more.cells]))
     (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
-    assert (capacity.case, capacity.said["rate"], capacity.said["sessions"]) == ("delivered", 98, 2)
+    assert (capacity.case, capacity.slots["rate"], capacity.slots["sessions"]) == ("delivered", 98, 2)
     (overload,) = (f for f in results.findings if f.id == "paced-overload")
     assert overload.cells == (climbed.cells[0].id,)
 
@@ -195,7 +195,7 @@ def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:
     results = _results(paced_climb("call=Timeout/PgSleep:10ms", [99.0], sessions=4, measure_s=1))
     assert not {f.id for f in results.findings} & {"paced-overload"}
     (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
-    assert capacity.said["rate"] == 99
+    assert capacity.slots["rate"] == 99
 
 
 def test_quantiles_of_few_calls_are_unknown_and_say_why() -> None:

@@ -186,7 +186,7 @@ def test_growth_that_matters_is_a_claim() -> None:
     assert claims_of_growth(quiet, quiet) == {}
     claims = claims_of_growth(quiet, [row("public.accounts", (100, 110)), history])
     assert claims["data-grew"].value.value == pytest.approx(0.4)
-    said = claims["data-grew"].said
+    said = claims["data-grew"].slots
     assert (said["share"], said["relation"], said["part"]) == (pytest.approx(0.4), "public.history", 30 * MIB)
     assert claims["data-grew"].cells == (claims["data-grew"].cells[0],)
     dead = row("public.tellers", (100, 101), live_rows_end=3_000, dead_rows_end=2_000)
@@ -194,8 +194,8 @@ def test_growth_that_matters_is_a_claim() -> None:
         [dead], [row("public.tellers", (101, 101), live_rows_end=3_000, dead_rows_end=900)]
     )
     dead_rows = claims["data-grew"]
-    assert (dead_rows.case, dead_rows.said["dead_relation"]) == ("dead", "public.tellers")
-    assert (dead_rows.said["dead"], dead_rows.said["dead_share"]) == (2_000, pytest.approx(0.4))
+    assert (dead_rows.case, dead_rows.slots["dead_relation"]) == ("dead", "public.tellers")
+    assert (dead_rows.slots["dead"], dead_rows.slots["dead_share"]) == (2_000, pytest.approx(0.4))
 
 
 def test_later_measurements_with_more_data_are_a_warning() -> None:
@@ -204,11 +204,11 @@ def test_later_measurements_with_more_data_are_a_warning() -> None:
     )
     later = claims["data-not-reset"]
     assert (later.severity, later.value.value, later.value.unit) == ("warning", 30 * MIB, "bytes")
-    assert (later.said["place"], later.said["now"]) == ("at 2 sessions", 130 * MIB)
-    assert (later.said["first"], later.said["was"]) == ("at 1 session", 100 * MIB)
+    assert (later.slots["place"], later.slots["now"]) == ("at 2 sessions", 130 * MIB)
+    assert (later.slots["first"], later.slots["was"]) == ("at 1 session", 100 * MIB)
     emptied = claims_of_growth([row("public.history", (0, 130))], [row("public.history", (130, 131))])
-    assert emptied["data-not-reset"].said["was"] == 0
-    assert (emptied["data-grew"].case, emptied["data-grew"].said["bytes"]) == ("empty", 130 * MIB)
+    assert emptied["data-not-reset"].slots["was"] == 0
+    assert (emptied["data-grew"].case, emptied["data-grew"].slots["bytes"]) == ("empty", 130 * MIB)
     same = [row("public.history", (100, 105))]
     assert "data-not-reset" not in claims_of_growth(same, same)
 
@@ -225,8 +225,8 @@ def test_growth_of_phases_is_that_of_all_of_them() -> None:
     tables = {"windows": pl.DataFrame(windows), "growth": pl.DataFrame(grown)}
     case = Case(plan, climbed.environment, tables, {})
     (claim,) = growth.grew(case)
-    assert (claim.said["share"], claim.said["bytes"]) == (pytest.approx(0.3), 30 * MIB)
-    assert (claim.said["place"], claim.said["relation"]) == ("of all phases, repeat 2", "public.t")
+    assert (claim.slots["share"], claim.slots["bytes"]) == (pytest.approx(0.3), 30 * MIB)
+    assert (claim.slots["place"], claim.slots["relation"]) == ("of all phases, repeat 2", "public.t")
     assert claim.cells == (last[1],) and list(growth.not_reset(case)) == []
 
 

@@ -49,7 +49,7 @@ def test_the_check_of_durability_is_a_claim_of_a_run_that_writes(climbed: Climb)
     assert claims(climbed, BAD, profile=wal(climbed, 20)) == {}
     claim = claims(climbed, BAD, profile=wal(climbed, 500))["condition-durable"]
     assert (claim.severity, claim.advice) == ("warning", "do it")
-    assert claim.said == {"title": "durable", "value": "off", "why": "Why.", "cure": "do it"}
+    assert claim.slots == {"title": "durable", "value": "off", "why": "Why.", "cure": "do it"}
 
 
 def test_other_checks_are_claims_of_each_run_and_name_the_variant(climbed: Climb) -> None:

@@ -108,7 +108,7 @@ def test_the_knee_is_found_with_few_rungs(law: Law, cpus: int, knee: int, rungs:
     assert done.high is not None
     near = [n for n in asked if n != knee and abs(n - knee) <= max(1, 0.13 * knee)]
     assert len(near) >= (2 if knee > 1 else 1)  # on both sides
-    assert (done.id, done.case, done.said["at"]) == ("auto-ladder", "knee", knee)
+    assert (done.id, done.case, done.slots["at"]) == ("auto-ladder", "knee", knee)
 
 
 @pytest.mark.parametrize(
@@ -166,32 +166,32 @@ def test_a_straight_line_ends_at_the_cap_and_has_no_knee(cpus: int) -> None:
     asked, done = climb(lambda n: 100.0 * n, cpus, noise=0.02)
     assert max(asked) == 8 * cpus
     assert (done.at, done.found) == (None, False)
-    assert (done.case, done.said["last"], done.said["higher"]) == ("none", 8 * cpus, 64 * cpus)
+    assert (done.case, done.slots["last"], done.slots["higher"]) == ("none", 8 * cpus, 64 * cpus)
     assert "grows-to-the-limit" in done.parts
 
 
 def test_a_peak_with_a_fall_behind_it_is_given() -> None:
     _, done = climb(falling(8, 10), 8)
     assert "falls" in done.parts
-    assert (done.said["last"], done.said["share"]) == (16, 0.625)
+    assert (done.slots["last"], done.slots["share"]) == (16, 0.625)
 
 
 def test_rungs_that_cannot_be_used_are_not_climbed_over() -> None:
     asked, done = climb(plateau(100), 16, fault=lambda n: "the driver was starved" if n >= 40 else None)
     assert [n for n in asked if n > 32] == [64, 48, 40]
     assert "blocked" in done.parts
-    assert (done.said["blocked"], done.said["why"]) == (40, "the driver was starved")
+    assert (done.slots["blocked"], done.slots["why"]) == (40, "the driver was starved")
     asked, done = climb(plateau(4), 4, fault=lambda n: "cold" if n == 1 else None)
     assert done.at == 4
     asked, done = climb(plateau(4), 4, fault=lambda _n: "every call ended in an error")
     assert asked == [1, 4, 8]
-    assert (done.case, done.said) == ("unusable", {"fault": "every call ended in an error"})
+    assert (done.case, done.slots) == ("unusable", {"fault": "every call ended in an error"})
 
 
 def test_the_limit_of_rungs_is_kept_and_given() -> None:
     asked, done = climb(usl(0.02, 0.0001), 64, most=5)
     assert len(asked) == 5
-    assert "limit" in done.parts and done.said["limit"] == 5
+    assert "limit" in done.parts and done.slots["limit"] == 5
     assert done.at is not None
 
 
@@ -204,7 +204,7 @@ def test_noise_is_estimated_from_repeats() -> None:
     assert isinstance(b, Done)
     assert (a.low, a.high) == (3, 5)
     assert b.high is None or b.high > 5
-    assert "by repeats" in b.said["source"]
+    assert "by repeats" in b.slots["source"]
 
 
 def test_a_ladder_that_jumps_about_is_not_believed() -> None:
@@ -213,7 +213,7 @@ def test_a_ladder_that_jumps_about_is_not_believed() -> None:
     rule = Adaptive(top=16, most_rungs=6, near=2, repeats=1)
     done = next_rung(Findings(rule, tuple(Seen(n, x) for n, x in seen.items())))
     assert isinstance(done, Done)
-    assert "off a smooth curve" in done.said["source"]
+    assert "off a smooth curve" in done.slots["source"]
     assert "noisy" in done.parts
     assert (done.low or 1) <= 2
     assert done.high is None or done.high >= 6
@@ -243,7 +243,7 @@ def test_the_highest_rung_that_meets_a_target(goal: str, highest: int) -> None:
     assert asked.count(highest) == asked.count(highest + 1) == 3
     assert len(set(asked)) <= 12
     assert (done.id, done.case, done.parts) == ("target", "highest", ("other",))
-    assert [done.said[k] for k in ("at", "met", "repeats", "other")] == [highest, 3, 3, highest + 1]
+    assert [done.slots[k] for k in ("at", "met", "repeats", "other")] == [highest, 3, 3, highest + 1]
 
 
 def test_a_boundary_that_noise_moves_is_repeated_and_marked() -> None:
@@ -259,11 +259,11 @@ def test_a_boundary_that_noise_moves_is_repeated_and_marked() -> None:
 def test_targets_that_all_or_no_rungs_meet() -> None:
     asked, done = climb(plateau(4), 4, goal="mean<1s", response_ms=fair(4, 2.0))
     assert (done.at, done.high, done.found) == (32, None, True)
-    assert done.parts == ("none-higher", "top") and done.said["allowed"] == 32
+    assert done.parts == ("none-higher", "top") and done.slots["allowed"] == 32
     asked, done = climb(plateau(4), 4, goal="mean<1ms", response_ms=fair(4, 2.0))
     assert (done.at, done.found) == (None, False)
     assert asked.count(1) == 3
-    assert (done.case, done.said["at"], done.said["figure"]) == ("not-met", 1, "2.00 ms (2.00 ms to 2.00 ms)")
+    assert (done.case, done.slots["at"], done.slots["figure"]) == ("not-met", 1, "2.00 ms (2.00 ms to 2.00 ms)")
 
 
 def test_a_target_with_too_few_rungs_names_the_gap() -> None:
@@ -271,8 +271,8 @@ def test_a_target_with_too_few_rungs_names_the_gap() -> None:
         climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), most=most)[1]
         for most in (4, 7)
     )
-    assert (few.at, few.parts, few.said["limit"]) == (16, ("none-higher", "limit"), 4)
-    assert (more.at, more.parts, more.said["limit"]) == (32, ("other", "gap", "limit"), 7)
+    assert (few.at, few.parts, few.slots["limit"]) == (16, ("none-higher", "limit"), 4)
+    assert (more.at, more.parts, more.slots["limit"]) == (32, ("other", "gap", "limit"), 7)
 
 
 def test_a_load_of_too_few_calls_for_the_quantile_is_not_judged_and_the_cure_is_named() -> None:
@@ -281,8 +281,8 @@ def test_a_load_of_too_few_calls_for_the_quantile_is_not_judged_and_the_cure_is_
     )
     assert (done.case, done.at) == ("highest", 39)  # those below five sessions play no part
     assert len(asked) < 20 and "few" in done.parts
-    assert done.said["few_at"] == 4 and done.said["calls"] == 800
-    assert (done.said["needed"], done.said["longer"]) == (1000, "15s")
+    assert done.slots["few_at"] == 4 and done.slots["calls"] == 800
+    assert (done.slots["needed"], done.slots["longer"]) == (1000, "15s")
 
 
 def test_a_target_that_only_unjudged_loads_may_meet_is_not_searched_for_among_them() -> None:
@@ -298,9 +298,9 @@ def test_without_calls_enough_at_any_load_no_target_is_met_or_missed() -> None:
         plateau(4), 4, top=64, goal="p99<20ms", response_ms=fair(4, 2.0), calls=lambda n: 90 * min(n, 8)
     )
     assert (done.case, done.at, done.found) == ("unknown", None, False)
-    assert (done.said["calls"], done.said["needed"], done.said["longer"]) == (720, 1000, "17s")
+    assert (done.slots["calls"], done.slots["needed"], done.slots["longer"]) == (720, 1000, "17s")
     assert len(asked) <= 5  # no knee is looked for
-    text = claim(done.id, done.said, case=done.case, parts=done.parts)
+    text = claim(done.id, done.slots, case=done.case, parts=done.parts)
     assert "not known at any load up to 8 sessions" in text.text and "--measure 17s" in text.advice
 
 
@@ -314,17 +314,17 @@ def test_a_rung_whose_repeats_are_short_of_calls_is_not_repeated_for_ever() -> N
 def test_a_target_that_is_met_again_higher_up_has_a_note() -> None:
     _, done = climb(plateau(4), 4, goal="p95<20ms", response_ms=lambda n: 25.0 if n == 8 else 2.0, top=64)
     assert done.at == 7
-    assert (done.said["other"], done.parts[-1]) == (8, "meets-again")
-    assert done.said["other_figure"].startswith("25.0 ms") and done.said["strays"] == "16 (2.00 ms)"
+    assert (done.slots["other"], done.parts[-1]) == (8, "meets-again")
+    assert done.slots["other_figure"].startswith("25.0 ms") and done.slots["strays"] == "16 (2.00 ms)"
 
 
 def test_a_throughput_is_reached_by_the_lowest_rung() -> None:
     _, done = climb(plateau(16), 4, goal="throughput>1000")
     assert (done.low, done.at, done.high) == (10, 11, 11)
-    assert (done.case, done.said["goal"]) == ("lowest", "throughput > 1 k calls/s")
+    assert (done.case, done.slots["goal"]) == ("lowest", "throughput > 1 k calls/s")
     _, done = climb(plateau(8), 4, goal="throughput>=1000")
     assert not done.found
-    assert (done.case, done.said["at"]) == ("too-slow", 8) and done.said["figure"].startswith("800 calls/s")
+    assert (done.case, done.slots["at"]) == ("too-slow", 8) and done.slots["figure"].startswith("800 calls/s")
 
 
 def test_failed_calls_are_no_short_calls() -> None:
@@ -333,7 +333,7 @@ def test_failed_calls_are_no_short_calls() -> None:
     step = next_rung(Findings(rule, (*seen, Seen(8, 100.0, figure=1.0 * MS, failed=0.3))))
     assert isinstance(step, Done)
     assert step.at == 2
-    assert (step.said["failed"], step.said["other"], step.said["other_failed"]) == (0, 3, 0.3)
+    assert (step.slots["failed"], step.slots["other"], step.slots["other_failed"]) == (0, 3, 0.3)
     assert "other-failed" in step.parts
 
 

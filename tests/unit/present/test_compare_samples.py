@@ -362,7 +362,7 @@ def test_equal_samples_of_skewed_populations_do_not_differ(kind: str) -> None:
 )
 def test_where_the_rank_test_differs_the_reason_is_given(a: list[float], b: list[float], case: str) -> None:
     comparison = compare_samples(a, b)
-    (why,) = (c.said["why"] for c in comparison.conclusions if c.id == "means-and-medians")
+    (why,) = (c.slots["why"] for c in comparison.conclusions if c.id == "means-and-medians")
     assert case in why
 
 

@@ -103,7 +103,7 @@ def test_equal_load_is_a_claim() -> None:
     one = claims["equal-load"]
     assert (one.severity, one.case) == ("good", "constant")
     assert one.value is not None and one.value.value == pytest.approx(41.3 / 41.0)
-    assert one.said["span"] == "25,000 to 100,000 orders"
+    assert one.slots["span"] == "25,000 to 100,000 orders"
 
 
 def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> None:
@@ -116,8 +116,8 @@ def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> 
     )
     claims = _claims(results)
     assert (claims["equal-load"].case, claims["equal-load"].severity) == ("grows", "warning")
-    assert claims["equal-load"].said["ratio"] == pytest.approx(3.1)
-    assert "browse" in claims["equal-load"].said["names"]
+    assert claims["equal-load"].slots["ratio"] == pytest.approx(3.1)
+    assert "browse" in claims["equal-load"].slots["names"]
     assert "All calls together: 1.10-fold" in claims["equal-load"].text
     assert (
         claims["transaction-load-browse"].case == "grows"
@@ -186,9 +186,9 @@ def test_a_statement_with_another_plan_at_another_size_is_a_claim() -> None:
     scan, index = "Seq Scan orders", "Index Scan orders_customer"
     assert "plan-changes" not in _claims(_with_plans(results, {"x1": index, "x4": index}))
     claim = _claims(_with_plans(results, {"x1": scan, "x4": index}))["plan-changes"]
-    assert [claim.said[n] for n in ("script", "line", "others")] == ["browse", 5, 0]
-    assert [claim.said[n] for n in ("before", "first")] == [scan, "25,000 orders"]
-    assert [claim.said[n] for n in ("after", "last")] == [index, "100,000 orders"]
+    assert [claim.slots[n] for n in ("script", "line", "others")] == ["browse", 5, 0]
+    assert [claim.slots[n] for n in ("before", "first")] == [scan, "25,000 orders"]
+    assert [claim.slots[n] for n in ("after", "last")] == [index, "100,000 orders"]
 
 
 def test_a_table_has_each_transaction_at_each_size() -> None:

@@ -82,7 +82,7 @@ def _segments_at(values: dict[float, float], target: float) -> list[tuple[float,
 def test_rungs_that_do_not_differ_neither_rise_nor_fall(shaped_scaling: Scaling) -> None:
     more, rungs = answer(shaped_scaling, "one-more-session"), Rungs.of(shaped_scaling.ladder)
     if more.case in ("more", "less"):
-        assert not {float(more.said["first"]), rungs.loads[-1]} <= set(rungs.peak)
+        assert not {float(more.slots["first"]), rungs.loads[-1]} <= set(rungs.peak)
     if any(a.id == "throughput-drop" for a in shaped_scaling.answers):
         assert more.case == "less"
 

@@ -205,8 +205,8 @@ def test_a_runs_claims_come_with_the_severest_first() -> None:
     assert by_id["swapping"].severity == "warning" and by_id["memory-pressure"].severity == "warning"
     assert by_id["page-tables-large"].severity == "warning"
     assert {by_id[i].severity for i in ("huge-pages-not-used", "pages-held-twice")} == {"note"}
-    assert "public.orders (1.25 GiB)" in by_id["pages-held-twice"].said["relations"]
-    assert by_id["swapping"].cells and by_id["swapping"].said["at"] == " at 1 session"
+    assert "public.orders (1.25 GiB)" in by_id["pages-held-twice"].slots["relations"]
+    assert by_id["swapping"].cells and by_id["swapping"].slots["at"] == " at 1 session"
 
 
 HEALTHY: dict[str, Any] = {
@@ -260,7 +260,7 @@ def test_the_answer_comes_first_in_each_case() -> None:
     for tables, case, values in cases:
         answer, *_ = claims.now(tables)
         assert (answer.id, answer.case) == ("memory-now", case)
-        assert {n: answer.said[n] for n in values} == values
+        assert {n: answer.slots[n] for n in values} == values
         assert screen_of(tables).startswith(answer.text[:40])
 
 

@@ -143,7 +143,7 @@ def test_the_capacity_of_a_run_holds_the_laws_and_agrees_with_the_rate_delivered
     assert claim.value is not None and claim.value.low is not None and claim.value.high is not None
     assert claim.value.low <= 100 <= claim.value.high
     assert claim.value.unit == "calls/s"
-    best = next(f for f in results.findings if f.id == "paced-capacity").said["rate"]
+    best = next(f for f in results.findings if f.id == "paced-capacity").slots["rate"]
     assert best == 90 <= claim.value.high
     assert scaling.fits == () and scaling.ladder.load_unit == "calls/s due" and scaling.ladder.by_rate
     assert set(claims) == {"rate-capacity", "paragraph"}, "nothing is said of numbers of sessions"
@@ -170,8 +170,8 @@ def test_the_capacity_is_shown_on_screen_page_and_in_json() -> None:
 
 def test_without_overload_there_is_no_capacity_and_one_overload_gives_no_interval() -> None:
     (all_delivered,), (once,) = run_at_rates(60.0, 80.0).scaling, run_at_rates(60.0, 200.0).scaling
-    assert (all_delivered.answers[0].case, all_delivered.answers[0].said["best"]) == ("none", 80)
-    assert all_delivered.answers[0].said["lower"] is None
+    assert (all_delivered.answers[0].case, all_delivered.answers[0].slots["best"]) == ("none", 80)
+    assert all_delivered.answers[0].slots["lower"] is None
     assert all_delivered.answers[0].value is None
     assert once.answers[0].case == "single"
     assert once.answers[0].value is not None and once.answers[0].value.low is None

@@ -57,8 +57,8 @@ def test_the_stack_has_a_segment_of_its_own() -> None:
 def test_the_headline_names_the_largest_part_of_session_time() -> None:
     results = with_pool()
     (claim,) = (f for f in report_results.answered(results).findings if f.id == "session-time")
-    assert claim.said["shares"]["pool_queue_aas"] == pytest.approx(0.6)
-    assert claim.said["accounts"].startswith("pool queue 60 %")
+    assert claim.slots["shares"]["pool_queue_aas"] == pytest.approx(0.6)
+    assert claim.slots["accounts"].startswith("pool queue 60 %")
 
 
 def test_a_rung_without_a_pooler_is_not_unknown() -> None:

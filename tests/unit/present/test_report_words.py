@@ -27,15 +27,15 @@ def claims_by_id(results: Results) -> dict[str, Claim]:
 
 def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
     claims = claims_by_id(report_results.results())
-    assert (claims["peak"].case, claims["peak"].said["sessions"]) == ("times", 2)
-    assert claims["peak"].said["times"] == pytest.approx(1.95, abs=0.005)
-    assert claims["peak"].said["calls"] == pytest.approx(93.6, abs=0.05)
+    assert (claims["peak"].case, claims["peak"].slots["sessions"]) == ("times", 2)
+    assert claims["peak"].slots["times"] == pytest.approx(1.95, abs=0.005)
+    assert claims["peak"].slots["calls"] == pytest.approx(93.6, abs=0.05)
     assert claims["peak"].value is not None and claims["peak"].value.value == pytest.approx(12.4e6, rel=0.004)
     limit = claims["scales-to"]
-    assert (limit.case, limit.value.value, limit.said["top"]) == ("limit", 2, "8")  # type: ignore[union-attr]
-    assert limit.said["top_share"] == pytest.approx(0.21, abs=0.005)
-    assert claims["session-time"].said["sessions"] == 8
-    assert claims["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
+    assert (limit.case, limit.value.value, limit.slots["top"]) == ("limit", 2, "8")  # type: ignore[union-attr]
+    assert limit.slots["top_share"] == pytest.approx(0.21, abs=0.005)
+    assert claims["session-time"].slots["sessions"] == 8
+    assert claims["session-time"].slots["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
     (text,) = headline.sentences(report_results.results())
     assert text.startswith(claims["peak"].text)
     assert limit.text in text and claims["session-time"].text in text
@@ -51,8 +51,8 @@ def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
 
 def test_a_ladder_that_scales_to_its_top_is_claimed_as_such() -> None:
     claim = claims_by_id(report_results.results(report_results.World(rungs=(1, 2))))["scales-to"]
-    assert (claim.case, claim.said["load"], claim.severity) == ("top", "2 sessions", "good")
-    assert claim.said["top_share"] == pytest.approx(0.97, abs=0.01)
+    assert (claim.case, claim.slots["load"], claim.severity) == ("top", "2 sessions", "good")
+    assert claim.slots["top_share"] == pytest.approx(0.97, abs=0.01)
 
 
 def test_a_plateau_below_the_peak_is_claimed() -> None:
@@ -63,7 +63,7 @@ def test_a_plateau_below_the_peak_is_claimed() -> None:
     peak = claims_by_id(report_results.answered(replace(results, tables={**results.tables, "rates": rates})))[
         "peak"
     ]
-    assert (peak.said["sessions"], peak.said["reached"]) == (8, "2 sessions")
+    assert (peak.slots["sessions"], peak.slots["reached"]) == (8, "2 sessions")
     assert "From 2 to 8 sessions it does not differ" in peak.text
 
 
@@ -76,7 +76,7 @@ def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
     claims = claims_by_id(
         report_results.answered(replace(results, tables={**results.tables, "rungs": rungs}))
     )
-    assert (claims["session-time"].case, claims["session-time"].said["shares"]) == ("unknown", {})
+    assert (claims["session-time"].case, claims["session-time"].slots["shares"]) == ("unknown", {})
 
 
 def test_an_invalid_rung_is_not_the_peak() -> None:

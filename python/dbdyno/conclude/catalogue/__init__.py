@@ -176,7 +176,7 @@ def claim(
         advice=_advice(entry, values, (case, *parts)) if advice is None else advice,
         cells=tuple(cells),
         case=case,
-        said=dict(values),
+        slots=dict(values),
     )
 
 
@@ -197,7 +197,7 @@ def with_nouns(text: str, **values: Any) -> str:
 def worded(plan: Plan) -> Plan:
     """Returns ``plan`` with the reason of each of its choices as a sentence."""
     choices = (
-        c if not c.says else c.model_copy(update={"reason": sentence(c.says, c.said, case=c.case)})
+        c if not c.says else c.model_copy(update={"reason": sentence(c.says, c.slots, case=c.case)})
         for c in plan.choices
     )
     return plan.model_copy(update={"choices": tuple(choices)})

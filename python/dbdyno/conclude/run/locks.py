@@ -139,7 +139,7 @@ def latch(case: Case) -> Iterator[Claim]:
     """Yields a latch or another short lock with a large share of DB time at the top rung while throughput
     still grows. :func:`lock_bound` reports the other case."""
     known, families = advice_of(case.tables), families_of(case.tables)
-    bound = {(c.subject, c.said["event"]) for c in lock_bound(case)}
+    bound = {(c.subject, c.slots["event"]) for c in lock_bound(case)}
     for name, rungs in case.rungs():
         for event in _events(case, rungs[-1]) if rungs else []:
             own = known.of(event["name"])

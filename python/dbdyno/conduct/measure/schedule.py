@@ -92,7 +92,7 @@ def _finding(plan: Plan, variant: str, findings: Findings, step: Next | Done) ->
     )
     return claim(
         done.id,
-        {**done.said, **open_},
+        {**done.slots, **open_},
         at,
         case=done.case,
         parts=(*done.parts, *(["unfinished"] if open_ else [])),
@@ -278,7 +278,7 @@ class AdaptiveCourse:
     def _verdict(self, variant: str, name: str) -> str:
         step = next_rung(self._findings(variant))
         done = step if isinstance(step, Done) else so_far(self._findings(variant))
-        return claim(done.id, done.said, case=done.case, parts=done.parts, subject=name).text
+        return claim(done.id, done.slots, case=done.case, parts=done.parts, subject=name).text
 
     def _findings(self, variant: str) -> Findings:
         return Findings(self._rule, tuple(self._seen[variant]))

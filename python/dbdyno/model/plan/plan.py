@@ -290,15 +290,16 @@ class Cell(Strict):
 
 class Choice(Strict):
     """A default that the planner chose, printed with its reason before the run. The reason is in ``reason``
-    as text, or it is the sentence ``says`` of the catalogue, in this ``case``. Its placeholders have the
-    values in ``said``."""
+    as text, or it is the sentence ``says`` of the catalogue, in this ``case``, with the values ``slots``."""
+
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
 
     name: str
     value: str
     reason: str = ""
     says: str = ""
     case: str = ""
-    said: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    slots: dict[str, str | int | float | bool] = Field(default_factory=dict, alias="said")
 
 
 class Plan(Strict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 # A figure with its interval.
 
@@ -40,7 +40,7 @@ _RENAMED = {"witnesses-used": "data-sources-used"}
 
 
 class Claim(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, validate_by_name=True, serialize_by_alias=True)
 
     id: str  # stable, kebab-case: "driver-starved"; the catalogue explains it
     text: str  # the sentence, with its number
@@ -51,7 +51,7 @@ class Claim(BaseModel):
     advice: str = ""  # the recommended action
     cells: tuple[str, ...] = ()  # the measurements concerned; empty for the whole run
     case: str = ""  # the sentence's key within its entry, if the entry has several
-    said: dict[str, Any] = {}  # values of the sentence's placeholders
+    slots: dict[str, Any] = Field(default={}, alias="said")  # values of the sentence's slots
 
     @model_validator(mode="before")
     @classmethod

@@ -133,7 +133,7 @@ def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
 
     Without such a rate, they are those of the lowest measured rate.
     """
-    capacity = {c.subject: c.said.get("rate") for c in results.findings if c.id == "paced-capacity"}
+    capacity = {c.subject: c.slots.get("rate") for c in results.findings if c.id == "paced-capacity"}
     best_rate = max((float(v) for v in capacity.values() if v is not None), default=None)
     rungs = results.tables["rungs"].sort("rate_per_s", "sessions").to_dicts()
     rung = next((r for r in reversed(rungs) if r["rate_per_s"] == best_rate), rungs[0])

@@ -93,7 +93,7 @@ def _speed_up(results: Results, axis: Axis, alone: dict[str, Any], number: int) 
 def _law(results: Results, axis: Axis) -> list[Spec]:
     """Returns Amdahl's law as points, from the serial share that the claim states; empty without a fit."""
     claims = [c for c in results.findings if c.id == "speed-up" and c.case in ("serial", "cpus", "parallel")]
-    share = next((c.said["share"] for c in claims if c.subject in ("", axis.rest)), None)
+    share = next((c.slots["share"] for c in claims if c.subject in ("", axis.rest)), None)
     low, top = axis.points[0][0], axis.points[-1][0]
     if share is None:
         return []

@@ -268,8 +268,8 @@ def _answers(scaling: Scaling) -> list[Block]:
 
 
 def _answer_title(answer: Claim) -> str:
-    if answer.id == "one-session" and "one" in answer.said:
-        return str(answer.said["one"])  # in the unit of the load
+    if answer.id == "one-session" and "one" in answer.slots:
+        return str(answer.slots["one"])  # in the unit of the load
     return _TITLES.get(answer.id, answer.id.replace("-", " ").capitalize())
 
 
