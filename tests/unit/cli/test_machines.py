@@ -279,7 +279,10 @@ def _run(id: str, *, sees_host: bool = True, **cpu: object) -> Results:
 def test_runs_of_two_hosts_are_two_machines() -> None:
     """Two hosts are compared as machines if their CPUs differ, or if it is asked for."""
     a, b = _run("first"), _run("other", model="another CPU")
-    unasked, asked = MachineOptions.of(False, None, None), MachineOptions.of(True, (2, 4), None)
+    unasked, asked = (
+        MachineOptions.from_options(False, None, None),
+        MachineOptions.from_options(True, (2, 4), None),
+    )
     comparison, ladders = _runs(a, b, Options(), unasked)
     assert comparison is not None
     (pair,) = ladders

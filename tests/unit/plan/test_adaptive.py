@@ -263,7 +263,11 @@ def test_targets_that_all_or_no_rungs_meet() -> None:
     asked, done = climb(plateau(4), 4, goal="mean<1ms", response_ms=fair(4, 2.0))
     assert (done.at, done.found) == (None, False)
     assert asked.count(1) == 3
-    assert (done.case, done.slots["at"], done.slots["figure"]) == ("not-met", 1, "2.00 ms (2.00 ms to 2.00 ms)")
+    assert (done.case, done.slots["at"], done.slots["figure"]) == (
+        "not-met",
+        1,
+        "2.00 ms (2.00 ms to 2.00 ms)",
+    )
 
 
 def test_a_target_with_too_few_rungs_names_the_gap() -> None:
