@@ -9,9 +9,6 @@ use crate::phases::Failure;
 use crate::probe::{Phase, ProbeRow, probe};
 use crate::{limits, thread};
 
-/// More at a time only make the server's listener queue.
-const MOST_AT_A_TIME: usize = 16;
-
 /// A session that is ready, and how long that took.
 pub struct Ready<S> {
     pub session: S,
@@ -20,18 +17,13 @@ pub struct Ready<S> {
     pub readings: Vec<ProbeRow>,
 }
 
-/// How many sessions are connected (or probed) at a time.
-pub fn at_a_time(sessions: usize) -> usize {
-    (2 * limits::cpus()).clamp(4, MOST_AT_A_TIME).min(sessions)
-}
-
 /// All sessions of the engine, in the order of their numbers.
 pub fn connect_all<E: Engine>(engine: &E) -> std::result::Result<Vec<Ready<E::Session>>, Failure> {
     let count = engine.sessions();
     let slots: Vec<Mutex<Option<Ready<E::Session>>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let failure = Mutex::new(None);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    thread::crew(at_a_time(count), || {
+    thread::crew(limits::side_by_side(count), || {
         while !failed.load(Relaxed) {
             let number = next.fetch_add(1, Relaxed);
             let Some(slot) = slots.get(number) else { return };

@@ -20,6 +20,13 @@ pub struct Entry {
     pub message: String,
 }
 
+impl Entry {
+    /// The code as text.
+    pub fn sqlstate(&self) -> String {
+        String::from_utf8_lossy(&self.code).into_owned()
+    }
+}
+
 impl ErrorTally {
     /// Counts an error; the message of a code's later ones is dropped.
     pub fn count(&mut self, code: [u8; 5], at_ns: i64, message: String) {

@@ -118,6 +118,17 @@ impl Latency {
             (low, high, count)
         })
     }
+
+    /// The buckets as columns `low_ns`, `high_ns` and `count`.
+    pub fn columns(&self) -> [Vec<i64>; 3] {
+        let mut columns = [const { Vec::new() }; 3];
+        for (low_ns, high_ns, count) in self.buckets() {
+            for (column, value) in columns.iter_mut().zip([low_ns, high_ns, count]) {
+                column.push(value as i64);
+            }
+        }
+        columns
+    }
 }
 
 #[cfg(test)]

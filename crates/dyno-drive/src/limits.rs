@@ -5,6 +5,8 @@ use rustix::thread::sched_getaffinity;
 
 /// Descriptors for all else: epoll, logs, Python's own.
 const SPARE_DESCRIPTORS: u64 = 64;
+/// More at a time only make the server's listener queue.
+const MOST_SIDE_BY_SIDE: usize = 16;
 
 /// CPUs of the affinity mask.
 pub fn cpus() -> usize {
@@ -13,6 +15,11 @@ pub fn cpus() -> usize {
         Ok(count @ 1..) => count as usize,
         _ => std::thread::available_parallelism().map_or(1, Into::into),
     }
+}
+
+/// Number of sessions that are connected, or probed, at a time.
+pub fn side_by_side(sessions: usize) -> usize {
+    (2 * cpus()).clamp(4, MOST_SIDE_BY_SIDE).min(sessions)
 }
 
 /// Raises the soft limit of open descriptors so that `more` fit.

@@ -2,24 +2,23 @@
 
 use dyno_model::{Nullable, Table, raw};
 
-use crate::tables::buckets;
 use crate::{Durations, Paced, Record};
 
 /// All of them.
 pub fn all(paced: &Paced, records: &[Record]) -> Vec<Table> {
-    let [low_ns, high_ns, count] = buckets(&paced.service);
+    let [low_ns, high_ns, count] = paced.service.columns();
     let service_histogram = raw::ServiceHistogram {
         low_ns,
         high_ns,
         count,
     };
-    let [low_ns, high_ns, count] = buckets(&paced.lag);
+    let [low_ns, high_ns, count] = paced.lag.columns();
     let lag_histogram = raw::LagHistogram {
         low_ns,
         high_ns,
         count,
     };
-    let [low_ns, high_ns, count] = buckets(&paced.backlog_ages);
+    let [low_ns, high_ns, count] = paced.backlog_ages.columns();
     let backlog_histogram = raw::BacklogHistogram {
         low_ns,
         high_ns,

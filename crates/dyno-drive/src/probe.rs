@@ -4,8 +4,7 @@ use std::sync::Mutex;
 
 use dyno_model::{Bracket, Engine, Reading, Session};
 
-use crate::connect::at_a_time;
-use crate::{Record, thread};
+use crate::{Record, limits, thread};
 
 /// When a probe was taken. Two in a row tell what a probe itself costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub fn finish_all<E: Engine>(engine: &E, sessions: Vec<E::Session>, records: &[R
     let count = sessions.len();
     let rows = Mutex::new(Vec::new());
     let todo = Mutex::new(sessions.into_iter().zip(records).enumerate());
-    thread::crew(at_a_time(count), || {
+    thread::crew(limits::side_by_side(count), || {
         loop {
             let next = todo.lock().ok().and_then(|mut todo| todo.next());
             let Some((number, (session, record))) = next else {

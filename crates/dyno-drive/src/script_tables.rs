@@ -2,7 +2,6 @@
 
 use dyno_model::{Table, raw};
 
-use crate::tables::code;
 use crate::{Record, ScriptCalls, ScriptTally, Tally};
 
 /// All tables of scripts with these names and weights; none where there are no scripts.
@@ -80,7 +79,7 @@ fn errors(calls: &[ScriptCalls]) -> raw::ScriptErrors {
         .collect();
     raw::ScriptErrors {
         script: rows.iter().map(|r| r.0 as i64).collect(),
-        sqlstate: rows.iter().map(|r| code(r.1.code)).collect(),
+        sqlstate: rows.iter().map(|r| r.1.sqlstate()).collect(),
         count: rows.iter().map(|r| r.1.count as i64).collect(),
         message: rows.iter().map(|r| &r.1.message).collect(),
     }

@@ -3,7 +3,7 @@
 use dyno_model::{Counter, Engine, Nullable, Table, raw};
 
 use crate::probe::ProbeRow;
-use crate::{CallLog, Latency, Outcome, Record, Tally, paced_tables, script_tables};
+use crate::{CallLog, Outcome, Record, Tally, paced_tables, script_tables};
 
 /// Connecting, of one session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +16,7 @@ pub struct Setup {
 /// Everything but probes and what is the engine's own.
 pub fn all<E: Engine, S>(engine: &E, setups: &[Setup], outcome: &Outcome<S>) -> Vec<Table> {
     let records = &outcome.records;
-    let [low_ns, high_ns, count] = buckets(&outcome.latency);
+    let [low_ns, high_ns, count] = outcome.latency.columns();
     let histogram = raw::Histogram {
         low_ns,
         high_ns,
@@ -61,22 +61,6 @@ fn sessions(setups: &[Setup], records: &[Record]) -> raw::Sessions {
     }
 }
 
-/// Columns `low_ns`, `high_ns` and `count` of the buckets of a histogram.
-pub fn buckets(latency: &Latency) -> [Vec<i64>; 3] {
-    let mut columns = [const { Vec::new() }; 3];
-    for (low_ns, high_ns, count) in latency.buckets() {
-        for (column, value) in columns.iter_mut().zip([low_ns, high_ns, count]) {
-            column.push(value as i64);
-        }
-    }
-    columns
-}
-
-/// A server's code as text.
-pub fn code(code: [u8; 5]) -> String {
-    String::from_utf8_lossy(&code).into_owned()
-}
-
 fn errors(records: &[Record]) -> raw::Errors {
     let all: Vec<_> = records
         .iter()
@@ -85,7 +69,7 @@ fn errors(records: &[Record]) -> raw::Errors {
         .collect();
     raw::Errors {
         session: all.iter().map(|(i, _)| *i as i64).collect(),
-        sqlstate: all.iter().map(|(_, e)| code(e.code)).collect(),
+        sqlstate: all.iter().map(|(_, e)| e.sqlstate()).collect(),
         count: all.iter().map(|(_, e)| e.count as i64).collect(),
         message: all.iter().map(|(_, e)| &e.message).collect(),
     }

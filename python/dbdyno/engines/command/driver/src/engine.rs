@@ -4,21 +4,19 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use dyno_model::{Breaker, Counter, Engine, Error, Reading, Refusal, Result, Table, count_sessions};
 use serde::Deserialize;
 
 use crate::launcher::{control_socket, send_descriptor};
-use crate::protocol::{Frames, Hello, Job, Printed, frame};
+use crate::plan::Plan;
+use crate::protocol::{Frames, Hello, Job, frame};
 use crate::session::CommandSession;
 use crate::tables;
 
 /// The launcher has this long to take a session in.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Kept of what all executions of a load print; later ones are counted only.
-const KEPT_BYTES: usize = 64 << 20;
 /// Kept of what one execution prints: both streams must fit into a frame.
 const MOST_OUTPUT: usize = 16 << 20;
 
@@ -41,34 +39,6 @@ pub struct CommandSpec {
     /// The run's id.
     #[serde(default)]
     pub run: String,
-}
-
-/// What the sessions of a load share.
-#[derive(Debug)]
-pub struct Plan {
-    /// What they run.
-    pub jobs: Vec<Job>,
-    in_turn: bool,
-    begun: AtomicU64,
-    kept: AtomicUsize,
-}
-
-impl Plan {
-    /// Which job a session runs now that it has run so many.
-    pub fn next_job(&self, session: usize, number: i64) -> usize {
-        let turn = if self.in_turn {
-            self.begun.fetch_add(1, Relaxed)
-        } else {
-            session as u64 + number as u64
-        };
-        (turn % self.jobs.len() as u64) as usize
-    }
-
-    /// Whether this output can be kept, too.
-    pub fn room_for(&self, printed: Option<&[Printed; 2]>) -> bool {
-        let bytes: usize = printed.into_iter().flatten().map(|p| p.text.len()).sum();
-        self.kept.fetch_add(bytes, Relaxed) + bytes <= KEPT_BYTES
-    }
 }
 
 /// Makes sessions at a launcher.
@@ -98,12 +68,7 @@ impl Commands {
             return Err(Error::Spec(words));
         }
         let control = control_socket(spec.control)?;
-        let plan = Plan {
-            jobs: spec.jobs.clone(),
-            in_turn: spec.in_turn,
-            begun: AtomicU64::new(0),
-            kept: AtomicUsize::new(0),
-        };
+        let plan = Plan::new(spec.jobs.clone(), spec.in_turn);
         Ok(Self {
             control,
             plan: Arc::new(plan),

@@ -5,6 +5,7 @@ pub mod contain;
 mod engine;
 mod launcher;
 mod netlink;
+mod plan;
 mod proc;
 mod protocol;
 mod session;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dyno_model::{Breaker, CallEnd, Error, Progress, Result, Session, Start, TaskId, now_ns};
 
-use crate::engine::Plan;
+use crate::plan::Plan;
 use crate::protocol::{Frames, Order, Outcome, Report};
 
 /// One execution, as the session keeps it.

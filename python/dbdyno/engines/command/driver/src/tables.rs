@@ -4,7 +4,7 @@ use std::array::from_fn;
 
 use dyno_model::{Nullable, Table, raw};
 
-use crate::engine::Plan;
+use crate::plan::Plan;
 use crate::protocol::FIGURES;
 use crate::session::{CommandSession, Execution};
 

@@ -13,9 +13,8 @@ use postgres_protocol::message::frontend;
 use crate::collector::Collector;
 use crate::frame::Message;
 use crate::server_error::ServerError;
+use crate::socket::{self, lost};
 use crate::wire::Wire;
-use crate::{socket, startup};
-use crate::{target::TargetSpec, tls::TlsSetup};
 
 const CHUNK_BYTES: usize = 16 * 1024;
 /// What one answer may take in memory, all its rows together. Rows that are dropped do not count.
@@ -51,17 +50,6 @@ pub struct Rows {
 }
 
 impl Client {
-    /// Connects and authenticates.
-    ///
-    /// # Errors
-    /// [`Error::Unreachable`], [`Error::Tls`], [`Error::Authentication`], [`Error::Server`] (no such
-    /// database, too many connections, ...), [`Error::Aborted`].
-    pub fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Result<Self> {
-        let client = startup::connect(target, tls, breaker);
-        // What a broken-off connection complains of is not the reason.
-        client.map_err(|e| if breaker.is_broken() { Error::Aborted } else { e })
-    }
-
     pub(crate) fn new(wire: Wire) -> Self {
         Self {
             wire,
@@ -284,13 +272,6 @@ fn refuse_copy(sql: &str) -> Result<()> {
         return Err(Error::Spec(COPY.to_owned()));
     }
     Ok(())
-}
-
-pub(crate) fn lost(error: &io::Error) -> Error {
-    if error.kind() == io::ErrorKind::WouldBlock {
-        return Error::Lost("the server did not answer in time".to_owned());
-    }
-    Error::Lost(error.to_string())
 }
 
 /// Names of a RowDescription: after each name and its zero come 18 bytes.

@@ -1,11 +1,13 @@
 //! Sockets: connecting until a deadline, breakable from another thread.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dyno_model::{Breaker, Error, Result};
+use rustix::io::Errno;
+use rustix::net::{self, SendFlags};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::resolve;
@@ -164,4 +166,42 @@ pub fn arm(socket: &Socket, deadline: Instant) -> io::Result<()> {
 pub fn set_timeout(socket: &Socket, limit: Option<Duration>) -> io::Result<()> {
     socket.set_read_timeout(limit)?;
     socket.set_write_timeout(limit)
+}
+
+/// The loss of a session by an error of its socket.
+pub fn lost(error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return Error::Lost("the server did not answer in time".to_owned());
+    }
+    Error::Lost(error.to_string())
+}
+
+// rustix makes system calls without libc's functions: those are cancellation points, which cost about as much as all
+// else here does for a message.
+
+/// read(2), which is recv(2) without flags in fewer instructions; again after a signal.
+#[inline]
+pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match rustix::io::read(fd, &mut *buffer) {
+            Err(Errno::INTR) => {}
+            received => return received.map_err(error),
+        }
+    }
+}
+
+/// send(2) without SIGPIPE, again after a signal.
+#[inline]
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match net::send(fd, bytes, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            sent => return sent.map_err(error),
+        }
+    }
+}
+
+#[cold]
+fn error(errno: Errno) -> io::Error {
+    errno.into()
 }

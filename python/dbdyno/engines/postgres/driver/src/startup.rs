@@ -7,11 +7,11 @@ use dyno_model::{Breaker, Error, Result};
 use postgres_protocol::message::frontend;
 
 use crate::authentication::{authenticate, unexpected};
-use crate::client::{Client, lost};
+use crate::client::Client;
 use crate::collector::LONGEST_IN_STARTUP;
 use crate::frame::{LONGEST_HELD, Message};
 use crate::server_error::ServerError;
-use crate::socket;
+use crate::socket::{self, lost};
 use crate::target::TargetSpec;
 use crate::tls::{TlsSetup, TlsStream};
 use crate::wire::Wire;
@@ -20,8 +20,21 @@ use crate::wire::Wire;
 const CANCEL_MS: u64 = 1000;
 const CANCEL_REQUEST: [u8; 4] = 80_877_102_u32.to_be_bytes();
 
+impl Client {
+    /// Connects and authenticates.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Tls`], [`Error::Authentication`], [`Error::Server`] (no such
+    /// database, too many connections, ...), [`Error::Aborted`].
+    pub fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Result<Self> {
+        let client = connect(target, tls, breaker);
+        // What a broken-off connection complains of is not the reason.
+        client.map_err(|e| if breaker.is_broken() { Error::Aborted } else { e })
+    }
+}
+
 /// A client of `target` that is ready for queries, by the target's time limit.
-pub fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Result<Client> {
+fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Result<Client> {
     let deadline = Instant::now() + target.connect_timeout();
     let mut wire = Wire::Plain(socket::connect(target, deadline, breaker)?);
     if let Some(setup) = tls {

@@ -11,10 +11,10 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::{ClientConfig, ClientConnection, SupportedProtocolVersion};
 use socket2::Socket;
 
-use crate::client::lost;
+use crate::socket::{self, lost};
 use crate::target::{TlsSpec, Verify, Version};
 use crate::verify::{Anything, Trusted};
-use crate::{socket, wire, x509};
+use crate::x509;
 
 /// PostgreSQL's name for itself (IANA, "TLS Application-Layer Protocol Negotiation Protocol IDs").
 const PROTOCOL: &[u8] = b"postgresql";
@@ -175,13 +175,13 @@ struct Below<'a>(BorrowedFd<'a>);
 
 impl Read for Below<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        wire::recv(self.0, buffer)
+        socket::recv(self.0, buffer)
     }
 }
 
 impl Write for Below<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        wire::send(self.0, bytes)
+        socket::send(self.0, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

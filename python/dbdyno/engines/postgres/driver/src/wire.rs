@@ -5,10 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::io::Errno;
-use rustix::net::{self, SendFlags};
 use socket2::Socket;
 
+use crate::socket::{recv, send};
 use crate::tls::TlsStream;
 
 /// A connected byte stream. Plain text pays one predictable branch for the choice.
@@ -75,34 +74,4 @@ impl Wire {
         }
         self.flush()
     }
-}
-
-// rustix makes system calls without libc's functions: those are cancellation points, which cost about as much as all
-// else here does for a message.
-
-/// read(2), which is recv(2) without flags in fewer instructions; again after a signal.
-#[inline]
-pub(crate) fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match rustix::io::read(fd, &mut *buffer) {
-            Err(Errno::INTR) => {}
-            received => return received.map_err(error),
-        }
-    }
-}
-
-/// send(2) without SIGPIPE, again after a signal.
-#[inline]
-pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        match net::send(fd, bytes, SendFlags::NOSIGNAL) {
-            Err(Errno::INTR) => {}
-            sent => return sent.map_err(error),
-        }
-    }
-}
-
-#[cold]
-fn error(errno: Errno) -> io::Error {
-    errno.into()
 }

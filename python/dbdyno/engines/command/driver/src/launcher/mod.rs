@@ -21,13 +21,12 @@ use std::sync::Arc;
 
 use dyno_model::{Breaker, Error, Result, raise_open_files, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Rlimit, getpid, set_child_subreaper};
+use rustix::process::{getpid, set_child_subreaper};
 
-use attendant::{Attendant, Crowd};
+use attendant::Attendant;
 pub use handing::{own as control_socket, send as send_descriptor};
-
-/// The first group of a pattern's last match in a text.
-pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
+pub use worker::Find;
+use worker::Shared;
 
 /// How often the main thread waits for orphans that have ended.
 const REAPING_NS: i64 = 100_000_000;
@@ -35,14 +34,6 @@ const REAPING_NS: i64 = 100_000_000;
 const STACK_BYTES: usize = 512 * 1024;
 /// A session's socket, what it prints, and its process: so many descriptors, and as many again for thousands of them.
 const DESCRIPTORS: u64 = 65_536;
-
-/// What all sessions share.
-pub struct Shared {
-    find: Arc<Find>,
-    crowd: Arc<Crowd>,
-    /// As the user has it.
-    descriptors: Rlimit,
-}
 
 /// Serves sessions until the other end of `control` is closed or we are to end; then nothing that we started is left.
 /// `control` is a descriptor's number; the descriptor stays its owner's.

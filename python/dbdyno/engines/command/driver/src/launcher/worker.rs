@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use dyno_model::{Error, Result, now_ns};
+use rustix::process::Rlimit;
 
 use super::attendant::Crowd;
 use super::execution::{Bench, End, Killed};
@@ -14,13 +15,23 @@ use super::prepared::Prepared;
 use super::spawn::{Program, Refused, Spawner};
 use super::tail::Tail;
 use super::used::Ended;
-use super::{Find, Shared};
 use crate::protocol::{Frames, Hello, Order, Outcome, Printed, Report, frame};
 
 /// Kept of what a failed one prints to its error output.
 const DETAIL_BYTES: usize = 2048;
 /// Read for the number of its work.
 const SEARCHED_BYTES: usize = 64 * 1024;
+
+/// The first group of a pattern's last match in a text.
+pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
+
+/// What all sessions share.
+pub struct Shared {
+    pub find: Arc<Find>,
+    pub crowd: Arc<Crowd>,
+    /// As the user has it.
+    pub descriptors: Rlimit,
+}
 
 /// A session and its jobs.
 struct Worker<'a> {

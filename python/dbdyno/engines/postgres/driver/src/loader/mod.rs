@@ -5,67 +5,20 @@ mod column;
 mod copy;
 mod expression;
 mod hash;
+mod spec;
 mod table;
 mod work;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dyno_model::{Error, Result, spawn};
-use serde::Deserialize;
 
-use crate::target::TargetSpec;
 pub use column::{ColumnSpec, Content};
+pub use spec::{LoadProgress, LoaderSpec, StepSpec};
 pub use table::{Sum, TableSpec};
 use work::{Work, Worker};
-
-/// What is to be done.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoaderSpec {
-    /// The server.
-    pub target: TargetSpec,
-    /// Connections.
-    pub workers: usize,
-    /// Seed of all random content.
-    pub seed: u64,
-    /// Statements that each connection begins with.
-    #[serde(default)]
-    pub setup: Vec<String>,
-    /// One after the other.
-    pub steps: Vec<StepSpec>,
-}
-
-/// Jobs that may be done at the same time.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StepSpec {
-    /// In progress and errors.
-    pub name: String,
-    /// Tables to be filled.
-    #[serde(default)]
-    pub tables: Vec<TableSpec>,
-    /// Statements; those of an entry run on one connection, in order.
-    #[serde(default)]
-    pub statements: Vec<Vec<String>>,
-    /// By name of a table that is filled: what follows when all of it is there, while others are still filled.
-    /// The first entry, then the others beside each other.
-    #[serde(default)]
-    pub after: BTreeMap<String, Vec<Vec<String>>>,
-}
-
-/// What has been done up to now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LoadProgress {
-    /// The step under way, from 0.
-    pub step: usize,
-    /// Rows sent.
-    pub rows: u64,
-    /// Bytes of COPY data sent.
-    pub bytes: u64,
-}
 
 /// A load under way; dropped, it is broken off.
 pub struct Loader(Arc<Work>);

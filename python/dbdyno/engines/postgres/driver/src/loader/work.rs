@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use dyno_model::{Breaker, Error, Result};
 
 use super::copy::copy;
+use super::spec::{LoadProgress, LoaderSpec, StepSpec};
 use super::table::{Chunk, MOST_ROWS, Sum, Table, TableSpec};
-use super::{LoadProgress, LoaderSpec, StepSpec};
 use crate::client::Client;
 use crate::startup;
 use crate::target::TargetSpec;

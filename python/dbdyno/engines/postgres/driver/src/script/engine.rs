@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_model::{Counter, Engine, Error, Reading, Result, Table, count_sessions, raw};
+use dyno_model::{Counter, Engine, Reading, Result, Table, count_sessions, raw};
 
 use crate::client::Client;
 use crate::plan::Protocol;
@@ -140,12 +140,4 @@ fn parse(plan: &Plan, client: &mut Client) -> Result<Vec<usize>> {
         }
     }
     Ok(known)
-}
-
-/// Within the load, a session without a connection is lost.
-pub(crate) fn lost<T>(done: Result<T>) -> Result<T> {
-    done.map_err(|e| match e {
-        Error::Aborted | Error::Lost(_) => e,
-        other => Error::Lost(format!("cannot connect again: {other}")),
-    })
 }

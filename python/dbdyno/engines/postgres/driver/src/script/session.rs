@@ -12,7 +12,6 @@ use rustix::event::PollFlags;
 use crate::client::{COPY, Client};
 use crate::link::{Link, failed};
 use crate::script::commands::CommandTally;
-use crate::script::engine;
 use crate::script::out::Out;
 use crate::script::plan::Plan;
 use crate::script::rows::Results;
@@ -229,10 +228,10 @@ impl ScriptSession {
             return Ok(());
         };
         let begin = now_ns();
-        let mut client = engine::lost(server.connect_again(&self.link.client.breaker))?;
-        engine::lost(client.set_timeout(Some(SETUP_TIMEOUT)))?;
+        let mut client = lost(server.connect_again(&self.link.client.breaker))?;
+        lost(client.set_timeout(Some(SETUP_TIMEOUT)))?;
         for sql in &self.plan.session.setup {
-            engine::lost(client.execute(sql))?;
+            lost(client.execute(sql))?;
         }
         client.set_timeout(None)?;
         let trips = self.link.round_trips;
@@ -373,4 +372,12 @@ impl ScriptSession {
             }
         }
     }
+}
+
+/// Within the load, a session without a connection is lost.
+fn lost<T>(done: Result<T>) -> Result<T> {
+    done.map_err(|e| match e {
+        Error::Aborted | Error::Lost(_) => e,
+        other => Error::Lost(format!("cannot connect again: {other}")),
+    })
 }

@@ -1,0 +1,46 @@
+//! What the sessions of a load share: jobs, whose turn it is, room for output.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::protocol::{Job, Printed};
+
+/// Kept of what all executions of a load print; later ones are counted only.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// What the sessions of a load share.
+#[derive(Debug)]
+pub struct Plan {
+    /// What they run.
+    pub jobs: Vec<Job>,
+    in_turn: bool,
+    begun: AtomicU64,
+    kept: AtomicUsize,
+}
+
+impl Plan {
+    /// For jobs of which none has run.
+    pub fn new(jobs: Vec<Job>, in_turn: bool) -> Self {
+        Self {
+            jobs,
+            in_turn,
+            begun: AtomicU64::new(0),
+            kept: AtomicUsize::new(0),
+        }
+    }
+
+    /// Which job a session runs now that it has run so many.
+    pub fn next_job(&self, session: usize, number: i64) -> usize {
+        let turn = if self.in_turn {
+            self.begun.fetch_add(1, Relaxed)
+        } else {
+            session as u64 + number as u64
+        };
+        (turn % self.jobs.len() as u64) as usize
+    }
+
+    /// Whether this output can be kept, too.
+    pub fn room_for(&self, printed: Option<&[Printed; 2]>) -> bool {
+        let bytes: usize = printed.into_iter().flatten().map(|p| p.text.len()).sum();
+        self.kept.fetch_add(bytes, Relaxed) + bytes <= KEPT_BYTES
+    }
+}
