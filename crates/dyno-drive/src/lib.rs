@@ -4,48 +4,34 @@
 //! ([`dyno_model::Engine`], [`dyno_model::Session`]). Many sessions share a thread (one epoll loop each); a
 //! thread with one session blocks on it, which is cheaper. The way of a load:
 //!
-//! [`Load::connect`] (`connect`) → [`Fleet::park`] → [`Load::start`] → [`worker`] → [`Outcome`] →
-//! [`Load::finish`] (`probe`) → [`Load::tables`].
+//! [`Phases::connect`] (`load`) → [`Fleet::park`] → [`Phases::start`] → `run::worker` → [`Outcome`] →
+//! [`Phases::finish`] → [`Phases::tables`].
+//!
+//! `load` has the phases, `run` the threads that make calls, `pace` when calls begin, `count` what is counted of them,
+//! `tables` the results.
 
-mod arrivals;
-mod call_log;
-mod connect;
-mod control;
-mod errors;
-mod fleet;
-mod histogram;
+mod count;
 mod limits;
 mod load;
 mod pace;
-mod paced_tables;
-mod phases;
-mod poll;
-mod probe;
-mod queue;
+mod run;
 mod schedule;
-mod script;
-mod script_tables;
-mod seat;
 mod spec;
 mod tables;
-mod tally;
-mod think;
 mod thread;
-mod windows;
-mod worker;
 
-pub use arrivals::{ArrivalKind, ArrivalSpec};
-pub use call_log::{CallLog, LoggedCall};
-pub use control::{Control, Progress};
-pub use errors::{ErrorTally, LOST};
-pub use fleet::{Fleet, Outcome};
-pub use histogram::Latency;
+pub use count::call_log::{CallLog, LoggedCall};
+pub use count::errors::{ErrorTally, LOST};
+pub use count::histogram::Latency;
+pub use count::script::{ScriptCalls, ScriptTally};
+pub use count::tally::{Durations, Tally, Times};
 pub use load::Load;
-pub use pace::{PaceTally, Paced};
-pub use phases::{Failure, Phases};
+pub use load::phases::{Failure, Phases};
+pub use pace::arrivals::{ArrivalKind, ArrivalSpec};
+pub use pace::pacing::{PaceTally, Paced};
+pub use pace::think::Think;
+pub use run::control::{Control, Progress};
+pub use run::fleet::{Fleet, Outcome};
+pub use run::seat::{End, Record};
 pub use schedule::Schedule;
-pub use script::{ScriptCalls, ScriptTally};
-pub use seat::{End, Record};
 pub use spec::Spec;
-pub use tally::{Durations, Tally, Times};
-pub use think::Think;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use dyno_model::{Breaker, now_ns};
 
-use crate::histogram::LiveLatency;
-use crate::queue::{Behind, Lookout};
+use crate::count::histogram::LiveLatency;
+use crate::pace::queue::{Behind, Lookout};
 use crate::{Schedule, Spec, thread};
 
 /// A task that has ended cannot be read any more, and the read at t1 may be a little late.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::arrivals::ArrivalSpec;
-use crate::queue::{Arrival, Line, Queue};
-use crate::tally::{Durations, Times, either};
+use crate::count::tally::{Durations, Times, either};
+use crate::pace::arrivals::ArrivalSpec;
+use crate::pace::queue::{Arrival, Line, Queue};
 use crate::{Latency, Schedule};
 
 /// A start this long after it was due is late.
@@ -267,7 +267,7 @@ fn carry(windows: &mut [Paced]) {
 
 /// How many arrivals are due before the first window, and in each of them before `end_ns`.
 fn due(spec: &ArrivalSpec, schedules: &[Schedule], end_ns: i64) -> (u64, Vec<u64>) {
-    let mut line = crate::arrivals::Arrivals::new(spec, schedules[0].start_ns);
+    let mut line = crate::pace::arrivals::Arrivals::new(spec, schedules[0].start_ns);
     let (mut before, mut measured, mut window) = (0, vec![0; schedules.len()], 0);
     while line.due_ns() < end_ns {
         while window + 1 < schedules.len() && line.due_ns() >= schedules[window].t1_ns {

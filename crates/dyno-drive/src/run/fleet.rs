@@ -5,14 +5,14 @@ use std::thread::JoinHandle;
 
 use dyno_model::{Error, Result, Session, now_ns};
 
-use crate::call_log::CallLog;
-use crate::control::Control;
-use crate::pace::{PacePart, Paced};
-use crate::queue::{Lookout, Queue};
-use crate::script::ScriptCalls;
-use crate::seat::{Record, Seat};
-use crate::windows::schedules;
-use crate::worker::Worker;
+use crate::count::call_log::CallLog;
+use crate::count::script::ScriptCalls;
+use crate::pace::pacing::{PacePart, Paced};
+use crate::pace::queue::{Lookout, Queue};
+use crate::run::control::Control;
+use crate::run::seat::{Record, Seat};
+use crate::run::windows::schedules;
+use crate::run::worker::Worker;
 use crate::{ArrivalSpec, Latency, Schedule, Spec, limits, thread};
 
 /// Sessions parked at the barrier, on their threads.
@@ -228,7 +228,7 @@ fn gather<S: Session>(workers: Vec<Worker<S>>, windows: &[Schedule], paced: Vec<
             sum.resize_with(part.len(), ScriptCalls::default);
             *sum = sum.iter().zip(part).map(|(a, b)| a.clone().merge(b)).collect();
         }
-        log = crate::tally::either(log, worker.log, CallLog::merge);
+        log = crate::count::tally::either(log, worker.log, CallLog::merge);
         seats.extend(worker.seats);
     }
     let has_scripts = seats.first().is_some_and(|seat| seat.session.scripts() > 0);

@@ -1,6 +1,6 @@
 //! Calls by script. A session counts only so; what it did in all is the sum, so that nothing is counted twice.
 
-use crate::tally::{Tally, Times};
+use crate::count::tally::{Tally, Times};
 use crate::{ErrorTally, Latency, Schedule};
 
 /// What one session's calls of one script did.

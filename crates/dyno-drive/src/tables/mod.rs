@@ -1,9 +1,12 @@
 //! Results of a load as tables of `model/schema/raw.toml`.
 
+mod paced;
+mod scripts;
+
 use dyno_model::{Counter, Engine, Nullable, Table, raw};
 
-use crate::probe::ProbeRow;
-use crate::{CallLog, Outcome, Record, Tally, paced_tables, script_tables};
+use crate::count::probe::ProbeRow;
+use crate::{CallLog, Outcome, Record, Tally};
 
 /// Connecting, of one session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,8 +32,8 @@ pub fn all<E: Engine, S>(engine: &E, setups: &[Setup], outcome: &Outcome<S>) -> 
     ];
     let paced = outcome.paced.as_ref();
     all.extend(outcome.log.as_ref().map(|log| calls(log, paced.is_some()).into()));
-    all.extend(script_tables::all(&engine.scripts(), records, &outcome.scripts));
-    all.extend(paced.iter().flat_map(|paced| paced_tables::all(paced, records)));
+    all.extend(scripts::all(&engine.scripts(), records, &outcome.scripts));
+    all.extend(paced.iter().flat_map(|paced| paced::all(paced, records)));
     all
 }
 

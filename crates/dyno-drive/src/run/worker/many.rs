@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use dyno_model::{Result, Session, now_ns};
 
 use super::Worker;
-use crate::poll::Poll;
+use crate::run::poll::Poll;
 
 /// While sessions think or wait for arrivals, the deadline is looked at this often: a stop may bring it nearer.
 const PATIENCE_NS: i64 = 50_000_000;

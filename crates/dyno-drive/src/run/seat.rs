@@ -2,11 +2,11 @@
 
 use dyno_model::{Progress, Result, Session, SplitMix64, Start, now_ns};
 
-use crate::call_log::CpuProbe;
-use crate::pace::Claim;
-use crate::script::ScriptTally;
-use crate::tally::{Durations, Times};
-use crate::think::stream;
+use crate::count::call_log::CpuProbe;
+use crate::count::script::ScriptTally;
+use crate::count::tally::{Durations, Times};
+use crate::pace::pacing::Claim;
+use crate::pace::think::stream;
 use crate::{ErrorTally, Spec, Tally};
 
 /// How a session ended.

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::arrivals::{ArrivalSpec, Arrivals};
+use crate::pace::arrivals::{ArrivalSpec, Arrivals};
 
 /// What the threads share.
 #[derive(Debug, Default)]

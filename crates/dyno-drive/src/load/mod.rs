@@ -1,16 +1,21 @@
 //! A load from connecting to its tables. Each phase runs on a thread of its own and is waited for.
 
+mod connect;
+mod finish;
+pub mod phases;
+
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dyno_model::{Engine, Error, Result, Session, Table, TaskId, now_ns};
 
-use crate::connect::{Ready, backends, connect_all};
-use crate::control::{Control, Progress};
-use crate::phases::{Failure, Phases};
-use crate::probe::{ProbeRow, finish_all};
+use crate::count::probe::ProbeRow;
+use crate::run::control::{Control, Progress};
 use crate::tables::{self, Setup};
 use crate::{Fleet, Outcome, Schedule, Spec, limits, thread};
+use connect::{Ready, backends, connect_all};
+use finish::finish_all;
+use phases::{Failure, Phases};
 
 /// How long a load that is dropped waits for what it breaks off.
 const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use dyno_model::{Bracket, Engine, Error, Result, Session, TaskId};
 
-use crate::phases::Failure;
-use crate::probe::{Phase, ProbeRow, probe};
+use crate::count::probe::{Phase, ProbeRow, probe};
+use crate::load::phases::Failure;
 use crate::{limits, thread};
 
 /// A session that is ready, and how long that took.

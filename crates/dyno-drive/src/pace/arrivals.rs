@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dyno_model::{Error, Result, SplitMix64};
 use serde::Deserialize;
 
-use crate::think::{exponential, stream};
+use crate::pace::think::{exponential, stream};
 
 /// More than any driver begins. Every thread goes through all arrivals, and has to go faster than they come.
 const MOST_A_SECOND: f64 = 1e7;

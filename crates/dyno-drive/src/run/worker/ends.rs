@@ -4,8 +4,8 @@ use dyno_model::{CallEnd, Session, now_ns};
 
 use super::Worker;
 use crate::LOST;
-use crate::call_log::{CpuProbe, LoggedCall};
-use crate::seat::End;
+use crate::count::call_log::{CpuProbe, LoggedCall};
+use crate::run::seat::End;
 
 impl<S: Session> Worker<S> {
     /// False: the session has ended, and it is noted why.

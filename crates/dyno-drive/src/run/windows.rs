@@ -2,7 +2,7 @@
 //! its delay to the one in which it starts: what waits at the end of a window is begun, and counted, in the next.
 
 use crate::Schedule;
-use crate::control::Control;
+use crate::run::control::Control;
 
 /// How one thread goes from window to window.
 #[derive(Clone, Debug)]

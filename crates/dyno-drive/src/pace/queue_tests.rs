@@ -1,6 +1,6 @@
 use super::*;
-use crate::arrivals::ArrivalKind;
-use crate::pace::{Claim, Pace, Turn};
+use crate::pace::arrivals::ArrivalKind;
+use crate::pace::pacing::{Claim, Pace, Turn};
 use crate::{Durations, Schedule};
 use dyno_model::SplitMix64;
 use proptest::prelude::*;

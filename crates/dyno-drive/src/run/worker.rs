@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use dyno_model::{Progress as Step, Result, Session, Start, now_ns};
 
-use crate::call_log::CallLog;
-use crate::control::{Control, Progress};
-use crate::pace::{Pace, PacePart, Turn};
-use crate::poll::{Interest, Poll};
-use crate::queue::Queue;
-use crate::script::ScriptCalls;
-use crate::seat::Seat;
-use crate::windows::Windows;
+use crate::count::call_log::CallLog;
+use crate::count::script::ScriptCalls;
+use crate::pace::pacing::{Pace, PacePart, Turn};
+use crate::pace::queue::Queue;
+use crate::run::control::{Control, Progress};
+use crate::run::poll::{Interest, Poll};
+use crate::run::seat::Seat;
+use crate::run::windows::Windows;
 use crate::{ArrivalSpec, Schedule, Spec, Think, thread};
 
 /// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.

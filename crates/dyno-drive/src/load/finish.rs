@@ -1,51 +1,11 @@
-//! Reading the counters of each session, before the barrier and after the last call.
+//! The end of all sessions: their last probes, and good-bye.
 
 use std::sync::Mutex;
 
-use dyno_model::{Bracket, Engine, Reading, Session};
+use dyno_model::{Engine, Session};
 
+use crate::count::probe::{Phase, ProbeRow, lost, probe};
 use crate::{Record, limits, thread};
-
-/// When a probe was taken. Two in a row tell what a probe itself costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    Before1,
-    Before2,
-    After1,
-    After2,
-}
-
-impl Phase {
-    /// As in the table `counters`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Before1 => "before1",
-            Self::Before2 => "before2",
-            Self::After1 => "after1",
-            Self::After2 => "after2",
-        }
-    }
-}
-
-/// One probe of one session: a reading for each counter.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProbeRow {
-    pub bracket: Bracket,
-    pub phase: Phase,
-    pub session: usize,
-    pub readings: Vec<Reading>,
-}
-
-/// Reads the session's counters.
-pub fn probe<E: Engine>(engine: &E, connection: &mut E::Session, session: usize, phase: Phase) -> ProbeRow {
-    let (bracket, readings) = Bracket::around(|| engine.probe(connection));
-    ProbeRow {
-        bracket,
-        phase,
-        session,
-        readings,
-    }
-}
 
 /// The last two probes of all sessions; then the sessions are closed. The records come back.
 pub fn finish_all<E: Engine>(engine: &E, sessions: Vec<E::Session>, records: &[Record]) -> Vec<ProbeRow> {
@@ -91,14 +51,4 @@ fn finish<E: Engine>(engine: &E, mut session: E::Session, number: usize, record:
         engine.close(session);
     }
     rows
-}
-
-fn lost(session: usize, phase: Phase, counters: usize) -> ProbeRow {
-    let (bracket, readings) = Bracket::around(|| vec![Reading::unknown("lost"); counters]);
-    ProbeRow {
-        bracket,
-        phase,
-        session,
-        readings,
-    }
 }
