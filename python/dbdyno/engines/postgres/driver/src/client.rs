@@ -12,6 +12,7 @@ use postgres_protocol::message::frontend;
 
 use crate::collector::Collector;
 use crate::frame::Message;
+use crate::machine::COPY;
 use crate::server_error::ServerError;
 use crate::socket::{self, lost};
 use crate::wire::Wire;
@@ -63,6 +64,7 @@ impl Client {
     }
 
     /// Descriptor of the socket.
+    #[inline]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.wire.fd()
     }
@@ -261,9 +263,6 @@ fn too_large(sql: &str) -> Error {
         MOST_HELD >> 20
     ))
 }
-
-pub(crate) const COPY: &str = "COPY from or to the client cannot be a call: its data would have to come from dbdyno or go \
-                               there; use INSERT ... SELECT, or COPY from or to a file or program of the server";
 
 /// COPY from the client would wait for data that never comes, and one to it send what nobody reads: refused before
 /// the server sees it.

@@ -57,15 +57,15 @@ impl Engine for Postgres {
     }
 
     fn probe(&self, connection: &mut PgSession) -> Vec<Reading> {
-        self.server.probe(&mut connection.link)
+        connection.probe(&self.server)
     }
 
     fn close(&self, connection: PgSession) {
-        connection.link.client.close();
+        connection.client.close();
     }
 
     fn cancel(&self, connection: &PgSession) -> Result<()> {
-        self.server.cancel(&connection.link)
+        self.server.cancel(&connection.client.key)
     }
 
     fn abort(&self) {
@@ -74,7 +74,7 @@ impl Engine for Postgres {
 }
 
 fn prepare(plan: &Plan, session: &mut PgSession) -> Result<()> {
-    session.link.with_client(|client| {
+    session.with_client(|client| {
         client.set_timeout(Some(SETUP_TIMEOUT))?;
         for sql in &plan.spec.setup {
             client.execute(sql)?;
@@ -86,9 +86,7 @@ fn prepare(plan: &Plan, session: &mut PgSession) -> Result<()> {
         client.set_timeout(None)
     })?;
     warm(plan, session)?;
-    session
-        .link
-        .with_client(|client| client.execute_after(plan.spec.pause_ms, &plan.spec.warm))
+    session.with_client(|client| client.execute_after(plan.spec.pause_ms, &plan.spec.warm))
 }
 
 /// Calls that are not counted; one that fails will fail again, so it is said now.

@@ -10,6 +10,9 @@ mod frame;
 mod hostile_tests;
 mod link;
 mod loader;
+mod machine;
+#[cfg(test)]
+mod machine_tests;
 mod messages;
 mod plan;
 mod resolve;

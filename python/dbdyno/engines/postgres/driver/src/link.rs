@@ -1,47 +1,250 @@
-//! A session's connection between two calls and within one: what all kinds of session share.
+//! A connection with the machine that speaks over it: the adapter of calls without I/O to a socket and to the driver.
 
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use dyno_model::poll::wait_for;
-use dyno_model::{CallEnd, Error, Progress, Result};
+use dyno_model::{Breaker, Error, Progress, Reading, Result, Session, Start, TaskId, now_ns};
 use rustix::event::PollFlags;
 use socket2::Socket;
 
 use crate::client::Client;
-use crate::frame::Walker;
-use crate::server_error::ServerError;
+use crate::machine::{Incoming, Machine, Step};
+use crate::server::{SETUP_TIMEOUT, Server};
 
-/// Class of SQLSTATEs by which a server announces that it ends the session.
-const OPERATOR_INTERVENTION: &[u8] = b"57";
-/// Simple query, by the PostgreSQL documentation's "Message Formats".
-pub(crate) const ROLLBACK: &[u8] = b"Q\x00\x00\x00\x0dROLLBACK\x00";
+/// So much fits into the buffers of a socket, whatever the server does meanwhile.
+const SAFE_BYTES: usize = 32 * 1024;
 
-/// A connection, and what came over it unasked.
-pub(crate) struct Link {
-    pub client: Client,
-    pub walker: Walker,
-    /// Messages sent and waited for so far.
-    pub round_trips: u64,
-    /// Notices in place of the answer that is due.
-    pub notices: u64,
-    last_words: Option<String>,
-    /// A read is to sleep in ppoll(2), see [`Link::recv`].
-    polls: bool,
+/// What the driver is to call [`Session::advance`] for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    /// Nothing: no call is under way.
+    Nothing,
+    /// The answer.
+    Answer,
+    /// Room in the socket: not all is sent, or not all has left TLS's buffer.
+    Room,
+    /// An instant.
+    Instant(i64),
 }
 
-impl Link {
-    pub fn new(client: Client) -> Self {
+/// One connected session whose calls are those of `M`.
+pub struct Link<M> {
+    pub(crate) client: Client,
+    pub(crate) machine: M,
+    /// Where to connect again.
+    server: Option<Arc<Server>>,
+    waiting: Waiting,
+    blocking: bool,
+    /// A read is to sleep in ppoll(2), see [`Link::recv`].
+    polls: bool,
+    /// The connection was replaced, and the driver does not know yet.
+    replaced: bool,
+}
+
+impl<M: Machine> Link<M> {
+    pub(crate) fn over(client: Client, machine: M, server: Option<Arc<Server>>) -> Self {
         Self {
             client,
-            walker: Walker::default(),
-            round_trips: 0,
-            notices: 0,
-            last_words: None,
+            machine,
+            server,
+            waiting: Waiting::Nothing,
+            blocking: true,
             polls: false,
+            replaced: false,
         }
     }
 
-    pub fn set_blocking(&mut self, blocking: bool) -> Result<()> {
+    /// Reads what is there; in blocking mode waits for it.
+    ///
+    /// Not asleep in recv(2) on a unix socket: there the kernel wakes the reader not only when an answer has come, but also
+    /// when the server has taken in the request and so made room to write (`unix_write_space` in `net/unix/af_unix.c`).
+    /// ppoll(2) sleeps through that.
+    #[inline]
+    fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.polls {
+            wait_for(self.client.fd(), PollFlags::IN, None);
+        }
+        self.client.wire.recv(buffer)
+    }
+
+    /// Does what the machine needs next, as far as that is possible without waiting.
+    #[expect(clippy::inline_always, reason = "the hot path; other uses are rare")]
+    #[inline(always)]
+    fn follow(&mut self, step: Step) -> Result<Progress> {
+        match step {
+            Step::Send if !(M::READS_WHILE_SENDING && self.must_exchange()) => self.send(),
+            Step::Done(end) => {
+                self.waiting = Waiting::Nothing;
+                Ok(Progress::Done(end))
+            }
+            Step::Send => self.exchange(),
+            Step::Read => {
+                self.waiting = Waiting::Answer;
+                Ok(Progress::Read)
+            }
+            Step::Sleep(until_ns) => {
+                self.waiting = Waiting::Instant(until_ns);
+                Ok(Progress::Sleep(until_ns))
+            }
+            Step::Reconnect => self.reconnect(),
+        }
+    }
+
+    /// True if a server that waits until its answers are read might keep us from sending, and from reading.
+    #[inline]
+    fn must_exchange(&self) -> bool {
+        self.blocking && self.machine.pending().len() > SAFE_BYTES
+    }
+
+    #[expect(clippy::inline_always, reason = "the hot path; other uses are cold")]
+    #[inline(always)]
+    fn send(&mut self) -> Result<Progress> {
+        match self.send_all() {
+            Ok(()) => {
+                self.waiting = Waiting::Answer;
+                Ok(Progress::Read)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.waiting = Waiting::Room;
+                Ok(Progress::Write)
+            }
+            Err(e) => Err(self.broken(&e)),
+        }
+    }
+
+    #[inline]
+    fn send_all(&mut self) -> io::Result<()> {
+        loop {
+            let pending = self.machine.pending();
+            let count = self.client.wire.send(pending)?;
+            let is_all = count == pending.len();
+            self.machine.sent(count);
+            if is_all {
+                return self.client.wire.flush();
+            }
+        }
+    }
+
+    /// Sends the rest.
+    #[cold]
+    fn push(&mut self) -> Result<Progress> {
+        self.send()
+    }
+
+    /// Sends in blocking mode what the socket may not hold: reads meanwhile, or a server that waits until its
+    /// answers are read would wait for ever.
+    #[cold]
+    fn exchange(&mut self) -> Result<Progress> {
+        self.set_socket_blocking(false)?;
+        let mut buffer = vec![0; SAFE_BYTES];
+        let mut sent = self.push();
+        while sent == Ok(Progress::Write) {
+            self.drain(&mut buffer)?;
+            wait_for(self.client.fd(), PollFlags::IN | PollFlags::OUT, None);
+            sent = self.push();
+        }
+        self.set_socket_blocking(true)?;
+        sent
+    }
+
+    /// Reads what is there while more is to be sent: it cannot be all.
+    #[cold]
+    fn drain(&mut self, buffer: &mut [u8]) -> Result<()> {
+        self.read_all(buffer, |machine, chunk| machine.feed(chunk).map(drop))
+    }
+
+    /// Reads until the socket is empty.
+    fn read_all(&mut self, buffer: &mut [u8], take: fn(&mut M, &[u8]) -> Result<()>) -> Result<()> {
+        loop {
+            match self.client.wire.recv(buffer) {
+                Ok(0) => return Err(self.machine.incoming().closed(None)),
+                Ok(n) => take(&mut self.machine, &buffer[..n])?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(self.machine.incoming().closed(Some(&e))),
+            }
+        }
+    }
+
+    /// The socket takes nothing more, for good: the server may have said why.
+    #[cold]
+    fn broken(&mut self, error: &io::Error) -> Error {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = self.client.wire.recv(&mut buffer) {
+            if let Err(lost) = self.machine.incoming_mut().unasked(&buffer[..n]) {
+                return lost;
+            }
+        }
+        self.machine.incoming().closed(Some(error))
+    }
+
+    /// The descriptor is ready, or an instant has come, where no answer is waited for.
+    #[cold]
+    fn advance_otherwise(&mut self, buffer: &mut [u8]) -> Result<Progress> {
+        match self.waiting {
+            Waiting::Instant(until_ns) if now_ns() >= until_ns => {
+                let step = self.machine.resume()?;
+                self.follow(step)
+            }
+            Waiting::Room => {
+                let sent = self.push()?;
+                if sent == Progress::Read {
+                    return self.advance(buffer);
+                }
+                if M::READS_WHILE_SENDING {
+                    self.drain(buffer)?;
+                }
+                Ok(sent)
+            }
+            _ => {
+                let unasked = |machine: &mut M, chunk: &[u8]| machine.incoming_mut().unasked(chunk);
+                self.read_all(buffer, unasked).map(|()| Progress::Read)
+            }
+        }
+    }
+
+    /// Reads until the answer is whole or the socket says that it is empty: a short read is no proof of that.
+    /// The end of the stream may wait behind it, and its edge is past.
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> Result<Progress> {
+        loop {
+            let n = match self.recv(buffer) {
+                Ok(0) => return Err(self.machine.incoming().closed(None)),
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Read),
+                Err(e) => return Err(self.machine.incoming().closed(Some(&e))),
+            };
+            match self.machine.feed(&buffer[..n])? {
+                Step::Read => {}
+                step => return self.follow(step),
+            }
+        }
+    }
+
+    /// A connection of the next call's own. In blocking mode, so that it is as fast as it can be; its thread's other
+    /// sessions wait meanwhile, as in pgbench.
+    #[cold]
+    fn reconnect(&mut self) -> Result<Progress> {
+        if let Some(server) = self.server.clone() {
+            let begin_ns = now_ns();
+            let mut client = lost(server.connect_again(&self.client.breaker))?;
+            lost(client.set_timeout(Some(SETUP_TIMEOUT)))?;
+            for sql in self.machine.setup() {
+                lost(client.execute(sql))?;
+            }
+            client.set_timeout(None)?;
+            std::mem::replace(&mut self.client, client).close();
+            *self.machine.incoming_mut() = Incoming::default();
+            self.set_socket_blocking(self.blocking)?;
+            self.replaced = true;
+            self.machine.reconnected(begin_ns, now_ns());
+        }
+        let step = self.machine.resume()?;
+        self.follow(step)
+    }
+
+    fn set_socket_blocking(&mut self, blocking: bool) -> Result<()> {
         let socket = self.client.wire.socket();
         let is_unix = |socket: &Socket| Ok(socket.local_addr()?.is_unix());
         self.polls = socket
@@ -52,148 +255,118 @@ impl Link {
         Ok(())
     }
 
-    /// Reads what is there; in blocking mode waits for it.
-    ///
-    /// Not asleep in recv(2) on a unix socket: there the kernel wakes the reader not only when an answer has come, but also
-    /// when the server has taken in the request and so made room to write (`unix_write_space` in `net/unix/af_unix.c`).
-    /// ppoll(2) sleeps through that.
-    #[inline]
-    pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.polls {
-            wait_for(self.client.fd(), PollFlags::IN, None);
-        }
-        self.client.wire.recv(buffer)
-    }
-
-    /// Sends `bytes` from `sent` on; until all has left, the session is `sending`.
-    #[expect(clippy::inline_always, reason = "the hot path; other uses are cold")]
-    #[inline(always)]
-    pub fn send(&mut self, bytes: &[u8], sent: &mut usize, sending: &mut bool) -> Result<Progress> {
-        match self.send_all(bytes, sent) {
-            Ok(()) => {
-                *sending = false;
-                Ok(Progress::Read)
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                *sending = true;
-                Ok(Progress::Write)
-            }
-            Err(e) => Err(self.broken(&e)),
-        }
-    }
-
-    #[inline]
-    fn send_all(&mut self, bytes: &[u8], sent: &mut usize) -> io::Result<()> {
-        while *sent < bytes.len() {
-            *sent += self.client.wire.send(&bytes[*sent..])?;
-        }
-        self.client.wire.flush()
-    }
-
     /// Uses the blocking client between calls. What the server said unasked is not lost: a message that
     /// is half here is read to its end before, and what the client read too much of is looked at after.
     ///
     /// # Errors
     /// Those of `work`, or when the session is lost.
-    pub fn with_client<T>(&mut self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_client<T>(&mut self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
         let mut buffer = [0; 4096];
-        while !self.walker.is_between_messages() {
+        while !self.machine.incoming().walker.is_between_messages() {
             match self.client.recv(&mut buffer)? {
-                0 => return Err(self.closed(None)),
-                n => self.unasked(&buffer[..n])?,
+                0 => return Err(self.machine.incoming().closed(None)),
+                n => self.machine.incoming_mut().unasked(&buffer[..n])?,
             }
         }
         let done = work(&mut self.client);
         let rest = self.client.take_rest();
-        let taken = self.unasked(&rest);
+        let taken = self.machine.incoming_mut().unasked(&rest);
         let value = done?;
         taken.map(|()| value)
     }
 
-    /// Takes what no call waits for.
-    pub fn unasked(&mut self, chunk: &[u8]) -> Result<()> {
-        let mut at = 0;
-        while let Some(message) = self.walker.next(chunk, &mut at)? {
-            match message.tag {
-                b'E' => drop(failed(ServerError::parse(message.body))?),
-                b'N' => {
-                    self.notices += 1;
-                    note(&mut self.last_words, message.body);
-                }
-                _ => {}
-            }
+    /// One reading for each of the server's counters.
+    pub(crate) fn probe(&mut self, server: &Server) -> Vec<Reading> {
+        if server.counters.is_empty() {
+            return Vec::new();
         }
-        Ok(())
-    }
-
-    /// The socket takes nothing more, for good: the server may have said why.
-    #[cold]
-    fn broken(&mut self, error: &io::Error) -> Error {
-        let mut buffer = [0; 4096];
-        while let Ok(n @ 1..) = self.client.wire.recv(&mut buffer) {
-            if let Err(lost) = self.unasked(&buffer[..n]) {
-                return lost;
-            }
-        }
-        self.closed(Some(error))
-    }
-
-    #[cold]
-    pub fn closed(&self, error: Option<&io::Error>) -> Error {
-        let what = error.map_or("the server closed the connection".to_owned(), ToString::to_string);
-        Error::Lost(match &self.last_words {
-            None => what,
-            Some(words) => format!("{what}; before that it said: {words}"),
-        })
-    }
-
-    pub fn remark(&self) -> Option<String> {
-        (self.notices > 0).then(|| format!("the server sent {} notices meanwhile", self.notices))
-    }
-
-    /// A notice within a call.
-    #[cold]
-    pub fn notice(notices: &mut u64, last_words: &mut Option<String>, body: &[u8]) {
-        *notices += 1;
-        note(last_words, body);
-    }
-
-    /// The walker, and where notices go: apart, because a message borrows the walker.
-    #[inline]
-    pub fn parts(&mut self) -> (&mut Walker, &mut u64, &mut Option<String>) {
-        (&mut self.walker, &mut self.notices, &mut self.last_words)
+        self.with_client(|client| server.probe(client))
+            .unwrap_or_else(|e| server.unknown(&e))
     }
 }
 
-/// A failed call; a fatal error loses the session.
-#[cold]
-pub(crate) fn failed(error: ServerError) -> Result<CallEnd> {
-    if error.fatal {
-        return Err(error.into_session_error());
-    }
-    Ok(CallEnd::Failed {
-        code: error.sqlstate,
-        message: error.message,
+/// Within the load, a session without a connection is lost.
+fn lost<T>(done: Result<T>) -> Result<T> {
+    done.map_err(|e| match e {
+        Error::Aborted | Error::Lost(_) => e,
+        other => Error::Lost(format!("cannot connect again: {other}")),
     })
 }
 
-/// Keeps a notice that announces the session's end (an immediate shutdown sends no error, only this).
-#[cold]
-fn note(last_words: &mut Option<String>, body: &[u8]) {
-    let notice = ServerError::parse(body);
-    if notice.sqlstate.starts_with(OPERATOR_INTERVENTION) {
-        *last_words = Some(format!("{} ({})", notice.message, notice.code()));
+impl<M: Machine> Session for Link<M> {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.client.fd()
+    }
+
+    fn breaker(&self) -> Breaker {
+        self.client.breaker.clone()
+    }
+
+    fn set_blocking(&mut self, blocking: bool) -> Result<()> {
+        self.blocking = blocking;
+        self.set_socket_blocking(blocking)
+    }
+
+    #[inline]
+    fn begin(&mut self, start: Start) -> Result<Progress> {
+        let step = self.machine.begin(start)?;
+        self.follow(step)
+    }
+
+    #[inline]
+    fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress> {
+        if self.waiting != Waiting::Answer {
+            return self.advance_otherwise(buffer);
+        }
+        self.read(buffer)
+    }
+
+    fn backend(&self) -> Option<TaskId> {
+        self.client.backend_pid.map(TaskId::main)
+    }
+
+    fn round_trips(&self) -> Option<u64> {
+        Some(self.machine.round_trips())
+    }
+
+    fn scripts(&self) -> usize {
+        self.machine.scripts()
+    }
+
+    #[inline]
+    fn script(&self) -> usize {
+        self.machine.script()
+    }
+
+    #[inline]
+    fn ended_ns(&self) -> Option<i64> {
+        self.machine.ended_ns()
+    }
+
+    #[inline]
+    fn retries(&self) -> u64 {
+        self.machine.retries()
+    }
+
+    #[inline]
+    fn fd_changed(&mut self) -> bool {
+        M::RECONNECTS && std::mem::take(&mut self.replaced)
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.machine.incoming().remark()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Plan;
+    use crate::session::PgSession;
     use crate::wire::Wire;
     use std::io::{Read, Write};
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
     use std::time::Duration;
 
     const ROUNDS: i64 = 10;
@@ -220,7 +393,9 @@ mod tests {
                 theirs.write_all(b"a").unwrap();
             }
         });
-        let mut link = Link::new(Client::new(Wire::Plain(Arc::new(OwnedFd::from(ours).into()))));
+        let client = Client::new(Wire::Plain(Arc::new(OwnedFd::from(ours).into())));
+        let spec = serde_json::from_str(r#"{"call": [{"sql": "select 1"}]}"#).unwrap();
+        let mut link = PgSession::new(client, Arc::new(Plan::new(spec).unwrap()));
         link.set_blocking(true).unwrap();
         let before = sleeps();
         for _ in 0..ROUNDS {

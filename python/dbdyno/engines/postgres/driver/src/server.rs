@@ -6,7 +6,6 @@ use std::time::Duration;
 use dyno_model::{Breaker, Counter, Error, Reading, Result};
 
 use crate::client::{Client, Rows};
-use crate::link::Link;
 use crate::plan::{CounterSpec, ProbeSpec};
 use crate::startup;
 use crate::target::TargetSpec;
@@ -64,15 +63,13 @@ impl Server {
     }
 
     /// One reading for each counter.
-    pub fn probe(&self, link: &mut Link) -> Vec<Reading> {
+    ///
+    /// # Errors
+    /// When the server does not answer, or refuses.
+    pub fn probe(&self, client: &mut Client) -> Result<Vec<Reading>> {
         let Some(probe) = &self.probe else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        link.with_client(|client| self.read(client, probe))
-            .unwrap_or_else(|e| vec![Reading::unknown(status(&e)); self.counters.len()])
-    }
-
-    fn read(&self, client: &mut Client, probe: &ProbeSpec) -> Result<Vec<Reading>> {
         client.set_timeout(Some(PROBE_TIMEOUT))?;
         let flushed = probe.flush.iter().try_for_each(|sql| client.execute(sql));
         let rows = flushed.and_then(|()| client.simple_query(&probe.read));
@@ -80,8 +77,17 @@ impl Server {
         Ok(readings(&self.counters, &rows?))
     }
 
-    pub fn cancel(&self, link: &Link) -> Result<()> {
-        startup::cancel(&self.target, self.tls.as_ref(), &link.client.key)
+    /// Readings without values after a probe that failed.
+    pub fn unknown(&self, error: &Error) -> Vec<Reading> {
+        vec![Reading::unknown(status(error)); self.counters.len()]
+    }
+
+    /// Asks the server to cancel what the session with `key` is at.
+    ///
+    /// # Errors
+    /// When it does not take the request.
+    pub fn cancel(&self, key: &[u8]) -> Result<()> {
+        startup::cancel(&self.target, self.tls.as_ref(), key)
     }
 
     pub fn abort(&self) {

@@ -20,6 +20,7 @@ pub enum Wire {
 
 impl Wire {
     /// The socket below.
+    #[inline]
     pub fn socket(&self) -> &Arc<Socket> {
         match self {
             Self::Plain(socket) => socket,
@@ -28,6 +29,7 @@ impl Wire {
     }
 
     /// Descriptor to wait on.
+    #[inline]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
     }

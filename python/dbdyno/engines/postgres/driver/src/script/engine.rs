@@ -62,7 +62,7 @@ impl Engine for ScriptedPostgres {
     }
 
     fn probe(&self, connection: &mut ScriptSession) -> Vec<Reading> {
-        self.server.probe(&mut connection.link)
+        connection.probe(&self.server)
     }
 
     fn scripts(&self) -> Vec<(String, u64)> {
@@ -75,21 +75,21 @@ impl Engine for ScriptedPostgres {
             return Vec::new();
         };
         let mut tables = vec![commands::table(
-            first.plan(),
-            sessions.iter().map(ScriptSession::tallies),
+            first.machine.plan(),
+            sessions.iter().map(|s| s.machine.tallies()),
         )];
-        if first.plan().scripts.reconnect {
+        if first.machine.plan().scripts.reconnect {
             tables.push(reconnects(sessions));
         }
         tables
     }
 
     fn close(&self, connection: ScriptSession) {
-        connection.link.client.close();
+        connection.client.close();
     }
 
     fn cancel(&self, connection: &ScriptSession) -> Result<()> {
-        self.server.cancel(&connection.link)
+        self.server.cancel(&connection.client.key)
     }
 
     fn abort(&self) {
@@ -100,15 +100,15 @@ impl Engine for ScriptedPostgres {
 fn reconnects(sessions: &[ScriptSession]) -> Table {
     let connections = raw::ScriptConnections {
         session: (0..sessions.len() as i64).collect(),
-        connections: sessions.iter().map(|s| s.reconnects.0 as i64).collect(),
-        connect_ns: sessions.iter().map(|s| s.reconnects.1).collect(),
+        connections: sessions.iter().map(|s| s.machine.reconnects.0 as i64).collect(),
+        connect_ns: sessions.iter().map(|s| s.machine.reconnects.1).collect(),
     };
     connections.into()
 }
 
 fn prepare(plan: &Plan, session: &mut ScriptSession) -> Result<()> {
     let mut known = Vec::new();
-    session.link.with_client(|client| {
+    session.with_client(|client| {
         client.set_timeout(Some(SETUP_TIMEOUT))?;
         plan.session
             .setup
@@ -122,7 +122,7 @@ fn prepare(plan: &Plan, session: &mut ScriptSession) -> Result<()> {
     })?;
     if plan.session.protocol == Protocol::Prepared {
         for statement in known {
-            session.prepared(statement);
+            session.machine.prepared(statement);
         }
     }
     Ok(())

@@ -3,10 +3,10 @@
 mod commands;
 mod engine;
 mod out;
-mod plan;
+pub(crate) mod plan;
 mod rows;
 mod run;
-mod session;
+pub(crate) mod session;
 #[cfg(test)]
 mod session_tests;
 mod shell;

@@ -1,13 +1,13 @@
 //! What a session does: the commands of its scripts one after another, and what follows their answers.
 
-use dyno_model::{CallEnd, Progress, Result, now_ns};
+use dyno_model::{CallEnd, Result, now_ns};
 use dyno_script::{Action, Duration, Frame, Operand, Slot};
 
-use crate::link::ROLLBACK;
+use crate::machine::{ROLLBACK, Step};
 use crate::plan::Protocol;
 use crate::script::commands::CommandTally;
 use crate::script::plan::Plan;
-use crate::script::session::{IDLE, ScriptSession, Waiting};
+use crate::script::session::{IDLE, ScriptCalls, Waiting};
 use crate::script::shell;
 use crate::script::statement::SYNC;
 
@@ -16,25 +16,25 @@ const OWN: [u8; 5] = *b"-----";
 /// Serialization failure and deadlock: the transaction is tried again.
 const AGAIN: [[u8; 5]; 2] = [*b"40001", *b"40P01"];
 
-impl ScriptSession {
+impl ScriptCalls {
     // -- commands ---------------------------------------------------------------------------------
 
     /// Runs commands from the present one on until one has to wait.
     #[inline]
-    pub(super) fn run(&mut self) -> Result<Progress> {
+    pub(super) fn run(&mut self) -> Result<Step> {
         loop {
             if self.at == self.end {
                 return self.end_of_script();
             }
             match &self.plan.commands[self.at].command.action {
-                Action::Sql(_) if !self.pipeline => return self.statement(),
+                Action::Sql(_) if !self.pipeline => return Ok(self.statement()),
                 Action::Set(slot, program) => match program.eval(&mut self.frame, &self.plan.names) {
                     Ok(value) => self.frame.set(*slot, value),
                     Err(error) => return self.fail(&error.message),
                 },
                 _ => {
-                    if let Some(progress) = self.other()? {
-                        return Ok(progress);
+                    if let Some(step) = self.other()? {
+                        return Ok(step);
                     }
                     continue;
                 }
@@ -46,7 +46,7 @@ impl ScriptSession {
 
     /// Runs a command that is neither a statement by itself nor an assignment; `None`: on to the next.
     #[inline(never)]
-    fn other(&mut self) -> Result<Option<Progress>> {
+    fn other(&mut self) -> Result<Option<Step>> {
         let planned = &self.plan.commands[self.at];
         let mut next = self.at + 1;
         let done = match &planned.command.action {
@@ -69,8 +69,8 @@ impl ScriptSession {
             Action::Sleep(duration, unit_us) => match pause_ns(duration, *unit_us, &self.frame, &self.plan) {
                 Ok(pause_ns) => {
                     let until_ns = now_ns().saturating_add(pause_ns);
-                    self.waiting = Waiting::Instant(until_ns);
-                    return Ok(Some(Progress::Sleep(until_ns)));
+                    self.waiting = Waiting::Instant;
+                    return Ok(Some(Step::Sleep(until_ns)));
                 }
                 Err(words) => Err(words),
             },
@@ -85,7 +85,7 @@ impl ScriptSession {
             Action::StartPipeline | Action::SyncPipeline | Action::EndPipeline => {
                 let action = planned.command.action.clone();
                 match self.pipe(&action) {
-                    Ok(true) => return self.send(Waiting::Answer).map(Some),
+                    Ok(true) => return Ok(Some(self.send(Waiting::Answer))),
                     Ok(false) => Ok(()),
                     Err(words) => Err(words),
                 }
@@ -125,7 +125,7 @@ impl ScriptSession {
 
     /// Sends the present statement, or what comes before it.
     #[inline]
-    fn statement(&mut self) -> Result<Progress> {
+    fn statement(&mut self) -> Step {
         match self.plan.validation {
             Some(validation) if !self.validated => self.validate(validation),
             _ => self.send_statement(),
@@ -133,7 +133,7 @@ impl ScriptSession {
     }
 
     #[cold]
-    fn validate(&mut self, validation: usize) -> Result<Progress> {
+    fn validate(&mut self, validation: usize) -> Step {
         self.out.clear();
         self.write(validation, true);
         self.due = 1;
@@ -145,12 +145,12 @@ impl ScriptSession {
         reason = "the hot path; the use after a validation is not"
     )]
     #[inline(always)]
-    fn send_statement(&mut self) -> Result<Progress> {
+    fn send_statement(&mut self) -> Step {
         self.out.clear();
         let planned = &self.plan.commands[self.at];
         if planned.wants_rows {
             self.results.clear();
-            self.link.walker.want_rows(true);
+            self.incoming.walker.want_rows(true);
         }
         self.write(planned.statement, true);
         self.due = 1;
@@ -199,7 +199,7 @@ impl ScriptSession {
             Ok(line) => line,
             Err(words) => return Ok(Err(words)),
         };
-        let value = shell::run(&line, slot.is_some(), &self.link.client.breaker)?;
+        let value = shell::run(&line, slot.is_some(), &self.breaker)?;
         Ok(value.map(|value| {
             if let (Some(slot), Some(value)) = (slot, value) {
                 self.frame.set(slot, value);
@@ -211,7 +211,7 @@ impl ScriptSession {
 
     /// The present command cannot be executed: its place and why.
     #[cold]
-    fn fail(&mut self, why: &str) -> Result<Progress> {
+    fn fail(&mut self, why: &str) -> Result<Step> {
         let name = &self.plan.scripts.files[self.script].name;
         let commands = &self.plan.commands[self.plan.places[self.script].start..self.end];
         // At the end of the script it is the last one's.
@@ -220,14 +220,14 @@ impl ScriptSession {
         self.failure = Some((OWN, format!("{name}:{line}: {text}: {why}")));
         self.ended_ns = None;
         if self.pipeline {
-            return self.leave_pipeline();
+            return Ok(self.leave_pipeline());
         }
         self.after_failure()
     }
 
     /// The server has to come to the end of what it was sent.
     #[cold]
-    fn leave_pipeline(&mut self) -> Result<Progress> {
+    fn leave_pipeline(&mut self) -> Step {
         self.pipeline = false;
         self.out.extend(SYNC);
         self.due += 1;
@@ -235,7 +235,7 @@ impl ScriptSession {
     }
 
     #[inline]
-    fn end_of_script(&mut self) -> Result<Progress> {
+    fn end_of_script(&mut self) -> Result<Step> {
         if self.pipeline || self.status != IDLE {
             let what = if self.pipeline { "pipeline" } else { "transaction" };
             return self.fail(&format!(
@@ -243,21 +243,21 @@ impl ScriptSession {
             ));
         }
         self.waiting = Waiting::Nothing;
-        Ok(Progress::Done(CallEnd::Ok))
+        Ok(Step::Done(CallEnd::Ok))
     }
 
     /// An open transaction is rolled back, so that the next try or call starts clean.
     #[cold]
-    fn after_failure(&mut self) -> Result<Progress> {
+    fn after_failure(&mut self) -> Result<Step> {
         if self.status != IDLE {
             self.out.clear();
             self.out.extend(ROLLBACK);
             self.due = 1;
-            return self.send(Waiting::Rollback);
+            return Ok(self.send(Waiting::Rollback));
         }
         self.waiting = Waiting::Nothing;
         let Some((code, message)) = self.failure.take() else {
-            return Ok(Progress::Done(CallEnd::Ok));
+            return Ok(Step::Done(CallEnd::Ok));
         };
         let most = self.plan.scripts.max_tries;
         let again = AGAIN.contains(&code)
@@ -277,7 +277,7 @@ impl ScriptSession {
             self.frame.clone_from(saved);
         }
         if !again {
-            return Ok(Progress::Done(CallEnd::Failed { code, message }));
+            return Ok(Step::Done(CallEnd::Failed { code, message }));
         }
         self.retries += 1;
         self.since_ns = if self.measured { now_ns() } else { 0 };
@@ -286,36 +286,38 @@ impl ScriptSession {
     }
 
     /// All that was sent is answered.
-    #[inline]
-    pub(super) fn ready(&mut self) -> Result<Progress> {
+    #[expect(clippy::inline_always, reason = "the hot path; other uses are cold")]
+    #[inline(always)]
+    pub(super) fn ready(&mut self) -> Result<Step> {
         match self.waiting {
             Waiting::Answer if self.failure.is_none() => self.answered(),
             Waiting::Validation if self.failure.is_none() => {
                 self.known[self.plan.validation.unwrap_or_default()] =
                     self.plan.session.protocol == Protocol::Prepared;
                 self.validated = true;
-                self.after_validation()
+                Ok(self.after_validation())
             }
             _ => {
-                self.link.walker.want_rows(false);
+                self.incoming.walker.want_rows(false);
                 self.after_failure()
             }
         }
     }
 
     #[cold]
-    fn after_validation(&mut self) -> Result<Progress> {
+    fn after_validation(&mut self) -> Step {
         self.send_statement()
     }
 
     /// The present command has ended well, unless its rows are wrong.
-    #[inline]
-    fn answered(&mut self) -> Result<Progress> {
+    #[expect(clippy::inline_always, reason = "the hot path; other uses are cold")]
+    #[inline(always)]
+    fn answered(&mut self) -> Result<Step> {
         let planned = &self.plan.commands[self.at];
         if let Action::Sql(sql) = &planned.command.action {
             self.known[planned.statement] = self.plan.session.protocol == Protocol::Prepared;
             if planned.wants_rows {
-                self.link.walker.want_rows(false);
+                self.incoming.walker.want_rows(false);
                 if let Err(words) = self.results.finish(&sql.into, &mut self.frame) {
                     return self.fail(&words);
                 }
