@@ -300,15 +300,15 @@ impl<E: Engine> Phases for Load<E> {
     fn window_tables(&self, window: usize) -> Result<Vec<Table>> {
         let state = self.0.state();
         let engine = &self.0.engine;
-        let of = |later: &[Outcome<()>]| {
+        let from_later = |later: &[Outcome<()>]| {
             let one = later.get(window.wrapping_sub(1));
             one.map(|outcome| tables::all(engine, &state.setups, outcome))
         };
         let all = match &state.stage {
             Stage::Ended(outcome) if window == 0 => Some(tables::all(engine, &state.setups, outcome)),
             Stage::Finished(outcome) if window == 0 => Some(tables::all(engine, &state.setups, outcome)),
-            Stage::Ended(outcome) => of(&outcome.later),
-            Stage::Finished(outcome) => of(&outcome.later),
+            Stage::Ended(outcome) => from_later(&outcome.later),
+            Stage::Finished(outcome) => from_later(&outcome.later),
             other => return Err(Error::Spec(format!("tables: the load is {}", other.name()))),
         };
         all.ok_or_else(|| Error::Spec(format!("tables: there is no window {window}")))

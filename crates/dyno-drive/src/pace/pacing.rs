@@ -209,7 +209,7 @@ pub struct Paced {
 
 impl Paced {
     /// What all threads did in each window, when all have ended; `end_ns`: from when on no call could start.
-    pub fn of(
+    pub fn by_window(
         spec: &ArrivalSpec,
         queue: &Queue,
         schedules: &[Schedule],

@@ -312,19 +312,19 @@ impl Control {
         self.sessions[session].ended.store(true, Relaxed);
     }
 
-    /// A thread tells how it stands.
+    /// Publishes the live figures of a thread.
     #[inline]
-    pub fn tell(&self, thread: usize, progress: &Progress) {
-        let told = &self.threads[thread];
-        told.calls.store(progress.calls, Relaxed);
-        told.errors.store(progress.errors, Relaxed);
-        told.live.store(progress.live, Relaxed);
-        told.in_call_ns.store(progress.in_call_ns, Relaxed);
+    pub fn publish(&self, thread: usize, progress: &Progress) {
+        let shared = &self.threads[thread];
+        shared.calls.store(progress.calls, Relaxed);
+        shared.errors.store(progress.errors, Relaxed);
+        shared.live.store(progress.live, Relaxed);
+        shared.in_call_ns.store(progress.in_call_ns, Relaxed);
     }
 
-    /// A call of a thread ended well.
+    /// Counts the duration of a call that ended well, once live durations have been asked for.
     #[inline]
-    pub fn took(&self, thread: usize, duration_ns: u64) {
+    pub fn record_duration(&self, thread: usize, duration_ns: u64) {
         if let Some(durations) = self.durations.get() {
             durations[thread].record(duration_ns);
         }

@@ -88,7 +88,7 @@ impl<S: Session + 'static> Fleet<S> {
         let threads = threads(spec, count);
         let breakers = sessions.iter().map(Session::breaker).collect();
         let control = Arc::new(Control::new(breakers, threads, spec));
-        let (tell, told) = mpsc::channel();
+        let (sender, tids) = mpsc::channel();
         let mut fleet = Self {
             control,
             workers: Vec::new(),
@@ -100,19 +100,19 @@ impl<S: Session + 'static> Fleet<S> {
         for (number, seats) in spread(sessions, threads, spec).into_iter().enumerate() {
             let (log, control) = (log(spec, threads), fleet.control.clone());
             let worker = Worker::new(number, seats, spec, log, control, &fleet.queue);
-            fleet.add(number, worker, tell.clone())?;
+            fleet.add(number, worker, sender.clone())?;
         }
-        drop(tell);
-        fleet.tids = told.iter().take(threads).collect();
+        drop(sender);
+        fleet.tids = tids.iter().take(threads).collect();
         Ok(fleet)
     }
 
-    fn add(&mut self, number: usize, mut worker: Worker<S>, tell: mpsc::Sender<i64>) -> Result<()> {
+    fn add(&mut self, number: usize, mut worker: Worker<S>, tids: mpsc::Sender<i64>) -> Result<()> {
         let control = self.control.clone();
         let worker = thread::spawn(&format!("dyno-drive-{number}"), move || {
             let done = Done(control);
             // Nobody listens any more when another thread could not be started.
-            let _ = tell.send(thread::tid());
+            let _ = tids.send(thread::tid());
             worker.run();
             drop(done);
             worker
@@ -168,7 +168,7 @@ impl<S: Session + 'static> Fleet<S> {
                 *sum = std::mem::take(sum).merge(part);
             }
         }
-        Paced::of(spec, &self.queue, windows, end_ns, parts)
+        Paced::by_window(spec, &self.queue, windows, end_ns, parts)
     }
 }
 

@@ -93,7 +93,7 @@ impl<S: Session> Worker<S> {
             live: seats.len() as u64,
             ..Progress::default()
         };
-        control.tell(thread, &progress);
+        control.publish(thread, &progress);
         let schedule = Schedule {
             start_ns: 0,
             t0_ns: 0,

@@ -77,7 +77,7 @@ impl<S: Session> Worker<S> {
         self.counts.progress.live -= 1;
         self.counts
             .control
-            .tell(self.counts.thread, &self.counts.progress);
+            .publish(self.counts.thread, &self.counts.progress);
     }
 
     /// Counts the call that ended.
@@ -125,11 +125,11 @@ impl<S: Session> Worker<S> {
         counts.progress.in_call_ns += duration_ns;
         if ok {
             counts.progress.calls += 1;
-            counts.control.took(counts.thread, duration_ns);
+            counts.control.record_duration(counts.thread, duration_ns);
         } else {
             counts.progress.errors += 1;
         }
-        counts.control.tell(counts.thread, &counts.progress);
+        counts.control.publish(counts.thread, &counts.progress);
         if self.pace.is_some() || self.log.is_some() {
             self.ended_too(i, ok);
         }

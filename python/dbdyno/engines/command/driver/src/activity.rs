@@ -43,10 +43,10 @@ pub struct Activity {
 impl Activity {
     /// The rows of one process. A process whose session is not known yet (it is the launcher's copy still, before
     /// its program is loaded) has none.
-    fn list(&mut self, pid: i64, parent: i64, rows: &mut Vec<ActivityRow>, found: &mut Vec<(i64, i64)>) {
+    fn list(&mut self, pid: i64, parent: i64, rows: &mut Vec<ActivityRow>, todo: &mut Vec<(i64, i64)>) {
         let session = self.tree.meet(pid, parent);
         for tid in proc::tasks(pid) {
-            found.extend(proc::children(pid, tid).into_iter().map(|child| (child, pid)));
+            todo.extend(proc::children(pid, tid).into_iter().map(|child| (child, pid)));
             let Some(stat) = proc::stat(format_args!("{pid}/task/{tid}")) else {
                 continue;
             };
@@ -82,14 +82,14 @@ impl ActivityProbe for Activity {
     fn sample(&mut self, rows: &mut Vec<ActivityRow>) -> Result<()> {
         rows.clear();
         let main = self.main_pid;
-        let mut found: Vec<(i64, i64)> = proc::tasks(main)
+        let mut todo: Vec<(i64, i64)> = proc::tasks(main)
             .flat_map(|tid| proc::children(main, tid))
             .map(|child| (child, main))
             .collect();
         let mut listed: HashMap<i64, ()> = HashMap::new();
-        while let Some((pid, parent)) = found.pop() {
+        while let Some((pid, parent)) = todo.pop() {
             if listed.insert(pid, ()).is_none() {
-                self.list(pid, parent, rows, &mut found);
+                self.list(pid, parent, rows, &mut todo);
             }
         }
         Ok(())

@@ -49,16 +49,16 @@ impl Containment {
     pub fn left(&self) -> Vec<i32> {
         let me = me();
         let all = Processes::read();
-        let mut found = all.below(&[me]);
-        found.extend(self.groups.iter().flat_map(|g| members(&g.path)));
+        let mut pids = all.below(&[me]);
+        pids.extend(self.groups.iter().flat_map(|g| members(&g.path)));
         if !self.token.is_empty() {
             let entry = format!("{RUN}={}", self.token);
-            found.extend(all.0.keys().filter(|pid| proc::has_entry(pid, &entry)));
+            pids.extend(all.0.keys().filter(|pid| proc::has_entry(pid, &entry)));
         }
-        found.sort_unstable();
-        found.dedup();
-        found.retain(|&pid| pid != me);
-        found
+        pids.sort_unstable();
+        pids.dedup();
+        pids.retain(|&pid| pid != me);
+        pids
     }
 
     /// Kills every process of the run; how many there were. `groups`: those that the launcher is not in, for they are
@@ -150,9 +150,9 @@ fn refusals(group: &Path) -> Option<u64> {
 
 /// A process and all below it, in sessions and groups of their own too.
 pub fn with_descendants(pid: i32) -> Vec<i32> {
-    let mut found = Processes::read().below(&[pid]);
-    found.push(pid);
-    found
+    let mut pids = Processes::read().below(&[pid]);
+    pids.push(pid);
+    pids
 }
 
 /// Tasks of the whole machine (`proc_loadavg(5)`).
@@ -183,7 +183,7 @@ fn leave(group: &Group) -> bool {
 }
 
 fn members(group: &Path) -> Vec<i32> {
-    let mut found: Vec<i32> = fs::read_to_string(group.join("cgroup.procs"))
+    let mut pids: Vec<i32> = fs::read_to_string(group.join("cgroup.procs"))
         .map(|text| {
             text.lines()
                 .filter_map(|l| l.parse().ok())
@@ -191,8 +191,8 @@ fn members(group: &Path) -> Vec<i32> {
                 .collect()
         })
         .unwrap_or_default();
-    found.extend(below(group).iter().flat_map(|g| members(g)));
-    found
+    pids.extend(below(group).iter().flat_map(|g| members(g)));
+    pids
 }
 
 fn below(group: &Path) -> Vec<PathBuf> {
@@ -229,13 +229,13 @@ impl Processes {
         for (&pid, stat) in &self.0 {
             children.entry(stat.parent).or_default().push(pid);
         }
-        let (mut found, mut next) = (Vec::new(), roots.to_vec());
+        let (mut pids, mut next) = (Vec::new(), roots.to_vec());
         while let Some(pid) = next.pop() {
             if let Some(more) = children.remove(&pid) {
-                found.extend(&more);
+                pids.extend(&more);
                 next.extend(more);
             }
         }
-        found
+        pids
     }
 }

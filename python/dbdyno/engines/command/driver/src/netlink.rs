@@ -49,8 +49,8 @@ pub(crate) fn subscribe(room: usize) -> io::Result<OwnedFd> {
     let mut buffer = vec![0; MESSAGE];
     let message = answer(&socket, &mut buffer)?;
     refusal(message)?;
-    let (found, _) = attributes(message.get(HEADER..).unwrap_or_default());
-    let family = found.into_iter().find(|(kind, _)| *kind == FAMILY_ID);
+    let (all, _) = attributes(message.get(HEADER..).unwrap_or_default());
+    let family = all.into_iter().find(|(kind, _)| *kind == FAMILY_ID);
     let family = family.and_then(|(_, data)| Some(u16::from_ne_bytes(data.get(..2)?.try_into().ok()?)));
     let family = family.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
     let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
@@ -182,15 +182,15 @@ pub(crate) fn attribute(kind: u16, data: &[u8]) -> Vec<u8> {
 
 /// Kind and data of each attribute, and whether they fill `bytes`.
 pub(crate) fn attributes(mut bytes: &[u8]) -> (Vec<(u16, &[u8])>, bool) {
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     while let Some(&[a, b, c, d]) = bytes.first_chunk() {
         let (length, kind) = (
             usize::from(u16::from_ne_bytes([a, b])),
             u16::from_ne_bytes([c, d]),
         );
         let Some(data) = bytes.get(4..length) else { break };
-        found.push((kind & 0x3fff, data));
+        all.push((kind & 0x3fff, data));
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    (found, bytes.is_empty())
+    (all, bytes.is_empty())
 }

@@ -172,14 +172,14 @@ impl Listener {
     /// # Errors
     /// Status and reason with the cure.
     pub fn open() -> Result<Self, (&'static str, String)> {
-        let told = |e: &io::Error| match e.raw_os_error() {
+        let refusal = |e: &io::Error| match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES | libc::EINVAL) => ("not permitted", format!("{e}: {CURE}")),
             _ => (
                 "not supported",
                 format!("task statistics of the kernel (CONFIG_TASKSTATS): {e}"),
             ),
         };
-        let socket = subscribe(BUFFER).map_err(|e| told(&e))?;
+        let socket = subscribe(BUFFER).map_err(|e| refusal(&e))?;
         let listener = Self {
             received: Arc::default(),
             stop: Arc::default(),
@@ -187,7 +187,7 @@ impl Listener {
         let (received, stop) = (Arc::clone(&listener.received), Arc::clone(&listener.stop));
         let run = move || listen(&socket, &received, &stop);
         let named = thread::Builder::new().name("dbdyno-ends".to_owned());
-        named.spawn(run).map_err(|e| told(&e))?;
+        named.spawn(run).map_err(|e| refusal(&e))?;
         Ok(listener)
     }
 

@@ -220,7 +220,7 @@ impl ActivityProbe for Activity {
         let mut named = Ok(());
         self.client.query(sql, |message| match message.tag {
             b'T' => match column_names(message.body).iter().map(|n| place(n)).collect() {
-                Ok(found) => *places = found,
+                Ok(read) => *places = read,
                 Err(error) => named = Err(error),
             },
             b'D' => rows.push(blocked_row(places, message.body)),

@@ -123,7 +123,7 @@ mod tests {
             let mut collector = Collector { longest, without_rows, ..Collector::default() };
             let stream: Vec<u8> =
                 messages.iter().flat_map(|(tag, body)| crate::messages::message(*tag, body)).collect();
-            let mut found = Vec::new();
+            let mut taken = Vec::new();
             let mut refused = false;
             'all: for chunk in stream.chunks(size) {
                 collector.push(chunk);
@@ -131,7 +131,7 @@ mod tests {
                     match collector.is_ready() {
                         Ok(true) => {
                             let message = collector.take();
-                            found.push((message.tag, message.body.to_vec()));
+                            taken.push((message.tag, message.body.to_vec()));
                         }
                         Ok(false) => break,
                         Err(_) => {
@@ -150,7 +150,7 @@ mod tests {
                 .filter(|m| !is_row(m))
                 .map(|(tag, body)| (*tag, body[..body.len().min(longest - HEADER)].to_vec()))
                 .collect();
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(taken, expected);
             prop_assert_eq!(refused, count < messages.len());
         }
     }

@@ -252,10 +252,10 @@ mod tests {
             (spec("extended", false, &[("select '\0'", &[])]), "zero byte"),
             (spec("prepared", false, &[]), "no statement"),
         ] {
-            let Err(Error::Spec(said)) = Plan::new(wrong) else {
+            let Err(Error::Spec(reason)) = Plan::new(wrong) else {
                 panic!("not refused: {words}")
             };
-            assert!(said.contains(words), "{said}");
+            assert!(reason.contains(words), "{reason}");
         }
         assert!(Plan::new(spec("simple", true, &[(&long, &[])])).is_ok());
     }

@@ -142,9 +142,9 @@ mod tests {
     fn an_address_and_a_name_of_this_machine_are_found() {
         let deadline = Instant::now() + Duration::from_secs(30);
         for host in ["127.0.0.1", "::1", "localhost"] {
-            let found = addresses(host, 5, deadline, &Breaker::default());
-            let found = found.unwrap().unwrap();
-            assert!(found.iter().all(|a| a.ip().is_loopback() && a.port() == 5) && !found.is_empty());
+            let resolved = addresses(host, 5, deadline, &Breaker::default());
+            let resolved = resolved.unwrap().unwrap();
+            assert!(resolved.iter().all(|a| a.ip().is_loopback() && a.port() == 5) && !resolved.is_empty());
         }
     }
 
@@ -175,9 +175,9 @@ mod tests {
         });
         assert!(full);
         left_behind.clear();
-        let found = by(far, &Breaker::default(), || Ok(Vec::new()));
+        let resolved = by(far, &Breaker::default(), || Ok(Vec::new()));
         assert!(
-            found.unwrap().unwrap().is_empty(),
+            resolved.unwrap().unwrap().is_empty(),
             "those that have ended make room"
         );
     }

@@ -35,8 +35,8 @@ fn addresses(target: &TargetSpec, deadline: Instant, breaker: &Breaker) -> Resul
             .map_or(path.clone(), |name| format!("\0{name}"));
         return Ok(vec![SockAddr::unix(path).map_err(wrong)?]);
     }
-    let found = resolve::addresses(&target.host, target.port, deadline, breaker)?;
-    Ok(found.map_err(wrong)?.into_iter().map(SockAddr::from).collect())
+    let resolved = resolve::addresses(&target.host, target.port, deadline, breaker)?;
+    Ok(resolved.map_err(wrong)?.into_iter().map(SockAddr::from).collect())
 }
 
 /// The send time limit bounds connect(2) too: for TCP the handshake, for unix sockets a full backlog.
@@ -89,14 +89,14 @@ fn check_peer(target: &TargetSpec, socket: &Socket) -> Result<()> {
     let Some(wanted) = target.peer_uid else {
         return Ok(());
     };
-    let found = peer_uid(socket).map_err(|e| Error::Io(e.to_string()))?;
-    if found == wanted {
+    let uid = peer_uid(socket).map_err(|e| Error::Io(e.to_string()))?;
+    if uid == wanted {
         return Ok(());
     }
     Err(Error::Authentication {
         code: None,
         message: format!(
-            "requirepeer: the server at {} runs as user id {found}, not {wanted}",
+            "requirepeer: the server at {} runs as user id {uid}, not {wanted}",
             target.place()
         ),
     })

@@ -10,16 +10,16 @@ use crate::contain::{Containment, Watch};
 
 /// When commands were killed because they had too many tasks.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct TaskLimit {
     /// 0: never.
     killed_ns: AtomicI64,
     /// How many they may have.
     limit: AtomicU64,
 }
 
-impl Crowd {
+impl TaskLimit {
     /// Why a command that was started then was killed; `None`: not because of that.
-    pub fn words(&self, start_ns: i64) -> Option<String> {
+    pub fn kill_reason(&self, start_ns: i64) -> Option<String> {
         let limit = self.limit.load(Relaxed);
         (self.killed_ns.load(Relaxed) >= start_ns).then(|| {
             format!("killed with all commands: together they wanted more than {limit} tasks (processes and threads)")
@@ -31,24 +31,26 @@ impl Crowd {
 pub struct Attendant {
     containment: Containment,
     watch: Watch,
-    crowd: Arc<Crowd>,
+    task_limit: Arc<TaskLimit>,
 }
 
 impl Attendant {
     /// Before dbdyno has arranged anything: descendants are found.
-    pub fn new(crowd: Arc<Crowd>) -> Self {
+    pub fn new(task_limit: Arc<TaskLimit>) -> Self {
         Self {
             containment: Containment::default(),
             watch: Watch::default(),
-            crowd,
+            task_limit,
         }
     }
 
     /// What dbdyno has arranged, as JSON. A text that is none changes nothing.
     pub fn arrange(&mut self, text: &[u8]) {
-        if let Ok(found) = serde_json::from_slice::<Containment>(text) {
-            self.crowd.limit.store(found.tasks.unwrap_or_default(), Relaxed);
-            (self.containment, self.watch) = (found, Watch::default());
+        if let Ok(containment) = serde_json::from_slice::<Containment>(text) {
+            self.task_limit
+                .limit
+                .store(containment.tasks.unwrap_or_default(), Relaxed);
+            (self.containment, self.watch) = (containment, Watch::default());
         }
     }
 
@@ -56,7 +58,7 @@ impl Attendant {
     pub fn look(&mut self, alone: bool) {
         tree::reap_orphans();
         if self.containment.too_many(&mut self.watch) {
-            self.crowd.killed_ns.store(now_ns(), Relaxed);
+            self.task_limit.killed_ns.store(now_ns(), Relaxed);
             self.containment.kill();
         } else if alone && !tree::orphans().is_empty() {
             self.containment.kill();

@@ -50,11 +50,11 @@ pub fn launch(control: RawFd, find: Box<Find>) -> Result<()> {
         .map_err(|e| refused(&e))?;
     let shared = Shared {
         find: find.into(),
-        crowd: Arc::default(),
+        task_limit: Arc::default(),
         descriptors: raise_open_files(DESCRIPTORS).before,
     };
     let sessions = Breaker::default();
-    let mut attendant = Attendant::new(shared.crowd.clone());
+    let mut attendant = Attendant::new(shared.task_limit.clone());
     std::thread::scope(|scope| {
         while let Some(socket) = next_session(&control, &endings, &mut attendant, &sessions) {
             let (null, shared) = (&null, &shared);

@@ -1,4 +1,4 @@
-//! A job made ready for one session: placeholders filled in, the program found, texts as the system takes them.
+//! A job prepared for one session: placeholders filled in, the program found, texts as the system takes them.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +45,7 @@ impl Prepared {
             let argv: Vec<_> = argv.iter().map(|word| fill(word)).collect();
             program(&argv, &env, directory.as_deref())
         };
-        let besides = |argv: &[String]| (!argv.is_empty()).then(|| program(argv)).transpose();
+        let optional = |argv: &[String]| (!argv.is_empty()).then(|| program(argv)).transpose();
         let below = |path: &str| {
             directory
                 .as_deref()
@@ -54,9 +54,9 @@ impl Prepared {
         };
         Ok(Self {
             program: program(&job.argv)?,
-            prepare: besides(&job.prepare)?,
-            verify: besides(&job.verify)?,
-            conclude: besides(&job.conclude)?,
+            prepare: optional(&job.prepare)?,
+            verify: optional(&job.verify)?,
+            conclude: optional(&job.conclude)?,
             input: job.input.as_deref().map(below),
             work_file: job.work_file.as_deref().map(below),
             job: job.clone(),
@@ -94,7 +94,7 @@ fn program(argv: &[String], env: &[(Vec<u8>, Vec<u8>)], directory: Option<&str>)
         .find(|(name, _)| name == b"PATH")
         .map(|(_, value)| value.as_slice());
     let path = path.map_or_else(|| DEFAULT_PATH.into(), String::from_utf8_lossy);
-    let found = found(name, &path, directory.unwrap_or("."));
+    let file = locate(name, &path, directory.unwrap_or("."));
     let texts = |all: &[String]| {
         all.iter()
             .map(|word| text(word.as_bytes()))
@@ -104,7 +104,7 @@ fn program(argv: &[String], env: &[(Vec<u8>, Vec<u8>)], directory: Option<&str>)
         .iter()
         .map(|(name, value)| text(&[name, b"=".as_slice(), value].concat()));
     Ok(Program {
-        path: text(found.as_os_str().as_bytes())?,
+        path: text(file.as_os_str().as_bytes())?,
         argv: texts(argv)?,
         env: entries.collect::<Result<_, _>>()?,
         directory: directory.map(|d| text(d.as_bytes())).transpose()?,
@@ -116,7 +116,7 @@ fn text(bytes: &[u8]) -> Result<CString, String> {
 }
 
 /// As execvp(3) looks for it, from the directory that the command runs in; the name itself where it is not found.
-fn found(name: &str, path: &str, directory: &str) -> PathBuf {
+fn locate(name: &str, path: &str, directory: &str) -> PathBuf {
     if name.contains('/') {
         return name.into();
     }
@@ -154,11 +154,16 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_in_and_the_program_is_found() {
-        let made = Prepared::new(&job(&["sh", "{session}-{job}", "{other}"]), &hello()).unwrap();
-        let words: Vec<_> = made.program.argv.iter().map(|w| w.to_str().unwrap()).collect();
+        let prepared = Prepared::new(&job(&["sh", "{session}-{job}", "{other}"]), &hello()).unwrap();
+        let words: Vec<_> = prepared
+            .program
+            .argv
+            .iter()
+            .map(|w| w.to_str().unwrap())
+            .collect();
         assert_eq!(words, ["sh", "7-build", "{other}"]);
-        assert!(made.program.path.to_str().unwrap().ends_with("/sh"));
-        let env: Vec<_> = made.program.env.iter().map(|w| w.to_str().unwrap()).collect();
+        assert!(prepared.program.path.to_str().unwrap().ends_with("/sh"));
+        let env: Vec<_> = prepared.program.env.iter().map(|w| w.to_str().unwrap()).collect();
         assert!(env.contains(&"DBDYNO_SESSION=7"));
     }
 
@@ -171,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_keeps_its_name() {
-        let made = Prepared::new(&job(&["no-such-program"]), &hello()).unwrap();
-        assert_eq!(made.program.path.to_str(), Ok("no-such-program"));
+        let prepared = Prepared::new(&job(&["no-such-program"]), &hello()).unwrap();
+        assert_eq!(prepared.program.path.to_str(), Ok("no-such-program"));
     }
 }

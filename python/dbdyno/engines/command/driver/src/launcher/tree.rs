@@ -56,9 +56,9 @@ pub fn kill_left_over(leader: i32, mark: &str) -> i64 {
 
 /// Living processes that came to the main thread (Documentation/filesystems/proc.rst, 3.7): it starts none itself.
 pub fn orphans() -> Vec<i32> {
-    let mut found = proc::children(std::process::id(), std::process::id());
-    found.retain(|pid| proc::stat(pid).is_some_and(|stat| stat.is_alive()));
-    found
+    let mut children = proc::children(std::process::id(), std::process::id());
+    children.retain(|pid| proc::stat(pid).is_some_and(|stat| stat.is_alive()));
+    children
 }
 
 fn belongs(pid: i32, leader: i32, mark: &str) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dyno_model::{Error, Result, now_ns};
 use rustix::process::Rlimit;
 
-use super::attendant::Crowd;
+use super::attendant::TaskLimit;
 use super::execution::{Bench, End, Killed};
 use super::prepared::Prepared;
 use super::spawn::{Program, Refused, Spawner};
@@ -28,7 +28,7 @@ pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
 /// What all sessions share.
 pub struct Shared {
     pub find: Arc<Find>,
-    pub crowd: Arc<Crowd>,
+    pub task_limit: Arc<TaskLimit>,
     /// As the user has it.
     pub descriptors: Rlimit,
 }
@@ -39,7 +39,7 @@ struct Worker<'a> {
     keep: usize,
     bench: Bench<'a>,
     find: Arc<Find>,
-    crowd: Arc<Crowd>,
+    task_limit: Arc<TaskLimit>,
 }
 
 /// Serves a session until that is closed.
@@ -48,21 +48,21 @@ pub fn serve(mut socket: &UnixStream, null: &File, shared: &Shared) {
     let Ok(Some(body)) = receive(socket, &mut frames) else {
         return;
     };
-    let made = serde_json::from_slice::<Hello>(&body)
+    let parts = serde_json::from_slice::<Hello>(&body)
         .map_err(|e| e.to_string())
-        .and_then(|hello| Worker::made(&hello, null, shared, socket));
-    let words = made.as_ref().err().map_or("", String::as_str);
+        .and_then(|hello| Worker::prepare(&hello, null, shared, socket));
+    let words = parts.as_ref().err().map_or("", String::as_str);
     if socket.write_all(&frame(words.as_bytes())).is_err() {
         return;
     }
-    let Ok((jobs, keep, bench)) = made else { return };
-    let (find, crowd) = (shared.find.clone(), shared.crowd.clone());
+    let Ok((jobs, keep, bench)) = parts else { return };
+    let (find, task_limit) = (shared.find.clone(), shared.task_limit.clone());
     let mut worker = Worker {
         jobs,
         keep,
         bench,
         find,
-        crowd,
+        task_limit,
     };
     while let Ok(Some(body)) = receive(socket, &mut frames) {
         let Ok(order) = Order::decode(&body) else { return };
@@ -89,16 +89,16 @@ fn receive(mut socket: &UnixStream, frames: &mut Frames) -> Result<Option<Vec<u8
     }
 }
 
-type Made<'a> = (Vec<Prepared>, usize, Bench<'a>);
+type Parts<'a> = (Vec<Prepared>, usize, Bench<'a>);
 
 impl<'a> Worker<'a> {
     /// Its parts; words for jobs that cannot be such.
-    fn made(
+    fn prepare(
         hello: &Hello,
         null: &'a File,
         shared: &Shared,
         socket: &'a UnixStream,
-    ) -> std::result::Result<Made<'a>, String> {
+    ) -> std::result::Result<Parts<'a>, String> {
         name_thread(&format!("session-{}", hello.session));
         let jobs = hello.jobs.iter().map(|job| Prepared::new(job, hello));
         let jobs = jobs.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -123,7 +123,7 @@ impl<'a> Worker<'a> {
             return failed(report, Outcome::NotStarted, "no such job".to_owned());
         };
         if let Some(program) = &prepared.prepare
-            && let Err(words) = besides(&mut self.bench, program, prepared.job.timeout_ns)
+            && let Err(words) = run_untimed(&mut self.bench, program, prepared.job.timeout_ns)
         {
             return failed(
                 report,
@@ -142,7 +142,7 @@ impl<'a> Worker<'a> {
         }
         measured(&mut self.bench, prepared, &mut report);
         if report.outcome == Outcome::Signal
-            && let Some(words) = self.crowd.words(report.start_ns)
+            && let Some(words) = self.task_limit.kill_reason(report.start_ns)
         {
             report.detail = words;
         }
@@ -160,7 +160,7 @@ impl<'a> Worker<'a> {
             report = failed(report, Outcome::Verify, words);
         }
         if let Some(program) = &prepared.conclude
-            && let Err(words) = besides(&mut self.bench, program, prepared.job.timeout_ns)
+            && let Err(words) = run_untimed(&mut self.bench, program, prepared.job.timeout_ns)
             && report.outcome == Outcome::Ok
         {
             report = failed(
@@ -228,17 +228,17 @@ fn check(
     let job = &prepared.job;
     report.work = job.work;
     if let Some(pattern) = &job.work_regex {
-        let found = find(pattern, output).ok_or_else(|| format!("its output has no {pattern}"))?;
-        let number = found
+        let text = find(pattern, output).ok_or_else(|| format!("its output has no {pattern}"))?;
+        let number = text
             .trim()
             .parse::<f64>()
             .ok()
             .filter(|work| work.is_finite() && *work >= 0.0);
         report.work =
-            Some(number.ok_or_else(|| format!("{found:?} in its output is no number of work units"))?);
+            Some(number.ok_or_else(|| format!("{text:?} in its output is no number of work units"))?);
     }
     if let Some(program) = &prepared.verify {
-        besides(bench, program, job.timeout_ns)
+        run_untimed(bench, program, job.timeout_ns)
             .map_err(|words| format!("what verifies it failed: {words}"))?;
     }
     if let Some(path) = prepared.work_file.as_ref().filter(|_| job.work.is_none()) {
@@ -249,7 +249,7 @@ fn check(
 }
 
 /// A command that is not measured. Its output is not read.
-fn besides(
+fn run_untimed(
     bench: &mut Bench<'_>,
     program: &Program,
     timeout_ns: Option<i64>,

@@ -60,7 +60,7 @@ pub enum Content {
     Template(String),
 }
 
-enum Made {
+enum Source {
     Integer(Expression),
     Constant(Option<Vec<u8>>),
     Choice(Vec<(Vec<u8>, f64)>),
@@ -78,7 +78,7 @@ pub struct Column {
     null_stream: Stream,
     stream: Stream,
     key: Option<Expression>,
-    made: Made,
+    source: Source,
 }
 
 impl Column {
@@ -97,22 +97,22 @@ impl Column {
             null_stream: Stream::new(seed, &format!("{place} nulls")),
             stream: Stream::new(seed, &place),
             key: spec.key.as_deref().map(&mut read).transpose()?,
-            made: made(spec, &mut read)?,
+            source: source(spec, &mut read)?,
         })
     }
 
     /// Bytes of its longest value, about.
     pub fn longest(&self) -> u64 {
-        let bytes = match &self.made {
-            Made::Integer(_) => 40 + self.scale as usize / 2,
-            Made::Constant(text) => text.as_ref().map_or(0, Vec::len),
-            Made::Choice(choices) => choices.iter().map(|(text, _)| text.len()).max().unwrap_or(0),
-            Made::Words(words, _, most) => {
+        let bytes = match &self.source {
+            Source::Integer(_) => 40 + self.scale as usize / 2,
+            Source::Constant(text) => text.as_ref().map_or(0, Vec::len),
+            Source::Choice(choices) => choices.iter().map(|(text, _)| text.len()).max().unwrap_or(0),
+            Source::Words(words, _, most) => {
                 let longest = words.iter().map(Vec::len).max().unwrap_or(0);
                 (longest + 1).saturating_mul(*most as usize)
             }
-            Made::Characters(_, _, most) => *most as usize,
-            Made::Template(parts) => parts.iter().map(|(literal, _)| literal.len() + 20).sum(),
+            Source::Characters(_, _, most) => *most as usize,
+            Source::Template(parts) => parts.iter().map(|(literal, _)| literal.len() + 20).sum(),
         };
         bytes as u64
     }
@@ -123,13 +123,13 @@ impl Column {
 
     /// Whether it holds integers: [`Column::integer`] has them, otherwise [`Column::text`].
     pub fn is_integer(&self) -> bool {
-        matches!(self.made, Made::Integer(_))
+        matches!(self.source, Source::Integer(_))
     }
 
     /// Its integer in row `number`.
     pub fn integer(&self, number: i64, row: &mut Row<'_>) -> Result<Option<i64>> {
-        match &self.made {
-            Made::Integer(e) => e.eval(self.random(number, row)?, row),
+        match &self.source {
+            Source::Integer(e) => e.eval(self.random(number, row)?, row),
             _ => Ok(None),
         }
     }
@@ -183,18 +183,18 @@ impl Column {
         row: &mut Row<'_>,
         scratch: &'a mut Vec<u8>,
     ) -> Result<Option<&'a [u8]>> {
-        if let Made::Constant(text) = &self.made {
+        if let Source::Constant(text) = &self.source {
             return Ok(text.as_deref());
         }
         let mut random = self.random(number, row)?;
         scratch.clear();
-        match &self.made {
-            Made::Choice(choices) => {
+        match &self.source {
+            Source::Choice(choices) => {
                 let at = random.unit();
                 let chosen = choices.iter().find(|(_, until)| at < *until).or(choices.last());
                 return Ok(chosen.map(|(text, _)| text.as_slice()));
             }
-            Made::Words(words, low, high) => {
+            Source::Words(words, low, high) => {
                 for number in 0..between(&mut random, *low, *high) {
                     if number > 0 {
                         scratch.push(b' ');
@@ -202,12 +202,12 @@ impl Column {
                     scratch.extend(&words[random.up_to(words.len() as u64 - 1) as usize]);
                 }
             }
-            Made::Characters(alphabet, low, high) => {
+            Source::Characters(alphabet, low, high) => {
                 for _ in 0..between(&mut random, *low, *high) {
                     scratch.push(alphabet[random.up_to(alphabet.len() as u64 - 1) as usize]);
                 }
             }
-            Made::Template(parts) => {
+            Source::Template(parts) => {
                 for (literal, expression) in parts {
                     scratch.extend(literal);
                     if let Some(e) = expression {
@@ -217,7 +217,7 @@ impl Column {
                     }
                 }
             }
-            Made::Integer(_) | Made::Constant(_) => return Ok(None),
+            Source::Integer(_) | Source::Constant(_) => return Ok(None),
         }
         Ok(Some(scratch))
     }
@@ -227,18 +227,18 @@ fn between(random: &mut Rng, low: i64, high: i64) -> i64 {
     low + random.up_to((high - low) as u64) as i64
 }
 
-fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) -> Result<Made> {
+fn source(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) -> Result<Source> {
     let empty = |what: &str| Err(Error::Spec(format!("no {what}")));
     let bytes = |text: &String| text.clone().into_bytes();
     Ok(match &column.content {
-        Content::Expression(text) => Made::Integer(read(text)?),
+        Content::Expression(text) => Source::Integer(read(text)?),
         Content::Constant(text) => {
             if text.is_some() && column.kind != Type::Text {
                 return Err(Error::Spec(
                     "a constant text for a column that is none".to_owned(),
                 ));
             }
-            Made::Constant(text.as_ref().map(bytes))
+            Source::Constant(text.as_ref().map(bytes))
         }
         Content::Choice(choices) => {
             let all: f64 = choices.iter().map(|(_, weight)| weight).sum();
@@ -247,7 +247,7 @@ fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) 
                 until += weight / all;
                 (bytes(text), until)
             });
-            Made::Choice(each.collect())
+            Source::Choice(each.collect())
         }
         Content::Words(words, ..) if words.is_empty() => return empty("words"),
         Content::Words(_, low, high) | Content::Characters(_, low, high)
@@ -256,12 +256,12 @@ fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) 
             let words = format!("give from 0 to {MOST_PIECES} words or characters, the smaller number first");
             return Err(Error::Spec(words));
         }
-        Content::Words(words, low, high) => Made::Words(words.iter().map(bytes).collect(), *low, *high),
+        Content::Words(words, low, high) => Source::Words(words.iter().map(bytes).collect(), *low, *high),
         Content::Characters(all, ..) if all.is_empty() || !all.is_ascii() => {
             return empty("ASCII characters");
         }
-        Content::Characters(all, low, high) => Made::Characters(bytes(all), *low, *high),
-        Content::Template(text) => Made::Template(parts(text, read)?),
+        Content::Characters(all, low, high) => Source::Characters(bytes(all), *low, *high),
+        Content::Template(text) => Source::Template(parts(text, read)?),
     })
 }
 
@@ -270,15 +270,15 @@ fn parts(
     text: &str,
     read: &mut impl FnMut(&str) -> Result<Expression>,
 ) -> Result<Vec<(Vec<u8>, Option<Expression>)>> {
-    let mut found = Vec::new();
+    let mut parts = Vec::new();
     let mut rest = text;
     while let Some((literal, after)) = rest.split_once('{') {
         let (expression, behind) = after
             .split_once('}')
             .ok_or_else(|| Error::Spec(format!("`{text}`: a brace is not closed")))?;
-        found.push((literal.into(), Some(read(expression)?)));
+        parts.push((literal.into(), Some(read(expression)?)));
         rest = behind;
     }
-    found.push((rest.into(), None));
-    Ok(found)
+    parts.push((rest.into(), None));
+    Ok(parts)
 }

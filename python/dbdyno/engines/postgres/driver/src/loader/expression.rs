@@ -204,10 +204,10 @@ mod tests {
             (":row / 0", "t.c, row 5: division by zero"),
             ("sqrt(2)", "write int(...)"),
         ] {
-            let Err(Error::Spec(said)) = value(text, 1, 5) else {
+            let Err(Error::Spec(reason)) = value(text, 1, 5) else {
                 panic!("{text} was not refused")
             };
-            assert!(said.contains(words), "{said}");
+            assert!(reason.contains(words), "{reason}");
         }
     }
 }

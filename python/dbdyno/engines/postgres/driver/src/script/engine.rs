@@ -26,7 +26,7 @@ impl ScriptedPostgres {
     /// Checks the specification, reads scripts and certificates; connects nothing yet.
     ///
     /// # Errors
-    /// [`Error::Spec`], [`Error::Tls`].
+    /// [`Spec`](dyno_model::Error::Spec), [`Tls`](dyno_model::Error::Tls).
     pub fn new(spec: ScriptLoadSpec) -> Result<Self> {
         count_sessions(spec.sessions.iter().map(|group| group.count))?;
         let mut plans = Vec::new();

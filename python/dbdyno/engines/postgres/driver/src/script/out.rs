@@ -243,9 +243,9 @@ mod tests {
             out.extend(before.as_bytes());
             expected.extend(before.as_bytes());
             let at = expected.len();
-            let made = out.message(&begin, values.iter().map(Some), &end, 2);
-            prop_assert_eq!(made, numbers.iter().all(|&n| n.unsigned_abs() < EIGHT_DIGITS));
-            if made {
+            let written = out.message(&begin, values.iter().map(Some), &end, 2);
+            prop_assert_eq!(written, numbers.iter().all(|&n| n.unsigned_abs() < EIGHT_DIGITS));
+            if written {
                 expected.extend(begin.bytes());
                 for value in &values {
                     expected.parameter(Some(value));
