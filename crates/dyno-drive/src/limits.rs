@@ -1,4 +1,4 @@
-//! What the process may use: CPUs, descriptors.
+//! Limits of the process: CPUs, descriptors.
 
 use dyno_model::{Error, OpenFiles, Result, raise_open_files};
 use rustix::thread::sched_getaffinity;
@@ -8,7 +8,7 @@ const SPARE_DESCRIPTORS: u64 = 64;
 /// More at a time only make the server's listener queue.
 const MOST_SIDE_BY_SIDE: usize = 16;
 
-/// CPUs of the affinity mask.
+/// Number of CPUs in the affinity mask.
 pub fn cpus() -> usize {
     // More than 1024 CPUs do not fit into the set.
     match sched_getaffinity(None).map(|set| set.count()) {

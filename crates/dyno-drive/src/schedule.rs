@@ -1,20 +1,20 @@
-//! When: the barrier and the measured window, in nanoseconds of `CLOCK_MONOTONIC`.
+//! Instants of the barrier and the measured window, in nanoseconds of `CLOCK_MONOTONIC`.
 
 use dyno_model::{Error, Result};
 
 /// Barrier at `start_ns`; calls started in `[t0_ns, t1_ns)` are measured; none starts at or after `t1_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// All sessions start.
+    /// Instant at which all sessions start.
     pub start_ns: i64,
-    /// Measuring begins.
+    /// Beginning of the measured window.
     pub t0_ns: i64,
-    /// And ends.
+    /// End of the measured window.
     pub t1_ns: i64,
 }
 
 impl Schedule {
-    /// In this order.
+    /// A schedule whose instants are in this order.
     ///
     /// # Errors
     /// [`Error::Spec`] when they are not.

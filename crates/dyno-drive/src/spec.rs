@@ -10,7 +10,7 @@ const MOST_WINDOWS: usize = 10_000;
 /// Calls in a log: it has 48 bytes for each, reserved before the load starts.
 const MOST_LOGGED: usize = 100_000_000;
 
-/// How to drive.
+/// The driver's half of a specification.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spec {
@@ -18,19 +18,19 @@ pub struct Spec {
     pub threads: Option<usize>,
     /// Keep a record of each call.
     pub log_calls: bool,
-    /// Of at most so many calls, all threads together: the first ones of each thread.
+    /// Most calls in the log, all threads together: the first ones of each thread.
     pub log_limit: usize,
-    /// With the CPU the backend last ran on and how often it was moved, where its process is here.
+    /// Log the CPU that the backend last ran on and its migrations, if its process is on this machine.
     pub log_cpu: bool,
-    /// In rounds: all sessions begin a call together, and the next when all have ended. On one thread.
+    /// Run in rounds on one thread: all sessions begin a call together, and the next when all have ended.
     pub rounds: bool,
     /// A session also ends after so many calls.
     pub max_calls: Option<u64>,
     /// All sessions together begin at most so many calls.
     pub shared_calls: Option<u64>,
-    /// From the end of a call to the start of the session's next.
+    /// Time from the end of a call to the start of the session's next.
     pub think_us: u64,
-    /// The same with a distribution; in place of `think_us`.
+    /// A distribution of think times, in place of `think_us`.
     pub think: Option<Think>,
     /// Calls are begun when they are due, not when the one before has ended: an open loop.
     pub arrivals: Option<ArrivalSpec>,
@@ -63,7 +63,7 @@ impl Spec {
         "grace_ms",
     ];
 
-    /// What cannot be driven together.
+    /// Refuses what cannot be driven together.
     ///
     /// # Errors
     /// [`Error::Spec`] with the cure.
@@ -100,7 +100,7 @@ impl Spec {
         self.arrivals.as_ref().map_or(Ok(()), ArrivalSpec::check)
     }
 
-    /// How long to think, if at all.
+    /// The distribution of think times. `None` if sessions do not think.
     pub(crate) fn thinks(&self) -> Option<Think> {
         let mean_us = self.think_us as f64;
         self.think

@@ -6,22 +6,22 @@ use std::os::unix::fs::FileExt;
 use dyno_model::TaskId;
 use dyno_model::proc::stat_fields;
 
-/// One call.
+/// A logged call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoggedCall {
     /// Sent, ns.
     pub start_ns: i64,
     /// Sent to ready, ns.
     pub duration_ns: i64,
-    /// When it was due; without arrivals its start.
+    /// Instant it was due; without arrivals, its start.
     pub due_ns: i64,
     /// Session number.
     pub session: u32,
     /// CPU the backend last ran on; -1: unknown.
     pub cpu: i32,
-    /// How often it was moved to another CPU: in rounds during the call, else since the call before; -1: unknown.
+    /// Migrations between CPUs: in rounds during the call, else since the call before; -1: unknown.
     pub migrations: i32,
-    /// False: it failed.
+    /// True if it ended well.
     pub ok: bool,
     /// Started (paced: due) in [t0, t1).
     pub measured: bool,
@@ -57,7 +57,7 @@ impl CallLog {
         }
     }
 
-    /// What was logged.
+    /// Logged calls.
     pub fn calls(&self) -> &[LoggedCall] {
         &self.calls
     }
@@ -71,7 +71,7 @@ impl CallLog {
     }
 }
 
-/// Where a process ran during a call; -1: unknown.
+/// CPU and migrations of a process during a call; -1: unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// CPU at its end.
@@ -99,7 +99,7 @@ pub struct CpuProbe {
 }
 
 impl CpuProbe {
-    /// `None` where the task cannot be seen.
+    /// Opens the files of a task. `None` if it cannot be seen.
     pub fn open(TaskId { pid, tid }: TaskId) -> Option<Self> {
         let stat = File::open(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
         let sched = File::open(format!("/proc/{pid}/task/{tid}/sched")).ok();
@@ -112,12 +112,12 @@ impl CpuProbe {
         Some(probe)
     }
 
-    /// Moves before this do not count.
+    /// Forgets migrations up to now.
     pub fn mark(&mut self) {
         self.moves = self.moves_so_far();
     }
 
-    /// Now, and since the mark or the reading before.
+    /// Returns the present CPU, and migrations since the mark or the reading before.
     pub fn read(&mut self) -> Place {
         let mut buffer = [0; 1024];
         let n = self.stat.read_at(&mut buffer, 0).unwrap_or(0);

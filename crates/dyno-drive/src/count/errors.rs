@@ -3,20 +3,20 @@
 /// SQLSTATE "connection failure": a session whose connection broke.
 pub const LOST: [u8; 5] = *b"08006";
 
-/// How often each code came, from the barrier on.
+/// Number of errors by code, from the barrier on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorTally(Vec<Entry>);
 
-/// One code.
+/// Errors of one code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The server's code.
     pub code: [u8; 5],
-    /// How often.
+    /// Number of errors.
     pub count: u64,
-    /// When it came first.
+    /// Instant of the first.
     pub first_ns: i64,
-    /// The words of that time.
+    /// The server's words at the first.
     pub message: String,
 }
 
@@ -38,7 +38,7 @@ impl ErrorTally {
         });
     }
 
-    /// By code.
+    /// Errors in the order of codes.
     pub fn entries(&self) -> &[Entry] {
         &self.0
     }

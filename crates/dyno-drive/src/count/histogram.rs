@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Longer durations go into the last bucket; the exact maximum is in the session's tally.
 const LONGEST_NS: u64 = 24 * 3600 * 1_000_000_000;
-/// So many binary digits of a duration are kept: the buckets of shorter ones than `1 << DIGITS` hold one value.
+/// Binary digits that are kept of a duration: buckets below `1 << DIGITS` hold one value each.
 const DIGITS: u32 = 11;
 /// Buckets between one power of two and the next.
 const HALF: usize = 1 << (DIGITS - 1);
-/// Up to the power of two above the longest.
+/// Number of buckets, up to the power of two above the longest duration.
 const BUCKETS: usize = place(LONGEST_NS.next_power_of_two() - 1) + 1;
 
 /// The bucket of a duration.
@@ -28,7 +28,7 @@ const fn ends(place: usize) -> (u64, u64) {
     (low, low + (1 << dropped) - 1)
 }
 
-/// So many binary digits are kept of durations that are read while calls are made.
+/// Binary digits that are kept of durations that are read while calls are made.
 const LIVE_DIGITS: u32 = 8;
 const LIVE_HALF: usize = 1 << (LIVE_DIGITS - 1);
 
@@ -55,7 +55,7 @@ impl LiveLatency {
         count.store(count.load(Relaxed) + 1, Relaxed);
     }
 
-    /// By bucket: the middle of its durations (ns), and the count; only those that hold anything.
+    /// Returns the middle (ns) and the count of each bucket that holds anything.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let held = self
             .0
@@ -95,7 +95,7 @@ impl Latency {
         self.0[place(LONGEST_NS)] += 1;
     }
 
-    /// How many there are.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }

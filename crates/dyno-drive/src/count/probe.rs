@@ -2,7 +2,7 @@
 
 use dyno_model::{Bracket, Engine, Reading};
 
-/// When a probe was taken. Two in a row tell what a probe itself costs.
+/// Moment of a probe. Two in a row show what a probe itself costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Before1,
@@ -12,7 +12,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As in the table `counters`.
+    /// Name in the table `counters`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Before1 => "before1",
@@ -23,7 +23,7 @@ impl Phase {
     }
 }
 
-/// One probe of one session: a reading for each counter.
+/// A probe of one session: one reading for each counter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeRow {
     pub bracket: Bracket,

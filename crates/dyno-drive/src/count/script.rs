@@ -3,7 +3,7 @@
 use crate::count::tally::{Tally, Times};
 use crate::{ErrorTally, Latency, Schedule};
 
-/// What one session's calls of one script did.
+/// Counts of one session's calls of one script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptTally {
     /// Counts and times.
@@ -26,7 +26,7 @@ impl ScriptTally {
     }
 }
 
-/// What all sessions' calls of one script met.
+/// Durations and errors of all sessions' calls of one script.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScriptCalls {
     /// Durations of measured calls that ended well.

@@ -37,7 +37,7 @@ pub struct Tally {
 /// When a call was due, started and ended. Without arrivals it is due when it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// It is measured by this.
+    /// The instant it was due, which decides whether it is measured.
     pub due_ns: i64,
     /// Sent.
     pub start_ns: i64,
@@ -121,7 +121,7 @@ impl Tally {
 /// A sum of durations and what else adds up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
     /// Their sum.
     pub sum_ns: u64,
@@ -134,7 +134,7 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// One more.
+    /// Counts a duration.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.count += 1;

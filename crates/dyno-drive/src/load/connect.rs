@@ -51,7 +51,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first failure counts.
+/// Notes a failure, unless there is one already.
 fn note(place: &Mutex<Option<Failure>>, session: usize, error: Error) {
     let session = (error != Error::Aborted).then_some(session);
     lock(place).get_or_insert(Failure { error, session });
@@ -74,7 +74,7 @@ fn make_ready<E: Engine>(engine: &E, number: usize) -> Result<Ready<E::Session>>
     })
 }
 
-/// Three times, the first only to warm it.
+/// Takes three probes, of which the first only warms the server.
 fn first_probes<E: Engine>(engine: &E, number: usize, session: &mut E::Session) -> Vec<ProbeRow> {
     if engine.counters().is_empty() {
         return Vec::new();
@@ -91,7 +91,7 @@ fn length_ns(bracket: Bracket) -> i64 {
     bracket.after_ns - bracket.before_ns
 }
 
-/// (session, task that serves it) of those whose server told.
+/// Sessions with the task that serves them, where the server names it.
 pub fn backends<S: Session>(ready: &[Ready<S>]) -> Vec<(usize, TaskId)> {
     let all = ready.iter().enumerate();
     all.filter_map(|(i, r)| r.session.backend().map(|task| (i, task)))

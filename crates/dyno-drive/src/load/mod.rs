@@ -17,7 +17,7 @@ use connect::{Ready, backends, connect_all};
 use finish::finish_all;
 use phases::{Failure, Phases};
 
-/// How long a load that is dropped waits for what it breaks off.
+/// Time that a dropped load waits for what it breaks off.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A load of engine `E`. Dropping it breaks what is still running.
@@ -38,11 +38,11 @@ struct State<S> {
     threads: Vec<i64>,
     setups: Vec<Setup>,
     probes: Vec<ProbeRow>,
-    /// The engine's own.
+    /// Tables of the engine's own.
     tables: Vec<Table>,
 }
 
-/// How far a load has come.
+/// Progress of a load.
 enum Stage<S> {
     New,
     /// A phase is under way.
@@ -170,7 +170,7 @@ impl<E: Engine> Shared<E> {
         Ok(Stage::Parked(fleet))
     }
 
-    /// The last probes. A fleet that never started is let go without a call.
+    /// Takes the last probes. A fleet that never started ends without a call.
     fn finish(&self, stage: Stage<E::Session>) -> Step<E::Session> {
         let outcome = match stage {
             Stage::Parked(fleet) => run_nothing(fleet)?,

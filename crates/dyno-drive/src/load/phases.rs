@@ -1,4 +1,4 @@
-//! What can be done with a load, whatever its engine.
+//! Operations on a load of any engine.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use dyno_model::{Error, Result, Table, TaskId};
 
 use crate::Progress;
 
-/// What went wrong, and in which session.
+/// An error, and the session it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What.
+    /// The error.
     pub error: Error,
-    /// Where it was one session's.
+    /// The session, if the error belongs to one.
     pub session: Option<usize>,
 }
 
@@ -38,10 +38,10 @@ pub trait Phases: Send + Sync {
     /// # Errors
     /// [`Error::Spec`] out of order.
     fn finish(&self) -> Result<()>;
-    /// True when the phase is over.
+    /// Waits for the end of the phase; true if it is over.
     ///
     /// # Errors
-    /// What went wrong in it.
+    /// The phase's failure.
     fn wait(&self, timeout: Duration) -> std::result::Result<bool, Failure>;
     /// No further call starts.
     fn stop(&self);
@@ -61,7 +61,7 @@ pub trait Phases: Send + Sync {
     /// # Errors
     /// [`Error::Spec`] before.
     fn tables(&self) -> Result<Vec<Table>>;
-    /// The same of one of the windows that a measurement was cut into, from 0: without probes and the engine's own.
+    /// Tables of one window of the measurement, from 0; without probes and the engine's own.
     ///
     /// # Errors
     /// [`Error::Spec`] before.

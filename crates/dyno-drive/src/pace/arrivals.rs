@@ -17,25 +17,25 @@ const MOST_A_SECOND: f64 = 1e7;
 const MOST_SHARING: u64 = 10_000_000;
 /// Arrivals that may be due when a load begins: each thread goes through them first.
 const MOST_DUE: f64 = 1e7;
-/// A century.
+/// Longest piece of a rate: a century.
 const LONGEST_S: f64 = 3.2e9;
 
-/// How the arrivals of a load come.
+/// Specification of a load's arrivals.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ArrivalSpec {
-    /// By what law.
+    /// Law of the arrivals.
     pub kind: ArrivalKind,
     /// Pieces of (seconds, arrivals a second at the beginning, at the end), from the barrier on. After the last one the
     /// rate stays at its end.
     pub rate: Vec<(f64, f64, f64)>,
-    /// The same seed gives the same arrivals.
+    /// Seed: the same one gives the same arrivals.
     #[serde(default)]
     pub seed: u64,
     /// An arrival that has waited longer than this for a session is dropped, and calls that end later are counted.
     #[serde(default)]
     pub latency_limit_us: Option<u64>,
-    /// Of several drivers that share the arrivals, the part that is this one's.
+    /// This driver's part, if several share the arrivals.
     #[serde(default)]
     pub part: Option<Part>,
 }
@@ -49,7 +49,7 @@ pub struct Part {
     pub first: u64,
     /// The one after the last.
     pub end: u64,
-    /// How many there are.
+    /// Number of sessions.
     pub of: u64,
 }
 
@@ -77,14 +77,14 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrivalKind {
-    /// As from many users who know nothing of each other: a Poisson process.
+    /// A Poisson process: many users who know nothing of each other.
     Poisson,
-    /// One each time the rate has made a whole arrival, the first after half of one.
+    /// One arrival whenever the integral of the rate has grown by 1; the first after half of that.
     Constant,
 }
 
 impl ArrivalSpec {
-    /// Pieces that last, rates that are known, and at least one arrival to come.
+    /// Refuses pieces without length, rates out of range, and a load without arrivals.
     ///
     /// # Errors
     /// [`Error::Spec`] otherwise.
@@ -145,14 +145,14 @@ struct Piece {
     start_s: f64,
     /// Rate at its start, 1/s.
     from: f64,
-    /// By which it grows, 1/s2.
+    /// Growth of the rate, 1/s2.
     slope: f64,
     /// Arrivals expected in it.
     area: f64,
 }
 
 impl Piece {
-    /// When `area` arrivals have been expected: the root of from t + slope t^2 / 2 = area that does not cancel.
+    /// Instant at which `area` arrivals have been expected: the root of from t + slope t^2 / 2 = area that does not cancel.
     fn time_of(&self, area: f64) -> f64 {
         let under = (self.from * self.from + 2.0 * self.slope * area).max(0.0);
         self.start_s + 2.0 * area / (self.from + under.sqrt())
@@ -194,14 +194,14 @@ pub struct Arrivals {
     area: f64,
     index: u64,
     due_ns: i64,
-    /// With its stride.
+    /// This driver's part, with its stride.
     part: Option<(Part, u64)>,
-    /// How many there were before, those of other parts included.
+    /// Number of arrivals before this one, those of other parts included.
     passed: u64,
 }
 
 impl Arrivals {
-    /// From the barrier at `start_ns` on; it stands at the first one.
+    /// Arrivals from the barrier at `start_ns` on, at the first one.
     pub fn new(spec: &ArrivalSpec, start_ns: i64) -> Self {
         let mut arrivals = Self {
             pieces: pieces(&spec.rate),
@@ -224,19 +224,19 @@ impl Arrivals {
         arrivals
     }
 
-    /// When this one is due; the end of time when there is none any more.
+    /// Instant at which this arrival is due; `i64::MAX` after the last one.
     #[inline]
     pub fn due_ns(&self) -> i64 {
         self.due_ns
     }
 
-    /// How many were due before it.
+    /// Number of arrivals due before it.
     #[inline]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// On to the next.
+    /// Goes on to the next arrival.
     #[inline]
     pub fn advance(&mut self) {
         self.index += 1;
@@ -254,7 +254,7 @@ impl Arrivals {
         self.due_ns = self.after(gap);
     }
 
-    /// Past those of other parts.
+    /// Skips arrivals of other parts.
     #[inline]
     fn skip(&mut self) {
         let others = |all: &Self| {

@@ -15,21 +15,21 @@ const LATE_NS: u64 = 1_000_000;
 pub struct PaceTally {
     /// Calls started.
     pub started: u64,
-    /// Never started: they had waited longer than the limit.
+    /// Calls that were dropped: they had waited longer than the limit.
     pub dropped: u64,
-    /// Started late.
+    /// Calls that started late.
     pub late: u64,
-    /// Started late although a session was free: the driver was.
+    /// Calls that started late although a session was free: the driver was late.
     pub late_driver: u64,
-    /// Ended later than the limit after they were due.
+    /// Calls that ended later than the limit after they were due.
     pub over_limit: u64,
-    /// From due to start, ns.
+    /// Times from due to start, ns.
     pub lag: Durations,
     /// The part of it in which a session was free, ns.
     pub driver_lag: Durations,
-    /// Most that were due and not started at once.
+    /// Largest number of calls that were due and not started.
     pub backlog_max: u64,
-    /// When a session was free first while no call was due: nothing waited then.
+    /// First instant at which a session was free and no call was due.
     pub idle_ns: Option<i64>,
 }
 
@@ -71,23 +71,23 @@ pub struct Claim {
     pub free_ns: i64,
 }
 
-/// What a free session does now.
+/// The next step of a free session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Starts a call that was due at this instant.
     Start(i64),
-    /// Waits until then.
+    /// Waits until this instant.
     Wait(i64),
 }
 
-/// One thread's part of the paced load.
+/// Pacing on one thread.
 #[derive(Debug)]
 pub struct Pace {
     queue: Arc<Queue>,
     line: Line,
     schedule: Schedule,
     pub(crate) limit_ns: i64,
-    /// What belongs to the window under way.
+    /// Counts of the window under way.
     pub part: PacePart,
 }
 
@@ -98,7 +98,7 @@ pub struct PacePart {
     pub tally: PaceTally,
     /// Durations from the real start, of measured calls that ended well.
     pub service: Latency,
-    /// From due to start.
+    /// Times from due to start.
     pub lag: Latency,
 }
 
@@ -115,7 +115,7 @@ impl PacePart {
 }
 
 impl Pace {
-    /// From the barrier on.
+    /// Pacing from the barrier on.
     pub fn new(spec: &ArrivalSpec, queue: Arc<Queue>, schedule: Schedule) -> Self {
         let limit_ns = spec
             .latency_limit_us
@@ -163,7 +163,7 @@ impl Pace {
         Claim { arrival, free_ns }
     }
 
-    /// A session has ended that waited for this.
+    /// Gives back the arrival of a session that ended while it waited.
     pub fn give_back(&self, claim: Claim) {
         self.queue.give_back(claim.arrival);
     }
@@ -199,11 +199,11 @@ pub struct Paced {
     pub limited: bool,
     /// Durations from the real start.
     pub service: Latency,
-    /// From due to start.
+    /// Times from due to start.
     pub lag: Latency,
-    /// How long calls had waited at the end that were never started.
+    /// Waiting times, at the end, of calls that were never started.
     pub backlog: Durations,
-    /// The same, as a histogram.
+    /// The same waiting times as a histogram.
     pub backlog_ages: Latency,
 }
 
@@ -265,7 +265,7 @@ fn carry(windows: &mut [Paced]) {
     }
 }
 
-/// How many arrivals are due before the first window, and in each of them before `end_ns`.
+/// Number of arrivals due before the first window, and in each window before `end_ns`.
 fn due(spec: &ArrivalSpec, schedules: &[Schedule], end_ns: i64) -> (u64, Vec<u64>) {
     let mut line = crate::pace::arrivals::Arrivals::new(spec, schedules[0].start_ns);
     let (mut before, mut measured, mut window) = (0, vec![0; schedules.len()], 0);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::pace::arrivals::{ArrivalSpec, Arrivals};
 
-/// What the threads share.
+/// The threads' common position in the arrivals.
 #[derive(Debug, Default)]
 pub struct Queue {
     next: AtomicU64,
@@ -20,17 +20,17 @@ pub struct Queue {
     returned_len: AtomicUsize,
 }
 
-/// A call to come.
+/// An arrival: a call to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival {
-    /// How many were due before it.
+    /// Number of arrivals due before it.
     pub index: u64,
-    /// When it is due.
+    /// Instant at which it is due.
     pub due_ns: i64,
 }
 
 impl Queue {
-    /// An arrival whose session has ended.
+    /// Gives back an arrival whose session has ended.
     pub fn give_back(&self, arrival: Arrival) {
         let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
         returned.push(arrival);
@@ -63,17 +63,17 @@ impl Queue {
     }
 }
 
-/// One thread's way through the arrivals.
+/// One thread's position in the arrivals.
 #[derive(Debug)]
 pub struct Line {
-    /// At the one taken last, or before.
+    /// Position at the arrival taken last, or before it.
     arrivals: Arrivals,
-    /// At the first that was not due when it was last asked.
+    /// Position at the first arrival that was not due when it was last asked.
     to_come: Arrivals,
 }
 
 impl Line {
-    /// From the barrier on.
+    /// Position at the barrier.
     pub fn new(spec: &ArrivalSpec, start_ns: i64) -> Self {
         let arrivals = Arrivals::new(spec, start_ns);
         let to_come = arrivals.clone();
@@ -96,7 +96,7 @@ impl Line {
         Arrival { index, due_ns }
     }
 
-    /// How many were due at `now_ns` from `arrival` on: it and those behind it. Instants must not go back.
+    /// Number of arrivals due at `now_ns`, from `arrival` on. Instants must not go back.
     #[inline]
     pub fn waiting(&mut self, arrival: Arrival, now_ns: i64) -> u64 {
         while self.to_come.due_ns() <= now_ns {
@@ -106,12 +106,12 @@ impl Line {
     }
 }
 
-/// How far a load is behind, for who watches it.
+/// Backlog of a load while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
     /// Calls that are due and not started.
     pub waiting: u64,
-    /// How long the first of them has been due.
+    /// Time since the first of them was due.
     pub oldest_ns: u64,
 }
 
@@ -123,13 +123,13 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// From the barrier on.
+    /// Position at the barrier.
     pub fn new(spec: &ArrivalSpec, start_ns: i64, queue: Arc<Queue>) -> Self {
         let line = Line::new(spec, start_ns);
         Self { line, queue }
     }
 
-    /// Instants must not go back.
+    /// Returns the backlog at `now_ns`. Instants must not go back.
     pub fn look(&mut self, now_ns: i64) -> Behind {
         let index = self.queue.next.load(Relaxed);
         let next = Arrival { index, due_ns: 0 };

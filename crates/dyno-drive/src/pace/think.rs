@@ -1,4 +1,4 @@
-//! How long a session thinks between two calls.
+//! Think times: pauses of a session between two calls.
 
 use dyno_model::{Error, Result, SplitMix64};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 pub enum Think {
     /// Always the same.
     Constant {
-        /// It.
+        /// The think time.
         mean_us: f64,
     },
     /// Exponential, as between customers who know nothing of each other.
@@ -19,15 +19,15 @@ pub enum Think {
     },
     /// Each value from `low_us` to `high_us` is as likely.
     Uniform {
-        /// The least.
+        /// The shortest think time.
         low_us: f64,
-        /// The most.
+        /// The longest think time.
         high_us: f64,
     },
 }
 
 impl Think {
-    /// Finite, not below zero, and in order.
+    /// Refuses times that are not finite, below zero, or out of order.
     ///
     /// # Errors
     /// [`Error::Spec`] otherwise.
@@ -60,7 +60,7 @@ pub fn exponential(rng: &mut SplitMix64) -> f64 {
     -(1.0 - rng.unit()).ln()
 }
 
-/// One of many generators of the same seed: a session's, or that of the arrivals.
+/// Returns one of many generators of the same seed: a session's, or that of the arrivals.
 pub fn stream(seed: u64, number: u64) -> SplitMix64 {
     let mut seeds = SplitMix64::new(seed ^ SplitMix64::new(number).next_u64());
     SplitMix64::new(seeds.next_u64())

@@ -1,4 +1,4 @@
-//! What the threads of a load and their master share.
+//! Commands to the worker threads, and their live progress.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,7 +16,7 @@ const LINGER_NS: i64 = 50_000_000;
 /// A thread that sleeps by itself looks at the deadline this often.
 const STOP_NOTICED_NS: i64 = 50_000_000;
 
-/// Orders to the threads, and what they tell of themselves. Single words are relaxed atomics: each has one
+/// Commands to the worker threads and their live progress. Single words are relaxed atomics: each has one
 /// writer, and none guards another.
 pub struct Control {
     /// No call starts at or after this: t1, or the instant of [`stop`](Self::stop).
@@ -27,7 +27,7 @@ pub struct Control {
     shared_calls: Option<AtomicU64>,
     sessions: Vec<SessionFlags>,
     threads: Vec<ThreadProgress>,
-    /// By thread, from when they are asked for.
+    /// Durations by thread, from the first time they are asked for.
     durations: OnceLock<Vec<LiveLatency>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -35,13 +35,13 @@ pub struct Control {
 
 #[derive(Default)]
 struct SessionFlags {
-    /// Has ended by itself.
+    /// The session has ended by itself.
     ended: AtomicBool,
-    /// Was cut off: no answer within the grace.
+    /// The session was cut off: no answer within the grace.
     cut: AtomicBool,
 }
 
-/// One thread's live figures, on a cache line of its own.
+/// Live figures of one thread, on a cache line of their own.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct ThreadProgress {
@@ -54,29 +54,29 @@ pub struct ThreadProgress {
 /// Live figures of a load, from the barrier on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Ended well.
+    /// Calls that ended well.
     pub calls: u64,
-    /// Failed.
+    /// Calls that failed.
     pub errors: u64,
     /// Sessions that have not ended.
     pub live: u64,
     /// Sum of the durations of ended calls, ns.
     pub in_call_ns: u64,
-    /// A paced load's.
+    /// Backlog of a paced load.
     pub behind: Behind,
 }
 
 struct State {
     schedule: Option<Schedule>,
     threads_done: usize,
-    /// One per session, while the sessions belong to the threads.
+    /// Breakers by session, while the sessions belong to the threads.
     breakers: Vec<Breaker>,
-    /// A paced load's, once it has started.
+    /// View of a paced load's backlog, once it has started.
     lookout: Option<Lookout>,
 }
 
 impl Control {
-    /// For sessions with these breakers.
+    /// Control of sessions with these breakers.
     pub fn new(breakers: Vec<Breaker>, threads: usize, spec: &Spec) -> Self {
         Self {
             deadline_ns: AtomicI64::new(i64::MAX),
@@ -109,12 +109,12 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Progress says how far the load is behind.
+    /// Makes progress include the backlog.
     pub fn watch(&self, lookout: Lookout) {
         self.state().lookout = Some(lookout);
     }
 
-    /// No further call starts.
+    /// Lets no further call start.
     pub fn stop(&self) {
         self.deadline_ns.fetch_min(now_ns(), Relaxed);
         let _state = self.state();
@@ -166,7 +166,7 @@ impl Control {
         }
     }
 
-    /// The sum over the threads.
+    /// Sum of the threads' progress.
     pub fn progress(&self) -> Progress {
         let now_ns = now_ns().min(self.deadline_ns());
         let behind = self.state().lookout.as_mut().map(|l| l.look(now_ns));
@@ -222,7 +222,8 @@ impl Control {
         }
     }
 
-    /// The same, for short sleeps of many threads: they share no lock, and notice an earlier deadline a little late.
+    /// Sleeps until `at_ns` or the deadline without a shared lock, for short sleeps of many threads. An earlier deadline is
+    /// noticed a little late.
     pub fn sleep_alone_until(&self, at_ns: i64) {
         loop {
             let now = now_ns();
@@ -269,7 +270,7 @@ impl Control {
         }
     }
 
-    /// Takes one of the calls that the sessions share; false: there is none left.
+    /// Takes one of the calls that the sessions share; false if none is left.
     #[inline]
     pub fn take_call(&self) -> bool {
         self.shared_calls.as_ref().is_none_or(|left| {
@@ -278,7 +279,7 @@ impl Control {
         })
     }
 
-    /// All shared calls have been begun.
+    /// True if all shared calls have been begun.
     pub fn calls_are_spent(&self) -> bool {
         self.shared_calls
             .as_ref()
@@ -291,12 +292,12 @@ impl Control {
         self.deadline_ns.load(Relaxed)
     }
 
-    /// Told to break off.
+    /// True if the load is broken off.
     pub fn is_aborted(&self) -> bool {
         self.aborted.load(Relaxed)
     }
 
-    /// Why a session was cut off, if it was.
+    /// The reason for which a session was cut off. `None` if it was not.
     pub fn cut_reason(&self, session: usize) -> Option<String> {
         let cut = self.sessions[session].cut.load(Relaxed);
         cut.then(|| {
@@ -307,7 +308,7 @@ impl Control {
         })
     }
 
-    /// A session has ended.
+    /// Notes that a session has ended.
     pub fn session_ended(&self, session: usize) {
         self.sessions[session].ended.store(true, Relaxed);
     }
@@ -330,7 +331,7 @@ impl Control {
         }
     }
 
-    /// A thread has ended. From then on its sessions may be closed.
+    /// Notes the end of a thread. From then on its sessions may be closed.
     pub fn thread_done(&self) {
         self.state().threads_done += 1;
         self.changed.notify_all();

@@ -1,4 +1,4 @@
-//! All sessions on their threads: parked, run, brought home.
+//! All sessions on their threads, from the barrier to their results.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -29,17 +29,17 @@ pub struct Fleet<S> {
 pub struct Outcome<S> {
     /// The connections, lost ones included.
     pub sessions: Vec<S>,
-    /// What is kept of each.
+    /// Record of each session.
     pub records: Vec<Record>,
     /// Durations of all measured calls that ended well.
     pub latency: Latency,
-    /// The same by script, and errors; empty where there are no scripts.
+    /// Durations and errors by script; empty without scripts.
     pub scripts: Vec<ScriptCalls>,
-    /// When paced.
+    /// Result of pacing, if the load is paced.
     pub paced: Option<Paced>,
-    /// Each call, if that was asked for.
+    /// Log of calls, if there is one.
     pub log: Option<CallLog>,
-    /// Where the measurement was cut into windows: those after the first.
+    /// Windows after the first, if the measurement was cut into windows.
     pub later: Vec<Outcome<()>>,
 }
 
@@ -58,7 +58,7 @@ impl<S> Default for Outcome<S> {
 }
 
 impl<S> Outcome<S> {
-    /// The same without its sessions.
+    /// The outcome without its sessions.
     pub fn without_sessions(mut self) -> Outcome<()> {
         let (later, log) = (std::mem::take(&mut self.later), self.log.take());
         self.with(Vec::new(), later, log)
@@ -81,7 +81,7 @@ impl<S: Session + 'static> Fleet<S> {
     /// Spreads the sessions over threads; returns when all threads wait at the barrier.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// When a thread cannot be started.
     pub fn park(sessions: Vec<S>, spec: &Spec) -> Result<Self> {
         spec.check()?;
         let count = sessions.len();
@@ -121,7 +121,7 @@ impl<S: Session + 'static> Fleet<S> {
         Ok(())
     }
 
-    /// Orders and live figures.
+    /// Commands and live progress.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
@@ -172,7 +172,7 @@ impl<S: Session + 'static> Fleet<S> {
     }
 }
 
-/// Threads that never ran go home without a call.
+/// Ends threads that never ran, without a call.
 impl<S> Drop for Fleet<S> {
     fn drop(&mut self) {
         self.control.abort();
@@ -188,7 +188,7 @@ impl<S> Drop for Fleet<S> {
     }
 }
 
-/// Tells the end of a thread, also of one that panics.
+/// Reports the end of a thread, also of one that panics.
 struct Done(Arc<Control>);
 
 impl Drop for Done {

@@ -16,7 +16,7 @@ pub struct Poll {
     precise: bool,
 }
 
-/// What to wait for. Errors and hang-ups are always told.
+/// Events to wait for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Readable.
@@ -26,7 +26,7 @@ pub enum Interest {
 }
 
 impl Poll {
-    /// Nothing to wait for yet.
+    /// An epoll instance without descriptors.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -39,7 +39,7 @@ impl Poll {
         })
     }
 
-    /// Waits for `fd` too.
+    /// Adds a descriptor.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -53,7 +53,7 @@ impl Poll {
         .map_err(|e| failed(&e.into()))
     }
 
-    /// Waits for something else of `fd`.
+    /// Changes the events that a descriptor is waited for.
     ///
     /// # Errors
     /// When the operating system refuses.

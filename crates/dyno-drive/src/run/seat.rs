@@ -1,4 +1,4 @@
-//! A session in the driver's hands, and what is kept of it afterwards.
+//! A session with its state, and its record afterwards.
 
 use dyno_model::{Progress, Result, Session, SplitMix64, Start, now_ns};
 
@@ -9,14 +9,14 @@ use crate::pace::pacing::Claim;
 use crate::pace::think::stream;
 use crate::{ErrorTally, Spec, Tally};
 
-/// How a session ended.
+/// The way a session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, at t1.
+    /// Ended by itself, at t1.
     Deadline,
-    /// By itself, after a stop.
+    /// Ended by itself, after a stop.
     Stopped,
-    /// By itself, after its last call.
+    /// Ended by itself, after its last call.
     Limit,
     /// The connection broke.
     Lost(String),
@@ -25,7 +25,7 @@ pub enum End {
 }
 
 impl End {
-    /// As in the table `sessions`.
+    /// Name in the table `sessions`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Deadline => "deadline",
@@ -36,7 +36,7 @@ impl End {
         }
     }
 
-    /// More of it.
+    /// Details of the end.
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::Lost(detail) | Self::Aborted(detail) => Some(detail),
@@ -50,26 +50,26 @@ impl End {
     }
 }
 
-/// What is kept of a session.
+/// Record of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Counts and times.
     pub tally: Tally,
-    /// The same by script, where there are scripts.
+    /// Counts and times by script; empty without scripts.
     pub scripts: Vec<ScriptTally>,
     /// Durations of measured calls that ended well, from the real start; only when paced.
     pub service: Durations,
     /// Errors by code.
     pub errors: ErrorTally,
-    /// How it ended.
+    /// The way it ended.
     pub end: End,
     /// Messages that its calls sent and waited for, from the barrier on.
     pub round_trips: Option<u64>,
-    /// Its last call was not waited for.
+    /// The last call was not waited for.
     pub given_up: bool,
 }
 
-/// What a session did in one window.
+/// Counts of a session in one window.
 #[derive(Debug)]
 struct Part {
     tallies: Vec<ScriptTally>,
@@ -81,17 +81,17 @@ struct Part {
 pub struct Seat<S> {
     /// The connection.
     pub session: S,
-    /// 0..N-1
+    /// Number of the session, from 0.
     pub number: usize,
     /// Start of the call under way, and when it was due.
     pub times: Times,
-    /// For its think times.
+    /// Generator of think times.
     pub rng: SplitMix64,
-    /// The arrival it waits for, when paced.
+    /// The arrival that the session waits for, if paced.
     pub claim: Option<Claim>,
-    /// Calls it may still make.
+    /// Number of calls that it may still make.
     pub calls_left: u64,
-    /// It waits until it can write.
+    /// The session waits until it can write.
     pub writing: bool,
     /// Counts and times by script; without scripts there is one.
     pub tallies: Vec<ScriptTally>,
@@ -99,22 +99,22 @@ pub struct Seat<S> {
     pub service: Durations,
     /// Errors by code.
     pub errors: ErrorTally,
-    /// Where the backend runs, if that is logged.
+    /// Probe of the backend's CPU, if that is logged.
     pub cpu: Option<CpuProbe>,
-    /// Its call is not waited for any more.
+    /// The call is not waited for any more.
     pub given_up: bool,
-    /// Set when it has ended.
+    /// The way it ended.
     pub end: Option<End>,
-    /// When.
+    /// Instant of the end.
     pub end_ns: i64,
-    /// What it did in earlier windows.
+    /// Counts of earlier windows.
     past: Vec<Part>,
     /// The session's round trips before the barrier.
     warm_trips: Option<u64>,
 }
 
 impl<S: Session> Seat<S> {
-    /// Before the barrier.
+    /// A seat before the barrier.
     pub fn new(session: S, number: usize, spec: &Spec) -> Self {
         let task = if spec.log_calls && spec.log_cpu {
             session.backend()
@@ -150,19 +150,19 @@ impl<S: Session> Seat<S> {
         self.session.begin(start)
     }
 
-    /// When the call that is over ended; next to nothing has been done since then.
+    /// Instant at which the call that is over ended; must be asked at once after it.
     #[inline]
     pub fn end_ns(&self) -> i64 {
         self.session.ended_ns().unwrap_or_else(now_ns)
     }
 
-    /// From when on its next call may begin. A session that does more than its calls has done so since `end_ns`.
+    /// Instant from which the next call may begin. A session that does more than its calls has done so since `end_ns`.
     #[inline]
     pub fn free_ns(&self, end_ns: i64) -> i64 {
         self.session.started_ns().map_or(end_ns, |_| now_ns())
     }
 
-    /// What is counted from now on belongs to the next window.
+    /// Begins the next window.
     pub fn next_window(&mut self) {
         let part = self.part();
         self.past.push(part);

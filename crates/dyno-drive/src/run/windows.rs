@@ -4,14 +4,14 @@
 use crate::Schedule;
 use crate::run::control::Control;
 
-/// How one thread goes from window to window.
+/// A thread's position in the windows.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    /// Where the next one begins; the end of time when there is none.
+    /// Beginning of the next window; `i64::MAX` after the last.
     next_ns: i64,
-    /// Where the others after it begin, last first.
+    /// Beginnings of the windows after it, last first.
     later: Vec<i64>,
-    /// How many there are still to come.
+    /// Number of windows still to come.
     left: usize,
 }
 
@@ -33,7 +33,8 @@ impl Windows {
         windows
     }
 
-    /// What a thread counts as measured: with several windows all there is, as each keeps its own.
+    /// Schedule by which a thread counts calls as measured. With several windows all calls count, since each window has
+    /// counts of its own.
     pub fn counted(lengths_ns: &[i64], schedule: Schedule) -> Schedule {
         let t0_ns = if lengths_ns.is_empty() {
             schedule.t0_ns
@@ -49,7 +50,7 @@ impl Windows {
         now_ns >= self.next_ns
     }
 
-    /// On to the next one, if it still begins.
+    /// Goes on to the next window; false if none begins any more.
     pub fn next(&mut self, control: &Control) -> bool {
         let begins = self.next_ns < control.deadline_ns();
         self.next_ns = match self.later.pop() {
@@ -60,13 +61,13 @@ impl Windows {
         begins
     }
 
-    /// How many never began.
+    /// Number of windows that never began.
     pub fn left(&self) -> usize {
         self.left
     }
 }
 
-/// When each window is.
+/// Schedule of each window.
 pub fn schedules(lengths_ns: &[i64], schedule: Schedule) -> Vec<Schedule> {
     if lengths_ns.is_empty() {
         return vec![schedule];

@@ -43,17 +43,17 @@ pub struct Worker<S> {
     pub seats: Vec<Seat<S>>,
     think: Option<Think>,
     arrivals: Option<(ArrivalSpec, Arc<Queue>)>,
-    /// From the barrier on, when paced.
+    /// Pacing of a paced load, from the barrier on.
     pub pace: Option<Pace>,
-    /// When the next call of each session is due that thinks, or waits for an arrival.
+    /// Instants of the next calls of sessions that think or wait for an arrival.
     thinking: BinaryHeap<Reverse<(i64, usize)>>,
-    /// When each call that pauses goes on.
+    /// Instants at which calls that pause go on.
     pausing: BinaryHeap<Reverse<(i64, usize)>>,
-    /// In rounds: sessions whose call of this round is over.
+    /// Sessions whose call of this round is over, if the load runs in rounds.
     round: Option<Vec<usize>>,
-    /// By script; without scripts there is one.
+    /// Calls by script; one entry without scripts.
     pub scripts: Vec<ScriptCalls>,
-    /// Earlier windows.
+    /// Counts of earlier windows.
     pub past: Vec<Past>,
     windows_ns: Vec<i64>,
     windows: Windows,
@@ -63,15 +63,15 @@ pub struct Worker<S> {
     buffer: Vec<u8>,
 }
 
-/// What the sessions of a thread did in one window.
+/// Counts of a thread's sessions in one window.
 pub struct Past {
-    /// By script.
+    /// Calls by script.
     pub scripts: Vec<ScriptCalls>,
-    /// When paced.
+    /// Counts of pacing, if the load is paced.
     pub pace: Option<PacePart>,
 }
 
-/// What all sessions of the thread write to.
+/// Counts that all sessions of the thread share.
 struct Counts {
     thread: usize,
     control: Arc<Control>,
@@ -80,7 +80,7 @@ struct Counts {
 }
 
 impl<S: Session> Worker<S> {
-    /// Before the barrier.
+    /// A worker before the barrier.
     pub fn new(
         thread: usize,
         seats: Vec<Seat<S>>,
@@ -149,7 +149,7 @@ impl<S: Session> Worker<S> {
         self.counts.control.linger();
     }
 
-    /// The next window has begun, or will never.
+    /// Goes on to the window that has begun, if a further one begins at all.
     #[cold]
     fn look_at_windows(&mut self, now: i64) {
         while self.windows.is_over(now) && self.windows.next(&self.counts.control) {
@@ -166,7 +166,7 @@ impl<S: Session> Worker<S> {
         });
     }
 
-    /// A thread with one session needs no poll.
+    /// Prepares the descriptors. `None` for a single session: it needs no poll.
     fn make_ready(&mut self) -> Result<Option<Poll>> {
         if let [seat] = &mut self.seats[..] {
             return seat.session.set_blocking(true).map(|()| None);
@@ -218,7 +218,7 @@ impl<S: Session> Worker<S> {
         self.pace.as_ref().map_or(i64::MAX, |pace| pace.limit_ns)
     }
 
-    /// Ok: when the call that may begin now was due. Err: it may not begin before that instant.
+    /// Returns when the call that may begin now was due; as error, the instant before which none may begin.
     #[inline]
     fn turn(&mut self, i: usize, now: i64) -> std::result::Result<i64, i64> {
         if self.pace.is_some() {
@@ -227,7 +227,7 @@ impl<S: Session> Worker<S> {
         Ok(now)
     }
 
-    /// Out of the way of loads that are not paced.
+    /// The turn of a paced load; not inlined, since most loads are not paced.
     #[inline(never)]
     fn paced_turn(&mut self, i: usize, now: i64) -> std::result::Result<i64, i64> {
         if self.windows.is_over(now) {
@@ -306,7 +306,7 @@ impl<S: Session> Worker<S> {
         }
     }
 
-    /// A session that connected again is waited for by its new descriptor; closing the old one took that out.
+    /// Waits for the new descriptor of a session that connected again; closing the old one removed that.
     #[inline]
     fn watch(&mut self, i: usize, poll: &Poll) -> Result<()> {
         let seat = &mut self.seats[i];
@@ -317,7 +317,7 @@ impl<S: Session> Worker<S> {
         poll.add(seat.session.fd(), i)
     }
 
-    /// Tells epoll only where that changes something.
+    /// Waits for reading or writing; calls epoll only if that changes.
     #[inline]
     fn wait_for(&mut self, i: usize, interest: Interest, poll: &Poll) -> Result<()> {
         self.watch(i, poll)?;

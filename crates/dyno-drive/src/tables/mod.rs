@@ -8,7 +8,7 @@ use dyno_model::{Counter, Engine, Nullable, Table, raw};
 use crate::count::probe::ProbeRow;
 use crate::{CallLog, Outcome, Record, Tally};
 
-/// Connecting, of one session.
+/// Durations of connecting and preparing one session, and the server's process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
     pub backend_pid: Option<i64>,
@@ -16,7 +16,7 @@ pub struct Setup {
     pub prepare_ns: i64,
 }
 
-/// Everything but probes and what is the engine's own.
+/// All tables of an outcome, without probes and the engine's own.
 pub fn all<E: Engine, S>(engine: &E, setups: &[Setup], outcome: &Outcome<S>) -> Vec<Table> {
     let records = &outcome.records;
     let [low_ns, high_ns, count] = outcome.latency.columns();
@@ -93,7 +93,7 @@ fn calls(log: &CallLog, paced: bool) -> raw::Calls {
     }
 }
 
-/// Below zero is unknown.
+/// Numbers of which those below zero are unknown.
 fn unless_negative(values: impl Iterator<Item = i32>) -> Nullable<i64> {
     values.map(|v| (v >= 0).then_some(i64::from(v))).collect()
 }

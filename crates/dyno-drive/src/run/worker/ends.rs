@@ -80,7 +80,7 @@ impl<S: Session> Worker<S> {
             .publish(self.counts.thread, &self.counts.progress);
     }
 
-    /// Counts the call that ended.
+    /// Counts a call that ended.
     #[expect(clippy::inline_always, reason = "the hot path; the other use is cold")]
     #[inline(always)]
     pub(super) fn ended(&mut self, i: usize, now: i64, end: CallEnd) {
@@ -135,7 +135,7 @@ impl<S: Session> Worker<S> {
         }
     }
 
-    /// What is not done in every load: out of the way of those that do without.
+    /// Counts for pacing and the log; not inlined, since most loads do without.
     #[inline(never)]
     fn ended_too(&mut self, i: usize, ok: bool) {
         let seat = &mut self.seats[i];

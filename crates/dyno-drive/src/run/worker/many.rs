@@ -36,7 +36,7 @@ impl<S: Session> Worker<S> {
         Ok(())
     }
 
-    /// How long to wait for an answer: not at all, for ever, or until the next session has thought or paused enough.
+    /// Time to wait for an answer: none, without limit, or until the next session has thought or paused enough.
     #[inline]
     fn patience_ns(&self, may_block: bool) -> i64 {
         let due = [self.thinking.peek(), self.pausing.peek()];
@@ -47,7 +47,7 @@ impl<S: Session> Worker<S> {
         }
     }
 
-    /// Sessions that have thought enough; all of them once the deadline has passed.
+    /// Collects sessions that have thought enough; all of them once the deadline has passed.
     #[inline]
     fn wake(&mut self, at_once: &mut Vec<usize>) {
         if self.thinking.is_empty() {
@@ -64,7 +64,7 @@ impl<S: Session> Worker<S> {
         }
     }
 
-    /// Calls that have paused enough. Their end does not come nearer with the deadline.
+    /// Advances calls that have paused enough. A stop does not shorten their pause.
     #[inline]
     fn go_on(&mut self, poll: &Poll, at_once: &mut Vec<usize>) -> Result<()> {
         if self.pausing.is_empty() {
