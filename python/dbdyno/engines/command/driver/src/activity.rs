@@ -1,4 +1,4 @@
-//! Which tasks work below the launcher: one row for each thread of each process.
+//! Activity below the launcher: one row for each thread of each process.
 //!
 //! The launcher is the subreaper of all that it starts, so a process that outlives its parents is its child.
 
@@ -13,11 +13,11 @@ use crate::taskstats::Listener;
 use crate::tree::Tree;
 use crate::wchan;
 
-/// Whose tasks are listed.
+/// Specification of the probe.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActivitySpec {
-    /// The launcher.
+    /// Process id of the launcher.
     pub main_pid: i64,
 }
 

@@ -24,21 +24,21 @@ const ROUND: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Its directory.
+    /// Directory of the group.
     pub path: PathBuf,
-    /// The one that the launcher was in before.
+    /// Group that the launcher was in before.
     pub home: PathBuf,
 }
 
-/// What dbdyno has arranged.
+/// Groups and limits that dbdyno arranged.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Containment {
     /// Value of [`RUN`].
     pub token: String,
-    /// Groups; empty: none could be made.
+    /// Groups; empty if none could be created.
     pub groups: Vec<Group>,
-    /// How many tasks commands may have at once.
+    /// Number of tasks that commands may have at once.
     pub tasks: Option<u64>,
     /// The launcher has to count them: no group limits them.
     pub counted: bool,
@@ -109,7 +109,7 @@ impl Containment {
         ended
     }
 
-    /// Whether commands wanted more tasks than they may have, since the last time it was asked.
+    /// True if commands wanted more tasks than they may have, since the call before.
     ///
     /// Where no group limits them they are counted, if the machine has so many more than at first.
     pub fn too_many(&self, watch: &mut Watch) -> bool {
@@ -133,7 +133,7 @@ impl Containment {
     }
 }
 
-/// What [`Containment::too_many`] remembers.
+/// State of [`Containment::too_many`] between calls.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// New tasks that groups refused.
@@ -142,7 +142,7 @@ pub struct Watch {
     machine: Option<u64>,
 }
 
-/// How often a group's limit refused a task (`pids.events`).
+/// Number of tasks that a group's limit refused (`pids.events`).
 fn refusals(group: &Path) -> Option<u64> {
     let text = fs::read_to_string(group.join("pids.events")).ok()?;
     text.split_whitespace().nth(1)?.parse().ok()
@@ -165,7 +165,7 @@ fn me() -> i32 {
     std::process::id() as i32
 }
 
-/// Its process group, if that is in another session than ours: then it has only commands.
+/// Process group of a process, if that is in another session than ours: then it has only commands.
 fn group_of(pid: i32) -> Option<i32> {
     // Not by rustix: a kernel's thread has group 0, which its type has no value for.
     // SAFETY: they take an integer.
@@ -214,7 +214,7 @@ fn removed(group: &Path) -> bool {
     !group.exists()
 }
 
-/// Who is whose child, once read. A zombie is none.
+/// Children by parent, as read once; without zombies.
 struct Processes(HashMap<i32, Stat>);
 
 impl Processes {

@@ -15,7 +15,7 @@ use crate::protocol::{Frames, Hello, Job, frame};
 use crate::session::CommandSession;
 use crate::tables;
 
-/// The launcher has this long to take a session in.
+/// Time that the launcher has to take a session in.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Kept of what one execution prints: both streams must fit into a frame.
 const MOST_OUTPUT: usize = 16 << 20;
@@ -26,9 +26,9 @@ const MOST_OUTPUT: usize = 16 << 20;
 pub struct CommandSpec {
     /// Descriptor of the launcher's control socket.
     pub control: RawFd,
-    /// How many slots.
+    /// Number of sessions.
     pub sessions: usize,
-    /// What they run, in turn.
+    /// Jobs that they run in turn.
     pub jobs: Vec<Job>,
     /// The next job is whoever's turn it is, of all sessions together.
     #[serde(default)]
@@ -50,7 +50,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Nothing is started yet.
+    /// Checks the specification; starts nothing yet.
     ///
     /// # Errors
     /// [`Error::Spec`] for a load without sessions or jobs, or a number that is no control socket.

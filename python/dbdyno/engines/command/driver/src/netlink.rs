@@ -88,14 +88,14 @@ fn send(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Re
     Ok(())
 }
 
-/// One datagram.
+/// A datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Of the kernel, this long.
+    /// A datagram of the kernel, of this length.
     Of(usize),
-    /// Of the kernel, longer than the buffer.
+    /// A datagram of the kernel that is longer than the buffer.
     Cut,
-    /// Of another process.
+    /// A datagram of another process.
     Foreign,
 }
 
@@ -139,7 +139,7 @@ fn answer<'b>(socket: &OwnedFd, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
     }
 }
 
-/// How many messages the socket had no room for. `None`: a kernel before 4.12.
+/// Number of messages that the socket had no room for. `None` on a kernel before 4.12.
 pub(crate) fn drops(socket: &OwnedFd) -> Option<u64> {
     let mut figures = [0_u32; DROPS + 1];
     let mut size = size_of_val(&figures) as libc::socklen_t;

@@ -10,7 +10,7 @@ const KEPT_BYTES: usize = 64 << 20;
 /// What the sessions of a load share.
 #[derive(Debug)]
 pub struct Plan {
-    /// What they run.
+    /// Jobs of the load.
     pub jobs: Vec<Job>,
     in_turn: bool,
     begun: AtomicU64,
@@ -18,7 +18,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For jobs of which none has run.
+    /// A plan of jobs of which none has run.
     pub fn new(jobs: Vec<Job>, in_turn: bool) -> Self {
         Self {
             jobs,
@@ -28,7 +28,7 @@ impl Plan {
         }
     }
 
-    /// Which job a session runs now that it has run so many.
+    /// Returns the index of the job that a session runs after `number` others.
     pub fn next_job(&self, session: usize, number: i64) -> usize {
         let turn = if self.in_turn {
             self.begun.fetch_add(1, Relaxed)
@@ -38,7 +38,7 @@ impl Plan {
         (turn % self.jobs.len() as u64) as usize
     }
 
-    /// Whether this output can be kept, too.
+    /// Counts an output; true if there is room to keep it.
     pub fn room_for(&self, printed: Option<&[Printed; 2]>) -> bool {
         let bytes: usize = printed.into_iter().flatten().map(|p| p.text.len()).sum();
         self.kept.fetch_add(bytes, Relaxed) + bytes <= KEPT_BYTES

@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group
 pub struct Stat {
     /// R, S, D, ...
     pub state: char,
-    /// Its process's parent.
+    /// Parent of the process.
     pub parent: i32,
-    /// Its session (setsid(2)).
+    /// Session of the process (setsid(2)).
     pub session: i32,
-    /// Threads of its process.
+    /// Number of threads of the process.
     pub threads: u64,
     /// Start since boot, clock ticks.
     pub start_ticks: i64,
@@ -40,7 +40,7 @@ impl Stat {
     }
 }
 
-/// Of a process, or of a task: `PID/task/TID`. `None`: it has ended, or is hidden.
+/// Reads the fields of a process, or of a task: `PID/task/TID`. `None` if it has ended or is hidden.
 pub fn stat(whose: impl Display) -> Option<Stat> {
     Stat::parse(&fs::read(format!("/proc/{whose}/stat")).ok()?)
 }
@@ -50,7 +50,7 @@ pub fn tasks(pid: i64) -> impl Iterator<Item = i64> {
     numbers(format!("/proc/{pid}/task"))
 }
 
-/// All processes.
+/// Process ids of the machine.
 pub fn processes() -> impl Iterator<Item = i32> {
     numbers("/proc".to_owned())
 }

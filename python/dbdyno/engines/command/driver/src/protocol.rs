@@ -1,39 +1,39 @@
-//! What sessions and the launcher say to each other over a stream: a length, then that many bytes.
+//! Messages between sessions and the launcher over a stream: a length, then that many bytes.
 //!
 //! The session begins with a [`Hello`], answered by a refusal or nothing; then each [`Order`] is answered by a [`Report`].
 
 use dyno_model::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Longer frames are no frames of ours.
+/// Longest frame; a longer one is not of ours.
 const LONGEST: usize = 64 << 20;
 const LENGTH_BYTES: usize = 4;
-/// In place of a number that is not known.
+/// Stands for an unknown number.
 const UNKNOWN: i64 = i64::MIN;
 
 /// A job as `model/plan/jobs.py` plans it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Job {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// As people see it.
+    /// The command as people see it.
     pub shown: String,
-    /// Where it runs; `None`: where dbdyno does.
+    /// Working directory. `None`: dbdyno's.
     pub directory: Option<String>,
-    /// Variables besides those of dbdyno.
+    /// Environment variables in addition to dbdyno's.
     pub env: std::collections::BTreeMap<String, String>,
     /// File that is its standard input; `None`: /dev/null.
     pub input: Option<String>,
-    /// Before each execution.
+    /// Command to run before each execution.
     pub prepare: Vec<String>,
-    /// After each execution.
+    /// Command to run after each execution.
     pub conclude: Vec<String>,
-    /// After each execution; must succeed.
+    /// Command to run after each execution, which must succeed.
     pub verify: Vec<String>,
-    /// Longer executions are killed.
+    /// Timeout, after which an execution is killed.
     pub timeout_ns: Option<i64>,
     /// Start-up of its shell, taken off durations.
     pub shell_ns: i64,
@@ -45,40 +45,40 @@ pub struct Job {
     pub work_regex: Option<String>,
 }
 
-/// Who a session is, and what it will run.
+/// Introduction of a session: its number, and the jobs it will run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Its number.
+    /// Number of the session.
     pub session: usize,
     /// The run's id.
     pub run: String,
     /// Bytes kept of what each execution prints.
     pub keep_output: usize,
-    /// What it runs.
+    /// Jobs of the session.
     pub jobs: Vec<Job>,
 }
 
-/// One execution, please.
+/// An order for one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
-    /// Which job.
+    /// Index of the job.
     pub job: usize,
-    /// 0.. in the session.
+    /// Number of the execution in its session, from 0.
     pub number: i64,
-    /// It is not begun at or after this.
+    /// Instant from which on it must not begin.
     pub not_from_ns: i64,
 }
 
-/// How an execution ended.
+/// The way an execution ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
     /// Exit code 0, and all checks passed.
     #[default]
     Ok,
-    /// Another exit code.
+    /// It ended with another exit code.
     Exit,
-    /// By a signal.
+    /// It was ended by a signal.
     Signal,
     /// It was killed after its timeout.
     Timeout,
@@ -88,7 +88,7 @@ pub enum Outcome {
     Stopped,
     /// The program could not be started, or what prepares it failed.
     NotStarted,
-    /// It was too late for it.
+    /// It was not begun: it was too late.
     TooLate,
 }
 
@@ -104,7 +104,7 @@ impl Outcome {
         Self::TooLate,
     ];
 
-    /// As in the table `executions`.
+    /// Name in the table `executions`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -139,31 +139,31 @@ pub const FIGURES: [&str; 17] = [
     "left_over",
 ];
 
-/// What was printed to a stream.
+/// Output to a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Printed {
-    /// All of it, in bytes.
+    /// Length of all output, bytes.
     pub bytes: u64,
-    /// The end of it.
+    /// The end of the output.
     pub text: String,
 }
 
-/// What came of an [`Order`].
+/// Result of an [`Order`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    /// How it ended.
+    /// The way it ended.
     pub outcome: Outcome,
-    /// Before it was started.
+    /// Instant before it was started.
     pub start_ns: i64,
-    /// When its first process had ended.
+    /// Instant at which its first process had ended.
     pub end_ns: i64,
-    /// [`FIGURES`].
+    /// Figures in the order of [`FIGURES`].
     pub figures: [Option<i64>; FIGURES.len()],
     /// Work units.
     pub work: Option<f64>,
-    /// Why it failed.
+    /// The reason for which it failed.
     pub detail: String,
-    /// Standard output and error output, where they are kept.
+    /// Standard output and error output, if they are kept.
     pub printed: Option<[Printed; 2]>,
 }
 
@@ -181,7 +181,7 @@ impl Report {
         self.figures[place]
     }
 
-    /// As a frame.
+    /// Encodes it as a frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = vec![self.outcome as u8];
         let numbers = [self.start_ns, self.end_ns];
@@ -199,7 +199,7 @@ impl Report {
         frame(&body)
     }
 
-    /// From a frame's body.
+    /// Decodes a frame's body.
     ///
     /// # Errors
     /// [`Error::Protocol`] if it is none.
@@ -231,13 +231,13 @@ impl Report {
 }
 
 impl Order {
-    /// As a frame.
+    /// Encodes it as a frame.
     pub fn encode(self) -> Vec<u8> {
         let numbers = [self.job as i64, self.number, self.not_from_ns];
         frame(&numbers.map(i64::to_le_bytes).concat())
     }
 
-    /// From a frame's body.
+    /// Decodes a frame's body.
     ///
     /// # Errors
     /// [`Error::Protocol`] if it is none.
@@ -253,7 +253,7 @@ impl Order {
     }
 }
 
-/// A body with its length before it.
+/// Returns a frame: a body with its length before it.
 pub fn frame(body: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(LENGTH_BYTES + body.len());
     all.extend((body.len() as u32).to_le_bytes());
@@ -261,17 +261,17 @@ pub fn frame(body: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Frames out of bytes as they come.
+/// Collects frames from bytes as they come.
 #[derive(Debug, Default)]
 pub struct Frames(Vec<u8>);
 
 impl Frames {
-    /// More bytes.
+    /// Adds bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.0.extend(bytes);
     }
 
-    /// The body of the next frame, once it is whole.
+    /// Returns the body of the next frame, once it is whole.
     ///
     /// # Errors
     /// [`Error::Protocol`] for one that is too long.
@@ -301,7 +301,7 @@ fn not_ours() -> Error {
     Error::Protocol("the launcher of commands sent what is no message of its".to_owned())
 }
 
-/// What is left of a body.
+/// The unread rest of a body.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -10,14 +10,14 @@ use dyno_model::{Breaker, CallEnd, Error, Progress, Result, Session, Start, Task
 use crate::plan::Plan;
 use crate::protocol::{Frames, Order, Outcome, Report};
 
-/// One execution, as the session keeps it.
+/// A session's record of one execution.
 #[derive(Debug)]
 pub struct Execution {
-    /// Which job.
+    /// Index of the job.
     pub job: usize,
-    /// What the launcher reported; of the one under way when the session was lost, what is known.
+    /// The launcher's report; of an execution under way when the session was lost, as much as is known.
     pub report: Report,
-    /// Whether it was measured.
+    /// The execution was measured.
     pub measured: bool,
 }
 
@@ -28,9 +28,9 @@ pub struct CommandSession {
     frames: Frames,
     plan: Arc<Plan>,
     number: usize,
-    /// Executed, in the order of starting.
+    /// Executions in the order of starting.
     pub(crate) executions: Vec<Execution>,
-    /// Job and begin of the one under way.
+    /// Job and beginning of the execution under way.
     under_way: Option<(usize, i64)>,
     script: usize,
     orders: i64,
@@ -55,7 +55,7 @@ impl CommandSession {
         }
     }
 
-    /// The one that was under way when the session was lost.
+    /// The execution that was under way when the session was lost.
     pub(crate) fn stopped(&self) -> Option<Execution> {
         let (job, start_ns) = self.under_way?;
         let report = Report {
@@ -100,7 +100,7 @@ impl CommandSession {
     }
 }
 
-/// Five characters as the driver counts errors by; none: it ended well.
+/// The code by which the driver counts the error. `None` if the execution ended well.
 fn code(report: &Report) -> Option<[u8; 5]> {
     let number = report.get("exit_code").unwrap_or_default();
     let text = match report.outcome {

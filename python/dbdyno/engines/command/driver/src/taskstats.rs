@@ -27,13 +27,13 @@ const LAST: u8 = 0x20;
 const NAMES_THE_PROCESS: u16 = 12;
 const SHORTEST: usize = 372;
 
-/// What the kernel says of a task that has ended.
+/// The kernel's statistics of a task that has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Exit {
     pub pid: i64,
     pub tid: i64,
     pub parent: i64,
-    /// The last of its process.
+    /// The task is the last of its process.
     pub last: bool,
     pub comm: [u8; 16],
     pub end_ns: i64,
@@ -48,7 +48,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// As a row.
+    /// The task as a row.
     pub fn task(&self, session: Option<i64>) -> EndedTask {
         let name = self.comm.split(|&b| b == 0).next().unwrap_or_default();
         EndedTask {
@@ -66,7 +66,7 @@ impl Exit {
         }
     }
 
-    /// From one `struct taskstats`; `None`: of a version whose fields lie elsewhere.
+    /// Reads one `struct taskstats`. `None` if its version has the fields elsewhere.
     fn parse(stats: &[u8], tid: i64, end_ns: i64) -> Option<Self> {
         let word = |at: usize| -> Option<i64> {
             let bytes = stats.get(at..at + 8)?.try_into().ok()?;
@@ -191,12 +191,12 @@ impl Listener {
         Ok(listener)
     }
 
-    /// What has come since this was asked last.
+    /// Returns the ends since the call before.
     pub fn take(&self) -> Vec<Exit> {
         std::mem::take(&mut lock(&self.received).exits)
     }
 
-    /// What was lost since the beginning.
+    /// Statistics that were lost since the beginning.
     pub fn losses(&self) -> Losses {
         lock(&self.received).losses.clone()
     }

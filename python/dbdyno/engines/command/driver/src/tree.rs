@@ -1,4 +1,4 @@
-//! Whose each process is: its session, known from the first process of an execution on.
+//! Sessions of processes, known from the first process of an execution on.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ pub struct Tree {
     main_pid: i64,
     /// Session by process; `None`: ours, not known which.
     known: HashMap<i64, Met>,
-    /// By parent.
+    /// Ends that wait, by parent.
     waiting: HashMap<i64, VecDeque<Exit>>,
     waits: usize,
     /// Parent and end of those that wait, and of some that no longer do, in the order of ends.
@@ -36,7 +36,7 @@ struct Met {
 }
 
 impl Tree {
-    /// Nobody is known but the launcher.
+    /// A tree of which only the launcher is known.
     pub fn new(main_pid: i64) -> Self {
         Self {
             main_pid,
@@ -130,7 +130,7 @@ impl Tree {
         self.waits += 1;
     }
 
-    /// `None`: nobody's that is known.
+    /// Returns what is known of the task's process. `None` if it belongs to no known one.
     fn whose(&self, exit: &Exit) -> Option<Met> {
         let met = self.known.get(&exit.pid).or_else(|| self.known.get(&exit.parent));
         let unmet = Met {

@@ -16,7 +16,7 @@ use crate::tls::TlsSetup;
 /// `connect_timeout_ms` is lost.
 pub struct Activity {
     client: Client,
-    /// Of a sample.
+    /// Time limit of a sample.
     limit: Duration,
     breaker: Breaker,
     sql: String,
@@ -30,7 +30,7 @@ struct Blocking {
     sql: String,
     /// Wait classes of sessions that make it worth asking.
     classes: Vec<String>,
-    /// Where each column of the result belongs.
+    /// Place of each column of the result.
     places: Vec<Place>,
 }
 

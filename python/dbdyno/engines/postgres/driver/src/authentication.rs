@@ -1,4 +1,4 @@
-//! Who we are, shown to the server: only by such methods as the target allows (PostgreSQL documentation,
+//! Authentication, only by methods that the target allows (PostgreSQL documentation,
 //! "SASL Authentication"; libpq's `require_auth` and `channel_binding`).
 
 use bytes::BytesMut;
@@ -30,7 +30,7 @@ pub fn authenticate(client: &mut Client, target: &TargetSpec) -> Result<()> {
     }
 }
 
-/// What the server has seen of us.
+/// What we have shown to the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Nothing,
@@ -38,7 +38,7 @@ enum Shown {
     Bound,
 }
 
-/// The server lets us in: with less than was required of it?
+/// Checks, when the server lets us in, that it asked for no less than is required.
 fn content(auth: &AuthSpec, shown: Shown) -> Result<()> {
     if auth.channel_binding == Binding::Require && shown != Shown::Bound {
         return Err(unbound("the server let us in without it"));
@@ -238,7 +238,7 @@ fn next_request(client: &mut Client) -> Result<(u32, Vec<u8>)> {
     }
 }
 
-/// What belongs to no start-up.
+/// The error of a message that belongs to no start-up.
 pub fn unexpected(tag: u8) -> Error {
     Error::Protocol(format!(
         "message {:?} while connecting: this is not a PostgreSQL server",

@@ -18,26 +18,26 @@ use crate::socket::{self, lost};
 use crate::wire::Wire;
 
 const CHUNK_BYTES: usize = 16 * 1024;
-/// What one answer may take in memory, all its rows together. Rows that are dropped do not count.
+/// Most memory of one answer, all its rows together. Rows that are dropped do not count.
 const MOST_HELD: usize = 64 << 20;
-/// What a row, and a value of it, take at most besides the bytes of the message.
+/// Most memory of a row, and of a value, in addition to the bytes of the message.
 pub(crate) const ROW_BYTES: usize = 512;
 const VALUE_BYTES: usize = size_of::<Option<String>>() + 16;
-/// Shown of a statement whose answer is too large.
+/// Characters shown of a statement whose answer is too large.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// One connection, its socket blocking.
+/// A connection with a blocking socket.
 pub struct Client {
     pub(crate) wire: Wire,
     incoming: Collector,
-    /// How long an answer may take.
+    /// Time limit of an answer.
     limit: Option<Duration>,
     deadline: Option<Instant>,
     /// Breaks this connection off, and others of the same user.
     pub(crate) breaker: Breaker,
     /// The server's process id for this session.
     pub backend_pid: Option<i64>,
-    /// What a request to cancel must say: process id and secret, as the server sent them.
+    /// Key of a request to cancel: process id and secret, as the server sent them.
     pub(crate) key: Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ impl Client {
         self.wire.fd()
     }
 
-    /// From now on each answer, whatever trickles in or comes in floods, may take `limit`; `None`: for ever.
+    /// Sets the time limit of each answer, even if it trickles in or comes in floods. `None`: no limit.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -87,7 +87,7 @@ impl Client {
         Ok(())
     }
 
-    /// What one message may hold from now on, in bytes.
+    /// Sets the longest message that is held, in bytes.
     pub(crate) fn set_longest(&mut self, bytes: usize) {
         self.incoming.longest = bytes;
     }
@@ -208,7 +208,7 @@ impl Client {
             .map_err(|e| lost(&e))
     }
 
-    /// What is there, not before something is.
+    /// Reads what is there; waits until something is.
     pub(crate) fn recv(&mut self, buffer: &mut [u8]) -> Result<usize> {
         self.arm()
             .and_then(|()| self.wire.recv(buffer))
@@ -233,12 +233,12 @@ impl Client {
         Ok(self.incoming.take())
     }
 
-    /// What was read behind the last ReadyForQuery.
+    /// Returns what was read behind the last ReadyForQuery.
     pub(crate) fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.incoming).into_rest()
     }
 
-    /// Says good-bye; the server ends the session by itself.
+    /// Sends Terminate; the server ends the session by itself.
     pub fn close(mut self) {
         let mut bytes = BytesMut::new();
         frontend::terminate(&mut bytes);
@@ -247,7 +247,7 @@ impl Client {
     }
 }
 
-/// Of a row, or of its description: both begin with the number of columns.
+/// Memory of a row or of its description: both begin with the number of columns.
 fn size_in_memory(body: &[u8]) -> usize {
     let columns = body
         .first_chunk()

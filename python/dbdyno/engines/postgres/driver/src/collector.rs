@@ -19,11 +19,11 @@ fn too_long(tag: u8, length: usize) -> Error {
 #[derive(Debug)]
 pub struct Collector {
     buffer: Vec<u8>,
-    /// Where the next message begins.
+    /// Beginning of the next message.
     from: usize,
     /// Bytes of a message still to come that are dropped.
     skip: usize,
-    /// What is held of one message. Of errors and notices the beginning will do; others must not be longer.
+    /// Bytes held of one message. Errors and notices are cut; other messages must not be longer.
     pub longest: usize,
     /// Rows are dropped, whatever their size.
     pub without_rows: bool,
@@ -88,7 +88,7 @@ impl Collector {
         self.skip = size - here;
     }
 
-    /// What was not taken.
+    /// Returns the bytes that were not taken.
     pub fn into_rest(mut self) -> Vec<u8> {
         self.buffer.split_off(self.from)
     }

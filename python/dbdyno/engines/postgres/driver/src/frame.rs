@@ -10,10 +10,10 @@ use dyno_model::{Error, Result};
 pub(crate) const HEADER: usize = 5;
 /// The server refuses to send more than 1 GB in one message; a larger length is garbage.
 pub(crate) const LONGEST: usize = 0x4000_0000;
-/// What is held of one message after start-up; rows are walked over, whatever their size.
+/// Bytes held of one message after start-up; rows are walked over, whatever their size.
 pub const LONGEST_HELD: usize = 1024 * 1024;
 
-/// What to do with a message type.
+/// Treatment of a message type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Completions of Parse and Bind, parameter changes, notifications: walked over.
@@ -66,12 +66,12 @@ pub struct Walker {
     held: Vec<u8>,
     /// `held` was handed out and is to be emptied.
     spent: bool,
-    /// What is handed out: this and what is above.
+    /// The least kind that is handed out.
     least: Kind,
 }
 
 impl Walker {
-    /// From the next message on, rows and what belongs to them are handed out, or not.
+    /// Sets whether rows and what belongs to them are handed out, from the next message on.
     #[inline]
     pub fn want_rows(&mut self, wanted: bool) {
         self.least = if wanted { Kind::Row } else { Kind::Keep };

@@ -13,10 +13,10 @@ use crate::client::Client;
 use crate::machine::{Incoming, Machine, Step};
 use crate::server::{SETUP_TIMEOUT, Server};
 
-/// So much fits into the buffers of a socket, whatever the server does meanwhile.
+/// Bytes that fit into the buffers of a socket, whatever the server does meanwhile.
 const SAFE_BYTES: usize = 32 * 1024;
 
-/// What the driver is to call [`Session::advance`] for.
+/// The event for which the driver is to call [`Session::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     /// Nothing: no call is under way.
@@ -29,11 +29,11 @@ enum Waiting {
     Instant(i64),
 }
 
-/// One connected session whose calls are those of `M`.
+/// A connected session whose calls are those of `M`.
 pub struct Link<M> {
     pub(crate) client: Client,
     pub(crate) machine: M,
-    /// Where to connect again.
+    /// Server to connect to again.
     server: Option<Arc<Server>>,
     waiting: Waiting,
     blocking: bool,
@@ -275,7 +275,7 @@ impl<M: Machine> Link<M> {
         taken.map(|()| value)
     }
 
-    /// One reading for each of the server's counters.
+    /// Reads each of the server's counters.
     pub(crate) fn probe(&mut self, server: &Server) -> Vec<Reading> {
         if server.counters.is_empty() {
             return Vec::new();

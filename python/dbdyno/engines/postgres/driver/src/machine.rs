@@ -23,7 +23,7 @@ pub(crate) const ROLLBACK: &[u8] = b"Q\x00\x00\x00\x0dROLLBACK\x00";
 pub(crate) const COPY: &str = "COPY from or to the client cannot be a call: its data would have to come from dbdyno or go \
                                there; use INSERT ... SELECT, or COPY from or to a file or program of the server";
 
-/// What a call needs next.
+/// The next thing that a call needs.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send what is pending, then read.
@@ -64,9 +64,9 @@ pub trait Machine: Send {
     /// # Errors
     /// When the session is lost.
     fn resume(&mut self) -> Result<Step>;
-    /// What came over the present connection.
+    /// Messages of the present connection.
     fn incoming(&self) -> &Incoming;
-    /// The same, to take what no call waits for.
+    /// Messages of the present connection, to take what no call waits for.
     fn incoming_mut(&mut self) -> &mut Incoming;
     /// Messages sent and waited for so far.
     fn round_trips(&self) -> u64;
@@ -94,10 +94,10 @@ pub trait Machine: Send {
     }
 }
 
-/// What comes over a connection, asked for or not.
+/// Messages from a connection, asked for or not.
 #[derive(Debug, Default)]
 pub struct Incoming {
-    /// Where the stream of messages stands.
+    /// Position in the stream of messages.
     pub walker: Walker,
     /// Notices in place of the answer that is due.
     pub notices: u64,
@@ -132,7 +132,7 @@ impl Incoming {
         })
     }
 
-    /// What came in place of an answer, in words.
+    /// Describes what came in place of an answer. `None` if nothing did.
     pub fn remark(&self) -> Option<String> {
         (self.notices > 0).then(|| format!("the server sent {} notices meanwhile", self.notices))
     }

@@ -18,7 +18,7 @@ pub struct LoadSpec {
     pub target: TargetSpec,
     /// Groups of equal sessions.
     pub sessions: Vec<SessionSpec>,
-    /// How to read the counters of a session.
+    /// Probe of a session's counters.
     #[serde(default)]
     pub probe: Option<ProbeSpec>,
 }
@@ -27,7 +27,7 @@ pub struct LoadSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionSpec {
-    /// How many.
+    /// Number of sessions.
     #[serde(default = "one")]
     pub count: usize,
     /// Simple queries, once after connecting.
@@ -35,7 +35,7 @@ pub struct SessionSpec {
     pub setup: Vec<String>,
     /// A call: all of these, in order.
     pub call: Vec<StatementSpec>,
-    /// How a call's statements are sent.
+    /// Protocol of a call's statements.
     #[serde(default)]
     pub protocol: Protocol,
     /// All statements of a call in one go.
@@ -56,7 +56,7 @@ fn one() -> usize {
     1
 }
 
-/// How a statement is sent (PostgreSQL documentation, "Message Flow").
+/// Protocol of a statement (PostgreSQL documentation, "Message Flow").
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -80,7 +80,7 @@ pub struct StatementSpec {
     pub params: Vec<Option<String>>,
 }
 
-/// How to read the counters of a session.
+/// Probe of a session's counters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeSpec {
@@ -89,11 +89,11 @@ pub struct ProbeSpec {
     pub flush: Vec<String>,
     /// One row; its columns are found by name.
     pub read: String,
-    /// What its columns are.
+    /// Columns of the row.
     pub columns: Vec<CounterSpec>,
 }
 
-/// One column of a probe.
+/// A column of a probe.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CounterSpec {
@@ -120,7 +120,7 @@ impl CounterSpec {
 pub struct Plan {
     /// The orders.
     pub spec: SessionSpec,
-    /// What is sent and waited for in turn: a statement each, or all of them in one.
+    /// Messages that are sent and waited for in turn: one for each statement, or one for all.
     pub messages: Vec<Vec<u8>>,
     /// `ReadyForQuery` that answer each of them.
     pub replies: usize,

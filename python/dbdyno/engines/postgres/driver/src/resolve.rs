@@ -11,7 +11,7 @@ use dyno_model::{Breakable, Breaker, Error, Result, spawn};
 
 /// Threads of this process that may be at it, those left behind included.
 const MOST: usize = 64;
-/// How often one that finds no room looks again.
+/// Interval at which a look-up without room tries again.
 const ROUND: Duration = Duration::from_millis(10);
 
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);

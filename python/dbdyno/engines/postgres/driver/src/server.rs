@@ -13,10 +13,10 @@ use crate::tls::TlsSetup;
 
 /// A probe is a matter of milliseconds; a server that takes longer than this is given up on.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
-/// So is what makes a session; warming may take as long as a call.
+/// Time limit of setting up a session; warming may take as long as a call.
 pub(crate) const SETUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One server, and how its sessions' counters are read.
+/// A server, with the probe of its sessions' counters.
 pub(crate) struct Server {
     target: TargetSpec,
     tls: Option<TlsSetup>,
@@ -43,17 +43,17 @@ impl Server {
         })
     }
 
-    /// The first connection of a session.
+    /// Connects a session for the first time.
     pub fn connect(&self) -> Result<Client> {
         self.connect_again(&self.breaker.child()?)
     }
 
-    /// Another one of the session that has this breaker.
+    /// Connects the session that has this breaker once more.
     pub fn connect_again(&self, breaker: &Breaker) -> Result<Client> {
         Client::connect(&self.target, self.tls.as_ref(), breaker)
     }
 
-    /// What a connection complains of that was broken off is not the reason.
+    /// Returns `Aborted` if all was broken off: what a connection complains of then is not the reason.
     pub fn reason(&self, error: Error) -> Error {
         if self.breaker.is_broken() {
             Error::Aborted
@@ -62,7 +62,7 @@ impl Server {
         }
     }
 
-    /// One reading for each counter.
+    /// Reads each counter.
     ///
     /// # Errors
     /// When the server does not answer, or refuses.

@@ -2,7 +2,7 @@
 
 use dyno_model::{Error, Refusal};
 
-/// What the server complained of.
+/// An error or notice of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerError {
     /// FATAL or PANIC: the server ends the session.
@@ -15,11 +15,11 @@ pub struct ServerError {
     pub position: Option<u32>,
 }
 
-/// Of a field's text as much is kept: a server may send what it likes.
+/// Bytes kept of a field's text: a server may send what it likes.
 const LONGEST_TEXT_BYTES: usize = 8 * 1024;
 
 impl ServerError {
-    /// From the message's body: a byte for the field, its text, a zero; a zero ends all.
+    /// Parses a message's body: a byte for the field, its text, a zero; a zero ends all.
     pub fn parse(body: &[u8]) -> Self {
         let mut error = Self {
             fatal: false,
@@ -51,7 +51,7 @@ impl ServerError {
         String::from_utf8_lossy(&self.sqlstate).into_owned()
     }
 
-    /// Of an established session: a fatal error is its end.
+    /// The error of an established session, which a fatal error ends.
     pub fn into_session_error(self) -> Error {
         if self.fatal {
             Error::Lost(format!("{} ({})", self.message, self.code()))
@@ -81,7 +81,7 @@ impl ServerError {
     }
 }
 
-/// What a SQLSTATE is for (PostgreSQL documentation, appendix A).
+/// The kind of refusal of a SQLSTATE (PostgreSQL documentation, appendix A).
 pub fn refusal(sqlstate: [u8; 5]) -> Refusal {
     match &sqlstate {
         b"53300" => Refusal::Full,

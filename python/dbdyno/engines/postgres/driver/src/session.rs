@@ -22,7 +22,7 @@ pub struct ConstantCalls {
     incoming: Incoming,
     /// Which statement of the call is under way; past the end: the ROLLBACK after a failed one.
     step: usize,
-    /// How much of its message is sent.
+    /// Number of bytes of its message that are sent.
     sent: usize,
     /// `ReadyForQuery` still to come: one a statement of a pipeline.
     due: usize,
@@ -35,7 +35,7 @@ impl PgSession {
         Self::over(client, ConstantCalls::new(plan), None)
     }
 
-    /// One whole call, in blocking mode.
+    /// Makes one whole call, in blocking mode.
     ///
     /// # Errors
     /// When the session is lost.

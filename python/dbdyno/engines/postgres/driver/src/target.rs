@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// One server and who we are there. `Debug` leaves the password out.
+/// A server and our identity there. `Debug` leaves the password out.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSpec {
@@ -26,10 +26,10 @@ pub struct TargetSpec {
     /// Shown in the server's views and logs.
     #[serde(default = "default_application_name")]
     pub application_name: String,
-    /// How long connecting may take, start to end; also a sample of the activity probe.
+    /// Time limit of connecting, start to end, and of a sample of the activity probe.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
-    /// What the server may ask of us.
+    /// Authentication that the server may ask for.
     #[serde(default)]
     pub auth: AuthSpec,
     /// `requirepeer`: the user id of who listens at the unix socket.
@@ -40,13 +40,13 @@ pub struct TargetSpec {
     pub tcp: TcpSpec,
 }
 
-/// How a server may have us show who we are: `require_auth`, `channel_binding`.
+/// Authentication that is allowed: `require_auth`, `channel_binding`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthSpec {
     /// `None`: any that the driver knows.
     pub methods: Option<Vec<Method>>,
-    /// Of SCRAM under TLS.
+    /// Channel binding of SCRAM under TLS.
     pub channel_binding: Binding,
 }
 
@@ -71,26 +71,26 @@ pub enum Method {
 pub enum Binding {
     /// Never.
     Disable,
-    /// Where the server offers it.
+    /// Used if the server offers it.
     #[default]
     Prefer,
     /// Or there is no connection.
     Require,
 }
 
-/// Of TCP sockets, where 0 is the operating system's default.
+/// Options of TCP sockets; 0 is the operating system's default.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpSpec {
-    /// How long what was sent may stay unacknowledged.
+    /// Time that sent data may stay unacknowledged.
     pub user_timeout_ms: u64,
     /// Whether an idle connection is checked.
     pub keepalives: bool,
     /// After how long.
     pub idle_s: u64,
-    /// How often.
+    /// Interval of keepalives.
     pub interval_s: u64,
-    /// How many times.
+    /// Number of keepalives.
     pub count: u32,
 }
 
@@ -110,7 +110,7 @@ impl Default for TcpSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSpec {
-    /// What of the server's certificate is checked.
+    /// Checks of the server's certificate.
     pub verify: Verify,
     /// PEM file of trusted certificates; `system`: the operating system's.
     #[serde(default)]
@@ -137,7 +137,7 @@ pub struct TlsSpec {
     pub direct: bool,
 }
 
-/// Of TLS.
+/// Version of TLS.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 pub enum Version {
     /// 1.2.
@@ -152,7 +152,7 @@ fn yes() -> bool {
     true
 }
 
-/// What of the server's certificate is checked.
+/// Checks of the server's certificate.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
@@ -160,7 +160,7 @@ pub enum Verify {
     None,
     /// That a trusted authority signed it (`verify-ca`).
     Ca,
-    /// And that it carries the server's name (`verify-full`).
+    /// A trusted authority signed it, and it carries the server's name (`verify-full`).
     Full,
 }
 
@@ -184,7 +184,7 @@ impl TargetSpec {
             .then(|| format!("{}/.s.PGSQL.{}", self.host, self.port))
     }
 
-    /// Where we connect to, in words.
+    /// Place that we connect to, in words.
     pub(crate) fn place(&self) -> String {
         self.socket_path()
             .unwrap_or_else(|| format!("{}:{}", self.host, self.port))

@@ -19,12 +19,12 @@ use crate::x509;
 /// PostgreSQL's name for itself (IANA, "TLS Application-Layer Protocol Negotiation Protocol IDs").
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// What every TLS connection of a load shares.
+/// Settings that all TLS connections of a load share.
 #[derive(Clone)]
 pub struct TlsSetup {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    /// Without asking first.
+    /// TLS begins without asking first.
     pub(crate) direct: bool,
 }
 
@@ -126,7 +126,7 @@ fn tls_error(error: rustls::Error) -> Error {
     Error::Tls(error.to_string())
 }
 
-/// Why hands were not shaken; the two common reasons in plain words, with the cure.
+/// The error of a failed handshake; common reasons in plain words, with the cure.
 fn refused(error: &rustls::Error, name: &ServerName<'_>) -> Error {
     use rustls::CertificateError::{
         BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,

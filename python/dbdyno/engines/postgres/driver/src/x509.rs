@@ -56,7 +56,7 @@ pub fn public_key(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     (unused_bits == 0).then_some((kind, key))
 }
 
-/// From when until when a certificate is valid, in seconds since 1970.
+/// Beginning and end of a certificate's validity, in seconds since 1970.
 pub fn validity(certificate: &[u8]) -> Option<(i64, i64)> {
     let mut dates = elements(field(certificate, 3)?);
     let mut date = || dates.next().and_then(|(tag, text)| seconds(tag, text));

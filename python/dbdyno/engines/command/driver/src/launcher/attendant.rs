@@ -1,4 +1,4 @@
-//! What the main thread looks after: processes that are nobody's any more, and commands that start too many.
+//! Duties of the main thread: reaping orphans, and stopping commands that start too many tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -8,17 +8,17 @@ use dyno_model::now_ns;
 use super::tree;
 use crate::contain::{Containment, Watch};
 
-/// When commands were killed because they had too many tasks.
+/// The limit of commands' tasks, and when commands were killed for it.
 #[derive(Debug, Default)]
 pub struct TaskLimit {
-    /// 0: never.
+    /// Instant of the last kill; 0 if there was none.
     killed_ns: AtomicI64,
-    /// How many they may have.
+    /// Number of tasks that commands may have together.
     limit: AtomicU64,
 }
 
 impl TaskLimit {
-    /// Why a command that was started then was killed; `None`: not because of that.
+    /// Returns the reason if a command that was started at `start_ns` was killed for the limit.
     pub fn kill_reason(&self, start_ns: i64) -> Option<String> {
         let limit = self.limit.load(Relaxed);
         (self.killed_ns.load(Relaxed) >= start_ns).then(|| {
@@ -27,7 +27,7 @@ impl TaskLimit {
     }
 }
 
-/// See the module.
+/// The main thread's state.
 pub struct Attendant {
     containment: Containment,
     watch: Watch,
@@ -35,7 +35,7 @@ pub struct Attendant {
 }
 
 impl Attendant {
-    /// Before dbdyno has arranged anything: descendants are found.
+    /// An attendant without control groups: descendants are found by their parents.
     pub fn new(task_limit: Arc<TaskLimit>) -> Self {
         Self {
             containment: Containment::default(),
@@ -44,7 +44,7 @@ impl Attendant {
         }
     }
 
-    /// What dbdyno has arranged, as JSON. A text that is none changes nothing.
+    /// Takes the groups and limits that dbdyno arranged, as JSON. Another text changes nothing.
     pub fn arrange(&mut self, text: &[u8]) {
         if let Ok(containment) = serde_json::from_slice::<Containment>(text) {
             self.task_limit
@@ -54,7 +54,7 @@ impl Attendant {
         }
     }
 
-    /// Now and then. `alone`: there are no sessions, so no process may be there.
+    /// Reaps and checks; to be called now and then. `alone`: there are no sessions, so no process may be left.
     pub fn look(&mut self, alone: bool) {
         tree::reap_orphans();
         if self.containment.too_many(&mut self.watch) {
@@ -65,7 +65,7 @@ impl Attendant {
         }
     }
 
-    /// Nothing is left when this returns.
+    /// Ends all processes; nothing is left when this returns.
     pub fn end(&self) {
         self.containment.end();
     }

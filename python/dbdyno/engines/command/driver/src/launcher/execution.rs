@@ -12,27 +12,27 @@ use super::{tree, used};
 use crate::proc;
 use crate::protocol::Report;
 
-/// From SIGTERM to SIGKILL.
+/// Time from SIGTERM to SIGKILL.
 const PATIENCE_NS: i64 = 2_000_000_000;
 
-/// What the executions of a session share.
+/// Resources shared by the executions of a session.
 #[derive(Debug)]
 pub struct Bench<'a> {
     /// Starts processes.
     pub spawner: Spawner,
     /// `/dev/null`.
     pub null: BorrowedFd<'a>,
-    /// Standard output, where it is read.
+    /// Standard output, if it is read.
     pub output: Option<Tail>,
     /// Error output.
     pub errors: Tail,
-    /// The session's socket: if that is closed, all ends.
+    /// The session's socket; all ends when that is closed.
     pub session: BorrowedFd<'a>,
     /// `DBDYNO_SESSION=n`.
     pub mark: String,
 }
 
-/// Why a process was killed.
+/// The reason for which a process was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Killed {
     /// It took too long.
@@ -41,7 +41,7 @@ pub enum Killed {
     Stopped,
 }
 
-/// How an execution ended: by itself, or why it was killed.
+/// The end of an execution: by itself, or the reason for which it was killed.
 pub type End = (used::Ended, Option<Killed>);
 
 impl Bench<'_> {
@@ -75,7 +75,7 @@ impl Bench<'_> {
         Ok((used::wait(child.pid, report), killed))
     }
 
-    /// Until it has ended.
+    /// Waits until the process has ended.
     fn attend(&mut self, child: &Child, until_ns: Option<i64>, report: &mut Report) -> Option<Killed> {
         let (mut killed, mut kill_ns) = (None, until_ns);
         loop {

@@ -39,7 +39,7 @@ pub fn own(number: RawFd) -> Result<OwnedFd> {
     }
 }
 
-/// A message, and the descriptor that came with it; `None`: the other end is closed.
+/// Receives a message and the descriptor that came with it. `None` if the other end is closed.
 pub fn receive(control: &OwnedFd) -> Option<(Option<OwnedFd>, Vec<u8>)> {
     let mut text = vec![0_u8; LONGEST_BYTES];
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -60,7 +60,7 @@ pub fn receive(control: &OwnedFd) -> Option<(Option<OwnedFd>, Vec<u8>)> {
 /// Hands a session's socket to the launcher.
 ///
 /// # Errors
-/// When that has ended.
+/// When the launcher has ended.
 pub fn send(control: BorrowedFd<'_>, socket: &UnixStream) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut room);

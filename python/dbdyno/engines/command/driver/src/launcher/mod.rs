@@ -28,9 +28,9 @@ pub use handing::{own as control_socket, send as send_descriptor};
 pub use worker::Find;
 use worker::Shared;
 
-/// How often the main thread waits for orphans that have ended.
+/// Interval at which the main thread waits for orphans that have ended.
 const REAPING_NS: i64 = 100_000_000;
-/// Threads call the system and parse a few lines.
+/// Stack of a session's thread, which calls the system and parses a few lines.
 const STACK_BYTES: usize = 512 * 1024;
 /// A session's socket, what it prints, and its process: so many descriptors, and as many again for thousands of them.
 const DESCRIPTORS: u64 = 65_536;
@@ -96,7 +96,7 @@ fn become_launcher() -> io::Result<OwnedFd> {
     }
 }
 
-/// The socket of a session to come; `None`: it is over.
+/// Waits for the socket of the next session. `None` at the end.
 fn next_session(
     control: &OwnedFd,
     endings: &OwnedFd,

@@ -15,19 +15,19 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// A job of a session.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What is measured.
+    /// The measured program.
     pub program: Program,
-    /// Before it.
+    /// The program to run before it.
     pub prepare: Option<Program>,
-    /// After it.
+    /// The program to run after it that checks its result.
     pub verify: Option<Program>,
-    /// At last.
+    /// The program to run at last.
     pub conclude: Option<Program>,
-    /// Its standard input.
+    /// Standard input.
     pub input: Option<PathBuf>,
-    /// File whose size is its work.
+    /// File whose size is the work.
     pub work_file: Option<PathBuf>,
-    /// The rest.
+    /// The job as it was planned.
     pub job: Job,
 }
 
@@ -64,7 +64,7 @@ impl Prepared {
     }
 }
 
-/// Our own variables, the job's, and those by which its processes are known.
+/// Environment: our own variables, the job's, and those by which its processes are recognized.
 fn environment(job: &Job, hello: &Hello, fill: &impl Fn(&str) -> String) -> Vec<(Vec<u8>, Vec<u8>)> {
     let inherited = std::env::vars_os().map(|(name, value)| {
         let bytes = |text: std::ffi::OsString| text.as_bytes().to_vec();
@@ -115,7 +115,7 @@ fn text(bytes: &[u8]) -> Result<CString, String> {
     CString::new(bytes).map_err(|_| "a NUL character in a command, its directory or environment".to_owned())
 }
 
-/// As execvp(3) looks for it, from the directory that the command runs in; the name itself where it is not found.
+/// Locates a program as execvp(3) does, from the command's directory. Returns the name itself if there is none.
 fn locate(name: &str, path: &str, directory: &str) -> PathBuf {
     if name.contains('/') {
         return name.into();

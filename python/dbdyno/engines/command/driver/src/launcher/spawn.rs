@@ -15,13 +15,13 @@ const STACK_BYTES: usize = 64 * 1024;
 /// A program and what goes with it.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Where it is.
+    /// Path of the program.
     pub path: CString,
-    /// Its name and arguments.
+    /// Name and arguments.
     pub argv: Vec<CString>,
-    /// `NAME=value`.
+    /// Environment, each as `NAME=value`.
     pub env: Vec<CString>,
-    /// Where it runs.
+    /// Working directory.
     pub directory: Option<CString>,
 }
 
@@ -32,22 +32,22 @@ pub struct Streams<'a>(pub [BorrowedFd<'a>; 3]);
 /// A process that was started.
 #[derive(Debug)]
 pub struct Child {
-    /// Its number.
+    /// Process id.
     pub pid: i32,
-    /// Becomes readable when it has ended.
+    /// Descriptor that becomes readable when the process has ended.
     pub pidfd: OwnedFd,
-    /// Before it was started.
+    /// Instant before it was started.
     pub start_ns: i64,
-    /// When its program had been loaded.
+    /// Instant at which its program had been loaded.
     pub exec_ns: i64,
 }
 
-/// Why a program was not started.
+/// The reason for which a program was not started.
 #[derive(Debug)]
 pub struct Refused {
-    /// What the system would not do.
+    /// The step that the system refused.
     pub step: &'static str,
-    /// Its reason.
+    /// The system's reason.
     pub error: io::Error,
 }
 
@@ -59,7 +59,7 @@ pub struct Spawner {
     descriptors: Rlimit,
 }
 
-/// What the child reads and writes of our memory.
+/// The memory of ours that the child reads and writes.
 struct Shared<'a> {
     path: *const c_char,
     argv: &'a [*const c_char],
@@ -135,13 +135,13 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     all.chain([std::ptr::null()]).collect()
 }
 
-/// For a child that has ended without executing anything.
+/// Waits for a child that has ended without executing anything.
 fn reap(pidfd: &OwnedFd) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::from_bits_retain(libc::__WALL as u32);
     let _ = waitid(WaitId::PidFd(pidfd.as_fd()), options);
 }
 
-/// In the child: calls the system only, and does not return.
+/// Runs in the child: calls the system only, and does not return.
 extern "C" fn child(shared: *mut c_void) -> libc::c_int {
     // SAFETY: the caller waits, so nobody else has it; every pointer in it was made from a text that lives there.
     unsafe {

@@ -1,4 +1,4 @@
-//! What a command prints: read so that it never waits for us, counted, and the end of it kept.
+//! Output of a command: read so that the command never waits, counted, and its end kept.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Keeps `most` bytes.
+    /// A pipe of whose output `most` bytes are kept.
     ///
     /// # Errors
     /// When the system has no pipe left.
@@ -38,17 +38,17 @@ impl Tail {
         })
     }
 
-    /// What to wait on.
+    /// The reading end, to wait on.
     pub fn reader(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }
 
-    /// What commands write to.
+    /// The writing end, for commands.
     pub fn writer(&self) -> BorrowedFd<'_> {
         self.writer.as_fd()
     }
 
-    /// Takes what is there. True: there may be more.
+    /// Reads what is there; true if there may be more.
     pub fn drain(&mut self) -> bool {
         for _ in 0..READS {
             match self.reader.read(&mut self.buffer) {
@@ -73,7 +73,7 @@ impl Tail {
         self.kept.drain(..over);
     }
 
-    /// The end of what was printed since the last time.
+    /// Returns the end of what was printed since the call before.
     pub fn finish(&mut self) -> Printed {
         self.cut();
         let printed = Printed {

@@ -10,7 +10,7 @@ use crate::{contain, proc};
 /// A process that ignores this many rounds of SIGKILL cannot be killed (it is in the kernel, uninterruptibly).
 const ROUNDS: usize = 50;
 const REAPED_AT_ONCE: usize = 2000;
-/// Between two of them.
+/// Time between two rounds.
 pub const ROUND: Duration = Duration::from_millis(2);
 
 /// Asks all processes below it to end, in groups of their own too, and those that are stopped. They are looked for
@@ -26,7 +26,7 @@ pub fn ask_to_end(leader: i32, mark: &str) {
     }
 }
 
-/// Whether something has outlived the first process of an execution.
+/// True if something has outlived the first process of an execution.
 pub fn has_left_over(leader: i32, mark: &str) -> bool {
     orphans().into_iter().any(|pid| belongs(pid, leader, mark))
 }

@@ -1,15 +1,15 @@
-//! What an ended process used: its files while it is a zombie, then wait4(2).
+//! Resources used by an ended process: from its files while it is a zombie, then from wait4(2).
 
 use std::io::Read;
 
 use crate::protocol::Report;
 
-/// How a process ended.
+/// The way a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// With this exit code.
     Code(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
 }
 

@@ -17,9 +17,9 @@ use super::tail::Tail;
 use super::used::Ended;
 use crate::protocol::{Frames, Hello, Order, Outcome, Printed, Report, frame};
 
-/// Kept of what a failed one prints to its error output.
+/// Bytes kept of a failed command's error output.
 const DETAIL_BYTES: usize = 2048;
-/// Read for the number of its work.
+/// Bytes of output that are searched for the number of its work.
 const SEARCHED_BYTES: usize = 64 * 1024;
 
 /// The first group of a pattern's last match in a text.
@@ -29,7 +29,7 @@ pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
 pub struct Shared {
     pub find: Arc<Find>,
     pub task_limit: Arc<TaskLimit>,
-    /// As the user has it.
+    /// The user's limit of open descriptors.
     pub descriptors: Rlimit,
 }
 
@@ -73,7 +73,7 @@ pub fn serve(mut socket: &UnixStream, null: &File, shared: &Shared) {
     }
 }
 
-/// The next frame; `None`: the session has ended.
+/// Receives the next frame. `None` if the session has ended.
 fn receive(mut socket: &UnixStream, frames: &mut Frames) -> Result<Option<Vec<u8>>> {
     let mut buffer = [0; 4096];
     loop {
@@ -92,7 +92,7 @@ fn receive(mut socket: &UnixStream, frames: &mut Frames) -> Result<Option<Vec<u8
 type Parts<'a> = (Vec<Prepared>, usize, Bench<'a>);
 
 impl<'a> Worker<'a> {
-    /// Its parts; words for jobs that cannot be such.
+    /// Prepares the parts of a worker; as error, the reason for which a job cannot run.
     fn prepare(
         hello: &Hello,
         null: &'a File,
@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
         Ok((jobs, hello.keep_output, bench))
     }
 
-    /// What comes before, the command itself, what comes after.
+    /// Runs the preparing command, the measured one, and the concluding one.
     fn execute(&mut self, order: Order) -> Report {
         let mut report = Report::default();
         let Some(prepared) = self.jobs.get(order.job) else {
@@ -174,7 +174,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The command itself.
+/// Runs the measured command.
 fn measured(bench: &mut Bench<'_>, prepared: &Prepared, report: &mut Report) {
     let input = match prepared.input.as_deref().map(File::open).transpose() {
         Ok(file) => file,
@@ -217,7 +217,7 @@ fn judge(end: End, prepared: &Prepared, report: &mut Report) {
     };
 }
 
-/// Its work, and whether what it made is right.
+/// Returns the execution's work units; as error, the reason for which its result is wrong.
 fn check(
     bench: &mut Bench<'_>,
     prepared: &Prepared,
@@ -248,7 +248,7 @@ fn check(
     Ok(())
 }
 
-/// A command that is not measured. Its output is not read.
+/// Runs a command that is not measured; its output is not read.
 fn run_untimed(
     bench: &mut Bench<'_>,
     program: &Program,
@@ -317,7 +317,7 @@ fn end_of(text: &str, most: usize) -> &str {
     &text[from..]
 }
 
-/// As in signal(7); others have a number only.
+/// Name of a signal as in signal(7); others have a number only.
 fn name_of(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => " (SIGHUP)",

@@ -3,7 +3,7 @@
 use dyno_model::{Error, Result};
 use serde::Deserialize;
 
-/// How an integer or a text is sent.
+/// Format in which an integer or a text is sent.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Type {

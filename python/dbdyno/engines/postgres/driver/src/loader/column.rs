@@ -18,7 +18,7 @@ const MOST_PIECES: i64 = 10_000_000;
 pub struct ColumnSpec {
     /// Its name, as expressions and SQL have it.
     pub name: String,
-    /// How it is sent.
+    /// Type in which it is sent.
     #[serde(rename = "type")]
     pub kind: Type,
     /// Decimal digits behind the point of a numeric or double.
@@ -34,7 +34,7 @@ pub struct ColumnSpec {
     /// server a tenth of its work.
     #[serde(default = "yes")]
     pub sent: bool,
-    /// What it holds.
+    /// Content of the column.
     pub content: Content,
 }
 
@@ -42,7 +42,7 @@ fn yes() -> bool {
     true
 }
 
-/// What a column holds.
+/// Content of a column.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
@@ -50,11 +50,11 @@ pub enum Content {
     Expression(String),
     /// A text; none: NULL.
     Constant(Option<String>),
-    /// One of these texts, by weight.
+    /// A random one of these texts, by weight.
     Choice(Vec<(String, f64)>),
-    /// So many of these words, parted by spaces.
+    /// A number of these words, separated by spaces.
     Words(Vec<String>, i64, i64),
-    /// So many of these characters (ASCII).
+    /// A number of these characters (ASCII).
     Characters(String, i64, i64),
     /// A text with expressions in braces.
     Template(String),

@@ -1,4 +1,4 @@
-//! One COPY of one chunk over a blocking connection.
+//! A COPY of one chunk over a blocking connection.
 
 use bytes::BytesMut;
 use dyno_model::poll::is_readable;

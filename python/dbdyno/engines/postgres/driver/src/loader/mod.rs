@@ -25,7 +25,7 @@ pub struct Loader(Arc<Work>);
 
 /// More connections than any server takes.
 const MOST_WORKERS: usize = 10_000;
-/// How long a loader that is dropped waits for its connections to end.
+/// Time that a dropped loader waits for its connections to end.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Loader {
@@ -62,12 +62,12 @@ impl Loader {
         self.0.total_rows
     }
 
-    /// What has been done.
+    /// Progress so far.
     pub fn progress(&self) -> LoadProgress {
         self.0.progress()
     }
 
-    /// By table: rows, bytes and checksum, as far as they are loaded.
+    /// Returns rows, bytes and checksum by table, as far as they are loaded.
     pub fn sums(&self) -> Vec<(String, Sum)> {
         self.0.sums()
     }

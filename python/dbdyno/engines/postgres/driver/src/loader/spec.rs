@@ -1,4 +1,4 @@
-//! What is to be loaded, and how far that is.
+//! Specification and progress of a loader.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::table::TableSpec;
 use crate::target::TargetSpec;
 
-/// What is to be done.
+/// Specification of a loader.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoaderSpec {
@@ -20,7 +20,7 @@ pub struct LoaderSpec {
     /// Statements that each connection begins with.
     #[serde(default)]
     pub setup: Vec<String>,
-    /// One after the other.
+    /// Steps, one after the other.
     pub steps: Vec<StepSpec>,
 }
 
@@ -28,7 +28,7 @@ pub struct LoaderSpec {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepSpec {
-    /// In progress and errors.
+    /// Name of the step in progress and errors.
     pub name: String,
     /// Tables to be filled.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct StepSpec {
     pub after: BTreeMap<String, Vec<Vec<String>>>,
 }
 
-/// What has been done up to now.
+/// Progress of a loader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadProgress {
     /// The step under way, from 0.

@@ -50,7 +50,7 @@ pub struct Table {
     variables: Variables,
     per_parent: Option<(Expression, Stream)>,
     columns: Vec<Column>,
-    /// How many columns are in a row of COPY.
+    /// Number of columns in a row of COPY.
     sent: i16,
 }
 
@@ -79,7 +79,7 @@ impl Sum {
 pub struct Chunk {
     pub range: Range<i64>,
     pub first_row: i64,
-    /// How many rows it has.
+    /// Number of rows of the table.
     pub rows: i64,
 }
 

@@ -241,7 +241,7 @@ impl Worker {
         Self(work)
     }
 
-    /// What a worker does, from its connection to the last job.
+    /// Runs a worker, from its connection to the last job.
     pub fn run(self, number: usize) {
         let done = self.0.work(number);
         let mut state = self.0.state();

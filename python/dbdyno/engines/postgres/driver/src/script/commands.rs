@@ -1,4 +1,4 @@
-//! What each command of a script took, measured calls only.
+//! Durations of each command of a script, measured calls only.
 
 use dyno_model::{Table, raw};
 
@@ -19,7 +19,7 @@ pub(crate) struct CommandTally {
 }
 
 impl CommandTally {
-    /// One that ended well after so long.
+    /// Counts an execution that ended well.
     #[inline]
     pub fn count(&mut self, duration_ns: i64) {
         if self.timed == 0 || duration_ns < self.min_ns {
@@ -33,7 +33,7 @@ impl CommandTally {
         self.sum_sq_ns2 += ns * ns;
     }
 
-    /// Those of another session added.
+    /// Adds the counts of another session.
     fn merge(&mut self, other: &Self) {
         if other.timed > 0 {
             self.min_ns = if self.timed == 0 {

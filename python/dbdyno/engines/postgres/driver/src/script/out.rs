@@ -1,4 +1,4 @@
-//! What a session sends: constant parts and values, copied without a call of a function for each.
+//! Bytes that a session sends: constant parts and values, copied without a call of a function for each.
 
 use dyno_script::Value;
 
@@ -6,7 +6,7 @@ use dyno_script::Value;
 const PART: usize = 32;
 /// Most that a number takes with its length.
 const NUMBER: usize = 4 + 20;
-/// Below this, eight digits suffice.
+/// Numbers below this have at most eight digits.
 const EIGHT_DIGITS: u64 = 100_000_000;
 
 /// Constant bytes of a message, at most 32.
@@ -27,7 +27,7 @@ impl Part {
         }
     }
 
-    /// Without the padding.
+    /// Bytes of the part without the padding.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -48,25 +48,25 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Nothing is to be sent.
+    /// Empties it.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// How much is to be sent.
+    /// Number of bytes to be sent.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// What is to be sent.
+    /// Bytes to be sent.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// So much may follow.
+    /// Makes room for `more` bytes.
     #[inline]
     pub fn reserve(&mut self, more: usize) {
         if self.bytes.len() - self.len < more {

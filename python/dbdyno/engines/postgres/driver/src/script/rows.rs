@@ -4,10 +4,10 @@ use dyno_script::{Frame, Into, Names, Slot, Value, is_name};
 
 use crate::client::{column_names, values};
 
-/// What has come of the results of one statement.
+/// Results of one statement so far.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    /// Where each column goes; `None`: no script uses it.
+    /// Variable of each column. `None` if no script uses it.
     slots: Vec<Option<Slot>>,
     /// The last row, as far as it is used.
     row: Vec<(Slot, Value)>,
@@ -19,7 +19,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Before a statement is sent.
+    /// Empties the results, before a statement is sent.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.row.clear();

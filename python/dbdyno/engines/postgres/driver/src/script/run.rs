@@ -1,4 +1,4 @@
-//! What a session does: the commands of its scripts one after another, and what follows their answers.
+//! Execution of a session's scripts: their commands one after another, and what follows the answers.
 
 use dyno_model::{CallEnd, Result, now_ns};
 use dyno_script::{Action, Duration, Frame, Operand, Slot};
@@ -172,7 +172,7 @@ impl ScriptCalls {
         self.write(self.plan.commands[self.at].statement, false);
     }
 
-    /// True: all is to be sent now.
+    /// Executes a pipeline command; true if all is to be sent now.
     fn pipe(&mut self, action: &Action) -> std::result::Result<bool, String> {
         let starts = matches!(action, Action::StartPipeline);
         if self.plan.session.protocol == Protocol::Simple {
@@ -334,7 +334,7 @@ impl ScriptCalls {
     }
 }
 
-/// How long `\sleep` sleeps.
+/// Duration of a `\sleep`, ns.
 fn pause_ns(
     duration: &Duration,
     unit_us: u64,

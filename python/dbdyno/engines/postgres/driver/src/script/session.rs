@@ -17,7 +17,7 @@ use crate::server_error::ServerError;
 
 /// `ReadyForQuery`'s word where no transaction is open.
 pub(super) const IDLE: u8 = b'I';
-/// What the machine waits for.
+/// The thing that the machine waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// Nothing: no call is under way.
@@ -53,12 +53,12 @@ pub struct ScriptCalls {
     pub(super) at: usize,
     pub(super) end: usize,
     pub(super) waiting: Waiting,
-    /// What is being sent, and how much of it is sent.
+    /// Bytes of the present message, and how many of them are sent.
     pub(super) out: Out,
     pub(super) sent: usize,
     /// `ReadyForQuery` still to come.
     pub(super) due: usize,
-    /// What the last one said.
+    /// Status of the last `ReadyForQuery`.
     pub(super) status: u8,
     pub(super) pipeline: bool,
     pub(super) validated: bool,
@@ -71,9 +71,9 @@ pub struct ScriptCalls {
     pub(super) used: bool,
     pub(super) round_trips: u64,
     pub(super) measured: bool,
-    /// Since when the present command runs.
+    /// Instant since which the present command runs.
     pub(super) since_ns: i64,
-    /// When the call ended, if the clock was read then.
+    /// Instant at which the call ended, if the clock was read then.
     pub(super) ended_ns: Option<i64>,
     pub(super) tallies: Vec<CommandTally>,
     /// Connections made within measured calls, and how long that took.

@@ -13,11 +13,11 @@ use crate::target::TargetSpec;
 pub struct ScriptLoadSpec {
     /// Which server.
     pub target: TargetSpec,
-    /// What its sessions run.
+    /// Scripts of the sessions.
     pub scripts: ScriptsSpec,
     /// Groups of equal sessions.
     pub sessions: Vec<ScriptSessionSpec>,
-    /// How to read the counters of a session.
+    /// Probe of a session's counters.
     #[serde(default)]
     pub probe: Option<ProbeSpec>,
 }
@@ -26,12 +26,12 @@ pub struct ScriptLoadSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptsSpec {
-    /// In the order of their numbers.
+    /// Scripts in the order of their numbers.
     pub files: Vec<FileSpec>,
     /// Set in each session at its start.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
-    /// How often a transaction is tried that meets a serialization failure or a deadlock; 0: until it succeeds.
+    /// Most tries of a transaction that meets a serialization failure or a deadlock; 0: until it succeeds.
     #[serde(default = "one")]
     pub max_tries: u64,
     /// Each call on a connection of its own.
@@ -48,7 +48,7 @@ pub struct ScriptsSpec {
     pub first_client: u64,
 }
 
-/// One script.
+/// A script.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSpec {
@@ -56,7 +56,7 @@ pub struct FileSpec {
     pub name: String,
     /// Its text.
     pub text: String,
-    /// How often it is chosen, relative to the others; 0: never.
+    /// Weight by which it is chosen; 0: never.
     #[serde(default = "one")]
     pub weight: u64,
 }
@@ -65,13 +65,13 @@ pub struct FileSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptSessionSpec {
-    /// How many.
+    /// Number of sessions.
     #[serde(default = "one_session")]
     pub count: usize,
     /// Simple queries, after each connecting.
     #[serde(default)]
     pub setup: Vec<String>,
-    /// How statements are sent.
+    /// Protocol of the statements.
     #[serde(default)]
     pub protocol: Protocol,
     /// A statement that is sent before each statement.

@@ -10,7 +10,7 @@ use crate::script::out::{Out, Part};
 /// Sync (PostgreSQL documentation, "Message Formats").
 pub(crate) const SYNC: &[u8] = b"S\x00\x00\x00\x04";
 
-/// One statement of a script.
+/// A statement of a script.
 #[derive(Debug)]
 pub(crate) struct Statement {
     protocol: Protocol,
@@ -19,9 +19,9 @@ pub(crate) struct Statement {
     pub name: String,
     /// With `$1`, `$2`, ...
     pub text: String,
-    /// What its parameters are.
+    /// Parameters of the statement.
     pub slots: Vec<Slot>,
-    /// What makes the server know it, whatever it knew before.
+    /// Message that prepares the statement, whatever the server knew before.
     parse: Vec<u8>,
     /// Bind up to its first value.
     bind: Part,
