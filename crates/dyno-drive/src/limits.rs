@@ -28,6 +28,7 @@ pub fn side_by_side(sessions: usize) -> usize {
 /// [`Error::Io`] where the hard limit is too low.
 pub fn make_room_for_descriptors(more: usize) -> Result<()> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    // Descriptors that are open already count against the limit, too.
     let needed = (open + more) as u64 + SPARE_DESCRIPTORS;
     let OpenFiles { soft, hard, .. } = raise_open_files(needed);
     if soft >= needed {

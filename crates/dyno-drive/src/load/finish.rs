@@ -25,6 +25,7 @@ pub fn finish_all<E: Engine>(engine: &E, sessions: Vec<E::Session>, records: &[R
         }
     });
     let mut rows = rows.into_inner().unwrap_or_default();
+    // Sessions end in any order; the table has them by number.
     rows.sort_by_key(|row: &ProbeRow| row.session);
     rows
 }

@@ -153,6 +153,7 @@ impl<E: Engine> Shared<E> {
         } else {
             1
         };
+        // With the CPU logged each session has two files of /proc open besides its socket.
         limits::make_room_for_descriptors(self.engine.sessions() * each)?;
         let ready = connect_all(&self.engine)?;
         let setups = ready.iter().map(setup).collect();

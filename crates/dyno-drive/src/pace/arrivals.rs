@@ -216,6 +216,7 @@ impl Arrivals {
             passed: 0,
         };
         let first = match spec.kind {
+            // In the middle of the first interval, so that the expected count at any instant is the integral.
             ArrivalKind::Constant => 0.5,
             ArrivalKind::Poisson => exponential(&mut arrivals.rng),
         };

@@ -142,6 +142,7 @@ impl Pace {
                 return Turn::Wait(due_ns);
             }
             let measured = self.schedule.measures(due_ns);
+            // The session takes the next arrival at once: dropping costs it no time.
             if now_ns - due_ns > self.limit_ns {
                 self.part.tally.dropped += u64::from(measured);
                 continue;

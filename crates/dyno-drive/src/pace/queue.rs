@@ -88,6 +88,7 @@ impl Line {
         {
             return arrival;
         }
+        // Relaxed is enough: only the number is shared, and each thread computes the instant by itself.
         let index = queue.next.fetch_add(1, Relaxed);
         while self.arrivals.index() < index {
             self.arrivals.advance();

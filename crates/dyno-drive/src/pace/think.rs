@@ -62,6 +62,7 @@ pub fn exponential(rng: &mut SplitMix64) -> f64 {
 
 /// Returns one of many generators of the same seed: a session's, or that of the arrivals.
 pub fn stream(seed: u64, number: u64) -> SplitMix64 {
+    // Mixed twice: neighbouring numbers must not give streams that are shifted copies of each other.
     let mut seeds = SplitMix64::new(seed ^ SplitMix64::new(number).next_u64());
     SplitMix64::new(seeds.next_u64())
 }

@@ -104,6 +104,7 @@ impl Control {
 
     /// Opens the barrier.
     pub fn start(&self, schedule: Schedule) {
+        // The least of both: a stop may have come before the start.
         self.deadline_ns.fetch_min(schedule.t1_ns, Relaxed);
         self.state().schedule = Some(schedule);
         self.changed.notify_all();
@@ -117,6 +118,7 @@ impl Control {
     /// Lets no further call start.
     pub fn stop(&self) {
         self.deadline_ns.fetch_min(now_ns(), Relaxed);
+        // Under the lock, or a thread that is about to wait would miss it.
         let _state = self.state();
         self.changed.notify_all();
     }
@@ -147,6 +149,7 @@ impl Control {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+        // The sessions go back to their owner: nobody may break them off from here any more.
         state.breakers.clear();
     }
 
@@ -168,6 +171,7 @@ impl Control {
 
     /// Sum of the threads' progress.
     pub fn progress(&self) -> Progress {
+        // What is due after the deadline is never started, so it is no backlog.
         let now_ns = now_ns().min(self.deadline_ns());
         let behind = self.state().lookout.as_mut().map(|l| l.look(now_ns));
         let none = Progress {

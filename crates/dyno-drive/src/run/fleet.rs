@@ -140,6 +140,7 @@ impl<S: Session + 'static> Fleet<S> {
             let lookout = Lookout::new(spec, schedule.start_ns, self.queue.clone());
             self.control.watch(lookout);
         }
+        // Before the barrier: a progress that is asked for at once has the backlog, too.
         self.control.start(schedule);
         self.control.supervise();
         let joined = std::mem::take(&mut self.workers)
@@ -152,7 +153,7 @@ impl<S: Session + 'static> Fleet<S> {
         Ok(gather(workers, &windows, paced))
     }
 
-    /// What came of all threads' parts, by window. A load whose sessions all ended before the deadline ends now.
+    /// Returns the threads' parts put together, by window. A load whose sessions all ended before the deadline ends now.
     fn paced(&self, windows: &[Schedule], workers: &mut [Worker<S>]) -> Vec<Paced> {
         let end_ns = self.control.deadline_ns().min(now_ns());
         let Some(spec) = self.arrivals.as_ref() else {
@@ -224,6 +225,7 @@ fn gather<S: Session>(workers: Vec<Worker<S>>, windows: &[Schedule], paced: Vec<
     for worker in workers {
         let past = worker.past.into_iter().map(|past| past.scripts);
         let of_thread: Vec<_> = past.chain([worker.scripts]).collect();
+        // From the last one back: a thread that settled before the first of several windows has one part more.
         for (part, sum) in of_thread.iter().rev().zip(scripts.iter_mut().rev()) {
             sum.resize_with(part.len(), ScriptCalls::default);
             *sum = sum.iter().zip(part).map(|(a, b)| a.clone().merge(b)).collect();

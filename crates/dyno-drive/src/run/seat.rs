@@ -193,6 +193,7 @@ impl<S: Session> Seat<S> {
         if let (Some(settled), Some(first)) = (settled, records.first_mut()) {
             let before = sum(&settled.tallies);
             (first.tally.settle_calls, first.tally.settle_errors) = (before.calls, before.errors);
+            // A session begins with its first call, measured or not.
             first.tally.began_ns = before.began_ns.or(first.tally.began_ns);
             for (script, before) in first.scripts.iter_mut().zip(&settled.tallies) {
                 script.tally.settle_calls = before.tally.calls;
@@ -208,6 +209,7 @@ impl<S: Session> Seat<S> {
         } else {
             self.end.clone().unwrap_or(End::Stopped)
         };
+        // The session counts them over the whole load: of one window they are not known.
         let all_trips = self.session.round_trips().filter(|_| one);
         Record {
             tally: sum(&part.tallies),

@@ -145,6 +145,7 @@ impl<S: Session> Worker<S> {
         if let Err(error) = done {
             (0..self.seats.len()).for_each(|i| self.lose(i, &error));
         }
+        // All threads have as many parts, so that these can be put together by window.
         (0..self.windows.left()).for_each(|_| self.next_window());
         self.counts.control.linger();
     }
@@ -169,6 +170,7 @@ impl<S: Session> Worker<S> {
     /// Prepares the descriptors. `None` for a single session: it needs no poll.
     fn make_ready(&mut self) -> Result<Option<Poll>> {
         if let [seat] = &mut self.seats[..] {
+            // A blocking read needs no epoll_wait(2) before it: one system call less for each call.
             return seat.session.set_blocking(true).map(|()| None);
         }
         let poll = Poll::new()?;

@@ -35,6 +35,7 @@ impl<S: Session> Worker<S> {
 
     #[cold]
     pub(super) fn lose(&mut self, i: usize, error: &dyno_model::Error) {
+        // Before the loss is counted, so that it falls into the window in which it happens.
         self.look_at_windows(now_ns());
         let seat = &mut self.seats[i];
         if seat.end.is_some() {
@@ -67,6 +68,7 @@ impl<S: Session> Worker<S> {
     fn close(&mut self, i: usize, end: End) {
         let seat = &mut self.seats[i];
         (seat.end, seat.end_ns) = (Some(end), now_ns());
+        // Another session takes the arrival: it is not lost with this one.
         if let (Some(pace), Some(claim)) = (&self.pace, seat.claim.take()) {
             pace.give_back(claim);
         }
@@ -110,6 +112,7 @@ impl<S: Session> Worker<S> {
         let seat = &mut self.seats[i];
         let counts = &mut self.counts;
         let script = seat.session.script();
+        // A session that began later than it was asked counts from then; a paced call from when it was due.
         if let Some(started_ns) = seat.session.started_ns().filter(|_| self.pace.is_none()) {
             (seat.times.due_ns, seat.times.start_ns) = (started_ns, started_ns);
         }

@@ -18,6 +18,7 @@ impl<S: Session> Worker<S> {
         let mut turn = Vec::new();
         while self.counts.progress.live > 0 {
             std::mem::swap(&mut turn, &mut at_once);
+            // Each start has a clock read of its own: sending to the sessions before it took time.
             for &i in &turn {
                 self.begin(i, now_ns(), &poll, &mut at_once)?;
             }

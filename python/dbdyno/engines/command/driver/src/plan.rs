@@ -33,6 +33,7 @@ impl Plan {
         let turn = if self.in_turn {
             self.begun.fetch_add(1, Relaxed)
         } else {
+            // Session n begins with job n: all jobs run from the start.
             session as u64 + number as u64
         };
         (turn % self.jobs.len() as u64) as usize

@@ -118,6 +118,7 @@ impl<M: Machine> Link<M> {
     fn send_all(&mut self) -> io::Result<()> {
         loop {
             let pending = self.machine.pending();
+            // Asked for anew after each part: only the machine knows how much is left.
             let count = self.client.wire.send(pending)?;
             let is_all = count == pending.len();
             self.machine.sent(count);

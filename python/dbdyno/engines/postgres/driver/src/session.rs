@@ -85,12 +85,14 @@ impl ConstantCalls {
                     if self.due == 0 {
                         ready = message.body.first().copied();
                     }
+                    // Nothing follows: one look at an empty rest is saved for each call.
                     if at == chunk.len() {
                         break;
                     }
                 }
                 b'E' => {
                     let end = failed(ServerError::parse(message.body))?;
+                    // The first error is the reason; those after it follow from it.
                     self.failure.get_or_insert(end);
                 }
                 b'N' => notice(notices, last_words, message.body),

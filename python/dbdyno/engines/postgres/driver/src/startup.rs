@@ -43,11 +43,13 @@ fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Re
     let mut client = Client::new(wire);
     client.breaker = breaker.clone();
     client.set_deadline(Some(deadline))?;
+    // A server that is none must not make us hold much before it has shown who it is.
     client.set_longest(LONGEST_IN_STARTUP);
     client.send(&startup_message(target)?)?;
     authenticate(&mut client, target)?;
     finish(&mut client)?;
     client.set_longest(LONGEST_HELD);
+    // The time limit was that of connecting; calls have none.
     client.set_timeout(None)?;
     Ok(client)
 }

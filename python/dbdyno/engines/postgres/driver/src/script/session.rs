@@ -249,6 +249,7 @@ impl Machine for ScriptCalls {
     }
 
     fn reconnected(&mut self, begin_ns: i64, now_ns: i64) {
+        // Prepared statements end with their connection.
         self.known.fill(false);
         self.status = IDLE;
         if self.measured {
