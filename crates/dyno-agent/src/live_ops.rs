@@ -7,8 +7,7 @@ use dyno_observe::pulse::Pulse;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::reply::{Fault, Outcome, Reply};
-use crate::serve::parsed;
+use crate::reply::{Fault, Outcome, Reply, parsed};
 use crate::spooled::Spooled;
 use crate::things::{Thing, Things};
 

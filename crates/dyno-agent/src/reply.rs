@@ -6,7 +6,8 @@ use dyno_core::encoded;
 use dyno_core::ops::{self, Answer};
 use dyno_model::{Error, Table};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
 /// A value, and a body.
 #[derive(Debug, Default)]
@@ -118,3 +119,11 @@ impl From<io::Error> for Fault {
 }
 
 pub type Outcome = Result<Reply, Fault>;
+
+/// Returns the header of a request as its type.
+///
+/// # Errors
+/// Kind `request`: a key is unknown, missing or of another type.
+pub fn parsed<T: DeserializeOwned>(header: Map<String, Value>) -> Result<T, Fault> {
+    serde_json::from_value(Value::Object(header)).map_err(|e| Fault::agent("request", e.to_string()))
+}

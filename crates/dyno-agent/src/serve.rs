@@ -8,12 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use dyno_model::now_ns;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::frames::{self, Frame};
 use crate::outbox::Outbox;
-use crate::reply::{Fault, Outcome};
+use crate::reply::{Fault, Outcome, parsed};
 use crate::things::Things;
 use crate::{host_ops, live_ops};
 
@@ -129,12 +128,4 @@ fn work(header: Map<String, Value>, body: &[u8], things: &Things) -> Outcome {
         Some("load" | "watch" | "pulse" | "drop") => live_ops::work(header, things),
         _ => host_ops::work(&parsed(header)?, body),
     }
-}
-
-/// A request as its type.
-///
-/// # Errors
-/// Kind `request`: a key is unknown, missing or of another type.
-pub fn parsed<T: DeserializeOwned>(header: Map<String, Value>) -> Result<T, Fault> {
-    serde_json::from_value(Value::Object(header)).map_err(|e| Fault::agent("request", e.to_string()))
 }

@@ -45,6 +45,7 @@ mod signal;
 mod spec;
 mod task_rows;
 mod watch;
+mod word_state;
 
 pub use names::Names;
 pub use profiler::Profiler;

@@ -8,14 +8,13 @@ use std::sync::{Arc, TryLockError};
 use dyno_model::{now_ns, thread_cpu_ns};
 
 use crate::file::Buffer;
-use crate::freezers::Freezers;
+use crate::freezers::{Freezers, LOCATED_AT_ONCE};
 use crate::memory_rows::{MemoryRows, Row};
 use crate::pace::Sampling;
 use crate::sample_rows::Taken;
-use crate::sampler::LOCATED_AT_ONCE;
 use crate::shared::Shared;
 use crate::signal::lock;
-use crate::status::{Refusal, Status};
+use crate::status::Status;
 use crate::task::Task;
 use crate::word::{self, Right, Word, WordFinder, WordSpec};
 
@@ -175,7 +174,7 @@ impl Seat {
     fn refuse(&mut self, error: &io::Error, shared: &Shared) {
         let refusal = word::refusal(self.task.pid, error, Right::Read);
         if refusal.status == Status::Lost {
-            lock(&shared.word).lost.get_or_insert(refusal);
+            lock(&shared.word).note_lost(refusal);
         } else {
             self.word = None;
             lock(&shared.word).refuse(refusal);
@@ -185,7 +184,7 @@ impl Seat {
     fn count(&mut self, shared: &Shared) {
         if !self.read {
             self.read = true;
-            lock(&shared.word).read += 1;
+            lock(&shared.word).count_read();
         }
     }
 }
@@ -216,46 +215,6 @@ impl Sampling for Memory {
             1
         } else {
             PATIENCE_NS / self.shared.spec.memory_pace().interval_ns
-        }
-    }
-}
-
-/// How far the wait event word got.
-#[derive(Debug, Default)]
-pub struct WordState {
-    /// Processes whose word was read.
-    read: usize,
-    refused: usize,
-    /// The first that says more than that a process has ended.
-    first: Option<Refusal>,
-    /// The first pointer that led nowhere.
-    lost: Option<Refusal>,
-}
-
-impl WordState {
-    fn refuse(&mut self, refusal: Refusal) {
-        if refusal.status == Status::Vanished {
-            return;
-        }
-        self.refused += 1;
-        self.first.get_or_insert(refusal);
-    }
-
-    /// (status, detail), as of now.
-    pub fn status(&self) -> (Status, String) {
-        let first = self
-            .first
-            .as_ref()
-            .or(self.lost.as_ref().filter(|_| self.read == 0));
-        match first {
-            None if self.read == 0 => (Status::Lost, "no process of the server was met yet".to_owned()),
-            None => (Status::Ok, String::new()),
-            Some(first) if self.read == 0 => (first.status, first.detail.clone()),
-            Some(first) => {
-                let (refused, all) = (self.refused, self.read + self.refused);
-                let why = &first.detail;
-                (Status::Ok, format!("{refused} of {all} processes refused: {why}"))
-            }
         }
     }
 }

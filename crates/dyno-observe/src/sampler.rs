@@ -6,7 +6,7 @@ use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, EndedTask, Tas
 
 use crate::blocked::Turns;
 use crate::file::Buffer;
-use crate::freezers::Freezers;
+use crate::freezers::{Freezers, LOCATED_AT_ONCE};
 use crate::pace::Sampling;
 use crate::parse::boot_ticks;
 use crate::sample_rows::{Taken, TaskState};
@@ -17,8 +17,6 @@ use crate::task::Task;
 
 /// So many failures in a row, and the server is not asked again.
 const FAILURES: u32 = 3;
-/// So many processes are asked for their control group in one sample: 0.2 ms.
-pub const LOCATED_AT_ONCE: usize = 20;
 
 pub struct Sampler {
     shared: Arc<Shared>,

@@ -9,7 +9,6 @@ use crate::blocked::BlockedRows;
 use crate::cgroup_rows::GroupRows;
 use crate::file::descriptor_budget;
 use crate::host_rows::HostRows;
-use crate::memory::WordState;
 use crate::memory_rows::MemoryRows;
 use crate::names::Names;
 use crate::priority;
@@ -23,6 +22,7 @@ use crate::status::{Granted, Refusal, Status};
 use crate::task::{DelayAccounting, Task};
 use crate::task_rows::TaskRows;
 use crate::tracer::Tracer;
+use crate::word_state::WordState;
 
 /// Why a source that needs the server's tasks has none.
 pub const UNSEEN: &str = "the server's processes are not seen from here (see os tasks)";
@@ -44,7 +44,6 @@ pub struct Shared {
     pub blocked: Mutex<BlockedRows>,
     pub memory: Mutex<MemoryRows>,
     names: Names,
-    /// How far the wait event word got.
     pub word: Mutex<WordState>,
     /// Whether samplers got their priority: the first answer, or the first no.
     priority: Mutex<Option<Granted<()>>>,

@@ -3,16 +3,14 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::{Object as _, ObjectSection, ObjectSegment, ReadCache};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::maps::{Backing, Mapping};
-use crate::symbols::Names;
+use crate::symbols::{Name, Names};
 
 /// Bytes of a section, and where the object says that it lies.
 #[derive(Debug, Clone)]
@@ -48,8 +46,7 @@ pub struct Object {
     segments: Vec<(u64, u64, u64)>,
     /// For unwinding.
     pub sections: Sections,
-    /// Of its addresses, as far as they were looked up.
-    pub names: Names,
+    names: Names,
 }
 
 /// Device and inode of a file.
@@ -98,15 +95,9 @@ impl Object {
         Some(address.wrapping_add(offset).wrapping_sub(*start))
     }
 
-    /// A path by which this process reads it, for as long as it is here.
-    pub fn readable(&self) -> Option<PathBuf> {
-        let fd = self.file.as_ref()?.as_raw_fd();
-        Some(PathBuf::from(format!("/proc/self/fd/{fd}")))
-    }
-
-    /// Its file, if it could be opened.
-    pub fn file(&self) -> Option<&File> {
-        self.file.as_ref()
+    /// Returns the names at `addresses`, in their order.
+    pub fn names(&self, addresses: &[u64]) -> Vec<Name> {
+        self.names.at(self.file.as_ref(), addresses)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -10,8 +11,6 @@ use std::thread;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use object::{Object as _, ObjectSymbol, ReadCache, SymbolKind};
-
-use crate::objects::Object;
 
 /// What is known of a frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,30 +29,31 @@ pub struct Names {
     files: OnceLock<HashMap<u64, String>>,
 }
 
-/// The names at `addresses` of an object, in their order.
-pub fn names(object: &Object, addresses: &[u64]) -> Vec<Name> {
-    let mut known = object.names.known.lock().unwrap_or_else(PoisonError::into_inner);
-    let missing: Vec<u64> = addresses
-        .iter()
-        .filter(|a| !known.contains_key(a))
-        .copied()
-        .collect();
-    if !missing.is_empty() {
-        let found = look_up(object, &missing);
-        known.extend(missing.into_iter().zip(found));
+impl Names {
+    /// Returns the names at `addresses` of the object `file`, in their order.
+    pub fn at(&self, file: Option<&File>, addresses: &[u64]) -> Vec<Name> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing: Vec<u64> = addresses
+            .iter()
+            .filter(|a| !known.contains_key(a))
+            .copied()
+            .collect();
+        if let Some(file) = file
+            && !missing.is_empty()
+        {
+            let names = look_up(file, &self.files, &missing);
+            known.extend(missing.into_iter().zip(names));
+        }
+        let name = |address| known.get(address).cloned().unwrap_or_default();
+        addresses.iter().map(name).collect()
     }
-    let name = |address| known.get(address).cloned().unwrap_or_default();
-    addresses.iter().map(name).collect()
 }
 
-fn look_up(object: &Object, addresses: &[u64]) -> Vec<Name> {
-    let unknown = || vec![Name::default(); addresses.len()];
-    let Some(path) = object.readable() else {
-        return unknown();
-    };
+fn look_up(file: &File, files: &OnceLock<HashMap<u64, String>>, addresses: &[u64]) -> Vec<Name> {
     let (answer, answered) = channel();
     let request = Request {
-        path,
+        // the descriptor is open for as long as the object is there, whatever became of the file's path
+        path: PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
         addresses: addresses.to_vec(),
         answer,
     };
@@ -61,26 +61,28 @@ fn look_up(object: &Object, addresses: &[u64]) -> Vec<Name> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .send(request);
-    let found = sent.ok().and_then(|()| answered.recv().ok());
-    let files = || object.file().map(sources).unwrap_or_default();
-    let files = object.names.files.get_or_init(files);
-    let name = |found: Found| {
-        let source = found.source.or_else(|| files.get(&found.start?).cloned());
-        let function = found.function;
+    let symbols = sent.ok().and_then(|()| answered.recv().ok());
+    let files = files.get_or_init(|| sources(file));
+    let name = |symbol: Symbol| {
+        let source = symbol.source.or_else(|| files.get(&symbol.start?).cloned());
+        let function = symbol.function;
         Name { function, source }
     };
-    found.map_or_else(unknown, |found| found.into_iter().map(name).collect())
+    symbols.map_or_else(
+        || vec![Name::default(); addresses.len()],
+        |symbols| symbols.into_iter().map(name).collect(),
+    )
 }
 
 /// A question to the thread that keeps what it has read of objects: that takes long, and cannot be shared.
 struct Request {
     path: PathBuf,
     addresses: Vec<u64>,
-    answer: Sender<Vec<Found>>,
+    answer: Sender<Vec<Symbol>>,
 }
 
 #[derive(Clone, Default)]
-struct Found {
+struct Symbol {
     function: Option<String>,
     /// First address of the function.
     start: Option<u64>,
@@ -105,13 +107,13 @@ fn symbolizer() -> &'static Mutex<Sender<Request>> {
     })
 }
 
-fn symbolized(symbolizer: &Symbolizer, path: PathBuf, addresses: &[u64]) -> Vec<Found> {
+fn symbolized(symbolizer: &Symbolizer, path: PathBuf, addresses: &[u64]) -> Vec<Symbol> {
     let source = Source::Elf(Elf::new(path));
     let look_up = |at: &[u64]| {
         let found = symbolizer.symbolize(&source, Input::VirtOffset(at));
         found.unwrap_or_default()
     };
-    let mut all = vec![Found::default(); addresses.len()];
+    let mut all = vec![Symbol::default(); addresses.len()];
     for (found, at) in all.iter_mut().zip(look_up(addresses)) {
         if let Symbolized::Sym(symbol) = at {
             found.function = Some(symbol.name.to_string());

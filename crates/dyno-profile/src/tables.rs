@@ -9,7 +9,6 @@ use dyno_observe::task::Who;
 use crate::book::{Book, Place, Row};
 use crate::kallsyms::Kallsyms;
 use crate::labels::Labels;
-use crate::symbols;
 
 /// A task of the server that nobody told us of.
 const OTHER: &str = "other";
@@ -110,7 +109,7 @@ pub fn frames(book: &Book, kernel: Option<&Kallsyms>) -> raw::ProfileFrames {
     for (object, wanted) in of_objects {
         let object = book.objects.get(object);
         let addresses: Vec<u64> = wanted.iter().map(|(_, address)| *address).collect();
-        for ((number, address), name) in wanted.into_iter().zip(symbols::names(object, &addresses)) {
+        for ((number, address), name) in wanted.into_iter().zip(object.names(&addresses)) {
             frames[number] = Frame {
                 function: name.function,
                 module: object.module.clone(),

@@ -7,7 +7,7 @@ use dyno_observe::{Names, Status};
 
 use crate::account::{Duration, Label, Name, Sums};
 use crate::layout::Call;
-use crate::system_calls::Size;
+use crate::system_calls::{Size, call_name};
 
 /// A task and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Key {
 
 /// One read of one task.
 #[derive(Debug)]
-pub(crate) struct Read {
+struct Read {
     before_ns: i64,
     after_ns: i64,
     key: u32,
@@ -32,10 +32,10 @@ pub(crate) struct Read {
 
 /// Something of a read: a label's sums, a system call's.
 #[derive(Debug)]
-pub(crate) struct Part<T> {
-    pub(crate) read: u32,
-    pub(crate) value: T,
-    pub(crate) status: Status,
+struct Part<T> {
+    read: u32,
+    value: T,
+    status: Status,
 }
 
 /// What this kernel lets us know.
@@ -53,11 +53,11 @@ pub struct Known<'s> {
 #[derive(Debug, Default)]
 pub struct Rows {
     keys: Vec<Key>,
-    pub(crate) reads: Vec<Read>,
+    reads: Vec<Read>,
     labels: Vec<Part<Label>>,
     durations: Vec<Part<Duration>>,
-    pub(crate) calls: Vec<Part<Call>>,
-    pub(crate) sizes: Vec<Part<Size>>,
+    calls: Vec<Part<Call>>,
+    sizes: Vec<Part<Size>>,
 }
 
 impl Rows {
@@ -109,6 +109,16 @@ impl Rows {
             status: status(&value.name),
             value,
         }));
+    }
+
+    /// System calls of the latest read; `lost`: some found no room.
+    pub fn calls(&mut self, calls: Vec<Call>, sizes: Vec<Size>, lost: bool) {
+        let read = self.reads.len() as u32 - 1;
+        let status = if lost { Status::Lost } else { Status::Ok };
+        self.calls
+            .extend(calls.into_iter().map(|value| Part { read, value, status }));
+        self.sizes
+            .extend(sizes.into_iter().map(|value| Part { read, value, status }));
     }
 
     /// All tables: reads that were done at or after `since_ns`. `syscalls`: they are counted.
@@ -249,6 +259,68 @@ impl Rows {
         }
     }
 
+    /// `syscalls`, as `traced`.
+    fn syscalls(&self, since_ns: i64) -> raw::Syscalls {
+        let parts = self.parts(&self.calls, since_ns);
+        let sum = |of: fn(&Call) -> u64| parts.iter().map(|p| of(&p.value) as i64).collect();
+        let counted = |of: fn(&Call) -> u64| parts.iter().map(|p| Some(of(&p.value) as i64)).collect();
+        let Who {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+        } = self.who_of(parts);
+        raw::Syscalls {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+            name: parts.iter().map(|p| call_name(p.value.number)).collect(),
+            calls: sum(|c| c.calls),
+            errors: counted(|c| c.errors),
+            time_ns: sum(|c| c.time_ns),
+            cpu_ns: counted(|c| c.run_ns),
+            runq_ns: counted(|c| c.runq_ns),
+            client_ns: counted(|c| c.client_ns),
+            bytes: counted(|c| c.bytes),
+            unclear: counted(|c| c.unclear),
+            status: parts.iter().map(|p| p.status.as_str()).collect(),
+        }
+    }
+
+    /// `syscall_sizes`, as `traced`.
+    fn syscall_sizes(&self, since_ns: i64) -> raw::SyscallSizes {
+        let parts = self.parts(&self.sizes, since_ns);
+        let Who {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+        } = self.who_of(parts);
+        raw::SyscallSizes {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+            name: parts.iter().map(|p| call_name(p.value.number)).collect(),
+            size_bytes: parts.iter().map(|p| p.value.bytes as i64).collect(),
+            calls: parts.iter().map(|p| p.value.calls as i64).collect(),
+            status: parts.iter().map(|p| p.status.as_str()).collect(),
+        }
+    }
+
     /// Takes away what was read from the first read at or after `since_ns` on, to be given back with
     /// [`Rows::give_back`].
     pub fn later(&mut self, since_ns: i64) -> Self {
@@ -274,7 +346,7 @@ impl Rows {
         later.unwrap_or(self.reads.len())
     }
 
-    pub(crate) fn parts<'p, T>(&self, parts: &'p [Part<T>], since_ns: i64) -> &'p [Part<T>] {
+    fn parts<'p, T>(&self, parts: &'p [Part<T>], since_ns: i64) -> &'p [Part<T>] {
         let first = self.first(since_ns);
         &parts[parts.partition_point(|p| (p.read as usize) < first)..]
     }
@@ -292,20 +364,20 @@ impl Rows {
         }
     }
 
-    pub(crate) fn who_of<T>(&self, parts: &[Part<T>]) -> Who {
+    fn who_of<T>(&self, parts: &[Part<T>]) -> Who {
         self.who(parts.iter().map(|p| &self.reads[p.read as usize]))
     }
 }
 
 /// The columns that all tables begin with.
-pub(crate) struct Who {
-    pub(crate) before_ns: Vec<i64>,
-    pub(crate) after_ns: Vec<i64>,
-    pub(crate) pid: Vec<i64>,
-    pub(crate) tid: Vec<i64>,
-    pub(crate) start_ticks: Nullable<i64>,
-    pub(crate) role: Texts,
-    pub(crate) session: Nullable<i64>,
+struct Who {
+    before_ns: Vec<i64>,
+    after_ns: Vec<i64>,
+    pid: Vec<i64>,
+    tid: Vec<i64>,
+    start_ticks: Nullable<i64>,
+    role: Texts,
+    session: Nullable<i64>,
 }
 
 /// Those of read `first` and later, numbered anew.

@@ -3,15 +3,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use dyno_model::raw;
-use dyno_observe::Status;
 use dyno_observe::task::Task;
 use syscalls::Sysno;
 
 use crate::account::Sums;
 use crate::book::{Book, TRIES};
 use crate::layout::{CLIENT_WAITS, Call, Calls, NUMBERS, SIZED, SIZES, Slot, doing};
-use crate::rows::{Part, Rows, Who};
 
 /// What the program attaches to for them.
 pub const TRACEPOINTS: [&str; 2] = ["sys_enter", "sys_exit"];
@@ -184,82 +181,8 @@ impl Book {
     }
 }
 
-impl Rows {
-    /// System calls of the latest read; `lost`: some found no room.
-    pub fn calls(&mut self, calls: Vec<Call>, sizes: Vec<Size>, lost: bool) {
-        let read = self.reads.len() as u32 - 1;
-        let status = if lost { Status::Lost } else { Status::Ok };
-        self.calls
-            .extend(calls.into_iter().map(|value| Part { read, value, status }));
-        self.sizes
-            .extend(sizes.into_iter().map(|value| Part { read, value, status }));
-    }
-
-    /// `syscalls`, as `traced`.
-    pub(crate) fn syscalls(&self, since_ns: i64) -> raw::Syscalls {
-        let parts = self.parts(&self.calls, since_ns);
-        let sum = |of: fn(&Call) -> u64| parts.iter().map(|p| of(&p.value) as i64).collect();
-        let counted = |of: fn(&Call) -> u64| parts.iter().map(|p| Some(of(&p.value) as i64)).collect();
-        let Who {
-            before_ns,
-            after_ns,
-            pid,
-            tid,
-            start_ticks,
-            role,
-            session,
-        } = self.who_of(parts);
-        raw::Syscalls {
-            before_ns,
-            after_ns,
-            pid,
-            tid,
-            start_ticks,
-            role,
-            session,
-            name: parts.iter().map(|p| call_name(p.value.number)).collect(),
-            calls: sum(|c| c.calls),
-            errors: counted(|c| c.errors),
-            time_ns: sum(|c| c.time_ns),
-            cpu_ns: counted(|c| c.run_ns),
-            runq_ns: counted(|c| c.runq_ns),
-            client_ns: counted(|c| c.client_ns),
-            bytes: counted(|c| c.bytes),
-            unclear: counted(|c| c.unclear),
-            status: parts.iter().map(|p| p.status.as_str()).collect(),
-        }
-    }
-
-    /// `syscall_sizes`, as `traced`.
-    pub(crate) fn syscall_sizes(&self, since_ns: i64) -> raw::SyscallSizes {
-        let parts = self.parts(&self.sizes, since_ns);
-        let Who {
-            before_ns,
-            after_ns,
-            pid,
-            tid,
-            start_ticks,
-            role,
-            session,
-        } = self.who_of(parts);
-        raw::SyscallSizes {
-            before_ns,
-            after_ns,
-            pid,
-            tid,
-            start_ticks,
-            role,
-            session,
-            name: parts.iter().map(|p| call_name(p.value.number)).collect(),
-            size_bytes: parts.iter().map(|p| p.value.bytes as i64).collect(),
-            calls: parts.iter().map(|p| p.value.calls as i64).collect(),
-            status: parts.iter().map(|p| p.status.as_str()).collect(),
-        }
-    }
-}
-
 /// Name of a system call of this machine's architecture.
-fn call_name(number: u32) -> String {
+pub fn call_name(number: u32) -> String {
     Sysno::new(number as usize).map_or_else(|| format!("#{number}"), |call| call.name().to_owned())
 }
 
