@@ -4,7 +4,7 @@
  * sample: nothing of it is copied. Of the server's tasks the wait event word and the id of the statement, read as
  * the scheduler trace reads them, are written into the same ring just before the sample.
  */
-#include "../../dyno-trace/bpf/kernel.h"
+#include "../../dyno-bpf/bpf/kernel.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 

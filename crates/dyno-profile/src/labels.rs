@@ -7,8 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::perf_event::PerfEvent;
 use aya::{Ebpf, EbpfLoader, Pod};
+use dyno_bpf::{
+    Statement, Statements, defect, kernel_types, load_refusal, load_uninterrupted, program_refusal, rights,
+};
 use dyno_observe::{Granted, Names, Refusal, Status, WordFinder, WordSpec};
-use dyno_trace::{Statement, Statements, kernel_types, of_loading, of_program};
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
@@ -138,28 +140,20 @@ impl Labels {
     }
 }
 
-/// The object does not match this file.
-fn defect(what: &str) -> Refusal {
-    Refusal::new(
-        Status::NotSupported,
-        format!("defect of dbdyno: its BPF object has no {what} as expected"),
-    )
-}
-
 fn refused(what: &str, error: &io::Error) -> Refusal {
     Refusal::new(Status::of(error), format!("{what}: {error}"))
 }
 
 fn load(rings: &[Ring], main_pid: Option<i64>) -> Granted<Loaded> {
-    dyno_trace::check(main_pid)?;
-    dyno_trace::raise_memlock();
+    rights::check(main_pid)?;
+    rights::raise_memlock();
     let cpus = rings.iter().map(Ring::cpu).max().unwrap_or(0) as u32 + 1;
     let mut programs = EbpfLoader::new()
         .btf(Some(kernel_types()?))
         .map_max_entries("processes", ROOM)
         .map_max_entries("rings", cpus)
         .load(OBJECT)
-        .map_err(|e| of_loading(&e))?;
+        .map_err(|e| load_refusal(&e))?;
     let processes = programs
         .take_map("processes")
         .ok_or_else(|| defect("processes"))?;
@@ -179,8 +173,10 @@ fn load(rings: &[Ring], main_pid: Option<i64>) -> Granted<Loaded> {
         .map_err(told("an event for labels"))?;
     let program = programs.program_mut(CLOCK).ok_or_else(|| defect(CLOCK))?;
     let program: &mut PerfEvent = program.try_into().map_err(|_| defect(CLOCK))?;
-    program.load().map_err(|e| of_program("loading on_clock", &e))?;
-    let fd = program.fd().map_err(|e| of_program("loading on_clock", &e))?;
+    load_uninterrupted(|| program.load()).map_err(|e| program_refusal("loading on_clock", &e))?;
+    let fd = program
+        .fd()
+        .map_err(|e| program_refusal("loading on_clock", &e))?;
     let fd = fd.as_fd().as_raw_fd() as u32;
     for ring in rings {
         // SAFETY: descriptors of ours.

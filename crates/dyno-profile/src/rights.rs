@@ -3,10 +3,8 @@
 use std::fs;
 use std::io;
 
+use dyno_bpf::rights::{CAP_PERFMON, CAP_SYS_ADMIN, capabilities};
 use dyno_observe::{Refusal, Status};
-
-const CAP_SYS_ADMIN: u64 = 1 << 21;
-const CAP_PERFMON: u64 = 1 << 38;
 
 /// What the kernel's refusal of an event means.
 pub fn refused(error: &io::Error) -> Refusal {
@@ -75,14 +73,6 @@ pub fn unmapped(error: &io::Error) -> Refusal {
 /// Why the kernel's functions have no names.
 pub const KERNEL_HIDDEN: &str = "the kernel's functions have no names: its addresses are hidden; give dbdyno \
     CAP_SYSLOG (and kernel.kptr_restrict must not be 2)";
-
-/// Effective capabilities of this thread.
-fn capabilities() -> u64 {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
-    line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok())
-        .unwrap_or(0)
-}
 
 #[cfg(test)]
 mod tests {

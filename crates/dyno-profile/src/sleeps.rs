@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use dyno_bpf::{Asleep, OTHERS, PAGE, SleepEvent, SleepStacks, UNREAD, Woken};
 use dyno_model::{NullableTexts, Table, now_ns, raw};
 use dyno_observe::task::Task;
 use dyno_observe::{Profiler, Status};
-use dyno_trace::{Asleep, Event, OTHERS, PAGE, Stacks, UNREAD, Woken};
 
 use crate::book::Book;
 use crate::losses::{Losses, Lost};
@@ -34,7 +34,7 @@ const FASTEST: f64 = 1024.0;
 pub struct Sleeps {
     hz: f64,
     until_ns: Option<i64>,
-    stacks: Stacks,
+    stacks: Box<dyn SleepStacks>,
     main_pid: Option<u32>,
     book: Book,
     /// Beside the book's rows.
@@ -67,7 +67,13 @@ struct Sleep {
 
 impl Sleeps {
     /// About `hz` stacks a second, until `until_ns` (`None`: the end of the watch).
-    pub fn new(stacks: Stacks, hz: f64, until_ns: Option<i64>, main_pid: Option<i64>, tree: bool) -> Self {
+    pub fn new(
+        stacks: Box<dyn SleepStacks>,
+        hz: f64,
+        until_ns: Option<i64>,
+        main_pid: Option<i64>,
+        tree: bool,
+    ) -> Self {
         let sleeps = Self {
             hz,
             until_ns,
@@ -164,14 +170,14 @@ impl Sleeps {
         let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
         for sleep in sleeps() {
             let name = (sleep.label != UNREAD)
-                .then(|| self.stacks.names.of(sleep.label))
+                .then(|| self.stacks.names().of(sleep.label))
                 .flatten();
             classes.push(name.as_ref().map(|(class, _)| &**class));
             events.push(name.as_ref().map(|(_, event)| &**event));
         }
         let status = |s: &Sleep| {
             let status = if s.label == UNREAD {
-                self.stacks.unread
+                self.stacks.unread()
             } else {
                 Status::Ok
             };
@@ -192,7 +198,7 @@ impl Sleeps {
             wait_event: events,
             label_status: sleeps().map(status).collect(),
             query_id: sleeps().map(query).collect(),
-            query_status: sleeps().map(|_| &*self.stacks.statements).collect(),
+            query_status: sleeps().map(|_| self.stacks.statements()).collect(),
             stack: rows().map(|r| i64::from(r.stack)).collect(),
             cut: rows().map(|r| r.cut).collect(),
         }
@@ -211,8 +217,8 @@ impl Profiler for Sleeps {
         self.round += 1;
         while let Some(event) = self.stacks.take() {
             match event {
-                Event::Asleep(raw) => self.asleep(&raw),
-                Event::Woken(raw) => self.woken(&raw),
+                SleepEvent::Asleep(raw) => self.asleep(&raw),
+                SleepEvent::Woken(raw) => self.woken(&raw),
             }
         }
         self.pace();

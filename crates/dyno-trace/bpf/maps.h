@@ -3,7 +3,7 @@
 #ifndef DBDYNO_MAPS_H
 #define DBDYNO_MAPS_H
 
-#include "kernel.h"
+#include "../../dyno-bpf/bpf/kernel.h"
 #include "shared.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>

@@ -1,6 +1,8 @@
 //! What one read of a task says: its sums, with what is under way. Pure.
 
-use crate::layout::{OTHERS, Slot, UNREAD, Wait, doing};
+use dyno_bpf::{OTHERS, UNREAD};
+
+use crate::layout::{Slot, Wait, doing};
 
 /// Time of one task since it was first watched, in nanoseconds: `run + runq + sleep` is all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

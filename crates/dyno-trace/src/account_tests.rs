@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{Plain, first_index};
+use crate::layout::first_index;
+use dyno_bpf::Plain;
 
 const CLIENT_READ: u32 = 0x0600_0000;
 

@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
 use aya::maps::{MapData, Queue};
+use dyno_bpf::{MappedArray, Plain, Statement, UNREAD};
 
 use crate::account::adds_up;
-use crate::layout::{Calls, Control, Places, Plain, Slot, TIDS, UNREAD, Wait, doing, first_index};
-use crate::memory::Shared;
-use crate::statements::Statement;
+use crate::layout::{Calls, Control, Places, Slot, TIDS, Wait, doing, first_index};
 
 /// Slot 0 means none.
 pub(crate) const FEWEST_SLOTS: u32 = 2;
@@ -21,10 +20,10 @@ const GRACE_NS: u64 = 1_000_000_000;
 /// The maps of a loaded program.
 #[derive(Debug)]
 pub struct Book {
-    pub control: Shared<Control>,
-    pub places: Shared<Places>,
-    pub slots: Shared<Slot>,
-    pub calls: Shared<Calls>,
+    pub control: MappedArray<Control>,
+    pub places: MappedArray<Places>,
+    pub slots: MappedArray<Slot>,
+    pub calls: MappedArray<Calls>,
     pub vacant: Vacant,
     pub retired: Retired,
 }
@@ -124,7 +123,7 @@ impl Book {
             ..Wait::default()
         };
         self.slots.write(number, slot);
-        if self.calls.len() > number {
+        if self.calls.entries() > number {
             self.calls.write(number, Calls::zeroed());
         }
         self.place(newcomer.tid)?.store(number as u16, Ordering::Release);
@@ -166,7 +165,7 @@ impl Book {
 
     /// Numbers of all slots in use.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        (1..self.slots.len()).filter(|&n| self.tid(n) != 0)
+        (1..self.slots.entries()).filter(|&n| self.tid(n) != 0)
     }
 
     /// Takes a slot back whose sums were read and whose task's end the program has seen: it writes the slot no more.
@@ -176,7 +175,7 @@ impl Book {
             let _ = place.compare_exchange(number as u16, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
         self.slots.write(number, Slot::zeroed());
-        if self.calls.len() > number {
+        if self.calls.entries() > number {
             self.calls.write(number, Calls::zeroed());
         }
         self.vacant.give_back(number);
@@ -253,7 +252,7 @@ impl Book {
 
     fn place(&self, tid: u32) -> Option<&AtomicU16> {
         let block = tid as usize / TIDS;
-        if block >= self.places.len() {
+        if block >= self.places.entries() {
             return None;
         }
         let places = self.places.at(block);

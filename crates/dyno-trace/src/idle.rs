@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dyno_bpf::rights;
 use dyno_observe::Granted;
 
 use crate::load::{Loaded, Wanted, fresh};
-use crate::rights;
 
 static IDLE: Mutex<Idle<Wanted, Loaded>> = Mutex::new(Idle::new());
 /// A window may be opened before the one before it is closed.

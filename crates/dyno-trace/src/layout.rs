@@ -1,11 +1,11 @@
 //! `bpf/shared.h` in Rust: what the program writes and we read. The sizes are asserted on both sides.
 
+use dyno_bpf::Plain;
+
 /// Pairs of label and statement a task may have.
 pub const WAITS: usize = 128;
 /// Cells of its histograms.
 pub const CELLS: usize = 1024;
-/// Statements that found no room.
-pub const OTHERS: u64 = u64::MAX;
 /// System calls a task may use.
 pub const CALLS: usize = 64;
 /// System calls that transfer data and whose sizes are counted.
@@ -18,14 +18,6 @@ pub const NUMBERS: usize = 512;
 pub const CLIENT_WAITS: usize = 16;
 /// Tids of one block of places.
 pub const TIDS: usize = 4;
-/// Most frames of a chain.
-pub const CHAIN: usize = 127;
-/// Bytes of a part of a user stack that is there or not, and how many of them there are.
-pub const PAGE: usize = 4096;
-pub const PAGES: usize = 4;
-/// A label that could not be read.
-pub const UNREAD: u32 = u32::MAX;
-
 /// What a task is doing: see `enum doing`.
 pub mod doing {
     pub const UNKNOWN: u32 = 0;
@@ -144,41 +136,6 @@ pub struct Places {
     pub slot: [u16; TIDS],
 }
 
-/// `struct asleep`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)] // it is in bpf/shared.h
-pub struct Asleep {
-    pub began_ns: u64,
-    pub chance: u64,
-    pub query: u64,
-    pub label: u32,
-    pub own: u32,
-    pub tid: u32,
-    pub tgid: u32,
-    pub cpu: u32,
-    pub kernel_bytes: i32,
-    pub user_bytes: i32,
-    pub pages: u32,
-    pub halved: u32,
-    pub spare: u32,
-    pub registers: [u64; 4],
-    pub kernel: [u64; CHAIN],
-    pub user: [u64; CHAIN],
-    pub memory: [u8; PAGES * PAGE],
-}
-
-/// `struct woken`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)] // it is in bpf/shared.h
-pub struct Woken {
-    pub began_ns: u64,
-    pub slept_ns: u64,
-    pub tid: u32,
-    pub own: u32,
-}
-
 /// `struct control`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -200,18 +157,6 @@ pub struct Control {
     pub missing: u32,
 }
 
-/// A type that may hold any bytes and is as large as the C type.
-///
-/// # Safety
-/// `repr(C)`, integers only, no padding.
-pub unsafe trait Plain: Copy {
-    /// All zero.
-    fn zeroed() -> Self {
-        // SAFETY: integers only, by this trait's contract.
-        unsafe { std::mem::zeroed() }
-    }
-}
-
 // SAFETY: as their definitions show, and the sizes below say.
 unsafe impl Plain for Slot {}
 // SAFETY: as above.
@@ -220,10 +165,6 @@ unsafe impl Plain for Calls {}
 unsafe impl Plain for Places {}
 // SAFETY: as above.
 unsafe impl Plain for Control {}
-// SAFETY: as above.
-unsafe impl Plain for Asleep {}
-// SAFETY: as above.
-unsafe impl Plain for Woken {}
 
 const _: () = {
     assert!(size_of::<Wait>() == 112);
@@ -231,8 +172,6 @@ const _: () = {
     assert!(size_of::<Calls>() == 48 + CALLS * 72 + SIZED * SIZES * 8);
     assert!(size_of::<Control>() == 96);
     assert!(size_of::<Places>() == 8);
-    assert!(size_of::<Asleep>() == 96 + 2 * CHAIN * 8 + PAGES * PAGE);
-    assert!(size_of::<Woken>() == 24);
 };
 
 /// Where the search for the sums of a label without a statement begins: `place_of` in the program.

@@ -1,7 +1,6 @@
 //! Loads the program into the kernel and attaches it.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::OnceLock;
 
 use aya::maps::{Map, MapData, Queue, RingBuf};
 use aya::programs::perf_event::{
@@ -10,15 +9,16 @@ use aya::programs::perf_event::{
 use aya::programs::raw_trace_point::RawTracePoint;
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePointRunOptions, TestRun};
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
+use dyno_bpf::{
+    MappedArray, Plain, defect, kernel_types, load_refusal, load_uninterrupted, program_refusal, rights,
+    unsupported,
+};
 use dyno_observe::status::Refusal;
 use dyno_observe::{Granted, Status};
 
 use crate::book::{Book, Retired, Vacant};
-use crate::layout::{Control, Plain, Slot, TIDS};
-use crate::memory::Shared;
-use crate::refusals::{defect, is_interrupted, of_loading, of_program, unsupported};
-use crate::rights;
+use crate::layout::{Control, Slot, TIDS};
 use crate::system_calls;
 
 /// The compiled program, at a place aligned as its parser wants it.
@@ -35,8 +35,6 @@ static OBJECT: &[u8] = WEAKLY_ORDERED;
 const SWITCHES: [&str; 3] = ["sched_switch", "sched_wakeup", "sched_process_fork"];
 const LOOK: &str = "look_throttled";
 const TICK: &str = "on_tick";
-/// As often as libbpf tries (`PROG_LOAD_ATTEMPTS` in its bpf.c).
-const LOAD_TRIES: usize = 5;
 /// 199 ticks a second: not in step with what programs do every 10 ms.
 const TICK_NS: u64 = 1_000_000_000 / 199;
 /// Of stacks: some 450.
@@ -107,7 +105,7 @@ fn loaded(wanted: &Wanted, object: &[u8], ring_bytes: u32) -> Granted<Loaded> {
         .map_max_entries("vacant", slots)
         .map_max_entries("ring", ring_bytes)
         .load(object)
-        .map_err(|e| of_loading(&e))?;
+        .map_err(|e| load_refusal(&e))?;
     let book = Book {
         control: shared(&mut programs, "control", 1)?,
         places: shared(&mut programs, "places", blocks)?,
@@ -120,10 +118,10 @@ fn loaded(wanted: &Wanted, object: &[u8], ring_bytes: u32) -> Granted<Loaded> {
     for name in tracepoints(calls.is_some()) {
         let what = format!("loading {name}");
         let program = tracepoint(&mut programs, name)?;
-        load_uninterrupted(|| program.load(name, btf)).map_err(|e| of_program(&what, &e))?;
+        load_uninterrupted(|| program.load(name, btf)).map_err(|e| program_refusal(&what, &e))?;
     }
     let clock = clock(&mut programs)
-        .and_then(|c| load_uninterrupted(|| c.load()).map_err(|e| of_program("loading on_tick", &e)));
+        .and_then(|c| load_uninterrupted(|| c.load()).map_err(|e| program_refusal("loading on_tick", &e)));
     let mut loaded = Loaded {
         programs,
         tracepoints: Vec::new(),
@@ -143,9 +141,9 @@ impl Loaded {
     ///
     /// # Errors
     /// It was loaded without, or memory may not be mapped.
-    pub fn stacks(&mut self) -> Granted<(RingBuf<MapData>, Shared<Control>, Shared<Slot>)> {
+    pub fn stacks(&mut self) -> Granted<(RingBuf<MapData>, MappedArray<Control>, MappedArray<Slot>)> {
         let control = shared(&mut self.programs, "control", 1)?;
-        let slots = shared(&mut self.programs, "slots", self.book.slots.len() as u32)?;
+        let slots = shared(&mut self.programs, "slots", self.book.slots.entries() as u32)?;
         let Some(Map::RingBuf(ring)) = self.programs.map("ring") else {
             return Err(defect("ring"));
         };
@@ -166,7 +164,7 @@ impl Loaded {
             let what = format!("attaching {name}");
             let link = tracepoint(&mut self.programs, name)?
                 .attach()
-                .map_err(|e| of_program(&what, &e))?;
+                .map_err(|e| program_refusal(&what, &e))?;
             self.tracepoints.push((name, link));
         }
         if self.clock.is_ok() {
@@ -184,7 +182,7 @@ impl Loaded {
             let scope = PerfEventScope::AllProcessesOneCpu { cpu };
             let link = program
                 .attach(config, scope, SamplePolicy::Period(TICK_NS), false)
-                .map_err(|e| of_program("attaching a clock", &e))?;
+                .map_err(|e| program_refusal("attaching a clock", &e))?;
             self.clocks.push(link);
         }
         Ok(())
@@ -228,19 +226,6 @@ impl Loaded {
     }
 }
 
-/// Types of the running kernel: 5 MB to be read, so once a process.
-///
-/// # Errors
-/// Not supported.
-pub fn kernel_types() -> Result<&'static Btf, Refusal> {
-    static TYPES: OnceLock<Btf> = OnceLock::new();
-    if let Some(types) = TYPES.get() {
-        return Ok(types);
-    }
-    let read = Btf::from_sys_fs().map_err(|e| unsupported(&e))?;
-    Ok(TYPES.get_or_init(|| read))
-}
-
 fn missed(fdinfo: &str) -> Option<u64> {
     fdinfo
         .lines()
@@ -255,17 +240,6 @@ fn load_look(programs: &mut Ebpf) {
     if let Some(Program::RawTracePoint(look)) = programs.program_mut(LOOK) {
         let _: Result<(), ProgramError> = load_uninterrupted(|| RawTracePoint::load(look));
     }
-}
-
-/// Loads a program, up to [`LOAD_TRIES`] times while signals interrupt the verifier.
-fn load_uninterrupted(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
-    for _ in 1..LOAD_TRIES {
-        match load() {
-            Err(error) if is_interrupted(&error) => {}
-            done => return done,
-        }
-    }
-    load()
 }
 
 /// Those that the program is attached to.
@@ -284,7 +258,7 @@ fn clock(programs: &mut Ebpf) -> Result<&mut PerfEvent, Refusal> {
     program.try_into().map_err(|_| defect(TICK))
 }
 
-fn shared<T: Plain>(programs: &mut Ebpf, name: &str, entries: u32) -> Result<Shared<T>, Refusal> {
+fn shared<T: Plain>(programs: &mut Ebpf, name: &str, entries: u32) -> Result<MappedArray<T>, Refusal> {
     let Some(Map::Array(map)) = programs.map(name) else {
         return Err(defect(name));
     };
@@ -292,7 +266,8 @@ fn shared<T: Plain>(programs: &mut Ebpf, name: &str, entries: u32) -> Result<Sha
     if size != size_of::<T>() {
         return Err(defect(name));
     }
-    Shared::new(map.fd().as_fd(), entries).map_err(|e| rights::refused(&format!("mapping {name}"), &e, ""))
+    MappedArray::new(map.fd().as_fd(), entries)
+        .map_err(|e| rights::refused(&format!("mapping {name}"), &e, ""))
 }
 
 fn vacant(programs: &mut Ebpf, slots: u32) -> Result<Vacant, Refusal> {

@@ -3,12 +3,12 @@ use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use dyno_bpf::Statement;
 use dyno_model::now_ns;
 
 use super::*;
 use crate::book::Newcomer;
 use crate::layout::{Wait, doing};
-use crate::statements::Statement;
 
 fn wanted() -> Wanted {
     Wanted {
@@ -221,22 +221,4 @@ fn a_retired_slot_is_given_to_another_task_only_after_a_while() {
     book.free_retired(now + 2_000_000_000);
     assert_eq!(book.take(newcomer(200)), Some(number));
     assert_eq!(book.read(number).unwrap().tid, 200);
-}
-
-#[test]
-fn a_load_that_a_signal_interrupts_is_tried_again_and_no_other() {
-    let failing = |times: usize, errno: i32| {
-        let mut tries = 0;
-        let result = load_uninterrupted(|| {
-            tries += 1;
-            if tries > times {
-                return Ok(());
-            }
-            Err(ProgramError::IOError(std::io::Error::from_raw_os_error(errno)))
-        });
-        (tries, result.is_ok())
-    };
-    assert_eq!(failing(2, libc::EAGAIN), (3, true));
-    assert_eq!(failing(LOAD_TRIES, libc::EAGAIN), (LOAD_TRIES, false));
-    assert_eq!(failing(1, libc::EINVAL), (1, false));
 }

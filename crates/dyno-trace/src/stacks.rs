@@ -1,18 +1,17 @@
-//! What a reader of sleeping tasks' stacks sees of the trace's program.
+//! Reads the stacks of sleeping tasks that the trace's program takes.
 
 use aya::maps::{MapData, RingBuf};
+use dyno_bpf::{MappedArray, Plain, SleepEvent, SleepStacks};
 use dyno_observe::{Names, Status};
 
-use crate::layout::{Asleep, Control, Plain, Slot, Woken};
-use crate::memory::Shared;
+use crate::layout::{Control, Slot};
 
-/// Stacks of sleeps as they come, and what is known of all of them.
+/// The program's ring of stacks, and the parts of its memory that their reader needs.
 pub struct Stacks {
-    pub(crate) ring: RingBuf<MapData>,
-    pub(crate) control: Shared<Control>,
-    pub(crate) slots: Shared<Slot>,
-    pub(crate) malformed: u64,
-    /// Of labels.
+    pub ring: RingBuf<MapData>,
+    pub control: MappedArray<Control>,
+    pub slots: MappedArray<Slot>,
+    pub malformed: u64,
     pub names: Names,
     /// Why a label is not known where it is not.
     pub unread: Status,
@@ -20,31 +19,21 @@ pub struct Stacks {
     pub statements: String,
 }
 
-/// Something of a sleep that was chosen.
-pub enum Event {
-    /// It began.
-    Asleep(Box<Asleep>),
-    /// It ended.
-    Woken(Box<Woken>),
-}
-
-impl Stacks {
-    /// The next event; `None`: no more for now.
-    pub fn take(&mut self) -> Option<Event> {
+impl SleepStacks for Stacks {
+    fn take(&mut self) -> Option<SleepEvent> {
         loop {
             let item = self.ring.next()?;
             if let Some(asleep) = copied(&item) {
-                return Some(Event::Asleep(asleep));
+                return Some(SleepEvent::Asleep(asleep));
             }
             if let Some(woken) = copied(&item) {
-                return Some(Event::Woken(woken));
+                return Some(SleepEvent::Woken(woken));
             }
             self.malformed += 1;
         }
     }
 
-    /// From now on a stack is to stand for so much time asleep, in 2^10 ns.
-    pub fn pace(&self, every: f64) {
+    fn pace(&self, every: f64) {
         let control = self.control.at(0);
         // SAFETY: mapped and aligned; the program only reads these fields.
         unsafe {
@@ -53,25 +42,34 @@ impl Stacks {
         }
     }
 
-    /// Stacks and ends of sleeps that found no room so far, and about how much sleep they stood for, nanoseconds.
-    pub fn lost(&self) -> (u64, u64) {
+    fn lost(&self) -> (u64, u64) {
         let control = self.control.read(0);
         (control.lost_stacks, control.lost_asleep_ns)
     }
 
-    /// Records that are none of these.
-    pub fn malformed(&self) -> u64 {
+    fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Whether the sleep of task `tid` that began then has not ended; `own`: number of its slot.
-    pub fn under_way(&self, own: u32, tid: u32, began_ns: u64) -> bool {
+    fn under_way(&self, own: u32, tid: u32, began_ns: u64) -> bool {
         let slot = self.slots.read(own as usize);
         slot.tid == tid && slot.sampled_ns == began_ns
     }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn unread(&self) -> Status {
+        self.unread
+    }
+
+    fn statements(&self) -> &str {
+        &self.statements
+    }
 }
 
-/// A copy of a record, if it is one of these.
+/// Returns a copy of a record, or None if it is of another type: records differ in length.
 fn copied<T: Plain>(bytes: &[u8]) -> Option<Box<T>> {
     // SAFETY: any bytes are a value, and there are enough; they need not be aligned.
     (bytes.len() == size_of::<T>()).then(|| Box::new(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }))

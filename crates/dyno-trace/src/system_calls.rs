@@ -150,7 +150,7 @@ impl Book {
     /// The system call a task was in when it was first watched: one that ends before the program sees
     /// anything else of it.
     pub fn seed_call(&self, number: usize, call: u32, now_ns: u64) {
-        if number >= self.calls.len() {
+        if number >= self.calls.entries() {
             return;
         }
         let calls = self.calls.at(number);
@@ -164,7 +164,7 @@ impl Book {
 
     /// A copy of a task's system calls that was whole.
     pub fn read_calls(&self, number: usize) -> Option<Calls> {
-        if number >= self.calls.len() {
+        if number >= self.calls.entries() {
             return None;
         }
         let sequence = || {
@@ -189,7 +189,8 @@ pub fn call_name(number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{CALLS, Plain};
+    use crate::layout::CALLS;
+    use dyno_bpf::Plain;
 
     const NOW: Now = Now {
         at_ns: 1_400,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dyno_bpf::{SleepStacks, Statements};
 use dyno_model::{Table, now_ns};
 use dyno_observe::file::Buffer;
 use dyno_observe::freezers::Freezers;
@@ -16,7 +17,6 @@ use crate::layout::{Slot, doing};
 use crate::load::Wanted;
 use crate::rows::{self, Key, Rows};
 use crate::stacks::Stacks;
-use crate::statements::Statements;
 use crate::system_calls::{self, Now};
 
 /// What to trace besides the tasks one is told of.
@@ -77,7 +77,7 @@ struct Known {
 }
 
 /// The trace, and the stacks of sleeps if they were asked for; each with why not, and the cure.
-pub type Opened = (Granted<Box<dyn Tracer>>, Option<Granted<Stacks>>);
+pub type Opened = (Granted<Box<dyn Tracer>>, Option<Granted<Box<dyn SleepStacks>>>);
 
 /// Loads the program and starts. Where it cannot take stacks it goes without.
 pub fn open(options: Options) -> Opened {
@@ -86,7 +86,7 @@ pub fn open(options: Options) -> Opened {
         return (trace(&options).map(boxed), None);
     }
     match trace(&options).and_then(|mut t| Ok((t.stacks()?, t))) {
-        Ok((stacks, trace)) => (Ok(boxed(trace)), Some(Ok(stacks))),
+        Ok((stacks, trace)) => (Ok(boxed(trace)), Some(Ok(Box::new(stacks)))),
         Err(refusal) => {
             let without = Options {
                 stacks: false,
@@ -131,7 +131,7 @@ fn trace(options: &Options) -> Granted<Trace> {
         loaded.book.children_of(main_pid as u32, address, statement);
     }
     Ok(Trace {
-        known: (0..loaded.book.slots.len()).map(|_| None).collect(),
+        known: (0..loaded.book.slots.entries()).map(|_| None).collect(),
         loaded,
         tree: options.tree,
         syscalls: options.syscalls,
@@ -229,7 +229,7 @@ impl Trace {
 
     fn lost(&self) -> Option<String> {
         let (unplaced, missed) = (self.refused + self.loaded.book.lost(), self.loaded.missed());
-        let room = self.loaded.book.slots.len() - 1;
+        let room = self.loaded.book.slots.entries() - 1;
         match (unplaced, missed) {
             (0, 0) => None,
             (0, _) => Some(format!(
@@ -272,7 +272,7 @@ impl Tracer for Trace {
     /// Slots of tasks that have ended are free only once they were read.
     fn make_room(&mut self) {
         self.loaded.book.free_retired(now_ns() as u64);
-        let room = self.loaded.book.slots.len() as u64 - 1;
+        let room = self.loaded.book.slots.entries() as u64 - 1;
         let used = (self.taken + self.loaded.book.born()).saturating_sub(self.given_back);
         if 2 * used > room {
             let ended: Vec<usize> = self.loaded.book.ended().collect();

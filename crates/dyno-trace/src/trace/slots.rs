@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dyno_bpf::UNREAD;
 use dyno_model::now_ns;
 use dyno_observe::names::{FROZEN, SIGNALLED};
 use dyno_observe::task::Task;
@@ -10,7 +11,7 @@ use dyno_observe::{Status, Word};
 use super::{Known, Trace, key, unread};
 use crate::account::{Seed, durations, sums};
 use crate::book::Newcomer;
-use crate::layout::{Slot, UNREAD};
+use crate::layout::Slot;
 use crate::rows::Key;
 use crate::system_calls::{self, Now};
 

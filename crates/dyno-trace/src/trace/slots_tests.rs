@@ -180,7 +180,7 @@ fn a_slot_that_may_still_be_written_is_not_given_away() {
                 tid: 20_000 + n,
                 tgid: 20_000,
                 word: 0,
-                statement: crate::statements::Statement::default(),
+                statement: dyno_bpf::Statement::default(),
                 now_ns: 1,
             };
             trace.loaded.book.take(newcomer)

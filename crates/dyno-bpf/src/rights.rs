@@ -1,4 +1,4 @@
-//! What the scheduler trace needs of us and of the kernel, and what to do where it is not there.
+//! Rights and kernel features that BPF programs take, and the cure where they are missing.
 
 use std::fs;
 use std::io;
@@ -14,22 +14,24 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Inode of the pid namespace the machine began with (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 const CAP_SYS_PTRACE: u64 = 1 << 19;
-const CAP_SYS_ADMIN: u64 = 1 << 21;
-const CAP_PERFMON: u64 = 1 << 38;
+/// capabilities(7).
+pub const CAP_SYS_ADMIN: u64 = 1 << 21;
+/// capabilities(7).
+pub const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
 /// What we found: the pure half of [`check`] judges it.
 #[derive(Debug, Clone)]
-pub struct Found {
+struct Found {
     /// Effective capabilities of this thread.
-    pub capabilities: u64,
+    capabilities: u64,
     /// Whether the kernel tells its types.
-    pub btf: bool,
+    btf: bool,
     /// `/proc/self/ns/pid`.
-    pub pid_namespace: String,
+    pid_namespace: String,
     /// Our user, and the server's where it is known.
-    pub ours: u32,
-    pub servers: Option<u32>,
+    ours: u32,
+    servers: Option<u32>,
 }
 
 impl Found {
@@ -45,9 +47,8 @@ impl Found {
 /// # Errors
 /// Why, and the cure.
 pub fn check(main_pid: Option<i64>) -> Result<(), Refusal> {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     judge(&Found {
-        capabilities: capabilities(&status).unwrap_or(0),
+        capabilities: capabilities(),
         btf: Path::new(BTF).exists(),
         pid_namespace: fs::read_link("/proc/self/ns/pid")
             .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
@@ -60,7 +61,7 @@ pub fn check(main_pid: Option<i64>) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Why, and the cure.
-pub fn judge(found: &Found) -> Result<(), Refusal> {
+fn judge(found: &Found) -> Result<(), Refusal> {
     let unsupported = |detail: &str| Err(Refusal::new(Status::NotSupported, detail));
     if !found.btf {
         return unsupported(
@@ -129,8 +130,14 @@ fn forbidden(what: &str, error: &io::Error, lockdown: &str) -> String {
     format!("{what}: {error}: a security module or a seccomp filter may forbid it")
 }
 
-/// `CapEff:` of `/proc/PID/status`.
-pub fn capabilities(status: &str) -> Option<u64> {
+/// Returns the effective capabilities of this thread.
+pub fn capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    effective(&status).unwrap_or(0)
+}
+
+/// Returns `CapEff:` of `/proc/PID/status`.
+fn effective(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
@@ -274,8 +281,8 @@ mod tests {
     #[test]
     fn capabilities_are_read_from_the_effective_line() {
         let status = "CapPrm:\t000001ffffffffff\nCapEff:\t000000c000000000\nCapBnd:\t0\n";
-        assert_eq!(capabilities(status), Some(CAP_BPF | CAP_PERFMON));
-        assert_eq!(capabilities("CapPrm:\t0\n"), None);
+        assert_eq!(effective(status), Some(CAP_BPF | CAP_PERFMON));
+        assert_eq!(effective("CapPrm:\t0\n"), None);
     }
 
     #[test]

@@ -11,16 +11,16 @@ use crate::layout::Plain;
 
 /// The elements of one map. The program writes them at any time, on any CPU.
 #[derive(Debug)]
-pub struct Shared<T> {
+pub struct MappedArray<T> {
     base: NonNull<T>,
     entries: usize,
     _elements: PhantomData<T>,
 }
 
 // SAFETY: it is no more than an address; all access is volatile or atomic.
-unsafe impl<T: Plain> Send for Shared<T> {}
+unsafe impl<T: Plain> Send for MappedArray<T> {}
 
-impl<T: Plain> Shared<T> {
+impl<T: Plain> MappedArray<T> {
     /// Maps all `entries` of a map that was made with `BPF_F_MMAPABLE`.
     ///
     /// # Errors
@@ -46,8 +46,8 @@ impl<T: Plain> Shared<T> {
         })
     }
 
-    /// How many elements.
-    pub fn len(&self) -> usize {
+    /// Returns the number of elements.
+    pub fn entries(&self) -> usize {
         self.entries
     }
 
@@ -90,7 +90,7 @@ unsafe fn copy_words<T: Plain>(from: *const T, to: *mut T) {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for MappedArray<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`; nobody keeps an address of it.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.entries * size_of::<T>()) };
