@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dyno_model::Table;
 
-use crate::task::Task;
+use crate::read::task::Task;
 
 /// It samples all tasks of the server from when it was opened, and keeps its own rows.
 pub trait Profiler: Send {

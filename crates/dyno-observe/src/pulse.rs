@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dyno_model::{Error, Result, boot_ns, now_ns};
 
-use crate::schedstat;
+use crate::read::schedstat;
 use crate::signal::{Signal, lock};
 
 const BEAT_NS: i64 = 50_000_000;

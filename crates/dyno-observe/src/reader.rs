@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use dyno_model::now_ns;
 
-use crate::file::Buffer;
-use crate::membership::Memberships;
-use crate::parse::ns_per_tick;
-use crate::schedstat::SchedStat;
+use crate::read::file::Buffer;
+use crate::read::membership::Memberships;
+use crate::read::parse::ns_per_tick;
+use crate::read::schedstat::SchedStat;
+use crate::read::task::Task;
 use crate::schedule::Reads;
 use crate::shared::Shared;
 use crate::signal::lock;
 use crate::status::Status;
-use crate::task::Task;
 
 /// A task that is ready to run at t0 or t1 is read again each so often, until its figures have moved: the kernel
 /// books a wait in the run queue when it ends, and one that a quota throttles may wait for several periods.

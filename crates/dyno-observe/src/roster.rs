@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use dyno_model::{ActivityRow, TaskId};
 
+use crate::read::task::{Proof, Task, Who, sched_info};
 use crate::spec::Spec;
 use crate::status::Status;
-use crate::task::{Proof, Task, Who, sched_info};
 
 /// A client's backend that is not to be observed.
 const OTHER: &str = "other";

@@ -5,24 +5,24 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use dyno_model::{Table, TaskId, now_ns};
 
-use crate::blocked::BlockedRows;
-use crate::cgroup_rows::GroupRows;
-use crate::file::descriptor_budget;
-use crate::host_rows::HostRows;
-use crate::memory_rows::MemoryRows;
-use crate::names::Names;
-use crate::priority;
 use crate::profiler::Profiler;
+use crate::read::cgroup_rows::GroupRows;
+use crate::read::file::descriptor_budget;
+use crate::read::host_rows::HostRows;
+use crate::read::task::{DelayAccounting, Task};
+use crate::read::task_rows::TaskRows;
 use crate::roster::Roster;
-use crate::sample_rows::{SampleRows, Taken};
-use crate::sample_tables::Samples;
+use crate::sample::blocked::BlockedRows;
+use crate::sample::memory_rows::MemoryRows;
+use crate::sample::priority;
+use crate::sample::rows::{SampleRows, Taken};
+use crate::sample::tables::Samples;
 use crate::signal::{Signal, lock};
 use crate::spec::Spec;
 use crate::status::{Granted, Refusal, Status};
-use crate::task::{DelayAccounting, Task};
-use crate::task_rows::TaskRows;
 use crate::tracer::Tracer;
-use crate::word_state::WordState;
+use crate::word::names::Names;
+use crate::word::state::WordState;
 
 /// Why a source that needs the server's tasks has none.
 pub const UNSEEN: &str = "the server's processes are not seen from here (see os tasks)";

@@ -3,7 +3,7 @@
 use dyno_model::TaskId;
 use serde::Deserialize;
 
-use crate::pace::Pace;
+use crate::sample::pace::Pace;
 use crate::status::Status;
 use crate::word::WordSpec;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dyno_model::Table;
 
-use crate::task::Task;
+use crate::read::task::Task;
 
 /// It sees every switch of each task. It keeps its own rows.
 ///

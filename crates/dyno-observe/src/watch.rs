@@ -6,11 +6,11 @@ use std::thread;
 
 use dyno_model::{ActivityProbe, Error, Result, Table, TaskId, now_ns};
 
-use crate::memory::Memory;
 use crate::profiler::Profiler;
 use crate::reader::Reader;
-use crate::sample_tables::shares;
-use crate::sampler::Sampler;
+use crate::sample::memory::Memory;
+use crate::sample::sampler::Sampler;
+use crate::sample::tables::shares;
 use crate::schedule::Reads;
 use crate::shared::Shared;
 use crate::signal::lock;

@@ -1,6 +1,10 @@
 //! The wait event word of a server's process, read from its memory (`process_vm_readv(2)`): a variable of
 //! the program points at a 32-bit word that says what the process waits for. Nothing is asked of the server.
 
+pub mod elf;
+pub mod names;
+pub(crate) mod state;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -12,8 +16,8 @@ use rustix::param::page_size;
 use rustix::process::geteuid;
 use serde::Deserialize;
 
-use crate::elf::{self, Linked};
-use crate::stat;
+use self::elf::Linked;
+use crate::read::stat;
 use crate::status::{Refusal, Status};
 
 /// Device, inode, size, time of change of a program, and a symbol of it.

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use dyno_model::{EndedTask, NullableTexts, Strings, Table, raw};
 
-use crate::parse::ns_per_tick;
-use crate::switches::Switches;
-use crate::task::{DelayAccounting, Reading, Task};
+use crate::read::parse::ns_per_tick;
+use crate::read::switches::Switches;
+use crate::read::task::{DelayAccounting, Reading, Task};
 
 /// The start that the kernel reports at the end of a task may be so far from the one that was read.
 const SAME_TICKS: i64 = 100;

@@ -1,7 +1,7 @@
 //! Context switches of a task: the last lines of `/proc/PID/task/TID/status` (proc(5)). The file is long and
 //! its making costs several times as much as `stat`: not for every read.
 
-use crate::parse::{Parsed, number};
+use crate::read::parse::{Parsed, number};
 
 const NAME: &str = "status";
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::file::Buffer;
-use crate::parse::ns_per_tick;
-use crate::schedstat::SchedStat;
+use crate::read::file::Buffer;
+use crate::read::parse::ns_per_tick;
+use crate::read::schedstat::SchedStat;
+use crate::read::task::{Proof, Reading, Task, Who, sched_info};
 use crate::status::Status;
-use crate::task::{Proof, Reading, Task, Who, sched_info};
 
 /// One read of a task, by itself. What could not be read is `None`; the status says why.
 #[derive(Debug)]

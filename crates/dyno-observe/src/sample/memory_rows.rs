@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::sample_rows::{Taken, taken_later, taken_since};
+use crate::read::task::Task;
+use crate::sample::rows::{Taken, taken_later, taken_since};
 use crate::status::Status;
-use crate::task::Task;
 
 /// One process in one sample.
 #[derive(Debug, Clone, Copy)]

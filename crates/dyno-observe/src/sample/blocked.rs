@@ -8,7 +8,7 @@ use dyno_model::{
     BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, Bracket, Nullable, NullableTexts, Strings, Table, raw,
 };
 
-use crate::sample_rows::TaskState;
+use crate::sample::rows::TaskState;
 use crate::schedule::Budget;
 use crate::status::Status;
 

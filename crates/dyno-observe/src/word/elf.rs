@@ -3,8 +3,8 @@
 
 use object::{Object, ObjectSegment, ObjectSymbol, ReadRef};
 
-use crate::maps::{self, Mapping};
-use crate::parse::{Parsed, error};
+use crate::read::maps::{self, Mapping};
+use crate::read::parse::{Parsed, error};
 
 const NAME: &str = "ELF";
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use dyno_model::{Nullable, NullableTexts, Table, raw};
 
-use crate::memory_rows::{MemoryRows, Row as MemoryRow};
-use crate::names::Names;
-use crate::sample_rows::{Row, SampleRows, Taken};
+use crate::read::task::Task;
+use crate::sample::memory_rows::{MemoryRows, Row as MemoryRow};
+use crate::sample::rows::{Row, SampleRows, Taken};
 use crate::status::Status;
-use crate::task::Task;
+use crate::word::names::Names;
 
 const SQL: &str = "sql";
 const MEMORY: &str = "memory";

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::mountinfo::{self, Mount};
+use crate::read::mountinfo::{self, Mount};
 
 /// A recorded tree may hold anything in place of the kernel's two texts.
 const MOST_BYTES: u64 = 64 << 20;

@@ -1,6 +1,6 @@
 //! `/proc/stat`: proc(5), "/proc/stat". All CPUs together.
 
-use crate::parse::{Parsed, error, number, scaled};
+use crate::read::parse::{Parsed, error, number, scaled};
 
 const NAME: &str = "/proc/stat";
 

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::file::{self, Buffer, ProcFile};
-use crate::groups;
+use crate::read::file::{self, Buffer, ProcFile};
+use crate::read::groups;
 
 /// State letter of a task whose group is frozen; the kernel has no such letter.
 pub const FROZEN: char = 'F';

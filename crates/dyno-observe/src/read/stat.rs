@@ -2,7 +2,7 @@
 
 use dyno_model::proc::stat_name;
 
-use crate::parse::{Parsed, error, number, scaled};
+use crate::read::parse::{Parsed, error, number, scaled};
 
 const NAME: &str = "stat";
 
@@ -29,11 +29,11 @@ pub struct Stat<'a> {
     /// Field 39: CPU last run on.
     pub cpu: Option<i64>,
     /// Field 42: delay by block I/O, nanoseconds (tick resolution). Means something only where delay
-    /// accounting was on when the task was forked: see [`crate::task`].
+    /// accounting was on when the task was forked: see [`crate::read::task`].
     pub blkio_ns: Option<i64>,
 }
 
-/// Reads one line. `ns_per_tick`: see [`crate::parse::ns_per_tick`].
+/// Reads one line. `ns_per_tick`: see [`crate::read::parse::ns_per_tick`].
 ///
 /// # Errors
 /// When a field up to 22 is missing or wrong, or a later one is there and wrong.

@@ -2,9 +2,9 @@
 
 use dyno_model::{Bracket, Table, raw};
 
-use crate::file::{Buffer, ProcFile};
-use crate::parse::ns_per_tick;
-use crate::psi;
+use crate::read::file::{Buffer, ProcFile};
+use crate::read::parse::ns_per_tick;
+use crate::read::psi;
 use crate::status::Status;
 
 type Value = (&'static str, Option<i64>);
@@ -62,10 +62,10 @@ impl HostRows {
                 .map_err(|s| *s)?
                 .read(buffer)
                 .map_err(|e| Status::of(&e))?;
-            crate::host::parse(buffer.text(), self.ns_per_tick).map_err(|_| Status::Lost)
+            crate::read::host::parse(buffer.text(), self.ns_per_tick).map_err(|_| Status::Lost)
         });
         let (host, status) = outcome.map_or_else(|s| (None, s), |h| (Some(h), Status::Ok));
-        let times = crate::host::TIMES
+        let times = crate::read::host::TIMES
             .iter()
             .enumerate()
             .map(|(i, key)| (*key, host.and_then(|h| h.times_ns[i])));

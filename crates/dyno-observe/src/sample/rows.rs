@@ -2,8 +2,8 @@
 
 use dyno_model::{ActivityRow, Bracket, Strings};
 
+use crate::read::task::Task;
 use crate::status::Status;
-use crate::task::Task;
 
 /// What was read of a row's task.
 #[derive(Debug, Clone, Copy)]

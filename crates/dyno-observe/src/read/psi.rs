@@ -1,6 +1,6 @@
 //! `/proc/pressure/{cpu,io,memory}`: Documentation/accounting/psi.rst.
 
-use crate::parse::{Parsed, error, number, scaled};
+use crate::read::parse::{Parsed, error, number, scaled};
 
 const NAME: &str = "pressure";
 

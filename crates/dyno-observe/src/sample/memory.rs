@@ -7,15 +7,15 @@ use std::sync::{Arc, TryLockError};
 
 use dyno_model::{now_ns, thread_cpu_ns};
 
-use crate::file::Buffer;
-use crate::freezers::{Freezers, LOCATED_AT_ONCE};
-use crate::memory_rows::{MemoryRows, Row};
-use crate::pace::Sampling;
-use crate::sample_rows::Taken;
+use crate::read::file::Buffer;
+use crate::read::freezers::{Freezers, LOCATED_AT_ONCE};
+use crate::read::task::Task;
+use crate::sample::memory_rows::{MemoryRows, Row};
+use crate::sample::pace::Sampling;
+use crate::sample::rows::Taken;
 use crate::shared::Shared;
 use crate::signal::lock;
 use crate::status::Status;
-use crate::task::Task;
 use crate::word::{self, Right, Word, WordFinder, WordSpec};
 
 /// How long it waits for a process to sample while there is none.

@@ -1,7 +1,7 @@
 //! `/proc/PID/task/TID/schedstat`: Documentation/scheduler/sched-stats.rst, "`/proc/<pid>/schedstat`".
 //! Needs `CONFIG_SCHED_INFO` only. `runq_ns` contains the time a task was throttled by a CPU quota.
 
-use crate::parse::{Parsed, number};
+use crate::read::parse::{Parsed, number};
 
 const NAME: &str = "schedstat";
 

@@ -2,10 +2,10 @@
 
 use dyno_model::{Bracket, Table, raw};
 
-use crate::cpu_stat::{self, Entry};
-use crate::file::{self, Buffer, ProcFile};
-use crate::membership::Met;
-use crate::parse::{Parsed, ns_per_tick};
+use crate::read::cpu_stat::{self, Entry};
+use crate::read::file::{self, Buffer, ProcFile};
+use crate::read::membership::Met;
+use crate::read::parse::{Parsed, ns_per_tick};
 use crate::spec::GroupSpec;
 use crate::status::Status;
 

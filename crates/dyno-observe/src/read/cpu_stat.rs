@@ -1,7 +1,7 @@
 //! CPU figures of control groups, normalised to the keys of the schema (all times nanoseconds).
 //! v1: Documentation/admin-guide/cgroup-v1/cpuacct.rst and scheduler/sched-bwc.rst; v2: cgroup-v2.rst, "cpu.stat".
 
-use crate::parse::{Parsed, error, number, scaled};
+use crate::read::parse::{Parsed, error, number, scaled};
 
 /// CPU time used, nanoseconds.
 pub const USAGE: &str = "usage_ns";

@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::file::{self, Buffer};
-use crate::groups::{self, Group};
+use crate::read::file::{self, Buffer};
+use crate::read::groups::{self, Group};
+use crate::read::task::{self, Task};
 use crate::status::Status;
-use crate::task::{self, Task};
 
 /// So many sessions are asked for their groups at a read between those from which differences are taken: it takes
 /// 5 to 10 us each.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, EndedTask, TaskId, now_ns, thread_cpu_ns};
 
-use crate::blocked::Turns;
-use crate::file::Buffer;
-use crate::freezers::{Freezers, LOCATED_AT_ONCE};
-use crate::pace::Sampling;
-use crate::parse::boot_ticks;
-use crate::sample_rows::{Taken, TaskState};
+use crate::read::file::Buffer;
+use crate::read::freezers::{Freezers, LOCATED_AT_ONCE};
+use crate::read::parse::boot_ticks;
+use crate::read::task::Task;
+use crate::sample::blocked::Turns;
+use crate::sample::pace::Sampling;
+use crate::sample::rows::{Taken, TaskState};
 use crate::shared::Shared;
 use crate::signal::lock;
 use crate::status::Status;
-use crate::task::Task;
 
 /// So many failures in a row, and the server is not asked again.
 const FAILURES: u32 = 3;

@@ -8,12 +8,12 @@ use dyno_model::now_ns;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::file::{self, Buffer, ProcFile};
-use crate::schedstat::{self, SchedStat};
+use crate::read::file::{self, Buffer, ProcFile};
+use crate::read::schedstat::{self, SchedStat};
+use crate::read::stat::{self, Stat};
+use crate::read::switches::{self, Switches};
 use crate::signal::lock;
-use crate::stat::{self, Stat};
 use crate::status::{Granted, Status};
-use crate::switches::{self, Switches};
 
 /// Whose task it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -344,7 +344,7 @@ impl DelayAccounting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::ns_per_tick;
+    use crate::read::parse::ns_per_tick;
 
     fn opened(pid: u32, keep: bool, proof: Proof) -> Task {
         let pid = i64::from(pid);
