@@ -69,13 +69,13 @@ pub fn gather(wanted: &Wanted) -> Reply {
             body.append(&mut bytes);
             json!([path.to_string_lossy(), length, whole, null])
         }
-        Err(e) => json!([path.to_string_lossy(), 0, false, told(&e)]),
+        Err(e) => json!([path.to_string_lossy(), 0, false, error_value(&e)]),
     };
     let value = json!({
         "read": each(&wanted.read, wanted.most, read),
-        "link": each(&wanted.link, wanted.most, |path| two(path, link(path))),
-        "list": each(&wanted.list, wanted.most, |path| two(path, list(path))),
-        "stat": each(&wanted.stat, wanted.most, |path| two(path, stat(path))),
+        "link": each(&wanted.link, wanted.most, |path| pair(path, link(path))),
+        "list": each(&wanted.list, wanted.most, |path| pair(path, list(path))),
+        "stat": each(&wanted.stat, wanted.most, |path| pair(path, stat(path))),
     });
     Reply { value, body }
 }
@@ -95,14 +95,14 @@ fn each(patterns: &[String], most: usize, mut entry: impl FnMut(&Path) -> Value)
         .collect()
 }
 
-fn two(path: &Path, found: io::Result<Value>) -> Value {
-    match found {
+fn pair(path: &Path, value: io::Result<Value>) -> Value {
+    match value {
         Ok(value) => json!([path.to_string_lossy(), value, null]),
-        Err(e) => json!([path.to_string_lossy(), null, told(&e)]),
+        Err(e) => json!([path.to_string_lossy(), null, error_value(&e)]),
     }
 }
 
-fn told(error: &io::Error) -> Value {
+fn error_value(error: &io::Error) -> Value {
     json!([error.raw_os_error().unwrap_or(libc::EACCES), error.to_string()])
 }
 
@@ -216,13 +216,13 @@ mod tests {
     #[test]
     fn a_limit_without_bounds_is_none() {
         let wanted = json!({"read": ["/proc/self/stat"], "limit": usize::MAX, "most": usize::MAX});
-        let found = entries(wanted, "read");
-        assert!(found[0][1].as_u64() > Some(0) && found[0][2] == true);
+        let rows = entries(wanted, "read");
+        assert!(rows[0][1].as_u64() > Some(0) && rows[0][2] == true);
     }
 
     fn error_of(path: &str) -> i64 {
-        let found = entries(json!({"read": [path]}), "read");
-        found[0][3][0].as_i64().unwrap()
+        let rows = entries(json!({"read": [path]}), "read");
+        rows[0][3][0].as_i64().unwrap()
     }
 
     #[test]

@@ -64,10 +64,10 @@ mod tests {
 
     #[test]
     fn it_knows_itself_and_its_host() {
-        let said = hello().unwrap();
-        assert_eq!(said["hash"].as_str().unwrap().len(), 64);
-        let affinity = said["affinity"].as_array().unwrap().len() as i64;
+        let answer = hello().unwrap();
+        assert_eq!(answer["hash"].as_str().unwrap().len(), 64);
+        let affinity = answer["affinity"].as_array().unwrap().len() as i64;
         assert!(affinity >= 1 && affinity <= number(libc::_SC_NPROCESSORS_CONF));
-        assert_eq!(said["boot_id"].as_str().unwrap().len(), 36);
+        assert_eq!(answer["boot_id"].as_str().unwrap().len(), 36);
     }
 }

@@ -7,14 +7,14 @@ use dyno_observe::pulse::Pulse;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::handles::{Handle, Handles};
 use crate::reply::{Fault, Outcome, Reply, parsed};
 use crate::spooled::Spooled;
-use crate::things::{Thing, Things};
 
 /// Operations that begin or end something, and those of pulses. See the README.
 #[derive(Deserialize)]
 #[serde(tag = "op", deny_unknown_fields)]
-enum ThingOp {
+enum HandleOp {
     #[serde(rename = "load.new")]
     NewLoad {
         engine: String,
@@ -38,11 +38,11 @@ struct Number {
     of: u64,
 }
 
-pub fn work(mut header: Map<String, Value>, things: &Things) -> Outcome {
+pub fn work(mut header: Map<String, Value>, handles: &Handles) -> Outcome {
     let op = header.get("op").and_then(Value::as_str).unwrap_or_default();
     match op.split_once('.') {
         Some((_, "new") | ("pulse", _) | ("watch", "tables")) | None => {
-            work_on_thing(parsed(header)?, things)
+            work_on_handle(parsed(header)?, handles)
         }
         Some((what, _)) => {
             let is_load = what == "load";
@@ -50,9 +50,9 @@ pub fn work(mut header: Map<String, Value>, things: &Things) -> Outcome {
             let Number { of } = parsed(of.into_iter().collect())?;
             if is_load {
                 let op: LoadOp = parsed(header)?;
-                Ok(ops::run(Op::Load(&*things.load(of)?, op))?.into())
+                Ok(ops::run(Op::Load(&*handles.load(of)?, op))?.into())
             } else {
-                work_on_watch(&things.watch(of)?, parsed(header)?)
+                work_on_watch(&handles.watch(of)?, parsed(header)?)
             }
         }
     }
@@ -70,22 +70,22 @@ fn work_on_watch(spooled: &Arc<Spooled>, op: WatchOp) -> Outcome {
     }
 }
 
-fn work_on_thing(op: ThingOp, things: &Things) -> Outcome {
-    let thing = match op {
-        ThingOp::NewLoad { engine, spec } => {
-            Thing::Load(dyno_core::load(&engine, spec).map_err(Fault::driver)?.into())
+fn work_on_handle(op: HandleOp, handles: &Handles) -> Outcome {
+    let handle = match op {
+        HandleOp::NewLoad { engine, spec } => {
+            Handle::Load(dyno_core::load(&engine, spec).map_err(Fault::driver)?.into())
         }
-        ThingOp::NewWatch { spec } => {
+        HandleOp::NewWatch { spec } => {
             let watch = dyno_core::watch(spec).map_err(Fault::observer)?;
-            Thing::Watch(Arc::new(Spooled::new(watch)))
+            Handle::Watch(Arc::new(Spooled::new(watch)))
         }
-        ThingOp::NewPulse {} => Thing::Pulse(Arc::new(Pulse::new().map_err(Fault::observer)?)),
-        ThingOp::PulseHoles { of } => return Ok(ops::run(Op::PulseHoles(&*things.pulse(of)?))?.into()),
-        ThingOp::Tables { of, part } => return things.watch(of)?.part(part),
-        ThingOp::Drop { of } => {
-            things.remove(of)?;
+        HandleOp::NewPulse {} => Handle::Pulse(Arc::new(Pulse::new().map_err(Fault::observer)?)),
+        HandleOp::PulseHoles { of } => return Ok(ops::run(Op::PulseHoles(&*handles.pulse(of)?))?.into()),
+        HandleOp::Tables { of, part } => return handles.watch(of)?.part(part),
+        HandleOp::Drop { of } => {
+            handles.remove(of)?;
             return Ok(Reply::default());
         }
     };
-    Ok(json!(things.add(thing)?).into())
+    Ok(json!(handles.add(handle)?).into())
 }

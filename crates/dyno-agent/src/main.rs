@@ -2,6 +2,7 @@
 
 mod frames;
 mod gather;
+mod handles;
 mod host;
 mod host_ops;
 mod live_ops;
@@ -11,7 +12,6 @@ mod reply;
 mod serve;
 mod spool;
 mod spooled;
-mod things;
 
 use std::fs::File;
 use std::io::Write;
@@ -113,7 +113,7 @@ fn ended_by(all: &Arc<Conversation>, reason: impl FnOnce(&Conversation) -> i32 +
 
 /// No session stays connected.
 fn end(all: &Conversation, status: i32) -> ! {
-    all.things.end(END);
+    all.handles.end(END);
     exit(status);
 }
 

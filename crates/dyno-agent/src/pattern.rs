@@ -14,18 +14,18 @@ pub fn is_pattern(path: &str) -> bool {
 
 /// The paths that exist, sorted. `may_look`: whether a directory may be listed.
 pub fn expanded(pattern: &str, may_look: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
-    let mut found = vec![PathBuf::from("/")];
+    let mut paths = vec![PathBuf::from("/")];
     for component in pattern.split('/').filter(|c| !c.is_empty()) {
-        found = if is_pattern(component) {
-            let directories = found.iter().filter(|directory| may_look(directory));
+        paths = if is_pattern(component) {
+            let directories = paths.iter().filter(|directory| may_look(directory));
             let all = directories.flat_map(|d| matching(d, component));
             all.take(MOST_PATHS).collect()
         } else {
-            found.iter().map(|path| path.join(component)).collect()
+            paths.iter().map(|path| path.join(component)).collect()
         };
     }
-    found.retain(|path| fs::symlink_metadata(path).is_ok());
-    found
+    paths.retain(|path| fs::symlink_metadata(path).is_ok());
+    paths
 }
 
 fn matching(directory: &Path, pattern: &str) -> Vec<PathBuf> {
@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn a_pattern_has_the_paths_that_exist() {
-        let found = expanded("/proc/self/ta*/*/sta?", |_| true);
-        assert!(!found.is_empty() && found.iter().all(|path| path.ends_with("stat")));
+        let paths = expanded("/proc/self/ta*/*/sta?", |_| true);
+        assert!(!paths.is_empty() && paths.iter().all(|path| path.ends_with("stat")));
         assert!(expanded("/proc/self/ta*/*/sta?", |_| false).is_empty());
     }
 }

@@ -11,9 +11,9 @@ use dyno_model::now_ns;
 use serde_json::{Map, Value};
 
 use crate::frames::{self, Frame};
+use crate::handles::Handles;
 use crate::outbox::Outbox;
 use crate::reply::{Fault, Outcome, parsed};
-use crate::things::Things;
 use crate::{host_ops, live_ops};
 
 /// More requests at a time than that are refused: each has a thread.
@@ -25,16 +25,16 @@ pub type Out = Box<dyn io::Write + Send>;
 
 /// What the threads of a conversation share.
 pub struct Conversation {
-    pub things: Things,
+    pub handles: Handles,
     outbox: Arc<Outbox<Out>>,
     at_once: AtomicUsize,
-    heard_ns: AtomicI64,
+    last_read_ns: AtomicI64,
 }
 
 /// A reader that notes when something came.
-struct Heard<'a, R>(R, &'a AtomicI64);
+struct TimedReader<'a, R>(R, &'a AtomicI64);
 
-impl<R: Read> Read for Heard<'_, R> {
+impl<R: Read> Read for TimedReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.0.read(buffer);
         self.1.store(now_ns(), Relaxed);
@@ -49,10 +49,10 @@ impl Conversation {
     /// When there is no thread to be had.
     pub fn new(out: Out) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            things: Things::default(),
+            handles: Handles::default(),
             outbox: Outbox::new(out)?,
             at_once: AtomicUsize::new(0),
-            heard_ns: AtomicI64::new(now_ns()),
+            last_read_ns: AtomicI64::new(now_ns()),
         }))
     }
 
@@ -61,7 +61,7 @@ impl Conversation {
     /// # Errors
     /// What was wrong with the stream; the peer was told.
     pub fn serve(self: &Arc<Self>, input: impl Read) -> io::Result<()> {
-        let mut input = io::BufReader::new(Heard(input, &self.heard_ns));
+        let mut input = io::BufReader::new(TimedReader(input, &self.last_read_ns));
         loop {
             self.outbox.wait_for_room();
             match frames::read(&mut input) {
@@ -82,7 +82,7 @@ impl Conversation {
         let mut patience = 4;
         while patience > 0 {
             thread::sleep(LOOK);
-            let since_ns = now_ns() - self.heard_ns.load(Relaxed);
+            let since_ns = now_ns() - self.last_read_ns.load(Relaxed);
             if i128::from(since_ns) < silence.as_nanos() as i128 {
                 patience = 4;
             } else {
@@ -106,7 +106,7 @@ impl Conversation {
         }
         let (all, number) = (Arc::clone(self), id.clone());
         let work = move || {
-            let worked = catch_unwind(AssertUnwindSafe(|| work(header, &body, &all.things)));
+            let worked = catch_unwind(AssertUnwindSafe(|| work(header, &body, &all.handles)));
             let panicked = |_| Err(Fault::agent("request", "this is a bug: the agent panicked"));
             all.end(&id, worked.unwrap_or_else(panicked));
         };
@@ -122,10 +122,10 @@ impl Conversation {
     }
 }
 
-fn work(header: Map<String, Value>, body: &[u8], things: &Things) -> Outcome {
+fn work(header: Map<String, Value>, body: &[u8], handles: &Handles) -> Outcome {
     let op = header.get("op").and_then(Value::as_str).unwrap_or_default();
     match op.split('.').next() {
-        Some("load" | "watch" | "pulse" | "drop") => live_ops::work(header, things),
+        Some("load" | "watch" | "pulse" | "drop") => live_ops::work(header, handles),
         _ => host_ops::work(&parsed(header)?, body),
     }
 }

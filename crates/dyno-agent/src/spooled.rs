@@ -67,10 +67,10 @@ impl Spooled {
 
     /// As [`Watch::source_status`].
     pub fn source_status(&self) -> BTreeMap<&'static str, (String, String)> {
-        let mut told = self.watch.source_status();
+        let mut sources = self.watch.source_status();
         let (status, detail) = self.spool().status();
-        told.insert("samples on disk", (status.to_owned(), detail));
-        told
+        sources.insert("samples on disk", (status.to_owned(), detail));
+        sources
     }
 
     fn spool(&self) -> MutexGuard<'_, Spool> {

@@ -20,9 +20,9 @@ pub const CAP_SYS_ADMIN: u64 = 1 << 21;
 pub const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
-/// What we found: the pure half of [`check`] judges it.
+/// What there is: the pure half of [`check`] judges it.
 #[derive(Debug, Clone)]
-struct Found {
+struct Machine {
     /// Effective capabilities of this thread.
     capabilities: u64,
     /// Whether the kernel tells its types.
@@ -34,10 +34,10 @@ struct Found {
     servers: Option<u32>,
 }
 
-impl Found {
+impl Machine {
     /// The names of the wait events are read from memory of the server, which takes a third right if its
     /// user is another one, or unknown.
-    fn of_another(&self) -> bool {
+    fn is_of_another_user(&self) -> bool {
         self.servers != Some(self.ours)
     }
 }
@@ -47,7 +47,7 @@ impl Found {
 /// # Errors
 /// Why, and the cure.
 pub fn check(main_pid: Option<i64>) -> Result<(), Refusal> {
-    judge(&Found {
+    judge(&Machine {
         capabilities: capabilities(),
         btf: Path::new(BTF).exists(),
         pid_namespace: fs::read_link("/proc/self/ns/pid")
@@ -61,19 +61,19 @@ pub fn check(main_pid: Option<i64>) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Why, and the cure.
-fn judge(found: &Found) -> Result<(), Refusal> {
+fn judge(machine: &Machine) -> Result<(), Refusal> {
     let unsupported = |detail: &str| Err(Refusal::new(Status::NotSupported, detail));
-    if !found.btf {
+    if !machine.btf {
         return unsupported(
             "this kernel does not tell its types (no /sys/kernel/btf/vmlinux): it takes one \
              of 5.8 or later built with CONFIG_DEBUG_INFO_BTF",
         );
     }
-    let has = |wanted: u64| found.capabilities & wanted == wanted;
+    let has = |wanted: u64| machine.capabilities & wanted == wanted;
     if !has(CAP_SYS_ADMIN) && !has(CAP_BPF | CAP_PERFMON) {
-        return Err(Refusal::new(Status::NotPermitted, cure(found)));
+        return Err(Refusal::new(Status::NotPermitted, cure(machine)));
     }
-    if found.pid_namespace != FIRST_PID_NAMESPACE {
+    if machine.pid_namespace != FIRST_PID_NAMESPACE {
         return unsupported(
             "dbdyno runs in a container, where tasks have other numbers than the kernel \
              knows them by: run it outside, or with the host's pid namespace (--pid=host)",
@@ -83,15 +83,15 @@ fn judge(found: &Found) -> Result<(), Refusal> {
 }
 
 /// What gives the rights without being root.
-fn cure(found: &Found) -> String {
-    let third = found.of_another() && found.capabilities & CAP_SYS_PTRACE == 0;
+fn cure(machine: &Machine) -> String {
+    let third = machine.is_of_another_user() && machine.capabilities & CAP_SYS_PTRACE == 0;
     let (more, flags, docker) = if third {
         let more = ", and CAP_SYS_PTRACE for the wait events of a server of another user";
         (more, ",+sys_ptrace", " --cap-add=SYS_PTRACE")
     } else {
         ("", "", "")
     };
-    if found.ours == 0 {
+    if machine.ours == 0 {
         return format!(
             "needs CAP_BPF and CAP_PERFMON{more}, which this root does not have: in a container, start it \
              with --pid=host --cap-add=BPF --cap-add=PERFMON{docker}"
@@ -193,8 +193,8 @@ fn judge_order(strong: bool, release: &str) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    fn found() -> Found {
-        Found {
+    fn machine() -> Machine {
+        Machine {
             capabilities: CAP_BPF | CAP_PERFMON,
             btf: true,
             pid_namespace: FIRST_PID_NAMESPACE.to_owned(),
@@ -205,10 +205,10 @@ mod tests {
 
     #[test]
     fn two_rights_suffice_and_so_does_the_old_one() {
-        assert_eq!(judge(&found()), Ok(()));
-        let old = Found {
+        assert_eq!(judge(&machine()), Ok(()));
+        let old = Machine {
             capabilities: CAP_SYS_ADMIN,
-            ..found()
+            ..machine()
         };
         assert_eq!(judge(&old), Ok(()));
     }
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn one_right_alone_is_not_permitted_and_the_cure_is_said() {
         for capabilities in [0, CAP_BPF, CAP_PERFMON, !(CAP_BPF | CAP_SYS_ADMIN)] {
-            let refusal = judge(&Found {
+            let refusal = judge(&Machine {
                 capabilities,
-                ..found()
+                ..machine()
             })
             .unwrap_err();
             assert_eq!(refusal.status, Status::NotPermitted);
@@ -234,12 +234,12 @@ mod tests {
             (None, 0, true),
             (Some(26), CAP_SYS_PTRACE, false),
         ] {
-            let found = Found {
+            let machine = Machine {
                 capabilities,
                 servers,
-                ..found()
+                ..machine()
             };
-            let detail = judge(&found).unwrap_err().detail;
+            let detail = judge(&machine).unwrap_err().detail;
             assert_eq!(
                 detail.contains("--ambient-caps=+bpf,+perfmon,+sys_ptrace "),
                 named,
@@ -251,30 +251,30 @@ mod tests {
 
     #[test]
     fn root_without_the_rights_is_not_told_to_become_root() {
-        let found = Found {
+        let machine = Machine {
             capabilities: 0,
             ours: 0,
             servers: Some(26),
-            ..found()
+            ..machine()
         };
-        let detail = judge(&found).unwrap_err().detail;
+        let detail = judge(&machine).unwrap_err().detail;
         assert!(!detail.contains("as root"), "{detail}");
         assert!(detail.contains("--cap-add=SYS_PTRACE"), "{detail}");
     }
 
     #[test]
     fn no_types_and_other_task_numbers_are_not_supported() {
-        for found in [
-            Found {
+        for machine in [
+            Machine {
                 btf: false,
-                ..found()
+                ..machine()
             },
-            Found {
+            Machine {
                 pid_namespace: "pid:[4026532254]".to_owned(),
-                ..found()
+                ..machine()
             },
         ] {
-            assert_eq!(judge(&found).unwrap_err().status, Status::NotSupported);
+            assert_eq!(judge(&machine).unwrap_err().status, Status::NotSupported);
         }
     }
 

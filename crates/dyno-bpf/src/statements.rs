@@ -29,35 +29,35 @@ pub struct Statements {
     at: u32,
     idle: u32,
     /// (status, detail).
-    pub told: (String, String),
+    pub status: (String, String),
 }
 
 impl Statements {
     /// As the specification of the word says.
     pub fn new(word: Option<&WordSpec>) -> Self {
-        let refused = |told| Self {
+        let refused = |status| Self {
             finder: None,
             at: 0,
             idle: 0,
-            told,
+            status,
         };
         match word.and_then(|w| w.statement.as_ref().map(|s| (w, s))) {
             Some((word, StatementSpec::At { symbol, offset, idle })) => Self {
                 finder: Some(WordFinder::new(&word.program, symbol)),
                 at: *offset,
                 idle: *idle,
-                told: (Status::Ok.as_str().to_owned(), String::new()),
+                status: (Status::Ok.as_str().to_owned(), String::new()),
             },
-            Some((_, StatementSpec::Refused { refused: told })) => refused(told.clone()),
+            Some((_, StatementSpec::Refused { refused: status })) => refused(status.clone()),
             None => {
                 let detail = "where this server keeps the ids of statements is not known";
-                refused(Refusal::new(Status::NotSupported, detail).words())
+                refused(Refusal::new(Status::NotSupported, detail).status_and_detail())
             }
         }
     }
 
     /// Where process `pid` has it. A process that refuses has none; the main process is to be asked first.
-    pub fn of(&mut self, pid: i64) -> Statement {
+    pub fn locate(&mut self, pid: i64) -> Statement {
         let Some(finder) = &mut self.finder else {
             return Statement::default();
         };
@@ -69,7 +69,7 @@ impl Statements {
             },
             Err(refusal) => {
                 if refusal.status != Status::Vanished {
-                    self.told = refusal.words();
+                    self.status = refusal.status_and_detail();
                 }
                 Statement::default()
             }

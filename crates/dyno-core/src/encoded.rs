@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn texts_are_said_once() {
         let texts = Column::from(["b", "a", "b"].into_iter().collect::<Texts>());
-        let made = encoded(&texts);
-        assert_eq!(made.texts, Some(vec!["b", "a"]));
-        assert_eq!(made.bytes, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        let column = encoded(&texts);
+        assert_eq!(column.texts, Some(vec!["b", "a"]));
+        assert_eq!(column.bytes, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         let unknown = Column::Str(Coded {
             codes: vec![-1],
             texts: Vec::new(),

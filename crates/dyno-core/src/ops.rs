@@ -228,7 +228,7 @@ pub fn run(op: Op<'_>) -> Result<Answer, Fault> {
             root,
             controllers,
         } => {
-            let groups = groups::of(root, pid, controllers)?;
+            let groups = groups::find_for(root, pid, controllers)?;
             Answer::Groups(groups.into_iter().map(|g| (g.version, g.path)).collect())
         }
         Op::ReadTask { pid, tid } => Answer::Task(read_task(pid, tid)),

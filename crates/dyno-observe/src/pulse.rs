@@ -91,7 +91,7 @@ impl Pulse {
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        self.signal.tell(|s| s.stop = true);
+        self.signal.update(|s| s.stop = true);
     }
 }
 

@@ -58,7 +58,7 @@ impl Reader {
     pub fn run(mut self, reads: Reads) {
         let mut last_ns = now_ns();
         self.read(true);
-        self.shared.signal.tell(|s| s.ready += 1);
+        self.shared.signal.update(|s| s.ready += 1);
         loop {
             let due_ns = reads.next(last_ns, now_ns());
             let stop = self.settle(due_ns) || self.shared.signal.sleep_until(due_ns);
@@ -104,7 +104,7 @@ impl Reader {
     /// `ends`: this is one of the reads from which differences are taken.
     fn read(&mut self, ends: bool) {
         self.read_tasks(ends);
-        self.shared.tell_tracer(&mut self.fresh);
+        self.shared.register_fresh(&mut self.fresh);
         self.shared.read_tracer(ends);
         lock(&self.shared.groups).read(0, &mut self.buffer);
         if let Some(host) = &self.shared.host {
@@ -116,7 +116,7 @@ impl Reader {
     /// Looks for sessions in groups that are not read yet, and reads these from now on: after all else, as it takes
     /// long and nothing depends on the instant.
     fn read_memberships(&mut self, ends: bool) {
-        if !self.shared.spec.os || !lock(&self.shared.groups).of_server() {
+        if !self.shared.spec.os || !lock(&self.shared.groups).has_server_groups() {
             return;
         }
         let met = self.memberships.look(&self.tasks, ends, &mut self.buffer);

@@ -169,8 +169,8 @@ impl Roster {
     }
 
     /// Drops those that are gone, after their last row was written.
-    pub fn forget_gone(&mut self, told: &[Arc<Task>]) {
-        for task in told.iter().filter(|t| t.gone()) {
+    pub fn forget_gone(&mut self, listed: &[Arc<Task>]) {
+        for task in listed.iter().filter(|t| t.gone()) {
             self.remove(task);
         }
     }

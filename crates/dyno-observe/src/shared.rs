@@ -28,7 +28,7 @@ use crate::word::state::WordState;
 pub const UNSEEN: &str = "the server's processes are not seen from here (see os tasks)";
 
 /// A profiler by the name of its data source, or why there is none.
-type Named = (&'static str, Granted<Box<dyn Profiler>>);
+type NamedProfiler = (&'static str, Granted<Box<dyn Profiler>>);
 
 /// What the threads share.
 pub struct Shared {
@@ -49,7 +49,7 @@ pub struct Shared {
     priority: Mutex<Option<Granted<()>>>,
     tracer: Mutex<Option<Granted<Box<dyn Tracer>>>>,
     /// By name of the data source.
-    profilers: Mutex<Vec<Named>>,
+    profilers: Mutex<Vec<NamedProfiler>>,
     trouble: OnceLock<String>,
     /// Whether ends of tasks are followed, and how far; `None`: not asked for.
     ends: Mutex<Option<(String, String)>>,
@@ -92,27 +92,27 @@ impl Shared {
     }
 
     /// How following the ends of tasks goes; the latest word counts.
-    pub fn follows_ends(&self, went: Result<(), (&'static str, String)>) {
+    pub fn set_ends_status(&self, went: Result<(), (&'static str, String)>) {
         let (status, detail) = went.map_or_else(|e| e, |()| (Status::Ok.as_str(), String::new()));
         *lock(&self.ends) = Some((status.to_owned(), detail));
     }
 
     /// What that was.
-    pub fn told_trouble(&self) -> Option<&str> {
+    pub fn first_trouble(&self) -> Option<&str> {
         self.trouble.get().map(String::as_str)
     }
 
     /// Raises the calling sampler, where it is permitted.
     pub fn raise_priority(&self) {
         let raised = priority::raise();
-        let mut told = lock(&self.priority);
-        if !matches!(*told, Some(Err(_))) {
-            *told = Some(raised);
+        let mut granted = lock(&self.priority);
+        if !matches!(*granted, Some(Err(_))) {
+            *granted = Some(raised);
         }
     }
 
     /// Tells the tracer and the profilers of tasks that came; `fresh` is room for them.
-    pub fn tell_tracer(&self, fresh: &mut Vec<Arc<Task>>) {
+    pub fn register_fresh(&self, fresh: &mut Vec<Arc<Task>>) {
         lock(&self.roster).take_fresh(fresh);
         if !fresh.is_empty() {
             // first: the tracer's program takes stacks of a task as soon as the tracer knows it
@@ -152,10 +152,10 @@ impl Shared {
     /// Rows of the profilers.
     pub fn profiled(&self) -> Vec<Table> {
         let profilers = lock(&self.profilers);
-        let there = profilers
+        let granted = profilers
             .iter()
             .filter_map(|(_, profiler)| profiler.as_ref().ok());
-        there.flat_map(|profiler| profiler.tables()).collect()
+        granted.flat_map(|profiler| profiler.tables()).collect()
     }
 
     /// Rows of the tracer.
@@ -172,10 +172,10 @@ impl Shared {
         }
     }
 
-    /// Gives `of` the rows of both samplers.
-    pub fn samples<T>(&self, since_ns: i64, of: impl FnOnce(Samples<'_>) -> T) -> T {
+    /// Gives `use_rows` the rows of both samplers.
+    pub fn samples<T>(&self, since_ns: i64, use_rows: impl FnOnce(Samples<'_>) -> T) -> T {
         let (sql, memory) = (lock(&self.samples), lock(&self.memory));
-        of(Samples {
+        use_rows(Samples {
             sql: &sql,
             memory: &memory,
             names: &self.names,
@@ -183,11 +183,11 @@ impl Shared {
         })
     }
 
-    /// Gives `of` the rows of both samplers that were read before `before_ns`; they are forgotten.
-    pub fn take_samples<T>(&self, before_ns: i64, of: impl FnOnce(Samples<'_>) -> T) -> T {
+    /// Gives `use_rows` the rows of both samplers that were read before `before_ns`; they are forgotten.
+    pub fn take_samples<T>(&self, before_ns: i64, use_rows: impl FnOnce(Samples<'_>) -> T) -> T {
         let (mut sql, mut memory) = (lock(&self.samples), lock(&self.memory));
         let later = (sql.later(before_ns), memory.later(before_ns));
-        let told = of(Samples {
+        let result = use_rows(Samples {
             sql: &sql,
             memory: &memory,
             names: &self.names,
@@ -195,7 +195,7 @@ impl Shared {
         });
         sql.give_back(later.0);
         memory.give_back(later.1);
-        told
+        result
     }
 
     /// Rows of the tracer that were read before `before_ns`; they are forgotten.
@@ -208,43 +208,45 @@ impl Shared {
 
     /// See [`crate::Watch::source_status`].
     pub fn source_status(&self) -> BTreeMap<&'static str, (String, String)> {
-        let mut told = BTreeMap::new();
+        let mut sources = BTreeMap::new();
         if let Some((status, detail)) = self.word_status() {
-            told.insert("wait event word", (status.as_str().to_owned(), detail));
+            sources.insert("wait event word", (status.as_str().to_owned(), detail));
         }
         if let Some(tracer) = &*lock(&self.tracer) {
             let status = match tracer {
                 Ok(tracer) => tracer.status(),
-                Err(refusal) => refusal.words(),
+                Err(refusal) => refusal.status_and_detail(),
             };
-            told.insert("scheduler trace", status);
+            sources.insert("scheduler trace", status);
             if let Ok(tracer) = tracer {
-                told.insert("wait events of the scheduler trace", tracer.labels());
-                told.insert("statements of the scheduler trace", tracer.statements());
+                sources.insert("wait events of the scheduler trace", tracer.labels());
+                sources.insert("statements of the scheduler trace", tracer.statements());
             }
         }
         for (name, profiler) in &*lock(&self.profilers) {
-            let status = profiler.as_ref().map_or_else(Refusal::words, |p| p.status());
-            told.insert(*name, status);
+            let status = profiler
+                .as_ref()
+                .map_or_else(Refusal::status_and_detail, |p| p.status());
+            sources.insert(*name, status);
         }
-        if let (answers, Some(trouble)) = lock(&self.blocked).told() {
+        if let (answers, Some(trouble)) = lock(&self.blocked).answers() {
             let status = if answers == 0 { Status::Lost } else { Status::Ok };
-            told.insert("lock waits", (status.as_str().to_owned(), trouble.to_owned()));
+            sources.insert("lock waits", (status.as_str().to_owned(), trouble.to_owned()));
         }
         if let Some(detail) = lock(&self.roster).short_of_files() {
-            told.insert("open files", (Status::NotPermitted.as_str().to_owned(), detail));
+            sources.insert("open files", (Status::NotPermitted.as_str().to_owned(), detail));
         }
         if let Some(ends) = &*lock(&self.ends) {
-            told.insert("task statistics at exit", ends.clone());
+            sources.insert("task statistics at exit", ends.clone());
         }
         if let Some(raised) = &*lock(&self.priority) {
             let ok = || (Status::Ok.as_str().to_owned(), "SCHED_FIFO 1".to_owned());
-            told.insert(
+            sources.insert(
                 "sampler priority",
-                raised.as_ref().map_or_else(Refusal::words, |()| ok()),
+                raised.as_ref().map_or_else(Refusal::status_and_detail, |()| ok()),
             );
         }
-        told
+        sources
     }
 
     /// The data source "wait event word".

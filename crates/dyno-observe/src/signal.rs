@@ -30,7 +30,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Signal {
     /// Changes the state and wakes all who wait.
-    pub fn tell(&self, change: impl FnOnce(&mut State)) {
+    pub fn update(&self, change: impl FnOnce(&mut State)) {
         change(&mut lock(&self.state));
         self.bell.notify_all();
     }

@@ -40,7 +40,7 @@ impl Status {
     }
 
     /// What an error of open or read means for a task or group that was there before.
-    pub fn of(error: &io::Error) -> Self {
+    pub fn from_error(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Self::Vanished,
             Some(libc::EACCES | libc::EPERM) => Self::NotPermitted,
@@ -70,7 +70,7 @@ impl Refusal {
     }
 
     /// (status, detail).
-    pub fn words(&self) -> (String, String) {
+    pub fn status_and_detail(&self) -> (String, String) {
         (self.status.as_str().to_owned(), self.detail.clone())
     }
 }

@@ -142,12 +142,12 @@ impl Watch {
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let run = move || {
-            let _ended = Ended(shared);
+            let _ended = EndGuard(shared);
             work();
         };
         let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
         spawned.map(drop).map_err(|e| {
-            self.shared.signal.tell(|s| s.ended += 1);
+            self.shared.signal.update(|s| s.ended += 1);
             Error::Io(format!("cannot start a thread: {e}"))
         })
     }
@@ -155,7 +155,7 @@ impl Watch {
     /// A last read of everything, and the end. A sample under way is given a second, then broken off. It
     /// returns in any case: a thread that hangs in the kernel is left behind, and adds no row.
     pub fn stop(&self) {
-        self.shared.signal.tell(|s| s.stop = true);
+        self.shared.signal.update(|s| s.stop = true);
         let all = lock(&self.threads).unwrap_or(0);
         let ended = || {
             self.shared
@@ -187,7 +187,7 @@ impl Watch {
 
     /// The first thing that went wrong with the activity samples.
     pub fn trouble(&self) -> Option<&str> {
-        self.shared.told_trouble()
+        self.shared.first_trouble()
     }
 
     /// `samples`, `blocked`, `tasks`, `cgroup`, `host`, `sampler`, the tracer's and the profiler's, as far as they
@@ -227,7 +227,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.signal.tell(|s| s.stop = true);
+        self.shared.signal.update(|s| s.stop = true);
         self.break_off();
     }
 }
@@ -235,7 +235,7 @@ impl Drop for Watch {
 /// The thread of the profiler.
 fn drain(shared: &Shared) {
     shared.raise_priority();
-    shared.signal.tell(|s| s.ready += 1);
+    shared.signal.update(|s| s.ready += 1);
     while !shared.signal.sleep_until(now_ns() + DRAIN_NS) {
         shared.drain_profilers();
     }
@@ -243,10 +243,10 @@ fn drain(shared: &Shared) {
 }
 
 /// Tells that a thread has ended, also if it panicked.
-struct Ended(Arc<Shared>);
+struct EndGuard(Arc<Shared>);
 
-impl Drop for Ended {
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        self.0.signal.tell(|s| s.ended += 1);
+        self.0.signal.update(|s| s.ended += 1);
     }
 }

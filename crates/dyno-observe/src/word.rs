@@ -286,7 +286,7 @@ pub enum Right {
 
 /// Why process `pid` refused, and the cure.
 pub fn refusal(pid: i64, error: &io::Error, right: Right) -> Refusal {
-    let status = Status::of(error);
+    let status = Status::from_error(error);
     if status == Status::NotSupported {
         return Refusal::new(
             status,

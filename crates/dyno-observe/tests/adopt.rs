@@ -293,7 +293,10 @@ fn a_trace_that_is_refused_says_why() {
     assert!(!watch.source_status().contains_key("scheduler trace"));
     let refusal = Refusal::new(Status::NotPermitted, "CAP_BPF and CAP_PERFMON are missing");
     watch.trace(Err(refusal.clone()));
-    assert_eq!(watch.source_status()["scheduler trace"], refusal.words());
+    assert_eq!(
+        watch.source_status()["scheduler trace"],
+        refusal.status_and_detail()
+    );
 }
 
 #[test]

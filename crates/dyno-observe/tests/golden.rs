@@ -233,16 +233,19 @@ fn groups_of_a_process_innermost_first() {
 #[test]
 fn a_zero_of_block_io_is_believed_only_where_accounting_was_on_since_boot() {
     assert_eq!(
-        DelayAccounting::of("0\n", "quiet delayacct"),
+        DelayAccounting::parse("0\n", "quiet delayacct"),
         DelayAccounting::Off
     );
-    assert_eq!(DelayAccounting::of("", "quiet delayacct"), DelayAccounting::Off);
     assert_eq!(
-        DelayAccounting::of("1\n", "quiet nodelayacct"),
+        DelayAccounting::parse("", "quiet delayacct"),
+        DelayAccounting::Off
+    );
+    assert_eq!(
+        DelayAccounting::parse("1\n", "quiet nodelayacct"),
         DelayAccounting::On
     );
     assert_eq!(
-        DelayAccounting::of("1\n", "quiet delayacct ro"),
+        DelayAccounting::parse("1\n", "quiet delayacct ro"),
         DelayAccounting::SinceBoot
     );
 }

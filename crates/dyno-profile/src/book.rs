@@ -27,13 +27,13 @@ pub enum Place {
 
 /// Values that come again and again, each numbered once.
 #[derive(Debug)]
-pub struct Numbered<T> {
+pub struct Interned<T> {
     numbers: HashMap<T, u32>,
     /// By number.
     pub all: Vec<T>,
 }
 
-impl<T> Default for Numbered<T> {
+impl<T> Default for Interned<T> {
     fn default() -> Self {
         Self {
             numbers: HashMap::new(),
@@ -42,8 +42,8 @@ impl<T> Default for Numbered<T> {
     }
 }
 
-impl<T: Hash + Eq + Clone> Numbered<T> {
-    fn of(&mut self, value: T) -> u32 {
+impl<T: Hash + Eq + Clone> Interned<T> {
+    fn number(&mut self, value: T) -> u32 {
         if let Some(&number) = self.numbers.get(&value) {
             return number;
         }
@@ -122,9 +122,9 @@ pub struct Book {
     /// Programs and libraries that frames lie in.
     pub objects: Objects,
     /// What a frame lies in, and its address there.
-    pub frames: Numbered<(Place, u64)>,
+    pub frames: Interned<(Place, u64)>,
     /// Numbers of frames, leaf first.
-    pub stacks: Numbered<Vec<u32>>,
+    pub stacks: Interned<Vec<u32>>,
     /// The samples.
     pub rows: Vec<Row>,
     /// How they were taken.
@@ -252,7 +252,7 @@ impl Book {
         let mut stack = Vec::new();
         for (number, address) in sample.kernel_chain.iter().enumerate() {
             let inside = address.wrapping_sub(u64::from(number > 0)); // a caller's is after its call
-            stack.push(self.frames.of((Place::Kernel, inside)));
+            stack.push(self.frames.number((Place::Kernel, inside)));
         }
         let mut cut = sample.kernel_chain.len() >= CHAIN;
         if sample.registers.is_some() {
@@ -266,7 +266,7 @@ impl Book {
             cpu: sample.cpu,
             life,
             kernel: sample.kernel,
-            stack: self.stacks.of(stack),
+            stack: self.stacks.number(stack),
             cut,
             label,
         };
@@ -283,7 +283,7 @@ impl Book {
         }
         let Some(space) = space else {
             let ip = sample.registers.map_or(0, |r| crate::registers::start(r).0);
-            stack.push(self.frames.of((Place::Unknown, ip)));
+            stack.push(self.frames.number((Place::Unknown, ip)));
             return true;
         };
         let mut unwound = self.spaces[space].unwind(sample);
@@ -294,7 +294,7 @@ impl Book {
         }
         self.counts.pointers += u64::from(unwound.pointers);
         for (object, address) in unwound.frames {
-            stack.push(self.frames.of((Place::Object(object), address)));
+            stack.push(self.frames.number((Place::Object(object), address)));
         }
         unwound.cut
     }
@@ -326,8 +326,8 @@ impl Book {
                 // is no tree
                 self.counts.ended += u64::from(!process.ended);
                 let main = self.main_pid.filter(|&main| main != pid && !self.tree);
-                let of_main = main.and_then(|main| self.map(main, round));
-                process.space.or(of_main)
+                let main_space = main.and_then(|main| self.map(main, round));
+                process.space.or(main_space)
             }
         };
         let ended = process.ended || text.is_err();

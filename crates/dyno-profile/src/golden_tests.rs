@@ -177,8 +177,8 @@ fn a_record_of_an_impossible_size_ends_the_walk() {
         bytes.extend(record(3, 0, &words(&[2])));
         bytes[first.len() + 6..first.len() + 8].copy_from_slice(&size.to_ne_bytes());
         let end = at + bytes.len() as u64;
-        let found = walked(&filled(at, &bytes), at..end);
-        assert_eq!(found, (false, vec![first.clone()]), "size {size}");
+        let walk = walked(&filled(at, &bytes), at..end);
+        assert_eq!(walk, (false, vec![first.clone()]), "size {size}");
     }
 }
 
@@ -224,8 +224,8 @@ nonsense
 
 #[test]
 fn maps_give_what_may_be_executed() {
-    let found = maps::parse(MAPS);
-    let backings: Vec<&Backing> = found.iter().map(|m| &m.backing).collect();
+    let mappings = maps::parse(MAPS);
+    let backings: Vec<&Backing> = mappings.iter().map(|m| &m.backing).collect();
     let file = |device: &str, inode, path: &str, deleted| Backing::File {
         device: device.to_owned(),
         inode,
@@ -244,7 +244,7 @@ fn maps_give_what_may_be_executed() {
     );
     let Mapping {
         start, end, offset, ..
-    } = found[0];
+    } = mappings[0];
     assert_eq!(
         (start, end, offset),
         (0x55e0_c8b0_0000, 0x55e0_c900_0000, 0x10_0000)
@@ -262,17 +262,20 @@ ffffffffc0001000 t ext4_file_read_iter\t[ext4]
 #[test]
 fn functions_of_the_kernel_have_their_module_and_no_absolute_address() {
     let symbols = Kallsyms::parse(KALLSYMS).expect("readable");
-    let found = |address| {
+    let symbol = |address| {
         symbols
             .find(address)
             .map(|KernelSymbol { name, module, offset }| (name, module, offset))
     };
-    assert_eq!(found(0xffff_ffff_8100_0150), Some(("do_syscall_64", None, 0x150)));
     assert_eq!(
-        found(0xffff_ffff_c000_1020),
+        symbol(0xffff_ffff_8100_0150),
+        Some(("do_syscall_64", None, 0x150))
+    );
+    assert_eq!(
+        symbol(0xffff_ffff_c000_1020),
         Some(("ext4_file_read_iter", Some("ext4"), 0x20))
     );
-    assert_eq!(found(0xffff_ffff_8000_0000), None);
+    assert_eq!(symbol(0xffff_ffff_8000_0000), None);
 }
 
 #[test]

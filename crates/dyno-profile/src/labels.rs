@@ -93,7 +93,7 @@ impl Labels {
         if let (true, Some(Err(refusal))) = (main || self.main_pid.is_none(), &word) {
             self.word = Err(refusal.clone());
         }
-        let statement = self.statements.of(pid);
+        let statement = self.statements.locate(pid);
         let Ok(loaded) = &mut self.loaded else {
             return;
         };
@@ -134,14 +134,14 @@ impl Labels {
     /// (status, detail) of ids of statements.
     pub fn statements(&self) -> (String, String) {
         match &self.loaded {
-            Ok(_) => self.statements.told.clone(),
-            Err(refusal) => refusal.clone().words(),
+            Ok(_) => self.statements.status.clone(),
+            Err(refusal) => refusal.clone().status_and_detail(),
         }
     }
 }
 
 fn refused(what: &str, error: &io::Error) -> Refusal {
-    Refusal::new(Status::of(error), format!("{what}: {error}"))
+    Refusal::new(Status::from_error(error), format!("{what}: {error}"))
 }
 
 fn load(rings: &[Ring], main_pid: Option<i64>) -> Granted<Loaded> {
@@ -165,12 +165,12 @@ fn load(rings: &[Ring], main_pid: Option<i64>) -> Granted<Loaded> {
     let Some(Map::PerfEventArray(map)) = programs.map("rings") else {
         return Err(defect("rings"));
     };
-    let told = |what: &'static str| move |e| refused(what, &e);
+    let refusal = |what: &'static str| move |e| refused(what, &e);
     let outputs: Vec<OwnedFd> = rings
         .iter()
         .map(|ring| output(ring, map.fd().as_fd()))
         .collect::<io::Result<_>>()
-        .map_err(told("an event for labels"))?;
+        .map_err(refusal("an event for labels"))?;
     let program = programs.program_mut(CLOCK).ok_or_else(|| defect(CLOCK))?;
     let program: &mut PerfEvent = program.try_into().map_err(|_| defect(CLOCK))?;
     load_uninterrupted(|| program.load()).map_err(|e| program_refusal("loading on_clock", &e))?;

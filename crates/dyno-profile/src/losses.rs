@@ -22,12 +22,14 @@ pub struct Lost {
     pub asleep_ns: u64,
 }
 
-impl Lost {
-    /// Without a length.
-    pub fn of(count: u64) -> Self {
+impl From<u64> for Lost {
+    /// Returns a loss of samples that stand for no length.
+    fn from(count: u64) -> Self {
         Self { count, asleep_ns: 0 }
     }
+}
 
+impl Lost {
     /// One more.
     pub fn add(&mut self, asleep_ns: u64) {
         self.count += 1;
@@ -106,7 +108,7 @@ impl Losses {
     }
 
     /// A row for each reason in each round that lost some.
-    pub fn of_profile(&self) -> raw::ProfileLosses {
+    pub fn profile_rows(&self) -> raw::ProfileLosses {
         raw::ProfileLosses {
             start_ns: self.rows.iter().map(|r| r.from_ns).collect(),
             end_ns: self.rows.iter().map(|r| r.to_ns).collect(),
@@ -116,13 +118,13 @@ impl Losses {
     }
 
     /// The same with the sleep that the missing ones stood for.
-    pub fn of_sleeps(&self) -> raw::SleepLosses {
+    pub fn sleep_rows(&self) -> raw::SleepLosses {
         let raw::ProfileLosses {
             start_ns,
             end_ns,
             reason,
             lost,
-        } = self.of_profile();
+        } = self.profile_rows();
         raw::SleepLosses {
             start_ns,
             end_ns,
@@ -140,9 +142,9 @@ mod tests {
     #[test]
     fn a_round_has_what_came_since_the_one_before() {
         let mut losses = Losses::new();
-        losses.count([("a", Lost::of(3)), ("b", Lost::of(0))]);
-        losses.count([("a", Lost::of(3)), ("b", Lost::of(2))]);
-        losses.count([("a", Lost::of(2)), ("b", Lost::of(7))]); // an estimate may go back
+        losses.count([("a", Lost::from(3)), ("b", Lost::from(0))]);
+        losses.count([("a", Lost::from(3)), ("b", Lost::from(2))]);
+        losses.count([("a", Lost::from(2)), ("b", Lost::from(7))]); // an estimate may go back
         let rows: Vec<_> = losses.rows.iter().map(|r| (r.reason, r.lost.count)).collect();
         assert_eq!(rows, [("a", 3), ("b", 2), ("b", 5)]);
         assert!(losses.rows.is_sorted_by_key(|r| r.from_ns));
@@ -154,9 +156,9 @@ mod tests {
     fn a_small_share_is_ok_and_a_larger_one_is_limited_with_its_reasons() {
         let mut losses = Losses::new();
         assert_eq!(losses.status(0), (Status::Ok, None));
-        losses.count([("lost", Lost::of(9))]);
+        losses.count([("lost", Lost::from(9))]);
         assert_eq!(losses.status(1000).0, Status::Ok);
-        losses.count([("lost", Lost::of(9)), ("malformed", Lost::of(1))]);
+        losses.count([("lost", Lost::from(9)), ("malformed", Lost::from(1))]);
         let (status, reason) = losses.status(90);
         assert_eq!(status, Status::Limited);
         assert!(

@@ -56,7 +56,7 @@ type Key = (String, u64);
 static OPEN: Mutex<Option<HashMap<Key, Arc<Object>>>> = Mutex::new(None);
 /// The vDSO and code that programs made.
 static VDSO: OnceLock<Arc<Object>> = OnceLock::new();
-static MADE: OnceLock<Arc<Object>> = OnceLock::new();
+static JIT: OnceLock<Arc<Object>> = OnceLock::new();
 
 impl Object {
     fn nameless(module: &str, path: Option<String>) -> Self {
@@ -87,10 +87,10 @@ impl Object {
     /// Address, as the object says, of what is at `offset` in its file. A mapping begins at a page, so maybe a
     /// bit before the segment.
     pub fn address(&self, offset: u64) -> Option<u64> {
-        let of_page = |start: u64| start & !0xfff;
+        let page_start = |start: u64| start & !0xfff;
         let segments = self.segments.iter();
         let (start, address, _) = segments
-            .filter(|(start, _, size)| (of_page(*start)..start + size).contains(&offset))
+            .filter(|(start, _, size)| (page_start(*start)..start + size).contains(&offset))
             .max_by_key(|(start, ..)| *start)?;
         Some(address.wrapping_add(offset).wrapping_sub(*start))
     }
@@ -118,33 +118,33 @@ impl Sections {
 /// length and its parent the first address and the length of its function.
 fn covers(frames: &Section, header: &Section, address: u64) -> Option<bool> {
     let number = |s: &Section, at: usize| Some(i32::from_ne_bytes(s.bytes.get(at..at + 4)?.try_into().ok()?));
-    let told = |at: usize| Some(header.address.wrapping_add_signed(i64::from(number(header, at)?)));
+    let pointer = |at: usize| Some(header.address.wrapping_add_signed(i64::from(number(header, at)?)));
     let (mut low, mut high) = (0, number(header, 8)? as usize);
     while low < high {
         let middle = usize::midpoint(low, high);
-        if told(12 + 8 * middle)? <= address {
+        if pointer(12 + 8 * middle)? <= address {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
     let pair = 12 + 8 * low.checked_sub(1)?;
-    let entry = usize::try_from(told(pair + 4)?.checked_sub(frames.address)?).ok()?;
+    let entry = usize::try_from(pointer(pair + 4)?.checked_sub(frames.address)?).ok()?;
     let length = number(frames, entry + 12)? as u32;
-    Some(address - told(pair)? < u64::from(length))
+    Some(address - pointer(pair)? < u64::from(length))
 }
 
 fn sections<'d>(elf: &impl object::Object<'d>) -> Sections {
     let section = |name: &str| {
-        let found = elf.section_by_name(name)?;
+        let section = elf.section_by_name(name)?;
         Some(Section {
-            address: found.address(),
-            bytes: Arc::from(found.data().ok()?),
+            address: section.address(),
+            bytes: Arc::from(section.data().ok()?),
         })
     };
     let range = |name: &str| {
-        let found = elf.section_by_name(name)?;
-        Some(found.address()..found.address() + found.size())
+        let section = elf.section_by_name(name)?;
+        Some(section.address()..section.address() + section.size())
     };
     Sections {
         eh_frame: section(".eh_frame"),
@@ -163,7 +163,7 @@ pub struct Objects {
 
 impl Objects {
     /// The number of the object that is mapped there in process `pid`.
-    pub fn of(&mut self, pid: u32, mapping: &Mapping) -> usize {
+    pub fn number(&mut self, pid: u32, mapping: &Mapping) -> usize {
         let key = match &mapping.backing {
             Backing::File { device, inode, .. } => (device.clone(), *inode),
             Backing::Vdso => ("vdso".to_owned(), 0),
@@ -200,10 +200,10 @@ fn object(pid: u32, mapping: &Mapping, key: Key) -> Arc<Object> {
                 None => Arc::new(nameless),
             }
         };
-        let made = || Arc::new(Object::nameless("jit", None));
+        let jit = || Arc::new(Object::nameless("jit", None));
         return Arc::clone(match mapping.backing {
             Backing::Vdso => VDSO.get_or_init(vdso),
-            _ => MADE.get_or_init(made),
+            _ => JIT.get_or_init(jit),
         });
     };
     let mut known = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

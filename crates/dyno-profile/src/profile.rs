@@ -58,11 +58,11 @@ struct Profile {
 /// Not permitted or not supported, and the cure.
 pub fn open(options: Options) -> Granted<Box<dyn Profiler>> {
     if !(options.hz > 0.0 && options.hz <= MOST_HZ) {
-        let told = format!(
+        let detail = format!(
             "{} samples a second: more than 0 and at most {MOST_HZ}",
             options.hz
         );
-        return Err(Refusal::new(Status::NotSupported, told));
+        return Err(Refusal::new(Status::NotSupported, detail));
     }
     let rings = events::open(options.hz)?;
     let labels = Labels::new(&rings, options.main_pid, options.tree, options.word.as_ref());
@@ -125,7 +125,7 @@ impl Profiler for Profile {
 
     fn tables(&self) -> Vec<Table> {
         let mut tables = tables(&self.book, kernel_symbols(), &self.labels);
-        tables.push(self.losses.of_profile().into());
+        tables.push(self.losses.profile_rows().into());
         tables
     }
 
@@ -163,9 +163,9 @@ impl Profile {
         let unrecorded = counted.sum::<u64>();
         let missed_ticks = self.book.held_ns(now_ns()) as f64 * self.options.hz / 1e9;
         self.losses.count([
-            (LOST, Lost::of(self.book.counts.lost.max(unrecorded))),
-            (MALFORMED, Lost::of(self.malformed)),
-            (MISSED, Lost::of(missed_ticks as u64)),
+            (LOST, Lost::from(self.book.counts.lost.max(unrecorded))),
+            (MALFORMED, Lost::from(self.malformed)),
+            (MISSED, Lost::from(missed_ticks as u64)),
         ]);
     }
 
@@ -191,7 +191,7 @@ impl Profile {
                 user - pointers.min(user)
             ),
         ];
-        let told = [
+        let counted = [
             (
                 throttled,
                 "times held back by the kernel (kernel.perf_event_max_sample_rate)",
@@ -204,7 +204,8 @@ impl Profile {
             ),
         ];
         words.extend(
-            told.iter()
+            counted
+                .iter()
                 .filter(|(n, _)| *n > 0)
                 .map(|(n, what)| format!("{n} {what}")),
         );

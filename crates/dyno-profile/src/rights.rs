@@ -59,7 +59,7 @@ const RIGHTS: &str = "+perfmon,+sys_ptrace,+syslog,+bpf";
 
 /// A ring that may not be mapped.
 pub fn unmapped(error: &io::Error) -> Refusal {
-    let status = Status::of(error);
+    let status = Status::from_error(error);
     if status == Status::NotPermitted {
         return Refusal::new(
             status,

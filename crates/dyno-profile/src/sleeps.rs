@@ -170,7 +170,7 @@ impl Sleeps {
         let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
         for sleep in sleeps() {
             let name = (sleep.label != UNREAD)
-                .then(|| self.stacks.names().of(sleep.label))
+                .then(|| self.stacks.names().name(sleep.label))
                 .flatten();
             classes.push(name.as_ref().map(|(class, _)| &**class));
             events.push(name.as_ref().map(|(_, event)| &**event));
@@ -261,7 +261,7 @@ impl Profiler for Sleeps {
             self.samples().into(),
             stacks.into(),
             frames.into(),
-            self.losses.of_sleeps().into(),
+            self.losses.sleep_rows().into(),
         ]
     }
 
@@ -302,7 +302,7 @@ fn sample(raw: &Asleep) -> Option<Sample<'_>> {
         tid: raw.tid,
         t_ns: raw.began_ns,
         cpu: raw.cpu,
-        kernel_chain: kernel[ours(kernel)..].to_vec(),
+        kernel_chain: kernel[own_frames(kernel)..].to_vec(),
         user_chain: chain(&raw.user, raw.user_bytes).to_vec(),
         registers: (sp != 0).then(|| registers(fp, lr, sp, pc)),
         stack: raw.memory.get(first..end)?,
@@ -315,7 +315,7 @@ fn chain(addresses: &[u64], bytes: i32) -> &[u64] {
 }
 
 /// How many frames at the leaf are the trace's own.
-fn ours(kernel: &[u64]) -> usize {
+fn own_frames(kernel: &[u64]) -> usize {
     let named = |address: &u64| {
         kernel_symbols()?
             .find(address.wrapping_sub(1))

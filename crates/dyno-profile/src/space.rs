@@ -52,7 +52,7 @@ impl Space {
             cache: CacheNative::new(),
         };
         for mapping in mappings {
-            let object = objects.of(pid, mapping);
+            let object = objects.number(pid, mapping);
             space.add(mapping, object, objects);
         }
         space.places.sort_by_key(|p| p.start);
@@ -126,11 +126,11 @@ impl Space {
                 Err(_) => break,
             }
         }
-        self.told(addresses, whole, &sample.user_chain)
+        self.unwound(addresses, whole, &sample.user_chain)
     }
 
     /// `whole`: unwinding came to the stack's end; otherwise the kernel's chain of frame pointers may go on.
-    fn told(&self, mut addresses: Vec<u64>, whole: bool, chain: &[u64]) -> Unwound {
+    fn unwound(&self, mut addresses: Vec<u64>, whole: bool, chain: &[u64]) -> Unwound {
         let mut unwound = Unwound::default();
         if !whole {
             let rest = addresses

@@ -96,8 +96,8 @@ fn symbolizer() -> &'static Mutex<Sender<Request>> {
         let answer = move || {
             let symbolizer = Symbolizer::builder().enable_inlined_fns(false).build();
             for request in asked {
-                let found = symbolized(&symbolizer, request.path, &request.addresses);
-                let _ = request.answer.send(found);
+                let symbol = symbolized(&symbolizer, request.path, &request.addresses);
+                let _ = request.answer.send(symbol);
             }
         };
         let _ = thread::Builder::new()
@@ -110,21 +110,21 @@ fn symbolizer() -> &'static Mutex<Sender<Request>> {
 fn symbolized(symbolizer: &Symbolizer, path: PathBuf, addresses: &[u64]) -> Vec<Symbol> {
     let source = Source::Elf(Elf::new(path));
     let look_up = |at: &[u64]| {
-        let found = symbolizer.symbolize(&source, Input::VirtOffset(at));
-        found.unwrap_or_default()
+        let symbol = symbolizer.symbolize(&source, Input::VirtOffset(at));
+        symbol.unwrap_or_default()
     };
     let mut all = vec![Symbol::default(); addresses.len()];
-    for (found, at) in all.iter_mut().zip(look_up(addresses)) {
+    for (named, at) in all.iter_mut().zip(look_up(addresses)) {
         if let Symbolized::Sym(symbol) = at {
-            found.function = Some(symbol.name.to_string());
-            found.start = Some(symbol.addr);
+            named.function = Some(symbol.name.to_string());
+            named.start = Some(symbol.addr);
         }
     }
     // of the function, not of what was put into it at the very address
     let starts: Vec<u64> = all.iter().filter_map(|f| f.start).collect();
-    for (found, begin) in all.iter_mut().filter(|f| f.start.is_some()).zip(look_up(&starts)) {
+    for (symbol, begin) in all.iter_mut().filter(|f| f.start.is_some()).zip(look_up(&starts)) {
         let code = begin.as_sym().and_then(|s| s.code_info.as_ref());
-        found.source = code.map(|c| c.to_path().to_string_lossy().into_owned());
+        symbol.source = code.map(|c| c.to_path().to_string_lossy().into_owned());
     }
     all
 }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_function_between_two_of_a_file_is_of_that_file() {
         let of = |file: &str| Some(file.to_owned());
-        let found = between(vec![
+        let files = between(vec![
             (1, None),
             (2, of("a.c")),
             (3, None),
@@ -188,9 +188,9 @@ mod tests {
             (6, of("b.c")),
             (7, None),
         ]);
-        let mut found: Vec<_> = found.into_iter().collect();
-        found.sort();
+        let mut files: Vec<_> = files.into_iter().collect();
+        files.sort();
         let expected = [(2, "a.c"), (3, "a.c"), (4, "a.c"), (6, "b.c")];
-        assert_eq!(found, expected.map(|(a, f)| (a, f.to_owned())));
+        assert_eq!(files, expected.map(|(a, f)| (a, f.to_owned())));
     }
 }

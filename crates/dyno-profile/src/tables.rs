@@ -37,7 +37,7 @@ fn samples(book: &Book, labels: &Labels) -> raw::ProfileSamples {
     let (queries, _) = labels.statements();
     let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
     for row in rows() {
-        let name = code(row).and_then(|code| labels.names.of(code));
+        let name = code(row).and_then(|code| labels.names.name(code));
         classes.push(name.as_ref().map(|(class, _)| &**class));
         events.push(name.as_ref().map(|(_, event)| &**event));
     }
@@ -98,15 +98,15 @@ struct Frame {
 /// What each frame is.
 pub fn frames(book: &Book, kernel: Option<&Kallsyms>) -> raw::ProfileFrames {
     let mut frames = vec![Frame::default(); book.frames.all.len()];
-    let mut of_objects: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
+    let mut by_object: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
     for (number, &(place, address)) in book.frames.all.iter().enumerate() {
         match place {
-            Place::Kernel => frames[number] = of_kernel(kernel, address),
-            Place::Object(object) => of_objects.entry(object).or_default().push((number, address)),
+            Place::Kernel => frames[number] = kernel_frame(kernel, address),
+            Place::Object(object) => by_object.entry(object).or_default().push((number, address)),
             Place::Unknown => "unknown".clone_into(&mut frames[number].module),
         }
     }
-    for (object, wanted) in of_objects {
+    for (object, wanted) in by_object {
         let object = book.objects.get(object);
         let addresses: Vec<u64> = wanted.iter().map(|(_, address)| *address).collect();
         for ((number, address), name) in wanted.into_iter().zip(object.names(&addresses)) {
@@ -120,11 +120,11 @@ pub fn frames(book: &Book, kernel: Option<&Kallsyms>) -> raw::ProfileFrames {
             };
         }
     }
-    written(&frames)
+    frame_rows(&frames)
 }
 
 /// Without symbols neither its name is known nor where it is: addresses of the kernel are a secret.
-fn of_kernel(kernel: Option<&Kallsyms>, address: u64) -> Frame {
+fn kernel_frame(kernel: Option<&Kallsyms>, address: u64) -> Frame {
     let symbol = kernel.and_then(|k| k.find(address));
     let module = symbol.as_ref().and_then(|s| s.module);
     Frame {
@@ -136,7 +136,7 @@ fn of_kernel(kernel: Option<&Kallsyms>, address: u64) -> Frame {
     }
 }
 
-fn written(frames: &[Frame]) -> raw::ProfileFrames {
+fn frame_rows(frames: &[Frame]) -> raw::ProfileFrames {
     raw::ProfileFrames {
         frame: (0..frames.len() as i64).collect(),
         function: frames.iter().map(|f| f.function.as_deref()).collect(),

@@ -34,7 +34,7 @@ impl PyLoader {
         })
         .map_err(errors::driver)?;
         let receiver = Mutex::new(receiver);
-        let made = Mutex::new(None);
+        let loader = Mutex::new(None);
         let waited = apart::wait(py, f64::INFINITY, |limit| {
             let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = match receiver.recv_timeout(limit) {
@@ -42,16 +42,16 @@ impl PyLoader {
                 Err(RecvTimeoutError::Disconnected) => Err(Error::Io("the loader panicked".to_owned())),
                 Ok(answer) => answer,
             };
-            *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            *loader.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
             Ok(true)
         });
         if let Err(signal) = waited {
             stop.store(true, Ordering::Relaxed);
             return Err(signal);
         }
-        let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let made = made.unwrap_or(Err(Error::Aborted));
-        made.map(Apart::new).map(Self).map_err(errors::driver)
+        let loader = loader.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let loader = loader.unwrap_or(Err(Error::Aborted));
+        loader.map(Apart::new).map(Self).map_err(errors::driver)
     }
 
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {

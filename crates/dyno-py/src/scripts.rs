@@ -38,17 +38,17 @@ fn commands(script: &Script, names: &Names) -> Vec<serde_json::Value> {
 }
 
 fn described(command: &Command, names: &Names) -> serde_json::Value {
-    let mut made = json!({"line": command.line, "kind": kind(&command.action), "text": command.text,
+    let mut value = json!({"line": command.line, "kind": kind(&command.action), "text": command.text,
         "sql": null, "variables": [], "start": null, "statements": 0, "copies_with_client": false});
     if let Action::Sql(sql) = &command.action {
         let (text, slots) = sql.parametrised();
-        made["copies_with_client"] = copies_with_client(&text).into();
-        made["sql"] = text.into();
-        made["variables"] = slots.iter().map(|&slot| names.name(slot)).collect();
-        made["start"] = sql.start.into();
-        made["statements"] = sql.statements.into();
+        value["copies_with_client"] = copies_with_client(&text).into();
+        value["sql"] = text.into();
+        value["variables"] = slots.iter().map(|&slot| names.name(slot)).collect();
+        value["start"] = sql.start.into();
+        value["statements"] = sql.statements.into();
     }
-    made
+    value
 }
 
 fn kind(action: &Action) -> &'static str {
@@ -110,20 +110,20 @@ fn evaluate_script(
             _ => {}
         }
     }
-    Ok(written(&frame, &names))
+    Ok(variable_texts(&frame, &names))
 }
 
-fn written(frame: &Frame, names: &Names) -> BTreeMap<String, String> {
-    let mut made = BTreeMap::new();
+fn variable_texts(frame: &Frame, names: &Names) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
     for (place, value) in frame.values.iter().enumerate() {
         if let Some(value) = value {
             let mut text = Vec::new();
             value.sql_text(&mut text);
             let name = names.name(dyno_script::Slot(place as u32));
-            made.insert(name.to_owned(), String::from_utf8_lossy(&text).into_owned());
+            texts.insert(name.to_owned(), String::from_utf8_lossy(&text).into_owned());
         }
     }
-    made
+    texts
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -86,7 +86,7 @@ pub enum Seed {
 
 impl Seed {
     /// From the state letter of `/proc/PID/stat`.
-    pub fn of(state: char) -> Self {
+    pub fn from_state(state: char) -> Self {
         match state {
             'R' => Self::Runnable,
             'D' => Self::Blocked,
@@ -151,20 +151,20 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
         }
         _ => {} // ended
     }
-    let of_wait = |(n, w): (usize, &Wait)| label(w, if n == wait { open_ns } else { 0 });
-    (sums, waits.iter().enumerate().filter_map(of_wait).collect())
+    let with_open = |(n, w): (usize, &Wait)| label(w, if n == wait { open_ns } else { 0 });
+    (sums, waits.iter().enumerate().filter_map(with_open).collect())
 }
 
 /// Whether a copy of a slot is whole: all time since the task was first watched is in one of three sums, and under
 /// one label. The program writes both in the same event, so they are equal to the nanosecond.
 pub fn adds_up(slot: &Slot) -> bool {
-    let of_labels = |part: fn(&Wait) -> u64| slot.waits.iter().map(part).fold(0, u64::wrapping_add);
+    let label_sum = |part: fn(&Wait) -> u64| slot.waits.iter().map(part).fold(0, u64::wrapping_add);
     let all = slot.run_ns.wrapping_add(slot.runq_ns).wrapping_add(slot.sleep_ns);
     all == slot.since_ns.wrapping_sub(slot.first_ns)
-        && of_labels(|w| w.sleep_ns) == slot.sleep_ns
-        && of_labels(|w| w.runq_ns).wrapping_add(slot.owed_ns) == slot.runq_ns
+        && label_sum(|w| w.sleep_ns) == slot.sleep_ns
+        && label_sum(|w| w.runq_ns).wrapping_add(slot.owed_ns) == slot.runq_ns
         // a slice whose end was not seen has no label, and is counted as lost
-        && (slot.lost > 0 || of_labels(|w| w.run_ns) == slot.run_ns)
+        && (slot.lost > 0 || label_sum(|w| w.run_ns) == slot.run_ns)
 }
 
 /// Whether a task was ready to run when it was first watched and has been met by no event and no clock tick since: it
@@ -226,7 +226,7 @@ pub struct Duration {
 
 /// The histograms of a slot, and what is under way. Waits that began before we looked are in none.
 pub fn durations(slot: &Slot) -> Vec<Duration> {
-    let of = |n: usize, queue: bool, from_ns: Option<i64>, count: u32| Duration {
+    let duration = |n: usize, queue: bool, from_ns: Option<i64>, count: u32| Duration {
         name: name(&slot.waits[n % slot.waits.len()]),
         queue,
         from_ns,
@@ -236,15 +236,20 @@ pub fn durations(slot: &Slot) -> Vec<Duration> {
     let mut all: Vec<Duration> = cells
         .filter_map(|(&cell, &count)| {
             let cell = usize::from(cell).checked_sub(1)?;
-            Some(of(cell >> 8, cell & 0x80 != 0, Some(from_ns(cell & 0x7f)), count))
+            Some(duration(
+                cell >> 8,
+                cell & 0x80 != 0,
+                Some(from_ns(cell & 0x7f)),
+                count,
+            ))
         })
         .collect();
     let wait = slot.wait as usize;
     let asleep = matches!(slot.doing, doing::ASLEEP | doing::WOKEN);
     if slot.seeded == 0 {
-        all.extend(asleep.then(|| of(wait, false, None, 1)));
+        all.extend(asleep.then(|| duration(wait, false, None, 1)));
         all.extend(
-            (asleep || slot.doing == doing::QUEUED || slot.owes != 0).then(|| of(wait, true, None, 1)),
+            (asleep || slot.doing == doing::QUEUED || slot.owes != 0).then(|| duration(wait, true, None, 1)),
         );
     }
     all

@@ -84,15 +84,15 @@ fn an_uninterruptible_sleep_is_blocked_time_inside_sleep() {
 fn without_an_event_since_it_was_watched_the_seed_says_what_it_does() {
     let mut fresh = Slot::zeroed();
     (fresh.first_ns, fresh.since_ns, fresh.seed_label) = (1_000, 1_000, CLIENT_READ);
-    let (run, labels) = sums(&fresh, Seed::of('R'), 1_500, 0);
+    let (run, labels) = sums(&fresh, Seed::from_state('R'), 1_500, 0);
     assert_eq!((run.run_ns, run.sleep_ns, labels[0].run_ns), (500, 0, 500));
-    let (asleep, labels) = sums(&fresh, Seed::of('S'), 1_500, 0);
+    let (asleep, labels) = sums(&fresh, Seed::from_state('S'), 1_500, 0);
     assert_eq!((asleep.run_ns, asleep.sleep_ns, asleep.blocked_ns), (0, 500, 0));
     assert_eq!(
         (labels[0].name.code, labels[0].sleep_ns),
         (Some(CLIENT_READ), 500)
     );
-    let (blocked, _) = sums(&fresh, Seed::of('D'), 1_500, 0);
+    let (blocked, _) = sums(&fresh, Seed::from_state('D'), 1_500, 0);
     assert_eq!((blocked.sleep_ns, blocked.blocked_ns), (500, 500));
 }
 
@@ -187,12 +187,12 @@ fn a_histogram_has_the_count_of_each_cell_and_what_is_under_way() {
     let mut asleep = slot(doing::ASLEEP, 2_000);
     asleep.cells[5] = (1 + (asleep.wait << 8 | 0x37)) as u16;
     asleep.counts[5] = 7;
-    let found = durations(&asleep);
+    let rows = durations(&asleep);
     let of = |queue, from_ns| {
-        let found = found.iter().filter(|d| d.queue == queue && d.from_ns == from_ns);
-        found.map(|d| d.count).sum::<i64>()
+        let rows = rows.iter().filter(|d| d.queue == queue && d.from_ns == from_ns);
+        rows.map(|d| d.count).sum::<i64>()
     };
-    assert_eq!(found[0].name.code, Some(CLIENT_READ));
+    assert_eq!(rows[0].name.code, Some(CLIENT_READ));
     assert_eq!(of(false, Some(from_ns(0x37))), 7);
     assert_eq!((of(false, None), of(true, None)), (1, 1));
     asleep.seeded = 1;

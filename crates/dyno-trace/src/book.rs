@@ -83,7 +83,7 @@ impl Vacant {
 
 /// A task to be watched.
 #[derive(Debug, Clone, Copy)]
-pub struct Newcomer {
+pub struct NewTask {
     pub tid: u32,
     pub tgid: u32,
     /// Address of the pointer to its wait event word; 0: it has none.
@@ -101,20 +101,20 @@ impl Book {
     }
 
     /// A slot for a task that has none. `None`: all are taken.
-    pub fn take(&mut self, newcomer: Newcomer) -> Option<usize> {
-        self.place(newcomer.tid)?;
+    pub fn take(&mut self, new_task: NewTask) -> Option<usize> {
+        self.place(new_task.tid)?;
         let number = self.vacant.take()?;
         let mut slot = Slot::zeroed();
-        slot.tid = newcomer.tid;
-        slot.tgid = newcomer.tgid;
-        slot.word = newcomer.word;
-        slot.query = newcomer.statement.variable;
-        slot.query_at = newcomer.statement.at;
-        slot.idle = newcomer.statement.idle;
+        slot.tid = new_task.tid;
+        slot.tgid = new_task.tgid;
+        slot.word = new_task.word;
+        slot.query = new_task.statement.variable;
+        slot.query_at = new_task.statement.at;
+        slot.idle = new_task.statement.idle;
         slot.taken = 1;
         slot.own = number as u32;
-        slot.first_ns = newcomer.now_ns;
-        slot.since_ns = newcomer.now_ns;
+        slot.first_ns = new_task.now_ns;
+        slot.since_ns = new_task.now_ns;
         slot.seed_label = UNREAD;
         // always there: labels that find no room are added to it
         slot.waits[first_index(UNREAD)] = Wait {
@@ -126,7 +126,7 @@ impl Book {
         if self.calls.entries() > number {
             self.calls.write(number, Calls::zeroed());
         }
-        self.place(newcomer.tid)?.store(number as u16, Ordering::Release);
+        self.place(new_task.tid)?.store(number as u16, Ordering::Release);
         Some(number)
     }
 
@@ -219,8 +219,8 @@ impl Book {
         self.control.read(0).born
     }
 
-    /// From now on processes born of `main_tgid` (0: nobody's) are watched; `word` as in [`Newcomer`].
-    pub fn children_of(&self, main_tgid: u32, word: u64, statement: Statement) {
+    /// From now on processes born of `main_tgid` (0: nobody's) are watched; `word` as in [`NewTask`].
+    pub fn watch_children(&self, main_tgid: u32, word: u64, statement: Statement) {
         let control = self.control.at(0);
         // SAFETY: mapped and aligned; the program only reads these fields.
         unsafe {

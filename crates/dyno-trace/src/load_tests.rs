@@ -7,7 +7,7 @@ use dyno_bpf::Statement;
 use dyno_model::now_ns;
 
 use super::*;
-use crate::book::Newcomer;
+use crate::book::NewTask;
 use crate::layout::{Wait, doing};
 
 fn wanted() -> Wanted {
@@ -31,8 +31,8 @@ fn permitted(object: &[u8], ring_bytes: u32) -> Option<Loaded> {
     }
 }
 
-fn newcomer(tid: i32) -> Newcomer {
-    Newcomer {
+fn new_task(tid: i32) -> NewTask {
+    NewTask {
         tid: tid as u32,
         tgid: std::process::id(),
         word: 0,
@@ -79,7 +79,7 @@ fn both_objects_count_the_sleeps_of_a_thread_and_see_its_end() {
         assert!(loaded.clock.is_ok(), "{:?}", loaded.clock);
         loaded.attach(true).unwrap();
         let number = with_sleeper(|tid| {
-            let number = loaded.book.take(newcomer(tid)).unwrap();
+            let number = loaded.book.take(new_task(tid)).unwrap();
             let slot = || loaded.book.read(number);
             eventually("ten sleeps", || slot().is_some_and(|s| s.voluntary >= 10));
             assert_eq!(loaded.book.find(tid as u32), Some(number));
@@ -149,7 +149,7 @@ fn sleeps_in_one_system_call_are_one_wait() {
             });
         }
         let numbers: Vec<usize> = (0..2)
-            .map(|_| loaded.book.take(newcomer(receive.recv().unwrap())).unwrap())
+            .map(|_| loaded.book.take(new_task(receive.recv().unwrap())).unwrap())
             .collect();
         let sums = |part: fn(&Wait) -> u64| {
             let slots = numbers.iter().map(|&n| loaded.book.read(n));
@@ -189,7 +189,7 @@ fn stacks_that_find_no_room_are_counted_with_what_they_stand_for() {
     // SAFETY: mapped and aligned.
     unsafe { (&raw mut (*control).every_ns).write_volatile(every_ns) };
     with_sleeper(|tid| {
-        loaded.book.take(newcomer(tid)).unwrap();
+        loaded.book.take(new_task(tid)).unwrap();
         let lost = || loaded.book.control.read(0);
         eventually("a loss", || lost().lost_stacks > 0); // there is room for one
         let lost = lost();
@@ -204,21 +204,21 @@ fn a_retired_slot_is_given_to_another_task_only_after_a_while() {
         return;
     };
     let book = &mut loaded.book;
-    let number = book.take(newcomer(77)).unwrap();
+    let number = book.take(new_task(77)).unwrap();
     for tid in 100..114 {
-        book.take(newcomer(tid)).unwrap();
+        book.take(new_task(tid)).unwrap();
     }
-    assert!(book.take(newcomer(200)).is_none(), "all are taken");
+    assert!(book.take(new_task(200)).is_none(), "all are taken");
     let now = now_ns() as u64;
     book.retire(number, now);
     assert_eq!(book.find(77), None);
     assert!(!book.used().any(|n| n == number));
     book.free_retired(now + 1);
     assert!(
-        book.take(newcomer(200)).is_none(),
+        book.take(new_task(200)).is_none(),
         "a program may be writing it still"
     );
     book.free_retired(now + 2_000_000_000);
-    assert_eq!(book.take(newcomer(200)), Some(number));
+    assert_eq!(book.take(new_task(200)), Some(number));
     assert_eq!(book.read(number).unwrap().tid, 200);
 }

@@ -40,7 +40,7 @@ struct Part<T> {
 
 /// What this kernel lets us know.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'s> {
+pub struct Available<'s> {
     /// Throttled time.
     pub throttle: bool,
     /// What a task does on a CPU, by a clock.
@@ -122,7 +122,7 @@ impl Rows {
     }
 
     /// All tables: reads that were done at or after `since_ns`. `syscalls`: they are counted.
-    pub fn tables(&self, since_ns: i64, known: Known<'_>, names: &Names, syscalls: bool) -> Vec<Table> {
+    pub fn tables(&self, since_ns: i64, known: Available<'_>, names: &Names, syscalls: bool) -> Vec<Table> {
         let mut tables = vec![
             self.traced(since_ns, known).into(),
             self.waits(since_ns, known, names).into(),
@@ -138,11 +138,11 @@ impl Rows {
     }
 
     /// `traced`: reads that were done at or after `since_ns`.
-    fn traced(&self, since_ns: i64, known: Known<'_>) -> raw::Traced {
+    fn traced(&self, since_ns: i64, known: Available<'_>) -> raw::Traced {
         let reads = &self.reads[self.first(since_ns)..];
         let sum = |of: fn(&Sums) -> i64| reads.iter().map(|r| r.sums.as_ref().map(of)).collect();
         let throttled = |r: &Read| r.sums.filter(|_| known.throttle).map(|s| s.throttled_ns);
-        let Who {
+        let TaskColumns {
             before_ns,
             after_ns,
             pid,
@@ -150,7 +150,7 @@ impl Rows {
             start_ticks,
             role,
             session,
-        } = self.who(reads.iter());
+        } = self.read_tasks(reads.iter());
         raw::Traced {
             before_ns,
             after_ns,
@@ -171,14 +171,14 @@ impl Rows {
     }
 
     /// `waits`, as `traced`.
-    fn waits(&self, since_ns: i64, known: Known<'_>, names: &Names) -> raw::Waits {
+    fn waits(&self, since_ns: i64, known: Available<'_>, names: &Names) -> raw::Waits {
         let parts = self.parts(&self.labels, since_ns);
         let number = |of: fn(&Label) -> i64| parts.iter().map(|p| of(&p.value)).collect();
         let counted = |of: fn(&Label) -> i64| parts.iter().map(|p| Some(of(&p.value))).collect();
         let if_known = |known: bool, of: fn(&Label) -> i64| {
             parts.iter().map(|p| known.then_some(of(&p.value))).collect()
         };
-        let Who {
+        let TaskColumns {
             before_ns,
             after_ns,
             pid,
@@ -186,13 +186,13 @@ impl Rows {
             start_ticks,
             role,
             session,
-        } = self.who_of(parts);
-        let Named {
+        } = self.part_tasks(parts);
+        let NameColumns {
             wait_class,
             wait_event,
             query_id,
             query_status,
-        } = Named::new(parts.iter().map(|p| p.value.name), known, names);
+        } = NameColumns::new(parts.iter().map(|p| p.value.name), known, names);
         raw::Waits {
             before_ns,
             after_ns,
@@ -222,10 +222,10 @@ impl Rows {
     }
 
     /// `wait_times`, as `traced`.
-    fn wait_times(&self, since_ns: i64, known: Known<'_>, names: &Names) -> raw::WaitTimes {
+    fn wait_times(&self, since_ns: i64, known: Available<'_>, names: &Names) -> raw::WaitTimes {
         let parts = self.parts(&self.durations, since_ns);
         let part = |p: &Part<Duration>| if p.value.queue { "runq" } else { "sleep" };
-        let Who {
+        let TaskColumns {
             before_ns,
             after_ns,
             pid,
@@ -233,13 +233,13 @@ impl Rows {
             start_ticks,
             role,
             session,
-        } = self.who_of(parts);
-        let Named {
+        } = self.part_tasks(parts);
+        let NameColumns {
             wait_class,
             wait_event,
             query_id,
             query_status,
-        } = Named::new(parts.iter().map(|p| p.value.name), known, names);
+        } = NameColumns::new(parts.iter().map(|p| p.value.name), known, names);
         raw::WaitTimes {
             before_ns,
             after_ns,
@@ -264,7 +264,7 @@ impl Rows {
         let parts = self.parts(&self.calls, since_ns);
         let sum = |of: fn(&Call) -> u64| parts.iter().map(|p| of(&p.value) as i64).collect();
         let counted = |of: fn(&Call) -> u64| parts.iter().map(|p| Some(of(&p.value) as i64)).collect();
-        let Who {
+        let TaskColumns {
             before_ns,
             after_ns,
             pid,
@@ -272,7 +272,7 @@ impl Rows {
             start_ticks,
             role,
             session,
-        } = self.who_of(parts);
+        } = self.part_tasks(parts);
         raw::Syscalls {
             before_ns,
             after_ns,
@@ -297,7 +297,7 @@ impl Rows {
     /// `syscall_sizes`, as `traced`.
     fn syscall_sizes(&self, since_ns: i64) -> raw::SyscallSizes {
         let parts = self.parts(&self.sizes, since_ns);
-        let Who {
+        let TaskColumns {
             before_ns,
             after_ns,
             pid,
@@ -305,7 +305,7 @@ impl Rows {
             start_ticks,
             role,
             session,
-        } = self.who_of(parts);
+        } = self.part_tasks(parts);
         raw::SyscallSizes {
             before_ns,
             after_ns,
@@ -351,9 +351,9 @@ impl Rows {
         &parts[parts.partition_point(|p| (p.read as usize) < first)..]
     }
 
-    fn who<'r>(&self, reads: impl Iterator<Item = &'r Read> + Clone) -> Who {
+    fn read_tasks<'r>(&self, reads: impl Iterator<Item = &'r Read> + Clone) -> TaskColumns {
         let keys: Vec<&Key> = reads.clone().map(|r| &self.keys[r.key as usize]).collect();
-        Who {
+        TaskColumns {
             before_ns: reads.clone().map(|r| r.before_ns).collect(),
             after_ns: reads.map(|r| r.after_ns).collect(),
             pid: keys.iter().map(|k| k.pid).collect(),
@@ -364,13 +364,13 @@ impl Rows {
         }
     }
 
-    fn who_of<T>(&self, parts: &[Part<T>]) -> Who {
-        self.who(parts.iter().map(|p| &self.reads[p.read as usize]))
+    fn part_tasks<T>(&self, parts: &[Part<T>]) -> TaskColumns {
+        self.read_tasks(parts.iter().map(|p| &self.reads[p.read as usize]))
     }
 }
 
 /// The columns that all tables begin with.
-struct Who {
+struct TaskColumns {
     before_ns: Vec<i64>,
     after_ns: Vec<i64>,
     pid: Vec<i64>,
@@ -390,18 +390,18 @@ fn later<T>(parts: &mut Vec<Part<T>>, first: usize) -> Vec<Part<T>> {
 }
 
 /// Columns of labels and statements.
-struct Named {
+struct NameColumns {
     wait_class: NullableTexts,
     wait_event: NullableTexts,
     query_id: Nullable<i64>,
     query_status: NullableTexts,
 }
 
-impl Named {
-    fn new(all: impl Iterator<Item = Name> + Clone, known: Known<'_>, names: &Names) -> Self {
+impl NameColumns {
+    fn new(all: impl Iterator<Item = Name> + Clone, known: Available<'_>, names: &Names) -> Self {
         let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
         for name in all.clone() {
-            let name = name.code.and_then(|code| names.of(code));
+            let name = name.code.and_then(|code| names.name(code));
             classes.push(name.as_ref().map(|(class, _)| &**class));
             events.push(name.as_ref().map(|(_, event)| &**event));
         }

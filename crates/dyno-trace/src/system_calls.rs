@@ -65,7 +65,7 @@ pub struct Now {
 
 impl Now {
     /// As of the read of a slot that gave `sums`.
-    pub fn of(slot: &Slot, sums: &Sums, after_ns: u64, client_waits: &[u32]) -> Self {
+    pub fn at_read(slot: &Slot, sums: &Sums, after_ns: u64, client_waits: &[u32]) -> Self {
         let label = slot.waits[slot.wait as usize % slot.waits.len()].label;
         Self {
             at_ns: if slot.doing == doing::ENDED {
@@ -82,12 +82,12 @@ impl Now {
 }
 
 /// System calls up to now; the time of the one under way is counted, itself not yet.
-pub fn up_to(calls: &Calls, now: Now) -> Vec<Call> {
+pub fn with_call_under_way(calls: &Calls, now: Now) -> Vec<Call> {
     let mut all: Vec<Call> = calls.each.iter().filter(|c| c.used != 0).copied().collect();
     let Some(number) = calls.under_way.checked_sub(1) else {
         return all;
     };
-    let part = inside(calls, now);
+    let part = times_under_way(calls, now);
     match all.iter_mut().find(|c| c.number == number) {
         Some(known) => {
             known.time_ns += part.time_ns;
@@ -105,7 +105,7 @@ pub fn up_to(calls: &Calls, now: Now) -> Vec<Call> {
 }
 
 /// The times of the call under way: `add_times` of the program.
-fn inside(calls: &Calls, now: Now) -> Call {
+fn times_under_way(calls: &Calls, now: Now) -> Call {
     let time_ns = now.at_ns.saturating_sub(calls.since_ns);
     let (mut run_ns, mut queued_ns) = (time_ns, 0);
     if now.switches != calls.since_switches {
@@ -127,17 +127,17 @@ fn inside(calls: &Calls, now: Now) -> Call {
 
 /// The sizes that were met.
 pub fn sizes(calls: &Calls) -> Vec<Size> {
-    let of = |call: Sysno, all: &[u64; SIZES]| {
-        let found = all.iter().enumerate().filter(|(_, calls)| **calls > 0);
+    let sizes_of = |call: Sysno, all: &[u64; SIZES]| {
+        let used = all.iter().enumerate().filter(|(_, calls)| **calls > 0);
         let size = |(n, calls): (usize, &u64)| Size {
             number: call as u32,
             bytes: if n == 0 { 0 } else { 1 << (n - 1) },
             calls: *calls,
         };
-        found.map(size).collect::<Vec<_>>()
+        used.map(size).collect::<Vec<_>>()
     };
     let each = TRANSFERS.into_iter().zip(&calls.sizes);
-    each.flat_map(|(call, all)| of(call, all)).collect()
+    each.flat_map(|(call, all)| sizes_of(call, all)).collect()
 }
 
 /// The system call a task is blocked in: proc(5), `/proc/PID/syscall`; where it may be read.
@@ -200,9 +200,9 @@ mod tests {
         at_client: false,
     };
 
-    fn made() -> Calls {
-        let mut made = Calls::zeroed();
-        made.each[3] = Call {
+    fn calls() -> Calls {
+        let mut calls = Calls::zeroed();
+        calls.each[3] = Call {
             number: 232,
             used: 1,
             calls: 10,
@@ -210,50 +210,50 @@ mod tests {
             run_ns: 500,
             ..Call::default()
         };
-        (made.under_way, made.since_ns, made.since_switches) = (233, 1_000, 5);
-        made
+        (calls.under_way, calls.since_ns, calls.since_switches) = (233, 1_000, 5);
+        calls
     }
 
     #[test]
     fn a_system_call_under_way_adds_its_time_and_is_not_counted_yet() {
-        let mut made = made();
-        let known = up_to(&made, NOW)[0];
+        let mut calls = calls();
+        let known = with_call_under_way(&calls, NOW)[0];
         assert_eq!((known.calls, known.time_ns, known.run_ns), (10, 1_300, 900));
-        made.under_way = 1;
-        let new = up_to(&made, NOW)[1];
+        calls.under_way = 1;
+        let new = with_call_under_way(&calls, NOW)[1];
         assert_eq!((new.number, new.calls, new.time_ns, new.run_ns), (0, 0, 400, 400));
-        made.under_way = 0;
-        assert_eq!(up_to(&made, NOW).len(), 1);
-        assert_eq!(made.each.len(), CALLS);
+        calls.under_way = 0;
+        assert_eq!(with_call_under_way(&calls, NOW).len(), 1);
+        assert_eq!(calls.each.len(), CALLS);
     }
 
     #[test]
     fn a_call_that_left_its_cpu_has_run_waited_and_slept_and_never_more_than_its_time() {
-        let mut made = made();
-        made.under_way = 1;
-        (made.since_switches, made.since_run_ns, made.since_runq_ns) = (4, 600, 10);
-        let inside = |made: &Calls, at_client| up_to(made, Now { at_client, ..NOW })[1];
-        let asleep = inside(&made, true);
+        let mut calls = calls();
+        calls.under_way = 1;
+        (calls.since_switches, calls.since_run_ns, calls.since_runq_ns) = (4, 600, 10);
+        let inside = |calls: &Calls, at_client| with_call_under_way(calls, Now { at_client, ..NOW })[1];
+        let asleep = inside(&calls, true);
         assert_eq!((asleep.run_ns, asleep.runq_ns, asleep.client_ns), (100, 20, 280));
-        assert_eq!(inside(&made, false).client_ns, 0);
-        made.since_run_ns = u64::MAX;
-        assert_eq!(inside(&made, false).run_ns, 0);
-        (made.since_run_ns, made.since_runq_ns) = (0, 0);
-        let long = inside(&made, true);
+        assert_eq!(inside(&calls, false).client_ns, 0);
+        calls.since_run_ns = u64::MAX;
+        assert_eq!(inside(&calls, false).run_ns, 0);
+        (calls.since_run_ns, calls.since_runq_ns) = (0, 0);
+        let long = inside(&calls, true);
         assert_eq!((long.run_ns, long.runq_ns, long.client_ns), (400, 0, 0));
     }
 
     #[test]
     fn sizes_are_by_powers_of_two_of_the_calls_that_transfer_data() {
-        let mut made = Calls::zeroed();
-        (made.sizes[0][0], made.sizes[2][14], made.sizes[2][23]) = (1, 7, 2);
-        let found: Vec<_> = sizes(&made)
+        let mut calls = Calls::zeroed();
+        (calls.sizes[0][0], calls.sizes[2][14], calls.sizes[2][23]) = (1, 7, 2);
+        let rows: Vec<_> = sizes(&calls)
             .iter()
             .map(|s| (call_name(s.number), s.bytes, s.calls))
             .collect();
         let expected = [("read", 0, 1), ("pread64", 8_192, 7), ("pread64", 1 << 22, 2)];
         assert_eq!(
-            found,
+            rows,
             expected.map(|(name, bytes, calls)| (name.to_owned(), bytes, calls))
         );
         let places = sized();

@@ -52,7 +52,7 @@ pub struct Trace {
     word: Granted<u64>,
     statements: Statements,
     /// By number of slot.
-    known: Vec<Option<Known>>,
+    known: Vec<Option<KnownTask>>,
     rows: Rows,
     /// Tasks we were told of that found no slot, and that found one.
     refused: u64,
@@ -67,7 +67,7 @@ pub struct Trace {
 }
 
 /// What we know of the task of a slot.
-struct Known {
+struct KnownTask {
     key: u32,
     /// `None`: nobody told us of it, it is a child of the main process.
     task: Option<Arc<Task>>,
@@ -127,8 +127,8 @@ fn trace(options: &Options) -> Granted<Trace> {
     };
     if let Some(main_pid) = options.main_pid {
         let address = word.as_ref().copied().unwrap_or(0);
-        let statement = statements.of(main_pid);
-        loaded.book.children_of(main_pid as u32, address, statement);
+        let statement = statements.locate(main_pid);
+        loaded.book.watch_children(main_pid as u32, address, statement);
     }
     Ok(Trace {
         known: (0..loaded.book.slots.entries()).map(|_| None).collect(),
@@ -162,7 +162,7 @@ impl Trace {
             malformed: 0,
             names: self.names.clone(),
             unread: self.unread_of_children(),
-            statements: self.statements.told.0.clone(),
+            statements: self.statements.status.0.clone(),
         })
     }
 
@@ -196,8 +196,11 @@ impl Trace {
         if self.syscalls
             && let Some(counts) = self.loaded.book.read_calls(number)
         {
-            let now = Now::of(&slot, &sums, as_of_ns, &self.client_waits);
-            let (calls, sizes) = (system_calls::up_to(&counts, now), system_calls::sizes(&counts));
+            let now = Now::at_read(&slot, &sums, as_of_ns, &self.client_waits);
+            let (calls, sizes) = (
+                system_calls::with_call_under_way(&counts, now),
+                system_calls::sizes(&counts),
+            );
             self.rows.calls(calls, sizes, counts.lost > 0);
         }
         if ends || ended {
@@ -252,7 +255,7 @@ impl Tracer for Trace {
             return;
         };
         let known = self.known[number].take();
-        self.known[number] = Some(Known {
+        self.known[number] = Some(KnownTask {
             key: self.rows.key(key(task)),
             task: Some(Arc::clone(task)),
             seed: known.as_ref().map_or(Seed::Runnable, |k| k.seed),
@@ -283,10 +286,10 @@ impl Tracer for Trace {
     }
 
     fn tables(&self, since_ns: i64) -> Vec<Table> {
-        let known = rows::Known {
+        let known = rows::Available {
             throttle: self.loaded.throttle_known,
             clock: self.loaded.clock.is_ok(),
-            statements: &self.statements.told.0,
+            statements: &self.statements.status.0,
         };
         self.rows.tables(since_ns, known, &self.names, self.syscalls)
     }
@@ -299,9 +302,9 @@ impl Tracer for Trace {
     }
 
     fn status(&self) -> (String, String) {
-        let told = |status: Status, detail: String| (status.as_str().to_owned(), detail);
+        let answer = |status: Status, detail: String| (status.as_str().to_owned(), detail);
         if let Some(lost) = self.lost() {
-            return told(Status::Limited, lost);
+            return answer(Status::Limited, lost);
         }
         let mut detail = String::from("BPF on sched_switch, sched_wakeup, sched_process_fork");
         if self.loaded.clock.is_ok() {
@@ -323,16 +326,18 @@ impl Tracer for Trace {
         if !self.loaded.throttle_known {
             detail.push_str("; this kernel does not tell throttled time apart");
         }
-        told(Status::Ok, detail)
+        answer(Status::Ok, detail)
     }
 
     fn labels(&self) -> (String, String) {
         let ok = || (Status::Ok.as_str().to_owned(), String::new());
-        self.word.as_ref().map_or_else(Refusal::words, |_| ok())
+        self.word
+            .as_ref()
+            .map_or_else(Refusal::status_and_detail, |_| ok())
     }
 
     fn statements(&self) -> (String, String) {
-        self.statements.told.clone()
+        self.statements.status.clone()
     }
 }
 

@@ -4,7 +4,7 @@ use dyno_model::{Bracket, Table, raw};
 
 use crate::read::cpu_stat::{self, Entry};
 use crate::read::file::{self, Buffer, ProcFile};
-use crate::read::membership::Met;
+use crate::read::membership::MetGroup;
 use crate::read::parse::{Parsed, ns_per_tick};
 use crate::spec::GroupSpec;
 use crate::status::Status;
@@ -112,7 +112,13 @@ impl Group {
             let file = ProcFile::open(&path(k.name), true);
             (
                 k,
-                file.map_err(|e| if exists(k.name) { Status::of(&e) } else { missing }),
+                file.map_err(|e| {
+                    if exists(k.name) {
+                        Status::from_error(&e)
+                    } else {
+                        missing
+                    }
+                }),
             )
         };
         let files = kinds.into_iter().map(open).collect();
@@ -145,13 +151,13 @@ impl GroupRows {
     }
 
     /// Whether any of them may hold sessions.
-    pub fn of_server(&self) -> bool {
+    pub fn has_server_groups(&self) -> bool {
         self.groups.iter().any(|group| group.spec.scope != "driver")
     }
 
     /// Adds groups in which sessions were met; those that are read already, by their directory, stay as they are.
-    pub fn add(&mut self, met: impl IntoIterator<Item = Met>) {
-        for Met { group, status } in met {
+    pub fn add(&mut self, met: impl IntoIterator<Item = MetGroup>) {
+        for MetGroup { group, status } in met {
             if self.groups.iter().any(|known| known.spec.path == group.path) {
                 continue;
             }
@@ -177,7 +183,7 @@ impl GroupRows {
             let read = file::read_once(&format!("{}/cgroup.procs", group.spec.path), buffer);
             let alone = match read {
                 Ok(()) => buffer.text().lines().all(|pid| pid.parse().is_ok_and(&ours)),
-                Err(e) => Status::of(&e) == Status::Vanished, // nobody is left
+                Err(e) => Status::from_error(&e) == Status::Vanished, // nobody is left
             };
             if !alone {
                 SHARED.clone_into(&mut group.spec.scope);
@@ -247,6 +253,6 @@ fn entries(kind: &Kind, file: &Result<ProcFile, Status>, buffer: &mut Buffer) ->
     file.as_ref()
         .map_err(|s| *s)?
         .read(buffer)
-        .map_err(|e| Status::of(&e))?;
+        .map_err(|e| Status::from_error(&e))?;
     (kind.parse)(buffer.text()).map_err(|_| Status::Lost)
 }

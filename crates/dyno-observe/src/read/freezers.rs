@@ -121,8 +121,8 @@ impl Freezers {
             return Some(Arc::clone(known));
         }
         let text: Arc<str> = Arc::from(text);
-        let found = groups::find(Path::new("/"), Some(pid), &["freezer"], &[V1, V2]).ok()?;
-        let innermost = [1, 2].map(|version| found.iter().find(|group| group.version == version));
+        let groups = groups::find(Path::new("/"), Some(pid), &["freezer"], &[V1, V2]).ok()?;
+        let innermost = [1, 2].map(|version| groups.iter().find(|group| group.version == version));
         let mut freezers: Vec<_> = innermost
             .into_iter()
             .flatten()

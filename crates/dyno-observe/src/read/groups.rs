@@ -64,8 +64,8 @@ pub fn find(
     files: &[&str],
 ) -> std::io::Result<Vec<Group>> {
     let who = pid.map_or_else(|| "self".to_owned(), |p| p.to_string());
-    let cgroup = text_of(&root.join("proc").join(who).join("cgroup"))?;
-    let mountinfo = text_of(&root.join("proc/self/mountinfo"))?;
+    let cgroup = read_text(&root.join("proc").join(who).join("cgroup"))?;
+    let mountinfo = read_text(&root.join("proc/self/mountinfo"))?;
     let mut groups = locate(&cgroup, &mountinfo, controllers);
     for group in &mut groups {
         group.path = under(root, &group.path).to_string_lossy().into_owned();
@@ -76,7 +76,7 @@ pub fn find(
 }
 
 /// The text of a file; paths in it are bytes. Neither waits for the writer of a pipe nor reads without end.
-pub(crate) fn text_of(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -93,7 +93,11 @@ pub(crate) fn text_of(path: &Path) -> io::Result<String> {
 ///
 /// # Errors
 /// As [`find`].
-pub fn of(root: &Path, pid: Option<i64>, controllers: Option<&[String]>) -> std::io::Result<Vec<Group>> {
+pub fn find_for(
+    root: &Path,
+    pid: Option<i64>,
+    controllers: Option<&[String]>,
+) -> std::io::Result<Vec<Group>> {
     match controllers {
         None => find(root, pid, &["cpu", "cpuacct"], &["cpu.stat", "cpuacct.usage"]),
         Some(names) => {

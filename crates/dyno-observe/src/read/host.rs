@@ -38,7 +38,7 @@ pub struct HostStat {
 /// When the line `cpu` is missing, or a line we know is wrong.
 pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<HostStat> {
     let mut host = HostStat::default();
-    let mut found = false;
+    let mut has_cpu = false;
     for line in text.lines() {
         let Some((word, rest)) = line.split_once(' ') else {
             continue;
@@ -46,7 +46,7 @@ pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<HostStat> {
         match word {
             "cpu" => {
                 host.times_ns = times(rest, ns_per_tick)?;
-                found = true;
+                has_cpu = true;
             }
             "ctxt" => host.context_switches = Some(number(NAME, word, Some(rest.trim()))?),
             "procs_running" => host.procs_running = Some(number(NAME, word, Some(rest.trim()))?),
@@ -55,7 +55,7 @@ pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<HostStat> {
             _ => {}
         }
     }
-    if found {
+    if has_cpu {
         Ok(host)
     } else {
         Err(error(NAME, "no line 'cpu'"))

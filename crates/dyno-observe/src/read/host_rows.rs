@@ -41,7 +41,7 @@ pub struct HostRows {
 impl HostRows {
     pub fn new() -> Self {
         let open = |path: &str| {
-            ProcFile::open(path, true).map_err(|e| match Status::of(&e) {
+            ProcFile::open(path, true).map_err(|e| match Status::from_error(&e) {
                 Status::Vanished => Status::NotSupported, // never was there
                 status => status,
             })
@@ -61,7 +61,7 @@ impl HostRows {
                 .as_ref()
                 .map_err(|s| *s)?
                 .read(buffer)
-                .map_err(|e| Status::of(&e))?;
+                .map_err(|e| Status::from_error(&e))?;
             crate::read::host::parse(buffer.text(), self.ns_per_tick).map_err(|_| Status::Lost)
         });
         let (host, status) = outcome.map_or_else(|s| (None, s), |h| (Some(h), Status::Ok));
@@ -86,7 +86,7 @@ impl HostRows {
                 file.as_ref()
                     .map_err(|s| *s)?
                     .read(buffer)
-                    .map_err(|e| Status::of(&e))?;
+                    .map_err(|e| Status::from_error(&e))?;
                 psi::parse(buffer.text()).map_err(|_| Status::Lost)
             });
             let (pressure, status) = outcome.map_or_else(|s| (None, s), |p| (Some(p), Status::Ok));

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 256;
 
 /// A group in which a session was met, and whether it can be read.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct MetGroup {
     pub group: Group,
     pub status: Status,
 }
@@ -36,7 +36,7 @@ pub struct Memberships {
 impl Memberships {
     /// The groups of sessions among `tasks` where they are not those of an earlier look. `all`: every session is
     /// asked, else some of them in turn.
-    pub fn look(&mut self, tasks: &[Arc<Task>], all: bool, buffer: &mut Buffer) -> Vec<Met> {
+    pub fn look(&mut self, tasks: &[Arc<Task>], all: bool, buffer: &mut Buffer) -> Vec<MetGroup> {
         let sessions: Vec<_> = tasks
             .iter()
             .filter(|task| task.who.session.is_some() && !task.gone())
@@ -52,10 +52,10 @@ impl Memberships {
         met
     }
 
-    fn ask(&mut self, task: &Task, buffer: &mut Buffer) -> Vec<Met> {
+    fn ask(&mut self, task: &Task, buffer: &mut Buffer) -> Vec<MetGroup> {
         let path = format!("/proc/{}/task/{}/cgroup", task.pid, task.tid);
         if let Err(error) = file::read_once(&path, buffer) {
-            return match Status::of(&error) {
+            return match Status::from_error(&error) {
                 Status::Vanished if !task::hidden(task.tid) => Vec::new(), // it has ended
                 Status::Vanished => vec![unread("hidden", Status::NotPermitted)],
                 status => vec![unread("unreadable", status)],
@@ -66,29 +66,29 @@ impl Memberships {
             return Vec::new();
         }
         self.texts.insert(text.to_owned());
-        let found = groups::text_of(Path::new("/proc/self/mountinfo"))
+        let throttling = groups::read_text(Path::new("/proc/self/mountinfo"))
             .map(|mounts| groups::throttling(text, &mounts));
-        match found {
-            Ok(found) if !found.is_empty() => found.into_iter().map(readable).collect(),
+        match throttling {
+            Ok(throttling) if !throttling.is_empty() => throttling.into_iter().map(readable).collect(),
             // the process is in no group of those that are mounted here
             Ok(_) => vec![unread("not mounted here", Status::NotHere)],
-            Err(error) => vec![unread("unreadable", Status::of(&error))],
+            Err(error) => vec![unread("unreadable", Status::from_error(&error))],
         }
     }
 }
 
-fn readable(group: Group) -> Met {
-    Met {
+fn readable(group: Group) -> MetGroup {
+    MetGroup {
         group,
         status: Status::Ok,
     }
 }
 
 /// A group without a directory to read, by a name.
-fn unread(name: &str, status: Status) -> Met {
+fn unread(name: &str, status: Status) -> MetGroup {
     let group = Group {
         version: 2,
         path: name.to_owned(),
     };
-    Met { group, status }
+    MetGroup { group, status }
 }

@@ -73,10 +73,10 @@ impl Wanted<'_> {
         let here = self.first..self.first.saturating_add(size.div_ceil(block_bytes.get()));
         let number = |b: &[u8]| b.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
         let all = self.blocks.chunks_exact(size_of::<u64>()).map(number);
-        let mut found: Vec<u64> = all.filter(|n| here.contains(n)).map(|n| n - self.first).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        let mut numbers: Vec<u64> = all.filter(|n| here.contains(n)).map(|n| n - self.first).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 }
 
@@ -98,8 +98,8 @@ fn one(wanted: &Wanted<'_>, block_bytes: NonZero<u64>) -> Cached {
         .custom_flags(libc::O_NONBLOCK)
         .open(wanted.path);
     let (file, size) = match opened.and_then(|f| f.metadata().map(|m| (f, m.len()))) {
-        Ok(found) => found,
-        Err(error) => return Cached::unknown(None, status_of(&error)),
+        Ok(opened) => opened,
+        Err(error) => return Cached::unknown(None, file_status(&error)),
     };
     let asked = ranges(&wanted.within(block_bytes, size), block_bytes, size);
     match counted(&file, size, &asked) {
@@ -110,7 +110,7 @@ fn one(wanted: &Wanted<'_>, block_bytes: NonZero<u64>) -> Cached {
             status: Status::Ok,
         },
         Err(error) if refused(&error) && may_look(&file, wanted.path) => by_pages(&file, size, &asked),
-        Err(error) => Cached::unknown(Some(size), status_of(&error)),
+        Err(error) => Cached::unknown(Some(size), file_status(&error)),
     }
 }
 
@@ -155,7 +155,7 @@ fn refused(error: &io::Error) -> bool {
     )
 }
 
-fn status_of(error: &io::Error) -> Status {
+fn file_status(error: &io::Error) -> Status {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => Status::Vanished,
         Some(libc::EACCES | libc::EPERM | libc::ENOSYS) => Status::NotPermitted,
@@ -180,17 +180,17 @@ fn may_look(file: &File, path: &Path) -> bool {
 
 /// Ranges [from, to) in bytes of adjacent blocks, within the file.
 fn ranges(blocks: &[u64], block_bytes: NonZero<u64>, size: u64) -> Vec<(u64, u64)> {
-    let mut found: Vec<(u64, u64)> = Vec::new();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
     for block in blocks {
         let from = block * block_bytes.get();
         let to = from.saturating_add(block_bytes.get()).min(size);
-        match found.last_mut() {
+        match ranges.last_mut() {
             Some(last) if last.1 == from => last.1 = to,
-            _ if from < to => found.push((from, to)),
+            _ if from < to => ranges.push((from, to)),
             _ => {}
         }
     }
-    found
+    ranges
 }
 
 #[repr(C)]
@@ -359,9 +359,9 @@ mod tests {
             blocks: &[],
             first: 0,
         });
-        let found = page_cache(&wanted, BLOCK, 0);
-        assert_eq!(found[0].cached_bytes, Some(2 * *PAGE_BYTES));
-        assert_eq!(found[1], Cached::unknown(None, Status::Lost));
+        let files = page_cache(&wanted, BLOCK, 0);
+        assert_eq!(files[0].cached_bytes, Some(2 * *PAGE_BYTES));
+        assert_eq!(files[1], Cached::unknown(None, Status::Lost));
         std::fs::remove_file(path).unwrap();
     }
 

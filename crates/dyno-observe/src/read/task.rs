@@ -94,20 +94,20 @@ impl Task {
     /// Opens the files of a task of this host. A failure is remembered, and is what each read says; a task
     /// that lacks the `proof` has vanished: its number is somebody else's now.
     pub fn open(pid: i64, tid: i64, who: Who, keep: bool, sched_info: bool, proof: Proof) -> Self {
-        let task = Self::of(pid, tid, who, Files::shared(pid, tid, keep, sched_info));
+        let task = Self::new(pid, tid, who, Files::shared(pid, tid, keep, sched_info));
         // its start, from the first row on
         match task.stat(&mut Buffer::default(), 1) {
-            Ok(stat) if !proof.holds(&stat) => Self::of(pid, tid, task.who, Err(Status::Vanished)),
+            Ok(stat) if !proof.holds(&stat) => Self::new(pid, tid, task.who, Err(Status::Vanished)),
             _ => task,
         }
     }
 
     /// A task that is not seen from here, and why.
     pub fn elsewhere(pid: i64, tid: i64, who: Who, why: Status) -> Self {
-        Self::of(pid, tid, who, Err(why))
+        Self::new(pid, tid, who, Err(why))
     }
 
-    fn of(pid: i64, tid: i64, who: Who, files: Result<Arc<Files>, Status>) -> Self {
+    fn new(pid: i64, tid: i64, who: Who, files: Result<Arc<Files>, Status>) -> Self {
         let gone = AtomicBool::new(matches!(files, Err(Status::Vanished)));
         Self {
             pid,
@@ -242,7 +242,7 @@ impl Task {
     }
 
     fn fill(&self, file: &ProcFile, buffer: &mut Buffer) -> Result<(), Status> {
-        file.read(buffer).map_err(|e| match Status::of(&e) {
+        file.read(buffer).map_err(|e| match Status::from_error(&e) {
             Status::Vanished => self.vanish(),
             status => status,
         })
@@ -276,7 +276,7 @@ impl Files {
 
     fn open(pid: i64, tid: i64, keep: bool, sched_info: bool) -> Result<Self, Status> {
         let directory = format!("/proc/{pid}/task/{tid}");
-        let status = |e: std::io::Error| match Status::of(&e) {
+        let status = |e: std::io::Error| match Status::from_error(&e) {
             Status::Vanished if hidden(tid) => Status::NotPermitted,
             status => status,
         };
@@ -328,11 +328,11 @@ impl DelayAccounting {
     /// As of now.
     pub fn now() -> Self {
         let on = std::fs::read_to_string("/proc/sys/kernel/task_delayacct").unwrap_or_default();
-        Self::of(&on, &std::fs::read_to_string("/proc/cmdline").unwrap_or_default())
+        Self::parse(&on, &std::fs::read_to_string("/proc/cmdline").unwrap_or_default())
     }
 
     /// From the texts of `kernel.task_delayacct` (empty where absent) and `/proc/cmdline`.
-    pub fn of(task_delayacct: &str, cmdline: &str) -> Self {
+    pub fn parse(task_delayacct: &str, cmdline: &str) -> Self {
         match task_delayacct.trim() {
             "1" if cmdline.split_ascii_whitespace().any(|w| w == "delayacct") => Self::SinceBoot,
             "1" => Self::On,

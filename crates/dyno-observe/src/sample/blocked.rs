@@ -43,7 +43,7 @@ impl Turns {
     }
 
     /// It was asked, for `cost_ns`.
-    pub fn took(&mut self, cost_ns: i64, answered: bool) {
+    pub fn spend(&mut self, cost_ns: i64, answered: bool) {
         self.cost_ns += cost_ns;
         self.pause = self.budget.stretch(cost_ns) - 1;
         self.failures = if answered { 0 } else { self.failures + 1 };
@@ -91,7 +91,7 @@ impl BlockedRows {
     }
 
     /// How many answers there were, and the first thing that went wrong.
-    pub fn told(&self) -> (u64, Option<&str>) {
+    pub fn answers(&self) -> (u64, Option<&str>) {
         (self.asked, self.trouble.as_deref())
     }
 

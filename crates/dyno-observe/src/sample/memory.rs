@@ -32,7 +32,7 @@ pub struct Memory {
     rows: Vec<Row>,
     taken: Vec<Taken>,
     /// The latest sample brought rows.
-    found: bool,
+    has_rows: bool,
     buffer: Buffer,
     freezers: Freezers,
 }
@@ -57,7 +57,7 @@ impl Memory {
             changes: 0,
             rows: Vec::new(),
             taken: Vec::new(),
-            found: false,
+            has_rows: false,
             buffer: Buffer::default(),
             freezers: Freezers::new(LOCATED_AT_ONCE),
         }
@@ -195,8 +195,8 @@ impl Sampling for Memory {
         self.seat();
         let before = self.rows.len();
         self.read(number);
-        self.found = self.rows.len() > before;
-        if self.found {
+        self.has_rows = self.rows.len() > before;
+        if self.has_rows {
             self.keep(number, due_ns, start_ns, Status::Ok);
         }
     }
@@ -211,7 +211,7 @@ impl Sampling for Memory {
     }
 
     fn patience(&self) -> i64 {
-        if self.found {
+        if self.has_rows {
             1
         } else {
             PATIENCE_NS / self.shared.spec.memory_pace().interval_ns

@@ -46,7 +46,7 @@ impl Pace {
         let mut budget = Budget::new(self.budget, cpus, interval_ns);
         let mut instants = Instants::new(base_ns + interval_ns, interval_ns, self.seed);
         sampling.sample(0, base_ns);
-        signal.tell(|s| s.ready += 1);
+        signal.update(|s| s.ready += 1);
         let mut stretch = 1; // the first sample is a cold one: it says little of the cost
         for number in 1.. {
             let due_ns = instants.next(stretch.max(sampling.patience()));

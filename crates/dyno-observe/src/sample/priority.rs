@@ -24,5 +24,5 @@ pub fn raise() -> Result<(), Refusal> {
         "give dbdyno CAP_SYS_NICE, or its user a real-time limit: the line 'USER - rtprio 1' in \
          /etc/security/limits.conf, then a new login; until then samples come late when all CPUs are busy"
     };
-    Err(Refusal::new(Status::of(&error), cure))
+    Err(Refusal::new(Status::from_error(&error), cure))
 }

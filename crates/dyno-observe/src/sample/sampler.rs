@@ -62,7 +62,7 @@ impl Sampler {
         if !shared.sees_ends()
             && let Some(went) = self.ask.follow_ends()
         {
-            shared.follows_ends(went);
+            shared.set_ends_status(went);
         }
         shared.spec.sql_pace().run(&shared.signal, &mut self);
         self.keep_ended();
@@ -76,7 +76,7 @@ impl Sampler {
             self.ended.iter().for_each(|task| rows.ended(task));
         }
         if let Some(lost) = self.ask.ends_lost() {
-            self.shared.follows_ends(Err(lost));
+            self.shared.set_ends_status(Err(lost));
         }
     }
 
@@ -125,13 +125,13 @@ impl Sampler {
             Err(error) => lock(&self.shared.blocked).failed(error.to_string()),
         }
         let cost_ns = self.spent_ns() - cost_ns;
-        self.turns.took(cost_ns, answered);
+        self.turns.spend(cost_ns, answered);
     }
 
     /// What each blocker's task does: read at once after the answer.
     fn blockers(&mut self) -> Vec<TaskState> {
         let roster = lock(&self.shared.roster);
-        let found: Vec<_> = self
+        let tasks: Vec<_> = self
             .blocked
             .iter()
             .map(|row| row.blocker().and_then(|pid| roster.task(TaskId::main(pid))))
@@ -146,7 +146,7 @@ impl Sampler {
                 state: state.map(|s| self.freezers.state(pid, s, task_ns)),
             }
         };
-        found.into_iter().map(read).collect()
+        tasks.into_iter().map(read).collect()
     }
 
     /// CPU time of this thread, and of the server's process it asks. Of a server elsewhere ours alone is known.
@@ -195,7 +195,7 @@ impl Sampling for Sampler {
             status,
         };
         lock(&self.shared.samples).taken(taken);
-        self.shared.tell_tracer(&mut self.fresh);
+        self.shared.register_fresh(&mut self.fresh);
         self.keep_ended();
     }
 

@@ -54,7 +54,7 @@ impl Samples<'_> {
                     events.push(text(r.wait_event));
                 }
                 Sample::Memory(r) => {
-                    let name = self.names.of(r.code);
+                    let name = self.names.name(r.code);
                     classes.push(name.as_ref().map(|(class, _)| &**class));
                     events.push(name.as_ref().map(|(_, event)| &**event));
                 }
@@ -124,7 +124,7 @@ impl Samples<'_> {
             let code = (row.state != Ok('R')).then_some(row.code);
             *codes.entry(code).or_default() += 1;
         }
-        let label = |code: Option<u32>| match code.map(|c| self.names.of(c)) {
+        let label = |code: Option<u32>| match code.map(|c| self.names.name(c)) {
             None => RUNNABLE.to_owned(),
             Some(None) => NO_EVENT.to_owned(),
             Some(Some((class, event))) => format!("{class}:{event}"),

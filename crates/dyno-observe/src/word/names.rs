@@ -31,7 +31,7 @@ impl Names {
     }
 
     /// (wait class, wait event); `None` for no wait event. A code without a name gets its number as one.
-    pub fn of(&self, code: u32) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+    pub fn name(&self, code: u32) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
         if code == 0 {
             return None;
         }
@@ -69,20 +69,20 @@ mod tests {
     #[test]
     fn zero_is_no_wait_event_and_what_has_no_name_keeps_its_number() {
         let names = names();
-        let of = |code| names.of(code).map(|(c, e)| format!("{c}/{e}"));
-        assert_eq!(of(0), None);
-        assert_eq!(of(SIGNALLED).as_deref(), Some("Stopped/Signal"));
-        assert_eq!(of(FROZEN).as_deref(), Some("Stopped/Frozen"));
-        assert_eq!(of(0x0600_0000).as_deref(), Some("Network/Read"));
-        assert_eq!(of(0x0600_0001).as_deref(), Some("Network/#1"));
-        assert_eq!(of(0x0100_0041).as_deref(), Some("Latch/#65"));
-        assert_eq!(of(0x0c00_ffff).as_deref(), Some("#12/#65535"));
+        let text = |code| names.name(code).map(|(c, e)| format!("{c}/{e}"));
+        assert_eq!(text(0), None);
+        assert_eq!(text(SIGNALLED).as_deref(), Some("Stopped/Signal"));
+        assert_eq!(text(FROZEN).as_deref(), Some("Stopped/Frozen"));
+        assert_eq!(text(0x0600_0000).as_deref(), Some("Network/Read"));
+        assert_eq!(text(0x0600_0001).as_deref(), Some("Network/#1"));
+        assert_eq!(text(0x0100_0041).as_deref(), Some("Latch/#65"));
+        assert_eq!(text(0x0c00_ffff).as_deref(), Some("#12/#65535"));
     }
 
     proptest! {
         #[test]
         fn every_code_but_zero_is_some_event(code in 1_u32..) {
-            prop_assert!(names().of(code).is_some_and(|(c, e)| !c.is_empty() && !e.is_empty()));
+            prop_assert!(names().name(code).is_some_and(|(c, e)| !c.is_empty() && !e.is_empty()));
         }
     }
 }

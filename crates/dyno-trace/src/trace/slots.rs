@@ -8,9 +8,9 @@ use dyno_observe::names::{FROZEN, SIGNALLED};
 use dyno_observe::task::Task;
 use dyno_observe::{Status, Word};
 
-use super::{Known, Trace, key, unread};
+use super::{KnownTask, Trace, key, unread};
 use crate::account::{Seed, durations, sums};
-use crate::book::Newcomer;
+use crate::book::NewTask;
 use crate::layout::Slot;
 use crate::rows::Key;
 use crate::system_calls::{self, Now};
@@ -53,14 +53,17 @@ impl Trace {
         sums.lost += 1; // its end
         self.rows.read(now, now, known.key, Some(sums));
         self.rows.labels(labels, known.unread);
-        if let Some(made) = self
+        if let Some(counts) = self
             .syscalls
             .then(|| self.loaded.book.read_calls(number))
             .flatten()
         {
-            let now = Now::of(slot, &sums, now as u64, &self.client_waits);
-            let (calls, sizes) = (system_calls::up_to(&made, now), system_calls::sizes(&made));
-            self.rows.calls(calls, sizes, made.lost > 0);
+            let now = Now::at_read(slot, &sums, now as u64, &self.client_waits);
+            let (calls, sizes) = (
+                system_calls::with_call_under_way(&counts, now),
+                system_calls::sizes(&counts),
+            );
+            self.rows.calls(calls, sizes, counts.lost > 0);
         }
         self.rows
             .durations(durations(slot), known.unread, slot.unplaced > 0);
@@ -79,14 +82,14 @@ impl Trace {
     pub(super) fn take(&mut self, task: &Arc<Task>) {
         let word = self.finder.as_mut().map(|f| f.address(task.pid));
         let address = word.as_ref().and_then(|w| w.as_ref().ok()).copied().unwrap_or(0);
-        let newcomer = Newcomer {
+        let new_task = NewTask {
             tid: task.tid as u32,
             tgid: task.pid as u32,
             word: address,
-            statement: self.statements.of(task.pid),
+            statement: self.statements.locate(task.pid),
             now_ns: now_ns() as u64,
         };
-        let Some(number) = self.loaded.book.take(newcomer) else {
+        let Some(number) = self.loaded.book.take(new_task) else {
             self.refused += 1;
             return;
         };
@@ -102,17 +105,17 @@ impl Trace {
         } else {
             Word::new(task.pid, address).read().ok()
         };
-        let query = newcomer.statement.read(task.pid);
+        let query = new_task.statement.read(task.pid);
         self.loaded
             .book
             .seed(number, label.unwrap_or(UNREAD), query, state == 'D');
         if let Some(call) = self.syscalls.then(|| system_calls::under_way(task)).flatten() {
-            self.loaded.book.seed_call(number, call, newcomer.now_ns);
+            self.loaded.book.seed_call(number, call, new_task.now_ns);
         }
-        self.known[number] = Some(Known {
+        self.known[number] = Some(KnownTask {
             key: self.rows.key(key(task)),
             task: Some(Arc::clone(task)),
-            seed: Seed::of(state),
+            seed: Seed::from_state(state),
             unread: unread(word.as_ref()),
         });
         if let (Ok(0), Some(Err(refusal))) = (&self.word, word) {
@@ -127,7 +130,7 @@ impl Trace {
     }
 
     /// A slot that the program filled: a child of the main process.
-    pub(super) fn newborn(&mut self, slot: &Slot) -> Known {
+    pub(super) fn newborn(&mut self, slot: &Slot) -> KnownTask {
         let key = Key {
             pid: i64::from(slot.tgid),
             tid: i64::from(slot.tid),
@@ -135,7 +138,7 @@ impl Trace {
             role: Arc::from("other"),
             session: None,
         };
-        Known {
+        KnownTask {
             key: self.rows.key(key),
             task: None,
             seed: Seed::Runnable,

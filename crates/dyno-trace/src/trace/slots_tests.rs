@@ -176,14 +176,14 @@ fn a_slot_that_may_still_be_written_is_not_given_away() {
     assert_eq!(trace.loaded.book.find(tid), None);
     let taken: Vec<usize> = (1..64)
         .map_while(|n| {
-            let newcomer = Newcomer {
+            let new_task = NewTask {
                 tid: 20_000 + n,
                 tgid: 20_000,
                 word: 0,
                 statement: dyno_bpf::Statement::default(),
                 now_ns: 1,
             };
-            trace.loaded.book.take(newcomer)
+            trace.loaded.book.take(new_task)
         })
         .collect();
     assert!(!taken.contains(&number) && taken.len() < 63, "{taken:?}");

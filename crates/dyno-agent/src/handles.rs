@@ -15,7 +15,7 @@ const MOST: usize = 1000;
 
 /// What a client has made.
 #[derive(Clone)]
-pub enum Thing {
+pub enum Handle {
     Load(Arc<dyn Phases>),
     Watch(Arc<Spooled>),
     Pulse(Arc<Pulse>),
@@ -23,18 +23,18 @@ pub enum Thing {
 
 /// All of them.
 #[derive(Default)]
-pub struct Things(Mutex<(u64, HashMap<u64, Thing>)>);
+pub struct Handles(Mutex<(u64, HashMap<u64, Handle>)>);
 
-impl Things {
-    fn inner(&self) -> MutexGuard<'_, (u64, HashMap<u64, Thing>)> {
+impl Handles {
+    fn inner(&self) -> MutexGuard<'_, (u64, HashMap<u64, Handle>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, thing: Thing) -> Result<u64, Fault> {
+    pub fn add(&self, handle: Handle) -> Result<u64, Fault> {
         let mut inner = self.inner();
         if inner.1.len() >= MOST {
             drop(inner);
-            end(&thing);
+            end(&handle);
             return Err(Fault::agent(
                 "busy",
                 "too many loads, watches and pulses at a time",
@@ -42,31 +42,31 @@ impl Things {
         }
         inner.0 += 1;
         let number = inner.0;
-        inner.1.insert(number, thing);
+        inner.1.insert(number, handle);
         Ok(number)
     }
 
-    fn get(&self, number: u64) -> Option<Thing> {
+    fn get(&self, number: u64) -> Option<Handle> {
         self.inner().1.get(&number).cloned()
     }
 
     pub fn load(&self, number: u64) -> Result<Arc<dyn Phases>, Fault> {
         match self.get(number) {
-            Some(Thing::Load(load)) => Ok(load),
+            Some(Handle::Load(load)) => Ok(load),
             _ => Err(none("load", number)),
         }
     }
 
     pub fn watch(&self, number: u64) -> Result<Arc<Spooled>, Fault> {
         match self.get(number) {
-            Some(Thing::Watch(watch)) => Ok(watch),
+            Some(Handle::Watch(watch)) => Ok(watch),
             _ => Err(none("watch", number)),
         }
     }
 
     pub fn pulse(&self, number: u64) -> Result<Arc<Pulse>, Fault> {
         match self.get(number) {
-            Some(Thing::Pulse(pulse)) => Ok(pulse),
+            Some(Handle::Pulse(pulse)) => Ok(pulse),
             _ => Err(none("pulse", number)),
         }
     }
@@ -75,16 +75,16 @@ impl Things {
     pub fn remove(&self, number: u64) -> Result<(), Fault> {
         let removed = self.inner().1.remove(&number);
         removed
-            .map(|thing| end(&thing))
+            .map(|handle| end(&handle))
             .ok_or_else(|| none("thing", number))
     }
 
     /// Ends all: loads at once, then whatever takes time, at most `most` of it.
     pub fn end(&self, most: Duration) {
-        let things: Vec<Thing> = self.inner().1.drain().map(|(_, thing)| thing).collect();
+        let handles: Vec<Handle> = self.inner().1.drain().map(|(_, handle)| handle).collect();
         let until = Instant::now() + most;
-        let loads = things.iter().filter_map(|thing| match thing {
-            Thing::Load(load) => Some(load),
+        let loads = handles.iter().filter_map(|handle| match handle {
+            Handle::Load(load) => Some(load),
             _ => None,
         });
         loads.clone().for_each(|load| load.abort());
@@ -95,11 +95,11 @@ impl Things {
     }
 }
 
-fn end(thing: &Thing) {
-    match thing {
-        Thing::Load(load) => load.abort(),
-        Thing::Watch(spooled) => spooled.watch.stop(),
-        Thing::Pulse(_) => (),
+fn end(handle: &Handle) {
+    match handle {
+        Handle::Load(load) => load.abort(),
+        Handle::Watch(spooled) => spooled.watch.stop(),
+        Handle::Pulse(_) => (),
     }
 }
 
