@@ -18,11 +18,11 @@ pub const MOST_ANSWER_BYTES: u32 = 1 << 30;
 pub struct Frame {
     /// A JSON object.
     pub header: Map<String, Value>,
-    /// What belongs to it.
+    /// Bytes that belong to the header.
     pub body: Vec<u8>,
 }
 
-/// The next request; `None` at the end of the stream.
+/// Returns the next request, or None at the end of the stream.
 ///
 /// # Errors
 /// `InvalidData` for what is no frame, `UnexpectedEof` in the middle of one, or what `from` says.
@@ -45,7 +45,7 @@ pub fn read(from: &mut impl Read) -> io::Result<Option<Frame>> {
     Ok(Some(Frame { header, body }))
 }
 
-/// So many bytes. Memory is taken as they come: a length alone takes none.
+/// Returns `length` bytes. Memory is allocated as they come, so that a length alone takes none.
 fn bytes(from: &mut impl Read, length: u32) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     from.take(u64::from(length)).read_to_end(&mut read)?;
@@ -59,7 +59,7 @@ fn no_frame(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// Lengths and header, as they go over the wire before `body`.
+/// Returns lengths and header as they go over the wire before `body`.
 ///
 /// # Errors
 /// `InvalidInput` where one of the two is too long.

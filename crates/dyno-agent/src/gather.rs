@@ -35,7 +35,7 @@ const REFUSED: [&str; 8] = [
     "trace_pipe_raw",
 ];
 
-/// What is asked for.
+/// The requested paths.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wanted {
@@ -60,7 +60,7 @@ impl Default for Wanted {
     }
 }
 
-/// All of it.
+/// Returns all requested files, links, lists and attributes.
 pub fn gather(wanted: &Wanted) -> Reply {
     let mut body = Vec::new();
     let read = |path: &Path| match read(path, wanted.limit, MOST_BYTES.saturating_sub(body.len())) {

@@ -10,10 +10,10 @@ use dyno_observe::pulse::Pulse;
 use crate::reply::Fault;
 use crate::spooled::Spooled;
 
-/// Each has threads of its own.
+/// Upper bound of the handles, each of which has threads of its own.
 const MOST: usize = 1000;
 
-/// What a client has made.
+/// A load, watch or pulse that a client has made.
 #[derive(Clone)]
 pub enum Handle {
     Load(Arc<dyn Phases>),
@@ -21,7 +21,7 @@ pub enum Handle {
     Pulse(Arc<Pulse>),
 }
 
-/// All of them.
+/// All handles by number.
 #[derive(Default)]
 pub struct Handles(Mutex<(u64, HashMap<u64, Handle>)>);
 
@@ -71,7 +71,7 @@ impl Handles {
         }
     }
 
-    /// Forgets one; a load is aborted, a watch stopped.
+    /// Removes one. A load is aborted, a watch stopped.
     pub fn remove(&self, number: u64) -> Result<(), Fault> {
         let removed = self.inner().1.remove(&number);
         removed
@@ -79,7 +79,7 @@ impl Handles {
             .ok_or_else(|| none("thing", number))
     }
 
-    /// Ends all: loads at once, then whatever takes time, at most `most` of it.
+    /// Ends all: aborts the loads, then waits for them, at most for `most`.
     pub fn end(&self, most: Duration) {
         let handles: Vec<Handle> = self.inner().1.drain().map(|(_, handle)| handle).collect();
         let until = Instant::now() + most;

@@ -58,7 +58,7 @@ pub fn work(mut header: Map<String, Value>, handles: &Handles) -> Outcome {
     }
 }
 
-/// Operations on a watch besides those in which its spool has a part.
+/// Executes an operation on a watch, with the part that its spool has in it.
 fn work_on_watch(spooled: &Arc<Spooled>, op: WatchOp) -> Outcome {
     match op {
         WatchOp::Start { t0_ns, t1_ns } => {

@@ -16,14 +16,14 @@ use crate::outbox::Outbox;
 use crate::reply::{Fault, Outcome, parsed};
 use crate::{host_ops, live_ops};
 
-/// More requests at a time than that are refused: each has a thread.
+/// Upper bound of requests at a time, each of which has a thread.
 const MOST_AT_ONCE: usize = 256;
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Standard output, or what stands for it.
 pub type Out = Box<dyn io::Write + Send>;
 
-/// What the threads of a conversation share.
+/// State that the threads of a conversation share.
 pub struct Conversation {
     pub handles: Handles,
     outbox: Arc<Outbox<Out>>,
@@ -31,7 +31,7 @@ pub struct Conversation {
     last_read_ns: AtomicI64,
 }
 
-/// A reader that notes when something came.
+/// A reader that notes the time of its last read.
 struct TimedReader<'a, R>(R, &'a AtomicI64);
 
 impl<R: Read> Read for TimedReader<'_, R> {
@@ -43,10 +43,10 @@ impl<R: Read> Read for TimedReader<'_, R> {
 }
 
 impl Conversation {
-    /// One that answers to `out`.
+    /// Returns a conversation that answers to `out`.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// No thread can be started.
     pub fn new(out: Out) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             handles: Handles::default(),
@@ -56,10 +56,10 @@ impl Conversation {
         }))
     }
 
-    /// Works on what is asked until the stream ends. An error: it was no frame.
+    /// Executes requests until the stream ends.
     ///
     /// # Errors
-    /// What was wrong with the stream; the peer was told.
+    /// The stream broke off or held no frame, which was reported to the peer.
     pub fn serve(self: &Arc<Self>, input: impl Read) -> io::Result<()> {
         let mut input = io::BufReader::new(TimedReader(input, &self.last_read_ns));
         loop {
@@ -77,7 +77,7 @@ impl Conversation {
         }
     }
 
-    /// Returns when nothing came for so long. A stopped process that goes on has its time to read what waits.
+    /// Returns when nothing came for `silence`. A stopped process that goes on has time to read pending requests.
     pub fn wait_for_silence(&self, silence: Duration, more: impl Fn() -> bool) {
         let mut patience = 4;
         while patience > 0 {

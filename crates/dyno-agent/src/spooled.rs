@@ -1,4 +1,4 @@
-//! A watch whose rows go to a spool while it reads: what it keeps in memory does not grow with the measurement.
+//! A watch whose rows go to a spool while it reads, so that its memory does not grow with the measurement.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -12,11 +12,11 @@ use dyno_observe::Watch;
 use crate::reply::{Outcome, Reply};
 use crate::spool::{Spool, packed};
 
-/// So much of the past stays in memory, for live views; rows are moved five times as often.
+/// Period whose rows stay in memory for live views. Rows are moved five times as often.
 static LIVE_NS: AtomicI64 = AtomicI64::new(10_000_000_000);
 const OFTEN: u64 = 5;
 
-/// Another time than 10 s.
+/// Sets another period than 10 s.
 pub fn set_live(live: Duration) {
     LIVE_NS.store(i64::try_from(live.as_nanos()).unwrap_or(i64::MAX), Relaxed);
 }
@@ -50,7 +50,8 @@ impl Spooled {
             .map_err(|e| Error::Io(format!("cannot start a thread: {e}")))
     }
 
-    /// Part `number` of all tables; the value: how many there are. Part 0 is asked for first.
+    /// Returns part `number` of all tables as the body, and the number of parts as the value. Part 0 is requested
+    /// first.
     pub fn part(&self, number: usize) -> Outcome {
         let spool = self.spool();
         let parts = spool.parts() + 1;
@@ -77,7 +78,7 @@ impl Spooled {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves what is not live any more. False: there is no room for more.
+    /// Moves rows that are not live any more to the spool. Returns false if it has no room for more.
     fn spill(&self) -> bool {
         let mut spool = self.spool();
         let tables = self.watch.take(now_ns().saturating_sub(LIVE_NS.load(Relaxed)));
@@ -85,7 +86,8 @@ impl Spooled {
     }
 }
 
-/// Until nobody has the watch any more. Without room for more it is ended: what it has read stays whole.
+/// Moves rows to the spool until the watch is dropped. If there is no more room it stops the watch, so that the rows
+/// read so far stay complete.
 fn empty(spooled: &Weak<Spooled>) {
     loop {
         thread::sleep(Duration::from_nanos(LIVE_NS.load(Relaxed).unsigned_abs() / OFTEN));

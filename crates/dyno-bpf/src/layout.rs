@@ -3,9 +3,9 @@
 
 /// Statements that found no room.
 pub const OTHERS: u64 = u64::MAX;
-/// Most frames of a chain.
+/// Upper bound of the frames of a chain.
 pub const CHAIN: usize = 127;
-/// Bytes of a part of a user stack that is there or not, and how many of them there are.
+/// Bytes of a part of a user stack, which is copied as a whole or not at all, and the number of parts.
 pub const PAGE: usize = 4096;
 pub const PAGES: usize = 4;
 /// A label that could not be read.
@@ -51,7 +51,7 @@ pub struct Woken {
 /// # Safety
 /// `repr(C)`, integers only, no padding.
 pub unsafe trait Plain: Copy {
-    /// All zero.
+    /// Returns a value of zeros.
     fn zeroed() -> Self {
         // SAFETY: integers only, by this trait's contract.
         unsafe { std::mem::zeroed() }

@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::layout::Plain;
 
-/// The elements of one map. The program writes them at any time, on any CPU.
+/// The elements of one array map. The program writes them at any time, on any CPU.
 #[derive(Debug)]
 pub struct MappedArray<T> {
     base: NonNull<T>,
@@ -24,7 +24,7 @@ impl<T: Plain> MappedArray<T> {
     /// Maps all `entries` of a map that was made with `BPF_F_MMAPABLE`.
     ///
     /// # Errors
-    /// What mmap(2) says.
+    /// The error of mmap(2).
     pub fn new(map: BorrowedFd<'_>, entries: u32) -> io::Result<Self> {
         let entries = entries as usize;
         // SAFETY: a new mapping, anywhere; it stays until `drop`.
@@ -51,17 +51,17 @@ impl<T: Plain> MappedArray<T> {
         self.entries
     }
 
-    /// Address of element `n`, for volatile or atomic access to its fields.
+    /// Returns the address of element `n`, for volatile or atomic access to its fields.
     ///
     /// # Panics
-    /// Beyond the end: a defect of the caller.
+    /// If `n` is beyond the end, which is a defect of the caller.
     pub fn at(&self, n: usize) -> *mut T {
         assert!(n < self.entries, "element {n} of {}", self.entries);
         // SAFETY: inside the mapping, as just checked.
         unsafe { self.base.as_ptr().add(n) }
     }
 
-    /// A copy of element `n`, which may be torn.
+    /// Returns a copy of element `n`, which may be torn.
     pub fn read(&self, n: usize) -> T {
         let mut copy = T::zeroed();
         // SAFETY: mapped and aligned; any bytes are a value.
@@ -76,8 +76,8 @@ impl<T: Plain> MappedArray<T> {
     }
 }
 
-/// Volatile, word by word: of a whole structure the compiler makes an instruction for each element of its arrays,
-/// 300 kB of code for a copy of 18 kB.
+/// Copies word by word with volatile accesses. For a volatile copy of a whole structure the compiler emits an
+/// instruction for each element of its arrays, 300 kB of code for 18 kB.
 ///
 /// # Safety
 /// Both are valid and aligned; one may be written by others meanwhile.

@@ -20,29 +20,29 @@ pub const CAP_SYS_ADMIN: u64 = 1 << 21;
 pub const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
-/// What there is: the pure half of [`check`] judges it.
+/// Rights and features of this process and kernel.
 #[derive(Debug, Clone)]
 struct Machine {
     /// Effective capabilities of this thread.
     capabilities: u64,
-    /// Whether the kernel tells its types.
+    /// Whether the kernel exposes its types.
     btf: bool,
     /// `/proc/self/ns/pid`.
     pid_namespace: String,
-    /// Our user, and the server's where it is known.
+    /// Our user, and the server's if it is known.
     ours: u32,
     servers: Option<u32>,
 }
 
 impl Machine {
-    /// The names of the wait events are read from memory of the server, which takes a third right if its
-    /// user is another one, or unknown.
+    /// Returns whether the server's user is another one, or unknown: then reading wait events from the server's memory
+    /// takes a third right.
     fn is_of_another_user(&self) -> bool {
         self.servers != Some(self.ours)
     }
 }
 
-/// Refuses where a trace cannot be. `main_pid`: of the server.
+/// Checks whether BPF programs can be loaded. `main_pid` is the server's main process.
 ///
 /// # Errors
 /// Why, and the cure.
@@ -57,7 +57,7 @@ pub fn check(main_pid: Option<i64>) -> Result<(), Refusal> {
     })
 }
 
-/// The pure half of [`check`].
+/// Returns the refusal for a machine that lacks a right or a feature.
 ///
 /// # Errors
 /// Why, and the cure.
@@ -82,7 +82,7 @@ fn judge(machine: &Machine) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What gives the rights without being root.
+/// Returns how to get the rights without being root.
 fn cure(machine: &Machine) -> String {
     let third = machine.is_of_another_user() && machine.capabilities & CAP_SYS_PTRACE == 0;
     let (more, flags, docker) = if third {
@@ -104,7 +104,7 @@ fn cure(machine: &Machine) -> String {
     )
 }
 
-/// What the kernel's refusal at loading means. `log`: the verifier's words.
+/// Explains the kernel's refusal to load a program. `log` is the verifier's.
 pub fn refused(what: &str, error: &io::Error, log: &str) -> Refusal {
     if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) && log.trim().is_empty() {
         let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
@@ -142,7 +142,7 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Kernels before 5.11 count BPF memory against `RLIMIT_MEMLOCK`: there the limit is raised as far as it goes.
+/// Raises `RLIMIT_MEMLOCK` on kernels before 5.11, which count BPF memory against it.
 pub fn raise_memlock() {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     if !before_5_11(&release) {
@@ -166,7 +166,7 @@ fn version(release: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Refuses where the reader could not know whether what it reads is whole.
+/// Checks whether the reader can know that a copy of a program's memory is consistent.
 ///
 /// # Errors
 /// The kernel is too old for this processor.
@@ -175,7 +175,7 @@ pub fn check_order() -> Result<(), Refusal> {
     judge_order(cfg!(target_arch = "x86_64"), release.trim())
 }
 
-/// The pure half of [`check_order`]. `strong`: this processor keeps the order of stores and of loads.
+/// Returns the refusal for an old kernel. `strong` is whether the processor keeps the order of stores and of loads.
 fn judge_order(strong: bool, release: &str) -> Result<(), Refusal> {
     if strong || version(release) >= (5, 18) {
         return Ok(());

@@ -1,20 +1,20 @@
-//! Where processes have the ids of the statements they work for.
+//! Locations of the ids of the statements that processes execute.
 
 use dyno_observe::{Refusal, StatementSpec, Status, WordFinder, WordSpec, behind};
 
-/// Where a process has the id of the statement it works for; all 0: nowhere.
+/// Location of the id of the statement that a process executes; all 0 if it is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Statement {
     /// Address of the pointer to its entry of the activity view.
     pub variable: u64,
-    /// Where in that entry the id is.
+    /// Offset of the id in that entry.
     pub at: u32,
     /// Label of a wait for the next statement.
     pub idle: u32,
 }
 
 impl Statement {
-    /// The id of process `pid`, as of now; 0: none, or it cannot be read.
+    /// Returns the current id of process `pid`, or 0 if there is none or it cannot be read.
     pub fn read(self, pid: i64) -> u64 {
         match self.variable {
             0 => 0,
@@ -23,17 +23,17 @@ impl Statement {
     }
 }
 
-/// Ids of statements, and whether they are read.
+/// Finds the ids of statements in processes, and knows whether they can be read.
 pub struct Statements {
     finder: Option<WordFinder>,
     at: u32,
     idle: u32,
-    /// (status, detail).
+    /// Status and detail of the ids.
     pub status: (String, String),
 }
 
 impl Statements {
-    /// As the specification of the word says.
+    /// Returns the finder for a specification of the wait event word.
     pub fn new(word: Option<&WordSpec>) -> Self {
         let refused = |status| Self {
             finder: None,
@@ -56,7 +56,7 @@ impl Statements {
         }
     }
 
-    /// Where process `pid` has it. A process that refuses has none; the main process is to be asked first.
+    /// Returns the location in process `pid`, or all 0 if the process refuses. The main process must be asked first.
     pub fn locate(&mut self, pid: i64) -> Statement {
         let Some(finder) = &mut self.finder else {
             return Statement::default();

@@ -6,17 +6,17 @@ use dyno_model::Table;
 
 use crate::read::task::Task;
 
-/// It samples all tasks of the server from when it was opened, and keeps its own rows.
+/// A data source that samples all tasks of the server from when it was opened, and keeps its own rows.
 pub trait Profiler: Send {
-    /// A task of the server, as [`crate::Tracer::watch`] is told of it. Others are never in its rows.
+    /// Registers a task of the server, as [`crate::Tracer::watch`] does. Its rows have no other tasks.
     fn watch(&mut self, task: &Arc<Task>);
 
-    /// Takes in what was sampled. It is called often enough that nothing is lost.
+    /// Reads the samples taken since the last call. It is called often enough that none is lost.
     fn drain(&mut self);
 
-    /// Its tables, of all samples taken in.
+    /// Returns the tables of all samples read.
     fn tables(&self) -> Vec<Table>;
 
-    /// (status, detail) of the data source, as of now: ok, or what is missing and the cure.
+    /// Returns current status and detail of the data source: ok, or the missing right or feature and the cure.
     fn status(&self) -> (String, String);
 }

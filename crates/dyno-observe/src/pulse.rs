@@ -1,4 +1,5 @@
-//! Was this process there all the time? A thread that does nothing but wake looks for holes in its own time.
+//! Detects periods in which this process did not run: a thread that does nothing but wake looks for holes in its own
+//! time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,8 +13,7 @@ use crate::signal::{Signal, lock};
 
 const BEAT_NS: i64 = 50_000_000;
 
-/// A shorter hole is none. A thread that had to wait for a CPU for so long was in the run queue, and that is
-/// no part of a hole.
+/// Shortest hole. A thread that waits for a CPU is in the run queue, which is no part of a hole.
 const HOLE_NS: i64 = 500_000_000;
 
 /// When all threads go on after a hole, another may ask before this one has seen it: it waits for so long.
@@ -79,7 +79,7 @@ impl Pulse {
         Ok(pulse)
     }
 
-    /// Those up to now.
+    /// Returns the holes up to now.
     pub fn holes(&self) -> Vec<Hole> {
         let until_ns = now_ns() + PATIENCE_NS;
         while now_ns() - self.woke_ns.load(Ordering::Acquire) > HOLE_NS && now_ns() < until_ns {

@@ -19,7 +19,7 @@ use crate::status::Status;
 /// A task that is ready to run at t0 or t1 is read again each so often, until its figures have moved: the kernel
 /// books a wait in the run queue when it ends, and one that a quota throttles may wait for several periods.
 const AGAIN_NS: i64 = 5_000_000;
-/// So long at most, so that no other read of all tasks lies in between.
+/// Longest time for that, so that no other read of all tasks lies in between.
 const SETTLING_NS: i64 = 450_000_000;
 
 /// Running or ready to: `proc_pid_stat(5)`.
@@ -29,7 +29,7 @@ pub struct Reader {
     shared: Arc<Shared>,
     tasks: Vec<Arc<Task>>,
     fresh: Vec<Arc<Task>>,
-    /// Of the tasks, as read last.
+    /// State letters of the tasks in the latest read.
     scheds: Vec<Option<SchedStat>>,
     /// Tasks whose figures may be old, as read at t0 or t1, and until when they are read again.
     unsettled: Vec<(Arc<Task>, SchedStat)>,
@@ -54,7 +54,7 @@ impl Reader {
         }
     }
 
-    /// A read at once, reads when they are due, and a last one.
+    /// Reads at once, then whenever a read is due, and a last time.
     pub fn run(mut self, reads: Reads) {
         let mut last_ns = now_ns();
         self.read(true);
@@ -70,7 +70,7 @@ impl Reader {
         }
     }
 
-    /// Reads tasks again whose figures were old, before `due_ns`; true if the threads shall end.
+    /// Reads tasks whose figures were old again, before `due_ns`. Returns whether the threads shall end.
     fn settle(&mut self, due_ns: i64) -> bool {
         while !self.unsettled.is_empty() {
             let next_ns = now_ns() + AGAIN_NS;
@@ -101,7 +101,7 @@ impl Reader {
         false
     }
 
-    /// `ends`: this is one of the reads from which differences are taken.
+    /// Reads all sources. `ends` is whether differences are taken from this read.
     fn read(&mut self, ends: bool) {
         self.read_tasks(ends);
         self.shared.register_fresh(&mut self.fresh);

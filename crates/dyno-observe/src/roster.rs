@@ -9,7 +9,7 @@ use crate::read::task::{Proof, Task, Who, sched_info};
 use crate::spec::Spec;
 use crate::status::Status;
 
-/// A client's backend that is not to be observed.
+/// Role of a client's backend that is not observed.
 const OTHER: &str = "other";
 
 /// The tasks known so far.
@@ -17,13 +17,13 @@ const OTHER: &str = "other";
 pub struct Roster {
     os: bool,
     unseen: Status,
-    /// Whose children the server's processes are; `None`: not asked, or they are a tree.
+    /// Parent of the server's processes, or None if it is not checked, or they are a tree.
     parent: Option<i64>,
     sched_info: bool,
     /// Descriptors that may be kept open, and the limit that it comes from.
     budget: i64,
     limit: u64,
-    /// By task: a session is whatever tasks work for it, at once or in turn.
+    /// Session by task. A session may have several tasks, at once or in turn.
     sessions: HashMap<TaskId, i64>,
     tasks: HashMap<TaskId, Arc<Task>>,
     /// In the order of meeting: the driver's few threads, then the sessions, so that they are read nearest to
@@ -33,15 +33,15 @@ pub struct Roster {
     /// Client backends become sessions.
     adopt: bool,
     next_session: i64,
-    /// Tasks of the server that nobody has told the tracer of.
+    /// Tasks of the server that the tracer does not know yet.
     fresh: Vec<Arc<Task>>,
-    /// How often anything came or went.
+    /// Number of tasks that came or went.
     changes: u64,
 }
 
 impl Roster {
-    /// With the tasks the specification names, and `asked`, the server's process for our own questions.
-    /// `budget`: descriptors that may be kept open, of a `limit`.
+    /// Returns a roster of the tasks in the specification, and of `asked`, the server's process for our own questions.
+    /// `budget` is the number of descriptors that may be kept open, of a `limit`.
     pub fn new(spec: &Spec, asked: Option<TaskId>, (limit, budget): (u64, i64)) -> Self {
         let mut roster = Self {
             os: spec.os,
@@ -91,8 +91,9 @@ impl Roster {
         roster
     }
 
-    /// The task of a backend the server spoke of, before `named_ticks` (since boot). A pid that is used again is a new task, and no session of
-    /// before; a backend may be chosen some time after it was met (who it is for is known only then).
+    /// Returns the task of a backend that the server named before `named_ticks` (since boot). A pid that is used again
+    /// is a new task and belongs to no earlier session. A backend may be chosen some time after it was met, since its
+    /// user is known only then.
     pub fn meet(&mut self, row: &ActivityRow, named_ticks: i64) -> Arc<Task> {
         let id = row.task();
         let chosen = self.adopt && row.helper.is_none() && row.chosen.unwrap_or(true);
@@ -119,13 +120,13 @@ impl Roster {
         self.add_child(id, who, Some(named_ticks))
     }
 
-    /// Tasks of the server met since this was asked last, into `into`.
+    /// Moves the tasks of the server that were met since the last call into `into`.
     pub fn take_fresh(&mut self, into: &mut Vec<Arc<Task>>) {
         into.clear();
         into.append(&mut self.fresh);
     }
 
-    /// Why files of tasks are opened at each read, where that is so; their figures stay the same.
+    /// Returns why files of tasks are opened at each read, if they are. Their figures stay the same.
     pub fn short_of_files(&self) -> Option<String> {
         let unkept = |t: &Arc<Task>| t.start_ticks().is_some() && !t.gone() && t.kept() == 0;
         self.order.iter().any(unkept).then(|| {
@@ -142,7 +143,7 @@ impl Roster {
         self.changes
     }
 
-    /// Takes in the threads of our own process that are not known yet.
+    /// Adds the threads of our own process that are not known yet.
     pub fn meet_ourselves(&mut self) {
         let Ok(directory) = std::fs::read_dir("/proc/self/task") else {
             return;
@@ -157,12 +158,12 @@ impl Roster {
         }
     }
 
-    /// The task of this id, if it is known.
+    /// Returns the task of this id, if it is known.
     pub fn task(&self, id: TaskId) -> Option<Arc<Task>> {
         self.tasks.get(&id).cloned()
     }
 
-    /// All tasks to read, into `into`.
+    /// Copies all tasks to read into `into`.
     pub fn list(&self, into: &mut Vec<Arc<Task>>) {
         into.clear();
         into.extend(self.order.iter().cloned());
@@ -195,7 +196,8 @@ impl Roster {
         self.changes += 1;
     }
 
-    /// A child of the server's main process, where that is known and the server is no tree, or a thread of it.
+    /// Adds a child of the server's main process or a thread of it. Its parent is checked if the main process is known
+    /// and the server is no tree.
     fn add_child(&mut self, id: TaskId, who: Who, named_ticks: Option<i64>) -> Arc<Task> {
         let parent = self.parent.filter(|&main| main != id.pid);
         self.add(id, who, self.os, Proof { parent, named_ticks })

@@ -12,9 +12,9 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// The first instant after `last_ns` that is due: t0, t1, or a whole number of intervals from t0. t0 and
-    /// t1 are never left out; other instants are, where they lie before `now_ns` but not just before it, or
-    /// so close before t1 that they could delay it.
+    /// Returns the first instant after `last_ns` that is due: t0, t1, or a whole number of intervals from t0. t0 and
+    /// t1 are never left out. Other instants are left out if they lie well before `now_ns`, or so close before t1 that
+    /// they could delay it.
     pub fn next(self, last_ns: i64, now_ns: i64) -> i64 {
         let after =
             |ns: i64| self.t0_ns + ((ns - self.t0_ns).div_euclid(self.interval_ns) + 1) * self.interval_ns;
@@ -47,7 +47,7 @@ impl Instants {
         }
     }
 
-    /// The instant in the next interval, which is `stretch` times as long as planned; it may have passed.
+    /// Returns the instant in the next interval, which is `stretch` times as long as planned. It may have passed.
     pub fn next(&mut self, stretch: i64) -> i64 {
         let length_ns = self.interval_ns * stretch;
         let due_ns = self.start_ns + (self.rng.unit() * length_ns as f64) as i64;
@@ -67,7 +67,7 @@ pub struct Budget {
 }
 
 const SMOOTHING: f64 = 0.25;
-/// So many times as long as planned, at most.
+/// Longest interval, in planned intervals.
 const LONGEST: f64 = 1000.0;
 
 impl Budget {
@@ -78,7 +78,7 @@ impl Budget {
         }
     }
 
-    /// How many times longer the next interval must be, after a sample that cost `cost_ns`.
+    /// Returns the length of the next interval, in planned intervals, after a sample that cost `cost_ns`.
     pub fn stretch(&mut self, cost_ns: i64) -> i64 {
         self.cost_ns += SMOOTHING * (cost_ns.max(0) as f64 - self.cost_ns);
         (self.cost_ns / self.per_interval_ns).ceil().clamp(1.0, LONGEST) as i64

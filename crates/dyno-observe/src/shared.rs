@@ -24,13 +24,13 @@ use crate::tracer::Tracer;
 use crate::word::names::Names;
 use crate::word::state::WordState;
 
-/// Why a source that needs the server's tasks has none.
+/// Detail of sources that need the server's tasks where these are not seen.
 pub const UNSEEN: &str = "the server's processes are not seen from here (see os tasks)";
 
 /// A profiler by the name of its data source, or why there is none.
 type NamedProfiler = (&'static str, Granted<Box<dyn Profiler>>);
 
-/// What the threads share.
+/// State that the threads of a watch share.
 pub struct Shared {
     pub spec: Spec,
     pub signal: Signal,
@@ -45,13 +45,13 @@ pub struct Shared {
     pub memory: Mutex<MemoryRows>,
     names: Names,
     pub word: Mutex<WordState>,
-    /// Whether samplers got their priority: the first answer, or the first no.
+    /// Whether samplers got their priority: the first answer, or the first refusal.
     priority: Mutex<Option<Granted<()>>>,
     tracer: Mutex<Option<Granted<Box<dyn Tracer>>>>,
-    /// By name of the data source.
+    /// Profilers by name of the data source.
     profilers: Mutex<Vec<NamedProfiler>>,
     trouble: OnceLock<String>,
-    /// Whether ends of tasks are followed, and how far; `None`: not asked for.
+    /// Status and detail of following the ends of tasks, or None if they are not followed.
     ends: Mutex<Option<(String, String)>>,
 }
 
@@ -81,28 +81,28 @@ impl Shared {
         }
     }
 
-    /// Remembers the first thing that went wrong with the activity samples.
+    /// Remembers the first failure of the activity samples.
     pub fn trouble(&self, message: &str) {
         let _ = self.trouble.set(message.to_owned());
     }
 
-    /// Whether the trace sees each task to its end.
+    /// Returns whether the trace sees each task to its end.
     pub fn sees_ends(&self) -> bool {
         matches!(*lock(&self.tracer), Some(Ok(_)))
     }
 
-    /// How following the ends of tasks goes; the latest word counts.
+    /// Sets the status of following the ends of tasks. The latest one counts.
     pub fn set_ends_status(&self, went: Result<(), (&'static str, String)>) {
         let (status, detail) = went.map_or_else(|e| e, |()| (Status::Ok.as_str(), String::new()));
         *lock(&self.ends) = Some((status.to_owned(), detail));
     }
 
-    /// What that was.
+    /// Returns the first failure of the activity samples.
     pub fn first_trouble(&self) -> Option<&str> {
         self.trouble.get().map(String::as_str)
     }
 
-    /// Raises the calling sampler, where it is permitted.
+    /// Raises the priority of the calling sampler if that is permitted.
     pub fn raise_priority(&self) {
         let raised = priority::raise();
         let mut granted = lock(&self.priority);
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// Tells the tracer and the profilers of tasks that came; `fresh` is room for them.
+    /// Registers new tasks with the tracer and the profilers. `fresh` is a buffer for them.
     pub fn register_fresh(&self, fresh: &mut Vec<Arc<Task>>) {
         lock(&self.roster).take_fresh(fresh);
         if !fresh.is_empty() {
@@ -140,7 +140,7 @@ impl Shared {
         lock(&self.profilers).push((name, profiler));
     }
 
-    /// Takes in what the profilers have sampled; false if there is none.
+    /// Reads the profilers' samples. Returns false if there is no profiler.
     pub fn drain_profilers(&self) -> bool {
         let mut profilers = lock(&self.profilers);
         let drained = profilers
@@ -149,7 +149,7 @@ impl Shared {
         drained.map(|profiler| profiler.drain()).count() > 0
     }
 
-    /// Rows of the profilers.
+    /// Returns the tables of the profilers.
     pub fn profiled(&self) -> Vec<Table> {
         let profilers = lock(&self.profilers);
         let granted = profilers
@@ -158,7 +158,7 @@ impl Shared {
         granted.flat_map(|profiler| profiler.tables()).collect()
     }
 
-    /// Rows of the tracer.
+    /// Returns the tables of the tracer.
     pub fn traced(&self, since_ns: i64) -> Vec<Table> {
         match &*lock(&self.tracer) {
             Some(Ok(tracer)) => tracer.tables(since_ns),
@@ -183,7 +183,7 @@ impl Shared {
         })
     }
 
-    /// Gives `use_rows` the rows of both samplers that were read before `before_ns`; they are forgotten.
+    /// Gives `use_rows` the rows of both samplers that were read before `before_ns`, and removes them.
     pub fn take_samples<T>(&self, before_ns: i64, use_rows: impl FnOnce(Samples<'_>) -> T) -> T {
         let (mut sql, mut memory) = (lock(&self.samples), lock(&self.memory));
         let later = (sql.later(before_ns), memory.later(before_ns));
@@ -198,7 +198,7 @@ impl Shared {
         result
     }
 
-    /// Rows of the tracer that were read before `before_ns`; they are forgotten.
+    /// Removes and returns the tracer's rows that were read before `before_ns`.
     pub fn take_traced(&self, before_ns: i64) -> Vec<Table> {
         match &mut *lock(&self.tracer) {
             Some(Ok(tracer)) => tracer.take_tables(before_ns),
@@ -249,7 +249,7 @@ impl Shared {
         sources
     }
 
-    /// The data source "wait event word".
+    /// Returns status and detail of the data source "wait event word".
     fn word_status(&self) -> Option<(Status, String)> {
         self.spec.word.as_ref()?;
         Some(if !self.spec.os {
@@ -261,7 +261,7 @@ impl Shared {
         })
     }
 
-    /// One row that says why there are no samples.
+    /// Adds one row that shows why there are no samples.
     pub fn no_samples(&self) {
         let now = now_ns();
         let status = if self.trouble.get().is_some() {

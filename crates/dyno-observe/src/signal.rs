@@ -5,47 +5,47 @@ use std::time::Duration;
 
 use dyno_model::now_ns;
 
-/// How far the threads are.
+/// Progress of the threads, and whether they shall end.
 #[derive(Debug, Default)]
 pub struct State {
-    /// They shall end.
+    /// Whether the threads shall end.
     pub stop: bool,
-    /// Threads that have done their first read.
+    /// Number of threads that have done their first read.
     pub ready: usize,
-    /// Threads that have ended.
+    /// Number of threads that have ended.
     pub ended: usize,
 }
 
-/// A state under a lock, and a bell.
+/// A state with a condition variable that announces its changes.
 #[derive(Debug, Default)]
 pub struct Signal {
     state: Mutex<State>,
     bell: Condvar,
 }
 
-/// A lock whose holder panicked is still a lock: its rows are whole, as each is pushed in one step.
+/// Locks a mutex, also one whose holder panicked: rows are whole, as each is pushed in one step.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Signal {
-    /// Changes the state and wakes all who wait.
+    /// Changes the state and wakes all waiting threads.
     pub fn update(&self, change: impl FnOnce(&mut State)) {
         change(&mut lock(&self.state));
         self.bell.notify_all();
     }
 
-    /// True once the threads shall end.
+    /// Returns whether the threads shall end.
     pub fn stopped(&self) -> bool {
         lock(&self.state).stop
     }
 
-    /// Sleeps until `due_ns`; true if it was woken because the threads shall end.
+    /// Sleeps until `due_ns`, or until the threads shall end. Returns whether they shall.
     pub fn sleep_until(&self, due_ns: i64) -> bool {
         self.wait_until(due_ns, |s| s.stop)
     }
 
-    /// Waits until `enough`, or `due_ns`; what `enough` says then.
+    /// Waits until `enough` holds, or until `due_ns`. Returns whether it holds.
     pub fn wait_until(&self, due_ns: i64, enough: impl Fn(&State) -> bool) -> bool {
         let mut state = lock(&self.state);
         loop {

@@ -15,7 +15,7 @@ pub struct TaskSpec {
     pub pid: i64,
     /// Task.
     pub tid: i64,
-    /// `driver`, or what else the caller calls it.
+    /// `driver`, or another role that the caller chooses.
     pub role: String,
 }
 
@@ -41,7 +41,7 @@ pub struct Spec {
     pub tasks: Vec<TaskSpec>,
     /// Whether the server's tasks are on this host.
     pub os: bool,
-    /// Why not, where they are not.
+    /// Status of the server's tasks if they are not.
     pub unseen: Status,
     /// The server's main process.
     pub main_pid: Option<i64>,
@@ -53,15 +53,15 @@ pub struct Spec {
     pub sample_budget: f64,
     /// The server's wait event word, to be read from its processes' memory.
     pub word: Option<WordSpec>,
-    /// Samples of that word a second; 0: none.
+    /// Samples of that word a second; 0 for none.
     pub memory_hz: f64,
-    /// As `sample_budget`, of these.
+    /// The same budget for samples of the word.
     pub memory_budget: f64,
     /// Whether client backends that the server calls chosen become sessions as they are met.
     pub adopt: bool,
-    /// Of the sampling instants.
+    /// Seed of the sampling instants.
     pub seed: u64,
-    /// Between reads of all tasks.
+    /// Interval between reads of all tasks.
     pub task_interval_ns: i64,
     /// Groups to read.
     pub cgroups: Vec<GroupSpec>,
@@ -77,7 +77,7 @@ const MOST_NUMBER: i64 = i32::MAX as i64;
 
 impl Spec {
     /// # Errors
-    /// What is wrong with it.
+    /// The first field that is out of range.
     pub fn check(&self) -> Result<(), String> {
         if !(FEWEST_HZ..=1000.0).contains(&self.sample_hz) {
             return Err(format!(
@@ -114,12 +114,12 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether there is a word to be sampled.
+    /// Returns whether there is a word to be sampled.
     pub fn samples_memory(&self) -> bool {
         self.os && self.word.is_some() && self.memory_hz > 0.0
     }
 
-    /// When activity samples are taken.
+    /// Returns the pace of activity samples.
     pub(crate) fn sql_pace(&self) -> Pace {
         Pace {
             interval_ns: (1e9 / self.sample_hz) as i64,
@@ -128,7 +128,7 @@ impl Spec {
         }
     }
 
-    /// When samples of the word are taken: at other instants.
+    /// Returns the pace of samples of the word, with a seed of its own so that the instants differ.
     pub(crate) fn memory_pace(&self) -> Pace {
         Pace {
             interval_ns: (1e9 / self.memory_hz) as i64,

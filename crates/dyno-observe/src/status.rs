@@ -5,7 +5,7 @@ use std::io;
 /// Status of one read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Read.
+    /// It was read.
     Ok,
     /// The server's processes are not among those seen here: another host, another pid namespace.
     #[default]
@@ -18,14 +18,14 @@ pub enum Status {
     Off,
     /// Read in part: some of it was lost, and the detail says how much.
     Limited,
-    /// The source broke off, or said something we do not understand.
+    /// The source broke off, or its text is malformed.
     Lost,
     /// The task (or group) is gone.
     Vanished,
 }
 
 impl Status {
-    /// The word of the schema.
+    /// Returns the word of the schema.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -39,7 +39,7 @@ impl Status {
         }
     }
 
-    /// What an error of open or read means for a task or group that was there before.
+    /// Returns the status for an error of open or read of a task or group that existed before.
     pub fn from_error(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Self::Vanished,
@@ -54,14 +54,14 @@ impl Status {
 /// Why a data source cannot be read, and the cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which kind of no.
+    /// Kind of refusal.
     pub status: Status,
     /// The reason and the cure, in words.
     pub detail: String,
 }
 
 impl Refusal {
-    /// A refusal in words.
+    /// Returns a refusal.
     pub fn new(status: Status, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -69,11 +69,11 @@ impl Refusal {
         }
     }
 
-    /// (status, detail).
+    /// Returns status and detail.
     pub fn status_and_detail(&self) -> (String, String) {
         (self.status.as_str().to_owned(), self.detail.clone())
     }
 }
 
-/// What a data source needs, or why it cannot be had.
+/// A value that a data source needs, or the refusal.
 pub type Granted<T> = Result<T, Refusal>;

@@ -6,15 +6,14 @@ use dyno_model::Table;
 
 use crate::read::task::Task;
 
-/// It sees every switch of each task. It keeps its own rows.
+/// A data source that sees every switch of each task, and keeps its own rows.
 ///
-/// The watch tells it of tasks from the thread that met them, and reads it from its reader thread, never
-/// both at once.
+/// The watch registers tasks from the thread that met them, and reads from its reader thread, never both at once.
 pub trait Tracer: Send {
-    /// A task of the server (role session, other, helper) is to be traced from now on. It is told at once
-    /// when a task is met. The same tid comes again when a number was given to a new task, and when
-    /// a backend was adopted as a session (same pid and start, other role): the latest counts.
-    /// A task that ended says so ([`Task::gone`]) from the first read after on.
+    /// Traces a task of the server (role session, other, helper) from now on. It is called as soon as a task is met.
+    /// The same tid comes again when a number was given to a new task, and when a backend was adopted as a session
+    /// (same pid and start, other role): the latest call counts. [`Task::gone`] is true from the first read after the
+    /// task's end.
     fn watch(&mut self, task: &Arc<Task>);
 
     /// Reads the sums of all tasks and keeps them as rows: at the start, at t0, at t1, once an interval
@@ -22,23 +21,23 @@ pub trait Tracer: Send {
     /// between; the others may leave out what is long.
     fn read(&mut self, ends: bool);
 
-    /// Makes room for tasks to come, where it runs short: some times a second.
+    /// Makes room for further tasks if it runs short. It is called a few times a second.
     fn make_room(&mut self) {}
 
-    /// `traced`, `waits`, `wait_times` and, where they are counted, `syscalls` and `syscall_sizes`: rows whose `after_ns`
-    /// is at or after
-    /// `since_ns`.
+    /// Returns the rows of `traced`, `waits`, `wait_times` and, if system calls are counted, `syscalls` and
+    /// `syscall_sizes` whose `after_ns` is at or after `since_ns`.
     fn tables(&self, since_ns: i64) -> Vec<Table>;
 
-    /// The same of rows whose `after_ns` is before `before_ns`; they are forgotten.
+    /// Removes and returns the rows whose `after_ns` is before `before_ns`.
     fn take_tables(&mut self, before_ns: i64) -> Vec<Table>;
 
-    /// (status, detail) of the data source "scheduler trace", as of now: ok, or what is missing and the cure.
+    /// Returns current status and detail of the data source "scheduler trace": ok, or the missing right or feature and
+    /// the cure.
     fn status(&self) -> (String, String);
 
-    /// The same of the labels of its waits: without them it says how long tasks slept, and not in which waits.
+    /// Returns the same for the labels of its waits, without which the waits that tasks slept in are unknown.
     fn labels(&self) -> (String, String);
 
-    /// The same of the ids of statements.
+    /// Returns the same for the ids of statements.
     fn statements(&self) -> (String, String);
 }

@@ -25,13 +25,13 @@ const STOP_PATIENCE_NS: i64 = 1_000_000_000;
 const START_PATIENCE_NS: i64 = 50_000_000;
 const START_PATIENCE_PER_SESSION_NS: i64 = 20_000;
 
-/// How far back the live shares look.
+/// Period of the live shares.
 const LATEST_NS: i64 = 1_000_000_000;
 
-/// How often the profiler's samples are taken in: ten fit into a ring at least twice.
+/// Interval between reads of the profiler's rings, which have room for ten intervals.
 const DRAIN_NS: i64 = 200_000_000;
 
-/// How to ask the server, and how to break a question off from another thread.
+/// A connection to the server, and a way to break a question off from another thread.
 pub struct Probe {
     /// Asks.
     pub ask: Box<dyn ActivityProbe>,
@@ -78,7 +78,7 @@ impl Watch {
         })
     }
 
-    /// With the scheduler trace, or why there is none. Before `start`.
+    /// Sets the scheduler trace, or why there is none. Call it before `start`.
     pub fn trace(&self, tracer: Granted<Box<dyn Tracer>>) {
         self.shared.set_tracer(tracer);
     }
@@ -152,8 +152,8 @@ impl Watch {
         })
     }
 
-    /// A last read of everything, and the end. A sample under way is given a second, then broken off. It
-    /// returns in any case: a thread that hangs in the kernel is left behind, and adds no row.
+    /// Reads everything a last time, and ends. A current sample has a second, then it is broken off. It returns in any
+    /// case: a thread that hangs in the kernel is left behind, and adds no row.
     pub fn stop(&self) {
         self.shared.signal.update(|s| s.stop = true);
         let all = lock(&self.threads).unwrap_or(0);
@@ -174,7 +174,7 @@ impl Watch {
         }
     }
 
-    /// Live shares of the last second: see `sample_tables::shares`.
+    /// Returns live shares of the last second: see `sample::tables::shares`.
     pub fn latest(&self) -> Vec<(String, f64)> {
         self.shared.samples(now_ns() - LATEST_NS, shares)
     }
@@ -185,7 +185,7 @@ impl Watch {
         self.shared.source_status()
     }
 
-    /// The first thing that went wrong with the activity samples.
+    /// Returns the first failure of the activity samples.
     pub fn trouble(&self) -> Option<&str> {
         self.shared.first_trouble()
     }
@@ -232,7 +232,7 @@ impl Drop for Watch {
     }
 }
 
-/// The thread of the profiler.
+/// Runs the thread of the profilers.
 fn drain(shared: &Shared) {
     shared.raise_priority();
     shared.signal.update(|s| s.ready += 1);
@@ -242,7 +242,7 @@ fn drain(shared: &Shared) {
     shared.drain_profilers();
 }
 
-/// Tells that a thread has ended, also if it panicked.
+/// Counts a thread as ended when it is dropped, also if the thread panicked.
 struct EndGuard(Arc<Shared>);
 
 impl Drop for EndGuard {

@@ -20,16 +20,16 @@ use self::elf::Linked;
 use crate::read::stat;
 use crate::status::{Refusal, Status};
 
-/// Device, inode, size, time of change of a program, and a symbol of it.
+/// Key of a symbol: device, inode, size and time of change of its program, and its name.
 type Place = (u64, u64, u64, i64, String);
-/// Found before: each window of an observation looks anew, and a program may have 20,000 symbols.
+/// Symbols found before, since each window of an observation searches again, and a program may have 20,000 symbols.
 static FOUND: LazyLock<Mutex<HashMap<Place, Linked>>> = LazyLock::new(Mutex::default);
 
-/// Which word. The JSON form is in `docs/core.md`.
+/// Specification of the wait event word. The JSON form is in `docs/core.md`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WordSpec {
-    /// What the program is called, for messages.
+    /// Name of the program for messages.
     pub program: String,
     /// A pointer variable of the program.
     pub symbol: String,
@@ -42,12 +42,12 @@ pub struct WordSpec {
     /// Codes of waits for the client.
     #[serde(default)]
     pub client: Vec<u32>,
-    /// Where the id of the statement is that a process works for.
+    /// Location of the id of the statement that a process executes.
     #[serde(default)]
     pub statement: Option<StatementSpec>,
 }
 
-/// Where a process has the id of the statement that it works for, or worked for last.
+/// Location of the id of the statement that a process executes, or executed last.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum StatementSpec {
@@ -55,19 +55,19 @@ pub enum StatementSpec {
     At {
         /// A pointer variable of the program, to a process's own entry of the activity view.
         symbol: String,
-        /// Where in the entry the id is (64 bits), bytes.
+        /// Offset of the id (64 bits) in the entry, bytes.
         offset: u32,
         /// Code of a wait for the next statement.
         idle: u32,
     },
-    /// It is not to be read.
+    /// The id must not be read.
     Refused {
         /// (status, reason and cure).
         refused: (String, String),
     },
 }
 
-/// The 64 bits at `offset` of what a pointer variable of `program`, which process `pid` runs, points at.
+/// Returns the 64 bits at `offset` from the target of a pointer variable of `program`, which process `pid` runs.
 ///
 /// # Errors
 /// As [`WordFinder::address`]; not permitted to read its memory; lost where the pointer leads nowhere.
@@ -76,10 +76,10 @@ pub fn read_behind(pid: i64, program: &str, symbol: &str, offset: u64) -> Result
     behind(pid, variable, offset).map_err(|e| refusal(pid, &e, Right::Read))
 }
 
-/// The same of a pointer variable at an address.
+/// Returns the 64 bits at `offset` from the target of the pointer variable at an address.
 ///
 /// # Errors
-/// The operating system's.
+/// The operating system's error.
 pub fn behind(pid: i64, variable: u64, offset: u64) -> io::Result<u64> {
     read_u64(pid, read_u64(pid, variable)?.wrapping_add(offset))
 }
@@ -110,7 +110,7 @@ pub struct WordFinder {
 type File = (u64, u64);
 
 impl WordFinder {
-    /// For the variable `symbol` of `program`.
+    /// Returns a finder of the variable `symbol` of `program`.
     pub fn new(program: &str, symbol: &str) -> Self {
         Self {
             program: program.to_owned(),
@@ -120,7 +120,7 @@ impl WordFinder {
         }
     }
 
-    /// Address of the pointer variable in process `pid`.
+    /// Returns the address of the pointer variable in process `pid`.
     ///
     /// # Errors
     /// Not permitted, not supported (the program has no such symbol), vanished, or lost.
@@ -153,7 +153,8 @@ impl WordFinder {
         Ok(address)
     }
 
-    /// Opened through the process, so that it is its own program also in a container or after an upgrade.
+    /// Returns the symbol of the process's program. The program is opened through the process, so that it is the right
+    /// one also in a container or after an upgrade.
     fn linked(&self, pid: i64, exe: &str) -> Result<Linked, Refusal> {
         let file = fs::File::open(exe).map_err(|e| refusal(pid, &e, Right::Look))?;
         let key = file
@@ -196,7 +197,7 @@ impl WordFinder {
     }
 }
 
-/// Where the link leads, as `/proc/PID/maps` writes it, too.
+/// Returns the target of the link, as `/proc/PID/maps` writes it, too.
 fn path(exe: &str) -> String {
     fs::read_link(exe).map_or_else(|_| exe.to_owned(), |p| p.to_string_lossy().into_owned())
 }
@@ -214,7 +215,7 @@ pub struct Word {
 const FOLLOW: usize = 3;
 
 impl Word {
-    /// Of process `pid`, whose pointer variable is at `variable`.
+    /// Returns the word of process `pid`, whose pointer variable is at `variable`.
     pub fn new(pid: i64, variable: u64) -> Self {
         Self {
             pid: pid as libc::pid_t,
@@ -223,7 +224,7 @@ impl Word {
         }
     }
 
-    /// The word as of now.
+    /// Returns the current word.
     ///
     /// # Errors
     /// The operating system's ([`refusal`] says what it means); `InvalidData` where the pointer is null or
@@ -242,7 +243,7 @@ impl Word {
         Err(nowhere())
     }
 
-    /// Bytes read (8 or 12), the pointer, the word.
+    /// Returns the number of bytes read (8 or 12), the pointer and the word.
     fn read_both(&self) -> io::Result<(usize, u64, u32)> {
         let (mut pointer, mut word) = (0_u64, 0_u32);
         let to = [ours(&raw mut pointer), ours(&raw mut word)];
@@ -275,7 +276,7 @@ fn theirs(address: u64, bytes: usize) -> libc::iovec {
     }
 }
 
-/// What was to be done with a process.
+/// Access to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Right {
     /// Look where its program is (`PTRACE_MODE_READ`: Yama does not limit it).
@@ -284,7 +285,7 @@ pub enum Right {
     Read,
 }
 
-/// Why process `pid` refused, and the cure.
+/// Returns why process `pid` refused, and the cure.
 pub fn refusal(pid: i64, error: &io::Error, right: Right) -> Refusal {
     let status = Status::from_error(error);
     if status == Status::NotSupported {
@@ -304,8 +305,8 @@ pub fn refusal(pid: i64, error: &io::Error, right: Right) -> Refusal {
     Refusal::new(status, cure(right, ours, theirs, scope))
 }
 
-/// Pure half of [`refusal`]: our uid, that of the process where known, and `kernel.yama.ptrace_scope`
-/// (Documentation/admin-guide/LSM/Yama.rst).
+/// Returns the cure by our uid, that of the process if known, and `kernel.yama.ptrace_scope` (Documentation/admin-
+/// guide/LSM/Yama.rst). Pure half of [`refusal`].
 pub fn cure(right: Right, ours: u32, theirs: Option<u32>, scope: u32) -> String {
     let same = theirs.is_none_or(|t| t == ours);
     if right == Right::Read && same && scope > 0 {
@@ -325,7 +326,7 @@ pub fn cure(right: Right, ours: u32, theirs: Option<u32>, scope: u32) -> String 
     format!("run dbdyno as the server's user{who}, or give it CAP_SYS_PTRACE")
 }
 
-/// The real uid of a process: `Uid:` of `/proc/PID/status`.
+/// Returns the real uid of a process: `Uid:` of `/proc/PID/status`.
 fn uid(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|l| l.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! What was sampled: whose, on which stack.
+//! Samples with their tasks and stacks.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,7 +14,7 @@ use crate::space::{CHAIN, Space};
 /// Rounds of a second: see `DRAIN_NS` of the watch.
 const ROUNDS: u64 = 5;
 
-/// What a frame lies in.
+/// The code that a frame lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The kernel.
@@ -25,7 +25,7 @@ pub enum Place {
     Unknown,
 }
 
-/// Values that come again and again, each numbered once.
+/// Distinct values, numbered in order of first appearance.
 #[derive(Debug)]
 pub struct Interned<T> {
     numbers: HashMap<T, u32>,
@@ -54,14 +54,14 @@ impl<T: Hash + Eq + Clone> Interned<T> {
     }
 }
 
-/// A task of the server, from its beginning to its end.
+/// A task of the server.
 #[derive(Debug)]
 pub struct Life {
     pub pid: u32,
     pub tid: u32,
-    /// `None`: nobody told us of it, it is a child of the main process.
+    /// None for a child of the main process that the watch has not registered.
     pub who: Option<Who>,
-    /// Where it was told: numbers are used again.
+    /// Start of a registered task: numbers are used again.
     start_ticks: Option<i64>,
 }
 
@@ -75,18 +75,18 @@ pub struct Row {
     pub kernel: bool,
     pub stack: u32,
     pub cut: bool,
-    /// `None`: none came with it.
+    /// None if no label came with the sample.
     pub label: Option<Label>,
 }
 
-/// How often something was so.
+/// Counts for the status of the data source.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counts {
     /// Records that found no room in a ring.
     pub lost: u64,
     /// Times that the kernel held a clock back.
     pub throttled: u64,
-    /// How long it did, nanoseconds of all clocks, of the times that are over.
+    /// Time for which clocks were held back, without current periods; nanoseconds summed over the clocks.
     pub held_ns: u64,
     /// Stacks whose outer frames are missing.
     pub cut: u64,
@@ -135,13 +135,13 @@ pub struct Book {
 struct Process {
     /// Number of its space.
     space: Option<usize>,
-    /// Its mappings were read, or could not be, in the round of this number.
+    /// Round in which its mappings were read, or could not be.
     read: Option<u64>,
     ended: bool,
 }
 
 impl Book {
-    /// Children of `main_pid` are the server's; of a `tree` what they start, too.
+    /// Returns an empty book. Children of `main_pid` are the server's, in a `tree` their descendants, too.
     pub fn new(main_pid: Option<i64>, tree: bool) -> Self {
         Self {
             tree,
@@ -150,7 +150,7 @@ impl Book {
         }
     }
 
-    /// A task of the server, or what it is from now on.
+    /// Registers a task of the server, or its new role.
     pub fn watch(&mut self, task: &Arc<Task>) {
         let (pid, tid) = (task.pid as u32, task.tid as u32);
         let known = self.tasks.get(&tid).map(|&life| &self.lives[life as usize]);
@@ -163,7 +163,7 @@ impl Book {
         self.map(pid, 0); // while it is there
     }
 
-    /// The life of a task; begun if there is none.
+    /// Index of the task's life, inserting one if absent.
     fn life(&mut self, pid: u32, tid: u32) -> u32 {
         self.processes.entry(pid).or_default();
         let lives = &mut self.lives;
@@ -178,7 +178,7 @@ impl Book {
         })
     }
 
-    /// Beginnings of tasks: they are taken in before the samples of all CPUs.
+    /// Adds a child of the server. Beginnings of tasks are read before the samples of all CPUs.
     pub fn begin(&mut self, record: &Record<'_>) {
         let &Record::Fork { pid, parent, tid } = record else {
             return;
@@ -190,7 +190,7 @@ impl Book {
         }
     }
 
-    /// A record of the ring `ring`, in the round of this number.
+    /// Adds a record of a ring, read in round `round`.
     pub fn take(&mut self, record: &Record<'_>, ring: usize, round: u64) {
         match record {
             Record::Sample(sample) => {
@@ -214,7 +214,7 @@ impl Book {
         }
     }
 
-    /// How long clocks were held back up to `now_ns`, nanoseconds of all of them.
+    /// Returns the time for which clocks were held back up to `now_ns`, in nanoseconds summed over the clocks.
     pub fn held_ns(&self, now_ns: i64) -> u64 {
         let under_way = self
             .held
@@ -223,13 +223,13 @@ impl Book {
         self.counts.held_ns + under_way.sum::<u64>()
     }
 
-    /// The clocks have stopped: none is held back any more.
+    /// Ends the current periods in which clocks are held back, as the clocks have stopped.
     pub fn stop(&mut self, now_ns: i64) {
         self.counts.held_ns = self.held_ns(now_ns);
         self.held.clear();
     }
 
-    /// After the records of all CPUs: tasks whose end was among them are no more; the processes of these.
+    /// Removes tasks whose end was among the records of this round, and returns the processes that ended.
     pub fn finish(&mut self) -> Vec<u32> {
         let ended = std::mem::take(&mut self.ending).into_iter();
         ended
@@ -238,7 +238,7 @@ impl Book {
             .collect()
     }
 
-    /// Whether that was a process of the server.
+    /// Removes a task, and returns whether it was a process of the server.
     fn end(&mut self, pid: u32, tid: u32) -> bool {
         self.tasks.remove(&tid);
         pid == tid && self.processes.remove(&pid).is_some()
@@ -273,7 +273,7 @@ impl Book {
         self.rows.push(row);
     }
 
-    /// Adds the program's frames; whether outer ones are missing.
+    /// Adds the program's frames, and returns whether outer ones are missing.
     fn user(&mut self, sample: &Sample<'_>, round: u64, stack: &mut Vec<u32>) -> bool {
         self.counts.user += 1;
         let mut space = self.map(sample.pid, round);
@@ -299,7 +299,7 @@ impl Book {
         unwound.cut
     }
 
-    /// The space of a process, read if that was not done.
+    /// Returns the space of a process, whose mappings are read if they were not.
     fn map(&mut self, pid: u32, round: u64) -> Option<usize> {
         let process = *self.processes.get(&pid)?;
         if process.read.is_some() {
@@ -308,7 +308,8 @@ impl Book {
         self.remap(pid, round)
     }
 
-    /// Its mappings, read again; after they were read for a sample, not for a second.
+    /// Reads the mappings of a process again, but not within a second of the last read for a sample. Returns the
+    /// space.
     fn remap(&mut self, pid: u32, round: u64) -> Option<usize> {
         let process = *self.processes.get(&pid)?;
         if process.read.is_some_and(|read| read > 0 && round < read + ROUNDS) {

@@ -12,21 +12,21 @@ use crate::registers;
 use crate::rights;
 use crate::ring::Ring;
 
-/// What the clock is called: each CPU's own timer.
+/// Name of the clock, each CPU's own timer.
 pub const CLOCK: &str = "cpu-clock";
-/// Copied of each user stack.
+/// Bytes copied of each user stack.
 pub const STACK_BYTES: u32 = 16 << 10;
-/// A ring has room for the samples of so long, as whoever empties it may have to wait for a CPU.
+/// Seconds of samples that a ring has room for, as the thread that empties it may have to wait for a CPU.
 const ROOM_S: f64 = 2.0;
-/// Of all rings together at most.
+/// Upper bound of all rings together.
 const MOST_BYTES: usize = 64 << 20;
-/// Of a ring: a sample and another.
+/// Lower bound of a ring: room for a few samples.
 const FEWEST_BYTES: usize = 64 << 10;
 
-/// The rings of all CPUs, of clocks that have not begun.
+/// Opens a clock on each CPU, not started yet, and maps its ring.
 ///
 /// # Errors
-/// Why not, and the cure.
+/// The reason and the cure.
 pub fn open(hz: f64) -> Granted<Vec<Ring>> {
     let mut events = Vec::new();
     for cpu in cpus() {
@@ -51,14 +51,14 @@ pub fn start(rings: &[Ring]) {
     }
 }
 
-/// Bytes of a ring: a power of two.
+/// Returns the bytes of a ring, a power of two.
 fn room(hz: f64, cpus: usize) -> usize {
     let wanted = (hz * ROOM_S * f64::from(STACK_BYTES)) as usize;
     let most = (MOST_BYTES / cpus + 1).next_power_of_two() / 2;
     wanted.next_power_of_two().min(most).max(FEWEST_BYTES)
 }
 
-/// Rings of this size, or all of a smaller one where so much memory may not be locked.
+/// Maps rings of this size, or all of a smaller one if so much memory may not be locked.
 fn mapped(events: &[(i32, OwnedFd)], size: usize) -> Granted<Vec<Ring>> {
     let one = |(cpu, event): &(i32, OwnedFd)| Ring::new(*cpu, event.try_clone()?, size);
     match events.iter().map(one).collect() {
@@ -76,10 +76,10 @@ fn event(cpu: i32, hz: f64) -> io::Result<OwnedFd> {
     open_event(&mut attributes(hz), cpu)
 }
 
-/// An event of all tasks of a CPU, which counts what its ring had no room for where the kernel can (6.0).
+/// Opens an event for all tasks of a CPU. It counts records that its ring had no room for if the kernel can (6.0).
 ///
 /// # Errors
-/// What `perf_event_open(2)` says.
+/// The error of `perf_event_open(2)`.
 pub fn open_event(attributes: &mut perf::perf_event_attr, cpu: i32) -> io::Result<OwnedFd> {
     let flags = libc::c_ulong::from(perf::PERF_FLAG_FD_CLOEXEC);
     let mut open = |format: perf::perf_event_read_format| {
@@ -125,7 +125,7 @@ fn attributes(hz: f64) -> perf::perf_event_attr {
     attributes
 }
 
-/// Numbers of the CPUs that are online.
+/// Returns the numbers of the CPUs that are online.
 fn cpus() -> Vec<i32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_else(|_| "0".to_owned());
     let cpus = cpu_list(&text).unwrap_or_default().into_iter();

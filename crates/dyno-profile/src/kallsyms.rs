@@ -5,7 +5,7 @@
 pub struct Kallsyms {
     /// (address, name, module), by address.
     symbols: Vec<(u64, String, Option<String>)>,
-    /// Where the kernel begins: its addresses are told from there, as they differ with each boot.
+    /// Begin of the kernel, from which its addresses are counted, as they differ with each boot.
     text: u64,
 }
 
@@ -14,14 +14,14 @@ pub struct Kallsyms {
 pub struct KernelSymbol<'k> {
     /// Name.
     pub name: &'k str,
-    /// The module it is of; `None`: the kernel itself.
+    /// Its module, or None for the kernel itself.
     pub module: Option<&'k str>,
-    /// From the kernel's beginning; of a module, from the function's own.
+    /// Offset from the begin of the kernel, in a module from the begin of the function.
     pub offset: u64,
 }
 
 impl Kallsyms {
-    /// `None`: the addresses are hidden (all are 0), or there are none.
+    /// Returns the symbols of a text, or None if it has none, or hides the addresses (all are 0).
     pub fn parse(text: &str) -> Option<Self> {
         let mut symbols: Vec<_> = text.lines().filter_map(line).collect();
         if symbols.is_empty() {
@@ -36,7 +36,7 @@ impl Kallsyms {
         Some(Self { symbols, text })
     }
 
-    /// The function that `address` is in.
+    /// Returns the function that `address` is in.
     pub fn find(&self, address: u64) -> Option<KernelSymbol<'_>> {
         let after = self.symbols.partition_point(|(start, ..)| *start <= address);
         let (start, name, module) = self.symbols.get(after.checked_sub(1)?)?;

@@ -1,5 +1,5 @@
-//! The BPF program on the clocks, `bpf/label.bpf.c`: it drops samples of tasks that are not the server's, and tells
-//! of the others what they wait for and which statement they work for.
+//! The BPF program on the clocks, `bpf/label.bpf.c`. It drops samples of tasks that are not the server's, and labels
+//! the others with their wait event and statement.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,10 +17,10 @@ use sys::bindings as perf;
 use crate::events::open_event;
 use crate::ring::{self, Ring};
 
-/// The compiled program, at a place aligned as its parser wants it.
+/// The compiled program, aligned as its parser requires.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/label.bpf.o");
 const CLOCK: &str = "on_clock";
-/// Processes of a server that there is room for; of a larger server nothing is dropped.
+/// Upper bound of the processes of a server; for a larger server no sample is dropped.
 const ROOM: u32 = 16 << 10;
 /// `NOBODY` in `bpf/label.bpf.c`.
 const NOBODY: u32 = 0;
@@ -42,7 +42,7 @@ unsafe impl Pod for Process {}
 /// The program, attached until it is dropped.
 struct Loaded {
     _programs: Ebpf,
-    /// They write the labels into the rings.
+    /// Events by which the program writes labels into the rings.
     outputs: Vec<OwnedFd>,
     processes: HashMap<MapData, u32, Process>,
 }
@@ -53,9 +53,9 @@ pub struct Labels {
     finder: Option<WordFinder>,
     statements: Statements,
     main_pid: Option<i64>,
-    /// What codes mean.
+    /// Names of the codes.
     pub names: Names,
-    /// Why words are not read; of the main process, whose children have them where it has.
+    /// Whether words can be read: in the main process, and so in its children.
     word: Granted<()>,
 }
 
@@ -86,7 +86,7 @@ impl Labels {
         labels
     }
 
-    /// A process of the server.
+    /// Registers a process of the server.
     pub fn watch(&mut self, pid: i64) {
         let main = self.main_pid == Some(pid);
         let word = self.finder.as_mut().map(|f| f.address(pid));
@@ -113,25 +113,25 @@ impl Labels {
         }
     }
 
-    /// A process that ended: its number may be given to another one.
+    /// Removes a process that ended, as its number may be given to another one.
     pub fn end(&mut self, pid: u32) {
         if let Ok(loaded) = &mut self.loaded {
             let _ = loaded.processes.remove(&pid);
         }
     }
 
-    /// How many labels, and their samples, found no room in the ring `n`.
+    /// Returns the number of labels, and so samples, that found no room in the ring `n`.
     pub fn lost(&self, n: usize) -> u64 {
         let output = self.loaded.as_ref().ok().and_then(|l| l.outputs.get(n));
         output.and_then(ring::lost).unwrap_or(0)
     }
 
-    /// Why there are no labels; of a sample that has none although there are: it could not be read.
+    /// Returns why there are no labels. If it is None, a sample without a label is one whose word could not be read.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.loaded.as_ref().err().or(self.word.as_ref().err())
     }
 
-    /// (status, detail) of ids of statements.
+    /// Returns status and detail of ids of statements.
     pub fn statements(&self) -> (String, String) {
         match &self.loaded {
             Ok(_) => self.statements.status.clone(),
@@ -192,7 +192,7 @@ fn load(rings: &[Ring], main_pid: Option<i64>) -> Granted<Loaded> {
     })
 }
 
-/// An event of the ring's CPU by which the program writes into the ring, entered into the map.
+/// Opens an event on the ring's CPU by which the program writes into the ring, and enters it into the map.
 fn output(ring: &Ring, map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attributes = perf::perf_event_attr {
         type_: perf::PERF_TYPE_SOFTWARE,
@@ -214,7 +214,7 @@ fn output(ring: &Ring, map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(event)
 }
 
-/// `BPF_MAP_UPDATE_ELEM` of bpf(2), for a map that aya fills with events of its own only.
+/// Calls `BPF_MAP_UPDATE_ELEM` of bpf(2), for a map that aya fills with its own events only.
 fn enter(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     #[repr(C)]
     struct Update {

@@ -1,4 +1,4 @@
-//! Samples that are missing: how many, when and why.
+//! Missing samples: their number, time and reason.
 
 use dyno_model::{now_ns, raw};
 use dyno_observe::Status;
@@ -6,7 +6,7 @@ use dyno_observe::Status;
 /// From this share of samples on a profile is limited.
 const SMALL: f64 = 0.01;
 
-/// So many between two instants.
+/// Samples of one reason that are missing between two instants.
 #[derive(Debug, PartialEq, Eq)]
 struct Loss {
     from_ns: i64,
@@ -30,17 +30,17 @@ impl From<u64> for Lost {
 }
 
 impl Lost {
-    /// One more.
+    /// Adds one that stood for this time asleep.
     pub fn add(&mut self, asleep_ns: u64) {
         self.count += 1;
         self.asleep_ns += asleep_ns;
     }
 }
 
-/// All of a profile, by rounds.
+/// All losses of a profile, by rounds.
 #[derive(Debug)]
 pub struct Losses {
-    /// The round under way began then, `CLOCK_MONOTONIC`.
+    /// Begin of the current round, `CLOCK_MONOTONIC`.
     since_ns: i64,
     /// By reason, up to the latest round.
     counted: Vec<(&'static str, Lost)>,
@@ -57,7 +57,7 @@ impl Losses {
         }
     }
 
-    /// Ends a round. `totals`: by reason, since the beginning.
+    /// Ends a round. `totals` are by reason since the beginning.
     pub fn count(&mut self, totals: impl IntoIterator<Item = (&'static str, Lost)>) {
         let now = now_ns();
         for (reason, total) in totals {
@@ -83,12 +83,12 @@ impl Losses {
         self.since_ns = now;
     }
 
-    /// The number of those missing.
+    /// Returns the number of missing samples.
     pub fn total(&self) -> u64 {
         self.counted.iter().map(|(_, lost)| lost.count).sum()
     }
 
-    /// Status of a profile of `taken` samples, and the reason where it is limited.
+    /// Returns the status of a profile of `taken` samples, and the reason if it is limited.
     pub fn status(&self, taken: usize) -> (Status, Option<String>) {
         let lost = self.total() as f64;
         let share = lost / (lost + taken as f64);
@@ -107,7 +107,7 @@ impl Losses {
         (Status::Limited, Some(reason))
     }
 
-    /// A row for each reason in each round that lost some.
+    /// Returns a row for each reason in each round that lost samples.
     pub fn profile_rows(&self) -> raw::ProfileLosses {
         raw::ProfileLosses {
             start_ns: self.rows.iter().map(|r| r.from_ns).collect(),
@@ -117,7 +117,7 @@ impl Losses {
         }
     }
 
-    /// The same with the sleep that the missing ones stood for.
+    /// Returns the same rows with the time asleep that the missing stacks stood for.
     pub fn sleep_rows(&self) -> raw::SleepLosses {
         let raw::ProfileLosses {
             start_ns,

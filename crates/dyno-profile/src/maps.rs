@@ -2,7 +2,7 @@
 
 use dyno_observe::maps;
 
-/// What lies there.
+/// Kind of memory at a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Backing {
     /// A file.
@@ -13,12 +13,12 @@ pub enum Backing {
         inode: u64,
         /// Its path in the process's own file system, without " (deleted)".
         path: String,
-        /// The path is of another file by now, or of none.
+        /// Whether the path is of another file by now, or of none.
         deleted: bool,
     },
     /// The kernel's page of functions.
     Vdso,
-    /// Code that the program made.
+    /// Code that the program generated.
     Made,
 }
 
@@ -27,15 +27,15 @@ pub enum Backing {
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// After the last.
+    /// Address after the last.
     pub end: u64,
-    /// Of the first address in the file.
+    /// Offset of the first address in the file.
     pub offset: u64,
     /// What lies there.
     pub backing: Backing,
 }
 
-/// The executable mappings in `text`, by address. Lines of another form are passed over.
+/// Returns the executable mappings in `text`, by address. Lines of another form are skipped.
 pub fn parse(text: &str) -> Vec<Mapping> {
     maps::parse(text)
         .filter(|line| line.is_executable)

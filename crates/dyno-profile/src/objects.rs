@@ -1,4 +1,4 @@
-//! Programs and libraries that samples fall into, each opened once, while a process that has it is there.
+//! Programs and libraries that samples fall into. Each is opened once, while a process that maps it exists.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,26 +15,26 @@ use crate::symbols::{Name, Names};
 /// Bytes of a section, and where the object says that it lies.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// As the object says.
+    /// Address in the object.
     pub address: u64,
-    /// All of it.
+    /// All bytes of the section.
     pub bytes: Arc<[u8]>,
 }
 
-/// What unwinding needs of an object.
+/// Sections of an object that unwinding needs.
 #[derive(Debug, Clone, Default)]
 pub struct Sections {
     /// `.eh_frame`.
     pub eh_frame: Option<Section>,
     /// `.eh_frame_hdr`.
     pub eh_frame_hdr: Option<Section>,
-    /// Range of `.text` and of `.got`.
+    /// Range of `.text`.
     pub text: Option<std::ops::Range<u64>>,
-    /// The latter.
+    /// Range of `.got`.
     pub got: Option<std::ops::Range<u64>>,
 }
 
-/// One program, library, or the like.
+/// A program, a library, the vDSO, or generated code.
 #[derive(Debug)]
 pub struct Object {
     /// Its file's name, "vdso", "jit".
@@ -42,9 +42,9 @@ pub struct Object {
     /// Its path in the process's own file system.
     pub path: Option<String>,
     file: Option<File>,
-    /// (offset, address, size) of what is loaded.
+    /// (offset, address, size) of each segment.
     segments: Vec<(u64, u64, u64)>,
-    /// For unwinding.
+    /// Sections for unwinding.
     pub sections: Sections,
     names: Names,
 }
@@ -52,9 +52,10 @@ pub struct Object {
 /// Device and inode of a file.
 type Key = (String, u64);
 
-/// Objects whose files are open, for all watches: one follows another, and the same server's are in all of them.
+/// Objects whose files are open, shared by all watches: one watch follows another, and all meet the objects of the
+/// same server.
 static OPEN: Mutex<Option<HashMap<Key, Arc<Object>>>> = Mutex::new(None);
-/// The vDSO and code that programs made.
+/// The vDSO, and code that programs generated.
 static VDSO: OnceLock<Arc<Object>> = OnceLock::new();
 static JIT: OnceLock<Arc<Object>> = OnceLock::new();
 
@@ -84,8 +85,8 @@ impl Object {
         self
     }
 
-    /// Address, as the object says, of what is at `offset` in its file. A mapping begins at a page, so maybe a
-    /// bit before the segment.
+    /// Returns the address in the object of `offset` in its file, or None if no segment holds it. A mapping begins at
+    /// a page, so it may begin before its segment.
     pub fn address(&self, offset: u64) -> Option<u64> {
         let page_start = |start: u64| start & !0xfff;
         let segments = self.segments.iter();
@@ -101,11 +102,11 @@ impl Object {
     }
 }
 
-/// What the linker writes at the beginning of `.eh_frame_hdr`: a table of pairs, sorted, from its own address.
+/// First bytes of `.eh_frame_hdr` for a sorted table of pairs relative to its own address.
 const SORTED: [u8; 4] = [1, 0x1b, 3, 0x3b];
 
 impl Sections {
-    /// Whether they say how the function at `address` is unwound; otherwise it is by frame pointers.
+    /// Returns whether they cover the function at `address`; otherwise it is unwound by frame pointers.
     pub fn cover(&self, address: u64) -> bool {
         let (Some(frames), Some(header)) = (&self.eh_frame, &self.eh_frame_hdr) else {
             return self.eh_frame.is_some();
@@ -114,8 +115,9 @@ impl Sections {
     }
 }
 
-/// Linux Standard Base, "Exception Frames": a pair is (first address, where its entry is); an entry has after its
-/// length and its parent the first address and the length of its function.
+/// Returns whether an entry of the table covers `address`, or None if the sections are malformed. A pair is (first
+/// address, address of the entry); an entry has, after its length and its parent, the first address and the length of
+/// its function (Linux Standard Base, "Exception Frames").
 fn covers(frames: &Section, header: &Section, address: u64) -> Option<bool> {
     let number = |s: &Section, at: usize| Some(i32::from_ne_bytes(s.bytes.get(at..at + 4)?.try_into().ok()?));
     let pointer = |at: usize| Some(header.address.wrapping_add_signed(i64::from(number(header, at)?)));
@@ -162,7 +164,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The number of the object that is mapped there in process `pid`.
+    /// Returns the number of the object at a mapping of process `pid`.
     pub fn number(&mut self, pid: u32, mapping: &Mapping) -> usize {
         let key = match &mapping.backing {
             Backing::File { device, inode, .. } => (device.clone(), *inode),
@@ -178,19 +180,19 @@ impl Objects {
         number
     }
 
-    /// By number.
+    /// Returns the object of a number.
     pub fn get(&self, number: usize) -> &Arc<Object> {
         &self.all[number]
     }
 
-    /// Modules of files that could not be opened.
+    /// Returns the modules whose files could not be opened.
     pub fn unopened(&self) -> Vec<&str> {
         let closed = self.all.iter().filter(|o| o.path.is_some() && o.file.is_none());
         closed.map(|o| o.module.as_str()).collect()
     }
 }
 
-/// What is mapped there: opened, or known already.
+/// Returns the object at a mapping, which is opened unless it is known.
 fn object(pid: u32, mapping: &Mapping, key: Key) -> Arc<Object> {
     let Backing::File { path, .. } = &mapping.backing else {
         let vdso = || {
@@ -220,8 +222,8 @@ fn object(pid: u32, mapping: &Mapping, key: Key) -> Arc<Object> {
     object
 }
 
-/// The very file where that is permitted (`CAP_CHECKPOINT_RESTORE`); otherwise what its path leads to as the process
-/// sees it, or as we do.
+/// Opens the mapped file itself if that is permitted (`CAP_CHECKPOINT_RESTORE`), else its path in the file system of
+/// the process or in ours.
 fn open(pid: u32, mapping: &Mapping) -> Option<File> {
     let Backing::File {
         inode, path, deleted, ..
@@ -239,7 +241,7 @@ fn open(pid: u32, mapping: &Mapping) -> Option<File> {
     paths.iter().filter_map(|p| File::open(p).ok()).find(same)
 }
 
-/// The vDSO of this process, which is that of all, as a file.
+/// Returns the vDSO of this process, which all processes have, as a file.
 fn our_vdso() -> Option<File> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|l| l.ends_with("[vdso]"))?;

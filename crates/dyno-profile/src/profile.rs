@@ -1,4 +1,4 @@
-//! The profile as a watch sees it.
+//! The CPU profile as a [`Profiler`] of a watch.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,13 +21,13 @@ use crate::tables::tables;
 pub struct Options {
     /// Samples a second of each CPU.
     pub hz: f64,
-    /// It ends then, `CLOCK_MONOTONIC`; `None`: with the watch.
+    /// End of sampling, `CLOCK_MONOTONIC`, or None for the end of the watch.
     pub until_ns: Option<i64>,
-    /// The server's main process: its children are its tasks from their birth.
+    /// The server's main process, whose children are the server's tasks from their birth.
     pub main_pid: Option<i64>,
-    /// Whether what these start are its tasks, too.
+    /// Whether their descendants are its tasks, too.
     pub tree: bool,
-    /// Their wait event word.
+    /// The wait event word of the server's processes.
     pub word: Option<WordSpec>,
 }
 
@@ -45,9 +45,9 @@ struct Profile {
     cpus: usize,
     book: Book,
     labels: Labels,
-    /// How often rings were read.
+    /// Number of times the rings were read.
     round: u64,
-    /// Records that are not as they should be.
+    /// Malformed records.
     malformed: u64,
     losses: Losses,
 }
@@ -169,7 +169,7 @@ impl Profile {
         ]);
     }
 
-    /// The real clock, how stacks were unwound, and what is missing.
+    /// Returns the clock, the ways of unwinding, and what is missing, in words.
     fn detail(&self, samples: usize) -> String {
         let (options, cpus) = (&self.options, self.cpus);
         let Counts {
@@ -212,7 +212,7 @@ impl Profile {
         words.join("; ")
     }
 
-    /// What samples do not tell, and why.
+    /// Returns why samples lack wait events or statements, if they do.
     fn unlabelled(&self) -> Option<String> {
         if let Some(refusal) = self.labels.refusal() {
             return Some(format!("samples have no wait event: {}", refusal.detail));
@@ -222,7 +222,7 @@ impl Profile {
     }
 }
 
-/// The kernel's symbols, as permitted: 10 MB to be read, so once a process.
+/// Returns the kernel's symbols, or None if they are hidden. They are 10 MB, so they are read once a process.
 pub fn kernel_symbols() -> Option<&'static Kallsyms> {
     static SYMBOLS: OnceLock<Option<Kallsyms>> = OnceLock::new();
     let read = || Kallsyms::parse(&std::fs::read_to_string("/proc/kallsyms").ok()?);

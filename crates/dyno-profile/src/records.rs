@@ -29,13 +29,13 @@ pub const HEADER: usize = 8;
 pub enum Record<'r> {
     /// A task on a CPU.
     Sample(Sample<'r>),
-    /// Of the task whose sample follows, if it found room.
+    /// Label of the task whose sample follows, if it found room.
     Label(Label),
-    /// So many records found no room.
+    /// Number of records that found no room.
     Lost(u64),
-    /// The kernel stopped the clock then, `CLOCK_MONOTONIC` nanoseconds.
+    /// Time at which the kernel stopped the clock, `CLOCK_MONOTONIC` nanoseconds.
     Throttled(u64),
-    /// The clock runs again since then.
+    /// Time at which the clock was started again.
     Unthrottled(u64),
     /// A task began.
     Fork {
@@ -53,7 +53,7 @@ pub enum Record<'r> {
         /// The task.
         tid: u32,
     },
-    /// Nothing that we asked for.
+    /// A record that was not asked for.
     Other,
 }
 
@@ -96,7 +96,7 @@ pub struct Sample<'r> {
     pub stack: &'r [u8],
 }
 
-/// One record of a ring, header included. `None`: it is not as it should be.
+/// Returns a record of a ring from its bytes, header included, or None if it is malformed.
 pub fn parse(record: &[u8]) -> Option<Record<'_>> {
     let mut rest = Cursor(record);
     let kind = rest.u32()?;

@@ -6,7 +6,7 @@ use std::io;
 use dyno_bpf::rights::{CAP_PERFMON, CAP_SYS_ADMIN, capabilities};
 use dyno_observe::{Refusal, Status};
 
-/// What the kernel's refusal of an event means.
+/// Explains the kernel's refusal of an event.
 pub fn refused(error: &io::Error) -> Refusal {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     judge(
@@ -16,7 +16,8 @@ pub fn refused(error: &io::Error) -> Refusal {
     )
 }
 
-/// The pure half of [`refused`]: effective capabilities, `kernel.perf_event_paranoid` if there is such a thing.
+/// Explains a refusal, by effective capabilities and `kernel.perf_event_paranoid`, None if the kernel has no such
+/// setting.
 pub fn judge(error: &io::Error, capabilities: u64, paranoid: Option<i32>) -> Refusal {
     let Some(paranoid) = paranoid else {
         return Refusal::new(
@@ -54,10 +55,10 @@ pub fn judge(error: &io::Error, capabilities: u64, paranoid: Option<i32>) -> Ref
     }
 }
 
-/// With these the profile is whole: also maps of other users' processes, the kernel's symbols, wait events.
+/// Rights for a complete profile, with maps of other users' processes, the kernel's symbols and wait events.
 const RIGHTS: &str = "+perfmon,+sys_ptrace,+syslog,+bpf";
 
-/// A ring that may not be mapped.
+/// Explains why a ring may not be mapped.
 pub fn unmapped(error: &io::Error) -> Refusal {
     let status = Status::from_error(error);
     if status == Status::NotPermitted {

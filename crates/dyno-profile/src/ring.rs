@@ -12,7 +12,7 @@ use rustix::param::page_size;
 
 use crate::records::HEADER;
 
-/// Of a record: positions and sizes are multiples of this.
+/// Positions and sizes of records are multiples of it.
 const WORD: usize = size_of::<u64>();
 
 /// A mapped ring. Its event ends when it is dropped.
@@ -36,7 +36,7 @@ impl Ring {
     /// Maps a ring of `size` bytes, a power of two, of an event of this CPU.
     ///
     /// # Errors
-    /// What mmap(2) says: `EPERM` if that much memory may not be locked.
+    /// The error of mmap(2): `EPERM` if that much memory may not be locked.
     pub fn new(cpu: i32, event: OwnedFd, size: usize) -> io::Result<Self> {
         let page_size = page_size();
         let mapped = page_size + size;
@@ -107,7 +107,7 @@ impl Ring {
         word.load(Ordering::Relaxed)
     }
 
-    /// How many records the kernel had no room for since the event was opened. `None`: a kernel before 6.0.
+    /// Returns the number of records that the kernel had no room for since the event was opened, or None before 6.0.
     pub fn lost(&self) -> Option<u64> {
         lost(&self.event)
     }
@@ -130,7 +130,7 @@ impl Drop for Ring {
     }
 }
 
-/// As [`Ring::lost`], of an event that was opened with `PERF_FORMAT_LOST` alone.
+/// Returns [`Ring::lost`] of an event that was opened with `PERF_FORMAT_LOST` alone.
 pub fn lost(event: &OwnedFd) -> Option<u64> {
     let mut answer = [0; 16]; // value, lost
     let bytes = rustix::io::read(event, &mut answer).ok()?;

@@ -16,46 +16,47 @@ use crate::registers::registers;
 use crate::rights::KERNEL_HIDDEN;
 use crate::tables::{frames, stacks};
 
-/// The name of this data source.
+/// Name of the data source.
 pub const SOURCE: &str = "off-CPU stacks";
-/// In which the program calls us when a task leaves its CPU: frames above it are ours.
+/// The kernel's function in which the trace's program runs when a task leaves its CPU: frames above it are the trace's
+/// own.
 const SCHEDULER: &str = "__schedule";
-/// Rates are judged over so long.
+/// Period over which the rate of stacks is adjusted.
 const ROUND_NS: i64 = 250_000_000;
-/// What a stack stands for at first, and at least, in 2^10 ns asleep.
+/// Time asleep that a stack stands for, in 2^10 ns: at first, at least, at most.
 const FIRST: f64 = 5_000.0;
 const LEAST: f64 = 1.0;
 const MOST: f64 = 1e9;
 const UNIT_NS: f64 = 1024.0;
-/// It grows by no more in a round.
+/// Greatest factor by which it grows in a period.
 const FASTEST: f64 = 1024.0;
 
-/// Reads the ring, and chooses what a stack stands for so that there are as many as wanted.
+/// Reads the ring of stacks, and adjusts the time that a stack stands for to the rate that was requested.
 pub struct Sleeps {
     hz: f64,
     until_ns: Option<i64>,
     stacks: Box<dyn SleepStacks>,
     main_pid: Option<u32>,
     book: Book,
-    /// Beside the book's rows.
+    /// Columns beside the book's rows.
     rows: Vec<Sleep>,
-    /// Those under way: by tid and when they began.
+    /// Sleeps that go on, by tid and begin.
     open: HashMap<(u32, u64), usize>,
     round: u64,
     since_ns: i64,
-    /// Stacks that were chosen since, if no chance had been halved.
+    /// Number of stacks chosen since then, weighted as if no chance had been halved.
     chosen: f64,
-    /// Sleep that was lost up to then, nanoseconds.
+    /// Time asleep of lost stacks up to then, nanoseconds.
     lost_before_ns: u64,
     every: f64,
     losses: Losses,
-    /// Records that are not as they should be.
+    /// Malformed records.
     malformed: Lost,
     /// Samples of tasks that are not registered yet.
     unknown: Lost,
 }
 
-/// What is known beside the stack.
+/// Figures of a sleep beside its stack.
 struct Sleep {
     slept_ns: Option<i64>,
     chance: f64,
@@ -66,7 +67,7 @@ struct Sleep {
 }
 
 impl Sleeps {
-    /// About `hz` stacks a second, until `until_ns` (`None`: the end of the watch).
+    /// Reads about `hz` stacks a second, until `until_ns` or, if None, the end of the watch.
     pub fn new(
         stacks: Box<dyn SleepStacks>,
         hz: f64,
@@ -95,7 +96,7 @@ impl Sleeps {
         sleeps
     }
 
-    /// The rate of stacks goes with the time that one of them stands for, more or less.
+    /// Adjusts the time that a stack stands for: the rate of stacks is about inversely proportional to it.
     fn pace(&mut self) {
         let now = now_ns();
         let ns = now - self.since_ns;
@@ -155,7 +156,7 @@ impl Sleeps {
         }
     }
 
-    /// Whether its end is known, or it has not ended.
+    /// Returns whether a sleep's end is known, or it goes on.
     fn whole(&self, at: usize) -> bool {
         let sleep = &self.rows[at];
         let tid = self.book.lives[self.book.rows[at].life as usize].tid;
@@ -290,7 +291,7 @@ impl Profiler for Sleeps {
     }
 }
 
-/// As a clock would have sampled it. `None`: it is not as it should be.
+/// Returns the record as the sample that a clock would have taken, or None if it is malformed.
 fn sample(raw: &Asleep) -> Option<Sample<'_>> {
     let [fp, lr, sp, pc] = raw.registers;
     let kernel = chain(&raw.kernel, raw.kernel_bytes);
@@ -314,7 +315,7 @@ fn chain(addresses: &[u64], bytes: i32) -> &[u64] {
     &addresses[..taken.min(addresses.len())]
 }
 
-/// How many frames at the leaf are the trace's own.
+/// Returns the number of frames at the leaf that are the trace's own.
 fn own_frames(kernel: &[u64]) -> usize {
     let named = |address: &u64| {
         kernel_symbols()?

@@ -1,4 +1,4 @@
-//! Executable memory that processes have in common, and how stacks in it are unwound.
+//! Executable memory that processes have in common, and unwinding of stacks in it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::objects::{Object, Objects, Section};
 use crate::records::Sample;
 use crate::registers;
 
-/// More frames than a stack has unless it goes round in circles.
+/// Upper bound of the frames of a stack: more frames mean that unwinding goes round in circles.
 const DEEPEST: usize = 512;
 /// Most entries of the kernel's call chains, of kernel and program together (`kernel.perf_event_max_stack`).
 pub const CHAIN: usize = 127;
@@ -28,23 +28,23 @@ struct Place {
     end: u64,
     number: usize,
     object: Arc<Object>,
-    /// Address here less address in the object.
+    /// Address in the process minus address in the object.
     base: u64,
 }
 
 /// A user stack.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Unwound {
-    /// Object and address in it of each frame, leaf first; of a caller the last byte of its call.
+    /// Object and address of each frame, leaf first. A caller's address is the last byte of its call.
     pub frames: Vec<(usize, u64)>,
-    /// Its outer frames are missing.
+    /// Whether outer frames are missing.
     pub cut: bool,
-    /// Some frame was unwound by frame pointers, as nothing else was there.
+    /// Whether a frame was unwound by frame pointers, for lack of anything else.
     pub pointers: bool,
 }
 
 impl Space {
-    /// Of a process's executable mappings.
+    /// Returns the space of a process with these executable mappings.
     pub fn new(pid: u32, mappings: &[Mapping], objects: &mut Objects) -> Self {
         let mut space = Self {
             places: Vec::new(),
@@ -96,13 +96,13 @@ impl Space {
         (address < place.end).then_some(place)
     }
 
-    /// Whether something is mapped at the sample's own address.
+    /// Returns whether something is mapped at the sample's own address.
     pub fn holds(&self, sample: &Sample<'_>) -> bool {
         let ip = sample.registers.map(|r| registers::start(r).0);
         ip.is_none_or(|ip| self.place(ip).is_some())
     }
 
-    /// The user part of a sample.
+    /// Returns the user part of a sample.
     pub fn unwind(&mut self, sample: &Sample<'_>) -> Unwound {
         let Some(values) = sample.registers else {
             return Unwound::default();
@@ -129,7 +129,8 @@ impl Space {
         self.unwound(addresses, whole, &sample.user_chain)
     }
 
-    /// `whole`: unwinding came to the stack's end; otherwise the kernel's chain of frame pointers may go on.
+    /// Returns the frames of these addresses. `whole` is whether unwinding reached the stack's end; otherwise the
+    /// kernel's chain of frame pointers continues the stack, if it can.
     fn unwound(&self, mut addresses: Vec<u64>, whole: bool, chain: &[u64]) -> Unwound {
         let mut unwound = Unwound::default();
         if !whole {

@@ -12,10 +12,10 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use object::{Object as _, ObjectSymbol, ReadCache, SymbolKind};
 
-/// What is known of a frame.
+/// Names of a frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Name {
-    /// `None`: no symbol.
+    /// None if there is no symbol.
     pub function: Option<String>,
     /// Source file of the function, as its debug information or its symbol table names it.
     pub source: Option<String>,
@@ -74,7 +74,7 @@ fn look_up(file: &File, files: &OnceLock<HashMap<u64, String>>, addresses: &[u64
     )
 }
 
-/// A question to the thread that keeps what it has read of objects: that takes long, and cannot be shared.
+/// A question to the thread that owns the symbolizer, whose cache is expensive and cannot be shared.
 struct Request {
     path: PathBuf,
     addresses: Vec<u64>,
@@ -129,8 +129,8 @@ fn symbolized(symbolizer: &Symbolizer, path: PathBuf, addresses: &[u64]) -> Vec<
     all
 }
 
-/// Source files by function: a symbol table names the file before its static functions. Linkers put the
-/// functions of a file together, so one that is between two of the same file is of it, too.
+/// Returns source files by address of function. A symbol table names the file before its static functions. Linkers put
+/// the functions of a file together, so one between two of the same file belongs to that file, too.
 fn sources(file: &File) -> HashMap<u64, String> {
     let cache = ReadCache::new(file);
     let Ok(elf) = object::File::parse(&cache) else {
@@ -152,7 +152,8 @@ fn sources(file: &File) -> HashMap<u64, String> {
     between(functions)
 }
 
-/// The pure part: functions by address, with the file where it is told.
+/// Returns source files by address of function, for functions in order of address with their file if the table names
+/// it. Pure.
 fn between(functions: Vec<(u64, Option<String>)>) -> HashMap<u64, String> {
     let mut known = HashMap::new();
     let mut pending = Vec::new();

@@ -10,10 +10,10 @@ use crate::book::{Book, Place, Row};
 use crate::kallsyms::Kallsyms;
 use crate::labels::Labels;
 
-/// A task of the server that nobody told us of.
+/// Role of a task of the server that the watch has not registered.
 const OTHER: &str = "other";
 
-/// All three.
+/// Returns all three tables.
 pub fn tables(book: &Book, kernel: Option<&Kallsyms>, labels: &Labels) -> Vec<Table> {
     let [stack, position, frame] = stacks(book);
     let stacks = raw::ProfileStacks {
@@ -71,7 +71,7 @@ fn mode(kernel: bool) -> &'static str {
     if kernel { "kernel" } else { "user" }
 }
 
-/// Columns `stack`, `position` and `frame`: the frames of each stack.
+/// Returns the columns `stack`, `position` and `frame`: the frames of each stack.
 pub fn stacks(book: &Book) -> [Vec<i64>; 3] {
     let (mut stack, mut position, mut frame) = (Vec::new(), Vec::new(), Vec::new());
     for (number, frames) in book.stacks.all.iter().enumerate() {
@@ -84,7 +84,7 @@ pub fn stacks(book: &Book) -> [Vec<i64>; 3] {
     [stack, position, frame]
 }
 
-/// What the table says of one frame.
+/// A row of the frames.
 #[derive(Default, Clone)]
 struct Frame {
     function: Option<String>,
@@ -95,7 +95,7 @@ struct Frame {
     kernel: bool,
 }
 
-/// What each frame is.
+/// Returns the row of each frame.
 pub fn frames(book: &Book, kernel: Option<&Kallsyms>) -> raw::ProfileFrames {
     let mut frames = vec![Frame::default(); book.frames.all.len()];
     let mut by_object: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
@@ -123,7 +123,8 @@ pub fn frames(book: &Book, kernel: Option<&Kallsyms>) -> raw::ProfileFrames {
     frame_rows(&frames)
 }
 
-/// Without symbols neither its name is known nor where it is: addresses of the kernel are a secret.
+/// Returns the row of a kernel's frame. Without symbols it has neither name nor address, as addresses of the kernel
+/// are secret.
 fn kernel_frame(kernel: Option<&Kallsyms>, address: u64) -> Frame {
     let symbol = kernel.and_then(|k| k.find(address));
     let module = symbol.as_ref().and_then(|s| s.module);

@@ -1,4 +1,4 @@
-//! What one read of a task says: its sums, with what is under way. Pure.
+//! Sums of a task from one read of its slot, the current state included. Pure.
 
 use dyno_bpf::{OTHERS, UNREAD};
 
@@ -11,33 +11,33 @@ pub struct Sums {
     pub run_ns: i64,
     /// Runnable without a CPU, throttled time included.
     pub runq_ns: i64,
-    /// Of which throttled by a quota.
+    /// Part of `runq_ns` that was throttled by a quota.
     pub throttled_ns: i64,
     /// Asleep: from switch-out to wake-up.
     pub sleep_ns: i64,
-    /// Of which uninterruptible.
+    /// Part of `sleep_ns` that was uninterruptible.
     pub blocked_ns: i64,
     /// Switches into sleep.
     pub voluntary: i64,
     /// Switches away while runnable.
     pub involuntary: i64,
-    /// Labels that found no room, events that were not seen and could not be made good.
+    /// Labels that found no room, and missed events that could not be reconstructed.
     pub lost: i64,
-    /// Events that were not seen, and made good from the kernel's own sums.
+    /// Missed events that were reconstructed from the kernel's own sums.
     pub mended: i64,
 }
 
 /// A label in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
-    /// The wait event word; `None`: it could not be read.
+    /// The wait event word, or None if it could not be read.
     pub code: Option<u32>,
-    /// Id of the statement; 0: none, or not read; [`OTHERS`]: several that found no room.
+    /// Id of the statement; 0 if there is none or it was not read, [`OTHERS`] for several that found no room.
     pub query: u64,
 }
 
 impl Name {
-    /// Whether it stands for several statements.
+    /// Returns whether it stands for several statements.
     pub fn others(&self) -> bool {
         self.query == OTHERS
     }
@@ -53,27 +53,27 @@ pub struct Label {
     pub runq_ns: i64,
     /// Part of `runq_ns` that was throttled.
     pub throttled_ns: i64,
-    /// Part of `runq_ns` after a wait for the next statement, whose id is not known yet: it moves to that one.
+    /// Part of `runq_ns` after a wait for the next statement, to which it moves once that statement's id is known.
     pub open_ns: i64,
-    /// How often it fell asleep so.
+    /// Number of times it fell asleep.
     pub sleeps: i64,
-    /// Waits that these sleeps are: a sleep goes on with the wait before if both are in one system call.
+    /// Number of waits. Consecutive sleeps in one system call are one wait.
     pub begun: i64,
-    /// Of these, sleeps of which that is not known.
+    /// Sleeps for which it is not known whether they continue a wait.
     pub unclear: i64,
-    /// How often it lost its CPU so while runnable.
+    /// Number of times it lost its CPU while runnable.
     pub preempted: i64,
-    /// Clock ticks that found it on a CPU so.
+    /// Clock ticks that found it on a CPU.
     pub run_samples: i64,
-    /// Slices on a CPU at whose end it was found so.
+    /// Time on a CPU in slices that ended under this label.
     pub run_ns: i64,
-    /// Of which began in another statement.
+    /// Part of `run_ns` in slices that began in another statement.
     pub came_ns: i64,
-    /// Slices that began in this one and ended in another.
+    /// Time on a CPU in slices that began in this statement and ended in another.
     pub left_ns: i64,
 }
 
-/// What was under way when a task was first watched, for one that has had no event since.
+/// State of a task when it was first watched, used until its first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seed {
     /// Running, or about to.
@@ -85,7 +85,7 @@ pub enum Seed {
 }
 
 impl Seed {
-    /// From the state letter of `/proc/PID/stat`.
+    /// Returns the state for a state letter of `/proc/PID/stat`.
     pub fn from_state(state: char) -> Self {
         match state {
             'R' => Self::Runnable,
@@ -95,8 +95,8 @@ impl Seed {
     }
 }
 
-/// The sums of a slot at `now_ns`, with what is under way; those of its labels add up to those of the task.
-/// `throttled_now_ns`: how much of the wait in the queue that is under way was throttled.
+/// Returns the sums of a slot at `now_ns`, the current state included. The sums of its labels add up to those of the
+/// task. `throttled_now_ns` is the throttled part of the current wait in the run queue.
 pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sums, Vec<Label>) {
     let mut sums = Sums {
         run_ns: slot.run_ns as i64,
@@ -155,8 +155,8 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
     (sums, waits.iter().enumerate().filter_map(with_open).collect())
 }
 
-/// Whether a copy of a slot is whole: all time since the task was first watched is in one of three sums, and under
-/// one label. The program writes both in the same event, so they are equal to the nanosecond.
+/// Returns whether a copy of a slot is consistent: all time since the task was first watched is in one of three sums,
+/// and under one label. The program writes both in the same event, so they are equal to the nanosecond.
 pub fn adds_up(slot: &Slot) -> bool {
     let label_sum = |part: fn(&Wait) -> u64| slot.waits.iter().map(part).fold(0, u64::wrapping_add);
     let all = slot.run_ns.wrapping_add(slot.runq_ns).wrapping_add(slot.sleep_ns);
@@ -167,7 +167,7 @@ pub fn adds_up(slot: &Slot) -> bool {
         && (slot.lost > 0 || label_sum(|w| w.run_ns) == slot.run_ns)
 }
 
-/// Whether a task was ready to run when it was first watched and has been met by no event and no clock tick since: it
+/// Returns whether a task was ready to run when it was first watched and has had no event and no clock tick since: it
 /// may be on a CPU or in the run queue.
 pub fn undecided(slot: &Slot, seed: Seed) -> bool {
     let met = || slot.waits.iter().any(|w| w.run_samples > 0);
@@ -213,18 +213,19 @@ fn label(wait: &Wait, open_ns: u64) -> Option<Label> {
     })
 }
 
-/// How many waits under one label in one statement lasted so long.
+/// Number of waits of one label and statement in one bucket of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Duration {
     pub name: Name,
-    /// In the run queue; false: asleep.
+    /// Whether the wait was in the run queue, else asleep.
     pub queue: bool,
-    /// Least duration of its bucket in ns, of which there are four for each power of two; `None`: under way.
+    /// Lower bound of the bucket in ns, or None for a current wait. There are four buckets for each power of two.
     pub from_ns: Option<i64>,
     pub count: i64,
 }
 
-/// The histograms of a slot, and what is under way. Waits that began before we looked are in none.
+/// Returns the histograms of a slot, the current waits included. Waits that began before the task was watched are left
+/// out.
 pub fn durations(slot: &Slot) -> Vec<Duration> {
     let duration = |n: usize, queue: bool, from_ns: Option<i64>, count: u32| Duration {
         name: name(&slot.waits[n % slot.waits.len()]),
@@ -255,7 +256,7 @@ pub fn durations(slot: &Slot) -> Vec<Duration> {
     all
 }
 
-/// Where bucket `n` begins: `bucket_of` in the program.
+/// Returns the lower bound of bucket `n`, the inverse of `bucket_of` in the program.
 pub fn from_ns(n: usize) -> i64 {
     match n.checked_sub(1) {
         None => 0,

@@ -1,4 +1,4 @@
-//! Which task has which slot; slots given out, read and taken back.
+//! The slot of each task: slots are given out, read and taken back.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
@@ -12,7 +12,7 @@ use crate::layout::{Calls, Control, Places, Slot, TIDS, Wait, doing, first_index
 pub(crate) const FEWEST_SLOTS: u32 = 2;
 /// The program numbers slots with 16 bits.
 pub(crate) const MOST_SLOTS: u32 = u16::MAX as u32;
-/// How often a slot is read anew when the program wrote it meanwhile.
+/// Number of times a slot is read while the program writes it meanwhile.
 pub(crate) const TRIES: usize = 100;
 /// The program writes a slot for microseconds after it was looked up; a hypervisor may stop it in between.
 const GRACE_NS: u64 = 1_000_000_000;
@@ -28,8 +28,8 @@ pub struct Book {
     pub retired: Retired,
 }
 
-/// Slots of tasks whose end the program did not see, and since when nobody has their numbers: it may be writing them
-/// still.
+/// Slots of tasks whose end the program did not see, and the time since when no task has their numbers. The program
+/// may still be writing them.
 #[derive(Debug, Default)]
 pub struct Retired(Vec<(usize, u64)>);
 
@@ -38,7 +38,7 @@ impl Retired {
         self.0.push((number, now_ns));
     }
 
-    /// Takes out those that no program can be writing any more.
+    /// Takes out the slots that no program can be writing any more.
     fn safe(&mut self, now_ns: u64) -> Vec<usize> {
         let (safe, kept) = std::mem::take(&mut self.0)
             .into_iter()
@@ -48,7 +48,7 @@ impl Retired {
     }
 }
 
-/// Numbers of free slots: both we and the program (for newborn processes) take from it.
+/// Numbers of free slots. The program takes from it, too, for newborn processes.
 pub struct Vacant(Queue<MapData, u32>);
 
 impl std::fmt::Debug for Vacant {
@@ -61,7 +61,7 @@ impl Vacant {
     /// Fills the queue with the numbers of all slots but 0, which means none.
     ///
     /// # Errors
-    /// In words.
+    /// Describes why the queue cannot be filled.
     pub fn new(mut queue: Queue<MapData, u32>, slots: u32) -> Result<Self, String> {
         for number in 1..slots {
             queue
@@ -86,21 +86,21 @@ impl Vacant {
 pub struct NewTask {
     pub tid: u32,
     pub tgid: u32,
-    /// Address of the pointer to its wait event word; 0: it has none.
+    /// Address of the pointer to its wait event word, or 0 if it has none.
     pub word: u64,
-    /// Where the id of its statement is.
+    /// Location of the id of its statement.
     pub statement: Statement,
     pub now_ns: u64,
 }
 
 impl Book {
-    /// The slot of a task that is watched and has not ended.
+    /// Returns the slot of a task that is watched and has not ended.
     pub fn find(&self, tid: u32) -> Option<usize> {
         let number = self.place(tid)?.load(Ordering::Acquire);
         (number != 0).then_some(usize::from(number))
     }
 
-    /// A slot for a task that has none. `None`: all are taken.
+    /// Gives a slot to a task that has none. Returns its number, or None if all are taken.
     pub fn take(&mut self, new_task: NewTask) -> Option<usize> {
         self.place(new_task.tid)?;
         let number = self.vacant.take()?;
@@ -130,8 +130,8 @@ impl Book {
         Some(number)
     }
 
-    /// What a task was doing when it was first watched, read after [`Book::take`]: used only if the program
-    /// has seen no event of it yet.
+    /// Sets the state of a task when it was first watched, read after [`Book::take`]. It is used only until the
+    /// program has seen an event of the task.
     pub fn seed(&self, number: usize, label: u32, query: u64, blocked: bool) {
         let slot = self.slots.at(number);
         // SAFETY: mapped and aligned; the program reads these fields and never writes them.
@@ -142,7 +142,7 @@ impl Book {
         }
     }
 
-    /// A copy of a slot that was whole. `None`: it changed each time we looked.
+    /// Returns a consistent copy of a slot, or None if it changed at each try.
     pub fn read(&self, number: usize) -> Option<Slot> {
         (0..TRIES).find_map(|_| {
             let before = self.sequence(number);
@@ -156,19 +156,20 @@ impl Book {
         })
     }
 
-    /// Numbers of slots whose task the program has seen end.
+    /// Returns the numbers of slots whose task the program has seen end.
     pub fn ended(&self) -> impl Iterator<Item = usize> + '_ {
         // SAFETY: mapped and aligned.
         let state = |n: usize| unsafe { (&raw const (*self.slots.at(n)).doing).read_volatile() };
         self.used().filter(move |&n| state(n) == doing::ENDED)
     }
 
-    /// Numbers of all slots in use.
+    /// Returns the numbers of all slots in use.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
         (1..self.slots.entries()).filter(|&n| self.tid(n) != 0)
     }
 
-    /// Takes a slot back whose sums were read and whose task's end the program has seen: it writes the slot no more.
+    /// Takes a slot back whose sums were read and whose task's end the program has seen, so that it does not write the
+    /// slot any more.
     pub fn release(&mut self, number: usize) {
         let tid = self.tid(number);
         if let Some(place) = self.place(tid) {
@@ -181,7 +182,7 @@ impl Book {
         self.vacant.give_back(number);
     }
 
-    /// Takes a slot back whose sums were read and whose task has ended unseen: it is given to another task only after
+    /// Takes a slot back whose sums were read and whose task has ended unseen. It is given to another task only after
     /// [`GRACE_NS`].
     pub fn retire(&mut self, number: usize, now_ns: u64) {
         if let Some(place) = self.place(self.tid(number)) {
@@ -199,7 +200,7 @@ impl Book {
         }
     }
 
-    /// As it was at first. The program is attached to nothing.
+    /// Resets the maps to their first state while the program is attached to nothing.
     pub fn clear(&mut self) {
         let used: Vec<usize> = self.used().collect();
         for number in used {
@@ -209,17 +210,17 @@ impl Book {
         self.control.write(0, Control::zeroed());
     }
 
-    /// How many newborn processes found no slot.
+    /// Returns the number of newborn processes that found no slot.
     pub fn lost(&self) -> u64 {
         self.control.read(0).lost
     }
 
-    /// How many found one.
+    /// Returns the number of newborn processes that found a slot.
     pub fn born(&self) -> u64 {
         self.control.read(0).born
     }
 
-    /// From now on processes born of `main_tgid` (0: nobody's) are watched; `word` as in [`NewTask`].
+    /// Watches processes born of `main_tgid` from now on (0 for none). `word` is as in [`NewTask`].
     pub fn watch_children(&self, main_tgid: u32, word: u64, statement: Statement) {
         let control = self.control.at(0);
         // SAFETY: mapped and aligned; the program only reads these fields.

@@ -12,19 +12,19 @@ use dyno_observe::Granted;
 use crate::load::{Loaded, Wanted, fresh};
 
 static IDLE: Mutex<Idle<Wanted, Loaded>> = Mutex::new(Idle::new());
-/// A window may be opened before the one before it is closed.
+/// Two, as a window may be opened before the previous one is closed.
 const MOST: usize = 2;
-/// From the end of a window to the next one of a run there is less.
+/// Longer than the pause between two windows of a run.
 const KEPT: Duration = Duration::from_secs(20);
-/// Between two looks for those to close.
+/// Interval between two searches for programs to close.
 const LOOK: Duration = Duration::from_secs(5);
-/// On another CPU a program may still run when it is detached.
+/// Pause after detaching, as the program may still run on another CPU.
 const SETTLED: Duration = Duration::from_millis(20);
 
-/// Things by kind, and since when they are idle.
+/// Idle values by kind, and since when each is idle.
 struct Idle<K, T> {
     all: Vec<(K, Instant, T)>,
-    /// A thread closes those that are idle for too long.
+    /// Whether a thread runs that closes those that are idle for too long.
     swept: bool,
 }
 
@@ -49,14 +49,14 @@ impl<K: PartialEq, T> Idle<K, T> {
         others.into_iter().map(|(_, _, thing)| thing).collect()
     }
 
-    /// One of this kind, and since when it was idle.
+    /// Takes one of this kind, and returns it with the time since when it was idle.
     fn take(&mut self, kind: &K) -> Option<(Instant, T)> {
         let place = self.all.iter().position(|(k, ..)| k == kind)?;
         let (_, since, thing) = self.all.swap_remove(place);
         Some((since, thing))
     }
 
-    /// Those that were idle for too long.
+    /// Takes those that were idle for too long.
     fn take_old(&mut self, now: Instant) -> Vec<T> {
         let (old, kept): (Vec<_>, _) = std::mem::take(&mut self.all)
             .into_iter()
@@ -70,7 +70,7 @@ fn with_idle<R>(work: impl FnOnce(&mut Idle<Wanted, Loaded>) -> R) -> R {
     work(&mut IDLE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A program that runs in the kernel until it is dropped; then it is idle.
+/// A program that is attached until the lease is dropped, and idle from then on.
 pub struct Lease(Wanted, Option<Loaded>);
 
 impl Deref for Lease {
@@ -122,7 +122,7 @@ fn sweep_idle() {
     }
 }
 
-/// Attaches an idle program, or one that it loads.
+/// Attaches an idle program, or loads one if there is none.
 ///
 /// # Errors
 /// Not permitted or not supported, with the kernel's words.

@@ -1,24 +1,24 @@
-//! `bpf/shared.h` in Rust: what the program writes and we read. The sizes are asserted on both sides.
+//! `bpf/shared.h` in Rust: memory that the program writes and this crate reads. The sizes are asserted on both sides.
 
 use dyno_bpf::Plain;
 
 /// Pairs of label and statement a task may have.
 pub const WAITS: usize = 128;
-/// Cells of its histograms.
+/// Cells of a task's histograms.
 pub const CELLS: usize = 1024;
 /// System calls a task may use.
 pub const CALLS: usize = 64;
 /// System calls that transfer data and whose sizes are counted.
 pub const SIZED: usize = 8;
-/// Of a size: 0, 1, 2, 4, ... bytes.
+/// Buckets of sizes: 0, 1, 2, 4, ... bytes.
 pub const SIZES: usize = 24;
-/// What its numbers are below.
+/// Upper bound of the numbers of system calls.
 pub const NUMBERS: usize = 512;
 /// Labels of waits for the client.
 pub const CLIENT_WAITS: usize = 16;
 /// Tids of one block of places.
 pub const TIDS: usize = 4;
-/// What a task is doing: see `enum doing`.
+/// States of a task: `enum doing`.
 pub mod doing {
     pub const UNKNOWN: u32 = 0;
     pub const RUNNING: u32 = 1;
@@ -174,7 +174,7 @@ const _: () = {
     assert!(size_of::<Places>() == 8);
 };
 
-/// Where the search for the sums of a label without a statement begins: `place_of` in the program.
+/// Returns where the search for the sums of a label without a statement begins, as `place_of` in the program.
 pub fn first_index(label: u32) -> usize {
     (label.wrapping_mul(0x9e37_79b1) >> 25) as usize
 }

@@ -21,10 +21,10 @@ use crate::book::{Book, Retired, Vacant};
 use crate::layout::{Control, Slot, TIDS};
 use crate::system_calls;
 
-/// The compiled program, at a place aligned as its parser wants it.
+/// The compiled program, aligned as its parser requires.
 #[cfg(any(target_arch = "x86_64", test))]
 static STRONGLY_ORDERED: &[u8] = aya::include_bytes_aligned!("../bpf/sched.bpf.o");
-/// The same for processors that keep no order of stores, or of loads.
+/// The same for processors that reorder stores or loads.
 #[cfg(any(not(target_arch = "x86_64"), test))]
 static WEAKLY_ORDERED: &[u8] = aya::include_bytes_aligned!("../bpf/sched-weakly-ordered.bpf.o");
 #[cfg(target_arch = "x86_64")]
@@ -35,37 +35,37 @@ static OBJECT: &[u8] = WEAKLY_ORDERED;
 const SWITCHES: [&str; 3] = ["sched_switch", "sched_wakeup", "sched_process_fork"];
 const LOOK: &str = "look_throttled";
 const TICK: &str = "on_tick";
-/// 199 ticks a second: not in step with what programs do every 10 ms.
+/// 199 ticks a second, so as not to be in step with programs that do something every 10 ms.
 const TICK_NS: u64 = 1_000_000_000 / 199;
-/// Of stacks: some 450.
+/// Room for about 450 stacks.
 const RING_BYTES: u32 = 8 << 20;
-/// A page at least is needed.
+/// One page is the least that the kernel accepts.
 const NO_RING: u32 = 4096;
 
-/// A program, and its memory.
+/// A loaded program, and its memory.
 pub struct Loaded {
     programs: Ebpf,
     tracepoints: Vec<(&'static str, BtfTracePointLinkId)>,
     clocks: Vec<PerfEventLinkId>,
-    /// Events that had been missed when it was attached.
+    /// Number of events that had been missed when it was attached.
     pub missed_before: u64,
-    /// Its memory.
+    /// The program's memory.
     pub book: Book,
-    /// Whether this kernel tells throttled time.
+    /// Whether this kernel reports throttled time.
     pub throttle_known: bool,
-    /// Why no clock tells the labels of tasks on a CPU.
+    /// Why no clock samples the labels of tasks on a CPU, if none does.
     pub clock: Granted<()>,
 }
 
-/// What the program is to do.
+/// Features of the program to be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub slots: u32,
-    /// Count system calls, with the labels of waits for the client.
+    /// Labels of waits for the client if system calls are to be counted, else None.
     pub calls: Option<Vec<u32>>,
-    /// Take stacks of sleeps.
+    /// Whether stacks of sleeps are to be taken.
     pub stacks: bool,
-    /// Whatever a watched task starts is watched, too.
+    /// Whether descendants of watched tasks are watched, too.
     pub tree: bool,
 }
 
@@ -137,10 +137,10 @@ fn loaded(wanted: &Wanted, object: &[u8], ring_bytes: u32) -> Granted<Loaded> {
 }
 
 impl Loaded {
-    /// The ring that stacks come in, and what their reader sees of the program's memory.
+    /// Returns the ring of stacks, and the parts of the program's memory that their reader needs.
     ///
     /// # Errors
-    /// It was loaded without, or memory may not be mapped.
+    /// The program was loaded without a ring, or its memory may not be mapped.
     pub fn stacks(&mut self) -> Granted<(RingBuf<MapData>, MappedArray<Control>, MappedArray<Slot>)> {
         let control = shared(&mut self.programs, "control", 1)?;
         let slots = shared(&mut self.programs, "slots", self.book.slots.entries() as u32)?;
@@ -155,7 +155,7 @@ impl Loaded {
         Ok((ring, control, slots))
     }
 
-    /// It runs from now on. `calls`: they are counted.
+    /// Attaches the program, to the tracepoints of system calls only if `calls`.
     ///
     /// # Errors
     /// As those of loading it.
@@ -173,7 +173,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// A clock on each CPU. Without it only time on a CPU is not known by label.
+    /// Attaches a clock on each CPU. Without it only time on a CPU by label is unknown.
     fn attach_clock(&mut self) -> Granted<()> {
         let program = clock(&mut self.programs)?;
         let cpus = aya::util::online_cpus().map_err(|(what, e)| rights::refused(what, &e, ""))?;
@@ -188,7 +188,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// It runs no more. What cannot be detached is closed with the program.
+    /// Detaches the program. Links that cannot be detached are closed with the program.
     pub fn detach(&mut self) {
         for (name, link) in self.tracepoints.drain(..) {
             if let Ok(program) = tracepoint(&mut self.programs, name) {
@@ -202,8 +202,8 @@ impl Loaded {
         }
     }
 
-    /// How much of the wait in the queue that slot `number` is in was throttled up to now, nanoseconds.
-    /// `None`: the kernel (before 5.10) does not let us ask.
+    /// Returns the throttled part of the current wait in the run queue of slot `number`, in nanoseconds, or None if
+    /// the kernel (before 5.10) does not tell.
     pub fn throttled_now_ns(&self, number: usize) -> Option<u64> {
         let Some(Program::RawTracePoint(look)) = self.programs.program(LOOK) else {
             return None;
@@ -214,7 +214,8 @@ impl Loaded {
         Some(self.book.control.read(0).throttled_now_ns)
     }
 
-    /// Events the kernel left out because the program was already running on that CPU (5.12 and later tell).
+    /// Returns the number of events that the kernel left out because the program was already running on that CPU
+    /// (known since 5.12).
     pub fn missed(&self) -> u64 {
         let fds = self.programs.programs().filter_map(|(_, program)| match program {
             Program::BtfTracePoint(p) => Some(p.fd().ok()?.as_fd().as_raw_fd()),
@@ -235,14 +236,14 @@ fn missed(fdinfo: &str) -> Option<u64> {
         .ok()
 }
 
-/// Without it only what is under way in the queue at a read is not split.
+/// Loads the program that splits a current wait in the run queue at a read. Without it only that part is not split.
 fn load_look(programs: &mut Ebpf) {
     if let Some(Program::RawTracePoint(look)) = programs.program_mut(LOOK) {
         let _: Result<(), ProgramError> = load_uninterrupted(|| RawTracePoint::load(look));
     }
 }
 
-/// Those that the program is attached to.
+/// Returns the tracepoints to which the program is attached.
 fn tracepoints(calls: bool) -> impl Iterator<Item = &'static str> {
     let more = system_calls::TRACEPOINTS.into_iter().filter(move |_| calls);
     SWITCHES.into_iter().chain(more)

@@ -1,4 +1,4 @@
-//! Rows of the tables `traced` and `waits`, and what all tables of the trace have in common.
+//! Rows of the trace's tables.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::account::{Duration, Label, Name, Sums};
 use crate::layout::Call;
 use crate::system_calls::{Size, call_name};
 
-/// A task and whose it is.
+/// A task and its role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     pub pid: i64,
@@ -25,12 +25,12 @@ struct Read {
     before_ns: i64,
     after_ns: i64,
     key: u32,
-    /// `None`: it could not be read whole.
+    /// None if no read was consistent.
     sums: Option<Sums>,
     status: Status,
 }
 
-/// Something of a read: a label's sums, a system call's.
+/// Part of a read: the sums of a label, or of a system call.
 #[derive(Debug)]
 struct Part<T> {
     read: u32,
@@ -38,12 +38,12 @@ struct Part<T> {
     status: Status,
 }
 
-/// What this kernel lets us know.
+/// Figures that this kernel and server make available.
 #[derive(Debug, Clone, Copy)]
 pub struct Available<'s> {
-    /// Throttled time.
+    /// Whether throttled time is known.
     pub throttle: bool,
-    /// What a task does on a CPU, by a clock.
+    /// Whether a clock samples the labels of tasks on a CPU.
     pub clock: bool,
     /// Status of statements' ids.
     pub statements: &'s str,
@@ -61,13 +61,13 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Takes in a task; its number.
+    /// Adds a task and returns its number.
     pub fn key(&mut self, key: Key) -> u32 {
         self.keys.push(key);
         self.keys.len() as u32 - 1
     }
 
-    /// One read of task `key`.
+    /// Adds one read of task `key`, with None if it was not consistent.
     pub fn read(&mut self, before_ns: i64, after_ns: i64, key: u32, sums: Option<Sums>) {
         let status = match sums {
             Some(sums) if sums.lost == 0 => Status::Ok,
@@ -82,7 +82,7 @@ impl Rows {
         });
     }
 
-    /// Labels of the latest read. `unread`: why a label is not known where it is not.
+    /// Adds labels of the latest read. `unread` is the status of labels that could not be read.
     pub fn labels(&mut self, labels: Vec<Label>, unread: Status) {
         let read = self.reads.len() as u32 - 1;
         self.labels.extend(labels.into_iter().map(|value| Part {
@@ -96,7 +96,8 @@ impl Rows {
         }));
     }
 
-    /// Histograms of the latest read; `unread` as in [`Rows::labels`], `lost`: some durations found no room.
+    /// Adds histograms of the latest read. `unread` is as in [`Rows::labels`], `lost` whether some durations found no
+    /// room.
     pub fn durations(&mut self, durations: Vec<Duration>, unread: Status, lost: bool) {
         let read = self.reads.len() as u32 - 1;
         let status = |name: &Name| match name.code {
@@ -111,7 +112,7 @@ impl Rows {
         }));
     }
 
-    /// System calls of the latest read; `lost`: some found no room.
+    /// Adds system calls of the latest read. `lost` is whether some found no room.
     pub fn calls(&mut self, calls: Vec<Call>, sizes: Vec<Size>, lost: bool) {
         let read = self.reads.len() as u32 - 1;
         let status = if lost { Status::Lost } else { Status::Ok };
@@ -121,7 +122,7 @@ impl Rows {
             .extend(sizes.into_iter().map(|value| Part { read, value, status }));
     }
 
-    /// All tables: reads that were done at or after `since_ns`. `syscalls`: they are counted.
+    /// Returns all tables of reads that ended at or after `since_ns`, those of system calls if they are counted.
     pub fn tables(&self, since_ns: i64, known: Available<'_>, names: &Names, syscalls: bool) -> Vec<Table> {
         let mut tables = vec![
             self.traced(since_ns, known).into(),
@@ -137,7 +138,7 @@ impl Rows {
         tables
     }
 
-    /// `traced`: reads that were done at or after `since_ns`.
+    /// Returns `traced` of reads that ended at or after `since_ns`.
     fn traced(&self, since_ns: i64, known: Available<'_>) -> raw::Traced {
         let reads = &self.reads[self.first(since_ns)..];
         let sum = |of: fn(&Sums) -> i64| reads.iter().map(|r| r.sums.as_ref().map(of)).collect();
@@ -170,7 +171,7 @@ impl Rows {
         }
     }
 
-    /// `waits`, as `traced`.
+    /// Returns `waits` of the same reads.
     fn waits(&self, since_ns: i64, known: Available<'_>, names: &Names) -> raw::Waits {
         let parts = self.parts(&self.labels, since_ns);
         let number = |of: fn(&Label) -> i64| parts.iter().map(|p| of(&p.value)).collect();
@@ -221,7 +222,7 @@ impl Rows {
         }
     }
 
-    /// `wait_times`, as `traced`.
+    /// Returns `wait_times` of the same reads.
     fn wait_times(&self, since_ns: i64, known: Available<'_>, names: &Names) -> raw::WaitTimes {
         let parts = self.parts(&self.durations, since_ns);
         let part = |p: &Part<Duration>| if p.value.queue { "runq" } else { "sleep" };
@@ -259,7 +260,7 @@ impl Rows {
         }
     }
 
-    /// `syscalls`, as `traced`.
+    /// Returns `syscalls` of the same reads.
     fn syscalls(&self, since_ns: i64) -> raw::Syscalls {
         let parts = self.parts(&self.calls, since_ns);
         let sum = |of: fn(&Call) -> u64| parts.iter().map(|p| of(&p.value) as i64).collect();
@@ -294,7 +295,7 @@ impl Rows {
         }
     }
 
-    /// `syscall_sizes`, as `traced`.
+    /// Returns `syscall_sizes` of the same reads.
     fn syscall_sizes(&self, since_ns: i64) -> raw::SyscallSizes {
         let parts = self.parts(&self.sizes, since_ns);
         let TaskColumns {
@@ -321,8 +322,7 @@ impl Rows {
         }
     }
 
-    /// Takes away what was read from the first read at or after `since_ns` on, to be given back with
-    /// [`Rows::give_back`].
+    /// Takes away the rows from the first read at or after `since_ns` on, to be given back with [`Rows::give_back`].
     pub fn later(&mut self, since_ns: i64) -> Self {
         let first = self.first(since_ns);
         Self {
@@ -335,7 +335,7 @@ impl Rows {
         }
     }
 
-    /// In place of what there is.
+    /// Replaces the rows by those that [`Rows::later`] took away.
     pub fn give_back(&mut self, later: Self) {
         let keys = std::mem::take(&mut self.keys);
         *self = Self { keys, ..later };
@@ -380,7 +380,7 @@ struct TaskColumns {
     session: Nullable<i64>,
 }
 
-/// Those of read `first` and later, numbered anew.
+/// Splits off the parts of read `first` and later, and renumbers them.
 fn later<T>(parts: &mut Vec<Part<T>>, first: usize) -> Vec<Part<T>> {
     let mut later = parts.split_off(parts.partition_point(|p| (p.read as usize) < first));
     for part in &mut later {

@@ -13,7 +13,7 @@ pub struct Stacks {
     pub slots: MappedArray<Slot>,
     pub malformed: u64,
     pub names: Names,
-    /// Why a label is not known where it is not.
+    /// Status of labels that could not be read.
     pub unread: Status,
     /// Status of statements' ids.
     pub statements: String,

@@ -10,10 +10,10 @@ use crate::account::Sums;
 use crate::book::{Book, TRIES};
 use crate::layout::{CLIENT_WAITS, Call, Calls, NUMBERS, SIZED, SIZES, Slot, doing};
 
-/// What the program attaches to for them.
+/// Tracepoints for system calls.
 pub const TRACEPOINTS: [&str; 2] = ["sys_enter", "sys_exit"];
 
-/// System calls that transfer data: what they return is how many bytes.
+/// System calls that transfer data and return the number of bytes.
 const TRANSFERS: [Sysno; SIZED] = [
     Sysno::read,
     Sysno::write,
@@ -25,7 +25,7 @@ const TRANSFERS: [Sysno; SIZED] = [
     Sysno::sendto,
 ];
 
-/// The program's `sized`.
+/// Returns the program's `sized`: by number of system call its place in [`TRANSFERS`] from 1 on, or 0.
 pub fn sized() -> [u8; NUMBERS] {
     let mut places = [0; NUMBERS];
     for (place, call) in (1..).zip(TRANSFERS) {
@@ -34,7 +34,7 @@ pub fn sized() -> [u8; NUMBERS] {
     places
 }
 
-/// The program's `client_waits`, of a server's labels.
+/// Returns the program's `client_waits` for the labels of a server.
 pub fn client_waits(labels: &[u32]) -> [u32; CLIENT_WAITS] {
     let mut all = [0; CLIENT_WAITS];
     for (place, label) in all.iter_mut().zip(labels) {
@@ -43,28 +43,28 @@ pub fn client_waits(labels: &[u32]) -> [u32; CLIENT_WAITS] {
     all
 }
 
-/// How often a system call transferred so much.
+/// Number of calls of a system call in one bucket of sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     pub number: u32,
-    /// So many bytes, and less than twice as many.
+    /// Lower bound of the bucket; its upper bound is twice as much.
     pub bytes: u64,
     pub calls: u64,
 }
 
-/// What a task has spent on a CPU and in the run queue up to an instant, and what it does then.
+/// Time of a task on a CPU and in the run queue up to an instant, and its state then.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
     pub at_ns: u64,
     pub run_ns: u64,
     pub runq_ns: u64,
     pub switches: u64,
-    /// Its sleep, if it is asleep, is one for the client.
+    /// Whether its sleep, if it is asleep, is a wait for the client.
     pub at_client: bool,
 }
 
 impl Now {
-    /// As of the read of a slot that gave `sums`.
+    /// Returns the state at the read of a slot that gave `sums`.
     pub fn at_read(slot: &Slot, sums: &Sums, after_ns: u64, client_waits: &[u32]) -> Self {
         let label = slot.waits[slot.wait as usize % slot.waits.len()].label;
         Self {
@@ -81,7 +81,7 @@ impl Now {
     }
 }
 
-/// System calls up to now; the time of the one under way is counted, itself not yet.
+/// Returns the system calls up to now. The time of the current call is included, though it is not counted yet.
 pub fn with_call_under_way(calls: &Calls, now: Now) -> Vec<Call> {
     let mut all: Vec<Call> = calls.each.iter().filter(|c| c.used != 0).copied().collect();
     let Some(number) = calls.under_way.checked_sub(1) else {
@@ -104,7 +104,7 @@ pub fn with_call_under_way(calls: &Calls, now: Now) -> Vec<Call> {
     all
 }
 
-/// The times of the call under way: `add_times` of the program.
+/// Returns the times of the current call, as `add_times` of the program does at its end.
 fn times_under_way(calls: &Calls, now: Now) -> Call {
     let time_ns = now.at_ns.saturating_sub(calls.since_ns);
     let (mut run_ns, mut queued_ns) = (time_ns, 0);
@@ -125,7 +125,7 @@ fn times_under_way(calls: &Calls, now: Now) -> Call {
     }
 }
 
-/// The sizes that were met.
+/// Returns the buckets of sizes that have calls.
 pub fn sizes(calls: &Calls) -> Vec<Size> {
     let sizes_of = |call: Sysno, all: &[u64; SIZES]| {
         let used = all.iter().enumerate().filter(|(_, calls)| **calls > 0);
@@ -140,15 +140,15 @@ pub fn sizes(calls: &Calls) -> Vec<Size> {
     each.flat_map(|(call, all)| sizes_of(call, all)).collect()
 }
 
-/// The system call a task is blocked in: proc(5), `/proc/PID/syscall`; where it may be read.
+/// Returns the system call in which a task is blocked (proc(5), `/proc/PID/syscall`), or None if that may not be read.
 pub fn under_way(task: &Task) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", task.pid, task.tid)).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 impl Book {
-    /// The system call a task was in when it was first watched: one that ends before the program sees
-    /// anything else of it.
+    /// Sets the system call in which a task was when it was first watched. It ends before the program sees any other
+    /// event of the task.
     pub fn seed_call(&self, number: usize, call: u32, now_ns: u64) {
         if number >= self.calls.entries() {
             return;
@@ -162,7 +162,7 @@ impl Book {
         }
     }
 
-    /// A copy of a task's system calls that was whole.
+    /// Returns a consistent copy of a task's system calls, or None if it changed at each try.
     pub fn read_calls(&self, number: usize) -> Option<Calls> {
         if number >= self.calls.entries() {
             return None;
@@ -181,7 +181,7 @@ impl Book {
     }
 }
 
-/// Name of a system call of this machine's architecture.
+/// Returns the name of a system call on this machine's architecture.
 pub fn call_name(number: u32) -> String {
     Sysno::new(number as usize).map_or_else(|| format!("#{number}"), |call| call.name().to_owned())
 }

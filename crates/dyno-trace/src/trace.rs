@@ -1,4 +1,4 @@
-//! The scheduler trace as a watch sees it.
+//! The scheduler trace as a [`Tracer`] of a watch.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::rows::{self, Key, Rows};
 use crate::stacks::Stacks;
 use crate::system_calls::{self, Now};
 
-/// What to trace besides the tasks one is told of.
+/// What to trace besides the tasks that the watch registers.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The server's main process: its children are traced from their birth, told of or not.
+    /// The server's main process. Its children are traced from their birth, registered or not.
     pub main_pid: Option<i64>,
-    /// Whether all that these start are traced, too: their threads and children, and theirs.
+    /// Whether all their threads and descendants are traced, too.
     pub tree: bool,
-    /// Their wait event word.
+    /// The wait event word of the server's processes.
     pub word: Option<WordSpec>,
     /// Whether system calls are counted.
     pub syscalls: bool,
@@ -39,7 +39,7 @@ pub struct Options {
 
 mod slots;
 
-/// The trace, running.
+/// The running trace.
 pub struct Trace {
     loaded: Lease,
     tree: bool,
@@ -48,38 +48,38 @@ pub struct Trace {
     client_waits: Vec<u32>,
     finder: Option<WordFinder>,
     names: Names,
-    /// Why words are not read: the main process's is that of its children.
+    /// Address of the main process's word, or why it cannot be read; both hold for its children.
     word: Granted<u64>,
     statements: Statements,
-    /// By number of slot.
+    /// Tasks by number of slot.
     known: Vec<Option<KnownTask>>,
     rows: Rows,
-    /// Tasks we were told of that found no slot, and that found one.
+    /// Registered tasks that found no slot, and those that found one.
     refused: u64,
     taken: u64,
-    /// Slots taken back.
+    /// Number of slots taken back.
     given_back: u64,
-    /// Events that were made good, of tasks that have ended and of those that were read last.
+    /// Number of events reconstructed, of tasks that have ended and of those in the latest read.
     mended: (i64, i64),
     buffer: Buffer,
     freezers: Freezers,
     ns_per_tick: i64,
 }
 
-/// What we know of the task of a slot.
+/// The task of a slot.
 struct KnownTask {
     key: u32,
-    /// `None`: nobody told us of it, it is a child of the main process.
+    /// None for a child of the main process that the watch has not registered.
     task: Option<Arc<Task>>,
     seed: Seed,
-    /// Why a label is not known where it is not.
+    /// Status of labels that could not be read.
     unread: Status,
 }
 
-/// The trace, and the stacks of sleeps if they were asked for; each with why not, and the cure.
+/// The trace, and the stacks of sleeps if they were requested, or the reason and the cure.
 pub type Opened = (Granted<Box<dyn Tracer>>, Option<Granted<Box<dyn SleepStacks>>>);
 
-/// Loads the program and starts. Where it cannot take stacks it goes without.
+/// Loads and attaches the program, without stacks if it cannot take them.
 pub fn open(options: Options) -> Opened {
     let boxed = |t: Trace| -> Box<dyn Tracer> { Box::new(t) };
     if !options.stacks {
@@ -152,7 +152,7 @@ fn trace(options: &Options) -> Granted<Trace> {
 }
 
 impl Trace {
-    /// The stacks that the program takes.
+    /// Returns the reader of the stacks that the program takes.
     fn stacks(&mut self) -> Granted<Stacks> {
         let (ring, control, slots) = self.loaded.stacks()?;
         Ok(Stacks {
@@ -221,8 +221,8 @@ impl Trace {
         }
     }
 
-    /// How much of the wait in the queue under way was throttled. 0 where that cannot be asked: it is booked
-    /// when the wait ends.
+    /// Returns how much of the current wait in the run queue was throttled. Returns 0 if the kernel does not tell, in
+    /// which case the program books it when the wait ends.
     fn throttled_now_ns(&self, number: usize, slot: &Slot) -> u64 {
         if !matches!(slot.doing, doing::QUEUED | doing::WOKEN) || slot.queue == 0 {
             return 0;
@@ -272,7 +272,7 @@ impl Tracer for Trace {
         }
     }
 
-    /// Slots of tasks that have ended are free only once they were read.
+    /// Reads the slots of ended tasks if more than half are in use: they are free only once they were read.
     fn make_room(&mut self) {
         self.loaded.book.free_retired(now_ns() as u64);
         let room = self.loaded.book.slots.entries() as u64 - 1;
@@ -351,8 +351,8 @@ fn key(task: &Task) -> Key {
     }
 }
 
-/// Status of a label that is not known: no such word is known, or it was refused, or its memory was not there
-/// just then.
+/// Returns the status of a label that is not known: not supported if the server has no such word, the refusal's status
+/// if it may not be read, lost if its memory was not there just then.
 fn unread<T>(word: Option<&Granted<T>>) -> Status {
     match word {
         None => Status::NotSupported,

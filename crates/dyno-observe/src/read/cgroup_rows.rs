@@ -150,7 +150,7 @@ impl GroupRows {
         }
     }
 
-    /// Whether any of them may hold sessions.
+    /// Returns whether any of them may hold sessions.
     pub fn has_server_groups(&self) -> bool {
         self.groups.iter().any(|group| group.spec.scope != "driver")
     }
@@ -176,7 +176,7 @@ impl GroupRows {
         }
     }
 
-    /// Groups of sessions alone that others have joined are shared from now on. `ours`: whether a process is a
+    /// Marks groups of sessions that other processes have joined as shared. `ours` returns whether a process is a
     /// session's.
     pub fn find_strangers(&mut self, ours: impl Fn(i64) -> bool, buffer: &mut Buffer) {
         for group in self.groups.iter_mut().filter(|g| g.spec.scope == SESSIONS) {
@@ -191,7 +191,7 @@ impl GroupRows {
         }
     }
 
-    /// How many groups are read.
+    /// Returns the number of groups.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
@@ -221,7 +221,7 @@ impl GroupRows {
         }
     }
 
-    /// Reads that were done before `before_ns`; they are forgotten.
+    /// Removes the reads that ended before `before_ns`, and returns their table.
     pub fn take(&mut self, before_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.bracket.after_ns < before_ns);
         let later = self.rows.split_off(first);
@@ -230,7 +230,7 @@ impl GroupRows {
         table
     }
 
-    /// Reads that were done at or after `since_ns`.
+    /// Returns the table of reads that ended at or after `since_ns`.
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.bracket.after_ns < since_ns);
         let spec = |r: &Row| &self.groups[r.group].spec;

@@ -16,11 +16,11 @@ pub const FROZEN: char = 'F';
 
 /// How many processes a sampler asks for their control group in one sample, which takes 0.2 ms.
 pub const LOCATED_AT_ONCE: usize = 20;
-/// A process may be moved to another group: it is asked for its group again after so long.
+/// Time after which a process is asked for its group again, as it may be moved to another one.
 const MOVED_NS: i64 = 1_000_000_000;
-/// A group is read again after so long.
+/// Time after which a group is read again.
 const STALE_NS: i64 = 10_000_000;
-/// A process that nobody has asked about for so long is forgotten.
+/// Time after which a process that no caller asked about is forgotten.
 const FORGOTTEN_NS: i64 = 60_000_000_000;
 const V1: &str = "freezer.state";
 const V2: &str = "cgroup.events";
@@ -46,14 +46,14 @@ struct Freezer {
 
 #[derive(Debug)]
 struct Place {
-    /// `None`: not to be read.
+    /// None if it could not be read.
     groups: Option<Arc<str>>,
     asked_ns: i64,
     used_ns: i64,
 }
 
 impl Freezers {
-    /// None yet.
+    /// Returns no groups yet. `most` is as in the field.
     pub fn new(most: usize) -> Self {
         Self {
             groups: HashMap::new(),
@@ -84,7 +84,7 @@ impl Freezers {
         }
     }
 
-    /// `state` of a task of a process, or [`FROZEN`] where it looks asleep and is frozen.
+    /// Returns `state` of a task of a process, or [`FROZEN`] if it looks asleep and is frozen.
     pub fn state(&mut self, pid: i64, state: char, now_ns: i64) -> char {
         if matches!(state, 'S' | 'D') && self.hold(pid, now_ns) {
             FROZEN
@@ -93,7 +93,7 @@ impl Freezers {
         }
     }
 
-    /// Whether a process is in a group that was frozen at the last look.
+    /// Returns whether a process is in a group that was frozen at the last look.
     pub fn hold(&mut self, pid: i64, now_ns: i64) -> bool {
         let due = |place: &Place| now_ns - place.asked_ns >= MOVED_NS;
         if self.left > 0 && self.places.get(&pid).is_none_or(due) {
@@ -147,7 +147,7 @@ impl Freezer {
     }
 }
 
-/// Whether the text of `freezer.state` or `cgroup.events` shows a frozen group.
+/// Returns whether the text of `freezer.state` or `cgroup.events` shows a frozen group.
 fn stands_still(text: &str) -> bool {
     text.lines()
         .any(|line| matches!(line.trim(), "FROZEN" | "frozen 1"))

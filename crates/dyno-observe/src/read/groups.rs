@@ -75,7 +75,8 @@ pub fn find(
     Ok(groups)
 }
 
-/// The text of a file; paths in it are bytes. Neither waits for the writer of a pipe nor reads without end.
+/// Returns the text of a file, in which paths may be any bytes. Neither waits for the writer of a pipe nor reads
+/// without end.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let file = File::options()
         .read(true)
@@ -89,7 +90,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The same with v1 groups of `controllers`; `None`: those with CPU figures.
+/// Returns the same with v1 groups of `controllers`, or those with CPU figures if it is None.
 ///
 /// # Errors
 /// As [`find`].
@@ -111,7 +112,7 @@ fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// (version, controllers, path) of the lines `id:controllers:path`, v1 first.
+/// Returns (version, controllers, path) of the lines `id:controllers:path`, v1 first.
 fn memberships<'a>(cgroup: &'a str, controllers: &[&str]) -> Vec<(i64, &'a str, &'a str)> {
     let lines = || {
         cgroup
@@ -126,7 +127,7 @@ fn memberships<'a>(cgroup: &'a str, controllers: &[&str]) -> Vec<(i64, &'a str, 
         .collect()
 }
 
-/// The mount that shows `path` and most above it, and what is left of the path inside it.
+/// Returns the mount that shows `path` and most of its ancestors, and the rest of the path inside the mount.
 fn best_mount<'m, 'p>(
     mounts: &'m [Mount],
     version: i64,
@@ -143,7 +144,7 @@ fn best_mount<'m, 'p>(
         .min_by_key(|(m, _)| m.root.len())
 }
 
-/// What is left of `path` below `root`; `None` if it is not below, or outside of our cgroup namespace.
+/// Returns the rest of `path` below `root`, or None if it is not below, or outside of our cgroup namespace.
 fn inside<'p>(root: &str, path: &'p str) -> Option<&'p str> {
     if path.split('/').chain(root.split('/')).any(|part| part == "..") {
         return None;

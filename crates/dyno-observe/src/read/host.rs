@@ -17,7 +17,7 @@ pub const TIMES: [&str; 8] = [
     "cpu.steal_ns",
 ];
 
-/// What the host says of itself.
+/// Figures of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostStat {
     /// Times in the order of [`TIMES`], nanoseconds (tick resolution).

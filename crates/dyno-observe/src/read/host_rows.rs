@@ -96,7 +96,7 @@ impl HostRows {
         }
     }
 
-    /// Reads that were done before `before_ns`; they are forgotten.
+    /// Removes the reads that ended before `before_ns`, and returns their table.
     pub fn take(&mut self, before_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.bracket.after_ns < before_ns);
         let later = self.rows.split_off(first);
@@ -105,7 +105,7 @@ impl HostRows {
         table
     }
 
-    /// Reads that were done at or after `since_ns`.
+    /// Returns the table of reads that ended at or after `since_ns`.
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.bracket.after_ns < since_ns);
         let rows = || self.rows[first..].iter();

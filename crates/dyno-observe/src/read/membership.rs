@@ -13,8 +13,8 @@ use crate::read::groups::{self, Group};
 use crate::read::task::{self, Task};
 use crate::status::Status;
 
-/// So many sessions are asked for their groups at a read between those from which differences are taken: it takes
-/// 5 to 10 us each.
+/// Number of sessions that are asked for their groups at a read between those from which differences are taken. Each
+/// takes 5 to 10 us.
 const AT_ONCE: usize = 256;
 
 /// A group in which a session was met, and whether it can be read.
@@ -34,8 +34,8 @@ pub struct Memberships {
 }
 
 impl Memberships {
-    /// The groups of sessions among `tasks` where they are not those of an earlier look. `all`: every session is
-    /// asked, else some of them in turn.
+    /// Returns groups of sessions among `tasks` that no earlier look has met. If `all`, every session is asked, else
+    /// some of them in turn.
     pub fn look(&mut self, tasks: &[Arc<Task>], all: bool, buffer: &mut Buffer) -> Vec<MetGroup> {
         let sessions: Vec<_> = tasks
             .iter()
@@ -84,7 +84,7 @@ fn readable(group: Group) -> MetGroup {
     }
 }
 
-/// A group without a directory to read, by a name.
+/// Returns a group without a directory to read, under a name.
 fn unread(name: &str, status: Status) -> MetGroup {
     let group = Group {
         version: 2,

@@ -8,7 +8,7 @@ use crate::read::schedstat::SchedStat;
 use crate::read::task::{Proof, Reading, Task, Who, sched_info};
 use crate::status::Status;
 
-/// One read of a task, by itself. What could not be read is `None`; the status says why.
+/// One read of a task. A figure that could not be read is None; the status says why.
 #[derive(Debug)]
 pub struct Once {
     /// `schedstat`.

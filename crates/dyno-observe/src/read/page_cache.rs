@@ -21,7 +21,7 @@ use crate::status::Status;
 
 /// `__NR_cachestat`: the same number on all architectures.
 const CACHESTAT: libc::c_long = 451;
-/// So much of a file is mapped at once.
+/// Bytes of a file that are mapped at once.
 const CHUNK_BYTES: u64 = 256 << 20;
 /// A range costs `cachestat` 0.4 us, a page `mincore` 0.05 us: a file with fewer pages than that for each range is
 /// looked at page by page.
@@ -56,7 +56,7 @@ impl Cached {
     }
 }
 
-/// A file, and the blocks that are asked for besides.
+/// A file, and the blocks whose share is requested.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// Where it is.
@@ -68,7 +68,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Numbers within a file of `size` bytes, in ascending order.
+    /// Returns the block numbers within a file of `size` bytes, in ascending order.
     fn within(&self, block_bytes: NonZero<u64>, size: u64) -> Vec<u64> {
         let here = self.first..self.first.saturating_add(size.div_ceil(block_bytes.get()));
         let number = |b: &[u8]| b.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
@@ -80,7 +80,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The files in their order. After `budget_ns` the rest is lost; the first is always read, whatever it takes.
+/// Returns the files in their order. After `budget_ns` the rest is lost; the first is always read.
 pub fn page_cache(files: &[Wanted<'_>], block_bytes: NonZero<u64>, budget_ns: i64) -> Vec<Cached> {
     let end_ns = now_ns().saturating_add(budget_ns);
     let read = |(n, wanted): (usize, &Wanted<'_>)| {
@@ -114,7 +114,7 @@ fn one(wanted: &Wanted<'_>, block_bytes: NonZero<u64>) -> Cached {
     }
 }
 
-/// Both counts, in bytes.
+/// Returns both counts, in bytes.
 fn counted(file: &File, size: u64, asked: &[(u64, u64)]) -> io::Result<(u64, u64)> {
     let cached = cachestat(file, 0, 0)?;
     if cached == 0 || asked.is_empty() {

@@ -16,7 +16,7 @@ pub struct ParseError {
 /// Result of a parser.
 pub type Parsed<T> = Result<T, ParseError>;
 
-/// An error of the source `source_name`.
+/// Returns an error of the source `source_name`.
 pub fn error(source_name: &'static str, what: impl Into<String>) -> ParseError {
     ParseError {
         source_name,
@@ -24,7 +24,7 @@ pub fn error(source_name: &'static str, what: impl Into<String>) -> ParseError {
     }
 }
 
-/// A non-negative decimal number that fits into 63 bits; nothing else (no sign, no blanks).
+/// Returns a non-negative decimal number that fits into 63 bits. A sign or blanks are errors.
 ///
 /// # Errors
 /// When `word` is missing or something else; `field` names it.
@@ -43,7 +43,7 @@ pub fn number(source_name: &'static str, field: &str, word: Option<&str>) -> Par
     ))
 }
 
-/// `value * factor`, refused beyond 63 bits.
+/// Returns `value * factor`.
 ///
 /// # Errors
 /// Beyond 63 bits; `field` names it.
@@ -53,12 +53,12 @@ pub fn scaled(source_name: &'static str, field: &str, value: i64, factor: i64) -
         .ok_or_else(|| error(source_name, format!("{field} is beyond 63 bits")))
 }
 
-/// Now since boot, in clock ticks: the clock of field 22 of `/proc/*/stat`.
+/// Returns the time since boot in clock ticks: the clock of field 22 of `/proc/*/stat`.
 pub fn boot_ticks() -> i64 {
     boot_ns() / ns_per_tick()
 }
 
-/// Nanoseconds of one clock tick (`USER_HZ`), the unit of `/proc/*/stat` and cgroup v1 `cpuacct.stat`.
+/// Returns the nanoseconds of one clock tick (`USER_HZ`), the unit of `/proc/*/stat` and cgroup v1 `cpuacct.stat`.
 pub fn ns_per_tick() -> i64 {
     1_000_000_000 / clock_ticks_per_second().max(1) as i64
 }

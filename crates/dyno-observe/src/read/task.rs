@@ -15,7 +15,7 @@ use crate::read::switches::{self, Switches};
 use crate::signal::lock;
 use crate::status::{Granted, Status};
 
-/// Whose task it is.
+/// Role of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Who {
     /// `session`, `helper:<what>`, `other`, `driver`, `dbdyno`.
@@ -24,12 +24,13 @@ pub struct Who {
     pub session: Option<i64>,
 }
 
-/// What makes a process one of the server's: numbers are used again, and by other pid namespaces.
+/// Conditions for a process to be the server's: numbers are used again, and by other pid namespaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// The server's main process, whose child it is; `None`: not asked.
+    /// The server's main process, whose child it must be, or None if that is not checked.
     pub parent: Option<i64>,
-    /// It was named at this time (since boot, clock ticks), so it had started; `None`: not asked.
+    /// Time at which it was named (since boot, clock ticks), so that it must have started before, or None if that is
+    /// not checked.
     pub named_ticks: Option<i64>,
 }
 
@@ -47,7 +48,7 @@ pub struct Task {
     pub pid: i64,
     /// Task.
     pub tid: i64,
-    /// Whose.
+    /// Role.
     pub who: Who,
     files: Result<Arc<Files>, Status>,
     start_ticks: AtomicI64,
@@ -61,9 +62,9 @@ struct Files {
     schedstat: Option<ProcFile>,
     stat: ProcFile,
     kept: bool,
-    /// Its switches, as of this run time and these slices.
+    /// Its switches, and the run time and slices for which they hold.
     switches: Mutex<Option<(SchedStat, Switches)>>,
-    /// Where its wait event word is pointed at.
+    /// Address of the pointer to its wait event word.
     word: OnceLock<u64>,
 }
 
@@ -73,7 +74,7 @@ static OPEN: Mutex<Option<OpenFiles>> = Mutex::new(None);
 
 type OpenFiles = HashMap<(i64, i64), Weak<Files>>;
 
-/// What one read of a task brought.
+/// Result of one read of a task.
 #[derive(Debug)]
 pub struct Reading<'b> {
     /// Before the read.
@@ -91,8 +92,8 @@ pub struct Reading<'b> {
 const UNSEEN: i64 = -1;
 
 impl Task {
-    /// Opens the files of a task of this host. A failure is remembered, and is what each read says; a task
-    /// that lacks the `proof` has vanished: its number is somebody else's now.
+    /// Opens the files of a task of this host. A failure is kept as the status of each read. A task that does not meet
+    /// the `proof` has vanished: its number is another task's now.
     pub fn open(pid: i64, tid: i64, who: Who, keep: bool, sched_info: bool, proof: Proof) -> Self {
         let task = Self::new(pid, tid, who, Files::shared(pid, tid, keep, sched_info));
         // its start, from the first row on
@@ -102,7 +103,7 @@ impl Task {
         }
     }
 
-    /// A task that is not seen from here, and why.
+    /// Returns a task that is not seen from here, with the reason as its status.
     pub fn elsewhere(pid: i64, tid: i64, who: Who, why: Status) -> Self {
         Self::new(pid, tid, who, Err(why))
     }
@@ -120,28 +121,29 @@ impl Task {
         }
     }
 
-    /// Start since boot in clock ticks: with the number it is the task's key. `None`: not to be read.
+    /// Returns the start since boot in clock ticks, or None if it cannot be read. With the number it is the task's
+    /// key.
     pub fn start_ticks(&self) -> Option<i64> {
         Some(self.start_ticks.load(Ordering::Relaxed)).filter(|&t| t != UNSEEN)
     }
 
-    /// True the first time it is asked.
+    /// Returns true at the first call only.
     pub fn first_time(&self) -> bool {
         !self.met.swap(true, Ordering::Relaxed)
     }
 
-    /// True for a task of the server: a session's, a helper's main one, somebody else's.
+    /// Returns whether it is a task of the server: of a session, of another client, or the main task of a helper.
     pub fn of_server(&self) -> bool {
         !matches!(&*self.who.role, "dbdyno" | "driver" | "pooler")
             && (self.pid == self.tid || self.who.session.is_some())
     }
 
-    /// True once a read has found it gone: its numbers may be given to another task.
+    /// Returns whether a read has shown that it has ended, so that its numbers may be given to another task.
     pub fn gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// How many descriptors it keeps open.
+    /// Returns the number of descriptors that it keeps open.
     pub fn kept(&self) -> usize {
         self.files.as_ref().map_or(0, |f| {
             if f.kept {
@@ -176,7 +178,7 @@ impl Task {
     /// Reads the state letter alone.
     ///
     /// # Errors
-    /// The status that says why not.
+    /// The status.
     pub fn state(&self, buffer: &mut Buffer) -> Result<char, Status> {
         let files = self.files.as_ref().map_err(|s| *s)?;
         if !files.kept {
@@ -186,8 +188,8 @@ impl Task {
         stat::state(buffer.text()).map_err(|_| Status::Lost)
     }
 
-    /// Its context switches. `sched` was read just before: a task that has not run since they were read last has
-    /// made none, and the file is not read again.
+    /// Returns its context switches. `sched` was read just before: a task that has not run since the last read of its
+    /// switches has made none, and the file is not read again.
     pub fn switches(&self, buffer: &mut Buffer, sched: Option<SchedStat>) -> Option<Switches> {
         let mut known = lock(&self.files.as_ref().ok()?.switches);
         let rested = |then: &SchedStat| sched.is_some_and(|now| now.same_runs(*then));
@@ -201,10 +203,11 @@ impl Task {
         Some(switches)
     }
 
-    /// Where its wait event word is pointed at; asked of `find` once in the life of its files.
+    /// Returns the address of the pointer to its wait event word, which is asked of `find` once in the life of its
+    /// files.
     ///
     /// # Errors
-    /// Those of `find`.
+    /// The errors of `find`.
     pub fn word_address(&self, find: impl FnOnce() -> Granted<u64>) -> Granted<u64> {
         let known = self.files.as_ref().ok().map(|files| &files.word);
         if let Some(&address) = known.and_then(OnceLock::get) {
@@ -255,7 +258,7 @@ impl Task {
 }
 
 impl Files {
-    /// Those that are open already, if they still are of a living task; else opened.
+    /// Returns the files that are open already if their task is alive, else opens them.
     fn shared(pid: i64, tid: i64, keep: bool, sched_info: bool) -> Result<Arc<Self>, Status> {
         let mut open = lock(&OPEN);
         let open = open.get_or_insert_default();
@@ -294,7 +297,7 @@ impl Files {
     }
 }
 
-/// True for a task that is there but hidden from us (`/proc` mounted with `hidepid`).
+/// Returns whether a task exists but is hidden from us (`/proc` mounted with `hidepid`).
 pub(crate) fn hidden(tid: i64) -> bool {
     let tid = i32::try_from(tid)
         .ok()
@@ -303,8 +306,8 @@ pub(crate) fn hidden(tid: i64) -> bool {
     tid.is_some_and(|tid| test_kill_process(tid) == Err(Errno::PERM))
 }
 
-/// Whether `schedstat` means anything: without scheduler statistics the kernel prints `0 0 0` for every
-/// task (`proc_pid_schedstat` in fs/proc/base.c), also for us, who do run.
+/// Returns whether `schedstat` is maintained: without scheduler statistics the kernel prints `0 0 0` for every task
+/// (`proc_pid_schedstat` in fs/proc/base.c), also for this running one.
 pub fn sched_info() -> bool {
     std::fs::read_to_string("/proc/thread-self/schedstat")
         .ok()
@@ -325,13 +328,13 @@ pub enum DelayAccounting {
 }
 
 impl DelayAccounting {
-    /// As of now.
+    /// Returns the current setting.
     pub fn now() -> Self {
         let on = std::fs::read_to_string("/proc/sys/kernel/task_delayacct").unwrap_or_default();
         Self::parse(&on, &std::fs::read_to_string("/proc/cmdline").unwrap_or_default())
     }
 
-    /// From the texts of `kernel.task_delayacct` (empty where absent) and `/proc/cmdline`.
+    /// Returns the setting in the texts of `kernel.task_delayacct` (empty if absent) and `/proc/cmdline`.
     pub fn parse(task_delayacct: &str, cmdline: &str) -> Self {
         match task_delayacct.trim() {
             "1" if cmdline.split_ascii_whitespace().any(|w| w == "delayacct") => Self::SinceBoot,

@@ -8,7 +8,7 @@ use crate::read::parse::ns_per_tick;
 use crate::read::switches::Switches;
 use crate::read::task::{DelayAccounting, Reading, Task};
 
-/// The start that the kernel reports at the end of a task may be so far from the one that was read.
+/// Largest difference between the start that the kernel reports at a task's end and the one that was read.
 const SAME_TICKS: i64 = 100;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct TaskRows {
     rows: Vec<Row>,
     /// Birth and end of each task, as the kernel reported them when it ended.
     ended: Vec<Row>,
-    /// When tasks that were read had started.
+    /// Starts of tasks that were read.
     starts: HashMap<(i64, i64), i64>,
     delays: DelayAccounting,
     /// Tasks (with their start) that have once said more than 0: they are accounted for.
@@ -160,7 +160,7 @@ impl TaskRows {
         Some(table)
     }
 
-    /// Reads that were done at or after `since_ns`.
+    /// Returns reads that ended at or after `since_ns`.
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.after_ns < since_ns);
         let ended = self.ended.chunks(2).filter(|life| life[1].after_ns >= since_ns);

@@ -12,16 +12,16 @@ use crate::sample::rows::TaskState;
 use crate::schedule::Budget;
 use crate::status::Status;
 
-/// So many failures in a row, and it is not asked again.
+/// Number of failures in a row after which it is not asked again.
 const FAILURES: u32 = 3;
 
-/// When to ask: at most after each sample, and the less often the dearer it is.
+/// Decides when to ask: at most after each sample, and less often the more it costs.
 pub struct Turns {
     budget: Budget,
-    /// Samples to let pass.
+    /// Number of samples to let pass.
     pause: i64,
     failures: u32,
-    /// CPU time that it has cost: no part of the samples' own.
+    /// CPU time of the questions, which is no part of the samples' own.
     pub cost_ns: i64,
 }
 
@@ -36,13 +36,13 @@ impl Turns {
         }
     }
 
-    /// Whether it may be asked after this sample.
+    /// Returns whether it may be asked after this sample.
     pub fn due(&mut self) -> bool {
         self.pause -= 1;
         self.pause < 0 && self.failures < FAILURES
     }
 
-    /// It was asked, for `cost_ns`.
+    /// Notes that it was asked, at the cost of `cost_ns`.
     pub fn spend(&mut self, cost_ns: i64, answered: bool) {
         self.cost_ns += cost_ns;
         self.pause = self.budget.stretch(cost_ns) - 1;
@@ -58,7 +58,7 @@ struct Row {
     task: TaskState,
 }
 
-/// All answers, and how often there was none.
+/// All answers, and the first failure.
 #[derive(Default)]
 pub struct BlockedRows {
     strings: Strings,
@@ -68,7 +68,7 @@ pub struct BlockedRows {
 }
 
 impl BlockedRows {
-    /// An answer: each row that names a waiter, with the state of its blocker's task.
+    /// Adds an answer: each row that names a waiter, with the state of its blocker's task.
     pub fn push(&mut self, sample: i64, asked: Bracket, rows: &[BlockedRow], tasks: &[TaskState]) {
         self.asked += 1;
         for (row, task) in rows.iter().zip(tasks).filter(|(row, _)| row.numbers[0].is_some()) {
@@ -90,12 +90,12 @@ impl BlockedRows {
         self.trouble.get_or_insert(message);
     }
 
-    /// How many answers there were, and the first thing that went wrong.
+    /// Returns the number of answers, and the first failure.
     pub fn answers(&self) -> (u64, Option<&str>) {
         (self.asked, self.trouble.as_deref())
     }
 
-    /// Table `blocked` of answers before `before_ns`; they are forgotten.
+    /// Removes the answers before `before_ns`, and returns their table `blocked`.
     pub fn take(&mut self, before_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.asked.after_ns < before_ns);
         let later = self.rows.split_off(first);
@@ -104,7 +104,7 @@ impl BlockedRows {
         table
     }
 
-    /// Table `blocked`.
+    /// Returns the table `blocked`.
     pub fn table(&self, since_ns: i64) -> Table {
         let from = self.rows.partition_point(|r| r.asked.after_ns < since_ns);
         let rows = &self.rows[from..];

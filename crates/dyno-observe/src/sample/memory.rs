@@ -18,7 +18,7 @@ use crate::signal::lock;
 use crate::status::Status;
 use crate::word::{self, Right, Word, WordFinder, WordSpec};
 
-/// How long it waits for a process to sample while there is none.
+/// Time between two searches for a process while there is none to sample.
 const PATIENCE_NS: i64 = 100_000_000;
 
 pub struct Memory {
@@ -26,24 +26,24 @@ pub struct Memory {
     finder: WordFinder,
     seats: Vec<Seat>,
     listed: Vec<Arc<Task>>,
-    /// The roster's changes when it was listed last.
+    /// Number of the roster's changes when it was listed last.
     changes: u64,
     /// Rows and samples not handed over yet.
     rows: Vec<Row>,
     taken: Vec<Taken>,
-    /// The latest sample brought rows.
+    /// Whether the latest sample brought rows.
     has_rows: bool,
     buffer: Buffer,
     freezers: Freezers,
 }
 
-/// One process of the server, known or refused.
+/// A process of the server; one that refused has no word.
 struct Seat {
     task: Arc<Task>,
-    /// As in the rows.
+    /// Number of its task in the rows.
     number: u32,
     word: Option<Word>,
-    /// Its word was read once.
+    /// Whether its word was read once.
     read: bool,
 }
 
@@ -71,7 +71,8 @@ impl Memory {
         self.hand_over(&mut lock(&shared.memory));
     }
 
-    /// Takes in who came, leaves out who went. While another thread has the list, the one of before will do.
+    /// Adds processes that came and removes those that went. While another thread holds the roster, the previous list
+    /// is used.
     fn seat(&mut self) {
         let roster = match self.shared.roster.try_lock() {
             Ok(roster) => roster,
@@ -132,7 +133,7 @@ impl Memory {
         }
     }
 
-    /// A reader of the tables may hold the lock and have no CPU for long: no sample waits for it.
+    /// Keeps a sample. It does not wait for the lock, whose holder, a reader of the tables, may have no CPU for long.
     fn keep(&mut self, sample: i64, due_ns: i64, start_ns: i64, status: Status) {
         self.taken.push(Taken {
             sample,
@@ -170,7 +171,8 @@ impl Seat {
         }
     }
 
-    /// A pointer that leads nowhere may do so for a moment only: the process starts or ends.
+    /// Notes why a word could not be read. A pointer that leads nowhere may be transient, while the process starts or
+    /// ends.
     fn refuse(&mut self, error: &io::Error, shared: &Shared) {
         let refusal = word::refusal(self.task.pid, error, Right::Read);
         if refusal.status == Status::Lost {
@@ -201,7 +203,7 @@ impl Sampling for Memory {
         }
     }
 
-    /// We got no CPU for so long.
+    /// Notes a lost sample: this thread got no CPU in time.
     fn skip(&mut self, number: i64, due_ns: i64) {
         self.keep(number, due_ns, now_ns(), Status::Lost);
     }

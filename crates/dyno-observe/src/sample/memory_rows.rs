@@ -30,7 +30,7 @@ pub struct MemoryRows {
 }
 
 impl MemoryRows {
-    /// Takes in a task; its number.
+    /// Adds a task and returns its number.
     pub fn task_number(&mut self, task: &Arc<Task>) -> u32 {
         self.tasks.push(Arc::clone(task));
         self.tasks.len() as u32 - 1
@@ -48,22 +48,22 @@ impl MemoryRows {
         (self.rows.split_off(rows), taken_later(&mut self.taken, since_ns))
     }
 
-    /// In place of what there is.
+    /// Replaces the rows and samples by those that [`MemoryRows::later`] took away.
     pub fn give_back(&mut self, (rows, taken): (Vec<Row>, Vec<Taken>)) {
         (self.rows, self.taken) = (rows, taken);
     }
 
-    /// Rows that were read at or after `since_ns`.
+    /// Returns the rows that were read at or after `since_ns`.
     pub fn since(&self, since_ns: i64) -> &[Row] {
         &self.rows[self.rows.partition_point(|r| r.task_ns < since_ns)..]
     }
 
-    /// Samples that were done at or after `since_ns`.
+    /// Returns the samples that ended at or after `since_ns`.
     pub fn taken_since(&self, since_ns: i64) -> &[Taken] {
         taken_since(&self.taken, since_ns)
     }
 
-    /// The task of a row.
+    /// Returns the task of a row.
     pub fn task(&self, row: &Row) -> &Task {
         &self.tasks[row.task as usize]
     }

@@ -8,37 +8,37 @@ use dyno_model::now_ns;
 use crate::schedule::{Budget, Instants};
 use crate::signal::Signal;
 
-/// How often, and how dear.
+/// Rate and budget of a sampler.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Length of an interval.
     pub interval_ns: i64,
     /// Share of the CPUs that samples may cost.
     pub budget: f64,
-    /// Of the instants.
+    /// Seed of the instants.
     pub seed: u64,
 }
 
-/// What is done at each instant.
+/// A sampler's work at each instant.
 pub trait Sampling {
     /// Takes sample `number`.
     fn sample(&mut self, number: i64, due_ns: i64);
-    /// Its interval has passed before it could be taken.
+    /// Notes that the interval of sample `number` passed before it could be taken.
     fn skip(&mut self, number: i64, due_ns: i64);
-    /// CPU time of sampling up to now.
+    /// Returns the CPU time of sampling up to now.
     fn cost_ns(&mut self) -> i64;
-    /// How many intervals the next must be long at least.
+    /// Returns the least length of the next interval, in planned intervals.
     fn patience(&self) -> i64 {
         1
     }
-    /// No more samples.
+    /// Returns whether sampling has ended.
     fn over(&self) -> bool {
         false
     }
 }
 
 impl Pace {
-    /// Sample 0 at once, then one in each interval until the end.
+    /// Takes sample 0 at once, then one in each interval until the end.
     pub fn run(self, signal: &Signal, sampling: &mut impl Sampling) {
         let base_ns = now_ns();
         let interval_ns = self.interval_ns;

@@ -8,7 +8,7 @@ use crate::status::{Refusal, Status};
 /// Gives the calling thread `SCHED_FIFO` 1, not inherited by threads it makes.
 ///
 /// # Errors
-/// What is missing; the thread goes on as it was.
+/// The missing right; the thread goes on as it was.
 pub fn raise() -> Result<(), Refusal> {
     let priority: libc::c_int = 1; // the kernel's sched_param
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

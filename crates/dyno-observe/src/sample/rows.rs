@@ -1,11 +1,11 @@
-//! Rows of activity samples, as the server told them.
+//! Rows of activity samples, as the server reported them.
 
 use dyno_model::{ActivityRow, Bracket, Strings};
 
 use crate::read::task::Task;
 use crate::status::Status;
 
-/// What was read of a row's task.
+/// State of a row's task.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskState {
     pub task_ns: Option<i64>,
@@ -29,7 +29,7 @@ pub struct Row {
     pub leader_pid: Option<i64>,
 }
 
-/// One sample as such.
+/// A sample without its rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
     pub sample: i64,
@@ -79,22 +79,22 @@ impl SampleRows {
         (self.rows.split_off(rows), taken_later(&mut self.taken, since_ns))
     }
 
-    /// In place of what there is.
+    /// Replaces the rows and samples by those that [`SampleRows::later`] took away.
     pub fn give_back(&mut self, (rows, taken): (Vec<Row>, Vec<Taken>)) {
         (self.rows, self.taken) = (rows, taken);
     }
 
-    /// Rows of samples that were done at or after `since_ns`.
+    /// Returns the rows of samples that ended at or after `since_ns`.
     pub fn since(&self, since_ns: i64) -> &[Row] {
         &self.rows[self.rows.partition_point(|r| r.sql.after_ns < since_ns)..]
     }
 
-    /// Samples that were done at or after `since_ns`.
+    /// Returns the samples that ended at or after `since_ns`.
     pub fn taken_since(&self, since_ns: i64) -> &[Taken] {
         taken_since(&self.taken, since_ns)
     }
 
-    /// The text of a row's number.
+    /// Returns the text of a row's number.
     pub fn text(&self, number: u32) -> &str {
         self.strings.text(number)
     }

@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::signal::lock;
 use crate::status::Status;
 
-/// So many failures in a row, and the server is not asked again.
+/// Number of failures in a row after which the server is not asked again.
 const FAILURES: u32 = 3;
 
 pub struct Sampler {
@@ -68,7 +68,7 @@ impl Sampler {
         self.keep_ended();
     }
 
-    /// Rows of tasks that have ended.
+    /// Keeps rows of tasks that have ended.
     fn keep_ended(&mut self) {
         self.ask.ended(&mut self.ended);
         if !self.ended.is_empty() {
@@ -104,7 +104,7 @@ impl Sampler {
         }
     }
 
-    /// Asks for the locks that sessions wait for, where this sample met one in such a wait.
+    /// Asks for the locks that sessions wait for, if this sample met a session in such a wait.
     fn ask_blocked(&mut self, sample: i64) {
         let mut met = self.tasks.iter().zip(&self.rows);
         let session = |task: &Task, row: &ActivityRow| task.who.session.is_some() || row.leader_pid.is_some();
@@ -128,7 +128,7 @@ impl Sampler {
         self.turns.spend(cost_ns, answered);
     }
 
-    /// What each blocker's task does: read at once after the answer.
+    /// Returns the state of each blocker's task, read at once after the answer.
     fn blockers(&mut self) -> Vec<TaskState> {
         let roster = lock(&self.shared.roster);
         let tasks: Vec<_> = self
@@ -149,7 +149,8 @@ impl Sampler {
         tasks.into_iter().map(read).collect()
     }
 
-    /// CPU time of this thread, and of the server's process it asks. Of a server elsewhere ours alone is known.
+    /// Returns the CPU time of this thread and of the server's process that it asks. For a server elsewhere only the
+    /// former is known.
     fn spent_ns(&mut self) -> i64 {
         let server_ns = self.asked.as_ref().and_then(|task| task.run_ns(&mut self.buffer));
         thread_cpu_ns() + server_ns.unwrap_or(0)
@@ -199,7 +200,7 @@ impl Sampling for Sampler {
         self.keep_ended();
     }
 
-    /// The server was still at the sample before: it did not answer in time.
+    /// Notes a lost sample: the server had not yet answered the previous one.
     fn skip(&mut self, sample: i64, due_ns: i64) {
         let now = now_ns();
         let taken = Taken {
@@ -212,7 +213,7 @@ impl Sampling for Sampler {
         lock(&self.shared.samples).taken(taken);
     }
 
-    /// Without what the question for blocked sessions costs, which has a budget of its own.
+    /// Leaves out the cost of the question for blocked sessions, which has a budget of its own.
     fn cost_ns(&mut self) -> i64 {
         self.spent_ns() - self.turns.cost_ns
     }

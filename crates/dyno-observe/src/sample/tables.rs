@@ -24,7 +24,7 @@ pub struct Samples<'s> {
 }
 
 impl Samples<'_> {
-    /// Table `samples`.
+    /// Returns the table `samples`.
     pub fn samples(self) -> Table {
         let rows = || {
             let sql = self.sql.since(self.since_ns).iter().map(Sample::Sql);
@@ -101,7 +101,7 @@ impl Samples<'_> {
         samples.into()
     }
 
-    /// Table `sampler`.
+    /// Returns the table `sampler`.
     pub fn sampler(self) -> Table {
         let of = |via, taken: &[Taken]| taken.iter().map(|t| (via, *t)).collect::<Vec<_>>();
         let mut all = of(SQL, self.sql.taken_since(self.since_ns));
@@ -152,10 +152,10 @@ impl Samples<'_> {
     }
 }
 
-/// Shares of the sessions' rows; they sum to 1, or there are none. `run or queue`: the task was runnable
-/// (state R); `CLASS:EVENT`: it was not, and the server named what it waits for; `no event`: it was not,
-/// and the server named nothing. Where the task's state is not known, the server's word alone decides.
-/// Rows read from memory are taken where there are any, as they are more.
+/// Returns shares of the sessions' rows, which sum to 1, or nothing without rows. `run or queue`: the task was
+/// runnable (state R). `CLASS:EVENT`: it was not runnable, and the server named its wait. `no event`: it was not
+/// runnable, and the server named no wait. If the task's state is unknown, the server's word alone decides. Rows read
+/// from memory are preferred, as there are more of them.
 pub fn shares(samples: Samples<'_>) -> Vec<(String, f64)> {
     let mut counts = samples.memory_labels();
     if counts.is_empty() {

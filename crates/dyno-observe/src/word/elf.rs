@@ -19,7 +19,7 @@ pub struct Linked {
     pub segment_offset: u64,
 }
 
-/// The symbol `name` of an ELF file, of `.symtab` or else of `.dynsym`; `None`: it has none of that name
+/// Returns the symbol `name` in `.symtab`, or else in `.dynsym`, of an ELF file, or None if it has none of that name
 /// (stripped).
 ///
 /// # Errors

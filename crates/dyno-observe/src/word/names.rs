@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 /// Class of the two codes that are no wait event of any server: a process that is stopped, whatever it waits for.
 const STOPPED: &str = "Stopped";
-/// By a signal or a tracer.
+/// Code of a process stopped by a signal or a tracer.
 pub const SIGNALLED: u32 = u32::MAX - 1;
-/// Its control group is frozen.
+/// Code of a process whose control group is frozen.
 pub const FROZEN: u32 = u32::MAX - 2;
 
 /// Wait classes and events by code. The top byte of a code is its class, the low 16 bits number the event
@@ -19,7 +19,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// `events`: (code, wait class, wait event); `classes`: (top byte, wait class) for codes without a name.
+    /// Returns the names of `events` (code, wait class, wait event), and of `classes` (top byte, wait class) for codes
+    /// without a name.
     pub fn new(events: &[(u32, String, String)], classes: &[(u32, String)]) -> Self {
         Self {
             events: events
@@ -30,7 +31,8 @@ impl Names {
         }
     }
 
-    /// (wait class, wait event); `None` for no wait event. A code without a name gets its number as one.
+    /// Returns wait class and wait event, or None for no wait event. A code without a name gets its number as its
+    /// name.
     pub fn name(&self, code: u32) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
         if code == 0 {
             return None;

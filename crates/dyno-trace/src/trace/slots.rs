@@ -15,8 +15,9 @@ use crate::layout::Slot;
 use crate::rows::Key;
 use crate::system_calls::{self, Now};
 
-/// Whether a task that no signal has stopped is frozen, by where it waits in the kernel (proc(5), wchan; 0: hidden): for
-/// control groups that are not mounted here. One that the v1 freezer met in a sleep waits in that.
+/// Returns whether a task that no signal has stopped is frozen, by the kernel function in which it waits (proc(5),
+/// wchan; 0 if hidden). This serves control groups that are not mounted here. A task that the v1 freezer met in a
+/// sleep still waits in that sleep's function, and is not recognized.
 fn trapped(task: &Task) -> bool {
     let path = format!("/proc/{}/task/{}/wchan", task.pid, task.tid);
     let function = std::fs::read_to_string(path).unwrap_or_default();
@@ -28,7 +29,7 @@ fn trapped(task: &Task) -> bool {
 }
 
 impl Trace {
-    /// The slot of a task that is watched already: told of before, or seen at its birth.
+    /// Returns the slot of a task that is watched already, because it was registered or the program saw its birth.
     pub(super) fn find(&mut self, task: &Task) -> Option<usize> {
         let number = self.loaded.book.find(task.tid as u32)?;
         let Some(slot) = self.loaded.book.read(number) else {
@@ -42,8 +43,8 @@ impl Trace {
         Some(number)
     }
 
-    /// Keeps the sums of a task whose end the program did not see, and takes its slot back. What it did last goes on up to
-    /// now, as it did in the reads before.
+    /// Keeps the sums of a task whose end the program did not see, and takes its slot back. Its last state is counted
+    /// up to now, as in the reads before.
     pub(super) fn end_unseen(&mut self, number: usize, slot: &Slot) {
         let known = self.known[number].take();
         let known = known.unwrap_or_else(|| self.newborn(slot));
@@ -129,7 +130,7 @@ impl Trace {
         matches!(state, 'S' | 'D') && (self.freezers.hold(task.pid, now_ns) || trapped(task))
     }
 
-    /// A slot that the program filled: a child of the main process.
+    /// Returns the task of a slot that the program filled at a birth: a child of the main process.
     pub(super) fn newborn(&mut self, slot: &Slot) -> KnownTask {
         let key = Key {
             pid: i64::from(slot.tgid),
