@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// Longest header of a request: a specification with its scripts.
 pub const MOST_HEADER_BYTES: u32 = 64 << 20;
-/// Longest header of an answer: what a client parses of a host that it need not trust.
+/// Longest header of an answer, which a client parses though it need not trust the host.
 pub const MOST_ANSWER_HEADER_BYTES: u32 = 16 << 20;
 /// Longest body of a request.
 pub const MOST_REQUEST_BYTES: u32 = 64 << 20;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::pattern::{MOST_PATHS, expanded, is_pattern};
 use crate::reply::Reply;
 
-/// Bodies are not longer than that: further files have EFBIG.
+/// Longest body: further files have EFBIG.
 const MOST_BYTES: usize = 256 << 20;
 const TREES: [&str; 2] = ["/proc", "/sys"];
 const FILES: [&str; 4] = [
@@ -122,7 +122,7 @@ fn allowed(path: &Path) -> io::Result<PathBuf> {
     if may(&real) { Ok(real) } else { Err(refused()) }
 }
 
-/// Whether a path names what may be read.
+/// Returns whether a path may be read.
 fn may(path: &Path) -> bool {
     let fits = |c: Component| c != Component::ParentDir && REFUSED.iter().all(|r| c.as_os_str() != *r);
     below(path) && path.components().all(fits)
@@ -155,7 +155,7 @@ fn read(path: &Path, limit: usize, room: usize) -> io::Result<(Vec<u8>, bool)> {
     Ok((bytes, whole))
 }
 
-/// Where a link points. Its directory must be one that may be looked at; what it points at need not.
+/// Returns the target of a link. The link's directory must be one that may be read, the target need not.
 fn link(path: &Path) -> io::Result<Value> {
     let name = path.file_name().ok_or_else(refused)?;
     let directory = allowed(path.parent().ok_or_else(refused)?)?;
@@ -191,7 +191,7 @@ fn stat(path: &Path) -> io::Result<Value> {
     }))
 }
 
-/// (type, bytes, of which users may have so many).
+/// Returns (type, bytes, bytes available to users).
 #[allow(clippy::unnecessary_cast, clippy::cast_lossless, clippy::useless_conversion)] // types differ by C library
 pub fn filesystem(path: &Path) -> io::Result<(i64, u64, u64)> {
     let about = statfs(path)?;

@@ -1,4 +1,4 @@
-//! The host and this program: what a client wants to know first.
+//! The host and this program, for a client's first request.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub const PROTOCOL: u32 = 1;
 pub const PRODUCT: &str = env!("CARGO_PKG_VERSION");
 
-/// Who answers, and where.
+/// Returns the program and the host that answer.
 ///
 /// # Errors
 /// Where the program cannot be read again.
@@ -41,7 +41,7 @@ fn number(name: libc::c_int) -> i64 {
     unsafe { libc::sysconf(name) as i64 }
 }
 
-/// SHA-256 of the program that runs, also where its file has been removed since.
+/// Returns the SHA-256 of the running program, also if its file has been removed since.
 fn hash() -> io::Result<String> {
     let digest = Sha256::digest(fs::read("/proc/self/exe")?);
     Ok(digest
@@ -49,7 +49,7 @@ fn hash() -> io::Result<String> {
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
 }
 
-/// CPUs that it may run on; NULL: unknown.
+/// Returns the CPUs that it may run on, or None if they are unknown.
 fn affinity() -> Option<Vec<u32>> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let ranges = status

@@ -1,4 +1,4 @@
-//! `load.*`, `watch.*`, `pulse.*` and `drop`: operations on what a client has begun.
+//! `load.*`, `watch.*`, `pulse.*` and `drop`: operations on a client's loads, watches and pulses.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ use rustix::thread::set_name;
 use serve::Conversation;
 
 const SILENCE: Duration = Duration::from_secs(10);
-/// So long loads may take to end. Their connections are broken by then; it is for what they cancel.
+/// Time that loads have to end. Their connections are broken by then, but cancelling takes time.
 const END: Duration = Duration::from_secs(5);
 const NO_FRAME: i32 = 2;
 const SILENT: i32 = 3;
@@ -93,7 +93,7 @@ fn serve(silence: Duration) {
     end(&all, status);
 }
 
-/// On standard error, if anybody is there: it is closed where a connection was lost.
+/// Writes to standard error, which is closed if a connection was lost.
 fn say(words: &str) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }

@@ -24,7 +24,7 @@ pub struct Outbox<W> {
 type Parts = [Vec<u8>; 2];
 
 struct State<W> {
-    /// `None`: somebody is writing.
+    /// None while a thread is writing.
     to: Option<W>,
     waiting: VecDeque<Parts>,
     broken: bool,
@@ -59,7 +59,7 @@ impl<W: Write + Send + 'static> Outbox<W> {
         self.changed.notify_all();
     }
 
-    /// The same of a short one that must not wait: at once, or before all others.
+    /// Sends a short answer that must not wait: at once, or before all others.
     pub fn answer_at_once(&self, id: &Value, value: Value) {
         let parts = framed(id, Ok(value.into()));
         let mut state = self.state();
@@ -82,7 +82,7 @@ impl<W: Write + Send + 'static> Outbox<W> {
         drop(self.changed.wait_while(self.state(), full));
     }
 
-    /// Waits, at most so long, until all is written.
+    /// Waits until all is written, at most for `most`.
     pub fn flush(&self, most: std::time::Duration) {
         let full = |state: &mut State<W>| !(state.broken || state.waiting.is_empty() && state.to.is_some());
         drop(self.changed.wait_timeout_while(self.state(), most, full));
@@ -107,7 +107,8 @@ impl<W: Write + Send + 'static> Outbox<W> {
         }
     }
 
-    /// A peer that hears nothing any more has closed our input, too: that is where the agent ends.
+    /// Writes the parts. A failure needs no report: a peer that reads nothing any more has closed our input, too,
+    /// which ends the agent.
     fn write(&self, mut to: W, parts: &Parts) {
         let mut all = parts.iter();
         let written = all

@@ -12,7 +12,7 @@ pub fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?'])
 }
 
-/// The paths that exist, sorted. `may_look`: whether a directory may be listed.
+/// Returns the paths that exist, sorted. `may_look` returns whether a directory may be listed.
 pub fn expanded(pattern: &str, may_look: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut paths = vec![PathBuf::from("/")];
     for component in pattern.split('/').filter(|c| !c.is_empty()) {

@@ -35,7 +35,7 @@ impl From<Answer> for Reply {
 }
 
 impl Reply {
-    /// Tables: descriptions of the columns in the header, values in the body.
+    /// Returns tables: descriptions of the columns in the header, values in the body.
     pub fn tables(tables: &[Table]) -> Self {
         let mut body = Vec::new();
         let all: Vec<Value> = tables
@@ -82,7 +82,7 @@ impl Fault {
         ops::Fault::Observer(error).into()
     }
 
-    /// A fault of the request itself. `kind`: request, unknown, busy.
+    /// Returns a fault of the request itself. `kind` is request, unknown or busy.
     pub fn agent(kind: &'static str, message: impl Into<String>) -> Self {
         Self {
             family: "agent",

@@ -20,7 +20,7 @@ use crate::{host_ops, live_ops};
 const MOST_AT_ONCE: usize = 256;
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Standard output, or what stands for it.
+/// Standard output, or a stand-in for it.
 pub type Out = Box<dyn io::Write + Send>;
 
 /// State that the threads of a conversation share.

@@ -18,9 +18,9 @@ use crate::reply::Reply;
 
 /// So much of a disk is left to others.
 const LEFT_BYTES: u64 = 512 << 20;
-/// So much is kept in memory where no disk can have it.
+/// Bytes that are kept in memory if no disk has room.
 const MOST_BYTES: usize = 128 << 20;
-/// File systems that are memory: tmpfs, ramfs.
+/// Types of file systems in memory: tmpfs, ramfs.
 const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Tables, packed: a frame, compressed with zlib.
@@ -42,7 +42,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// In `TMPDIR`, else `/var/tmp`, else `/tmp`: the first on a disk with room.
+    /// Returns a spool in `TMPDIR`, `/var/tmp` or `/tmp`, the first on a disk with room.
     pub fn new() -> Self {
         let given = std::env::var_os("TMPDIR")
             .filter(|d| !d.is_empty())
@@ -83,7 +83,7 @@ impl Spool {
         }
     }
 
-    /// Keeps tables. False: there is no room for more of them.
+    /// Keeps tables. Returns false if there is no room for more.
     pub fn keep(&mut self, tables: &[Table]) -> bool {
         let part = self.written(packed(tables));
         if let Part::Here(bytes) = &part {
@@ -145,7 +145,7 @@ impl Spool {
     }
 }
 
-/// Tables as they go over the wire: compressed, as they repeat themselves.
+/// Returns tables as they go over the wire: compressed, as they repeat themselves.
 pub fn packed(tables: &[Table]) -> Vec<u8> {
     let Reply { value, body } = Reply::tables(tables);
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());

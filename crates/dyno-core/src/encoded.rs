@@ -9,9 +9,9 @@ pub struct Encoded<'a> {
     pub kind: &'static str,
     /// 8 bytes a number, one a truth value; of texts 32-bit indices into `texts`, -1 for NULL.
     pub bytes: Vec<u8>,
-    /// Of numbers: one byte a value, 1 where it is known; `None`: all are, or `bytes` says it.
+    /// For numbers one byte a value, 1 if it is known. None if all are, or `bytes` shows it.
     pub validity: Option<Vec<u8>>,
-    /// Of a column of texts: each text once.
+    /// Distinct texts of a column of texts.
     pub texts: Option<Vec<&'a str>>,
 }
 

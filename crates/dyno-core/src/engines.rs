@@ -35,8 +35,8 @@ pub fn loader(engine: &str, spec: Value, stop: &AtomicBool) -> Result<Loader> {
     }
 }
 
-/// Who is asked for activity samples; no engine: nobody. The inner `Err` means that the server could not be
-/// reached: the watch goes on without samples.
+/// Returns the connection for activity samples, or None without an engine. The inner `Err` means that the server could
+/// not be reached: the watch goes on without samples.
 pub(crate) fn probe(engine: Option<&str>, half: &Value) -> Result<Result<Option<Probe>>> {
     match engine {
         None => Ok(Ok(None)),

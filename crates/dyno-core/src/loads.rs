@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::engines::{self, parse};
 
-/// A load of `engine`, not connected yet. `spec`: the driver's keys and the engine's.
+/// Returns a load of `engine`, not connected yet. `spec` has the driver's keys and the engine's.
 ///
 /// # Errors
 /// [`dyno_model::Error::Spec`] for one that is wrong.

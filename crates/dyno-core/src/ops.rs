@@ -1,4 +1,4 @@
-//! Operations on loads, watches and the host: what the Python module and the agent offer, under the same names and
+//! Operations on loads, watches and the host, which the Python module and the agent offer under the same names and
 //! with the same answers. See `_core.pyi` and the agent's README.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use dyno_observe::pulse::Pulse;
 use dyno_observe::{Status, Watch, groups, once, read_behind};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// One operation, with what it works on.
+/// An operation with its operand.
 #[derive(Clone, Copy)]
 pub enum Op<'a> {
     /// On a load.
@@ -23,13 +23,13 @@ pub enum Op<'a> {
     Watch(&'a Watch, WatchOp),
     /// Gaps in the life of this process.
     PulseHoles(&'a Pulse),
-    /// Existing control groups of a process; `pid` `None`: of this one.
+    /// Existing control groups of a process, or of this one if `pid` is None.
     FindCgroups {
         /// The process.
         pid: Option<i64>,
         /// Where the machine's tree begins.
         root: &'a Path,
-        /// Names of v1 controllers; `None`: those with CPU figures.
+        /// Names of v1 controllers, or None for those with CPU figures.
         controllers: Option<&'a [String]>,
     },
     /// One read of a task.
@@ -47,7 +47,7 @@ pub enum Op<'a> {
         program: &'a str,
         /// A pointer variable of the program.
         symbol: &'a str,
-        /// Bytes behind where it points.
+        /// Offset from its target in bytes.
         offset: u64,
     },
     /// How much of each file is in the page cache.

@@ -77,7 +77,7 @@ struct WatchSpec {
     adopt: bool,
 }
 
-/// (session, pid, tid) of a task that serves a session; (session, pid): the process's main one.
+/// (session, pid, tid) of a task that serves a session, or (session, pid) for the process's main one.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(untagged)]
 enum SessionTask {
@@ -131,15 +131,15 @@ impl Unseen {
     }
 }
 
-/// `None`: not asked for.
+/// A profiler or its refusal, or None if it was not requested.
 type MaybeProfiler = Option<Granted<Box<dyn Profiler>>>;
 
 /// Tasks of a server that the trace has room for besides twice those that it has now: some come and go between two
 /// samples.
 const SPARE: usize = 256;
-/// The same of a server whose sessions are not ours: more may come.
+/// The same for a server whose sessions are not ours, to which more may come.
 const SPARE_OF_OBSERVED: usize = 768;
-/// The same of commands, and for each of them: what it starts may start others.
+/// The same for commands, and for each of them, as its children may start others.
 const SPARE_OF_TREE: usize = 1024;
 const STARTED: usize = 64;
 
@@ -190,19 +190,20 @@ impl WatchSpec {
     }
 }
 
-/// Stacks of sleeps a second: more would not find room.
+/// Most stacks of sleeps a second: more would not find room.
 const MOST_STACKS: f64 = 10_000.0;
 
 fn is_rate(hz: f64) -> bool {
     hz > 0.0 && hz <= MOST_STACKS
 }
 
-/// Slots of the trace for so many tasks. A power of two, so that windows of similar loads share a program.
+/// Returns the slots of the trace for a number of tasks: a power of two, so that windows of similar loads share a
+/// program.
 fn room_for(tasks: usize, spare: usize) -> u32 {
     u32::try_from((2 * tasks + spare).next_power_of_two()).unwrap_or(u32::MAX)
 }
 
-/// Number of live child processes; 0 where the kernel does not list them.
+/// Returns the number of live child processes, or 0 if the kernel does not list them.
 fn children(pid: i64) -> usize {
     let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     listed.map_or(0, |l| l.split_ascii_whitespace().count())
@@ -222,7 +223,7 @@ impl WatchSpec {
         room_for(now, spare)
     }
 
-    /// The trace, and the stacks of sleeps; `None`: not asked for.
+    /// Opens the trace, and the stacks of sleeps if they were requested.
     fn tracer(&self) -> (Granted<Box<dyn Tracer>>, MaybeProfiler) {
         let refusal = if self.trace == Trace::Off {
             Refusal::new(Status::Off, "switched off: trace is \"off\"")
@@ -263,7 +264,7 @@ impl WatchSpec {
 }
 
 impl WatchSpec {
-    /// `None`: not asked for.
+    /// Opens the CPU profile if it was requested.
     fn profiler(&self) -> MaybeProfiler {
         let ProfileSpec { hz, until_ns } = self.profile?;
         if !self.os {

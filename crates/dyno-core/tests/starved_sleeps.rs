@@ -1,4 +1,4 @@
-//! Stacks of sleeps while whoever takes them in gets no CPU. Needs the rights of the trace.
+//! Stacks of sleeps while their reader gets no CPU. Needs the rights of the trace.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

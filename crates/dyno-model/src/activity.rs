@@ -24,11 +24,11 @@ impl TaskId {
 pub struct ActivityRow {
     /// Process id.
     pub pid: i64,
-    /// The thread that serves it; `None`: the process has one, and serves nobody else.
+    /// The thread that serves it, or None if its process serves it alone.
     pub tid: Option<i64>,
-    /// Which of our sessions it works for now, where the server knows; `None`: the one it worked for before.
+    /// Our session that it serves now if the server knows, or None for the one that it served before.
     pub session: Option<i64>,
-    /// `None`: a client's backend; a name: one of the server's own processes.
+    /// Name of one of the server's own processes, or None for a client's backend.
     pub helper: Option<String>,
     /// active, idle, ...
     pub state: Option<String>,
@@ -40,12 +40,12 @@ pub struct ActivityRow {
     pub query_id: Option<i64>,
     /// Leader of a parallel worker.
     pub leader_pid: Option<i64>,
-    /// Whether it is one of those that are to be observed; `None`: the server was not asked that.
+    /// Whether it is to be observed, or None if the server was not asked.
     pub chosen: Option<bool>,
 }
 
 impl ActivityRow {
-    /// The task that is read for it.
+    /// Returns the task that is read for it.
     pub fn task(&self) -> TaskId {
         TaskId {
             pid: self.pid,
@@ -54,14 +54,14 @@ impl ActivityRow {
     }
 }
 
-/// What a task used from its birth to its end, as the kernel told when it ended.
+/// Figures of a task from its birth to its end, as the kernel reported at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedTask {
     /// Process.
     pub pid: i64,
     /// Task.
     pub tid: i64,
-    /// Which of our sessions it worked for; `None`: one of them, not known which.
+    /// Our session that it served, or None for an unknown one of them.
     pub session: Option<i64>,
     /// Name of its program.
     pub comm: String,
@@ -71,46 +71,46 @@ pub struct EndedTask {
     pub run_ns: i64,
     /// Time in the run queue.
     pub runq_ns: i64,
-    /// How often it was put on a CPU.
+    /// Number of times it was put on a CPU.
     pub slices: i64,
     /// User and kernel time, by ticks.
     pub ticks_ns: (i64, i64),
-    /// Waits for block I/O; `None`: not accounted for.
+    /// Waits for block I/O, or None if they are not accounted for.
     pub blkio_ns: Option<i64>,
     /// Voluntary and involuntary context switches.
     pub switches: (i64, i64),
 }
 
-/// Asks the server who does what. One connection of its own, which it leaves out of its answer.
+/// Asks the server for its backends' activity, on a connection of its own that it leaves out of its answer.
 pub trait ActivityProbe: Send {
-    /// One sample: clears `rows` and fills them.
+    /// Takes one sample: clears `rows` and fills them.
     ///
     /// # Errors
     /// When the server does not answer.
     fn sample(&mut self, rows: &mut Vec<ActivityRow>) -> Result<()>;
 
-    /// Follows tasks that end from now on. `None`: this engine has no such source; else whether it may, or the
-    /// status and the reason with the cure.
+    /// Follows tasks that end from now on. Returns None if this engine has no such source, an error with status,
+    /// reason and cure if it may not.
     fn follow_ends(&mut self) -> Option<std::result::Result<(), (&'static str, String)>> {
         None
     }
 
-    /// Tasks that have ended since this was asked last: clears `rows` and fills them.
+    /// Clears `rows` and fills them with tasks that have ended since the last call.
     fn ended(&mut self, rows: &mut Vec<EndedTask>) {
         rows.clear();
     }
 
-    /// Status and reason if the ends of some tasks were lost since they are followed.
+    /// Returns status and reason if the ends of some tasks were lost since they are followed.
     fn ends_lost(&self) -> Option<(&'static str, String)> {
         None
     }
 
-    /// Whether a row of a sample waits for a lock whose holders can be asked for.
+    /// Returns whether a row of a sample waits for a lock whose holders can be asked for.
     fn waits_for_lock(&self, _row: &ActivityRow) -> bool {
         false
     }
 
-    /// Who waits for a lock now, and whom for: clears `rows` and fills them.
+    /// Clears `rows` and fills them with the sessions that wait for a lock now, and those that they wait for.
     ///
     /// # Errors
     /// When the server does not answer, or refuses.
@@ -150,7 +150,7 @@ pub struct BlockedRow {
 }
 
 impl BlockedRow {
-    /// The process that it waits for, if it is one.
+    /// Returns the process that it waits for, if it is one.
     pub fn blocker(&self) -> Option<i64> {
         self.numbers[3].filter(|&pid| pid != 0)
     }

@@ -85,12 +85,12 @@ impl Breaker {
         self.0.break_off();
     }
 
-    /// True after [`abort`](Self::abort).
+    /// Returns whether [`abort`](Self::abort) was called.
     pub fn is_broken(&self) -> bool {
         self.0.state().broken
     }
 
-    /// True while any of what it watches exists.
+    /// Returns whether any of its targets exists.
     pub fn is_in_use(&self) -> bool {
         self.0.state().watched.iter().any(|w| w.strong_count() > 0)
     }

@@ -30,7 +30,7 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// A time for system calls.
+/// Returns a time for system calls.
 #[inline]
 pub fn timespec(ns: i64) -> Timespec {
     Timespec {

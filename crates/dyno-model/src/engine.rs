@@ -2,7 +2,7 @@
 
 use crate::{Error, Result, Session, Table};
 
-/// Sessions that a load may have: more than any server takes.
+/// Upper bound of the sessions of a load: more than any server takes.
 const MOST_SESSIONS: usize = 1_000_000;
 
 /// The number of a load's sessions, from those of its groups.
@@ -32,7 +32,7 @@ pub struct Counter {
 /// One value of a counter, or why there is none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
-    /// `None`: unknown, and `status` says why.
+    /// None if it is unknown; `status` says why.
     pub value: Option<f64>,
     /// A status of `model/sources/source.py`.
     pub status: &'static str,
@@ -65,7 +65,7 @@ pub trait Engine: Send + Sync + 'static {
     /// When the server refuses a statement.
     fn prepare(&self, session: usize, connection: &mut Self::Session) -> Result<()>;
 
-    /// The counters a probe reads; empty: there is no probe.
+    /// Returns the counters that a probe reads; none without a probe.
     fn counters(&self) -> &[Counter];
 
     /// Reads the session's counters, one reading for each of [`counters`](Self::counters), in blocking mode.

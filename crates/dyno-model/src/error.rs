@@ -1,6 +1,6 @@
 //! The one error tree of the Rust side; `dyno-py` maps it in one file.
 
-/// What went wrong. Messages say the cure where there is one; none holds a password.
+/// An error of the core. Its message has the cure if there is one, and never a password.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The specification handed to the core is wrong: a defect of the caller.
@@ -12,7 +12,7 @@ pub enum Error {
     /// The server refused who we say we are.
     #[error("authentication failed: {message}")]
     Authentication {
-        /// The server's code, where it gave one.
+        /// The server's code, if it gave one.
         code: Option<String>,
         /// The server's words.
         message: String,
@@ -22,23 +22,23 @@ pub enum Error {
     Server {
         /// The server's code.
         code: String,
-        /// What that code is for.
+        /// Meaning of that code.
         refusal: Refusal,
         /// The server's words, detail and hint included.
         message: String,
-        /// 1-based character position in the statement, where the server gave one.
+        /// 1-based character position in the statement, if the server gave one.
         position: Option<u32>,
     },
     /// The connection broke.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// The server said something we do not understand.
+    /// The server sent something we do not understand.
     #[error("protocol: {0}")]
     Protocol(String),
     /// TLS could not be agreed on.
     #[error("TLS: {0}")]
     Tls(String),
-    /// We were told to break off.
+    /// The load or the watch was aborted.
     #[error("aborted")]
     Aborted,
     /// The operating system refused something else.
@@ -46,7 +46,7 @@ pub enum Error {
     Io(String),
 }
 
-/// What a server's error is for; each engine sorts its own codes.
+/// Meaning of a server's error; each engine classifies its own codes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Refusal {
     /// Anything else.
@@ -65,7 +65,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// As Python sees it.
+    /// Returns the name that Python has for it.
     fn kind(self) -> &'static str {
         match self {
             Self::Other => "server",
@@ -79,7 +79,7 @@ impl Refusal {
 }
 
 impl Error {
-    /// Kind, as Python sees it.
+    /// Returns the kind, by the name that Python has for it.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Spec(_) => "spec",
@@ -94,7 +94,7 @@ impl Error {
         }
     }
 
-    /// The server's code, where there is one.
+    /// Returns the server's code, if there is one.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Server { code, .. } => Some(code),

@@ -17,7 +17,7 @@ pub fn stat_fields(line: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     Some(from_utf8(&line[name.end + 1..]).ok()?.split_ascii_whitespace())
 }
 
-/// Numbers of a list such as `0-3,8` (cpuset(7), "List format"). `None` if it is none.
+/// Returns the numbers of a list such as `0-3,8` (cpuset(7), "List format"), or None if it is malformed.
 pub fn cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for range in text.trim().split(',') {

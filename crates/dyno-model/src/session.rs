@@ -7,20 +7,20 @@ use crate::{Breaker, Result, TaskId};
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEnd {
-    /// Well.
+    /// It succeeded.
     Ok,
-    /// With an error of the server; the session goes on.
+    /// The server returned an error; the session goes on.
     Failed {
         /// The server's code.
         code: [u8; 5],
-        /// The server's words (kept only for the first of a code).
+        /// The server's message (kept only for the first of a code).
         message: String,
     },
-    /// Not at all: when the session was ready to begin it, it was too late. Nothing is counted.
+    /// It was not begun, since it was too late when the session was ready. Nothing is counted.
     NotMade,
 }
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Wait until the descriptor is readable, then call [`Session::advance`].
@@ -33,14 +33,14 @@ pub enum Progress {
     Done(CallEnd),
 }
 
-/// The beginning of a call, as the driver knows it.
+/// Begin of a call, for the session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Start {
     /// Now, ns of the one clock.
     pub now_ns: i64,
-    /// The call counts as measured.
+    /// Whether the call counts as measured.
     pub measured: bool,
-    /// A call that failed is not tried again at or after this instant; `None`: whenever.
+    /// A call that failed is not tried again at or after this instant, or without limit if None.
     pub no_try_from_ns: Option<i64>,
 }
 
@@ -105,7 +105,7 @@ pub trait Session: Send {
     fn fd_changed(&mut self) -> bool {
         false
     }
-    /// What came in place of an answer, in words: for a call that is given up.
+    /// Returns what came in place of an answer, in words, for a call that is given up.
     fn remark(&self) -> Option<String> {
         None
     }

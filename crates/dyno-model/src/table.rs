@@ -77,7 +77,7 @@ impl Column {
         }
     }
 
-    /// True without rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

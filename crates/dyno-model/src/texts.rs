@@ -1,4 +1,4 @@
-//! Texts that come again and again (names, states, wait events), each stored once.
+//! Texts that recur (names, states, wait events), each stored once.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// The number of `text`; allocates only when it is new.
+    /// Returns the number of `text`. Allocates only if it is new.
     pub fn number(&mut self, text: &str) -> u32 {
         if let Some(&n) = self.numbers.get(text) {
             return n;
@@ -21,7 +21,7 @@ impl Strings {
         n
     }
 
-    /// The text of `number`.
+    /// Returns the text of `number`.
     pub fn text(&self, number: u32) -> &str {
         &self.texts[number as usize]
     }

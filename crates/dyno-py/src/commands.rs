@@ -1,11 +1,11 @@
-//! `_core.launch_commands`: what the launcher process of the engine `command` runs.
+//! `_core.launch_commands`: the main function of the launcher process of the engine `command`.
 
 use pyo3::prelude::*;
 
 use crate::errors;
 
-/// Serves sessions until the other end of `control` is closed. `find`: of a pattern and a text, the first group of
-/// the last match, or None.
+/// Serves sessions until the other end of `control` is closed. `find` returns, for a pattern and a text, the first
+/// group of the last match, or None.
 #[pyfunction]
 fn launch_commands(py: Python<'_>, control: i32, find: Py<PyAny>) -> PyResult<()> {
     let find = move |pattern: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! pgbench's script language for Python: what a script holds, and what its expressions come to.
+//! pgbench's script language for Python: the commands of a script, and the values of its expressions.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::json;
 
-/// The commands of a script and its first mistake, as JSON. `given`: names of variables that it need not set.
+/// Returns the commands of a script and its first mistake, as JSON. `given` has the names of variables that it need
+/// not set.
 #[pyfunction]
 #[pyo3(signature = (name, text, allow_shell = false, protocol = "simple", given = vec![]))]
 #[expect(clippy::needless_pass_by_value, reason = "from Python")]

@@ -82,13 +82,13 @@ impl Pulse {
     }
 }
 
-/// One read of a task: see `_core.pyi`.
+/// Reads a task once: see `_core.pyi`.
 #[pyfunction]
 fn read_task(py: Python<'_>, pid: i64, tid: i64) -> PyResult<Bound<'_, PyAny>> {
     convert::run(py, Op::ReadTask { pid, tid })
 }
 
-/// (value, status, detail) of 64 bits of a process's memory: see `_core.pyi`.
+/// Returns (value, status, detail) of 64 bits of a process's memory: see `_core.pyi`.
 #[pyfunction]
 fn read_behind<'py>(
     py: Python<'py>,
@@ -106,7 +106,7 @@ fn read_behind<'py>(
     convert::run(py, op)
 }
 
-/// Existing groups of a process: see `_core.pyi`.
+/// Returns the existing groups of a process: see `_core.pyi`.
 #[pyfunction]
 #[pyo3(signature = (pid=None, root=PathBuf::from("/"), controllers=None))]
 #[allow(clippy::needless_pass_by_value)] // pyo3 hands them over by value
