@@ -9,6 +9,9 @@
 
 mod book;
 mod events;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(test)]
 mod golden_tests;
 mod kallsyms;

@@ -6,6 +6,9 @@ mod client;
 mod collector;
 mod engine;
 mod frame;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(test)]
 mod hostile_tests;
 mod link;

@@ -43,15 +43,21 @@ fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Re
     let mut client = Client::new(wire);
     client.breaker = breaker.clone();
     client.set_deadline(Some(deadline))?;
-    // A server that is none must not make us hold much before it has shown who it is.
-    client.set_longest(LONGEST_IN_STARTUP);
-    client.send(&startup_message(target)?)?;
-    authenticate(&mut client, target)?;
-    finish(&mut client)?;
-    client.set_longest(LONGEST_HELD);
+    start(&mut client, target)?;
     // The time limit was that of connecting; calls have none.
     client.set_timeout(None)?;
     Ok(client)
+}
+
+/// Start-up over a connected stream: from the first message until the server is ready.
+pub(crate) fn start(client: &mut Client, target: &TargetSpec) -> Result<()> {
+    // A server that is none must not make us hold much before it has shown who it is.
+    client.set_longest(LONGEST_IN_STARTUP);
+    client.send(&startup_message(target)?)?;
+    authenticate(client, target)?;
+    finish(client)?;
+    client.set_longest(LONGEST_HELD);
+    Ok(())
 }
 
 /// Asks the server to cancel what the session with `key` is at, on a connection of its own, as encrypted as

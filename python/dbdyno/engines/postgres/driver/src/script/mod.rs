@@ -2,7 +2,7 @@
 
 mod commands;
 mod engine;
-mod out;
+pub(crate) mod out;
 pub(crate) mod plan;
 mod rows;
 mod run;
