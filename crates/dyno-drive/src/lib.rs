@@ -13,10 +13,13 @@
 mod count;
 mod limits;
 mod load;
+#[cfg(all(test, loom))]
+mod loom_models;
 mod pace;
 mod run;
 mod schedule;
 mod spec;
+mod sync;
 mod tables;
 mod thread;
 

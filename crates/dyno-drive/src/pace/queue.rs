@@ -6,10 +6,11 @@
 //! that waits never has a later arrival than another that still works. The one thing shared is a count. Each thread goes
 //! through the arrivals by itself: they are the same for all.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 use crate::pace::arrivals::{ArrivalSpec, Arrivals};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex};
 
 /// The threads' common position in the arrivals.
 #[derive(Debug, Default)]

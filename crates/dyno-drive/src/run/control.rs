@@ -1,13 +1,14 @@
 //! Commands to the worker threads, and their live progress.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 use dyno_model::{Breaker, now_ns};
 
 use crate::count::histogram::LiveLatency;
 use crate::pace::queue::{Behind, Lookout};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::{Schedule, Spec, thread};
 
 /// A task that has ended cannot be read any more, and the read at t1 may be a little late.
