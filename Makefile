@@ -22,7 +22,7 @@ LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLI
 TESTED := --profile bench --workspace --locked --quiet
 
 .PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python lint-room compile-rust \
-	test-rust compile-tests test-python test-room audit bench clean help
+	test-rust compile-tests test-python test-room fuzz audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -113,6 +113,21 @@ test-python: build
 
 laws: build      ## The laws, tried on 50 times as many examples, new ones each time
 	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws tests/unit/conclude/test_ladders_fuzz.py
+
+SECONDS ?= 60
+FUZZED := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
+NIGHTLY = @cargo +nightly --version >/dev/null 2>&1 || { echo "needs a nightly toolchain: rustup toolchain install nightly \
+	--component miri,rust-src"; exit 1; }
+
+fuzz:            ## Give parsers bytes that nobody thought of; SECONDS=600: each of them so long
+	$(NIGHTLY)
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "needs cargo-fuzz: cargo install cargo-fuzz --locked"; exit 1; }
+	cp Cargo.lock fuzz/
+	@mkdir -p $(addprefix target/fuzz/corpus/,$(FUZZED)) target/fuzz/failures
+	set -e; for target in $(FUZZED); do \
+		$(CARGO) +nightly fuzz run --fuzz-dir fuzz --target-dir target/fuzz $$target target/fuzz/corpus/$$target \
+			fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 -timeout=20 -verbosity=0 -print_final_stats=1 \
+			-artifact_prefix=target/fuzz/failures/$$target-; done
 
 audit:           ## Compare locked dependencies with published advisories (needs the network; says what it could not check)
 	$(PYTHON) tools/audit.py
