@@ -22,7 +22,7 @@ LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLI
 TESTED := --profile bench --workspace --locked --quiet
 
 .PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python lint-room compile-rust \
-	test-rust compile-tests test-python test-room fuzz audit bench clean help
+	test-rust compile-tests test-python test-room fuzz models miri loom audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -128,6 +128,18 @@ fuzz:            ## Give parsers bytes that nobody thought of; SECONDS=600: each
 		$(CARGO) +nightly fuzz run --fuzz-dir fuzz --target-dir target/fuzz $$target target/fuzz/corpus/$$target \
 			fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 -timeout=20 -verbosity=0 -print_final_stats=1 \
 			-artifact_prefix=target/fuzz/failures/$$target-; done
+
+models: miri loom  ## Run what is cleverest under Miri, and all orders of the threads' steps under loom
+
+miri:
+	$(NIGHTLY)
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +nightly miri test --quiet --locked --lib \
+		--package dyno-engine-postgres -- frame:: out::
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --quiet --locked --lib \
+		--package dyno-drive -- histogram:: queue::
+
+loom:  # compiles dyno-drive once more
+	RUSTFLAGS='--cfg loom' $(CARGO) test --quiet --locked --release --lib --target-dir target/loom --package dyno-drive loom
 
 audit:           ## Compare locked dependencies with published advisories (needs the network; says what it could not check)
 	$(PYTHON) tools/audit.py

@@ -171,6 +171,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "forty thousand buckets")]
     fn the_ends_of_every_bucket_are_in_it_and_the_next_one_follows() {
         let mut next = 0;
         for bucket in 0..BUCKETS {
@@ -193,12 +194,14 @@ mod tests {
         }
 
         #[test]
+        #[cfg_attr(miri, ignore = "the library goes through all its buckets one by one")]
         fn buckets_are_those_of_the_library(durations in durations()) {
             let ours: Vec<_> = histogram(&durations).buckets().collect();
             prop_assert_eq!(ours, by_library(&durations));
         }
 
         #[test]
+        #[cfg_attr(miri, ignore = "goes through all buckets for each of its cases")]
         fn every_duration_is_in_a_bucket_of_three_digits(ns in 1..LONGEST_NS) {
             let histogram = histogram(&[ns]);
             let (low, high, count) = histogram.buckets().next().unwrap();
@@ -207,6 +210,7 @@ mod tests {
         }
 
         #[test]
+        #[cfg_attr(miri, ignore = "goes through all buckets for each of six histograms")]
         fn nothing_is_lost_and_merge_is_the_histogram_of_all(a in durations(), b in durations()) {
             let merged = histogram(&a).merge(&histogram(&b));
             let all: Vec<u64> = a.iter().chain(&b).copied().collect();

@@ -131,6 +131,7 @@ proptest! {
 /// Mean wait of M/D/1 at load 0.8: rho / (2 (1 - rho)) = 2 services (Pollaczek and Khinchine); of M/M/1: rho / (1 - rho) = 4;
 /// of M/M/2 at 0.8: C / (2 (1 - rho)) with Erlang's C(2, 1.6) = 0.7111: 1.7778. 400,000 arrivals are within 5 %.
 #[test]
+#[cfg_attr(miri, ignore = "more than a million arrivals")]
 fn waits_are_those_of_theory() {
     let service = 1_000_000.0;
     let mean_wait = |sessions: usize, rate: f64, exponential: bool| {

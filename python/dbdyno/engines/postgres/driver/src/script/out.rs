@@ -258,6 +258,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "twenty thousand numbers")]
     fn every_number_of_up_to_four_digits_and_both_ends_of_eight() {
         let mut room = [0; NUMBER];
         for number in (0..10_000)
