@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use dyno_model::Breaker;
 use loom::thread;
 
-use crate::arrivals::{ArrivalKind, ArrivalSpec};
-use crate::control::Control;
-use crate::queue::{Line, Queue};
+use crate::pace::arrivals::{ArrivalKind, ArrivalSpec};
+use crate::pace::queue::{Line, Queue};
+use crate::run::control::Control;
 use crate::{Schedule, Spec};
 
 const SECOND: i64 = 1_000_000_000;

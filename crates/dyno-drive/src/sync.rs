@@ -1,5 +1,5 @@
-//! What threads share is made of. `make loom` puts the types of loom in place of the standard library's, and tries all orders of
-//! their steps.
+//! Types that threads share. `make loom` replaces those of the standard library by those of loom, and tries all orders of the
+//! threads' steps.
 
 #[cfg(loom)]
 pub use loom::sync::{
