@@ -8,7 +8,7 @@ use crate::Result;
 pub struct TaskId {
     /// Process.
     pub pid: i64,
-    /// Task; a process's main one has its number.
+    /// Task id; equal to `pid` for the main task of a process.
     pub tid: i64,
 }
 
@@ -140,7 +140,8 @@ pub const BLOCKED_TEXTS: [&str; 13] = [
     "application",
 ];
 
-/// A session that waits for a lock, and one that it waits for; in the order of the names above.
+/// A session that waits for a lock, with one that it waits for. Values are in the order of [`BLOCKED_NUMBERS`] and
+/// [`BLOCKED_TEXTS`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockedRow {
     /// [`BLOCKED_NUMBERS`].

@@ -47,8 +47,8 @@ pub struct Start {
 /// One connected, prepared session. The driver knows nothing else of an engine.
 ///
 /// A call is begun by [`begin`](Self::begin) and carried on by [`advance`](Self::advance) until either
-/// says [`Progress::Done`]. Both may block only while the descriptor is in blocking mode. An `Err` means
-/// that the session is lost. [`Progress::Read`] is said only after the descriptor was read empty, and
+/// returns [`Progress::Done`]. Both may block only while the descriptor is in blocking mode. An `Err` means
+/// that the session is lost. [`Progress::Read`] is returned only after the descriptor was read empty, and
 /// [`Progress::Write`] only after it was filled: the driver waits for edges, not levels.
 pub trait Session: Send {
     /// The descriptor to wait on.
@@ -71,7 +71,7 @@ pub trait Session: Send {
     /// # Errors
     /// When the session is lost.
     fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress>;
-    /// The server's task that serves this session, if it told.
+    /// The server's task that serves this session, if known.
     fn backend(&self) -> Option<TaskId>;
     /// Messages that calls sent and waited for, since it was connected; `None`: not counted.
     fn round_trips(&self) -> Option<u64> {
@@ -94,7 +94,7 @@ pub trait Session: Send {
     fn started_ns(&self) -> Option<i64> {
         None
     }
-    /// Whether the call that ended last was measured: said once it has been counted.
+    /// Tells whether the call that ended last was measured, once it has been counted.
     fn counted(&mut self, _measured: bool) {}
     /// How often the call that ended last was tried again.
     fn retries(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Sessions that are not ours: taken in as they are met, told apart by pid and start, told to a tracer.
+//! Sessions that are not ours: adopted as they appear, identified by pid and start, reported to a tracer.
 
 mod support;
 
@@ -116,19 +116,19 @@ fn processes_in_turn_are_the_session_that_the_server_says() {
 #[test]
 fn threads_of_one_process_are_sessions_of_their_own() {
     let pid = i64::from(std::process::id());
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let threads: Vec<_> = (0..2)
         .map(|_| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             std::thread::spawn(move || {
                 let own = fs::read_link("/proc/thread-self").unwrap();
                 let tid = own.file_name().unwrap().to_str().unwrap().parse::<i64>();
-                tell.send(tid.unwrap()).unwrap();
+                sender.send(tid.unwrap()).unwrap();
                 sleep(Duration::from_millis(500));
             })
         })
         .collect();
-    let tids: Vec<i64> = told.iter().take(2).collect();
+    let tids: Vec<i64> = receiver.iter().take(2).collect();
     let spec = Spec {
         sessions: tids
             .iter()
@@ -204,12 +204,12 @@ fn a_pid_that_is_used_again_is_another_session() {
 }
 
 #[derive(Default)]
-struct Told {
+struct RecordingTracer {
     tasks: Mutex<Vec<(i64, String)>>,
     reads: AtomicUsize,
 }
 
-struct Listener(Arc<Told>);
+struct Listener(Arc<RecordingTracer>);
 
 impl Tracer for Listener {
     fn watch(&mut self, task: &Arc<Task>) {
@@ -260,14 +260,14 @@ fn a_tracer_is_told_of_every_task_of_the_server_and_read_as_often_as_tasks() {
         adopt: true,
         ..spec()
     };
-    let told = Arc::new(Told::default());
+    let tracer = Arc::new(RecordingTracer::default());
     let watch = Watch::new(spec, probe).unwrap();
-    watch.trace(Ok(Box::new(Listener(Arc::clone(&told)))));
+    watch.trace(Ok(Box::new(Listener(Arc::clone(&tracer)))));
     let t0 = now_ns() + 50 * MS;
     watch.start(t0, t0 + 200 * MS).unwrap();
     sleep(Duration::from_millis(300));
     watch.stop();
-    let mut tasks = told.tasks.lock().unwrap().clone();
+    let mut tasks = tracer.tasks.lock().unwrap().clone();
     tasks.sort();
     let mut expected = vec![
         (session_pid, "session".to_owned()),
@@ -277,7 +277,7 @@ fn a_tracer_is_told_of_every_task_of_the_server_and_read_as_often_as_tasks() {
     ];
     expected.sort();
     assert_eq!(tasks, expected, "each once, the adopted one again");
-    let reads = told.reads.load(Ordering::Relaxed);
+    let reads = tracer.reads.load(Ordering::Relaxed);
     let of_host = texts(&table(&watch, "host"), "key");
     assert_eq!(reads, of_host.iter().filter(|key| *key == "cpus").count());
     assert_eq!(table(&watch, "traced").columns[0].1.len(), reads);

@@ -20,16 +20,16 @@ fn every_task_is_read_before_t0_at_t0_at_t1_and_at_the_end() {
         numbers(&tasks, "before_ns"),
         numbers(&tasks, "after_ns"),
     );
-    let mine: Vec<(i64, i64)> = (0..tids.len())
+    let brackets: Vec<(i64, i64)> = (0..tids.len())
         .filter(|&i| tids[i] == Some(session.pid()))
         .map(|i| (before[i].unwrap(), after[i].unwrap()))
         .collect();
-    assert!(mine.iter().all(|(before, after)| before <= after));
-    assert!(mine.first().unwrap().1 < t0, "the first read is before t0");
-    let reads_between = |from: i64, to: i64| mine.iter().filter(|(b, _)| (from..to).contains(b)).count();
+    assert!(brackets.iter().all(|(before, after)| before <= after));
+    assert!(brackets.first().unwrap().1 < t0, "the first read is before t0");
+    let reads_between = |from: i64, to: i64| brackets.iter().filter(|(b, _)| (from..to).contains(b)).count();
     assert!(
         reads_between(t0, t1) >= 1 && reads_between(t1, i64::MAX) >= 1,
-        "{mine:?} in {t0}..{t1}"
+        "{brackets:?} in {t0}..{t1}"
     );
 }
 

@@ -23,7 +23,7 @@ fn point_at(word: &'static AtomicU32) {
     dyno_observe_test_word_pointer.store(std::ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
 }
 
-/// This program once more: it says where its variable is, and sets its word to what it is told.
+/// This program once more: it says where its variable is, and sets its word to what it reads.
 struct Server(Child);
 
 impl Server {
@@ -35,8 +35,8 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = said.map_while(std::result::Result::ok).find_map(|line| {
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines.map_while(std::result::Result::ok).find_map(|line| {
             line.rsplit_once("variable at ")
                 .map(|(_, at)| at.parse().unwrap())
         });
@@ -172,8 +172,8 @@ fn the_cure_fits_the_cause() {
         (Right::Look, Some(1000), 1, "CAP_SYS_PTRACE"), // Yama does not limit looking
         (Right::Look, None, 0, "run dbdyno as the server's user, or"),
     ] {
-        let said = cure(right, 1000, theirs, scope);
-        assert!(said.contains(part), "{said}");
+        let advice = cure(right, 1000, theirs, scope);
+        assert!(advice.contains(part), "{advice}");
     }
 }
 

@@ -61,7 +61,7 @@ impl Space {
 
     fn add(&mut self, mapping: &Mapping, number: usize, objects: &Objects) {
         let object = objects.get(number);
-        // of what has no file addresses are told from where it begins
+        // a mapping without a file has no addresses of its own: they count from its start
         let address = object.address(mapping.offset).unwrap_or(mapping.offset);
         let base = mapping.start.wrapping_sub(address);
         self.places.push(Place {

@@ -201,7 +201,7 @@ fn held(what: &str, hits: usize, of: usize, share: f64) {
 }
 
 /// The number before ` words` in the profile's detail.
-fn told(detail: &str, words: &str) -> usize {
+fn count_before(detail: &str, words: &str) -> usize {
     let before = detail.split(words).next().expect("there");
     let digits = before.trim_end().rsplit(' ').next().expect("a number");
     digits.parse().unwrap_or_else(|_| panic!("{words} in {detail}"))
@@ -214,7 +214,7 @@ fn functions_have_their_shares(name: &str, flags: &[&str], other: &str) {
     };
     let stacks = stacks(&tables);
     let of = |name: &str| stacks.iter().filter(|s| s.iter().any(|f| f == name)).count();
-    assert!(told(&detail, other) * 20 <= rows(&tables), "{detail}");
+    assert!(count_before(&detail, other) * 20 <= rows(&tables), "{detail}");
     held("first", of("first"), of("first") + of("second"), 0.7);
     let inside = stacks
         .iter()
@@ -299,7 +299,7 @@ fn samples_without_room_are_counted_and_the_profile_is_limited() {
     assert_eq!(tables[3].name, "profile_losses");
     assert!(lost(&tables) > 0 && rows(&tables) > 0);
     assert_eq!(status, "limited", "{detail}");
-    assert!(told(&detail, " lost") as i64 >= lost(&tables), "{detail}");
+    assert!(count_before(&detail, " lost") as i64 >= lost(&tables), "{detail}");
     let times = numbers(&tables[3], "start_ns")
         .into_iter()
         .zip(numbers(&tables[3], "end_ns"));

@@ -141,8 +141,8 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
     and nothing else.
     Runs in progress are not affected.
 
-    With --cluster, actors are ended that no run is heard of any more, and nothing else. They also end by
-    themselves after 15 s.
+    With --cluster it stops only the actors of runs that no longer respond. They also end by themselves after
+    15 s.
 
     \b
     Examples:

@@ -246,7 +246,7 @@ class Agent:
         while not self._over.wait(BEAT_S):
             silent_s = (_core.now_ns() - self._received_ns) / 1e9
             if silent_s > self._silence_s:
-                self._end(f"nothing was heard of it for {silent_s:.0f} s")
+                self._end(f"it did not respond for {silent_s:.0f} s")
                 return
             while self._forgotten:
                 self.ask("drop", of=self._forgotten.popleft())

@@ -204,7 +204,7 @@ class _SshChannel(ProcessChannel):
             raise NotAvailable(*_not_started(self._where, word, shortened(rest, _LONGEST_WORDS)))
 
     def _start(self) -> _Patience:
-        return _Patience(self, _START_S, "the shell said no more")
+        return _Patience(self, _START_S, "the shell printed nothing more")
 
     def asks(self) -> bool:
         """Returns whether ssh or one of its children has the terminal open by name: then it asks."""

@@ -144,7 +144,7 @@ def test_transactions_that_no_session_reported_are_unknown(committed: int):
     ("reported_s", "status"), [(0.2, "not all reported"), (3.9, "ok"), (40.0, "of before the window, too")]
 )
 def test_transactions_of_another_time_than_the_window_are_unknown(reported_s: float, status: str):
-    """A session ran 4 s of 10 s; it reported 0.2 s of it, or all that it did before, too."""
+    """A session ran for 4 of 10 s. The server has reported 0.2 s of them, all, or also what ran before."""
     raw = _observed_by_hand(
         [
             *_counter("db_time_ns", 0, reported_s * S),

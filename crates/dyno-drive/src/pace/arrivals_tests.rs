@@ -138,10 +138,10 @@ proptest! {
         for size in sizes {
             let part = Some(Part { first, end: first + size, of });
             first += size;
-            let mine = due(&ArrivalSpec { part, ..whole.clone() }, 2.0);
-            let share = mine.len() as f64 - due(&whole, 2.0).len() as f64 * size as f64 / of as f64;
+            let instants = due(&ArrivalSpec { part, ..whole.clone() }, 2.0);
+            let share = instants.len() as f64 - due(&whole, 2.0).len() as f64 * size as f64 / of as f64;
             prop_assert!(share.abs() < 6.0, "{share} more than its share");
-            all.extend(mine);
+            all.extend(instants);
         }
         all.sort_by(f64::total_cmp);
         prop_assert_eq!(all, due(&whole, 2.0));
@@ -152,18 +152,18 @@ proptest! {
 fn a_part_comes_evenly() {
     let part = |first, end, of| Some(Part { first, end, of });
     let constant = spec(ArrivalKind::Constant, vec![(1.0, 1000.0, 1000.0)], 1);
-    let mine = due(
+    let instants = due(
         &ArrivalSpec {
             part: part(0, 500, 1000),
             ..constant.clone()
         },
         1.0,
     );
-    let longest = mine.windows(2).map(|w| w[1] - w[0]).fold(0.0, f64::max);
+    let longest = instants.windows(2).map(|w| w[1] - w[0]).fold(0.0, f64::max);
     assert!(
-        mine.len() == 500 && longest < 0.0041,
+        instants.len() == 500 && longest < 0.0041,
         "{} arrivals, {longest} s",
-        mine.len()
+        instants.len()
     );
     assert!(
         ArrivalSpec {

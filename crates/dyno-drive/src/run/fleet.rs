@@ -183,7 +183,7 @@ impl<S> Drop for Fleet<S> {
             t1_ns: 0,
         });
         for worker in self.workers.drain(..) {
-            // What a panic said was printed; there is nobody to hand it to.
+            // The panic's message was printed; there is nobody to hand it to.
             let _ = worker.join();
         }
     }

@@ -315,8 +315,8 @@ pub fn sched_info() -> bool {
         .is_some_and(|s| s.slices > 0)
 }
 
-/// Delay accounting: Documentation/accounting/delay-accounting.rst. A task forked while it was off says 0
-/// for ever, so a 0 is known to be one only where it was on since boot, or where the task has said more.
+/// Delay accounting: Documentation/accounting/delay-accounting.rst. The counter of a task
+/// forked while it was off stays 0, so a 0 is reliable only if it was on since boot, or if the task has counted more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DelayAccounting {
     /// Off, or not in this kernel: field 42 means nothing.

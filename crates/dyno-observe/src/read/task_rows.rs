@@ -47,7 +47,7 @@ pub struct TaskRows {
     /// Starts of tasks that were read.
     starts: HashMap<(i64, i64), i64>,
     delays: DelayAccounting,
-    /// Tasks (with their start) that have once said more than 0: they are accounted for.
+    /// Tasks (with their start) whose counter was once above 0: they are accounted for.
     delayed: HashSet<(i64, i64)>,
 }
 

@@ -48,7 +48,7 @@ pub struct BlockingSpec {
     classes: Vec<String>,
 }
 
-/// Whom to ask, and what.
+/// The server whose activity is sampled, and the query.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActivitySpec {

@@ -89,7 +89,7 @@ fn prepare(plan: &Plan, session: &mut PgSession) -> Result<()> {
     session.with_client(|client| client.execute_after(plan.spec.pause_ms, &plan.spec.warm))
 }
 
-/// Calls that are not counted; one that fails will fail again, so it is said now.
+/// Makes calls that are not counted. One that fails here would fail again, so its error is reported now.
 fn warm(plan: &Plan, session: &mut PgSession) -> Result<()> {
     if plan.spec.warm_calls == 0 {
         return Ok(());

@@ -88,7 +88,7 @@ fn connect(answer: &[u8]) -> (Result<(), Error>, Vec<u8>) {
             let mut got = vec![0; 4096];
             let n = line.read(&mut got).unwrap_or(0);
             got.truncate(n);
-            // It may have heard enough before all is said.
+            // It may have enough before everything is sent.
             let _ = line.write_all(answer);
             let _ = line.shutdown(std::net::Shutdown::Write);
             let _ = line.read_to_end(&mut got);
@@ -152,8 +152,8 @@ proptest! {
         let (made, got) = connect(&answer);
         prop_assert!(made.is_err(), "without SCRAM nobody is let in");
         prop_assert!(!contains(&got, b"hush-secret") && !contains(&got, b"md5"));
-        let said = format!("{made:?}");
-        prop_assert!(!said.contains("hush-secret"));
+        let printed = format!("{made:?}");
+        prop_assert!(!printed.contains("hush-secret"));
         prop_assert!(began.elapsed() < Duration::from_secs(19));
     }
 }
@@ -206,10 +206,10 @@ fn an_answer_has_a_limit_of_all_its_rows_together() {
 #[test]
 fn floods_of_what_is_not_kept_end_in_time() {
     let notice = message(b'N', b"SNOTICE\0C00000\0Mwords\0\0");
-    let told = message(b'A', b"\0\0\0\x01channel\0words\0");
+    let notification = message(b'A', b"\0\0\0\x01channel\0words\0");
     let parameter = message(b'S', b"name\0value\0");
     let row = message(b'D', b"\0\x01\0\0\0\x01x");
-    for again in [notice, told, parameter, row] {
+    for again in [notice, notification, parameter, row] {
         let (done, _) = flooded(b"", &again, |client| {
             client.set_timeout(Some(Duration::from_millis(50)))?;
             client.execute("select everything")

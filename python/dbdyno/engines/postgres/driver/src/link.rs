@@ -168,7 +168,7 @@ impl<M: Machine> Link<M> {
         }
     }
 
-    /// The socket takes nothing more, for good: the server may have said why.
+    /// The socket takes nothing more, for good: the server may have sent the reason.
     #[cold]
     fn broken(&mut self, error: &io::Error) -> Error {
         let mut buffer = [0; 4096];
@@ -256,7 +256,7 @@ impl<M: Machine> Link<M> {
         Ok(())
     }
 
-    /// Uses the blocking client between calls. What the server said unasked is not lost: a message that
+    /// Uses the blocking client between calls. What the server sent unasked is not lost: a message that
     /// is half here is read to its end before, and what the client read too much of is looked at after.
     ///
     /// # Errors

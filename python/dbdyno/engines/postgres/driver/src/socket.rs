@@ -84,7 +84,7 @@ fn set_tcp(socket: &Socket, spec: &TcpSpec) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)
 }
 
-/// `requirepeer`: the server runs as this user, before it is told anything.
+/// `requirepeer`: checks that the server runs as this user before anything is sent.
 fn check_peer(target: &TargetSpec, socket: &Socket) -> Result<()> {
     let Some(wanted) = target.peer_uid else {
         return Ok(());

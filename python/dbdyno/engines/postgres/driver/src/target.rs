@@ -129,7 +129,7 @@ pub struct TlsSpec {
     /// Versions of the protocol; empty: both.
     #[serde(default)]
     pub versions: Vec<Version>,
-    /// Whether the server is told the name that we ask for.
+    /// Whether the host name is sent to the server (SNI).
     #[serde(default = "yes")]
     pub sni: bool,
     /// TLS from the first byte (`sslnegotiation=direct`).

@@ -20,7 +20,7 @@ use crate::wire::Wire;
 const OWN: [u8; 5] = *b"-----";
 
 /// The first byte chooses the session, the second the size of the pieces in which the rest arrives. Byte by byte and in those
-/// pieces the same happens; each request is answered once; what is said of a call is what its answer has.
+/// pieces the same happens; each request is answered once; what is reported of a call is what its answer has.
 pub fn call(data: &[u8]) {
     let [kind, size, stream @ ..] = data else {
         return;
@@ -63,7 +63,7 @@ fn by_bytes(kind: u8, stream: &[u8]) -> (Conversation, Vec<&[u8]>) {
     (single, answers)
 }
 
-/// The call that has just ended, by its answer and by all that the server said so far.
+/// The call that has just ended, by its answer and by all that the server has sent so far.
 fn check_call(conversation: &Conversation, answer: &[u8], all: &[u8]) {
     let Some((end, notices)) = conversation.ends.last() else {
         return;

@@ -17,8 +17,8 @@ const PASSWORD: &str = "hush-secret";
 /// What the socket between the two takes at once.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// The first byte chooses what the server may ask for, the rest is what it sends before it leaves. Nobody shows more than
-/// that, or is let in with less; what the server told of the session is kept, and what it said behind that is left.
+/// Runs a start-up. The first byte chooses what the server may ask for, the rest is what it sends before it closes. The client
+/// sends no more than is asked for, and accepts no less; it keeps the parameters of the session, and leaves what follows them.
 pub fn startup(data: &[u8]) {
     let [choice, stream @ ..] = data else {
         return;

@@ -66,7 +66,7 @@ fn send(client: &mut Client, out: &mut [u8]) -> Result<()> {
             return Err(ServerError::parse(message.body).into_session_error());
         }
     }
-    // What the server said before it closed is the reason, not the broken pipe.
+    // What the server sent before it closed is the reason, not the broken pipe.
     client.send(out).or_else(|e| until(client, b'Z').and(Err(e)))
 }
 

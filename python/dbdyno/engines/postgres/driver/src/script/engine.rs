@@ -128,8 +128,8 @@ fn prepare(plan: &Plan, session: &mut ScriptSession) -> Result<()> {
     Ok(())
 }
 
-/// Which statements the server knows now. One that it cannot know yet is parsed when it is first used; any other
-/// mistake is said now.
+/// Parses statements in advance, and returns those that the server has now. One whose table does not exist yet is parsed at its
+/// first use; any other mistake is reported now.
 fn parse(plan: &Plan, client: &mut Client) -> Result<Vec<usize>> {
     let mut known = Vec::new();
     for (i, statement) in plan.statements.iter().enumerate() {
