@@ -92,7 +92,7 @@ def test_every_frame_can_be_reached_with_keys(page: Page):
     assert page.evaluate(FOCUSED) == "ExecScan"
     key(page, "/")
     assert page.evaluate("document.activeElement.type") == "search"
-    text = "document.querySelector('.flame .told').textContent"
+    text = "document.querySelector('.flame .frame').textContent"
     assert "ExecScan" in page.evaluate(text) and "ns per LIO" in page.evaluate(text)
 
 

@@ -417,8 +417,8 @@ def served(server: RecordedServer, patch: pytest.MonkeyPatch) -> Iterator[None]:
 def run_recorded(
     plan: Plan, workload: Workload, server: RecordedServer, store: RunStore, **options: Any
 ) -> Run:
-    interrupt = options.pop("interrupt", None) or Interrupt()
-    context = conduct.RunContext(host(), Target(), store, Listener(server.events), interrupt)
+    interrupt, crew = options.pop("interrupt", None) or Interrupt(), options.pop("crew", None)
+    context = conduct.RunContext(host(), Target(), store, Listener(server.events), interrupt, crew=crew)
     return conduct.run(plan, workload, context, **options)
 
 

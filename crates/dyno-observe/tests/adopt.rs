@@ -260,14 +260,14 @@ fn a_tracer_is_told_of_every_task_of_the_server_and_read_as_often_as_tasks() {
         adopt: true,
         ..spec()
     };
-    let tracer = Arc::new(RecordingTracer::default());
+    let recorder = Arc::new(RecordingTracer::default());
     let watch = Watch::new(spec, probe).unwrap();
-    watch.trace(Ok(Box::new(Listener(Arc::clone(&tracer)))));
+    watch.trace(Ok(Box::new(Listener(Arc::clone(&recorder)))));
     let t0 = now_ns() + 50 * MS;
     watch.start(t0, t0 + 200 * MS).unwrap();
     sleep(Duration::from_millis(300));
     watch.stop();
-    let mut tasks = tracer.tasks.lock().unwrap().clone();
+    let mut tasks = recorder.tasks.lock().unwrap().clone();
     tasks.sort();
     let mut expected = vec![
         (session_pid, "session".to_owned()),
@@ -277,7 +277,7 @@ fn a_tracer_is_told_of_every_task_of_the_server_and_read_as_often_as_tasks() {
     ];
     expected.sort();
     assert_eq!(tasks, expected, "each once, the adopted one again");
-    let reads = tracer.reads.load(Ordering::Relaxed);
+    let reads = recorder.reads.load(Ordering::Relaxed);
     let of_host = texts(&table(&watch, "host"), "key");
     assert_eq!(reads, of_host.iter().filter(|key| *key == "cpus").count());
     assert_eq!(table(&watch, "traced").columns[0].1.len(), reads);

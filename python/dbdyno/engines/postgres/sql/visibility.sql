@@ -6,7 +6,7 @@ select pg_catalog.quote_ident(current_user) as role,
        (select query_id is not null from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())) as query_ids,
        pg_catalog.current_setting('track_io_timing')::bool as io_timing,
        l.loaded or exists (select from pg_catalog.pg_available_extensions() where name = 'pg_stat_statements')
-           as statements_there,
+           as has_statements,
        l.loaded as statements_loaded,
        (select extversion from pg_catalog.pg_extension where extname = 'pg_stat_statements') as statements_version,
        not exists (
