@@ -324,8 +324,8 @@ def _counters_per_call(cut: Tables, sessions: pl.DataFrame, rate: float | None) 
 
 
 def _driver(cell: RawCell, tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
-    """Yields the CPUs that the driver's threads used in the window (without dbdyno's observers), their CPU time
-    per call, and the share of their runnable time in the run queue."""
+    """Yields the CPUs that the driver's threads used in the window (without dbdyno's observers), their CPU
+    time per call, and the share of their runnable time in the run queue."""
     hosts = cell.tables.get("drivers", empty("drivers"))
     away = (
         hosts.height > 0 and tasks.height != hosts["threads"].fill_null(0).sum()

@@ -149,7 +149,7 @@ def held() -> list[str]:
 
 
 def _in_parts() -> list[str]:
-    """Returns the tables that have only rows of single sessions, or of stacks. They stay in the stored parts."""
+    """Returns the tables that have only rows of single sessions or of stacks, which stay in the parts."""
     return [name for name, table in REGISTERED.items() if table.sessions == "all"]
 
 
