@@ -24,9 +24,9 @@ from dbdyno.cli.options import (
     print_json,
     running_dsns_option,
     server_ssh_options,
-    source_options,
     store_option,
 )
+from dbdyno.cli.source_options import source_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 from dbdyno.model.plan.flags import OBSERVE, OBSERVED, OUTPUT

@@ -27,10 +27,10 @@ from dbdyno.cli.options import (
     open_store,
     print_json,
     server_ssh_options,
-    source_options,
     store_option,
 )
 from dbdyno.cli.script_options import script_options
+from dbdyno.cli.source_options import source_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.flags import MEASUREMENT, OUTPUT, RUN, WHAT
