@@ -8,7 +8,7 @@ import polars as pl
 
 from dbdyno.account.making import makes
 from dbdyno.account.snapshot_figures import relations
-from dbdyno.account.window.cells import of_raw
+from dbdyno.account.window.cells import of_cells
 from dbdyno.model.results.interval import LOWER_BOUNDS, STANDING, Interval
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import conform, raw
@@ -46,4 +46,4 @@ def growth(interval: Interval) -> pl.DataFrame:
 @makes("growth", "resets", "large_scans")
 def left_behind(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     """Returns the raw tables ``growth``, ``resets`` and ``large_scans`` of these measurements together."""
-    return {name: of_raw(name, cells) for name in ("growth", "resets", "large_scans")}
+    return {name: of_cells(name, cells) for name in ("growth", "resets", "large_scans")}

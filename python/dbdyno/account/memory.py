@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.account.making import makes
-from dbdyno.account.window.cells import of_raw
+from dbdyno.account.window.cells import of_cells
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.memory import GROWTH, MEMORY_TABLES, PARTS, RAW_MEMORY, TOTAL
@@ -35,7 +35,7 @@ _SUMS = ("size_bytes", "cached_bytes", "page_cache_bytes", "both_bytes")
 @makes(*NAMES)
 def memory_tables(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     """Returns the derived tables :data:`NAMES` of these measurements."""
-    return with_computed({name: of_raw(name, cells) for name in RAW_MEMORY})
+    return with_computed({name: of_cells(name, cells) for name in RAW_MEMORY})
 
 
 def on_demand(raw_tables: Tables, cell: str) -> dict[str, pl.DataFrame]:

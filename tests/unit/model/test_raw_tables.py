@@ -31,7 +31,7 @@ def test_the_structs_of_the_core_are_up_to_date() -> None:
 
 def test_a_reference_is_the_column_of_a_table_above() -> None:
     text = '[python.a]\nn_ns = { type = "i64", null = true, doc = "x" }\n# y\n\n[core.b]\nn_ns = "a.n_ns"\n'
-    assert raw.RawTables(text) == {
+    assert raw.read(text) == {
         "a": (Column("n_ns", "i64", True, "x"),),
         "b": (Column("n_ns", "i64", True, "x"),),
     }
@@ -54,7 +54,7 @@ def test_a_reference_is_the_column_of_a_table_above() -> None:
 def test_a_line_of_another_form_is_refused(line: str, why: str) -> None:
     text = f'[core.a]\nn = {{ type = "i64", doc = "x" }}\n{line}\n'
     with pytest.raises(ValueError, match=rf"raw.toml, line 3: {why}"):
-        dict(raw.RawTables(text))
+        raw.read(text)
 
 
 def test_columns_are_picked_by_name() -> None:

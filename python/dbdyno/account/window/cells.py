@@ -34,13 +34,8 @@ def for_each(
     return pl.concat(frames) if frames else empty(table)
 
 
-def of_raw(table: str, cells: Iterable[RawCell]) -> pl.DataFrame:
-    """Returns the derived table that has the rows of the raw table of the same name, of all cells."""
-    return for_each(table, cells, lambda cell: cell.tables.get(table))
-
-
 def of_cells(table: str, cells: Iterable[RawCell]) -> pl.DataFrame:
-    """Returns the raw table NAME of all cells as ``cell_NAME``."""
+    """Returns the rows of the raw table NAME of all cells as the table NAME or ``cell_NAME``."""
     return for_each(table, cells, lambda cell: cell.tables[table.removeprefix("cell_")])
 
 

@@ -2,95 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
 from pathlib import Path
+from typing import cast
 
 from dbdyno.model.schema.column import Column, Type
 
 FILE = Path(__file__).with_name("raw.toml")
-_AREAS = ("[core.", "[python.")
-_TYPES: Mapping[str, Type] = {"i64": "i64", "f64": "f64", "str": "str", "bool": "bool"}
+_TABLE = r"\[(?:core|python)\.(?P<table>\w+)\]"
+_OWN = r'\{ type = "(?P<type>i64|f64|str|bool)",(?P<null> null = true,)? doc = "(?P<doc>[^"\\]*)" \}'
+_LIKE = r'"(?P<of>\w+)\.(?P<like>\w+)"'
+_LINE = re.compile(rf"{_TABLE}|(?P<name>\w+) = (?:{_OWN}|{_LIKE})")
 
 
-class RawTables(Mapping[str, tuple[Column, ...]]):
-    """The columns of each table, in the order of the file.
+def read(text: str) -> dict[str, tuple[Column, ...]]:
+    """Returns the columns of each table. Raises ValueError if a line does not follow the rules in the head
+    of ``raw.toml``.
 
-    A table is read at its first use, without tomllib and without patterns: every start of the program needs
-    a few of them, and to compile a pattern takes longer than to read them. Raises ValueError if a line does
-    not follow the rules in the head of ``raw.toml``.
+    Reads the file line by line, because every start of the program needs some columns and tomllib takes ten
+    times as long.
     """
-
-    def __init__(self, text: str) -> None:
-        self._sections: dict[
-            str, tuple[int, list[str]]
-        ] = {}  # number of the table's line, the lines below it
-        self._read: dict[str, tuple[Column, ...]] = {}
-        lines: list[str] = []
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.startswith(_AREAS) and line.endswith("]"):
-                table = line[line.index(".") + 1 : -1]
-                if table in self._sections:
-                    raise _fault(number, f"a second {table}")
-                lines = []
-                self._sections[table] = (number, lines)
-            elif self._sections or not line or line.startswith("#"):
-                lines.append(line)
-            else:
-                raise _fault(number, f"neither a table nor a column: {line}")
-
-    def __getitem__(self, table: str) -> tuple[Column, ...]:
-        if table not in self._read:
-            self._read[table] = self._columns_in(*self._sections[table])
-        return self._read[table]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sections)
-
-    def __len__(self) -> int:
-        return len(self._sections)
-
-    def _columns_in(self, first: int, lines: Sequence[str]) -> tuple[Column, ...]:
-        columns: dict[str, Column] = {}
-        for number, line in enumerate(lines, first + 1):
-            if not line or line.startswith("#"):
-                continue
-            name, _, value = line.partition(" = ")
-            if name in columns:
-                raise _fault(number, f"a second {name}")
-            column = _own(name, value) or self._like(name, value, first)
-            if isinstance(column, str):
-                raise _fault(number, column or f"neither a table nor a column: {line}")
-            columns[name] = column
-        return tuple(columns.values())
-
-    def _like(self, name: str, value: str, first: int) -> Column | str:
-        """Returns the column of a table above that ``value`` names, or the fault."""
-        table, _, like = value.strip('"').partition(".")
-        if value != f'"{table}.{like}"' or not like.isidentifier():
-            return ""
-        above = table in self._sections and self._sections[table][0] < first
-        by_name = {c.name: c for c in self[table]} if above and like == name else {}
-        return by_name.get(name, f"no column {table}.{like} above that {name} could be")
+    tables: dict[str, dict[str, Column]] = {}
+    columns: dict[str, Column] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{FILE.name}, line {number}: neither a table nor a column: {line}")
+        table, name, kind, null, doc, of, like = match.groups()
+        if name in columns or table in tables:
+            raise ValueError(f"{FILE.name}, line {number}: a second {table or name}")
+        if kind:
+            columns[name] = Column(name, cast(Type, kind), null is not None, doc)
+        elif table:
+            columns = tables[table] = {}
+        elif like == name and name in tables.get(of, ()):
+            columns[name] = tables[of][name]
+        else:
+            raise ValueError(f"{FILE.name}, line {number}: no column {of}.{like} above that {name} could be")
+    return {table: tuple(columns.values()) for table, columns in tables.items()}
 
 
-def _own(name: str, value: str) -> Column | None:
-    """Returns the column that ``value`` describes; None if it has another form."""
-    head, _, doc = value.partition(' doc = "')
-    null = head.endswith(" null = true,")
-    kind = head.removesuffix(" null = true,").removeprefix('{ type = "').removesuffix('",')
-    doc = doc.removesuffix('" }')
-    form = f'{{ type = "{kind}",{" null = true," if null else ""} doc = "{doc}" }}'
-    if value != form or kind not in _TYPES or not name.isidentifier() or {'"', "\\"} & set(doc):
-        return None
-    return Column(name, _TYPES[kind], null, doc)
-
-
-def _fault(number: int, reason: str) -> ValueError:
-    return ValueError(f"{FILE.name}, line {number}: {reason}")
-
-
-TABLES = RawTables(FILE.read_text(encoding="utf-8"))
-"""Columns by table."""
+TABLES = read(FILE.read_text(encoding="utf-8"))
+"""Columns by table, in the order of the file."""
 
 
 def columns(table: str, *names: str) -> tuple[Column, ...]:
