@@ -15,7 +15,7 @@ def _words(text: str) -> list[str]:
 
 TEXTS = _words("null Null nul t TR yes no n on o of off 1e3 1e 1e400 +1 --1 .5 5. 1_0 inf -infinity nan x")
 TEXTS += [" ", "null ", " 1", "1 ", " 1.5", "99999999999999999999", "-9223372036854775808"]
-"""What somebody may give as a variable's value."""
+"""Values that users may give to a variable."""
 _NAMED = {"scale": "10", "i": "-7", "d": "2.5", "t": "true", "n": "null", "default_seed": "42", "k": "007"}
 VARIABLES = _NAMED | {f"text_{i}": text for i, text in enumerate(TEXTS)}
 _SHOWN = re.compile(r"debug\(script=0,command=(\d+)\): (?:null|(?:boolean|int|double) (\S+))")

@@ -390,7 +390,7 @@ def colours(page: Page) -> dict[str, float]:
 
 
 def luminance(colour: str) -> float:
-    """Returns 0 for black to 1 for white, without gamma, which is enough to tell light from dark."""
+    """Returns 0 for black to 1 for white, without gamma, which is enough to distinguish light and dark."""
     red, green, blue = (int(c) for c in colour.removeprefix("rgb(").removesuffix(")").split(","))
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
 

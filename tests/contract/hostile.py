@@ -163,7 +163,7 @@ def endless_scram(line: Line) -> None:
 
 
 def hang_up_after(first: bytes) -> Script:
-    """Returns a script that sends ``first`` as soon as somebody connects, then hangs up."""
+    """Returns a script that sends ``first`` as soon as a client connects, then hangs up."""
 
     def script(line: Line) -> None:
         line.send(first)

@@ -23,7 +23,7 @@ class Proxy:
         self._threads[0].start()
 
     def silence(self) -> None:
-        """Passes nothing from now on, without telling anybody."""
+        """Passes nothing from now on, and closes no connection."""
         self._silent.set()
 
     def cut(self) -> None:

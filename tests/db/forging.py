@@ -40,7 +40,7 @@ BRIEF = (
 )
 CALIBRATED = (*BRIEF, "--call-target", "1ms")
 _SAFE = "-csearch_path=pg_catalog"
-"""Of a test's own superuser: it must not step into what it examines."""
+"""Options of a test's own superuser, which must not fall for the objects that it examines."""
 _ROLES = f"""
 do $$ begin
     if not exists (select from pg_roles where rolname = '{MALLORY}') then
@@ -111,7 +111,7 @@ _CATALOGUES = {
     "pg_statistic_ext": "true",
     "pg_sequence": "true",
 }
-"""What must stay as it is, row by row."""
+"""Catalogues whose rows must not change."""
 _RELATIONS = (  # without the columns that a vacuum or an analysis changes
     "select row(oid, xmin, relname, relnamespace, reltype, relowner, relam, relfilenode, relkind, relacl, "
     "reloptions)::text from pg_class where oid >= 16384 and relnamespace <> 'pg_toast'::regnamespace"

@@ -1,4 +1,4 @@
-"""pgbench as somebody else's load, and a terminal to look at it from."""
+"""pgbench as a load that dbdyno did not start, and a terminal to look at it from."""
 
 from __future__ import annotations
 

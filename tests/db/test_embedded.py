@@ -214,7 +214,7 @@ def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> 
 
 
 def test_an_orphan_that_outlived_its_owner_is_ended(instance: tuple[Instance, Programs]) -> None:
-    """The kernel does not help: the server was started to stay, then recorded as somebody's whose lock is
+    """The kernel does not help: the server was started to stay, then recorded as that of a user whose lock is
     free."""
     server, programs = instance
     server.open(programs, StartOptions(stay=True))

@@ -95,7 +95,7 @@ def test_work_of_a_transaction_is_what_the_server_counted(bench: Bench, own: str
 HELD = """create function held() returns trigger language plpgsql
 as 'begin perform pg_sleep(0.01); return null; end';
 create trigger held after update on pgbench_branches for each row execute function held()"""
-"""Who has changed a branch sleeps a while: others wait for it on a busy machine, too."""
+"""Sleeps after each change of a branch, so that others wait for it on a busy machine, too."""
 
 
 @pytest.mark.parametrize(("scale", "sessions"), [(1, 8), (8, 2)])

@@ -198,7 +198,7 @@ GRANTED = {
     ),
     "trigger on one's own rows": (fires("pgbench_branches", "after update"), TPCB),
 }
-"""What the right to make triggers is enough for, on tables of a superuser."""
+"""Attacks that need no more than the right to create triggers on a superuser's tables."""
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_plain_role_that_was_let_in_is_not_taken_in(servers: Servers, stages: 
 
 
 def test_tables_without_code_are_read_and_changed_as_ever(servers: Servers, stages: Stages) -> None:
-    """Their owner does not matter: a load on somebody's database is meant for such tables."""
+    """Their owner does not matter: a load on the tables of another role is meant."""
     with stages.stage(servers.dsn(18), "tables") as stage:
         stage.plant(*CHILD)
         done = stage.dbdyno("run", "simple-update", *BRIEF)
@@ -351,7 +351,7 @@ def test_a_plain_roles_child_of_a_superusers_table_is_refused(servers: Servers, 
 
 
 def test_a_superusers_own_triggers_keep_no_run_from_its_calls(servers: Servers, stages: Stages) -> None:
-    """What the caller could do anyway is nobody's attack."""
+    """A superuser's own trigger can do nothing that the superuser could not do anyway."""
     with stages.stage(servers.dsn(18), "empty") as stage:
         stage.ask("create schema boss")
         stage.ask("alter database stage set search_path = boss, public")

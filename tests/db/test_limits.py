@@ -68,7 +68,7 @@ def test_a_quota_throttles_and_everything_goes_back(dsn18: str, main_pid: int) -
 @needs_two
 def test_a_cpuset_confines_every_process_and_the_masks_come_back(dsn18: str, main_pid: int) -> None:
     with sessions(dsn18, 2) as (plain, special):
-        os.sched_setaffinity(special.info.backend_pid, {1})  # somebody's own
+        os.sched_setaffinity(special.info.backend_pid, {1})  # set by another process
         before = placements(sorted(processes.tree(main_pid)))
         with limits.apply(LimitSpec(cpus="0", mems="0"), main_pid, FileJournal("confined")) as applied:
             with sessions(dsn18, 1) as (late,):
@@ -116,7 +116,7 @@ def test_what_the_kernel_refuses_changes_nothing(main_pid: int) -> None:
 @needs_cpu
 @needs_cpuset
 @needs_two
-def test_a_change_by_somebody_else_is_noticed(main_pid: int) -> None:
+def test_a_change_by_another_process_is_noticed(main_pid: int) -> None:
     with limits.apply(LimitSpec(quota=0.5, cpus="0"), main_pid, FileJournal("changed")) as applied:
         assert applied.broken() is None
         group = next(g for g in applied.groups if (g / "cpu.stat").exists())

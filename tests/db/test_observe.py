@@ -1,4 +1,4 @@
-"""``dbdyno observe`` beside a real load of somebody else's: its figures, its store, its messages; and
+"""``dbdyno observe`` beside a load that dbdyno did not start: its figures, its store, its messages; and
 faults."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def account(document: dict[str, Any], name: str, cell: str, detail: str | None =
     return float(sum(r["aas"] for r in rows if r["aas"] is not None and detail in (None, r["detail"])))
 
 
-def test_sessions_of_somebody_else_are_observed_and_their_waits_named(bench: Bench, tmp_path: Path) -> None:
+def test_sessions_of_another_client_are_observed_and_their_waits_named(bench: Bench, tmp_path: Path) -> None:
     with sleepers(bench, tmp_path, 4):
         document = observe(bench, "--for", "6s", "--window", "3s")
     assert [w["status"] for w in document["windows"]] == ["ok", "ok"]
@@ -83,7 +83,7 @@ def test_sessions_of_somebody_else_are_observed_and_their_waits_named(bench: Ben
 
 def test_the_load_profile_is_that_of_others_alone(bench: Bench) -> None:
     """dbdyno samples ten times a second and takes a snapshot in each window. Next to nothing of that is
-    left in an idle server, and all of somebody else's 40 transactions a second (pgbench draws their
+    left in an idle server, and all of pgbench's 40 transactions a second (pgbench draws their
     times)."""
     for _ in range(3):  # the server may just be cleaning up after other tests
         idle = _rates(observe(bench, "--for", "6s", "--window", "3s"))

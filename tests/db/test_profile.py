@@ -66,7 +66,7 @@ def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Waiting
     assert set(samples.filter(role="session")["session"]) == {0}, "who sleeps is never on a CPU"
     assert set(samples["pid"]) <= {busy, *samples.filter(pl.col("role") != "session")["pid"]}
     stacked = samples.filter(session=0).join(stacks, on="stack").join(functions, on="frame", how="left")
-    assert stacked["kind"].null_count() == 0, "each frame of a stack is told"
+    assert stacked["kind"].null_count() == 0, "a frame of a stack is not described"
     leaves = stacked.filter(position=0)
     assert leaves.height == samples.filter(session=0).height, "each sample has a leaf"
     roots = stacked.sort("position").group_by("t_ns", "cpu", maintain_order=True).last()

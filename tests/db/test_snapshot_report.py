@@ -30,7 +30,7 @@ pytestmark = pytest.mark.db
 NAMES = ("igen", "tpce", 'a "quoted"\nname', "<script>alert(1)</script>")
 """Each does as many rounds as its place says."""
 ROWS, CHANGED, LOOKED_UP, SCANS = 500, 40, 30, 3
-"""Of a round: inserted; updated, and deleted; found by the key; scans of all rows."""
+"""Per round: rows inserted; rows updated, and deleted; rows found by the key; scans of all rows."""
 SHAPE = """
 create table "order" (id int primary key, state int) with (autovacuum_enabled = off);
 create table customer (id int primary key, state int) with (autovacuum_enabled = off)

@@ -477,7 +477,7 @@ def test_recent_returns_only_later_rows(sessions: Waiting) -> None:
         assert recent[name]["after_ns"].min() >= since  # type: ignore[operator]
 
 
-AS_SOMEBODY = """
+AS_OTHER_USER = """
 import json, sys, time
 from dbdyno import _core
 from dbdyno.model.schema.tables import from_core
@@ -495,11 +495,11 @@ print(json.dumps({"data_sources": watch.source_status(), "tables": tables}))
 Said = dict[str, tuple[str, str]]
 
 
-def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, list[dict[str, Any]]]]:
+def _as_other_user(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, list[dict[str, Any]]]]:
     if os.geteuid() != 0:
         pytest.skip("becomes another user: run the tests as root")
     done = subprocess.run(
-        [*words, sys.executable, "-c", AS_SOMEBODY],
+        [*words, sys.executable, "-c", AS_OTHER_USER],
         input=json.dumps(spec),
         capture_output=True,
         text=True,
@@ -511,7 +511,7 @@ def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, lis
     return report["data_sources"], report["tables"]
 
 
-def _somebody(rights: str) -> list[str]:
+def _as_user(rights: str) -> list[str]:
     return [
         "setpriv",
         f"--reuid={NOBODY}",
@@ -524,7 +524,7 @@ def _somebody(rights: str) -> list[str]:
 
 def test_without_rights_the_trace_says_what_is_needed_and_all_else_is_read(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
-    sources, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all"))
+    sources, tables = _as_other_user(_spec(sessions, [pid]), *_as_user("-all"))
     status, detail = sources["scheduler trace"]
     assert status == "not permitted"
     assert "CAP_BPF and CAP_PERFMON" in detail
@@ -536,7 +536,7 @@ def test_without_rights_the_trace_says_what_is_needed_and_all_else_is_read(sessi
 def test_the_two_rights_that_the_trace_names_are_enough(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     eventually(lambda: sessions.label(pid)[1] == "PgSleep")
-    sources, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("+bpf,+perfmon"))
+    sources, tables = _as_other_user(_spec(sessions, [pid]), *_as_user("+bpf,+perfmon"))
     status, detail = sources["scheduler trace"]
     if status == "not supported":
         assert "kernel" in detail or "container" in detail

@@ -34,7 +34,7 @@ ELSEWHERE = {
     "captures/": "in the folder of a stored run",
     "heapam.c": "a source of PostgreSQL",
 }
-"""What looks like a path of the repository and is none, and where it is."""
+"""Names that look like a path of the repository, with their real place."""
 
 
 def broken_links(text: str, folder: Path) -> list[str]:

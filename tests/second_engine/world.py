@@ -14,7 +14,7 @@ TICK = 10 * MS
 EPOCH = 1_000 * S
 CYCLE = 100 * MS
 LIFE = 2 * S
-"""Of one of a session's processes; the next begins as it ends."""
+"""Life of one of a session's processes; the next begins as it ends."""
 SERVER, FIRST_THREAD, FIRST_PROCESS = 500, 501, 1000
 READ_EVERY = 500 * MS
 

@@ -25,7 +25,7 @@ from tests.unit.cli.test_cli import COMMANDS
 ROOT = Path(__file__).parents[2]
 MOST_MB = 610
 INSTALLER = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
-"""What a virtual environment brings itself, before anything is installed."""
+"""Packages of an empty virtual environment."""
 
 
 @pytest.fixture(scope="module")

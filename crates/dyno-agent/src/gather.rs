@@ -1,6 +1,6 @@
 //! Files, links, directories and facts of files, many in one request: what `/proc` and `/sys` say of a host.
 //!
-//! What may hold secrets is refused whoever asks, and so is all that is not below `/proc` and `/sys`.
+//! Files that may hold secrets are refused to everybody, and so are all that are not below `/proc` and `/sys`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -110,7 +110,7 @@ fn below(path: &Path) -> bool {
     TREES.iter().any(|tree| path.starts_with(tree))
 }
 
-/// What `path` resolves to, if that may be read.
+/// Resolves `path`, and checks that the result may be read.
 fn allowed(path: &Path) -> io::Result<PathBuf> {
     if FILES.iter().any(|file| path == Path::new(file)) {
         return Ok(path.to_owned());

@@ -1,4 +1,4 @@
-//! What a watch has read, until it is asked for: in a file of this host without a name, packed. Where there is no
+//! Keeps what a watch has read until it is requested: in a file of this host without a name, packed. Where there is no
 //! room, in memory.
 
 use std::fs::{self, File, OpenOptions};
@@ -98,10 +98,10 @@ impl Spool {
         self.parts.len()
     }
 
-    /// What was kept then.
+    /// Returns the part that was kept under this number.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn part(&self, number: usize) -> io::Result<Vec<u8>> {
         match (&self.parts[number], &self.file) {
             (Part::Here(bytes), _) => Ok(bytes.clone()),

@@ -1,4 +1,4 @@
-//! What `dyno-trace` and `dyno-profile` share: the rights that BPF takes, loading of programs, their memory, where
+//! The common part of `dyno-trace` and `dyno-profile`: the rights that BPF takes, loading of programs, their memory, where
 //! processes have the ids of statements, and the stacks of sleeps, which one takes and the other unwinds.
 
 mod layout;

@@ -1,4 +1,4 @@
-//! What the Python module and the agent have in common: loads and watches from their specifications (docs/core.md),
+//! The common part of the Python module and the agent: loads and watches from their specifications (docs/core.md),
 //! the one match over engines, operations and their answers, tables as columns of bytes.
 
 mod encoded;

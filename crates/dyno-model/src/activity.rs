@@ -1,4 +1,4 @@
-//! What the observer asks of an engine: who is connected and what each waits for.
+//! Interface of an engine for the observer: the connected sessions, and their waits.
 
 use crate::Result;
 

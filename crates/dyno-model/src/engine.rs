@@ -1,4 +1,4 @@
-//! What the driver asks of an engine outside the hot path: connecting, preparing, probing.
+//! Interface of an engine for the driver outside the hot path: connecting, preparing, probing.
 
 use crate::{Error, Result, Session, Table};
 

@@ -1,4 +1,4 @@
-//! What all crates share: one clock, brackets, tables, the error tree, and the traits an engine fills.
+//! Common to all crates: one clock, brackets, tables, the error tree, and the traits an engine fills.
 //! Knows no engine and no room.
 
 mod activity;

@@ -1,4 +1,4 @@
-//! What the driver asks of an engine: a connected session whose next call is a matter of bytes.
+//! Interface of an engine for the driver's hot path: a connected session that makes one call after another.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,4 @@
-//! What a watch asks of a data source that samples the stacks of the server's tasks.
+//! Interface, for a watch, of a data source that samples the stacks of the server's tasks.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub struct Pulse {
 #[allow(clippy::struct_field_names)] // units belong to names
 struct Beat {
     at_ns: i64,
-    /// Of all time, suspended included.
+    /// The same by the boot clock, which counts time in which the machine was suspended.
     boot_ns: i64,
     /// On a CPU or in the run queue, up to now.
     ready_ns: i64,

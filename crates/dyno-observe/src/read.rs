@@ -1,4 +1,4 @@
-//! What the operating system says of tasks, control groups and the host. Each of its texts has one file with a pure
+//! Figures of the operating system about tasks, control groups and the host. Each of its texts has one file with a pure
 //! `parse(&str)`; [`file::ProcFile`] is the one thin reader under all.
 
 pub mod cgroup_rows;

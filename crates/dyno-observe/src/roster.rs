@@ -1,4 +1,4 @@
-//! Who is to be read: the tasks known so far, and whose they are.
+//! The tasks to read, and the session or helper that each belongs to.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the threads of a watch share.
+//! State that the threads of a watch share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,4 +1,4 @@
-//! What to watch. The JSON form is in `docs/core.md`.
+//! Specification of a watch. The JSON form is in `docs/core.md`.
 
 use dyno_model::TaskId;
 use serde::Deserialize;

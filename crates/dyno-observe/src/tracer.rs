@@ -1,4 +1,4 @@
-//! What a watch asks of a data source that sees every switch of a task (the scheduler trace).
+//! Interface, for a watch, of a data source that sees every switch of a task (the scheduler trace).
 
 use std::sync::Arc;
 

@@ -121,7 +121,7 @@ pub struct Book {
     by_mappings: HashMap<Vec<Mapping>, usize>,
     /// Programs and libraries that frames lie in.
     pub objects: Objects,
-    /// What a frame lies in, and its address there.
+    /// The object of each frame, and its address there.
     pub frames: Interned<(Place, u64)>,
     /// Numbers of frames, leaf first.
     pub stacks: Interned<Vec<u32>>,

@@ -1,5 +1,5 @@
-//! What holds of any records of a ring. `make fuzz` calls it with bytes that cargo-fuzz finds, the test below with the seeds in
-//! `fuzz/seeds` and mutations of them.
+//! Properties of any records of a ring. `make fuzz` checks them with bytes that cargo-fuzz finds, the test below with the seeds
+//! in `fuzz/seeds` and mutations of them.
 
 use crate::records::{HEADER, Record, Sample, kind, parse};
 use crate::ring::walk;

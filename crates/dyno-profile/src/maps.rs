@@ -31,7 +31,7 @@ pub struct Mapping {
     pub end: u64,
     /// Offset of the first address in the file.
     pub offset: u64,
-    /// What lies there.
+    /// The file or memory that is mapped.
     pub backing: Backing,
 }
 

@@ -16,7 +16,7 @@ use crate::rights;
 use crate::ring::Ring;
 use crate::tables::tables;
 
-/// What to sample.
+/// Specification of a profile.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Samples a second of each CPU.

@@ -57,7 +57,7 @@ pub enum Record<'r> {
     Other,
 }
 
-/// What a task waited for, and its statement: `struct label` in `bpf/label.bpf.c`.
+/// The wait of a task, and its statement: `struct label` in `bpf/label.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Label {
     /// Whose.

@@ -1,4 +1,4 @@
-//! What the profile needs of us and of the kernel, and what to do where it is not there.
+//! Rights and kernel features that the profile needs, and the cure if one is missing.
 
 use std::fs;
 use std::io;

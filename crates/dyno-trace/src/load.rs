@@ -203,7 +203,7 @@ impl Loaded {
     }
 
     /// Returns the throttled part of the current wait in the run queue of slot `number`, in nanoseconds, or None if
-    /// the kernel (before 5.10) does not tell.
+    /// the kernel does not support it (before 5.10).
     pub fn throttled_now_ns(&self, number: usize) -> Option<u64> {
         let Some(Program::RawTracePoint(look)) = self.programs.program(LOOK) else {
             return None;

@@ -19,7 +19,7 @@ use crate::rows::{self, Key, Rows};
 use crate::stacks::Stacks;
 use crate::system_calls::{self, Now};
 
-/// What to trace besides the tasks that the watch registers.
+/// Options of a trace.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The server's main process. Its children are traced from their birth, registered or not.
@@ -221,7 +221,7 @@ impl Trace {
         }
     }
 
-    /// Returns how much of the current wait in the run queue was throttled. Returns 0 if the kernel does not tell, in
+    /// Returns how much of the current wait in the run queue was throttled. Returns 0 if the kernel does not count it, in
     /// which case the program books it when the wait ends.
     fn throttled_now_ns(&self, number: usize, slot: &Slot) -> u64 {
         if !matches!(slot.doing, doing::QUEUED | doing::WOKEN) || slot.queue == 0 {

@@ -1,4 +1,4 @@
-"""What commands print apart from a run's own tables; plain tables that need no library."""
+"""Prints all that commands show apart from a run's own tables, and plain tables without a library."""
 
 from __future__ import annotations
 

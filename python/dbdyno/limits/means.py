@@ -33,7 +33,7 @@ class Means(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """What will be done to the server's processes."""
+    """The limits to be put on the server's processes."""
 
     places: tuple[Place, ...] = ()
     cpus: frozenset[int] | None = None

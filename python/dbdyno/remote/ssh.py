@@ -36,7 +36,7 @@ from dbdyno.remote.machine import RemoteMachine
 from dbdyno.remote.program import program
 
 _MARK = b"dbdyno "
-"""Begins each line of the script, to tell them from what the shell's start-up files print."""
+"""Marks each line that the script prints: the shell's start-up files may print, too."""
 _MOST_NOISE = 64 << 10
 _KEPT_NOISE, _LONGEST_WORDS = 4096, 500
 LOGIN_S = 60.0

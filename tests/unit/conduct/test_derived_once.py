@@ -62,7 +62,7 @@ def test_the_row_of_a_measurement_has_the_sessions_time_within_the_samples_error
 
 
 def test_no_table_that_single_measurements_make_is_lost_on_the_way_to_the_whole(climbed: Climb) -> None:
-    """Of a stored run only some tables are held until the end; others are read from the store."""
+    """Only some tables of a stored run are held until the end; others are read from the store."""
     part_tables = part_of(climbed.cells, climbed.plan, climbed.environment).tables
     assert {t for t in part_tables if t in DERIVED and sessions_in(t) != "all"} <= set(held())
 

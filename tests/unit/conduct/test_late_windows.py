@@ -1,4 +1,4 @@
-"""Who was late for the end of a window, and the claim of an observation about the gap that follows."""
+"""Late ends of a window, their cause, and the claim of an observation about the gap that follows."""
 
 import time
 from types import SimpleNamespace

@@ -205,7 +205,7 @@ def test_recipes_that_come_with_dbdyno_can_be_planned_on_few_and_many_cpus(
             experiment, unit, cpus, "", scripts, range(cpus), memory_bytes=cpus << 30, commands=commands
         )
         assert plan.cells
-        assert plan.expected_ns < 30 * 60 * 1e9, "somebody waits for it"
+        assert plan.expected_ns < 30 * 60 * 1e9, "a user waits for it"
 
 
 def test_an_old_plan_has_no_variants_and_is_read_all_the_same() -> None:

@@ -1,4 +1,4 @@
-//! What calls did, counted exactly by one writer each and merged afterwards: tallies, histograms, errors, the log of
+//! Results of calls, counted exactly by one writer each and merged afterwards: tallies, histograms, errors, the log of
 //! calls, and counters of the server before and after them.
 
 pub mod call_log;

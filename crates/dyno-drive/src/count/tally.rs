@@ -2,7 +2,7 @@
 
 use crate::Schedule;
 
-/// What a session (or several, merged) did. Durations are of measured calls that ended well; the span from
+/// Results of a session, or of several merged. Durations are of measured calls that ended well; the span from
 /// first start to last end holds measured calls that failed, too. All exact: integers only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {

@@ -91,7 +91,7 @@ pub struct Pace {
     pub part: PacePart,
 }
 
-/// What a thread (or several, merged) did in one window.
+/// Results of a thread, or of several merged, in one window.
 #[derive(Clone, Debug, Default)]
 pub struct PacePart {
     /// Counts.
@@ -181,7 +181,7 @@ impl Pace {
     }
 }
 
-/// What came of the paced load as a whole, or in one window: `backlog_begin` + arrivals = started + dropped +
+/// Result of the paced load as a whole, or of one window: `backlog_begin` + arrivals = started + dropped +
 /// `backlog_end`.
 #[derive(Clone, Debug)]
 pub struct Paced {
@@ -209,7 +209,7 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// What all threads did in each window, when all have ended; `end_ns`: from when on no call could start.
+    /// Merges the results of all threads by window, once all have ended. `end_ns`: the instant after which no call could start.
     pub fn by_window(
         spec: &ArrivalSpec,
         queue: &Queue,

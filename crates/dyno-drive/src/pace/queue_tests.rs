@@ -18,7 +18,7 @@ fn poisson(rate: f64, seed: u64, limit: Option<u64>) -> ArrivalSpec {
     }
 }
 
-/// What the driver does, on a clock of our own: sessions (and the threads that have them) that are free in the order of time.
+/// Simulates the driver on a clock of its own: sessions, and their threads, in the order in which they become free.
 /// Start of each call by its arrival; the lags; the threads' tallies.
 struct Simulated {
     starts: Vec<(i64, i64)>,

@@ -12,7 +12,7 @@ use dyno_model::{
     Breaker, CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session, Start, TaskId,
 };
 
-/// What the other end does with a request.
+/// The other end's reaction to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Well,

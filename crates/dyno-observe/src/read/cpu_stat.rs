@@ -5,13 +5,13 @@ use crate::read::parse::{Parsed, error, number, scaled};
 
 /// CPU time used, nanoseconds.
 pub const USAGE: &str = "usage_ns";
-/// Of that in user mode, nanoseconds.
+/// CPU time in user mode, nanoseconds.
 pub const USER: &str = "user_ns";
-/// Of that in the kernel, nanoseconds.
+/// CPU time in the kernel, nanoseconds.
 pub const SYSTEM: &str = "system_ns";
 /// Enforcement periods that began with something to run.
 pub const PERIODS: &str = "nr_periods";
-/// Of those, in how many the quota ran out.
+/// Number of periods in which the quota ran out.
 pub const THROTTLED: &str = "nr_throttled";
 /// Throttled time summed over per-CPU queues (can exceed wall time), nanoseconds.
 pub const THROTTLED_NS: &str = "throttled_ns";

@@ -25,7 +25,7 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// What the last read brought. Where it is no UTF-8 (only a task's name may hold such bytes), each byte
+    /// Result of the last read. Where it is no UTF-8 (only a task's name may hold such bytes), each byte
     /// beyond ASCII becomes a question mark.
     pub fn text(&mut self) -> &str {
         let read = &mut self.bytes[..self.filled];

@@ -1,6 +1,6 @@
 //! How much of files is in the page cache: `cachestat(2)` (6.5 and later), else `mincore(2)` on a mapping.
 //!
-//! Who neither owns a file nor may write to it is refused by the first, and lied to by the second (mincore(2):
+//! To a user who neither owns a file nor may write to it, the first returns an error, the second wrong figures (mincore(2):
 //! since 5.2 all pages count as resident then): such a file is not permitted, and has no figure.
 
 use std::fs::File;

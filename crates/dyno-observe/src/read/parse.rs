@@ -1,4 +1,4 @@
-//! What all parsers share: their error, and numbers.
+//! Common to all parsers: their error, and numbers.
 
 use dyno_model::boot_ns;
 use rustix::param::clock_ticks_per_second;
@@ -9,7 +9,7 @@ use rustix::param::clock_ticks_per_second;
 pub struct ParseError {
     /// Which source.
     pub source_name: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 

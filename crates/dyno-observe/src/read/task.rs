@@ -81,9 +81,9 @@ pub struct Reading<'b> {
     pub before_ns: i64,
     /// After it.
     pub after_ns: i64,
-    /// Of `schedstat`.
+    /// Figures of `schedstat`.
     pub sched: Option<SchedStat>,
-    /// Of `stat`.
+    /// Figures of `stat`.
     pub stat: Option<Stat<'b>>,
     /// How it went.
     pub status: Status,

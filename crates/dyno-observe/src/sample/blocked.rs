@@ -1,4 +1,4 @@
-//! Who waits for a lock, and whom for: asked after a sample that met a session in such a wait, within a budget.
+//! Sessions that wait for a lock, and the sessions they wait for. Read, within a budget, after a sample that met such a wait.
 
 use std::array::from_fn;
 use std::num::NonZero;

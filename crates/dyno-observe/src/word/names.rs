@@ -1,4 +1,4 @@
-//! What the codes of a wait event word mean.
+//! Names of the codes of a wait event word.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What the tests of whole watches share: processes of ours, a scripted server, columns of tables.
+//! Common to the tests of whole watches: processes of ours, a scripted server, columns of tables.
 
 #![allow(dead_code, missing_docs, unused_imports)] // each test file uses its part
 

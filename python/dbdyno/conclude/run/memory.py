@@ -100,7 +100,7 @@ def _twice(read: Read) -> Values:
 
 
 def _memory_named(read: Read) -> str:
-    """What the memory is that shares are of."""
+    """Returns the name of the memory that shares relate to."""
     limited = read.figures["memory_bytes"]["of"] == "limit_bytes"
     return "the control group's limit" if limited else "the machine's memory"
 

@@ -71,7 +71,7 @@ class VariantSpec(Strict):
     """A named set of limits, settings or parameters; what it leaves out it inherits from the experiment."""
 
     doc: str = ""
-    """What it stands for, in one line."""
+    """Description, in one line."""
     scripts: tuple[ScriptSpec, ...] = Field(default=(), max_length=MOST_SCRIPTS)
     """[[variants.NAME.scripts]]: scripts in place of the experiment's."""
     jobs: tuple[JobSpec, ...] = Field(default=(), max_length=MOST_JOBS)
@@ -222,7 +222,7 @@ class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
     limits: LimitSpec = flagged("limits", default=LimitSpec())
     """Limits on the server's processes."""
     variants: dict[str, VariantSpec] = Field(default_factory=dict, max_length=MAX_VARIANTS)
-    """What is compared: [variants.NAME], each with its differences."""
+    """The variants to compare: [variants.NAME], each with its differences."""
     baseline: str | None = flagged("baseline")
     """The variant to compare with; left out: the first."""
     order: Order | None = flagged("order")

@@ -36,7 +36,7 @@ class Unfitted(NamedTuple):
 
     model: Model
     what: str
-    """What is lacking: loads | points."""
+    """The lacking quantity: loads | points."""
     needed: int
     present: int
 

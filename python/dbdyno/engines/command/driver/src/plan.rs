@@ -1,4 +1,4 @@
-//! What the sessions of a load share: jobs, whose turn it is, room for output.
+//! State that the sessions of a load share: jobs, the next job to run, room for output.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use crate::protocol::{Job, Printed};
 /// Kept of what all executions of a load print; later ones are counted only.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// What the sessions of a load share.
+/// State that the sessions of a load share.
 #[derive(Debug)]
 pub struct Plan {
     /// Jobs of the load.

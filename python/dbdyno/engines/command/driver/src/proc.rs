@@ -1,4 +1,4 @@
-//! What proc(5) says of tasks. Names of tasks and environments are bytes: nothing is read as text before its numbers.
+//! Figures of tasks from proc(5). Names of tasks and environments are bytes: nothing is read as text before its numbers.
 
 use std::fmt::Display;
 use std::fs;

@@ -103,7 +103,7 @@ fn nothing_lost_is_no_state_and_each_loss_is_one() {
     assert_eq!(broken.state().unwrap().0, "lost");
 }
 
-/// What a socket with this much room takes in after `before`; `None` where that is not permitted.
+/// Returns the messages that a socket with this much room receives after `before`; `None` if that is not permitted.
 fn received_after(room: usize, before: impl FnOnce(&OwnedFd)) -> Option<Received> {
     let socket = match subscribe(room) {
         Ok(socket) => socket,

@@ -1,4 +1,4 @@
-//! Who is connected and what each waits for, asked by one connection of its own.
+//! The connected sessions and their waits, queried over a connection of its own.
 
 use std::time::Duration;
 

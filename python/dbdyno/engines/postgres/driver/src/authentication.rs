@@ -30,7 +30,7 @@ pub fn authenticate(client: &mut Client, target: &TargetSpec) -> Result<()> {
     }
 }
 
-/// What we have shown to the server.
+/// Whether credentials were sent to the server, and bound to the TLS channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Nothing,

@@ -218,7 +218,7 @@ mod tests {
             .collect()
     }
 
-    /// What a walker hands out of these chunks.
+    /// Returns the messages that a walker finds in these chunks, and whether it ends between two.
     fn walk<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<Owned>, bool)> {
         let mut walker = Walker::default();
         let mut kept = Vec::new();

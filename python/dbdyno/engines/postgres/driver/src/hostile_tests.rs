@@ -52,7 +52,7 @@ fn authentication() -> impl Strategy<Value = Vec<u8>> {
     (code, data).prop_map(|(code, data)| message(b'R', &[&code.to_be_bytes()[..], &data].concat()))
 }
 
-/// What a start-up may be answered with: like the real thing, or not.
+/// Generates the server's side of a start-up, plausible or not.
 fn conversation() -> impl Strategy<Value = Vec<u8>> {
     let real = (prop::sample::select(&b"KSZEN"[..]), bytes(40)).prop_map(|(tag, body)| message(tag, &body));
     let part = prop_oneof![3 => authentication(), 3 => real, 1 => odd_message(), 1 => bytes(40)];

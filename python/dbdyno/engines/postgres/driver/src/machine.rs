@@ -128,7 +128,7 @@ impl Incoming {
         let what = error.map_or("the server closed the connection".to_owned(), ToString::to_string);
         Error::Lost(match &self.last_words {
             None => what,
-            Some(words) => format!("{what}; before that it said: {words}"),
+            Some(words) => format!("{what}; its last notice: {words}"),
         })
     }
 

@@ -6,7 +6,7 @@ use dyno_model::{Breaker, CallEnd, Error, Result, Start};
 use serde_json::json;
 
 use crate::machine::{Machine, ROLLBACK, Step};
-use crate::messages::{message, query};
+use crate::messages::{error, message, query, ready};
 use crate::plan::Plan;
 use crate::script;
 use crate::script::session::ScriptCalls;
@@ -30,17 +30,6 @@ fn scripted(text: &str, protocol: &str) -> ScriptCalls {
     ScriptCalls::new(Arc::new(plan.unwrap()), 0, Breaker::default())
 }
 
-fn ready(status: u8) -> Vec<u8> {
-    message(b'Z', &[status])
-}
-
-fn error(severity: &str, code: &str) -> Vec<u8> {
-    message(
-        b'E',
-        format!("S{severity}\0V{severity}\0C{code}\0Mwords\0\0").as_bytes(),
-    )
-}
-
 fn notice() -> Vec<u8> {
     message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mwords\0\0")
 }
@@ -57,7 +46,7 @@ fn row() -> Vec<u8> {
     parts.concat()
 }
 
-/// What is pending, sent in two parts.
+/// Takes the pending bytes in two parts.
 fn take_pending(machine: &mut impl Machine) -> Vec<u8> {
     let all = machine.pending().to_vec();
     machine.sent(all.len() / 2);

@@ -36,6 +36,21 @@ pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag][..], &length, body].concat()
 }
 
+/// The server's ReadyForQuery.
+#[cfg(test)]
+pub fn ready(status: u8) -> Vec<u8> {
+    message(b'Z', &[status])
+}
+
+/// The server's ErrorResponse.
+#[cfg(test)]
+pub fn error(severity: &str, code: &str) -> Vec<u8> {
+    message(
+        b'E',
+        format!("S{severity}\0V{severity}\0C{code}\0Mwords\0\0").as_bytes(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -65,7 +65,7 @@ fn aborted(breaker: &Breaker) -> Result<()> {
     Ok(())
 }
 
-/// What is waited for.
+/// A lookup under way, shared with the thread that waits for the resolver.
 #[derive(Default)]
 struct Lookup {
     state: Mutex<State>,

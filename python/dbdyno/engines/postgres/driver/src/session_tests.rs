@@ -19,7 +19,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersi
 use socket2::Socket;
 
 use crate::client::Client;
-use crate::messages::message;
+use crate::messages::{error, message, ready};
 use crate::plan::{Plan, Protocol, SessionSpec, StatementSpec};
 use crate::session::PgSession;
 use crate::target::{TlsSpec, Verify};
@@ -60,17 +60,6 @@ fn plain(params: &[&str]) -> (PgSession, UnixStream) {
     let mut session = PgSession::new(Client::new(Wire::Plain(ours)), plan(params));
     session.set_blocking(false).unwrap();
     (session, theirs)
-}
-
-fn ready(status: u8) -> Vec<u8> {
-    message(b'Z', &[status])
-}
-
-fn error(severity: &str, code: &str) -> Vec<u8> {
-    message(
-        b'E',
-        format!("S{severity}\0V{severity}\0C{code}\0Mwords\0\0").as_bytes(),
-    )
 }
 
 /// Waits as the driver does.
@@ -135,7 +124,7 @@ fn what_follows_ready_in_one_read_is_not_lost() {
     assert_eq!(session.advance(&mut [0; 4096]), Ok(Progress::Done(CallEnd::Ok)));
 }
 
-/// What the server received so far.
+/// Returns the bytes that the server has received so far.
 fn received(server: &mut UnixStream) -> Vec<u8> {
     let mut buffer = vec![0; 65536];
     let n = server.read(&mut buffer).unwrap();

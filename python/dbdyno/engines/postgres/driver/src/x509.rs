@@ -40,7 +40,7 @@ fn elements(mut der: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Of what is signed: serial number, signature, issuer, validity, subject, ...
+/// Returns a field of the signed part: serial number, signature, issuer, validity, subject, ...
 fn field(certificate: &[u8], index: usize) -> Option<&[u8]> {
     let (_, certificate, _) = element(certificate)?;
     let (_, to_be_signed, _) = element(certificate)?;
@@ -48,7 +48,7 @@ fn field(certificate: &[u8], index: usize) -> Option<&[u8]> {
     Some(fields.nth(index)?.1)
 }
 
-/// What kind of key, its parameters included, and the key itself (`SubjectPublicKeyInfo`).
+/// Returns the algorithm with its parameters, and the key itself (`SubjectPublicKeyInfo`).
 pub fn public_key(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = elements(field(certificate, 5)?);
     let (_, kind) = parts.next()?;

@@ -1,4 +1,4 @@
-//! What an evaluation of an expression costs, in nanoseconds: the fastest and the median of many short rounds.
+//! Cost of evaluating an expression, in nanoseconds: the fastest and the median of many short rounds.
 //!
 //! ```text
 //! expressions 'random(1, 100000 * :scale)' ...

@@ -1,4 +1,4 @@
-//! What is wrong with a script, and where.
+//! Faults of a script, with their place.
 
 /// Characters of a line of the script, and of a message, that are shown at most: either may be megabytes.
 const SHOWN: usize = 100;
@@ -13,9 +13,9 @@ pub struct ScriptError {
     pub line: u32,
     /// In characters, from 1.
     pub column: u32,
-    /// What is wrong, in one line.
+    /// The fault, in one line.
     pub message: String,
-    /// What to do about it, in one line.
+    /// The remedy, in one line.
     pub cure: String,
     /// The line of the script around the mistake, and below it a caret.
     pub shown: String,

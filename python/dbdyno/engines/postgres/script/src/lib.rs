@@ -53,11 +53,11 @@ pub struct Command {
     pub line: u32,
     /// As it is written, in one line: for the table of latencies by command.
     pub text: String,
-    /// What it does.
+    /// Its effect.
     pub action: Action,
 }
 
-/// What a command does. `usize`: the number of the command to go on with; the number of commands is the end.
+/// Effect of a command. `usize`: the number of the command to go on with; the number of commands is the end.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Sends a statement (with `\;`: several in one query).
@@ -123,7 +123,7 @@ pub enum Into {
 }
 
 impl Into {
-    /// What the names of the variables begin with.
+    /// Returns the prefix of the variables' names.
     pub fn prefix(&self) -> &str {
         match self {
             Self::Nothing => "",

@@ -94,7 +94,7 @@ impl Line {
         self.start + self.text.trim_end().len()
     }
 
-    /// What stands behind so many words, and where in the script.
+    /// Returns the text after the first `count` words, and its place in the script.
     fn behind<'a>(&'a self, words: &[Word<'_>], count: usize) -> (&'a str, usize) {
         let last = &words[count - 1];
         let at = last.at + last.text.len();
@@ -102,7 +102,7 @@ impl Line {
     }
 }
 
-/// What a line orders.
+/// Parses a meta command.
 pub(crate) fn parse(line: &Line, options: &Options, names: &mut Names) -> Result<Meta, Fault> {
     let words = line.words();
     let Some(command) = words.first() else {

@@ -58,7 +58,7 @@ impl Names {
     }
 }
 
-/// What names of results begin with (`\gset PREFIX`).
+/// Prefixes of the names of results (`\gset PREFIX`).
 #[derive(Clone, Debug, Default)]
 pub struct Prefixes(Vec<String>);
 
@@ -84,7 +84,7 @@ pub struct Frame {
     pub values: Vec<Option<Value>>,
     /// The session's generator.
     pub rng: Rng,
-    /// What `debug()` was given, at most 100 lines; whoever shows them takes them out.
+    /// Arguments of `debug()`, at most 100 lines; showing them removes them.
     pub notes: Vec<String>,
 }
 

@@ -5,7 +5,7 @@
 use crate::error::Fault;
 use crate::names::{continues_name, starts_name};
 
-/// What ended a statement.
+/// The end of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Semicolon,
@@ -16,7 +16,7 @@ pub(crate) enum End {
 /// A statement as it stands in the script.
 #[derive(Debug)]
 pub(crate) struct Raw {
-    /// What is sent, before variables are replaced.
+    /// The text to send, before variables are replaced.
     pub query: String,
     /// Parts of `query` that are quoted or a comment, in order.
     pub quoted: Vec<(usize, usize)>,
@@ -264,7 +264,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What is still open at the end of a statement.
+    /// Checks that no quote or comment is open at the end of a statement.
     fn unclosed(&self, end: End) -> Result<(), Fault> {
         let open = self
             .parens

@@ -1,4 +1,4 @@
-//! What holds of any text and any numbers.
+//! Properties of any text and any numbers.
 
 use dyno_script::{Action, EvalError, Frame, Names, Options, Program, Rng, Value, read};
 use proptest::prelude::*;

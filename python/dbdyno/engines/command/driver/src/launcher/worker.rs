@@ -25,7 +25,7 @@ const SEARCHED_BYTES: usize = 64 * 1024;
 /// The first group of a pattern's last match in a text.
 pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
 
-/// What all sessions share.
+/// State that all sessions share.
 pub struct Shared {
     pub find: Arc<Find>,
     pub task_limit: Arc<TaskLimit>,

@@ -8,19 +8,20 @@ use std::sync::Arc;
 use dyno_model::{CallEnd, Error, Progress, Result, Session, Start};
 use socket2::Socket;
 
-use super::messages;
+use super::{messages, specs};
 use crate::client::Client;
 use crate::plan::{self, Protocol, SessionSpec, StatementSpec};
+use crate::script::ScriptSession;
 use crate::script::plan::Plan;
-use crate::script::{FileSpec, ScriptSession, ScriptSessionSpec, ScriptsSpec};
 use crate::session::PgSession;
 use crate::wire::Wire;
 
 /// Codes of failures that no server sent.
 const OWN: [u8; 5] = *b"-----";
 
-/// The first byte chooses the session, the second the size of the pieces in which the rest arrives. Byte by byte and in those
-/// pieces the same happens; each request is answered once; what is reported of a call is what its answer has.
+/// Makes calls. The first byte chooses the session, the second the size of the pieces in which the rest arrives as the
+/// server's answer. Byte by byte and in those pieces the result is the same; each request is answered once; the end of a call
+/// agrees with its answer.
 pub fn call(data: &[u8]) {
     let [kind, size, stream @ ..] = data else {
         return;
@@ -91,7 +92,7 @@ struct Conversation {
     sent: Vec<u8>,
     /// Sync and Query messages up to the end of the last call: each asks for one ReadyForQuery.
     requests: usize,
-    /// Of each call: how it ended, and the remark about it.
+    /// The end of each call, and the remark about it.
     ends: Vec<(CallEnd, Option<String>)>,
     lost: Option<Error>,
 }
@@ -149,7 +150,7 @@ impl Conversation {
         }
     }
 
-    /// What the session has sent meanwhile.
+    /// Takes the requests that the session has sent.
     fn receive(&mut self) {
         // WouldBlock: that was all.
         let _ = self.server.read_to_end(&mut self.sent);
@@ -216,26 +217,8 @@ fn scripts(kind: u8) -> Arc<Plan> {
         ),
         _ => ("begin;\nupdate t set a = a + 1;\ncommit;", Protocol::Prepared),
     };
-    let scripts = ScriptsSpec {
-        files: vec![FileSpec {
-            name: "t.sql".to_owned(),
-            text: text.to_owned(),
-            weight: 1,
-        }],
-        variables: [("y".to_owned(), "0".to_owned())].into(),
-        max_tries: 2,
-        reconnect: false,
-        allow_shell: false,
-        seed: 1,
-        first_client: 0,
-    };
-    let session = ScriptSessionSpec {
-        count: 1,
-        setup: Vec::new(),
-        protocol,
-        validation: (kind == 7).then(|| "select 1".to_owned()),
-        warm: Vec::new(),
-        pause_ms: 0,
-    };
+    let (mut scripts, mut session) = specs(text, &[("y", "0")], protocol);
+    scripts.max_tries = 2;
+    session.validation = (kind == 7).then(|| "select 1".to_owned());
     Arc::new(Plan::new(scripts, session).expect("a plan"))
 }

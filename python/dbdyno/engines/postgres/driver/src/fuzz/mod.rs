@@ -1,4 +1,4 @@
-//! What holds of any bytes, one function a target. `make fuzz` calls them with bytes that cargo-fuzz finds, the tests below
+//! Properties of any bytes, one function per target. `make fuzz` calls them with bytes that cargo-fuzz finds, the tests below
 //! with the seeds in `fuzz/seeds` and mutations of them.
 
 mod call;
@@ -13,10 +13,41 @@ use dyno_model::Error;
 
 use crate::collector::Collector;
 use crate::frame::{HEADER, LONGEST, LONGEST_HELD, Walker};
+use crate::plan::Protocol;
+use crate::script::{FileSpec, ScriptSessionSpec, ScriptsSpec};
 use crate::server_error::ServerError;
 use crate::x509;
 
-/// Whole messages of a stream, type and body, read in the plainest way: what the readers are compared with.
+/// A script with these variables, and one session that runs it.
+fn specs(text: &str, variables: &[(&str, &str)], protocol: Protocol) -> (ScriptsSpec, ScriptSessionSpec) {
+    let scripts = ScriptsSpec {
+        files: vec![FileSpec {
+            name: "t.sql".to_owned(),
+            text: text.to_owned(),
+            weight: 1,
+        }],
+        variables: variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        max_tries: 1,
+        reconnect: false,
+        allow_shell: false,
+        seed: 1,
+        first_client: 0,
+    };
+    let session = ScriptSessionSpec {
+        count: 1,
+        setup: Vec::new(),
+        protocol,
+        validation: None,
+        warm: Vec::new(),
+        pause_ms: 0,
+    };
+    (scripts, session)
+}
+
+/// Whole messages of a stream, type and body, read in the plainest way; the readers are compared with it.
 fn messages(stream: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = stream;
     std::iter::from_fn(move || {

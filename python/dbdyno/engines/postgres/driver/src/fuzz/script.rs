@@ -2,11 +2,10 @@
 
 use dyno_script::{Action, Names, Options, copies_with_client, read};
 
-use super::messages;
+use super::{messages, specs};
 use crate::plan::Protocol;
 use crate::script::out::Out;
 use crate::script::plan::Plan;
-use crate::script::{FileSpec, ScriptSessionSpec, ScriptsSpec};
 
 /// The first byte chooses the protocol and whether shell commands are allowed, the rest is the text. A mistake is within the
 /// text; commands and jumps are, too; a statement is written as whole messages that ask for one answer.
@@ -51,32 +50,8 @@ pub fn script(data: &[u8]) {
 }
 
 fn plan(text: &str, protocol: Protocol, allow_shell: bool) -> dyno_model::Result<Plan> {
-    let file = FileSpec {
-        name: "t".to_owned(),
-        text: text.to_owned(),
-        weight: 1,
-    };
-    let scripts = ScriptsSpec {
-        files: vec![file],
-        variables: [
-            ("x".to_owned(), "12".to_owned()),
-            ("y".to_owned(), "a'b".to_owned()),
-        ]
-        .into(),
-        max_tries: 1,
-        reconnect: false,
-        allow_shell,
-        seed: 1,
-        first_client: 0,
-    };
-    let session = ScriptSessionSpec {
-        count: 1,
-        setup: Vec::new(),
-        protocol,
-        validation: None,
-        warm: Vec::new(),
-        pause_ms: 0,
-    };
+    let (mut scripts, session) = specs(text, &[("x", "12"), ("y", "a'b")], protocol);
+    scripts.allow_shell = allow_shell;
     Plan::new(scripts, session)
 }
 

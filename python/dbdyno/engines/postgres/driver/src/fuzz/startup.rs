@@ -14,7 +14,7 @@ use crate::target::{AuthSpec, Binding, Method, TargetSpec, TcpSpec};
 use crate::wire::Wire;
 
 const PASSWORD: &str = "hush-secret";
-/// What the socket between the two takes at once.
+/// Bytes that fit into the socket between the two.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// Runs a start-up. The first byte chooses what the server may ask for, the rest is what it sends before it closes. The client

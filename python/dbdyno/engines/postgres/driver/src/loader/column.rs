@@ -8,7 +8,7 @@ use super::binary::{self, Type};
 use super::expression::{Expression, Row, Stream, Variables};
 use super::hash;
 
-/// Of a numeric behind the point (PostgreSQL documentation, "Numeric Types").
+/// Digits of a numeric after the decimal point (PostgreSQL documentation, "Numeric Types").
 const MOST_DIGITS: u32 = 16_383;
 /// Words or characters of a text.
 const MOST_PIECES: i64 = 10_000_000;

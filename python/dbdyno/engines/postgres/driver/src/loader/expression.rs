@@ -28,7 +28,7 @@ impl Stream {
 /// The variables of a table's expressions.
 pub struct Variables {
     names: Names,
-    /// What is the same in all rows.
+    /// Slots with the same value in all rows.
     constant: Vec<(Slot, i64)>,
 }
 

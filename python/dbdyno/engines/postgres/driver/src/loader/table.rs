@@ -19,7 +19,7 @@ const PARENTS_A_LOOK: i64 = 10_000;
 /// PostgreSQL documentation, "PostgreSQL Limits".
 const MOST_COLUMNS: usize = 1600;
 
-/// Of a row: a value may have 1 GB (PostgreSQL documentation, "PostgreSQL Limits"), and a row is made in memory.
+/// Maximum size of a row: a value may have 1 GB (PostgreSQL documentation, "PostgreSQL Limits"), and a row is made in memory.
 const MOST_ROW_BYTES: u64 = 1 << 30;
 
 /// A table, or a partition with some of its rows.

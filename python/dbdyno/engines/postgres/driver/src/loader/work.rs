@@ -45,7 +45,7 @@ struct State {
     sums: Vec<(String, Sum)>,
     /// By the number of a table: its jobs that are left, and what follows them.
     left: Vec<(usize, Vec<Vec<String>>)>,
-    /// What a request to cancel needs, of each connection.
+    /// The key of each connection, for a request to cancel.
     keys: Vec<Option<Vec<u8>>>,
 }
 

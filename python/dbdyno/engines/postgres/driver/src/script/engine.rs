@@ -18,7 +18,7 @@ const NOT_YET: [&str; 5] = ["3F000", "42P01", "42703", "42883", "42704"];
 /// Makes sessions that run scripts.
 pub struct ScriptedPostgres {
     server: Arc<Server>,
-    /// Of each session.
+    /// The plan of each session.
     plans: Vec<Arc<Plan>>,
 }
 

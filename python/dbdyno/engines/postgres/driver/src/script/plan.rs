@@ -94,7 +94,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What follows from variables that never change is computed now.
+    /// Computes in advance what depends only on variables that never change.
     fn bind(&mut self) {
         let frame = self.frame(0);
         let mut changing: HashSet<Slot> = self.names.find("client_id").into_iter().collect();
@@ -148,8 +148,8 @@ impl Plan {
         frame
     }
 
-    /// What chooses the scripts of a session. Apart from its variables' random numbers: those are set back when a
-    /// transaction is tried again.
+    /// The random generator that chooses a session's scripts. It is separate from that of its variables, which is set back
+    /// when a transaction is tried again.
     pub fn chooser(&self, session: usize) -> Rng {
         let client = self.scripts.first_client + session as u64;
         Rng::seeded(self.scripts.seed, 2 * client)
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(value("x"), Some(Value::Text("007".into())));
     }
 
-    /// What `\\set x :NAME` gives when the variable has become 99 meanwhile.
+    /// Returns the value of `\\set x :NAME` if the variable has become 99 meanwhile.
     fn seen(before: &str, name: &str) -> Value {
         let file = serde_json::json!({"name": "a", "text": format!("{before}\n\\set x :{name}")});
         let plan = plan(serde_json::json!({"files": [file], "variables": {"p_a": "1", "q": "1"}})).unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 use socket2::Socket;
 
 use crate::client::Client;
-use crate::messages::message;
+use crate::messages::{error, message, ready};
 use crate::script::plan::Plan;
 use crate::script::session::ScriptSession;
 use crate::wire::Wire;
@@ -30,14 +30,6 @@ fn session(text: &str, protocol: &str, max_tries: u64) -> (ScriptSession, UnixSt
     let mut session = ScriptSession::new(Client::new(wire), Arc::new(plan.unwrap()), 0, None);
     session.set_blocking(false).unwrap();
     (session, theirs)
-}
-
-fn ready(status: u8) -> Vec<u8> {
-    message(b'Z', &[status])
-}
-
-fn error(code: &str) -> Vec<u8> {
-    message(b'E', format!("SERROR\0VERROR\0C{code}\0Mwords\0\0").as_bytes())
 }
 
 /// One row of one column `x`.
@@ -138,7 +130,7 @@ fn a_serialization_failure_is_rolled_back_and_tried_again_with_the_same_numbers(
     session.begin(Start::default()).unwrap();
     let first = sent(&mut server);
     for tries in 1..=3 {
-        let bytes = [error("40001"), ready(b'E')].concat();
+        let bytes = [error("ERROR", "40001"), ready(b'E')].concat();
         assert_eq!(answer(&mut session, &mut server, &bytes, 7), Ok(Progress::Read));
         assert_eq!(sent(&mut server), b"Q\0\0\0\x0dROLLBACK\0");
         let end = answer(&mut session, &mut server, &ready(b'I'), 7);
@@ -158,7 +150,7 @@ fn another_error_is_not_tried_again_and_what_is_open_at_the_end_is_rolled_back()
     let end = answer(
         &mut first,
         &mut server,
-        &[error("23505"), ready(b'I')].concat(),
+        &[error("ERROR", "23505"), ready(b'I')].concat(),
         4096,
     );
     assert!(matches!(end, Ok(Progress::Done(CallEnd::Failed { code, .. })) if &code == b"23505"));

@@ -1,4 +1,4 @@
-//! What of an expression is known before it runs.
+//! Folds the constant parts of an expression before it runs.
 
 use super::functions::Function;
 use super::program::{Program, Step};

@@ -3,7 +3,7 @@
 use super::scalar::Scalar::{self, Bool, Double, Int, Null};
 use crate::Rng;
 
-/// What is done with some values. First the operators of two numbers.
+/// Operators and functions, binary operators of numbers first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Add,
