@@ -66,8 +66,7 @@ def _growth_ends(throughputs: dict[int, Mean], end: Bend[int], values: dict[str,
     peak = max(m.value for m in throughputs.values())
     values |= {"end": end.at, "end_low": end.low or 1, "end_high": end.high}
     values["share"] = throughputs[max(throughputs)].value / peak
-    yield "ends"
-    yield from _range(end, "end")
+    yield from _range(end, "ends") or ["ends"]
     level = level_with_best(throughputs, noise_or_scatter(throughputs).share)
     if values["share"] < _FALLS and max(throughputs) not in level:
         yield "falls"

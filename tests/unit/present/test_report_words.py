@@ -64,7 +64,7 @@ def test_a_plateau_below_the_peak_is_claimed() -> None:
         "peak"
     ]
     assert (peak.slots["sessions"], peak.slots["reached"]) == (8, "2 sessions")
-    assert "From 2 to 8 sessions it does not differ" in peak.text
+    assert "From 2 to 8 sessions it is the same within noise" in peak.text
 
 
 def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:

@@ -83,6 +83,7 @@ def work_constant(case: Case) -> Iterator[Claim]:
             "work": known.work_short,
             "sessions": rows.height,
             "variant": variant,
+            "of_variant": f" of {variant}" if clean["variant"].n_unique() > 1 else "",
             "low": low,
             "high": high,
         }

@@ -274,11 +274,18 @@ def sources_used(case: Case) -> Iterator[Claim]:
     ledger = account_rows(case.tables["ledger"], *(a for _, a in _ACCOUNTS)).drop_nulls("aas")
     values = {
         what: listed(
-            ledger.filter(pl.col("account") == account)["source"].unique(maintain_order=True).to_list()
+            ledger.filter(pl.col("account") == account)["source"]
+            .str.split("; ")
+            .explode()
+            .unique(maintain_order=True)
+            .to_list()
         )
         for what, account in _ACCOUNTS
     }
-    named = "; ".join(f"{what}: {sources}" for what, sources in values.items() if sources)
+    alike: dict[str, list[str]] = {}
+    for what, sources in values.items():
+        alike.setdefault(sources, []).append(what)
+    named = "; ".join(f"{listed(whats)} by {sources}" for sources, whats in alike.items() if sources)
     if not named:
         return
     trace = case.tables["cell_sources"].filter(pl.col("name") == TRACE)["status"]

@@ -126,11 +126,14 @@ def observed(results: Results) -> tuple[Claim, ...]:
     active = activity(results)
     cores = results.tables["cores"] if "cores" in results.tables else pl.DataFrame()
     known = cores.drop_nulls("threads") if cores.height else cores
-    return (active, claimed, *([equivalent(known, "At the present load")] if known.height else []))
+    cpus = claimed.slots.get("cpus")
+    return (active, claimed, *([equivalent(known, "At the present load", cpus)] if known.height else []))
 
 
 WAITS = 0.10
 """CPU WAIT over CPU time above which there is no headroom, and up to which headroom is counted."""
+FULL = 0.01
+"""Possible growth of the load below which all CPUs count as busy."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,8 @@ class Present:
 
     used: Estimate
     """CPUs that were busy, by any process."""
+    own: float | None
+    """CPUs that the sessions used; None if unknown."""
     wait: float | None
     """Run-queue time of the sessions over their CPU time; None if unknown."""
     source: str
@@ -168,13 +173,14 @@ def headroom_claim(now: Present, machine: Machine) -> Claim:
     assert machine.cpus is not None
     used = now.used.value
     values = {"used": used, "wait": now.wait, "source": now.source, "cpus": fmt.whole(machine.cpus)}
-    parts = ["busy" if now.wait is None else "wait"]
     waits = now.wait is not None and now.wait > WAITS
-    if waits or used >= machine.cpus:
+    parts = ["busy" if now.wait is None or waits else "wait"]
+    if waits or used * (1 + FULL) >= machine.cpus:
         none = Estimate(
             "headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT" if waits else "CPUs busy"
         )
-        return claim("headroom", values, none, case="none" if waits else "full", parts=parts)
+        full = "others" if now.own is not None and now.own < used / 2 else "full"
+        return claim("headroom", values, none, case="none" if waits else full, parts=parts)
     if used <= 0:
         return claim("headroom", values, case="idle")
     busiest = now.used.high if now.used.high is not None else used
@@ -187,7 +193,7 @@ def headroom_claim(now: Present, machine: Machine) -> Claim:
     elif now.wait is None:
         parts.append("unsure")
     values |= {"more": more, "most": most, "least": least}
-    return claim("headroom", values, value, case="some", parts=parts)
+    return claim("headroom", values, value, case="some" if more > 0 else "little", parts=parts)
 
 
 def load_until(wait: float, cpus: float) -> float:
@@ -230,7 +236,7 @@ def present(results: Results) -> Present | None:
     used = fmt.estimate("CPUs used", used_by, "CPUs")
     run, runq = (fmt.estimate("", v) for v in (runs, runqs))
     wait = runq.value / run.value if run is not None and runq is not None and run.value > 0 else None
-    return None if used is None else Present(used, wait, source)
+    return None if used is None else Present(used, None if run is None else run.value, wait, source)
 
 
 def _machine_wide(sources: pl.DataFrame, cells: list[str]) -> list[float | None]:

@@ -343,24 +343,30 @@ def _cores(scaling: Scaling, results: Measured | None) -> Iterator[Claim]:
         seen = [p["cores"] for w, p in cells_of(results, ladder) if w["sessions"] == where and "cores" in p]
         known = pl.concat(seen).drop_nulls("threads") if seen else pl.DataFrame()
         if known.height:
-            yield equivalent(known, place)
+            yield equivalent(known, place, ladder.machine.cpus)
             return
     used = ladders.at(ladder, where, "cpu")
     if used is not None:
         yield _bounded(used.value, ladder, place)
 
 
-def equivalent(known: pl.DataFrame, place: str) -> Claim:
-    """Returns the claim of cores in use from rows of the table ``cores``, one per cell or window."""
+def equivalent(known: pl.DataFrame, place: str, cpus: float | None) -> Claim:
+    """Returns the claim of CPUs and cores in use from rows of the table ``cores``, one per cell or window.
+
+    ``cpus`` is the number of CPUs of the machine; None if unknown.
+    """
     mean = {c: fmt.estimate(c, known[c].to_list()) for c in ("threads", "cores", "low", "high")}
     busy = mean["threads"]
     assert busy is not None
     cores, low, high = mean["cores"], mean["low"], mean["high"]
     source = str(known["source"][0])
-    values = {"place": place, "threads": busy.value, "source": source}
+    of_cpus = "" if cpus is None else f" of {fmt.plain(cpus)}"
+    values = {"place": place, "threads": busy.value, "of_cpus": of_cpus, "source": source}
     if cores is None or low is None or high is None:
         return claim("equivalent-cores", values | {"why": known["status"][0]}, case="unknown")
     value = Estimate("cores in use", cores.value, "cores", low.value, high.value, source)
+    if fmt.plain(cores.value) == fmt.plain(busy.value):  # each on a core of its own
+        return claim("equivalent-cores", values, value, case="same")
     count = fmt.load(cores.value, "cores") + fmt.spread(value)
     return claim("equivalent-cores", values | {"cores": count}, value, case="known")
 
@@ -372,7 +378,8 @@ def _bounded(used: float, ladder: Ladder, place: str) -> Claim:
     values = {"place": place, "threads": used, "source": ladders.source(ladder, "run")}
     m = machine.threads_per_core
     if m is None or machine.cores is None:
-        return claim("equivalent-cores", values | {"why": "the topology is unknown"}, case="unknown")
+        bare = {"why": "the topology is unknown", "of_cpus": ""}
+        return claim("equivalent-cores", values | bare, case="unknown")
     if m == 1:
         value = Estimate("cores in use", used, "cores", used, used, "no SMT")
         return claim("equivalent-cores", values, value, case="no-smt")
