@@ -314,7 +314,7 @@ def _check_version(connection: Connection) -> None:
         connection.close()
         raise TargetError(
             f"the server is PostgreSQL {release(number)}, dbdyno needs {MINIMUM_VERSION // 10000} or later",
-            "measure a later server",
+            "upgrade it; for older servers there are pgbench and pg_profile",
         )
 
 
