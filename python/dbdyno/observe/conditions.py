@@ -12,13 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+from dbdyno.kernel import cpu_use
 from dbdyno.kernel.machine import groups_of, machine_of
 from dbdyno.kernel.numbers import first_number, number
 from dbdyno.model.engine.condition import DirectFiles
-from dbdyno.model.engine.machine_facts import Limit, MachineFacts, Steal
-from dbdyno.observe.cpus import CPU, fields, integer, numbered, online_cpus, text
-from dbdyno.observe.host import CLOCKSOURCE
+from dbdyno.model.engine.machine_facts import Busy, Limit, MachineFacts, Steal
+from dbdyno.observe.cpus import CPU, fields, integer, numbered, online_cpus, siblings, text
+from dbdyno.observe.host import CLOCKSOURCE, virtualisation
 from dbdyno.observe.limits import memory_limit, own_path, tightest_quota
 from dbdyno.observe.open_files import direct_files
 
@@ -38,13 +40,15 @@ def machine_facts(
     stat_before: str = "",
     look_s: float = 0.0,
     most_ns: int | None = None,
+    busy: Busy | None = None,
 ) -> MachineFacts:
     """Returns the facts of a machine.
 
     ``main_pid``: of the server; None if there is none here. ``stat_before``: /proc/stat as read ``look_s``
     ago. ``data_files``: pattern of the paths of its data files; None: they are not looked at. ``most_ns``:
-    approximate limit of the time for that.
+    approximate limit of the time for that. ``busy``: use of its CPUs, if somebody looked.
     """
+    cores = siblings(root)
     memory = fields(text(root, "proc/meminfo"))
     return MachineFacts(
         of_server=main_pid is not None,
@@ -75,6 +79,12 @@ def machine_facts(
         ),
         steal=steal(stat_before, cpu_times(root), look_s),
         direct=_direct(root, main_pid, data_files, most_ns),
+        busy=busy,
+        kernel=text(root, "proc/sys/kernel/osrelease"),
+        virtualisation=virtualisation(root),
+        contained=cpu_use.hidden(root),
+        **_boost(root),
+        threads_per_core=max(map(len, cores)) if cores else None,
     )
 
 
@@ -106,6 +116,15 @@ def _governors(root: Path) -> dict[str, int]:
     machines)."""
     files = ((f"{CPU}/cpu{n}/cpufreq/scaling_governor") for n in online_cpus(root))
     return dict(Counter(g for file in files if (g := text(root, file))))
+
+
+def _boost(root: Path) -> dict[str, Any]:
+    """Returns whether CPUs may run above their base frequency, and what turns that off; empty where the
+    kernel has no switch."""
+    for file, off in (("intel_pstate/no_turbo", 1), ("cpufreq/boost", 0)):
+        if (value := integer(root, f"{CPU}/{file}")) is not None:
+            return {"boost": value != off, "boost_switch": {"file": file, "off": str(off)}}
+    return {}
 
 
 def _huge_mapped(root: Path, pid: int) -> bool | None:

@@ -14,7 +14,7 @@ from dbdyno.conclude.machines.conditions import JUDGES, machine_conditions
 from dbdyno.conclude.run.quality import STEAL
 from dbdyno.engines.postgres import conditions as postgres
 from dbdyno.model.engine.condition import Condition, DirectFiles, ServerConditions
-from dbdyno.model.engine.machine_facts import Flush, MachineFacts
+from dbdyno.model.engine.machine_facts import Busy, Flush, MachineFacts, ProcessUse, Steal
 from dbdyno.model.schema.data_source import Step
 from dbdyno.observe import flush_probe
 from dbdyno.observe.conditions import clock_ns, machine_facts, shm_mount, steal
@@ -185,7 +185,7 @@ def test_the_size_of_the_shared_memory_mount_is_read_in_its_units() -> None:
     assert shm_mount("", 4 * GB) is None
 
 
-def test_the_steal_of_a_look_decides_from_a_second_on() -> None:
+def test_the_steal_of_a_look_decides_if_it_was_long_enough() -> None:
     before, now = "cpu  100 0 0 900 0 0 0 0 0 0\n", "cpu  150 0 0 940 0 0 0 10 0 0\n"
     figures = steal(before, now, 0.3)
     assert figures is not None
@@ -198,12 +198,12 @@ def test_the_steal_of_a_look_decides_from_a_second_on() -> None:
 def test_the_screen_answers_first_and_is_80_columns_wide(tmp_path: Path) -> None:
     conditions = tuple(conditions_of(machine_facts(100, None, unpack("conditions-numa", tmp_path))).values())
     lines = list(check_lines(conditions, everything=False))
-    assert lines[0].startswith("12 of 16 checks need a look: memory limit of the server (bad), ")
+    assert lines[0].startswith("12 of 20 checks need a look: memory limit of the server (bad), ")
     assert [line for line in lines if len(line) > 80] == []
     everything = list(check_lines(conditions, everything=True))
     assert any(line.startswith("direct I/O") and "unknown" in line for line in everything)
     good = tuple(c for c in conditions if not c.asks)
-    assert next(iter(check_lines(good, everything=False))) == "None of 4 checks asks for a look."
+    assert next(iter(check_lines(good, everything=False))) == "None of 8 checks asks for a look."
     assert list(check_lines((), everything=True)) == []
 
 
@@ -219,9 +219,56 @@ def test_each_entry_has_a_judge_and_a_cure() -> None:
         assert entry.cure or entry.commands or "good" in entry.rule or id in _CURED, id
 
 
-_CURED = {"data-checksums"}
+_CURED = {"data-checksums", "threads-per-core", "kernel"}
 """They ask for nothing."""
 
 
 def test_the_threshold_of_steal_is_that_of_a_run() -> None:
     assert machine.STEAL == STEAL
+
+
+def test_a_busy_machine_asks_for_a_look_and_names_who_uses_it() -> None:
+    use = ProcessUse(712, 1, "cc1", "build", 900_000_000, 0)
+    make = ProcessUse(20, 1, "make", "", 300_000_000, 280_000_000)
+    busy = Busy(
+        others=1.3, cpus=4, steal=0.02, span_s=1.0, largest=(use, make), hidden="no others are visible"
+    )
+    condition = conditions_of(MachineFacts(busy=busy))["other-processes"]
+    assert condition.state == "worth a look"
+    for part in ("1.3 of 4 CPUs (32 %)", "steal 2.0 %", "cc1 (pid 712, build) 0.90", "no others are visible"):
+        assert part in condition.value
+    assert "make (pid 20; with its ended children) 0.30" in condition.value
+    assert "--wait-quiet" in condition.cure
+    quiet = conditions_of(MachineFacts(busy=busy._replace(others=0.19)))["other-processes"]
+    assert (quiet.state, quiet.cure) == ("ok", "")
+    assert conditions_of(MachineFacts())["other-processes"].state == "unknown"
+
+
+def test_steal_that_a_hypervisor_does_not_report_is_unknown() -> None:
+    none = Steal(0.0, 0.0, 60.0)
+    hidden = MachineFacts(steal=none, virtualisation="virtual machine (Hyper-V)")
+    assert conditions_of(hidden)["steal"].state == "unknown"
+    for virtualisation in (None, "virtual machine (KVM)"):
+        assert conditions_of(MachineFacts(steal=none, virtualisation=virtualisation))["steal"].state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "state", "off"),
+    [
+        ("intel_pstate/no_turbo", "0", "worth a look", "1"),
+        ("intel_pstate/no_turbo", "1", "ok", ""),
+        ("cpufreq/boost", "1", "worth a look", "0"),
+        ("cpufreq/boost", "0", "ok", ""),
+    ],
+)
+def test_boost_is_switched_off_by_the_file_that_the_machine_has(
+    tmp_path: Path, file: str, value: str, state: str, off: str
+) -> None:
+    place = tmp_path / "sys/devices/system/cpu" / file
+    place.parent.mkdir(parents=True)
+    place.write_text(f"{value}\n")
+    condition = conditions_of(machine_facts(None, None, tmp_path))["cpu-boost"]
+    assert condition.state == state
+    assert [s.command for s in condition.steps] == (
+        [f"sh -c 'echo {off} > /sys/devices/system/cpu/{file}'"] if off else []
+    )

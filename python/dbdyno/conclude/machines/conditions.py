@@ -23,7 +23,7 @@ from dbdyno.model.engine.condition import (
 )
 from dbdyno.model.engine.machine_facts import MachineFacts
 from dbdyno.model.schema.data_source import Step
-from dbdyno.model.units import NS_PER_S, counted, format_ns, format_percent, format_size
+from dbdyno.model.units import NS_PER_S, counted, format_ns, format_percent, format_size, significant
 
 SLOW_CLOCK_NS, VERY_SLOW_CLOCK_NS = 150.0, 400.0
 """A read of tsc takes 20 to 50 ns; one by a system call (xen, hpet, acpi_pm) takes 200 ns to several
@@ -34,6 +34,12 @@ POWER have no others."""
 FLUSH = "flush"
 STEAL, MUCH_STEAL = 0.01, 0.05
 """Shares of CPU time; the first is also the threshold of the claim ``steal`` of a run."""
+FAIR_LOOK_S = 5.0
+"""Least interval by which steal is judged."""
+BUSY = 0.05
+"""Share of the CPUs that other processes use."""
+_WITHOUT_STEAL = ("Hyper-V", "VirtualBox", "Parallels", "bhyve")
+"""Hypervisors that report no steal to their guests, which then read 0."""
 # The kernel's default is 60 (Documentation/admin-guide/sysctl/vm.rst): idle shared memory may be swapped.
 SWAPPY = 30
 LEAST_SHARED = 1 << 30
@@ -286,17 +292,53 @@ def _run_queue(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
 
 
 def _steal(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
-    """Judges by the interval watched if that was at least a second, else by the share since boot: in a
-    shorter interval a single tick is too large a share."""
+    """Judges by the interval watched if that was long enough, else by the share since boot: in a shorter
+    interval a few ticks are too large a share."""
     steal = facts.steal
     if steal is None or steal.since_boot is None:
         return _unread("/proc/stat")
+    silent = next((h for h in _WITHOUT_STEAL if h in (facts.virtualisation or "")), None)
+    if silent and not steal.since_boot:
+        return Judged("unknown", f"{silent} does not report it to its guests")
     value = f"{format_percent(steal.since_boot)} since boot"
     if steal.now is not None:
         value += f", {format_percent(steal.now)} in the last {format_ns(steal.look_s * NS_PER_S)}"
-    share = steal.now if steal.now is not None and steal.look_s >= 1 else steal.since_boot
+    share = steal.now if steal.now is not None and steal.look_s >= FAIR_LOOK_S else steal.since_boot
     state: State = "bad" if share > MUCH_STEAL else "worth a look" if share > STEAL else "ok"
     return Judged(state, value)
+
+
+def _other_processes(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
+    busy = facts.busy
+    if busy is None:
+        return Judged("unknown", "nobody looked, or /proc/stat has no line of the CPUs")
+    value = f"{significant(busy.others, 2)} of {counted(busy.cpus, 'CPU')} ({format_percent(busy.share)})"
+    value += f", steal {format_percent(busy.steal)}" if busy.steal else ""
+    value += f", over {significant(busy.span_s, 2)} s"
+    value += f": {busy.names}" if busy.largest else ""
+    value += f"; {busy.hidden}" if busy.hidden else ""
+    return Judged("worth a look" if busy.share > BUSY else "ok", value)
+
+
+def _boost(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
+    if facts.boost is None:
+        return Judged("not supported", "no switch for it is seen here (usual in virtual machines)")
+    if not facts.boost:
+        return Judged("ok", "off")
+    return Judged("worth a look", "on", facts.boost_switch)
+
+
+def _threads_per_core(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
+    if facts.threads_per_core is None:
+        return Judged("unknown", "neither /sys nor /proc/cpuinfo has the cores")
+    return Judged("ok", f"{facts.threads_per_core}, on {counted(facts.cpus or 0, 'CPU')}")
+
+
+def _kernel(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
+    if facts.kernel is None:
+        return _unread("/proc/sys/kernel/osrelease")
+    machine = facts.virtualisation or "no hypervisor or container is seen"
+    return Judged("ok", "; ".join(filter(None, (f"Linux {facts.kernel}", machine, facts.contained))))
 
 
 def _unread(path: str) -> Judged:
@@ -320,4 +362,8 @@ JUDGES: Mapping[str, Judge] = {
     "shared-memory-mount": _shared_memory_mount,
     "run-queue-time": _run_queue,
     "steal": _steal,
+    "other-processes": _other_processes,
+    "cpu-boost": _boost,
+    "threads-per-core": _threads_per_core,
+    "kernel": _kernel,
 }

@@ -9,26 +9,38 @@ from pathlib import Path
 
 from dbdyno import observe
 from dbdyno.conclude.machines.conditions import machine_conditions
+from dbdyno.kernel import cpu_use, processes
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.engine.condition import Condition, ServerConditions
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.engine.machine import Machine
-from dbdyno.model.engine.machine_facts import Flush, MachineFacts
+from dbdyno.model.engine.machine_facts import Busy, Flush, MachineFacts
 from dbdyno.model.engine.protocols import Server
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.units import NS_PER_S
 
 _MOST_NS = NS_PER_S // 50
 """Limit of reading open files before a run: a server may have thousands of sessions with many files."""
+BUSY_NS = NS_PER_S
+"""Least interval in which the use of the CPUs is looked at. CPU time is counted in ticks of 10 ms."""
 _NO_DIRECTORY = "name a directory of the server's disk: dbdyno doctor --flush DIRECTORY"
 
 
 class Look:
-    """Begins to measure steal time when it is created."""
+    """Begins to measure steal time, and the CPU time of all processes, when it is created."""
 
     def __init__(self, machine: Machine = HERE) -> None:
         self._machine = machine
         self._begin_ns, self._stat = time.monotonic_ns(), observe.cpu_times(machine.root)
+        self._cpus = processes.cpus_allowed(machine.pid, machine.root)
+        self._first = cpu_use.read(machine.root, self._cpus)
+
+    def _busy(self, main_pid: int | None) -> Busy | None:
+        """Waits for the rest of the interval. ``main_pid``: of a server that works for dbdyno alone."""
+        left_ns = BUSY_NS - (time.monotonic_ns() - self._first.at_ns)
+        time.sleep(max(0, left_ns) / NS_PER_S)
+        root, ours = self._machine.root, {self._machine.pid} | ({main_pid} if main_pid is not None else set())
+        return cpu_use.busy_between(self._first, cpu_use.read(root, self._cpus), ours, root)
 
     def conditions(
         self, server: Server | None, facts: ServerFacts | None, flush: str | None = None
@@ -41,12 +53,14 @@ class Look:
             known = MachineFacts(flush=observe.flush_probe(Path(flush))) if flush else None
             return (*own, *machine_conditions(None, of_server, facts.here_detail, probed=known))
         files = server.conditions.data_files if server is not None and server.conditions is not None else None
+        busy = self._busy(facts.main_pid if facts is not None and facts.embedded else None)
         machine_facts = observe.machine_facts(
             None if facts is None else facts.main_pid,
             files,
             self._machine.root,
             stat_before=self._stat,
             look_s=(time.monotonic_ns() - self._begin_ns) / NS_PER_S,
+            busy=busy,
         )
         if server is not None and server.settings is not None:
             machine_facts = replace(machine_facts, server_clock=dict(server.settings.clock_facts()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dbdyno.model.engine.condition import DirectFiles
+from dbdyno.model.units import NS_PER_S, significant
 
 
 class Limit(NamedTuple):
@@ -22,6 +23,46 @@ class Steal(NamedTuple):
     since_boot: float | None
     now: float | None  # over the last ``look_s``
     look_s: float
+
+
+class ProcessUse(NamedTuple):
+    """CPU time that a process used between two readings, that of its ended children included."""
+
+    pid: int
+    start_ticks: int
+    name: str  # of the kernel (comm): no arguments, which may hold passwords
+    user: str  # name or number; empty: not readable
+    cpu_ns: int
+    ended_ns: int  # the part of its ended children
+
+
+class Busy(NamedTuple):
+    """Use of the CPUs by all but dbdyno and its own server, over ``span_s``."""
+
+    others: float  # CPUs
+    cpus: int
+    steal: float  # share of the CPUs' time
+    span_s: float
+    largest: tuple[ProcessUse, ...] = ()
+    hidden: str = ""  # why some processes may not be visible
+
+    @property
+    def share(self) -> float:
+        return self.others / self.cpus
+
+    @property
+    def names(self) -> str:
+        """Returns ``cc1 (pid 712, build) 0.92, sshd (pid 12) 0.01``: the CPUs of each."""
+        return ", ".join(
+            f"{named(p)} {significant(p.cpu_ns / NS_PER_S / self.span_s, 2)}" for p in self.largest
+        )
+
+
+def named(process: ProcessUse) -> str:
+    """Returns ``make (pid 712, build; with its ended children)``."""
+    who = f"pid {process.pid}" + (f", {process.user}" if process.user else "")
+    ended = "; with its ended children" if 2 * process.ended_ns > process.cpu_ns else ""
+    return f"{process.name or 'a process without a name'} ({who}{ended})"
 
 
 class Flush(NamedTuple):
@@ -72,5 +113,12 @@ class MachineFacts:
     run_delay: bool | None = None  # whether the kernel counts time in the run queue
     shm_mount_bytes: int | None = None  # size of /dev/shm in the server's mount namespace
     steal: Steal | None = None
+    busy: Busy | None = None  # None if nobody looked, or /proc/stat has no line of the CPUs
+    kernel: str | None = None  # release
+    virtualisation: str | None = None  # in words; None on bare metal, as far as visible
+    contained: str = ""  # why processes of the machine are not visible; empty: they are
+    boost: bool | None = None  # whether CPUs may run above their base frequency
+    boost_switch: Mapping[str, str] = field(default_factory=dict)  # file that turns it off, and the value
+    threads_per_core: int | None = None
     direct: DirectFiles | None = None  # None without a server
     flush: Flush | None = None  # None if not requested
