@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from dbdyno.kernel.machine import machine_of
 from dbdyno.kernel.numbers import number
-from dbdyno.kernel.processes import ROOT, Identity
+from dbdyno.kernel.processes import INITIAL_PID_NAMESPACE, ROOT, Identity, hidepid
 from dbdyno.model.engine.machine_facts import Busy, ProcessUse
 from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S, TICK_NS
@@ -27,8 +27,6 @@ _BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
 _STEAL = 7
 # fields of /proc/PID/stat after the name: 4, 14 to 17 and 22 of proc_pid_stat(5)
 _STATE, _PARENT, _OWN, _ENDED, _START = 0, 1, (11, 12), (13, 14), 19
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h
-_HIDEPID = re.compile(r"\bhidepid=(?!0|off)\w+")
 
 
 class Process(NamedTuple):
@@ -77,9 +75,9 @@ def _text(path: Path) -> str:
 def _of_cpus(stat: str, cpus: Set[int]) -> tuple[int | None, int, int]:
     """Returns busy and stolen time of CPUs, and their number. A container may number CPUs in its own way: if
     none of ``cpus`` is listed, all count."""
-    lines = [line.split() for line in stat.splitlines() if re.match(r"cpu[0-9]", line)]
-    rows = [[number(w) or 0 for w in words] for name, *words in lines if not cpus or int(name[3:]) in cpus]
-    rows = rows or [[number(w) or 0 for w in words] for _, *words in lines]
+    lines = [line.split() for line in stat.splitlines() if re.match(r"cpu[0-9]+ ", line)]
+    listed = [(number(name[3:]), [number(w) or 0 for w in words]) for name, *words in lines]
+    rows = [row for cpu, row in listed if cpu in cpus] or [row for _, row in listed]
     if not rows or min(map(len, rows)) <= _STEAL:
         return None, 0, len(rows)
     busy = sum(row[i] for row in rows for i in _BUSY)
@@ -227,10 +225,9 @@ def hidden(root: Path = ROOT) -> str:
     try:
         namespace = str((root / "proc/self/ns/pid").readlink())
     except OSError:
-        namespace = _INITIAL_PID_NAMESPACE
-    if namespace != _INITIAL_PID_NAMESPACE:
+        namespace = INITIAL_PID_NAMESPACE
+    if namespace != INITIAL_PID_NAMESPACE:
         return "processes outside of this container are not visible from here"
-    for line in _text(root / "proc/self/mountinfo").splitlines():
-        if line.split()[4:5] == ["/proc"] and (option := _HIDEPID.search(line)) and machine_of(root).uid:
-            return f"/proc is mounted with {option[0]}: processes of other users are not visible"
+    if (option := hidepid(root)) is not None and machine_of(root).uid:
+        return f"/proc is mounted with {option}: processes of other users are not visible"
     return ""

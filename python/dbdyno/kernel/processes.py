@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from dbdyno.kernel.numbers import number
 from dbdyno.model.text import cpu_lists
 
 ROOT = Path("/")
+INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _PPID, _START = 1, 19  # fields of stat after the name (proc_pid_stat(5): 4, 22)
 _CAP_SYS_NICE = 23  # linux/capability.h
 
@@ -91,6 +93,18 @@ def may_place(pid: int, root: Path = ROOT) -> bool:
     (sched_setaffinity(2))."""
     capable = int(_status(os.getpid(), ROOT).get("CapEff", "0"), 16)
     return is_ours(pid, root) or bool(capable >> _CAP_SYS_NICE & 1)
+
+
+def hidepid(root: Path = ROOT) -> str | None:
+    """Returns the option of /proc that hides processes ("hidepid=2", proc(5)), None if there is none."""
+    try:
+        mounts = (root / "proc/self/mountinfo").read_text(errors="replace")
+    except OSError:
+        return None
+    for words in map(str.split, mounts.split("\n")):
+        if words[4:5] == ["/proc"] and (match := re.search(r"hidepid=(?!0|off)\w+", words[-1])):
+            return match[0]
+    return None
 
 
 def boot_id(root: Path = ROOT) -> str:

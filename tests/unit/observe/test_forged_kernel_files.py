@@ -11,7 +11,7 @@ import pytest
 
 from dbdyno import observe
 from dbdyno.engines.postgres import presence
-from dbdyno.kernel import processes
+from dbdyno.kernel import cpu_use, processes
 from dbdyno.kernel.numbers import first_number, number
 from dbdyno.observe import conditions, limits, memory
 
@@ -39,7 +39,8 @@ USES: dict[str, Callable[[Path], Any]] = {
     "parent": lambda root: presence._parent(1, root),
     "start": lambda root: presence._start_s(1, root),
     "children": lambda root: presence.children(1, root),
-    "hidepid": presence._hidepid,
+    "hidepid": processes.hidepid,
+    "CPU use": lambda root: cpu_use.busy_between(*(cpu_use.read(root) for _ in range(2)), [1], root),
 }
 
 

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.kernel import processes
 from dbdyno.kernel.machine import HERE
 from dbdyno.kernel.numbers import number
 from dbdyno.model.engine.machine import Machine
@@ -27,7 +28,6 @@ _CLOSE_S = 2.0  # a backend records its start some time after the fork, and /pro
 _ROUNDS = 3
 _NAME = "postgres"
 _PORT = re.compile(r"\((\d+)\)")  # of a client, in the title of its process
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 _INSIDE = (
     "run dbdyno inside that container, or let it use the pids of this host (docker run --pid=host) and "
     "restart it"
@@ -218,7 +218,7 @@ def _explain(evidence: _Evidence, *, local: bool) -> tuple[Literal["not here", "
             f"the server runs on {host} in another pid namespace (a container; there {evidence.backend.pid} "
         )
         return "not here", f"{why}is our process {pid})", _INSIDE
-    hidden = _hidepid(machine.root)
+    hidden = processes.hidepid(machine.root)
     if hidden is not None and _is_hidden(evidence.backend.pid, machine):
         user = f"user {machine.uid}"
         return (
@@ -262,20 +262,9 @@ def _sees_all(machine: Machine) -> bool:
     own = machine.root / "proc/self"
     try:
         namespace = str((own / "ns/pid").readlink())
-        return namespace == _INITIAL_PID_NAMESPACE and str(own.readlink()) == str(machine.pid)
+        return namespace == processes.INITIAL_PID_NAMESPACE and str(own.readlink()) == str(machine.pid)
     except OSError:
         return False
-
-
-def _hidepid(root: Path) -> str | None:
-    """Returns the option of /proc that hides processes ("hidepid=2", proc(5)), None if there is none."""
-    for line in _read("self", "mountinfo", root).split("\n"):
-        words = line.split()
-        if words[4:5] == ["/proc"]:
-            match = re.search(r"hidepid=(?!0|off)\w+", words[-1])
-            if match:
-                return match[0]
-    return None
 
 
 def _is_hidden(pid: int, machine: Machine) -> bool:
