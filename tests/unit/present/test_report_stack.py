@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.unit import report_results
 
 from dbdyno.model.results.results import Results
@@ -13,8 +15,11 @@ from dbdyno.model.schema import tables
 from dbdyno.present.figures import accounts, figures
 
 
-def segments(results: Results, series: figures.Series | None = None) -> pl.DataFrame:
-    return accounts.stack(results, accounts.at_rungs(results, series or figures.series_of(results)[0]))
+def segments(
+    results: Results, series: figures.Series | None = None, *, divided: bool = True
+) -> pl.DataFrame:
+    places = accounts.at_rungs(results, series or figures.series_of(results)[0])
+    return accounts.stack(results, places, divided=divided)
 
 
 def with_ledger(*rows: dict[str, object]) -> tuple[Results, pl.DataFrame]:
@@ -40,10 +45,11 @@ def label(detail: str | None, aas: float, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("world", [report_results.SMALL, report_results.REPEATED])
-def test_the_segments_add_up_to_the_sessions(world: report_results.World) -> None:
+@pytest.mark.parametrize("divided", [False, True])
+def test_the_segments_add_up_to_the_sessions(world: report_results.World, divided: bool) -> None:
     results = report_results.results(world)
     for series in figures.series_of(results):
-        sums = segments(results, series).group_by("place").agg(pl.col("aas").sum())
+        sums = segments(results, series, divided=divided).group_by("place").agg(pl.col("aas").sum())
         for sessions, aas in sums.rows():
             assert aas == pytest.approx(sessions)
 
@@ -56,6 +62,16 @@ def test_cpu_wait_is_the_sum_of_its_parts() -> None:
         rows.group_by("place").agg(pl.col("runq").first(), pl.col("aas").sum()).rows()
     ):
         assert parts == pytest.approx(runq) == pytest.approx(rungs[sessions])
+
+
+def test_cpu_wait_is_one_segment_unless_it_is_divided() -> None:
+    results = report_results.results()
+    whole = segments(results, divided=False)
+    assert whole.filter(pl.col("account") == "runq")["key"].unique().to_list() == ["runq"]
+    assert not whole["waiting"].any()
+    rungs = dict(results.tables["rungs"].select("sessions", "runq_aas").rows())
+    for sessions, aas in whole.filter(pl.col("key") == "runq").select("place", "aas").rows():
+        assert aas == pytest.approx(rungs[sessions])
 
 
 def test_every_class_has_its_run_queue_beside_its_sleep() -> None:
@@ -84,7 +100,7 @@ def test_without_labels_cpu_wait_stays_whole() -> None:
 
 def test_time_without_a_label_is_a_part_of_its_own() -> None:
     results, places = with_ledger({"account": "runq", "aas": 0.4}, label("IO/Read", 0.3), label(None, 0.1))
-    rows = accounts.stack(results, places)
+    rows = accounts.stack(results, places, divided=True)
     assert dict(rows.select("key", "aas").rows()) == pytest.approx({"runq": 0.1, "runq:IO": 0.3})
     assert rows["label"].to_list() == ["CPU WAIT, not divided", "CPU WAIT under IO"]
 
@@ -95,7 +111,7 @@ def test_cpu_wait_that_only_some_cells_divide_has_a_part_for_the_rest() -> None:
         label("IO/Read", 0.4),
         {"cell": "d", "sessions": 2, "account": "runq", "aas": 1},
     )
-    labels = accounts.stack(results, places)["label"].to_list()
+    labels = accounts.stack(results, places, divided=True)["label"].to_list()
     assert labels == ["CPU WAIT under IO", "CPU WAIT, not divided"]
 
 
@@ -141,3 +157,52 @@ def test_unknown_accounts_are_named_and_not_drawn() -> None:
     )
     assert accounts.stack(results, places)["key"].to_list() == ["client"]
     assert accounts.missing_parts(results, places) == ["CPU WAIT"]
+
+
+def with_classes(amounts: list[list[float]]) -> pl.DataFrame:
+    """The stack of one place per list: CPU first, then a wait class per amount."""
+    cells = [
+        [
+            {"cell": f"c{place}", "sessions": place, "account": "run", "aas": some[0]},
+            *(
+                {"cell": f"c{place}", "sessions": place, "account": "sleep", "detail": f"W{n:02d}/x", "aas": aas}
+                for n, aas in enumerate(some[1:])
+            ),
+        ]
+        for place, some in enumerate(amounts, start=1)
+    ]
+    return accounts.stack(*with_ledger(*(row for rows in cells for row in rows)))
+
+
+shares = st.lists(st.floats(0.001, 1.0), min_size=2, max_size=16)
+
+
+@given(shares.flatmap(lambda one: st.lists(st.permutations(one), min_size=1, max_size=4)))
+@settings(max_examples=60, deadline=None)
+def test_what_is_merged_is_never_larger_than_what_is_named(amounts: list[list[float]]) -> None:
+    before = with_classes(amounts)
+    after = accounts.merge_small(before)
+    for place in before["place"].unique():
+        here = pl.col("place") == place
+        assert after.filter(here)["aas"].sum() == pytest.approx(before.filter(here)["aas"].sum())
+    sums = dict(after.group_by("key").agg(pl.col("aas").sum()).rows())
+    rest = sums.pop("rest", 0.0)
+    unseen = 0.005 * before["aas"].sum()
+    assert all(rest <= max(aas, unseen) + 1e-9 for aas in sums.values())
+    most = after.with_columns(share=pl.col("aas") / pl.col("aas").sum().over("place"))
+    most_by_key = dict(most.group_by("key").agg(pl.col("share").max()).rows())
+    most_rest = most_by_key.pop("rest", 0.0)
+    assert all(most_rest <= max(share, 0.005) + 1e-9 for share in most_by_key.values())
+
+
+def test_many_alike_classes_all_keep_their_names() -> None:
+    """Ten classes of the same size: any two of them together would be the largest."""
+    after = accounts.merge_small(with_classes([[0.5, *[0.1] * 10]]))
+    assert "rest" not in after["key"].to_list() and after.height == 11
+
+
+def test_classes_too_small_to_be_seen_are_merged_and_named_on_hovering() -> None:
+    after = accounts.merge_small(with_classes([[1.0, 0.4, 0.002, 0.001]]))
+    rest = after.filter(pl.col("key") == "rest").to_dicts()[0]
+    assert (rest["label"], rest["aas"]) == ("other (2)", pytest.approx(0.003))
+    assert rest["events"] == "asleep in W01 0.002, asleep in W02 0.001"

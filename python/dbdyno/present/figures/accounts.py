@@ -86,7 +86,8 @@ def wait_classes(detail: str = "detail") -> pl.Expr:
     return pl.col(detail).str.extract(r"^([^/:]+)").fill_null(UNSEEN)
 
 
-# The stack of session time: sleep and run queue of every wait class, place by place.
+# The stack of session time, place by place: CPU, CPU WAIT and the sleep of every wait class. Divided, CPU WAIT
+# lies beside the sleep of the class that a session waited for before.
 #
 # A place is a rung (mean of its repeats) or a stretch of an observation (mean of its windows).
 
@@ -108,16 +109,41 @@ def at_rungs(results: Results, series: Series) -> pl.DataFrame:
     return cells.select("cell", place=pl.col(load_of(results).column), weight=pl.lit(1.0))
 
 
-def stack(results: Results, places: pl.DataFrame) -> pl.DataFrame:
+def stack(results: Results, places: pl.DataFrame, *, divided: bool = False) -> pl.DataFrame:
     """Returns one row per place and segment; a negative remainder hangs below zero.
 
     Columns: place, key, label, family, waiting, order, aas, low, high, runq, events, source, y0, y1.
-    ``places`` has cell, place and weight. Unknown time has no row; :func:`missing_parts` names it.
+    ``places`` has cell, place and weight. ``divided``: CPU WAIT by wait class, not as one segment. Unknown time
+    has no row; :func:`missing_parts` names it.
     """
     rows = means(results, places).filter(pl.col("aas").is_not_null() & (pl.col("aas") != 0))
+    if not divided:
+        rows = _with_one_cpu_wait(rows)
     segments = enumerate(_segments(rows, families_of(results.tables)))
     ordered = pl.DataFrame([(*s, order) for order, s in segments], schema=_SEGMENT, orient="row")
     return piled(rows.join(ordered, on="key").sort("place", "order"))
+
+
+def _with_one_cpu_wait(rows: pl.DataFrame) -> pl.DataFrame:
+    """Replaces the parts of CPU WAIT of each place by their sum. ``events`` names the largest parts."""
+    part = pl.col("account") == "runq"
+    under = pl.format("under {} {}", pl.col("key").str.strip_prefix("runq:"), pl.col("aas").round(3))
+    under = under.filter(~pl.col("key").is_in(["runq", f"runq:{NO_LABEL}"]))
+    whole = (
+        rows.filter(part)
+        .sort("aas", descending=True, maintain_order=True)
+        .group_by("place", maintain_order=True)
+        .agg(
+            pl.lit("runq").alias("key"),
+            pl.col("account").first(),
+            *(sum_if_all_known(c) for c in _FIGURES),
+            under.head(3).str.join(", ").alias("events"),
+            pl.col("source").unique(maintain_order=True).str.join(", "),
+            pl.col("runq").first(),
+        )
+    )
+    others = rows.filter(~part)
+    return pl.concat([others, whole.select(others.columns)], how="vertical_relaxed")
 
 
 _ROOM = 8
@@ -125,14 +151,27 @@ _SMALL = 0.005
 """Share of a place's time; a segment that is nowhere larger is not worth an entry of the legend."""
 
 
+class _Size(NamedTuple):
+    """Largest share of the time of a place, and share of the time of all places."""
+
+    most: float
+    total: float
+
+    def within(self, other: _Size) -> bool:
+        """Returns whether it is not larger than ``other``, or too small to be seen."""
+        return self.most <= max(other.most, _SMALL) and self.total <= max(other.total, _SMALL)
+
+
 def merge_small(rows: pl.DataFrame) -> pl.DataFrame:
     """Merges the smallest segments where there are too many for a legend, or they are too small to be
-    seen."""
-    share = (pl.col("aas").abs() / pl.col("aas").abs().sum().over("place")).alias("share")
-    sizes = rows.with_columns(share).group_by("key").agg(pl.col("share").max()).sort("share", "key")
-    parts = [(key, size) for key, size in sizes.rows() if key not in (*_FIRST, *_LAST)]
-    over = rows["key"].n_unique() - _ROOM + 1
-    small = [key for n, (key, size) in enumerate(parts) if size < _SMALL or (n < over and over > 1)]
+    seen.
+
+    So many segments keep their names that the merged one is not larger than any of them. The remainder is no
+    class and sets no limit.
+    """
+    if rows.is_empty():
+        return rows
+    small = _small(rows)
     if len(small) < 2:
         return rows
     rest, last = pl.col("key").is_in(small), max(rows["order"].to_list())
@@ -146,18 +185,44 @@ def merge_small(rows: pl.DataFrame) -> pl.DataFrame:
     }
     merged = (
         rows.filter(rest)
+        .sort("place", "aas", descending=[False, True], maintain_order=True)
+        .with_columns(pl.format("{} {}", "label", pl.col("aas").round(3)).alias("words"))
         .with_columns(**as_one)
         .group_by("place", *as_one, maintain_order=True)
         .agg(
             *(pl.col(c).sum() for c in ("aas", "low", "high")),
             pl.col("runq").first(),
-            pl.col("label").first().alias("events"),
+            pl.col("words").head(3).str.join(", ").alias("events"),
             pl.col("source").first(),
         )
     )
     kept = rows.filter(~rest).drop("y0", "y1")
     both = pl.concat([kept, merged.select(kept.columns)], how="vertical_relaxed")
     return piled(both.sort("place", "order", maintain_order=True))
+
+
+def _small(rows: pl.DataFrame) -> list[str]:
+    """Returns the keys of the segments to merge."""
+    amounts = rows.with_columns(pl.col("aas").abs().alias("size")).with_columns(
+        share=pl.col("size") / pl.col("size").sum().over("place")
+    )
+    whole = float(amounts["size"].sum())
+
+    def size(keys: list[str]) -> _Size:
+        some = amounts.filter(pl.col("key").is_in(keys))
+        by_place = some.group_by("place").agg(pl.col("share").sum())
+        return _Size(float(by_place["share"].max()), float(some["size"].sum()) / whole)  # type: ignore[arg-type]
+
+    sizes = {key: size([key]) for key in amounts["key"].unique(maintain_order=True).to_list()}
+    mergeable = sorted((k for k in sizes if k not in (*_FIRST, *_LAST)), key=lambda k: (sizes[k], k))
+    over = len(sizes) - _ROOM + 1
+    small = [k for n, k in enumerate(mergeable) if sizes[k].most < _SMALL or (n < over and over > 1)]
+    while len(small) > 1:
+        rest = size(small)
+        if all(rest.within(sizes[k]) for k in sizes if k not in small and k != "unaccounted"):
+            break
+        small.pop()
+    return small
 
 
 def piled(rows: pl.DataFrame) -> pl.DataFrame:
