@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +31,8 @@ from dbdyno.model.errors import DbdynoError
 from tests import clusters
 from tests.not_tried import summary
 
+os.environ["TZ"] = "UTC"  # pages and screens have local times
+time.tzset()
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", clusters.in_memory())  # of tmp_path
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import altair as alt
@@ -79,13 +81,43 @@ def test_windows_lie_in_time_and_gaps_stay_open() -> None:
     (chart,) = report_results.charts_of(results)
     alt.LayerChart.validate(chart.spec)
     rows = [r for d in chart.spec["datasets"].values() for r in d if "label" in r]
-    assert sorted({(r["start_s"], r["end_s"]) for r in rows}) == [
-        (pytest.approx(report_observation.start_s(n)), pytest.approx(report_observation.start_s(n) + 10))
-        for n in range(6)
-    ]
-    assert figures.gaps(results) == [{"start_s": 30.0, "end_s": 42.0, "what": "nothing was measured"}]
+    first = round(results.info.started.timestamp() * 1000)
+    starts = [first + round(1000 * report_observation.start_s(n)) for n in range(6)]
+    assert sorted({(r["from_ms"], r["to_ms"]) for r in rows}) == [(t, t + 10_000) for t in starts]
+    (gap,) = [r for d in chart.spec["datasets"].values() for r in d if r.get("what")]
+    assert (gap["from_ms"], gap["to_ms"]) == (first + 30_000, first + 42_000)
     assert "client" not in {r["key"] for r in rows}
     assert "sessions on average were at their client" in chart.caption
+
+
+def test_times_are_those_of_the_local_zone_whatever_the_zone_of_the_browser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """10:45:01 UTC is 16:30:01 in Nepal. The axis has it as if it were UTC, and its scale shows UTC."""
+    monkeypatch.setenv("TZ", "NPT-5:45")
+    time.tzset()
+    try:
+        results = report_observation.results()
+        (chart,) = report_results.charts_of(results)
+        assert selection.picks(results).shown[1].label == "window 16:30:01 to 16:30:11"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    bars = next(x for x in chart.spec["layer"] if x["mark"]["type"] == "bar")
+    assert bars["encoding"]["x"]["title"] == "time (NPT)"
+    assert bars["encoding"]["x"]["scale"]["type"] == "utc"
+    first = chart.spec["datasets"][bars["data"]["name"]][0]
+    assert datetime.fromtimestamp(first["from_ms"] / 1000, UTC).strftime("%H:%M:%S") == "16:30:01"
+    assert first["from_clock"] == "16:30:01"
+
+
+def test_a_run_that_went_on_after_its_last_window_has_a_gap_at_the_end() -> None:
+    results = report_observation.results()
+    last_s = report_observation.start_s(5) + 10
+    for more_s, gaps in ((3, 1), (60, 2)):
+        ended = results.info.started + timedelta(seconds=last_s + more_s)
+        info = results.info.model_copy(update={"ended": ended})
+        assert len(figures.gaps(replace(results, info=info))) == gaps
 
 
 def test_many_windows_are_drawn_in_stretches_that_stop_at_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +188,7 @@ def test_a_piece_of_many_windows_holds_all_their_seconds(monkeypatch: pytest.Mon
 
 def test_the_choices_are_windows() -> None:
     shown = selection.picks(report_observation.results()).shown
-    assert [p.label for p in shown[:2]] == ["all windows", "window 10:45:01 to 10:45:11 UTC"]
+    assert [p.label for p in shown[:2]] == ["all windows", "window 10:45:01 to 10:45:11"]
     assert len(shown) == 7
 
 

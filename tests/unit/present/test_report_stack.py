@@ -15,9 +15,7 @@ from dbdyno.model.schema import tables
 from dbdyno.present.figures import accounts, figures
 
 
-def segments(
-    results: Results, series: figures.Series | None = None, *, divided: bool = True
-) -> pl.DataFrame:
+def segments(results: Results, series: figures.Series | None = None, *, divided: bool = True) -> pl.DataFrame:
     places = accounts.at_rungs(results, series or figures.series_of(results)[0])
     return accounts.stack(results, places, divided=divided)
 
@@ -165,7 +163,13 @@ def with_classes(amounts: list[list[float]]) -> pl.DataFrame:
         [
             {"cell": f"c{place}", "sessions": place, "account": "run", "aas": some[0]},
             *(
-                {"cell": f"c{place}", "sessions": place, "account": "sleep", "detail": f"W{n:02d}/x", "aas": aas}
+                {
+                    "cell": f"c{place}",
+                    "sessions": place,
+                    "account": "sleep",
+                    "detail": f"W{n:02d}/x",
+                    "aas": aas,
+                }
                 for n, aas in enumerate(some[1:])
             ),
         ]

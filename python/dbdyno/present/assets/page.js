@@ -35,9 +35,10 @@
     };
   }
 
+  // A figure can have two forms, one of them hidden. Each is drawn when it is first shown.
   function draw(figure) {
-    var plot = figure.querySelector(".plot");
-    var spec = scaled(specs[figure.id], figure.dataset.scale === "log", "");
+    var form = figure.querySelector(".form:not([hidden])"), plot = form.querySelector(".plot");
+    var spec = scaled(specs[form.dataset.spec], figure.dataset.scale === "log", "");
     // ast: expressions are interpreted, not compiled; styles are in page.css: the policy permits neither eval nor
     // a style sheet that a script adds.
     var options = {
@@ -66,6 +67,16 @@
       var log = figure.dataset.scale !== "log";
       figure.dataset.scale = log ? "log" : "linear";
       button.setAttribute("aria-pressed", String(log));
+      draw(figure);
+    });
+  });
+
+  document.querySelectorAll("button.switch").forEach(function (button) {
+    button.hidden = false;
+    button.addEventListener("click", function () {
+      var figure = button.closest("figure");
+      figure.querySelectorAll(".form").forEach(function (form) { form.hidden = !form.hidden; });
+      button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
       draw(figure);
     });
   });

@@ -18,7 +18,7 @@ from dbdyno.present.figures.figures import SESSIONS, Load, cpus_text
 HEIGHT = 300
 Spec = dict[str, Any]
 """A part of a Vega-Lite specification."""
-_TYPES = {"Q": "quantitative", "O": "ordinal", "N": "nominal"}
+_TYPES = {"Q": "quantitative", "O": "ordinal", "N": "nominal", "T": "temporal"}
 
 
 class Group(NamedTuple):

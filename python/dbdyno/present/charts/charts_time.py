@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import polars as pl
@@ -10,7 +12,7 @@ from dbdyno.model.plan.kinds import COMMANDS, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.units import significant
-from dbdyno.present.charts import triggers
+from dbdyno.present.charts import triggers, wall_clock
 from dbdyno.present.charts.chart import (
     HEIGHT,
     ROOM,
@@ -29,9 +31,9 @@ from dbdyno.present.charts.chart import (
     tips,
 )
 from dbdyno.present.document.document import Block, Chart, Key, Paragraph
-from dbdyno.present.document.palette import account_colours, hatch_css, hatched, var
+from dbdyno.present.document.palette import account_colours, hatch_css, hatched, hatches, var
 from dbdyno.present.figures import accounts, figures
-from dbdyno.present.figures.figures import Series, gaps, of_series, series_of, stretches
+from dbdyno.present.figures.figures import Series, of_series, series_of, stretches
 from dbdyno.present.figures.selection import Pick
 
 WORTH = 0.005
@@ -41,18 +43,20 @@ _STACKS = {
     "aas": ("seconds per second", "Where {~session_time} went", "~g"),
     "share": ("share of {~session_time}", "The same as a share of {~session_time}", ".0%"),
 }
+_DIVIDED = "CPU WAIT by wait"
+"""Name of the form of a stack in which CPU WAIT lies beside the waits."""
 _STRIPED = (
-    "Stripes are CPU WAIT: runnable without a CPU, under the label of the wait before; all stripes and "
-    "the plain CPU WAIT together are the run queue. "
+    "Stripes are CPU WAIT in the colour of the wait that had ended before. All stripes and the plain CPU "
+    "WAIT together are the time in the run queue."
 )
 _CAPTIONS = {
-    "aas": _STRIPED + "The stack is as high as {~stack_height}; work on CPUs cannot rise above the "
+    "aas": "The stack is as high as {~stack_height}; work on CPUs cannot rise above the "
     "dotted line, what comes on top only waits.",
     "share": "What grows from left to right is what a further {~single} is spent on; what lies below zero "
     "was accounted for twice (signed remainder).",
 }
 
-_PACED = _STRIPED + "Not drawn: time at the client, mostly of sessions for which no call was due."
+_PACED = "Not drawn: time at the client, mostly of sessions for which no call was due."
 
 
 def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
@@ -60,9 +64,25 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
 
     A negative remainder hangs below zero.
     """
+    return _both_forms(lambda divided: _time_stack(results, series, measure, divided))
+
+
+def _both_forms(form: Callable[[bool], Chart | None]) -> Chart | None:
+    """Returns the form with CPU WAIT as one segment. The form with CPU WAIT by wait is its other one if it
+    has stripes."""
+    whole, divided = form(False), form(True)
+    stripes = {hatch_css(n) for n in hatches()}
+    if whole is None or divided is None or not any(k.colour in stripes for k in divided.legend):
+        return whole
+    return replace(whole, other=replace(divided, title=_DIVIDED, caption=_STRIPED))
+
+
+def _time_stack(
+    results: Results, series: Series, measure: Literal["aas", "share"], divided: bool
+) -> Chart | None:
     places = accounts.at_rungs(results, series)
     load = figures.load_of(results)
-    rows = accounts.stack(results, places)
+    rows = accounts.stack(results, places, divided=divided)
     if load != figures.SESSIONS:
         rows = accounts.piled(rows.filter(pl.col("key") != "client"))
     rows = accounts.merge_small(rows)
@@ -96,47 +116,42 @@ def timeline(results: Results) -> Chart | None:
 
     Time at the client is not drawn.
     """
+    return _both_forms(lambda divided: _timeline(results, divided))
+
+
+def _timeline(results: Results, divided: bool) -> Chart | None:
     places = stretches(results)
-    rows = accounts.stack(results, places.select("cell", "place", "weight"))
+    rows = accounts.stack(results, places.select("cell", "place", "weight"), divided=divided)
     client = rows.filter(pl.col("key") == "client")
     rows = accounts.merge_small(rows.filter(pl.col("key") != "client"))
     if rows.is_empty():
         return None
-    spans = places.group_by("place").agg(
-        pl.col("start_s").min(), pl.col("end_s").max(), pl.col("clock").first()
+    spans = places.group_by("place").agg(pl.col("t0_ns").min(), pl.col("t1_ns").max())
+    drawn = _hover_rows(rows, None).join(
+        wall_clock.with_times(results, spans), on="place", maintain_order="left"
     )
-    drawn = _hover_rows(rows, None).join(spans, on="place", maintain_order="left")
-    axis = channel("start_s:Q", title="seconds since the start", scale={"nice": False})
-    span = {"x": axis, "x2": {"field": "end_s"}}
-    first = [("clock:N", "", "from"), ("end_s:Q", ".1f", "to second")]
-    bars = encoded(_bars(drawn, rows, axis, "seconds per second", "~g", first), **span)
+    span = wall_clock.x_span(results)
+    first: list[Any] = list(wall_clock.FROM_TO)
+    bars = encoded(_bars(drawn, rows, span["x"], "seconds per second", "~g", first), **span)
     mean = (client["aas"] * 1.0).mean() if len(client) else None
     away = (
         ""
         if mean is None
         else f" Not drawn: {significant(number(mean))} sessions on average were at their client."
     )
-    pauses = gaps(results)
-    left_open = encoded(
-        layer(pauses, "rect", color=var("line"), opacity=0.6),
-        **span,
-        y={"value": 0},
-        y2={"value": HEIGHT},
-        tooltip=tips(
-            ("what:N", "", "gap"), ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second")
-        ),
-    )
-    grey = " Grey: nothing was measured there." if pauses else ""
+    left_open = wall_clock.left_open(results)
+    grey = wall_clock.GREY if left_open else ""
     fired = triggers.moments(results)
+    caption = _caption(results, places, "")
     return chart(
         "timeline",
         fill("Where the {~time_of_tasks} went"),
-        _caption(results, places, _STRIPED) + away + grey + triggers.caption_note(fired),
+        f"{caption}{away}{grey}{triggers.caption_note(fired)}".strip(),
         [
-            left_open,
+            *left_open,
             bars,
             *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(drawn["y1"].max())),
-            *triggers.marks(fired),
+            *triggers.marks(fired, results),
         ],
         "Stacked accounts over time, in seconds per second",
         rows,

@@ -11,6 +11,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.nouns import capital
 from dbdyno.model.units import NS_PER_S, format_ns, format_size
+from dbdyno.present.charts import wall_clock
 from dbdyno.present.charts.chart import HEIGHT, Spec, channel, encoded, layer, tips
 from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.document.palette import var
@@ -107,7 +108,7 @@ def _begin_ns(results: Results) -> int:
 
 
 def moments(results: Results, from_ns: int | None = None, to_ns: int | None = None) -> list[_Row]:
-    """Returns one row per firing: seconds since ``from_ns``, the condition met, and the actions.
+    """Returns one row per firing: at_ns, seconds since ``from_ns``, the condition met, and the actions.
 
     Without ``from_ns`` the seconds count from the first window.
     """
@@ -122,6 +123,7 @@ def moments(results: Results, from_ns: int | None = None, to_ns: int | None = No
     )
     return [
         {
+            "at_ns": r["at_ns"],
             "fired_s": round((r["at_ns"] - begin) / NS_PER_S, 3),
             "fired": f"trigger {r['trigger']}: {r['matched']}",
             "action": r["action"],
@@ -138,13 +140,28 @@ def of_cell(results: Results, cell: str | None) -> list[_Row]:
     return moments(results, window["t0_ns"][0], window["t1_ns"][0]) if window.height else []
 
 
-def marks(fired: list[_Row]) -> list[Spec]:
-    """Returns a dotted line per firing with a tooltip; empty if nothing fired."""
+def marks(fired: list[_Row], clock: Results | None = None) -> list[Spec]:
+    """Returns a dotted line per firing with a tooltip; empty if nothing fired.
+
+    ``clock``: the run whose wall-clock time is the axis; else the axis has seconds.
+    """
     if not fired:
         return []
-    line = layer(fired, "rule", color=var("text"), strokeDash=[2, 2], strokeWidth=2)
-    tooltip = tips(("fired:N", "", "fired"), ("fired_s:Q", ".1f", "at second"), ("action:N", "", "action"))
-    return [encoded(line, x=channel("fired_s:Q"), y={"value": 0}, y2={"value": HEIGHT}, tooltip=tooltip)]
+    if clock is None:
+        rows, x, when = fired, channel("fired_s:Q"), ("fired_s:Q", ".1f", "at second")
+    else:
+        times = [
+            {"fired_ms": wall_clock.at_ms(clock, r["at_ns"]), "at": figures.clock(clock, r["at_ns"])}
+            for r in fired
+        ]
+        rows, x, when = (
+            [r | t for r, t in zip(fired, times, strict=True)],
+            channel("fired_ms:T"),
+            ("at:N", "", "at"),
+        )
+    line = layer(rows, "rule", color=var("text"), strokeDash=[2, 2], strokeWidth=2)
+    tooltip = tips(("fired:N", "", "fired"), when, ("action:N", "", "action"))
+    return [encoded(line, x=x, y={"value": 0}, y2={"value": HEIGHT}, tooltip=tooltip)]
 
 
 def caption_note(fired: list[_Row]) -> str:

@@ -244,6 +244,9 @@ class Chart:
     log: bool = False  # offers a logarithmic scale
     wide: bool = False  # takes the whole width of the page
     marks: int = 1  # least number of data points that it draws, which tests check in a browser
+    other: Chart | None = None
+    """The same figures in another form: a page has a button with its title that shows it instead. Paper and
+    other media have the first form alone."""
 
 
 @dataclass(frozen=True)

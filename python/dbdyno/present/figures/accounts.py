@@ -86,8 +86,8 @@ def wait_classes(detail: str = "detail") -> pl.Expr:
     return pl.col(detail).str.extract(r"^([^/:]+)").fill_null(UNSEEN)
 
 
-# The stack of session time, place by place: CPU, CPU WAIT and the sleep of every wait class. Divided, CPU WAIT
-# lies beside the sleep of the class that a session waited for before.
+# The stack of session time, place by place: CPU, CPU WAIT and the sleep of every wait class. In its divided
+# form, CPU WAIT lies beside the sleep of the class that a session waited for before.
 #
 # A place is a rung (mean of its repeats) or a stretch of an observation (mean of its windows).
 
@@ -113,8 +113,8 @@ def stack(results: Results, places: pl.DataFrame, *, divided: bool = False) -> p
     """Returns one row per place and segment; a negative remainder hangs below zero.
 
     Columns: place, key, label, family, waiting, order, aas, low, high, runq, events, source, y0, y1.
-    ``places`` has cell, place and weight. ``divided``: CPU WAIT by wait class, not as one segment. Unknown time
-    has no row; :func:`missing_parts` names it.
+    ``places`` has cell, place and weight. ``divided``: CPU WAIT by wait class, not as one segment.
+    Unknown time has no row; :func:`missing_parts` names it.
     """
     rows = means(results, places).filter(pl.col("aas").is_not_null() & (pl.col("aas") != 0))
     if not divided:

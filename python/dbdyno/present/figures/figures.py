@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import polars as pl
@@ -216,11 +216,24 @@ GAP_S = 1.0
 """Shortest gap. A shorter pause between windows is the time between two reads."""
 
 
+def local(results: Results, at_ns: int) -> datetime:
+    """Returns the wall-clock time of a monotonic time, in the time zone of the machine that shows it.
+
+    The zone's offset is that at the start of the run, so that a change of the clocks neither opens a gap nor
+    repeats an hour.
+    """
+    start = results.info.started.astimezone()
+    return start + timedelta(microseconds=(at_ns - results.info.started_monotonic_ns) / 1000)
+
+
+def zone(results: Results) -> str:
+    """Returns the name of the time zone of :func:`local`: ``UTC`` or ``CET``."""
+    return results.info.started.astimezone().tzname() or ""
+
+
 def clock(results: Results, at_ns: int) -> str:
-    """Returns the wall-clock time (UTC) of a monotonic time: ``10:45:31``."""
-    info = results.info
-    at = info.started + timedelta(microseconds=(at_ns - info.started_monotonic_ns) / 1000)
-    return f"{at:%H:%M:%S}"
+    """Returns the wall-clock time of a monotonic time: ``10:45:31``."""
+    return f"{local(results, at_ns):%H:%M:%S}"
 
 
 def windows(results: Results) -> pl.DataFrame:
@@ -237,8 +250,7 @@ def windows(results: Results) -> pl.DataFrame:
 
 
 def stretches(results: Results) -> pl.DataFrame:
-    """Returns every window with the stretch in which it is drawn: cell, place, weight, start_s, end_s,
-    clock.
+    """Returns every window with the stretch in which it is drawn: cell, place, weight, t0_ns, t1_ns.
 
     No stretch spans a gap.
     """
@@ -246,23 +258,28 @@ def stretches(results: Results) -> pl.DataFrame:
     size = -(-len(frame) // MAX_STRETCHES) or 1
     part = pl.col("new").cum_sum()
     number = part * len(frame) + pl.int_range(pl.len()).over(part) // size
-    clocks = [clock(results, t) for t in frame["t0_ns"].to_list()]
-    return frame.select(
-        "cell",
-        place=number.cast(pl.Int64),
-        weight="wall_s",
-        start_s="start_s",
-        end_s="end_s",
-        clock=pl.Series(clocks, dtype=pl.String),
-    )
+    return frame.select("cell", "t0_ns", "t1_ns", place=number.cast(pl.Int64), weight="wall_s")
 
 
 def gaps(results: Results) -> list[dict[str, Any]]:
-    """Returns the gaps between windows: start_s, end_s, and the reason why nothing was measured."""
+    """Returns the gaps between windows, and after the last one: t0_ns, t1_ns, and the reason why nothing was
+    measured."""
     frame = windows(results)
-    before = frame.select(end=pl.col("end_s").shift(1), start="start_s", new="new", reason="reason")
-    return [
-        {"start_s": end, "end_s": start, "what": reason or "nothing was measured"}
+    before = frame.select(end=pl.col("t1_ns").shift(1), start="t0_ns", new="new", reason="reason")
+    found = [
+        {"t0_ns": end, "t1_ns": start, "what": reason or _NOTHING}
         for end, start, new, reason in before.rows()
         if new
     ]
+    ended, last = results.info.ended, frame["t1_ns"].max()
+    if ended is not None and last is not None:
+        after_s = (ended - results.info.started).total_seconds()
+        ended_ns = results.info.started_monotonic_ns + round(after_s * NS_PER_S)
+        if ended_ns - last > NS_PER_S * max(_LONGEST_END_S, frame["wall_s"].max()):
+            found.append({"t0_ns": last, "t1_ns": ended_ns, "what": _NOTHING})
+    return found
+
+
+_NOTHING = "nothing was measured"
+_LONGEST_END_S = 5.0
+"""Longest time from the last window to the end of a run that went as planned: the observers are closed."""

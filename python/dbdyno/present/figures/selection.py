@@ -253,7 +253,7 @@ def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
 
 
 def _window(results: Results, row: dict[str, Any], number: int) -> Pick:
-    label = f"window {clock(results, row['t0_ns'])} to {clock(results, row['t1_ns'])} UTC"
+    label = f"window {clock(results, row['t0_ns'])} to {clock(results, row['t1_ns'])}"
     return Pick(f"c{number}", label, row["cell"], _rung(row))
 
 

@@ -41,7 +41,7 @@ _UNKNOWN = "unknown: see below the table"
 def page(shown: Document) -> str:
     """Returns the page with the scripts that its blocks need."""
     blocks = list(walk(shown.blocks))
-    charts = {b.id: b.spec for b in blocks if isinstance(b, Chart)}
+    charts = {name: form.spec for b in blocks if isinstance(b, Chart) for name, form in _forms(b)}
     strips = {b.id: _strip_data(b) for b in blocks if isinstance(b, Strip)}
     code = [charts_code()] if charts else []
     code += [asset("strips.js")] if strips else []
@@ -164,13 +164,30 @@ def _charts(charts: Sequence[Chart]) -> Html:
 
 
 def _figure(chart: Chart) -> Html:
-    log = el("button", "log scale", type="button", class_="log", aria_pressed="false", hidden=True)
-    head = el("div", el("h3", chart.title), log if chart.log else None, class_="head")
-    plot = el("div", class_="plot", role="img", aria_label=str(chart.spec.get("description", chart.title)))
-    legend = el("ul", *map(_key, chart.legend), class_="legend") if chart.legend else None
+    log = _button("log scale", "log") if chart.log else None
+    switch = _button(chart.other.title, "switch") if chart.other else None
+    head = el("div", el("h3", chart.title), log, switch, class_="head")
     caption = el("figcaption", chart.caption)
     size = "chart card wide" if chart.wide else "chart card"
-    return el("figure", head, plot, legend, caption, id=chart.id, class_=size, data_marks=chart.marks)
+    forms = [_form(name, form, first=name == chart.id) for name, form in _forms(chart)]
+    return el("figure", head, *forms, caption, id=chart.id, class_=size, data_marks=chart.marks)
+
+
+def _button(text: str, name: str) -> Html:
+    return el("button", text, type="button", class_=name, aria_pressed="false", hidden=True)
+
+
+def _forms(chart: Chart) -> list[tuple[str, Chart]]:
+    """Returns the forms of a chart with the names of their specifications."""
+    return [(chart.id, chart), *([(f"{chart.id}-other", chart.other)] if chart.other else [])]
+
+
+def _form(name: str, chart: Chart, *, first: bool) -> Html:
+    """Returns where page.js draws a form, and its legend; the first form is shown."""
+    plot = el("div", class_="plot", role="img", aria_label=str(chart.spec.get("description", chart.title)))
+    legend = el("ul", *map(_key, chart.legend), class_="legend") if chart.legend else None
+    caption = None if first else el("p", chart.caption, class_="foot")
+    return el("div", plot, legend, caption, class_="form", data_spec=name, hidden=not first)
 
 
 def _key(key: Key) -> Html:

@@ -110,7 +110,7 @@ def _windows(results: Results) -> Section:
         )
         for w in windows
     ]
-    heads = ("window", "from, UTC", "to, UTC", "length", "status", "why")
+    heads = ("window", f"from ({figures.zone(results)})", "to", "length", "status", "why")
     return Section(f"All windows ({len(rows)})", [texts("", heads, rows)], folded=True)
 
 
