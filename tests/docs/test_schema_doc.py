@@ -31,3 +31,10 @@ def test_the_table_of_checks_is_that_of_the_registries() -> None:
     tool = runpy.run_path(str(TOOL.with_name("checks_doc.py")))
     page = tool["PAGE"].read_text(encoding="utf-8")
     assert page == tool["render"](page), "run: python tools/checks_doc.py"
+
+
+def test_the_glossary_has_the_words_of_explain() -> None:
+    tool = runpy.run_path(str(TOOL.with_name("glossary_doc.py")))
+    page = tool["PAGE"].read_text(encoding="utf-8")
+    assert page == tool["render"](page), "run: python tools/glossary_doc.py"
+    assert all(word.group and word.example for word in tool["words"]())

@@ -22,8 +22,10 @@ _MOST_LISTED = 12  # claims, columns
 class Word(NamedTuple):
     """An entry of words.toml."""
 
+    group: str  # its part of the glossary
     names: tuple[str, ...]
     text: str
+    example: str
     claims: tuple[str, ...]  # prefixes of their ids
     page: str
 
@@ -37,7 +39,7 @@ def explanation(name: str, families: WaitFamilies | None = None, advice: WaitAdv
     wanted = _plain(name)
     word = next((w for w in words() if wanted in map(_plain, w.names)), None)
     own = _claim(name) or _claim("-".join(wanted.split()))
-    lines = [] if word is None else [word.text, f"  docs/{word.page}"]
+    lines = [] if word is None else [word.text, f"  Example: {word.example}", f"  docs/{word.page}"]
     lines += [] if word is not None or own is not None else _columns(name.strip())
     if own is not None:
         return "\n".join([*lines, *([""] if lines else []), explained(own)])
@@ -117,7 +119,8 @@ def _columns(name: str) -> list[str]:
 @cache
 def words() -> tuple[Word, ...]:
     return tuple(
-        Word(tuple(w["names"]), w["text"], tuple(w.get("claims", ())), w["page"]) for w in _document()["word"]
+        Word(w["group"], tuple(w["names"]), w["text"], w["example"], tuple(w.get("claims", ())), w["page"])
+        for w in _document()["word"]
     )
 
 
