@@ -12,7 +12,7 @@ from typing import Any
 from tests.fake_engine import wait_families
 from tests.unit import report_results, report_tables
 
-from dbdyno.conclude.run.reason import activity
+from dbdyno.conclude.run.activity import activity
 from dbdyno.model.plan.plan import Experiment, Observation
 from dbdyno.model.results.ledger_rows import with_parents
 from dbdyno.model.results.results import Results

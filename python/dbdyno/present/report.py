@@ -37,6 +37,7 @@ from dbdyno.present.figures import figures, headline, profile, selection, source
 from dbdyno.present.figures.selection import Pick
 from dbdyno.present.figures.targets import Targets
 from dbdyno.present.memory import memory, memory_runs
+from dbdyno.present.observation import rates
 from dbdyno.present.parts import Page, Part, Parts, has_rows, sections
 from dbdyno.present.run import (
     chains,
@@ -185,7 +186,8 @@ def _claims(results: Results, targets: Targets) -> Iterator[Section]:
 
 def _timeline(page: Page) -> list[Block]:
     drawn = charts_time.timeline(page.results)
-    return _charts([Group("", [drawn])] if drawn else [], "time")
+    stack = _charts([Group("", [drawn])] if drawn else [], "time")
+    return [*stack, *rates.blocks(page.results)]
 
 
 def _throughput(page: Page) -> list[Block]:
@@ -275,7 +277,17 @@ PARTS = Parts(
         Part("comparison", "Variants compared", _compared, kinds=(COMMANDS,), folded=True),
         Part("rungs", _throughput_title, _throughput, kinds=(COMMANDS,)),
         Part("placement", "{~slots:capital} started together", _placement, kinds=(COMMANDS,)),
-        Part("timeline", "Active sessions over time", _timeline, kinds=(OBSERVATION,), detail=True),
+        Part("timeline", "Activity over time", _timeline, kinds=(OBSERVATION,), detail=True),
+        Part(
+            "statements",
+            "Top SQL",
+            _statement_blocks,
+            statements.observed,
+            kinds=(OBSERVATION,),
+            detail=True,
+            option="statements",
+            details=(statements.top_sql, waiting.statement_ledger),
+        ),
         Part(
             "charts",
             "Throughput, and where the time went",
@@ -361,15 +373,7 @@ PARTS = Parts(
             kinds=(SERVED,),
             detail=True,
         ),
-        Part(
-            "statements",
-            "Top SQL",
-            _statement_blocks,
-            statements.observed,
-            detail=True,
-            option="statements",
-            details=(statements.top_sql, waiting.statement_ledger),
-        ),
+        Part("statements", "Top SQL", _statement_blocks, statements.observed, kinds=(DRIVEN,), detail=True),
         Part(
             "chains",
             "Wait chains",

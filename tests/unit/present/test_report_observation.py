@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -18,11 +19,17 @@ from tests.unit import report_observation, report_results
 from tests.unit.shown import as_text
 
 from dbdyno import present
+from dbdyno.account import load_profile
+from dbdyno.conclude.run.activity import activity
 from dbdyno.model.plan.plan import Observation
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.units import format_rate
 from dbdyno.present import report
-from dbdyno.present.document.document import Paragraph, Table
+from dbdyno.present.document.document import KeyFigure, Paragraph, Table, walk
 from dbdyno.present.figures import accounts, figures, headline, profile, selection
 from dbdyno.present.figures import selection as combine
+from dbdyno.present.observation import rates
 from dbdyno.present.run import processes
 from dbdyno.present.show_options import SHOW_OPTIONS
 
@@ -42,11 +49,111 @@ def test_the_headline_has_load_and_its_largest_part() -> None:
     assert headline.title(results) == "Observation of PostgreSQL 18.4: 60.0 s in 6 windows"
     (text,) = headline.sentences(results)
     mean = sum(map(report_observation.db_time, report_observation.BUSY)) / 6
-    assert f"On average {mean:.2f} sessions were active" in text
-    assert "1.40 on a CPU of 2 (DB CPU)" in text
+    assert f"On average {mean:.2f} sessions were active (DB time) on 2 CPUs" in text
+    assert "1.40 on a CPU (DB CPU)" in text
     assert "12 sessions seen" in text
-    assert "Most of DB time: DB CPU" in text
-    assert "In 1 gap, 12 s in all, nothing was measured." in text
+    assert "Longest waits: IO/DataFileRead" in text
+    assert "Nothing was measured for 12 s (1 gap)." in text
+
+
+def with_rates(results: Results, reset: str = "") -> Results:
+    """Returns the results with 1,000 transactions and 7,000 statements in window 1, twice as many in window
+    2, and so on. The counters of ``reset`` were reset in window 2."""
+    profile = results.tables["profile"].filter(pl.col("cell") != "all")
+    cell = ("cell", "workload", "variant", "sessions", "repeat")
+    counted = [
+        {
+            **{c: row[c] for c in cell},
+            "name": name,
+            "unit": "count",
+            "total": None if (name, row["repeat"]) == (reset, 2) else each * row["repeat"],
+            "status": "reset" if (name, row["repeat"]) == (reset, 2) else "ok",
+            "source": "engine counters",
+        }
+        for row in results.tables["windows"].to_dicts()
+        for name, each in (("transactions", 1000.0), ("executions", 7000.0))
+    ]
+    others = profile.filter(~pl.col("name").is_in(["transactions", "executions"]))
+    profile = pl.concat([others, rows("profile", counted)])
+    together = load_profile.profile_total(results.tables["windows"], profile)
+    counting = replace(results, tables={**results.tables, "profile": pl.concat([profile, together])})
+    return replace(counting, answers=(activity(counting),))
+
+
+def totals(results: Results, name: str) -> list[float]:
+    """Totals of the windows in the load profile."""
+    rows = results.tables["profile"].filter((pl.col("name") == name) & (pl.col("cell") != "all"))
+    return rows.sort("repeat")["total"].to_list()
+
+
+def rows_of_all(results: Results, name: str) -> list[dict[str, Any]]:
+    """Rows of the load profile of all windows together."""
+    profile = results.tables["profile"]
+    return profile.filter((pl.col("name") == name) & (pl.col("cell") == "all")).to_dicts()
+
+
+def tiles(results: Results) -> dict[str, KeyFigure]:
+    return {f.name: f for f in present.run_document(results).figures}
+
+
+def test_tile_chart_sentence_and_profile_have_the_same_rates() -> None:
+    results = with_rates(report_observation.results())
+    for name, tile, what in (
+        ("transactions", "Transactions/s", "transactions"),
+        ("executions", "Statements/s", "statements"),
+    ):
+        windows = totals(results, name)
+        assert len(windows) == 6
+        mean = sum(windows) / 60
+        assert tiles(results)[tile].cell.value == pytest.approx(mean)
+        assert tiles(results)[tile].note == f"{sum(windows):,.0f} in 60.0 s"
+        (chart,) = [c for c in report_results.charts_of(results) if c.id == f"rate-{what}"]
+        drawn = [r for d in chart.spec["datasets"].values() for r in d if "per_s" in r]
+        assert [r["per_s"] for r in drawn] == pytest.approx([t / 10 for t in windows])
+        assert f"{sum(windows):,.0f} {what} ({format_rate(mean)}/s)" in headline.sentences(results)[0]
+        assert [r["per_s"] for r in rows_of_all(results, name)] == pytest.approx([mean])
+
+
+def test_a_window_whose_counters_were_reset_is_unknown_and_left_out_of_the_rate() -> None:
+    results = with_rates(report_observation.results(), reset="transactions")
+    windows = totals(results, "transactions")
+    assert windows[1] is None
+    known = [t for t in windows if t is not None]
+    tile = tiles(results)["Transactions/s"]
+    assert tile.cell.value == pytest.approx(sum(known) / 50)
+    assert tile.note == f"{sum(known):,.0f} in 5 of 6 windows"
+    assert rates.by_stretch(results, "transactions")["per_s"].to_list() == [
+        None if t is None else pytest.approx(t / 10) for t in windows
+    ]
+    (chart,) = [c for c in report_results.charts_of(results) if c.id == "rate-transactions"]
+    (grey,) = [r for d in chart.spec["datasets"].values() for r in d if "why" in r and "per_s" not in r]
+    assert grey["why"] == "the server's counters were reset"
+    assert (grey["to_ms"] - grey["from_ms"]) == 10_000
+
+
+def test_a_reset_window_merged_with_others_takes_no_part_of_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results = with_rates(report_observation.results(), reset="transactions")
+    monkeypatch.setattr(figures, "MAX_STRETCHES", 3)
+    first = rates.by_stretch(results, "transactions").row(0, named=True)  # windows 1 and 2
+    assert first["per_s"] == pytest.approx(totals(results, "transactions")[0] / 10)
+
+
+def test_rates_that_nobody_counts_are_unknown_with_the_reason() -> None:
+    why = "not supported: executions and blocks dirtied are unknown: the library is not loaded"
+    results = report_observation.results()
+    unknown = pl.col("name") == "executions"
+    profile = results.tables["profile"].with_columns(
+        *(pl.when(~unknown).then(c).alias(c) for c in ("total", "per_s")),
+        status=pl.when(unknown).then(pl.lit(why)).otherwise("status"),
+    )
+    results = replace(results, tables={**results.tables, "profile": profile})
+    tile = tiles(results)["Statements/s"]
+    assert (tile.cell.text, tile.cell.value, tile.note) == ("unknown", None, "the library is not loaded")
+    assert "rate-statements" not in [c.id for c in report_results.charts_of(results)]
+    texts = [b.text for b in walk(report.document(results).blocks) if isinstance(b, Paragraph)]
+    assert "Statements per second: unknown: the library is not loaded." in texts
 
 
 def test_the_chosen_sessions_are_named() -> None:
@@ -78,8 +185,9 @@ def test_an_observation_has_no_word_of_rungs(tmp_path: Path) -> None:
 
 def test_windows_lie_in_time_and_gaps_stay_open() -> None:
     results = report_observation.results()
-    (chart,) = report_results.charts_of(results)
-    alt.LayerChart.validate(chart.spec)
+    chart, *more = report_results.charts_of(results)
+    for one in (chart, *more):
+        alt.LayerChart.validate(one.spec)
     rows = [r for d in chart.spec["datasets"].values() for r in d if "label" in r]
     first = round(results.info.started.timestamp() * 1000)
     starts = [first + round(1000 * report_observation.start_s(n)) for n in range(6)]
@@ -98,7 +206,7 @@ def test_times_are_those_of_the_local_zone_whatever_the_zone_of_the_browser(
     time.tzset()
     try:
         results = report_observation.results()
-        (chart,) = report_results.charts_of(results)
+        chart, *_ = report_results.charts_of(results)
         assert selection.picks(results).shown[1].label == "window 16:30:01 to 16:30:11"
     finally:
         monkeypatch.undo()
@@ -227,5 +335,4 @@ def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_names_them() ->
     (left,) = [n.text for n in notes if isinstance(n, Paragraph) and n.text.startswith("unaccounted")]
     assert left.endswith("What is unknown lies in it: waits of sessions hidden from this role.")
     assert "sessions waited for is unknown" in " ".join(processes.unknown(results, pick))
-    tiles = {f.name: f.cell.text for f in present.run_document(results).figures}
-    assert tiles["Most time"] == "?"
+    assert tiles(results)["Most time"].cell.text == "?"

@@ -1,10 +1,10 @@
 """Concludes why growth bends: from the ledger's accounts before and after the bend, else from the CPU
-columns. It also gives the parts of session time at the highest load and the activity of observed sessions."""
+columns. It also gives the parts of session time at the highest load."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +13,17 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.ladder import ladders
-from dbdyno.conclude.ladder.ladders import Measured, cells_of, figures_of, machine_of
+from dbdyno.conclude.ladder.ladders import Measured, cells_of, figures_of
 from dbdyno.conclude.ladder.rungs import Rungs
 from dbdyno.conclude.run.case import Row
-from dbdyno.conclude.run.coverage import GAP_NS
 from dbdyno.model.results.analyses import Estimate, Ladder, Scaling
-from dbdyno.model.results.brief import STATUS
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.results.ledger_rows import TOGETHER, account_rows, top_level
+from dbdyno.model.results.ledger_rows import account_rows, top_level
 from dbdyno.model.results.session_time import STARVED, whole
 from dbdyno.model.sources.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
-from dbdyno.model.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from dbdyno.model.results.results import Results
+    pass
 
 CPU, RUN, RUNQ, THROTTLE = "CPU", "run", "CPU WAIT", "throttle"
 LOCK, IO, CLIENT, DRIVER, POOL = "lock", "I/O", "client", "driver", "pool"
@@ -281,71 +278,3 @@ def session_time(top: Row, subject: str = "") -> Claim:
     parts = ["wait"] if "sleep_aas" in large and top["top_wait"] else []
     parts += [] if complete else ["partly"]
     return claim("session-time", values, case="known", parts=parts, subject=subject)
-
-
-# -- how active the sessions of an existing workload were --
-
-ACTIVITY = "activity"
-IDLE = 0.0005
-"""Mean active sessions below which the figure would be shown as 0."""
-TOP = 3
-"""Number of events that are named as the largest parts of DB time."""
-
-
-def activity(results: Results) -> Claim:
-    """Returns the headline of an observation: means over all windows, in seconds per second."""
-    windows = results.tables["windows"].sort("t0_ns")
-    if windows.is_empty():
-        return claim(ACTIVITY, {}, case="none")
-    together = results.tables["profile"].filter(pl.col("cell") == TOGETHER)
-    figures = dict(together.select("name", "per_s").rows())
-    status = dict(together.select("name", "status").rows()).get("DB time", "off")
-    findings = {f.id: f for f in results.findings}
-    whose = (pl.col("role") == "session") & ~pl.col("worker")
-    processes = results.ask(
-        "microstates", lambda rows: rows.filter(whose).select("pid", "start_ticks").unique()
-    )
-    brief = findings["brief-sessions"].value if "brief-sessions" in findings else None
-    events = results.tables["top_events"].filter(pl.col("cell") == TOGETHER).sort("rank").head(TOP)
-    largest = events.select("name", "share").drop_nulls().rows()
-    gaps = (windows["t0_ns"] - windows["t1_ns"].shift(1)).drop_nulls()
-    gaps = gaps.filter(gaps > GAP_NS)
-    cpus = machine_of(results, windows["variant"][0])[0].cpus
-    db_time = figures.get("DB time")
-    values = {
-        "db_time": db_time,
-        "db_cpu": figures.get("DB CPU"),
-        "cpu_wait": figures.get("CPU WAIT"),
-        "cpus": f" of {cpus:g}" if cpus else "",
-        "sessions": processes.height,
-        "brief": 0 if brief is None else int(brief.value),
-        "hidden": "",
-        "top": ", ".join(f"{name} {100 * share:.1f} %" for name, share in largest),
-        "gaps": len(gaps),
-        "gap": float(gaps.sum()) / NS_PER_S,
-    }
-    hidden = findings.get("sessions-hidden")
-    if db_time is not None and db_time < IDLE and not values["brief"]:
-        return claim(ACTIVITY, values, Estimate("DB time", db_time, "s/s"), case="idle")
-    case = "known" if db_time is not None else "brief" if status == STATUS else "unknown"
-    if case == "unknown" and hidden is not None:
-        text = hidden.text.partition(":")[0]
-        case, values["hidden"] = "hidden", f"{text[:1].lower()}{text[1:]} ({hidden.advice})"
-    value = None if db_time is None else Estimate("DB time", db_time, "s/s")
-    return claim(
-        ACTIVITY, values, value, case=case, parts=[*_activity_parts(values, known=db_time is not None)]
-    )
-
-
-def _activity_parts(values: Mapping[str, Any], *, known: bool) -> Iterator[str]:
-    """Yields the sentences that follow, in their order."""
-    if known:
-        yield "cpu" if values["db_cpu"] is not None else "no-cpu"
-        yield "wait" if values["cpu_wait"] is not None else "no-wait"
-    elif values["db_cpu"] is not None:
-        yield "only-cpu"
-    if values["sessions"]:
-        yield "seen-and-brief" if values["brief"] else "seen"
-    else:
-        yield "brief" if values["brief"] else "not-seen"
-    yield from (name for name in ("top", "gaps") if values[name])

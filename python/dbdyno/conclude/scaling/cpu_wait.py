@@ -15,8 +15,8 @@ from dbdyno.conclude.catalogue.criteria import CPU_WAIT, begins, waiting
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.ladder import ladders
 from dbdyno.conclude.ladder.ladders import Measured, cells_of, machine_of
+from dbdyno.conclude.run.activity import activity
 from dbdyno.conclude.run.case import OF_MEMO, SESSION_LEDGER, Case, Row, at, ids, known_aas, of_cell
-from dbdyno.conclude.run.reason import activity
 from dbdyno.conclude.scaling.smt import equivalent
 from dbdyno.model.plan.kinds import SERVED
 from dbdyno.model.results.analyses import Estimate, Ladder, Machine

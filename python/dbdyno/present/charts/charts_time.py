@@ -132,7 +132,7 @@ def _timeline(results: Results, divided: bool) -> Chart | None:
     )
     span = wall_clock.x_span(results)
     first: list[Any] = list(wall_clock.FROM_TO)
-    bars = encoded(_bars(drawn, rows, span["x"], "seconds per second", "~g", first), **span)
+    bars = encoded(_bars(drawn, rows, span["x"], "active sessions (s/s)", "~g", first), **span)
     mean = (client["aas"] * 1.0).mean() if len(client) else None
     away = (
         ""

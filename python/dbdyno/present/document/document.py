@@ -36,6 +36,8 @@ class Cell(NamedTuple):
     tone: Tone = ""
     bar: Sequence[tuple[float, str]] = ()
     """Shares of a whole and their colours, drawn below or instead of the text."""
+    whole: str = ""
+    """A longer text that a page shows on demand."""
 
 
 def word(text: str | None, note: str = "") -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -17,8 +18,35 @@ from dbdyno.model.units import NS_PER_S, counted, format_given, format_ns
 from dbdyno.present.figures import figures, profile
 from dbdyno.present.figures.figures import Series
 from dbdyno.present.figures.selection import pick_of, rows_of
+from dbdyno.present.figures.sources_used import in_words
 
+TRANSACTIONS, STATEMENTS = "transactions", "executions"
+"""Names in the load profile."""
 _NAMES = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
+
+
+class Rate(NamedTuple):
+    """What the server counted in all windows that know it, of a name in the load profile."""
+
+    total: float | None
+    per_s: float | None
+    why: str  # reason why it is unknown; "5 of 6 windows" if some do not know it; else empty
+
+
+_ALL_UNKNOWN = re.compile(r"^.*\bunknown: ")
+"""Begin of a reason that first lists all figures of its data source."""
+
+
+def reason(status: str) -> str:
+    """Returns a status of table ``profile`` as the reason why one figure is unknown."""
+    return _ALL_UNKNOWN.sub("", in_words(status))
+
+
+def rate(rows: pl.DataFrame, name: str) -> Rate:
+    """Returns the rate of a name, from rows of table ``profile`` of one cell or of all windows together."""
+    for row in rows.filter(pl.col("name") == name).to_dicts():
+        return Rate(row["total"], row["per_s"], "" if row["status"] == "ok" else reason(row["status"]))
+    return Rate(None, None, reason("off"))
 
 
 class Overview(NamedTuple):
@@ -33,6 +61,8 @@ class Overview(NamedTuple):
     top: list[dict[str, Any]]  # rows of table top_events
     brief: int  # further sessions that were too brief to be sampled
     why: str  # status of DB time, which is the reason if that is unknown
+    transactions: Rate
+    statements: Rate
 
 
 def overview(results: Results) -> Overview | None:
@@ -53,6 +83,8 @@ def overview(results: Results) -> Overview | None:
         top=profile.events(results, pick),
         brief=sum(int(f.value.value) for f in results.findings if f.id == "brief-sessions" and f.value),
         why=next(iter(rows.filter(pl.col("name") == "DB time")["status"]), "off"),
+        transactions=rate(rows, TRANSACTIONS),
+        statements=rate(rows, STATEMENTS),
     )
 
 

@@ -57,6 +57,7 @@ _WORDS = {
     "off": "it was switched off",
     "limited": "a part of it was lost",
     "lost": "the source broke off",
+    "reset": "the server's counters were reset",
     "vanished": "the process ended while it was read",
     "too brief": "many sessions were too brief to be sampled",
     FEW: "too few {~calls}",

@@ -330,6 +330,8 @@ def _cell(number: int, cell: Cell, classes: str | None) -> Html:
     note = cell.note or (_UNKNOWN if unknown else "")
     tone = _classes(unknown and "unknown", cell.tone and f"tone {cell.tone}")
     text = el("span", cell.text, title=note or None, class_=tone) if note or tone else cell.text
+    if cell.whole:
+        text = el("details", el("summary", cell.text), el("pre", cell.whole))
     widths = [
         el("i", style=f"width:{100 * share:.1f}%;background:{palette.var(colour)}")
         for share, colour in cell.bar

@@ -65,23 +65,35 @@ def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
     return share, f"{format_average(value)} s per second, of {noun('session_time')}"
 
 
-def _observed(results: Results, _: Targets) -> list[KeyFigure]:
-    """Returns how busy the server was on average; empty if no window was measured."""
+def _observed(results: Results, targets: Targets) -> list[KeyFigure]:
+    """Returns what the server did, and how busy it was on average; empty if no window was measured."""
     means = headline.overview(results)
     if means is None:
         return []
     top = means.top[0] if means.top and means.top[0]["share"] is not None else None
     share = "" if top is None else f"{figures.percent(top['share'], digits=1)} % of {noun('db_time')}"
-    figure = [(noun("db_time"), means.db_time), (noun("db_cpu"), means.db_cpu), ("CPU WAIT", means.cpu_wait)]
+    figure = [(noun("db_cpu"), means.db_cpu), ("CPU WAIT", means.cpu_wait)]
+    length, over_time = format_ns(means.wall_s * NS_PER_S), targets.named("timeline")
+    most = Cell(UNKNOWN) if top is None else word(top["name"])
+    rates = (("transactions", means.transactions), ("statements", means.statements))
     return [
-        *(KeyFigure(n, known(v, format_average, "s per second"), "on average") for n, v in figure),
-        KeyFigure("Most time", Cell(UNKNOWN) if top is None else word(top["name"]), share),
+        *(_rate(f"{capital(name)}/s", r, length, targets.named(f"rate-{name}")) for name, r in rates),
         KeyFigure(
-            "Sessions seen",
-            known(means.sessions, lambda n: f"{n:,}"),
-            f"in {counted(means.windows, 'window')}, {format_ns(means.wall_s * NS_PER_S)}",
+            "Active sessions",
+            known(means.db_time, format_average, "s/s"),
+            f"{noun('db_time')}, on average; {counted(means.sessions, 'session')} seen",
+            over_time,
         ),
+        *(KeyFigure(n, known(v, format_average, "s/s"), "on average", over_time) for n, v in figure),
+        KeyFigure("Most time", most, share, targets.named("top")),
     ]
+
+
+def _rate(name: str, rate: headline.Rate, length: str, target: str) -> KeyFigure:
+    if rate.per_s is None or rate.total is None:
+        return KeyFigure(name, Cell("unknown"), rate.why)
+    note = f"{round(rate.total):,} in {rate.why or length}"
+    return KeyFigure(name, known(rate.per_s, format_rate), note, target)
 
 
 _BY_KIND: Mapping[str, Callable[[Results, Targets], list[KeyFigure]]] = {

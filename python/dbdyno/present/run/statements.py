@@ -264,11 +264,12 @@ def figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Call
 
 
 def name_of(row: _Row) -> Cell:
-    """Returns the cell that names a statement, with its query id and text on hovering."""
+    """Returns the cell that names a statement. A page has its query id and text on demand."""
     inside = "" if row["toplevel"] else "(inside a function) "
     text, number = row["text"], row["query_id"]
     hint = "" if number is None else f"Query id {number}\n{visible(shortened(text or '', _HINT))}"
-    return word(f"{inside}{statement(row)}", hint)
+    whole = "" if number is None or text is None else f"{_named(row)}\n{visible(text)}"
+    return word(f"{inside}{statement(row)}", hint)._replace(whole=whole)
 
 
 def in_bytes(value: float) -> str:
@@ -283,7 +284,8 @@ def share_of(name: str) -> Callable[[_Row], Cell]:
     def cell(row: _Row) -> Cell:
         share = row[name]
         if share is None:
-            return Cell("-" if not row["toplevel"] else UNKNOWN)
+            no_time = name == "db_time_share" and row["db_time_s"] is None
+            return Cell("-" if no_time or not row["toplevel"] else UNKNOWN)
         return known(share, lambda v: percent(v, digits=1))._replace(bar=((min(1.0, share), "accent"),))
 
     return cell

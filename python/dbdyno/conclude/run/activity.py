@@ -1,0 +1,124 @@
+"""Concludes how active the sessions of an existing workload were: the headline of an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.ladder.ladders import machine_of
+from dbdyno.conclude.run.case import Row
+from dbdyno.conclude.run.coverage import GAP_NS
+from dbdyno.model.results.analyses import Estimate
+from dbdyno.model.results.brief import STATUS
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.ledger_rows import TOGETHER
+from dbdyno.model.units import NS_PER_S, counted, format_rate
+
+if TYPE_CHECKING:
+    from dbdyno.model.results.results import Results
+
+ACTIVITY = "activity"
+IDLE = 0.0005
+"""Mean active sessions below which the figure would be shown as 0."""
+TOP = 3
+"""Number of waits that are named as the longest."""
+_LEAST = 0.005
+"""Share of DB time from which on a wait is worth naming."""
+_NO_WAITS = ("DB CPU", "CPU WAIT")
+
+
+def activity(results: Results) -> Claim:
+    """Returns the headline of an observation: means over all windows, in seconds per second."""
+    windows = results.tables["windows"].sort("t0_ns")
+    if windows.is_empty():
+        return claim(ACTIVITY, {}, case="none")
+    together = results.tables["profile"].filter(pl.col("cell") == TOGETHER)
+    rows = {r["name"]: r for r in together.to_dicts()}
+    figures = {name: row["per_s"] for name, row in rows.items()}
+    status = rows["DB time"]["status"] if "DB time" in rows else "off"
+    findings = {f.id: f for f in results.findings}
+    whose = (pl.col("role") == "session") & ~pl.col("worker")
+    processes = results.ask(
+        "microstates", lambda rows: rows.filter(whose).select("pid", "start_ticks").unique()
+    )
+    brief = findings["brief-sessions"].value if "brief-sessions" in findings else None
+    events = results.tables["top_events"].filter(pl.col("cell") == TOGETHER).sort("rank")
+    waits = events.filter(~pl.col("name").is_in(_NO_WAITS) & (pl.col("share") >= _LEAST)).head(TOP)
+    largest = waits.select("name", "share").rows()
+    gaps = (windows["t0_ns"] - windows["t1_ns"].shift(1)).drop_nulls()
+    gaps = gaps.filter(gaps > GAP_NS)
+    cpus = machine_of(results, windows["variant"][0])[0].cpus
+    db_time = figures.get("DB time")
+    values = {
+        "db_time": db_time,
+        "db_cpu": figures.get("DB CPU"),
+        "cpu_wait": figures.get("CPU WAIT"),
+        "cpus": f" on {counted(cpus, 'CPU')}" if cpus else "",
+        "rates": _rates(rows),
+        "sessions": processes.height,
+        "brief": 0 if brief is None else int(brief.value),
+        "hidden": "",
+        "top": ", ".join(f"{name} {100 * share:.1f} %" for name, share in largest),
+        **_block_reads(rows),
+        "gaps": len(gaps),
+        "gap": float(gaps.sum()) / NS_PER_S,
+    }
+    spent = [values[n] for n in ("db_time", "db_cpu", "cpu_wait")]
+    values["others"] = None if None in spent else max(0.0, spent[0] - spent[1] - spent[2])
+    hidden = findings.get("sessions-hidden")
+    if db_time is not None and db_time < IDLE and not values["brief"]:
+        return claim(ACTIVITY, values, Estimate("DB time", db_time, "s/s"), case="idle")
+    case = "known" if db_time is not None else "brief" if status == STATUS else "unknown"
+    if case == "unknown" and hidden is not None:
+        text = hidden.text.partition(":")[0]
+        case, values["hidden"] = "hidden", f"{text[:1].lower()}{text[1:]} ({hidden.advice})"
+    value = None if db_time is None else Estimate("DB time", db_time, "s/s")
+    return claim(
+        ACTIVITY, values, value, case=case, parts=[*_activity_parts(values, known=db_time is not None)]
+    )
+
+
+def _activity_parts(values: Mapping[str, Any], *, known: bool) -> Iterator[str]:
+    """Yields the sentences that follow, in their order."""
+    if known:
+        yield "cpu" if values["db_cpu"] is not None else "no-cpu"
+        yield "wait" if values["cpu_wait"] is not None else "no-wait"
+        if values["others"] is not None:
+            yield "others"
+    elif values["db_cpu"] is not None:
+        yield "only-cpu"
+    if values["sessions"]:
+        yield "seen-and-brief" if values["brief"] else "seen"
+    else:
+        yield "brief" if values["brief"] else "not-seen"
+    yield from (name for name in ("blocks", "top", "gaps") if values[name])
+
+
+def _rates(rows: Mapping[str, Row]) -> str:
+    """Returns the transactions and statements as ``160 transactions (10.6/s). ``; empty if both are
+    unknown."""
+    known = [
+        (rows[name], noun)
+        for name, noun in (("transactions", "transaction"), ("executions", "statement"))
+        if name in rows and rows[name]["per_s"] is not None
+    ]
+    # A status other than ok counts the windows that know the figure.
+    texts = [
+        f"{counted(round(row['total']), noun)} ({format_rate(row['per_s'])}/s)"
+        + ("" if row["status"] == "ok" else f" in {row['status']}")
+        for row, noun in known
+    ]
+    return f"{' and '.join(texts)}. " if texts else ""
+
+
+def _block_reads(rows: Mapping[str, Row]) -> dict[str, str]:
+    """Returns the block reads a second, and the share from the cache; empty texts if one is unknown."""
+    reads, physical, ratio = (rows.get(n, {}) for n in ("logical reads", "physical reads", "cache hit ratio"))
+    if not reads.get("per_s") or physical.get("total") is None or ratio.get("total") is None:
+        return {"blocks": "", "cached": ""}
+    share = f"{100 * ratio['total']:.2f} %"
+    cached = "all" if not physical["total"] else "more than 99.99 %" if share == "100.00 %" else share
+    return {"blocks": format_rate(reads["per_s"]), "cached": cached}
