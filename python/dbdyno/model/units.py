@@ -74,6 +74,17 @@ def format_ns(value_ns: float) -> str:
     return f"{significant(value_ns)} ns"
 
 
+def format_duration(value_ns: float) -> str:
+    """Formats a long time in two units: ``2 min 57 s``, ``1 h 5 min``; below two minutes like
+    :func:`format_ns`."""
+    seconds = round(value_ns / NS_PER_S)
+    if seconds < 120:
+        return format_ns(value_ns)
+    minutes, hours = divmod(seconds, 60), divmod(round(seconds / 60), 60)
+    (many, rest), units = (minutes, ("min", "s")) if seconds < 3600 else (hours, ("h", "min"))
+    return f"{many:,} {units[0]}" + (f" {rest} {units[1]}" if rest else "")
+
+
 def significant(value: float, digits: int = 3) -> str:
     """Formats ``value`` with at least ``digits`` significant digits and thousands separators, as a power of
     ten below 0.0001, and as ``?`` if it is not finite."""

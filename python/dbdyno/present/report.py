@@ -55,6 +55,7 @@ from dbdyno.present.run import (
     scripts,
     statements,
     system_calls,
+    title_block,
     waiting,
 )
 from dbdyno.present.scaling import scaling_document
@@ -79,6 +80,7 @@ def document(results: Results) -> Document:
             lead=_linked(results, lead(results), targets),
             figures=key_figures.key_figures(results, targets),
             footer=_footer(results),
+            about=title_block.of_run(results),
             more=more(results, results.info.id),
         )
 

@@ -208,9 +208,19 @@ def test_a_page_is_whole_with_answers_first_and_folded_details() -> None:
     assert 'http-equiv="Content-Security-Policy"' in written
 
 
-def test_a_page_without_charts_needs_no_code() -> None:
+def test_a_page_without_charts_has_the_switch_but_not_the_code_of_charts() -> None:
     written = html.page(replace(DOCUMENT, blocks=DOCUMENT.blocks[1:]))
-    assert "<script" not in written
+    assert 'id="theme"' in written and charts_code() not in written
+
+
+def test_the_title_block_stands_below_the_title_on_pages_and_in_markdown_alone() -> None:
+    about = [("Workload", f"reads {HOSTILE}"), ("Repeats", "3")]
+    shown = replace(DOCUMENT, about=about)
+    written = html.page(shown)
+    assert written.index("</h1>") < written.index("<dt>Workload</dt>") < written.index("the answer")
+    assert "<dd>3</dd>" in written and HOSTILE not in written
+    assert "- Repeats: 3" in markdown.page(shown)
+    assert [n.text for n in text.document(shown, 80)] == [n.text for n in text.document(DOCUMENT, 80)]
 
 
 def test_markdown_has_every_table_and_escapes() -> None:

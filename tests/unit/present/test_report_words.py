@@ -42,10 +42,11 @@ def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
 
 
 def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
-    assert headline.title(report_results.results()) == "lio on PostgreSQL 18.4, 1 to 8 sessions on 2 CPUs"
+    whole = "Logical I/O (lio) on PostgreSQL 18.4, 1 to 8 sessions on 2 CPUs"
+    assert headline.title(report_results.results()) == whole
     assert (
         headline.title(report_results.results(report_results.REMOTE))
-        == "lio on PostgreSQL 18.4, 1 to 8 sessions"
+        == "Logical I/O (lio) on PostgreSQL 18.4, 1 to 8 sessions"
     )
 
 

@@ -9,11 +9,11 @@ import polars as pl
 
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PHASES, kind_of
-from dbdyno.model.plan.plan import Observation
+from dbdyno.model.plan.plan import Observation, Workload
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
-from dbdyno.model.text.nouns import at_once, noun
+from dbdyno.model.text.nouns import at_once, capital, noun
 from dbdyno.model.units import NS_PER_S, counted, format_given, format_ns
 from dbdyno.present.figures import figures, profile
 from dbdyno.present.figures.figures import Series
@@ -185,13 +185,13 @@ def answer(results: Results, series: Series) -> LadderFigures | None:
 
 
 def title(results: Results) -> str:
-    """Returns the title of a run: ``lio on SYSTEM 18.4, 1 to 8 sessions on 2 CPUs``."""
+    """Returns the title of a run: ``Logical I/O (lio) on SYSTEM 18.4, 1 to 8 sessions on 2 CPUs``."""
     return kind_of(results.plan).choice(_TITLES, _ladder_title)(results)
 
 
 def _ladder_title(results: Results) -> str:
     server, rungs = results.environment.server, results.tables["rungs"]
-    workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
+    workloads = capital(", ".join(_names_in_words(results)) or "nothing")
     steps: list[int] = rungs["sessions"].unique().sort().to_list()
     ladder = "".join(f", {at_once(str(n))}" for n in steps[-1:])
     if len(steps) > 1:
@@ -202,6 +202,18 @@ def _ladder_title(results: Results) -> str:
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
     return f"{workloads} on {server_name(server)}{ladder}{where}"
+
+
+def _names_in_words(results: Results) -> list[str]:
+    names = dict.fromkeys(results.tables["rungs"]["workload"].to_list())
+    known = results.info.workloads
+    return [in_words(known[n]) if n in known else n for n in names]
+
+
+def in_words(workload: Workload) -> str:
+    """Returns title and name of a workload: ``logical I/O (lio)``; its title alone if that has the name."""
+    title, name = workload.title, workload.name
+    return title if name in title.split() else f"{title} ({name})" if title else name
 
 
 def _commands_title(results: Results) -> str:

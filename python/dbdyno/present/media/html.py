@@ -47,9 +47,8 @@ def page(shown: Document) -> str:
     code += [asset("strips.js")] if strips else []
     flames = {b.id: _flame_data(b) for b in blocks if isinstance(b, Flame)}
     code += [asset("flame.js")] if flames else []
-    code += [asset("page.js")] if code or any(isinstance(b, Choice) for b in blocks) else []
-    data = [_data("specs", charts)] if code else []
-    code += [asset("tables.js")] if code else []
+    code += [asset("page.js"), asset("tables.js")]
+    data = [_data("specs", charts)]
     data += [_data("strips", strips)] if strips else []
     data += [_data("flames", flames)] if flames else []
     footer = el("footer", el("div", shown.footer)) if shown.footer else None
@@ -70,8 +69,7 @@ def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
 
 def _contents(shown: Document, blocks: Sequence[Block]) -> Html:
     """Returns the fixed navigation: links to sections, and one selector for all choices."""
-    charts = any(isinstance(b, Chart) for b in blocks)
-    button = el("button", "light / dark", id="theme", type="button", hidden=True) if charts else None
+    button = el("button", "light / dark", id="theme", type="button", hidden=True)
     top = el("div", el("span", "dbdyno", class_="brand"), button, class_="top")
     sections = [b for b in shown.blocks if isinstance(b, Section) and b.id and b.title]
     links = [el("li", el("a", b.name or b.title, href=f"#{b.id}")) for b in sections]
@@ -105,7 +103,19 @@ def _selector(blocks: Iterable[Block]) -> Html | None:
 
 def _header(shown: Document) -> Html:
     tiles = el("dl", *map(_tile, shown.figures), class_="tiles") if shown.figures else None
-    return el("header", el("div", el("h1", shown.title), parts(shown.lead), tiles))
+    about = el("dl", *(_fact(name, value) for name, value in shown.about), class_="about")
+    return el(
+        "header", el("div", el("h1", shown.title), about if shown.about else None, parts(shown.lead), tiles)
+    )
+
+
+_SHORT = 40
+"""Most characters of a fact of the title block that stands beside others."""
+
+
+def _fact(name: str, value: str) -> Html:
+    wide = "wide" if len(value) > _SHORT else None
+    return el("div", el("dt", name), el("dd", value), class_=wide)
 
 
 def _linked(text: str, target: str) -> Content:

@@ -33,7 +33,8 @@ def page(shown: Document) -> str:
         f"- {_safe(f.name)}: {_safe(' '.join(filter(None, (f.cell.text, f.cell.unit))))}"
         for f in shown.figures
     ]
-    blocks = [f"# {_safe(shown.title)}", *_blocks(shown.lead, 2)]
+    about = [f"- {_safe(name)}: {_safe(value)}" for name, value in shown.about]
+    blocks = [f"# {_safe(shown.title)}", *(["\n".join(about)] if about else []), *_blocks(shown.lead, 2)]
     blocks += ["\n".join(figures)] if figures else []
     blocks += [*_blocks(shown.blocks, 2), *([_safe(shown.footer)] if shown.footer else [])]
     return "\n\n".join(blocks) + "\n"

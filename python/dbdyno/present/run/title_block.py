@@ -1,0 +1,90 @@
+"""Lists what stands in the title block of a page about a run: the workload in words, when, where, how
+long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from dbdyno.model.engine.environment import Host
+from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, SERVED, kind_of
+from dbdyno.model.plan.plan import Workload
+from dbdyno.model.results.results import Results
+from dbdyno.model.text.nouns import capital
+from dbdyno.model.units import NS_PER_S, format_duration, format_size, shown_duration
+from dbdyno.present.figures import figures, headline
+
+Facts = list[tuple[str, str]]
+
+
+def of_run(results: Results) -> Facts:
+    """Returns names and values, without those that the run does not have."""
+    return [(name, value) for name, value in _facts(results) if value]
+
+
+def _facts(results: Results) -> Iterator[tuple[str, str]]:
+    environment, experiment, info = results.environment, results.plan.experiment, results.info
+    observed = kind_of(results.plan).among((OBSERVATION,))
+    yield "Question", experiment.doc
+    if not observed:
+        yield "Workload", workload_in_words(results)
+    yield "Host" if environment.server.here else "Host of the load driver", host_in_words(environment.host)
+    if kind_of(results.plan).among((SERVED,)):
+        embedded = " (embedded)" if environment.server.embedded else f", {environment.server.where}"
+        yield "Server", headline.server_name(environment.server) + embedded
+    yield "When", moment(info.started)
+    windows = results.tables["windows"]
+    if observed and len(windows):
+        yield "Windows", f"{len(windows)} of {shown_duration(_window(results))}"
+    if info.ended is not None:
+        each = "" if observed else f"; each measurement {shown_duration(experiment.measure)}"
+        seconds = (info.ended - info.started).total_seconds()
+        yield "Duration", format_duration(seconds * NS_PER_S) + each
+    if not observed and len(windows):
+        repeats = int(windows["repeat"].max() or 1)  # type: ignore[arg-type]
+        yield "Repeats", str(repeats) if repeats > 1 else "1 (no intervals)"
+
+
+def _window(results: Results) -> str:
+    observation = results.plan.experiment.observation
+    return observation.window if observation is not None else ""
+
+
+def workload_in_words(results: Results) -> str:
+    """Returns title and name of each workload, a sentence on it, and its unit of work."""
+    return " ".join(_workload(results, w) for w in results.info.workloads.values())
+
+
+def _workload(results: Results, workload: Workload) -> str:
+    if kind_of(results.plan).among((COMMANDS,)):
+        return "; ".join(workload.doc.splitlines())
+    counted = (
+        f" Work is counted in {workload.work_unit} ({workload.work_short})."
+        if workload.work_short != workload.work_unit
+        else ""
+    )
+    # The text of a script is no description.
+    sentence = "" if results.plan.scripts else f" {_first_sentence(workload.doc)}".rstrip()
+    return f"{capital(headline.in_words(workload))}.{sentence}{counted}"
+
+
+def _first_sentence(text: str) -> str:
+    first = " ".join(text.split()).partition(". ")[0].removesuffix(".")
+    return f"{first}." if first else ""
+
+
+def moment(at: datetime) -> str:
+    """Returns the local date and time with its zone: ``2026-11-29 13:32 CET``."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M %Z}"
+
+
+def host_in_words(host: Host) -> str:
+    """Returns ``2 CPUs (AMD EPYC 7763), 24 GiB of memory, Linux 6.1, virtual machine (KVM)``."""
+    cpus = figures.cpus_text(host.limits.usable_cpus)
+    parts = [
+        f"{cpus} ({host.cpu.model})" if host.cpu.model else cpus,
+        f"{format_size(host.memory_bytes)} of memory" if host.memory_bytes else "",
+        host.kernel,
+        host.virtualisation,
+    ]
+    return ", ".join(p for p in parts if p)
