@@ -231,22 +231,27 @@ def compare(
             raise UsageError("--machines, --cores and --threads compare two runs", "name a second run")
         record = open_store(store).open(first)
         comparison = conduct.results_of(record).comparison if options == comparing.Options() else None
-        comparison = comparison or comparing.compare_variants(conduct.derived_of(record), options)
-        _show(comparison, (), output, as_json)
+        derived = conduct.derived_of(record)
+        comparison = comparison or comparing.compare_variants(derived, options)
+        _show(comparison, (), output, as_json, (derived,))
         return
     two = _two_runs(first, second, options, store)
     comparison, machine_comparisons = _runs(*two, options, chosen)
-    _show(comparison, machine_comparisons, output, as_json)
+    _show(comparison, machine_comparisons, output, as_json, two)
     if kind_of(two[0].plan).name == COMMANDS and not machine_comparisons and not as_json:
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
 
 
 def _show(
-    comparison: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool
+    comparison: Comparison | None,
+    machines: Sequence[Machines],
+    output: Path | None,
+    as_json: bool,
+    runs: Sequence[Results] = (),
 ) -> None:
     """Prints or writes the comparison of the runs, of the machines behind them, or both."""
     _out(
-        present.comparison(comparison, machines),
+        present.comparison(comparison, machines, runs),
         present.machines_document(comparison, machines),
         output,
         as_json,

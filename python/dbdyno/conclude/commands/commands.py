@@ -12,7 +12,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.commands.command_pairs import Took, against_fastest, ratio, verdict
-from dbdyno.conclude.compare.table import MARGIN, Judgement
+from dbdyno.conclude.compare.table import MARGIN, Judgement, few_repeats
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.conclude.run.quality import foreign_load
 from dbdyno.model.plan.parallel_axes import Axis, axes_of, counted
@@ -134,7 +134,7 @@ def compared(case: Case) -> Iterator[Claim]:
             "commands": word(len(durations)),
             "enough": enough,
             "verdict": judged.verdict,
-            "why": judged.note,
+            "because": few_repeats(repeats) if kind == "undecided" else judged.because,
             "margin": MARGIN,
         }
         if kind == "undecided":

@@ -31,11 +31,15 @@ from dbdyno.model.units import counted, format_given
 
 NONE = "-"
 _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")
+_PLACES = ("port", "unix_socket_directories", "data_directory", "config_file", "hba_file", "ident_file")
+"""Settings that state where a server is."""
 _CHANGING = (
     "server.main_pid",
     "server.where",
     "server.here_detail",
     "server.helpers",
+    "server.clock",
+    *(f"server.settings.{name}" for name in _PLACES),
     "host.limits.affinity",
     "host.notes",
     "sources",

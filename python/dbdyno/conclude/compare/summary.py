@@ -111,7 +111,8 @@ def notes(
 ) -> Iterator[Claim]:
     contrasts = [c for table in comparison.metrics for c in table.claims]
     family = max((len(t.claims) for t in comparison.metrics), default=0)
-    holm = f"; p adjusted (Holm) for the {family} claims of each table" if family > 1 else ""
+    tested = family > 1 and any(c.p_holm is not None for c in contrasts)
+    holm = f"; p adjusted (Holm) for the {family} claims of each table" if tested else ""
     yield claim("comparison-method", {"family": family, "holm": holm}, case=comparison.kind)
     if comparison.kind == "runs" or runs[0].plan.order == "ladder":
         yield claim("no-alternation", {}, case=comparison.kind)

@@ -80,7 +80,7 @@ class Judgement(NamedTuple):
     further_repeats: int | None
     note: str
     because: str = ""
-    """A word or two for tables: why it is undecided although the interval excludes 1."""
+    """For tables: in a few words, why it is undecided."""
 
 
 def judge(
@@ -97,11 +97,10 @@ def judge(
         return _without_interval(effect, p_holm, margin, higher_is_better, family, alpha)
     if effect.ratio is None or effect.low is None or effect.high is None:
         known = effect.ratio is not None and effect.std_err is not None
-        return Judgement(
-            "undecided", _further(effect, margin, alpha / family) if known else None, effect.reason
-        )
+        further = _further(effect, margin, alpha / family) if known else None
+        return Judgement("undecided", further, effect.reason, _without_ends(effect))
     if effect.basis == "within the window only":
-        return Judgement("undecided", None, sentence("verdict-note", case="window"), "1 repeat")
+        return Judgement("undecided", None, sentence("verdict-note", case="window"), few_repeats(1))
     clear = effect.low > 1 or effect.high < 1
     if effect.low >= 1 - margin and effect.high <= 1 + margin:
         return Judgement("no difference", None, _small(effect) if clear else "")
@@ -110,7 +109,8 @@ def judge(
         better = (effect.ratio > 1) == higher_is_better
         return Judgement("better" if better else "worse", None, "")
     further = _further(effect, margin, alpha / family)
-    return Judgement("undecided", further, *(_why_undecided(effect, few, family, alpha) if clear else ("",)))
+    reason = _why_undecided(effect, few, family, alpha) if clear else ("", "the interval contains 1")
+    return Judgement("undecided", further, *reason)
 
 
 def _without_interval(
@@ -127,7 +127,20 @@ def _without_interval(
         better = ((effect.difference or 0) > 0) == higher_is_better
         return Judgement("better" if better else "worse", None, effect.reason)
     needed = (k for k in range(1, 20) if effect.exact and 2.0 ** (1 - n - m - 2 * k) < alpha / family)
-    return Judgement("undecided", next(needed, None), effect.reason)
+    because = few_repeats(min(n, m)) if effect.exact else "the difference may be 0"
+    return Judgement("undecided", next(needed, None), effect.reason, because)
+
+
+def few_repeats(repeats: int) -> str:
+    """Returns ``3 repeats are too few``."""
+    return f"{counted(repeats, 'repeat')} {'is' if repeats == 1 else 'are'} too few"
+
+
+def _without_ends(effect: Effect) -> str:
+    """Returns why there is no interval, in a few words."""
+    repeats = min(effect.n_baseline, effect.n_variant)
+    reason = effect.reason.partition(":")[0].rstrip(".")
+    return few_repeats(1) if repeats == 1 else f"{reason[:1].lower()}{reason[1:]}"
 
 
 def _small(effect: Effect) -> str:
@@ -135,14 +148,15 @@ def _small(effect: Effect) -> str:
 
 
 def _why_undecided(effect: Effect, few: bool, family: int, alpha: float) -> tuple[str, str]:
-    """Returns why an interval that excludes 1 is not enough: a sentence, and a word or two."""
+    """Returns why an interval that excludes 1 is not enough: a sentence, and a few words."""
     repeats = min(effect.n_baseline, effect.n_variant)
     if not few and (effect.p_difference or 0.0) >= alpha / family:
         return sentence("verdict-note", {"p": effect.p_difference}, case="skewed"), "skewed values"
     if few or (careful_p(effect) or 1.0) >= alpha / family > (effect.p or 1.0):
-        return sentence("verdict-note", {"repeats": repeats}, case="few"), counted(repeats, "repeat")
+        return sentence("verdict-note", {"repeats": repeats}, case="few"), few_repeats(repeats)
     if family > 1:
-        return sentence("verdict-note", {"others": family - 1}, case="family"), f"{family} claims"
+        because = f"not certain among {family} comparisons"
+        return sentence("verdict-note", {"others": family - 1}, case="family"), because
     return sentence("verdict-note", {"alpha": alpha}, case="level"), f"p above {alpha:g}"
 
 

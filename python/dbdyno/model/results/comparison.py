@@ -86,7 +86,7 @@ class Contrast(Frozen):
     """``effect.p``, at least 2 ** (1 - n - m), adjusted for all claims of the table (Holm 1979)."""
     verdict: Verdict = "undecided"
     because: str = ""
-    """In a few words, the reason for "undecided" although the interval excludes 1."""
+    """In a few words, the reason for "undecided"."""
     further_repeats: int | None = None
     """The approximate number of further repeats of each side that would decide; NULL if decided or
     unknown."""

@@ -15,10 +15,12 @@ from dbdyno.model.results.comparison import (
     ratio_text,
     verdict_text,
 )
+from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import at_once, noun
 from dbdyno.model.units import format_apart
 from dbdyno.present.charts.chart import Spec, channel, chart, coloured, encoded, layer, tips
 from dbdyno.present.compare import machines as of_machines
+from dbdyno.present.compare import sides
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -45,13 +47,20 @@ _FUNCTIONS = 15
 """Number of functions whose CPU time per unit is shown, those with the largest change."""
 
 
-def document(comparison: Comparison | None, machines: Sequence[Machines] = ()) -> Document:
-    """Returns the document of the comparison, of the machines behind it, or of both."""
+def document(
+    comparison: Comparison | None, machines: Sequence[Machines] = (), runs: Sequence[Results] = ()
+) -> Document:
+    """Returns the document of the comparison, of the machines behind it, or of both.
+
+    ``runs`` are the compared ones, the baseline's first. Their names, warnings and ladders are shown.
+    """
     behind = of_machines.sections(machines)
     if comparison is None:
         return Document(behind[0].title, behind)
     with speaking_of(kind_named(comparison.run_kind)):
-        return Document(rows.title(comparison), [*_sections(comparison), *behind], lead=_answer(comparison))
+        lead = [*sides.identities(runs), *sides.doubts(runs), *_answer(comparison)]
+        blocks = [*_sections(comparison, runs), *behind]
+        return Document(sides.title(comparison, runs), blocks, lead=lead)
 
 
 def brief(comparison: Comparison, run: str) -> list[Block]:
@@ -70,12 +79,17 @@ def _answer(comparison: Comparison) -> list[Paragraph]:
     return [Paragraph(s, lead=True) for s in comparison.summary]
 
 
-def _sections(comparison: Comparison) -> Iterator[Section]:
+def _sections(comparison: Comparison, runs: Sequence[Results]) -> Iterator[Section]:
     first, others = comparison.metrics[0], comparison.metrics[1:]
     tops = rows.tops(first)
-    yield Section(f"Effect: {first.title}", _quantity(comparison, first), "effect")
+    yield Section(
+        f"Effect: {first.title}", [*sides.ladders(comparison, runs), *_quantity(comparison, first)], "effect"
+    )
+    if warnings := sides.warnings(runs):
+        title = "Warnings of both runs" if len(runs) > 1 else "Warnings of the run"
+        yield Section(title, [warnings], "warnings", name="Warnings")
     if others:
-        shown = [Section(_where(comparison, p), [rows.others(others, p, comparison.margin)]) for p in tops]
+        shown = [Section(_where(comparison, p), [rows.others(others, p, comparison)]) for p in tops]
         each = [Section(t.title, _quantity(comparison, t), folded=True) for t in others]
         yield Section("Other quantities", [*shown, *each], "quantities", minor=True)
     if comparison.why:
@@ -103,13 +117,14 @@ def _where(comparison: Comparison, place: rows.Place) -> str:
 
 
 def _quantity(comparison: Comparison, t: MetricTable) -> list[Block]:
-    """Returns ranks and neighbours for every number of sessions, or one table for a comparison of two
-    runs."""
+    """Returns one table for a pair of runs or variants, else ranks and neighbours for every number of
+    sessions."""
     drawing = rows.plot(t, comparison)
     blocks: list[Block] = [Paragraph("No ratio is known.", "muted") if drawing is None else Drawing(drawing)]
-    if comparison.kind == "runs":
-        blocks.append(rows.rungs(t, comparison.margin, f"{t.title}; ratio: B to A"))
-    for place in rows.places(t) if comparison.kind == "variants" else ():
+    pair = rows.pair(comparison)
+    if pair is not None:
+        blocks.append(rows.rungs(t, comparison, pair, t.title))
+    for place in rows.places(t) if pair is None else ():
         title = f"{t.title}, {_where(comparison, place)}; ratio to {comparison.baseline}"
         following = rows.neighbours(t, place, comparison.margin)
         blocks.append(rows.ranks(t, place, comparison.margin, title))
@@ -122,16 +137,15 @@ def _whys(comparison: Comparison, places: Sequence[rows.Place]) -> Iterator[Bloc
         tables = [rows.why_table(why) for why in rows.at(place, comparison.why)]
         if tables:
             yield Section(
-                f"{_where(comparison, place)}: {noun('session_time')} by account, largest change first",
+                f"{_where(comparison, place)}: {noun('session_time')}, largest change first",
                 tables,
             )
 
 
 def _differences(comparison: Comparison) -> Table:
     columns = [Column("", wraps=True)]
-    columns += [
-        Column(h, wraps=True) for h in (comparison.baseline, "B" if comparison.kind == "runs" else "other")
-    ]
+    both = rows.pair(comparison) or (comparison.baseline, "other")
+    columns += [Column(h, wraps=True) for h in both]
     differences = ((d.what, d.baseline, d.variant) for d in comparison.differences)
     return Table(
         "", columns, [Row([word(rows.shortened(t, _LONGEST)) for t in line]) for line in differences]
@@ -147,19 +161,19 @@ def samples(comparison: SampleComparison, values: tuple[Sequence[float], Sequenc
     It has the answer, both samples with their ``values``, both ways to compare them, benchstat's row, and
     notes.
     """
-    sides = ((comparison.baseline, comparison.of_baseline), (comparison.variant, comparison.of_variant))
+    summaries = ((comparison.baseline, comparison.of_baseline), (comparison.variant, comparison.of_variant))
     columns = (Column(""), *(numeric(h) for h in ("median", "mean", "n")))
     means = format_apart(comparison.of_baseline.mean, comparison.of_variant.mean)
     lines = [
         Row([word(name), word(median), Cell(mean, s.mean), Cell(f"{s.n:,}", s.n)])
-        for (name, s), median, mean in zip(sides, _medians(comparison), means, strict=True)
+        for (name, s), median, mean in zip(summaries, _medians(comparison), means, strict=True)
     ]
     answer, *notes = comparison.conclusions
     lead = [answer, *(c for c in notes if c.id == "means-and-medians")]
     estimated = (
         comparison.effect.ratio is not None and not comparison.effect.exact and comparison.verdict != "equal"
     )
-    more = [comparison.note] if comparison.note and estimated and min(s.n for _, s in sides) > 1 else []
+    more = [comparison.note] if comparison.note and estimated and min(s.n for _, s in summaries) > 1 else []
     remarked = remarks([*(c.text for c in notes if c not in lead), *more])
     blocks: list[Block] = [
         Section("", [_spots(comparison, values), Table("", columns, lines)]),
@@ -178,16 +192,16 @@ _MOST_DECADES = 2
 def _spots(comparison: SampleComparison, values: tuple[Sequence[float], Sequence[float]]) -> Chart:
     """Returns a chart of both samples as points along one axis, each with its mean and the interval of the
     mean."""
-    sides = (
+    samples = (
         (comparison.baseline, comparison.of_baseline, values[0]),
         (comparison.variant, comparison.of_variant, values[1]),
     )
-    spots = [spot for name, _, side_values in sides for spot in _spread_out(name, side_values)]
+    spots = [spot for name, _, side_values in samples for spot in _spread_out(name, side_values)]
     means = [
         {"sample": name, "value": s.mean, "low": s.mean_low, "high": s.mean_high, "aside": 0.0}
-        for name, s, _ in sides
+        for name, s, _ in samples
     ]
-    names = [name for name, *_ in sides]
+    names = [name for name, *_ in samples]
     least, most = (end(map(end, values)) for end in (min, max))
     log = least > 0 and most > 10**_MOST_DECADES * least
     scale: Spec = {"type": "log"} if log else {"zero": False}
@@ -237,7 +251,7 @@ def _ratios(comparison: SampleComparison) -> Table:
     e, r = comparison.effect, comparison.by_ranks
     columns = [
         Column("by"),
-        Column("verdict"),
+        Column("verdict", wraps=True),
         numeric("ratio"),
         Column("95 % interval"),
         numeric("p"),
@@ -246,8 +260,10 @@ def _ratios(comparison: SampleComparison) -> Table:
     test = "" if e.exact or e.degrees is None else f"Student's t, {e.degrees:.1f} degrees of freedom"
     lines = [("means", comparison.verdict, comparison.because, e, e.p, "no spread" if e.exact else test)]
     if r is not None and comparison.rank_verdict is not None:
+        wide = r.low is not None and r.high is not None and r.low <= 1 <= r.high
+        because = "the interval contains 1" if wide and comparison.rank_verdict == "undecided" else ""
         lines.append(
-            ("medians", comparison.rank_verdict, "", r, r.p_permutation, f"rank sum, {r.permutation}")
+            ("medians", comparison.rank_verdict, because, r, r.p_permutation, f"rank sum, {r.permutation}")
         )
     rows_ = [
         Row(
@@ -283,9 +299,9 @@ def benchstat(comparison: SampleComparison) -> str:
 
 
 def _medians(comparison: SampleComparison) -> list[str]:
-    sides = (comparison.of_baseline, comparison.of_variant)
+    both = (comparison.of_baseline, comparison.of_variant)
     texts = format_apart(comparison.of_baseline.median, comparison.of_variant.median)
-    return [f"{text} ± {_spread(s)}" for text, s in zip(texts, sides, strict=True)]
+    return [f"{text} ± {_spread(s)}" for text, s in zip(texts, both, strict=True)]
 
 
 def _spread(s: Summary) -> str:

@@ -19,7 +19,7 @@ from dbdyno.model.results.comparison import (
     value_text,
     verdict_text,
 )
-from dbdyno.model.text.nouns import at_once, fill, noun
+from dbdyno.model.text.nouns import at_once, noun
 from dbdyno.model.units import counted, format_p, format_percent
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -30,6 +30,7 @@ from dbdyno.present.document.document import (
     Tone,
     known,
     numeric,
+    optional,
     table,
     word,
 )
@@ -39,33 +40,23 @@ from dbdyno.present.figures.accounts import BRACKET, NAMES, THROTTLED
 from dbdyno.present.figures.figures import grouped, plus_minus
 
 EFFECT = (
-    Column("verdict"),
+    Column("verdict", wraps=True),
     numeric("ratio"),
-    Column("95 % interval", rank=1),
-    numeric("n"),
+    Column("95 % interval", rank=2),
+    numeric("n")._replace(note="repeats"),
+    numeric("more repeats", 3)._replace(note="about how many more repeats of each would decide"),
     numeric("p (Holm)", 5),
     numeric("p (perm.)", 6),
 )
-"""Columns of the answer come first: where a line is too long, they are left out last."""
-_RANK = (
-    numeric("", 7),
-    Column("variant"),
-    *EFFECT[:4],
-    numeric("mean", 3),
-    numeric("±95 %", 4),
-    *EFFECT[4:],
-)
-_RUNGS = (
-    Column("ladder"),
-    numeric("{~at_once}"),
-    *EFFECT[:4],
-    numeric("A", 3),
-    numeric("B", 3),
-    *EFFECT[4:],
-)
+_RANK = (numeric("", 7), Column("variant"), *EFFECT[:4], numeric("mean", 3), numeric("±95 %", 4), *EFFECT[4:])
 _NEXT = (Column("variant"), Column("against"), *EFFECT)
+ALPHA = 0.05
 _MINOR = 0.02
 """Accounts below this share of the total change are left out where space is short."""
+_LEAST = 5e-5
+"""Accounts up to this share of session time on both sides are left out: it would be shown as 0.0 %."""
+_CANCELLING = 3.0
+"""From this ratio of the changes' absolute sum to their sum on, shares of the sum would exceed 100 %."""
 _TONES: dict[str, Tone] = {"better": "good", "worse": "invalid", "undecided": "warning"}
 _NAMES = NAMES | {
     BRACKET: "throttled, within CPU WAIT, at most",
@@ -73,6 +64,11 @@ _NAMES = NAMES | {
     "block_io": "block I/O, within sleep",
 }
 _NOTHING = word("")
+_FEW = word(UNKNOWN, "too few repeats for a permutation test to decide")
+RUNS = ("A", "B")
+"""Labels of two runs that are compared."""
+_LONGEST_HEAD = 24
+"""Most characters of a variant's name as the heading of a column."""
 _AtRung = TypeVar("_AtRung", Line, Contrast, Why)
 
 
@@ -103,11 +99,18 @@ def tops(table: MetricTable) -> list[Place]:
     return list(highest.values())
 
 
-def title(comparison: Comparison) -> str:
-    if comparison.kind == "runs":
-        return f"A = {comparison.runs[0]} against B = {comparison.runs[1]}"
-    variants = {x.variant for t in comparison.metrics for x in t.lines}
-    return f"{len(variants)} variants of run {comparison.runs[0]}, baseline {comparison.baseline}"
+def labels(comparison: Comparison) -> list[str]:
+    """Returns the labels that are compared, the baseline first."""
+    lines = [x.variant for t in comparison.metrics for x in t.lines]
+    return list(dict.fromkeys([comparison.baseline, *lines]))
+
+
+def pair(comparison: Comparison) -> tuple[str, str] | None:
+    """Returns the two labels if there are two, with names that columns can have; None otherwise."""
+    both = labels(comparison)
+    if len(both) != 2 or max(map(len, both)) > _LONGEST_HEAD:
+        return None
+    return both[0], both[1]
 
 
 def ranks(table: MetricTable, place: Place, margin: float, title: str) -> Table:
@@ -115,13 +118,26 @@ def ranks(table: MetricTable, place: Place, margin: float, title: str) -> Table:
     return Table(title, _RANK, list(rank_rows(table, place, margin))).without_unknown()
 
 
-def others(tables: Sequence[MetricTable], place: Place, margin: float) -> Table:
-    """Returns the same for several quantities, one below the other."""
-    rows = [
-        row._replace(cells=[word("" if n else table.title), *row.cells[1:]])
-        for table in tables
-        for n, row in enumerate(rank_rows(table, place, margin))
-    ]
+def others(tables: Sequence[MetricTable], place: Place, comparison: Comparison) -> Table:
+    """Returns several quantities at one load: a row each for a pair, else the variants of each in the order
+    of the first quantity."""
+    if (both := pair(comparison)) is not None:
+        rows = [
+            Row([word(t.title), *_pair_cells(t, c, both, comparison.margin)], _tone(c))
+            for t in tables
+            for c in at(place, t.claims)
+        ]
+        return Table("", [Column("quantity"), *_pair_columns(both)], rows).without_unknown()
+    order = [x.variant for x in at(place, comparison.metrics[0].lines)]
+    rows = []
+    for t in tables:
+        own = [x.variant for x in at(place, t.lines)]
+        by_variant = dict(zip(own, rank_rows(t, place, comparison.margin), strict=True))
+        in_order = sorted(by_variant, key=lambda v: order.index(v) if v in order else len(order))
+        rows += [
+            by_variant[v]._replace(cells=[word("" if n else t.title), *by_variant[v].cells[1:]])
+            for n, v in enumerate(in_order)
+        ]
     return Table("", [Column("quantity"), *_RANK[1:]], rows).without_unknown()
 
 
@@ -142,31 +158,48 @@ def rank_rows(table: MetricTable, place: Place, margin: float) -> Iterator[Row]:
                 plus_minus(ends),
                 *effect[4:],
             ],
-            "" if claim is None else _TONES.get(claim.verdict, ""),
+            "" if claim is None else _tone(claim),
         )
 
 
-def rungs(table: MetricTable, margin: float, title: str) -> Table:
-    """Returns a comparison of two runs, one row per number of sessions."""
-    means = {(x.workload, x.series, x.sessions, x.variant): x.mean for x in table.lines}
+def rungs(table: MetricTable, comparison: Comparison, both: tuple[str, str], title: str) -> Table:
+    """Returns a comparison of two runs or variants, one row per load."""
+    several = len({(p.workload, p.series) for p in places(table)}) > 1
     rows = []
     for c in table.claims:
-        place = Place(c.workload, c.series, c.sessions)
-        sides = (figure(table.unit, means[(*place, v)]) for v in (c.baseline, c.variant))
-        where = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions)]
-        effect = _effect(c, margin)
-        rows.append(Row([*where, *effect[:4], *sides, *effect[4:]], _TONES.get(c.verdict, "")))
-    heads = [c._replace(head=fill(c.head)) for c in _RUNGS]
+        ladder = [word(", ".join(filter(None, (c.workload, c.series))))] if several else []
+        where = [*ladder, Cell(str(c.sessions), c.sessions)]
+        rows.append(Row([*where, *_pair_cells(table, c, both, comparison.margin)], _tone(c)))
+    heads = [*([Column("ladder")] if several else []), numeric(noun("at_once")), *_pair_columns(both)]
     return Table(title, heads, rows, along_axis=True).without_unknown()
+
+
+def _pair_columns(both: tuple[str, str]) -> list[Column]:
+    """Returns the columns of the figures of both sides and of their comparison."""
+    verdict, ratio, *rest = EFFECT
+    if both == RUNS:
+        ratio = ratio._replace(head="B/A")
+    return [numeric(both[0], 1), numeric(both[1], 1), ratio, rest[0], verdict, *rest[1:]]
+
+
+def _pair_cells(table: MetricTable, claim: Contrast, both: tuple[str, str], margin: float) -> list[Cell]:
+    means = {x.variant: x.mean for x in at(_place(claim), table.lines)}
+    verdict, ratio, *rest = _effect(claim, margin)
+    return [*(figure(table.unit, means[label]) for label in both), ratio, rest[0], verdict, *rest[1:]]
+
+
+def _place(claim: Contrast) -> Place:
+    return Place(claim.workload, claim.series, claim.sessions)
+
+
+def _tone(claim: Contrast) -> Tone:
+    return _TONES.get(claim.verdict, "")
 
 
 def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
     """Returns comparisons of neighbours in the rank, neither of them the baseline; None without any."""
     claims = [c for c in at(place, table.claims) if c.neighbours]
-    rows = [
-        Row([word(c.variant), word(c.baseline), *_effect(c, margin)], _TONES.get(c.verdict, ""))
-        for c in claims
-    ]
+    rows = [Row([word(c.variant), word(c.baseline), *_effect(c, margin)], _tone(c)) for c in claims]
     return Table("Neighbours in the rank", _NEXT, rows).without_unknown() if rows else None
 
 
@@ -185,7 +218,7 @@ def effect(claim: Contrast | None, comparison: Comparison, variant: str, repeats
 
 
 def _baseline(repeats: int) -> list[Cell]:
-    return [word("baseline"), *[_NOTHING] * 2, Cell(str(repeats), repeats), *[_NOTHING] * 2]
+    return [word("baseline"), *[_NOTHING] * 2, Cell(str(repeats), repeats), *[_NOTHING] * 3]
 
 
 def _effect(claim: Contrast, margin: float) -> list[Cell]:
@@ -195,32 +228,36 @@ def _effect(claim: Contrast, margin: float) -> list[Cell]:
         known(e.ratio, lambda v: ratio_text(e, v)),
         word(interval(e)),
         word(repeats(e)),
+        optional(claim.further_repeats, lambda n: f"{n:,.0f}"),
         Cell(p_text(claim.p_holm), claim.p_holm),
-        Cell(p_text(e.p_permutation), e.p_permutation),
+        Cell(p_text(e.p_permutation), e.p_permutation) if _can_decide(e) else _FEW,
     ]
+
+
+def _can_decide(e: Effect) -> bool:
+    """Returns whether there are enough repeats for a permutation test that decides."""
+    return e.least_p is not None and e.least_p < ALPHA
 
 
 def verdict(claim: Contrast, margin: float) -> str:
-    """Returns the verdict with its reason.
-
-    ``undecided: 3 repeats (+6)`` adds the further repeats that would decide, ``equal within 2 %`` the
-    margin.
-    """
+    """Returns the verdict with its reason: ``undecided: 3 repeats are too few``, ``equal within 2 %``."""
     if claim.verdict == "no difference":
         return f"equal within {100 * margin:g} %"
-    more = "" if claim.further_repeats is None else f" (+{claim.further_repeats:,})"
-    return f"{verdict_text(claim.verdict, margin, claim.because)}{more}"
+    return verdict_text(claim.verdict, margin, claim.because)
 
 
 def claim_notes(table: MetricTable) -> list[str]:
-    """Returns explanations of verdicts, each once with the variants that it applies to."""
-    noted = [
-        (c, f"{c.variant}/{c.baseline}" if c.neighbours else c.series or c.variant) for c in table.claims
-    ]
-    by_note = grouped((c.note, f"{who} at {c.sessions}") for c, who in noted if c.note)
-    notes = [f"{', '.join(who)}: {note}" for note, who in by_note.items()]
-    if any(c.further_repeats is not None for c in table.claims):
-        notes.append("undecided (+n): about n more repeats of each would decide.")
+    """Returns explanations of verdicts, each once. If it does not apply to all claims, the variants and
+    loads stand before it."""
+    noted = [c for c in table.claims if c.note]
+    notes = []
+    for note, claims in grouped((c.note, c) for c in noted).items():
+        who = grouped(
+            (f"{c.variant}/{c.baseline}" if c.neighbours else c.series or c.variant, str(c.sessions))
+            for c in claims
+        )
+        where = "; ".join(f"{name} {noun('at')} {at_once(', '.join(loads))}" for name, loads in who.items())
+        notes.append(note if len(claims) == len(table.claims) else f"{where}: {note}")
     return notes
 
 
@@ -250,6 +287,7 @@ def at(place: Place, items: Iterable[_AtRung]) -> list[_AtRung]:
 def why_table(why: Why) -> Table:
     """Returns a table with one row per account that took time on one of the sides."""
     change = sum(abs(a.difference_s) for a in why.accounts if not a.inside)
+    cancels = change > _CANCELLING * abs(why.difference_s)
     columns: tuple[tuple[Column, Callable[[Account], Cell]], ...] = (
         (Column("account"), lambda a: word(account_name(a.account, a.detail))),
         (numeric(why.baseline), lambda a: known(a.baseline_s, _seconds, "s")),
@@ -258,16 +296,18 @@ def why_table(why: Why) -> Table:
         (Column("95 % interval", rank=1), lambda a: word(_signed_ends(a))),
         (
             numeric("share"),
-            lambda a: word("") if a.inside else known(a.share, format_percent),
+            lambda a: word("") if a.inside or cancels else known(a.share, format_percent),
         ),
     )
-    shown = [a for a in why.accounts if a.baseline_s or a.variant_s]
-    change_s = f"{_signed(why.difference_s)} of {noun('session_time')} per {why.unit}"
-    shown_table = table(f"{why.variant} against {why.baseline}: {change_s}", columns, shown)
+    least = _LEAST * max(why.baseline_s, why.variant_s)
+    shown = [a for a in why.accounts if max(abs(a.baseline_s), abs(a.variant_s)) > least]
+    sides = f"{_seconds(why.variant_s)} instead of {_seconds(why.baseline_s)}"
+    need = f"{_seconds(abs(why.difference_s))} {'more' if why.difference_s > 0 else 'less'} per {why.unit}"
+    title = f"{why.variant} needs {need} than {why.baseline}: {sides}"
+    shown_table = table(title, columns, shown)
     minor = (not a.inside and abs(a.difference_s) < _MINOR * change for a in shown)
-    return replace(
-        shown_table, rows=[r._replace(minor=m) for r, m in zip(shown_table.rows, minor, strict=True)]
-    )
+    rows = [r._replace(minor=m) for r, m in zip(shown_table.rows, minor, strict=True)]
+    return replace(shown_table, rows=rows).without_unknown()
 
 
 def _seconds(seconds: float) -> str:
@@ -292,7 +332,7 @@ def _signed(seconds: float) -> str:
 
 # The interval plot as plain SVG: each ratio is a dot with its 95 % interval, the margin a band around 1.
 
-_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26
+_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 220, 230, 24, 26
 _COLOURS = {
     "better": "good",
     "worse": "invalid",

@@ -242,6 +242,8 @@ def server_name(server: ServerFacts) -> str:
     return f"{server.product or server.engine} {server.version}".rstrip()
 
 
+BESIDE = "The figures below may be wrong because of that."
+"""Ends the doubts above an answer."""
 DOUBTFUL = 0.1
 """Share of the CPUs above which other users make the figures doubtful."""
 _OTHERS = ("foreign-load", "steal")
@@ -269,7 +271,7 @@ def doubt_sentences(results: Results) -> list[str]:
     """Returns each doubt with its cure; empty without doubts."""
     doubtful = doubts(results)
     texts = [f"{f.text} {_sentence(f.advice)}".rstrip() for f in doubtful]
-    return [*texts, "What follows was measured beside that, and is no proof."] if doubtful else []
+    return [*texts, BESIDE] if doubtful else []
 
 
 def _sentence(advice: str) -> str:
