@@ -83,6 +83,11 @@ def test_the_wheel_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
     assert [n for n in names if re.search(r"(^|/)(tests?|driver|conftest|Cargo)[/.]|\.rs$", n)] == []
 
 
+def test_the_wheel_holds_the_pages_of_the_documentation_once_and_no_pictures(wheel: Path) -> None:
+    names = [n for n in zipfile.ZipFile(wheel).namelist() if re.search(r"(^|/)docs/", n)]
+    assert sorted(names) == sorted(f"dbdyno/docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+
+
 def test_the_manual_page_names_every_command_and_option(wheel: Path) -> None:
     page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1").decode()
     plain = page.replace("\\-", "-")
@@ -165,6 +170,12 @@ def test_an_unprivileged_user_installs_the_wheel_and_runs_lio(user: Installed) -
     (run,) = json.loads(user.dbdyno("runs", "--json"))
     assert run["status"] == "complete"
     assert (user.home / "a venv" / "share" / "man" / "man1" / "dbdyno.1").is_file()
+
+
+def test_the_installed_program_shows_the_pages_of_the_documentation(user: Installed) -> None:
+    topics = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert topics <= set(user.dbdyno("help").split())
+    assert "Security" in user.dbdyno("help", "cluster", "security")
 
 
 def test_the_wheel_takes_no_more_room_than_stated(user: Installed) -> None:

@@ -83,6 +83,12 @@ def _claims(_context: click.Context) -> Iterable[str]:
     return sorted(name for text in texts for name in re.findall(r"^\[([\w-]+)\]", text, re.MULTILINE))
 
 
+def _topics(_context: click.Context) -> Iterable[str]:
+    pages = resources.files("dbdyno").joinpath("docs").iterdir()
+    topics = {f.name.removesuffix(".md") for f in pages if f.name.endswith(".md")}
+    return sorted(topics | {*app.list_commands(_context)})
+
+
 RUNS = _from(_runs)
 RUNS_OR_FILES = _from(_runs, or_files=True)
 RUN_NAMES = _from(lambda context: _names(list_runs(_root(context))[::-1]))
@@ -92,6 +98,7 @@ WORKLOADS_OR_FILES = _from(_toml("workloads"), or_files=True)
 RECIPES = _from(_toml("recipes"))
 RECIPES_OR_FILES = _from(_toml("recipes"), or_files=True)
 CLAIMS = _from(_claims)
+TOPICS = _from(_topics)
 ENGINES = _from(lambda _context: engines.names())
 
 

@@ -1,4 +1,4 @@
-"""Commands on one stored run: show, report, export, rebuild; and explain for the words of their output."""
+"""Commands on one stored run: show, report, export, rebuild."""
 
 from __future__ import annotations
 
@@ -339,34 +339,3 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
     else:
         screen.out().print(present.summary(results))
         screen.say(f"report: {path}")
-
-
-@click.command("explain")
-@click.argument("words", metavar="[WORD]", nargs=-1, shell_complete=completion.CLAIMS)
-def explain(words: tuple[str, ...]) -> None:
-    """Explain a word of the output: the id of a claim, the head of a column, or a term.
-
-    Of a claim: when it is made, and what to do. Without WORD, list all claims.
-
-    \b
-    Examples:
-      dbdyno explain
-      dbdyno explain cpu-wait
-      dbdyno explain CPU WAIT
-      dbdyno explain efficiency
-    """
-    from dbdyno import engines
-    from dbdyno.conclude.catalogue import entries
-    from dbdyno.conclude.words import explanation
-
-    if words:
-        term = " ".join(words)
-        if "/" in term:  # a wait event is CLASS/NAME
-            waits = engines.wait_families(engines.DEFAULT), engines.wait_advice(engines.DEFAULT)
-            click.echo(explanation(term, *waits))
-        else:
-            click.echo(explanation(term))
-        return
-    width = max(len(e.name) for e in entries().values())
-    for e in entries().values():
-        click.echo(f"{e.name:{width}}  {e.question}")

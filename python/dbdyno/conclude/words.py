@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from importlib import resources
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbdyno.conclude.catalogue import Entry, entries, entry, readable
 from dbdyno.conclude.thresholds import criterion
-from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.errors import UsageError, near_names
 from dbdyno.model.schema.tables import DERIVED, RAW
 
 if TYPE_CHECKING:
@@ -37,19 +38,17 @@ def explanation(name: str, families: WaitFamilies | None = None, advice: WaitAdv
     if families is not None and (event := _event(name.strip(), families, advice)):
         return event
     wanted = _plain(name)
-    word = next((w for w in words() if wanted in map(_plain, w.names)), None)
     own = _claim(name) or _claim("-".join(wanted.split()))
-    lines = [] if word is None else [word.text, f"  Example: {word.example}", f"  docs/{word.page}"]
+    word = _word(wanted, exactly=own is not None)
+    lines = [] if word is None else [word.text, f"  Example: {word.example}", f"  {topic(word.page)}"]
     lines += [] if word is not None or own is not None else _columns(name.strip())
     if own is not None:
-        return "\n".join([*lines, *([""] if lines else []), explained(own)])
+        return "\n".join([*lines, "", explained(own, defined=True)] if lines else [explained(own)])
     about = [] if word is None else [n for n in entries() if n.startswith(word.claims or ("?",))]
     about = about or [e.name for e in entries().values() if wanted and _mentions(e, wanted)]
     if not lines and not about:
-        names = [*entries(), *(n for w in words() for n in w.names)]
-        raise UsageError(
-            f"nothing is called {name!r}", f"{did_you_mean(name, names)}; dbdyno explain lists all claims"
-        )
+        cure = f"{near_names(name, names())} dbdyno explain lists all claims, dbdyno help all topics"
+        raise UsageError(f"nothing is called {name!r}", cure.strip())
     if about:
         width = max(map(len, about[:_MOST_LISTED]))
         lines += ["", "Claims about it (dbdyno explain ID):"] if lines else ["Claims (dbdyno explain ID):"]
@@ -57,12 +56,29 @@ def explanation(name: str, families: WaitFamilies | None = None, advice: WaitAdv
     return "\n".join(lines)
 
 
-def explained(entry: Entry) -> str:
-    """Returns an entry as text for a terminal."""
-    page = [f"docs/{entry.page}"] if entry.page else []
-    says = [readable(s) for s in entry.sentences()]
-    parts = [("Made when", [criterion(entry)]), ("Says", says), ("Advice", entry.advices()), ("See", page)]
-    lines = [f"{entry.name} ({entry.level})", entry.question]
+def names() -> list[str]:
+    """Returns all names that :func:`explanation` knows: of words, then of claims."""
+    return [*(name for word in words() for name in word.names), *entries()]
+
+
+def topic(page: str) -> str:
+    """Returns the command that shows a page of the documentation: ``dbdyno help ledger``."""
+    return f"dbdyno help {page.removesuffix('.md')}"
+
+
+def explained(entry: Entry, *, defined: bool = False) -> str:
+    """Returns an entry as text for a terminal, with the definition of its word unless that is ``defined``
+    before."""
+    page = [topic(entry.page)] if entry.page else []
+    sentences = entry.sentences()
+    says = [readable(s) for s in sentences]
+    slots = " (words in < > stand for figures and names of the run)" if says != sentences else ""
+    parts = [
+        *(("Made when", [criterion(entry)]), (f"Says{slots}", says)),
+        *(("Advice", entry.advices()), ("See", page)),
+    ]
+    word = None if defined else next((w for w in words() if entry.id in w.claims), None)
+    lines = [f"{entry.name} ({entry.level})", entry.question, *(["", word.text] if word is not None else [])]
     for title, texts in parts:
         lines += ["", f"{title}:", *(f"  {t}" for t in texts)] if texts else []
     return "\n".join(lines)
@@ -85,11 +101,20 @@ def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
         lines.append(f"  They wait for {known.what}.")
     if known is not None and known.advice:
         lines.append(f"  Advice: {known.advice}")
-    return "\n".join([*lines, "  docs/concepts.md"])
+    return "\n".join([*lines, f"  {topic('concepts')}"])
 
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().replace("_", " ").split())
+
+
+def _word(wanted: str, *, exactly: bool) -> Word | None:
+    """Returns the word of this name; unless ``exactly``, else of the name with another unit or number, as in
+    ``CPU WAIT%``."""
+    by_name = {_plain(name): word for word in reversed(words()) for name in word.names}
+    bare = re.sub(r"^% (of )?|\s*%$|/s$| per second$", "", wanted)
+    forms = (wanted, wanted.replace("-", " "), bare, f"{bare}%", bare.removesuffix("s"), f"{bare}s")
+    return next((by_name[form] for form in forms[: 1 if exactly else None] if form in by_name), None)
 
 
 def _mentions(claim: Entry, wanted: str) -> bool:

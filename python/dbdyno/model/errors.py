@@ -152,6 +152,39 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     return f"known: {', '.join(known)}" if known else "there are none"
 
 
+_SIMILAR = 0.75  # of a whole name or of its words, by difflib: two letters of eight differ
+_MOST_OFFERED = 3
+
+
+def near_names(word: str, names: Iterable[str]) -> str:
+    """Returns a sentence with the names, three at most, that are spelled like ``word`` or have its words;
+    "" if there is none. Case, hyphens and underscores do not count, and names that differ only in them are
+    one."""
+    wanted = _plain(word)
+    scores: dict[str, tuple[float, float, str]] = {}
+    for name in names:
+        plain = _plain(name)
+        whole = difflib.SequenceMatcher(None, wanted, plain).ratio()
+        score = max(whole, 0.95 * _shared_words(wanted.split(), plain.split()))
+        if score >= _SIMILAR and plain not in scores:
+            scores[plain] = (score, whole, name)
+    best = [name for _, _, name in sorted(scores.values(), key=lambda s: (-s[0], -s[1], s[2]))]
+    quoted = [repr(name) for name in best[:_MOST_OFFERED]]
+    return (
+        f"did you mean {' or '.join(filter(None, [', '.join(quoted[:-1]), *quoted[-1:]]))}?" if quoted else ""
+    )
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().replace("_", " ").replace("-", " ").split())
+
+
+def _shared_words(wanted: list[str], words: list[str]) -> float:
+    """Returns how similar the words of ``wanted`` are to the nearest of ``words``, on average: 0 to 1."""
+    best = (max((difflib.SequenceMatcher(None, w, x).ratio() for x in words), default=0.0) for w in wanted)
+    return sum(best) / len(wanted) if wanted else 0.0
+
+
 # Requests to stop, made by a signal and obeyed by code that waits for a server. Signals belong to the
 # process, and so does this counter.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
 from dbdyno import engines
 from dbdyno.cli.app import _command_path, app
 from dbdyno.conclude.catalogue import entries
-from dbdyno.conclude.words import explanation, words
-from dbdyno.model.errors import UsageError
+from dbdyno.conclude.words import explanation, names, words
+from dbdyno.model.errors import UsageError, near_names
 from dbdyno.model.units import format_average, parse_duration_ns, quantity, shown_duration
 from dbdyno.present.scaling import scaling_document
 
@@ -30,6 +32,8 @@ def test_words_name_existing_claims_and_an_unknown_word_is_refused() -> None:
     for word in words():
         assert all(any(id.startswith(begin) for id in entries()) for begin in word.claims), word.names
     assert "cpu-wait" in explanation("CPU WAIT")
+    defined = explanation("cpu-wait").split("\n\n")[1]
+    assert defined.startswith("CPU WAIT: ") and explanation("CPU WAIT").count(defined) == 1
     with pytest.raises(UsageError, match="nothing is called 'xyzzy'"):
         explanation("xyzzy")
 
@@ -37,6 +41,23 @@ def test_words_name_existing_claims_and_an_unknown_word_is_refused() -> None:
 def test_explain_takes_words_without_quotes() -> None:
     done = CliRunner().invoke(app, ["explain", "CPU", "WAIT"])
     assert done.exit_code == 0 and done.output.startswith("CPU WAIT:")
+
+
+@pytest.mark.parametrize(
+    ("typed", "near", "far"),
+    [
+        ("thruput", "throughput", "peak"), ("knees", "knee", "steal"),
+        ("per-request", "cpu-per-request", "'p'"),
+        ("cpu wiat", "CPU WAIT", "foreign-load"), ("effciency", "efficiency", "verdict"),
+    ],
+)  # fmt: skip
+def test_an_unknown_word_names_at_most_three_that_are_near(typed: str, near: str, far: str) -> None:
+    cure = near_names(typed, names())
+    assert near in cure and far not in cure and 1 <= len(re.findall("'[^']+'", cure)) <= 3
+
+
+def test_nothing_near_names_nothing() -> None:
+    assert near_names("xyzzy", names()) == near_names("", names()) == near_names("x", []) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""The command ``explain``: claims and words of the output."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from dbdyno.cli import completion, screen
+
+
+@click.command("explain")
+@click.argument("words", metavar="[WORD]", nargs=-1, shell_complete=completion.CLAIMS)
+def explain(words: tuple[str, ...]) -> None:
+    """Explain a word of the output: the head of a column, an account, a term, a wait event, or a claim.
+
+    Upper and lower case are the same. For a claim: when it is made, what it says, and what to do. Without
+    WORD, list all claims.
+
+    \b
+    Examples:
+      dbdyno explain
+      dbdyno explain cpu-wait
+      dbdyno explain CPU WAIT
+      dbdyno explain 'eff%'
+      dbdyno explain IO/WalSync
+    """
+    from dbdyno.conclude.catalogue import entries
+
+    if words:
+        click.echo(explained(" ".join(words)))
+        return
+    width = max(len(e.name) for e in entries().values())
+    for e in entries().values():
+        click.echo(f"{e.name:{width}}  {e.question}")
+
+
+def explained(term: str) -> str:
+    """Returns the explanation of a word of the output, wrapped to the terminal. Raises :class:`UsageError`
+    if there is none."""
+    from dbdyno import engines
+    from dbdyno.conclude.words import explanation
+
+    if "/" in term:  # a wait event is CLASS/NAME
+        text = explanation(term, engines.wait_families(engines.DEFAULT), engines.wait_advice(engines.DEFAULT))
+    else:
+        text = explanation(term)
+    columns = screen.width()
+    return text if columns is None else "\n".join(_wrapped(line, columns) for line in text.splitlines())
+
+
+def _wrapped(line: str, columns: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.fill(
+        line,
+        max(columns, 20),
+        subsequent_indent=f"{indent}  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

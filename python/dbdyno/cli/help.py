@@ -1,0 +1,160 @@
+"""The command ``help``: the topics, a page of the documentation, the help of a command, or a word of the
+output."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import click
+
+from dbdyno.cli import completion, screen
+from dbdyno.cli.app import app
+from dbdyno.cli.streams import Guarded
+from dbdyno.model.errors import UsageError, near_names
+
+_DEVELOPERS = ("architecture", "benchmarks", "core", "engine", "loader")
+"""Pages for those who change or extend dbdyno; listed last."""
+_COLUMNS = 80  # where the output is not a terminal
+
+
+@click.command("help")
+@click.argument("words", metavar="[TOPIC]", nargs=-1, shell_complete=completion.TOPICS)
+def help_command(words: tuple[str, ...]) -> None:
+    """Show a page of the documentation, or list all topics.
+
+    TOPIC is a page, a page and a section of it, a command, or a word of the output. On a terminal the text
+    goes through $PAGER, else less.
+
+    \b
+    Examples:
+      dbdyno help                        all topics
+      dbdyno help ledger                 a page
+      dbdyno help cluster security       a section of a page
+      dbdyno help server start           a command: the same as dbdyno server start --help
+      dbdyno help CPU WAIT               a word of the output: the same as dbdyno explain CPU WAIT
+    """
+    if not words:
+        show("".join(f"{line}\n" for line in _listing()))
+    elif (page := _page(words)) is not None:
+        show_page(page)
+    elif (text := _of_command(words)) is not None:
+        click.echo(text)
+    else:
+        _explain(words)
+
+
+def _listing() -> list[str]:
+    from dbdyno.cli import manual
+
+    topics = [topic for topic in manual.pages() if topic != "index"]
+    users = [topic for topic in topics if topic not in _DEVELOPERS]
+    developers = [topic for topic in topics if topic in _DEVELOPERS]
+    lines = ["Topics (dbdyno help TOPIC):", *_titles(users), ""]
+    lines += ["For those who change or extend dbdyno:", *_titles(developers), ""]
+    return [
+        *lines,
+        "dbdyno help COMMAND shows the options of a command, dbdyno help WORD the meaning",
+        "of a word of the output: dbdyno help CPU WAIT.",
+    ]
+
+
+def _titles(topics: Sequence[str]) -> list[str]:
+    from dbdyno.cli import manual
+
+    width = max(map(len, topics), default=0)
+    return [f"  {topic:{width}}  {manual.title(topic)}" for topic in topics]
+
+
+def _page(words: Sequence[str]) -> str | None:
+    """Returns the Markdown of the page, or section of a page, that the words name; None if they name none."""
+    from dbdyno.cli import manual
+
+    topic, *rest = words
+    topic = topic.casefold().removeprefix("docs/").removesuffix(".md")
+    topic, _, anchor = topic.partition("#")
+    if topic not in manual.pages():
+        return None
+    name = " ".join([anchor.replace("-", " "), *rest]).strip()
+    if not name:
+        command = app.get_command(click.Context(app), topic)
+        more = f"\nOptions: `dbdyno {topic} --help`\n" if command is not None else ""
+        return manual.pages()[topic] + more
+    section = manual.section(topic, name)
+    if section is not None:
+        return section.text
+    if _of_command(words) is not None:
+        return None
+    titles = [section.title for section in manual.sections(topic)[1:]]
+    raise UsageError(f"the page {topic} has no section {name!r}", f"sections: {'; '.join(titles)}")
+
+
+def _of_command(words: Sequence[str]) -> str | None:
+    """Returns the help of the command that the words name; None if there is none."""
+    context, command = click.Context(app, info_name="dbdyno", **app.context_settings), None
+    group: click.Command = app
+    for word in words:
+        command = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if command is None:
+            return None
+        context = click.Context(command, context, info_name=word, **command.context_settings)
+        group = command
+    return None if command is None else context.get_help()
+
+
+def _explain(words: Sequence[str]) -> None:
+    from dbdyno.cli.explain import explained
+    from dbdyno.conclude.words import names
+
+    try:
+        text = explained(" ".join(words))
+    except UsageError:
+        from dbdyno.cli import manual
+
+        known = [*manual.pages(), *app.list_commands(click.Context(app)), *names()]
+        near = near_names(" ".join(words), known)
+        cure = "dbdyno help lists all topics, dbdyno explain all claims"
+        raise UsageError(f"no topic, command or word {' '.join(words)!r}", f"{near} {cure}".strip()) from None
+    click.echo(text)
+
+
+def show_page(markdown: str) -> None:
+    """Shows a text in Markdown."""
+    from dbdyno.cli import manual
+
+    if not sys.stdout.isatty():
+        columns = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdecimal() else _COLUMNS
+        click.echo(manual.rendered(markdown, columns), nl=False)
+        return
+    styled = _terminal() != "dumb" and not os.environ.get("NO_COLOR")
+    show(manual.rendered(markdown, shutil.get_terminal_size().columns, styled=styled))
+
+
+def _terminal() -> str:
+    return os.environ.get("TERM") or "dumb"
+
+
+def show(text: str) -> None:
+    """Prints a text, on a terminal through a pager. The text comes from dbdyno's own files: it may style a
+    terminal."""
+    pager = os.environ.get("PAGER") or next((p for p in ("less", "more") if shutil.which(p)), "cat")
+    if not sys.stdout.isatty() or not sys.stdin.isatty() or _terminal() == "dumb" or pager == "cat":
+        stream = sys.stdout.stream if isinstance(sys.stdout, Guarded) else sys.stdout
+        stream.write(text)
+        return
+    sys.stdout.flush()
+    earlier = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for the pager
+    try:
+        # as git does: F ends at once if the text fits the screen, R passes styles, X leaves it on the screen
+        done = subprocess.run(
+            pager, shell=True, input=text.encode(), env={"LESS": "FRX"} | os.environ, check=False
+        )
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    if done.returncode == 127:  # sh: no such program
+        screen.note(f"no pager {pager!r}: set PAGER")
+        click.echo(text, nl=False)
