@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -62,6 +63,14 @@ class Commands(click.Group):
                 self.add_command(getattr(import_module(module), attribute), cmd_name)
         command = super().get_command(ctx, cmd_name)
         return None if command is None else config.with_amount(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes whole sentences; click would cut them at the width of one line."""
+        known = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(n, c.get_short_help_str(limit=1_000)) for n, c in known if c is not None and not c.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Completes names without help texts: these would need an import of each command's module."""
@@ -118,6 +127,79 @@ Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run st
 """
 
 
+_ABOUT = (
+    "Puts a calibrated load on a real database server, or observes the load that it has, and shows where "
+    "each second of each session went."
+)
+_EXAMPLES = (
+    ("dbdyno run lio", "logical I/O on the embedded PostgreSQL"),
+    ("dbdyno run -f q.sql --dsn service=test", "your own SQL, more and more sessions"),
+    ("dbdyno observe --dsn service=prod", "an existing workload, live"),
+)
+_TASKS = {
+    "Measure": {
+        "run": "throughput and session time as sessions increase",
+        "recipes": "prepared experiments, and the question each answers",
+        "workload": "list workloads; make and remove their tables",
+        "server": "start, stop and inspect the embedded PostgreSQL",
+        "cluster": "nodes of a Ray cluster that can drive the load",
+    },
+    "Watch": {
+        "observe": "where the time of an existing workload goes",
+        "memory": "where the memory of a server and its machine is",
+        "snapshot": "a server's statistics now, to be compared later",
+        "trace-logins": "trace what the 10th, 20th ... session of a role does",
+    },
+    "Read": {
+        "runs": "list stored runs",
+        "show": "the results of a run: throughput, time, claims",
+        "report": "write that page; what happened between two snapshots",
+        "compare": "variants, runs or files: ratio, interval, verdict",
+        "trend": "a figure over many runs, and when it changed",
+        "analyze": "how a system scales: model, knee, peak, prediction",
+        "hot, flame": "what used the CPU: a table, a flame graph",
+        "explain": "a word of the output: its meaning, what to do",
+    },
+    "Check": {
+        "doctor": "what spoils measurements here, and how to cure it",
+        "topology": "sockets, NUMA nodes, cores, threads, usable CPUs",
+        "selftest": "loads with known results: is the account right?",
+    },
+    "Store": {
+        "label, rm": "name, tag or annotate runs; remove them",
+        "export, import": "a run as CSV, Excel, JSON; others' snapshots",
+        "sql": "query the tables of all runs",
+        "rebuild": "derive the results of a run again",
+        "clean": "restore what killed runs changed",
+    },
+}
+"""Task -> command, or two -> what it is for, in a few words. The help lists them; ``workloads``, the same as
+``workload list``, ``help`` and ``completion`` are not in it."""
+_POINTERS = (
+    "dbdyno help lists topics; dbdyno help TOPIC shows one: a page (ledger), a command (run), a word of the "
+    "output (CPU WAIT); config: defaults of options, exit codes, completion. -q and -v print less and more; "
+    "--version; -h, --help."
+)
+
+
+class Program(Commands):
+    """The program: its help lists the commands by task, and fits a screen."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        wrapped = partial(click.wrap_text, width=formatter.width)
+        formatter.write(f"Usage: {ctx.command_path} COMMAND [OPTIONS] [ARGUMENTS]\n\n")
+        formatter.write(f"{wrapped(_ABOUT)}\n\n")
+        width = max(len(command) for command, _ in _EXAMPLES)
+        formatter.write("".join(f"  {command:{width}}  {what}\n" for command, what in _EXAMPLES))
+        indent = " " * 25
+        formatter.write("\n")
+        for task, commands in _TASKS.items():
+            for n, (names, what) in enumerate(commands.items()):
+                begin = f"{'' if n else task:9}{names:16}"
+                formatter.write(f"{wrapped(what, initial_indent=begin, subsequent_indent=indent)}\n")
+        formatter.write(f"\n{wrapped(_POINTERS)}\n")
+
+
 _NOT_ONE_OF = re.compile(r"'([^']*)' is not one of (.*)")
 _PLACES_CURE = (
     "name other places: DBDYNO_STORE for runs, DBDYNO_SERVER_DIR for the embedded server; in a container, "
@@ -161,7 +243,7 @@ _PLACES = {
 
 @click.group(
     "dbdyno",
-    cls=Commands,
+    cls=Program,
     places={name: f"dbdyno.cli.{place}" for name, place in _PLACES.items()},
     help=_HELP,
     context_settings={

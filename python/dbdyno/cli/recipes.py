@@ -22,7 +22,7 @@ from dbdyno.model.units import counted
 @engine_option("System whose workloads are listed.")
 @json_option
 def workloads(engine: str | None, as_json: bool) -> None:
-    """List the workloads that can be run, with their parameters.
+    """List the workloads that can be run: the same as dbdyno workload list.
 
     \b
     Examples:

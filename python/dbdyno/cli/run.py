@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 def run(**options: Any) -> None:
     """Measure throughput and session time as sessions increase.
 
-    WORKLOAD is a name from `dbdyno workloads` or a recipe's .toml file; workload parameters may follow.
+    WORKLOAD is a name from `dbdyno workload list` or a recipe's .toml file; workload parameters may follow.
     Without --dsn, the embedded PostgreSQL is started, and stopped at the end. With --command no database is
     needed: a session runs the command again and again (docs/command.md).
 
@@ -241,7 +241,8 @@ def _workload_and_params(options: dict[str, Any]) -> tuple[str | None, list[str]
         )
     if len(named) > 1:
         raise UsageError(
-            f"one workload at a time: {', '.join(named)}", "its parameters are NAME=VALUE; dbdyno workloads"
+            f"one workload at a time: {', '.join(named)}",
+            "its parameters are NAME=VALUE; dbdyno workload list",
         )
     return (named[0] if named else None), [*options["params"], *(w for w in words if "=" in w)]
 

@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.table_making import TableOptions
 
 
-@click.group(cls=Commands)
-def workload() -> None:
-    """List workloads; make and remove the tables that some of them need."""
+@click.group(cls=Commands, invoke_without_command=True)
+@click.pass_context
+def workload(context: click.Context) -> None:
+    """List workloads; make and remove the tables that some of them need.
+
+    \b
+    Examples:
+      dbdyno workload                        the same as dbdyno workload list
+      dbdyno workload prepare pgbench -s 10
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(workloads, engine=None, as_json=False)
 
 
 @workload.command("list")
@@ -31,11 +40,12 @@ def workload() -> None:
 @json_option
 @click.pass_context
 def list_command(context: click.Context, engine: str | None, as_json: bool) -> None:
-    """List the workloads that can be run: the same as dbdyno workloads.
+    """List the workloads that can be run, with their parameters.
 
     \b
     Examples:
       dbdyno workload list
+      dbdyno workload list --json
     """
     context.invoke(workloads, engine=engine, as_json=as_json)
 

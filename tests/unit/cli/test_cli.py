@@ -111,10 +111,26 @@ def test_every_option_is_explained() -> None:
     assert silent == []
 
 
-def test_the_readme_names_every_command() -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    missing = [" ".join(path) for path in COMMANDS if f"dbdyno {' '.join(path)}" not in readme]
-    assert missing == []
+def test_readme_or_documentation_name_every_command() -> None:
+    root = Path(__file__).parents[3]
+    text = "".join(p.read_text("utf-8") for p in (root / "README.md", *root.glob("docs/*.md")))
+    assert [" ".join(path) for path in COMMANDS if f"dbdyno {' '.join(path)}" not in text] == []
+
+
+def test_the_help_of_the_program_fits_a_screen_and_names_every_command_once() -> None:
+    # click leaves two columns free
+    lines = CliRunner().invoke(app, ["--help"], terminal_width=78).output.splitlines()
+    assert 24 <= len(lines) <= 40 and max(map(len, lines)) <= 80
+    assert not any(line.endswith("...") for line in lines)
+    table = (re.match(r"(?:[A-Z]\w+ +| {9})((?:[\w-]+, )*[\w-]+)  \S", line) for line in lines)
+    listed = [name for row in table if row is not None for name in row[1].split(", ")]
+    others = {
+        "workloads",
+        "help",
+        "completion",
+    }  # the first is another name, the others are in the last lines
+    assert sorted(listed) == sorted({path[0] for path in COMMANDS} - others)
+    assert "dbdyno help" in lines[-3] and "completion" in lines[-1]
 
 
 @pytest.mark.whole

@@ -166,7 +166,7 @@ def _override(request: Request, base: Experiment, directory: Path) -> Experiment
     if experiment.observation is not None:
         raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {quote(str(recipe))}")
     if experiment.workload is None and not experiment.mix and not all_jobs(experiment):
-        cure = "name a workload (dbdyno workloads), -f FILE, --command 'PROGRAM ...' or --recipe NAME"
+        cure = "name a workload (dbdyno workload list), -f FILE, --command 'PROGRAM ...' or --recipe NAME"
         raise UsageError("nothing to run", cure)
     return experiment
 

@@ -61,7 +61,7 @@ def scripts_of(name: str, params: Mapping[str, Any]) -> tuple[PlannedScript, ...
     half, mode = script_half(name), params.get(MODE)
     chosen = [s for s in half.scripts if not s.modes or mode in s.modes] if half else []
     if not chosen:
-        raise UsageError(f"workload {name} has no script with {MODE}={mode}", f"dbdyno workloads: {name}")
+        raise UsageError(f"workload {name} has no script with {MODE}={mode}", f"dbdyno workload list: {name}")
     return tuple(
         PlannedScript(
             name=s.file.removesuffix(".sql"), text=text_of(name, s.file), weight=s.weight, builtin=True

@@ -180,7 +180,7 @@ class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
     engine: str = ""
     """System under load; left out: dbdyno's default."""
     workload: str | None = None
-    """One of `dbdyno workloads`; not with script."""
+    """One of `dbdyno workload list`; not with script."""
     script: str | None = None
     """SQL file in pgbench's language, relative to the recipe; short for one of scripts."""
     scripts: tuple[ScriptSpec, ...] = Field(default=(), max_length=MOST_SCRIPTS)
