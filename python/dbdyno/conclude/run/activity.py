@@ -52,10 +52,15 @@ def activity(results: Results) -> Claim:
     gaps = gaps.filter(gaps > GAP_NS)
     cpus = machine_of(results, windows["variant"][0])[0].cpus
     db_time = figures.get("DB time")
-    values = {
+    cpu, wait = figures.get("DB CPU"), figures.get("CPU WAIT")
+    others = None
+    if db_time is not None and cpu is not None and wait is not None:
+        others = max(0.0, db_time - cpu - wait)
+    values: dict[str, Any] = {
         "db_time": db_time,
-        "db_cpu": figures.get("DB CPU"),
-        "cpu_wait": figures.get("CPU WAIT"),
+        "db_cpu": cpu,
+        "cpu_wait": wait,
+        "others": others,
         "cpus": f" on {counted(cpus, 'CPU')}" if cpus else "",
         "rates": _rates(rows),
         "sessions": processes.height,
@@ -66,8 +71,6 @@ def activity(results: Results) -> Claim:
         "gaps": len(gaps),
         "gap": float(gaps.sum()) / NS_PER_S,
     }
-    spent = [values[n] for n in ("db_time", "db_cpu", "cpu_wait")]
-    values["others"] = None if None in spent else max(0.0, spent[0] - spent[1] - spent[2])
     hidden = findings.get("sessions-hidden")
     if db_time is not None and db_time < IDLE and not values["brief"]:
         return claim(ACTIVITY, values, Estimate("DB time", db_time, "s/s"), case="idle")

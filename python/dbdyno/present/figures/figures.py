@@ -266,18 +266,19 @@ def gaps(results: Results) -> list[dict[str, Any]]:
     measured."""
     frame = windows(results)
     before = frame.select(end=pl.col("t1_ns").shift(1), start="t0_ns", new="new", reason="reason")
-    found = [
+    missing = [
         {"t0_ns": end, "t1_ns": start, "what": reason or _NOTHING}
         for end, start, new, reason in before.rows()
         if new
     ]
-    ended, last = results.info.ended, frame["t1_ns"].max()
-    if ended is not None and last is not None:
+    ended = results.info.ended
+    if ended is not None and frame.height:
+        last, longest_s = (float(frame[c].max()) for c in ("t1_ns", "wall_s"))  # type: ignore[arg-type]
         after_s = (ended - results.info.started).total_seconds()
         ended_ns = results.info.started_monotonic_ns + round(after_s * NS_PER_S)
-        if ended_ns - last > NS_PER_S * max(_LONGEST_END_S, frame["wall_s"].max()):
-            found.append({"t0_ns": last, "t1_ns": ended_ns, "what": _NOTHING})
-    return found
+        if ended_ns - last > NS_PER_S * max(_LONGEST_END_S, longest_s):
+            missing.append({"t0_ns": last, "t1_ns": ended_ns, "what": _NOTHING})
+    return missing
 
 
 _NOTHING = "nothing was measured"

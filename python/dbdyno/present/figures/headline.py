@@ -207,10 +207,10 @@ def _ladder_title(results: Results) -> str:
 def _names_in_words(results: Results) -> list[str]:
     names = dict.fromkeys(results.tables["rungs"]["workload"].to_list())
     known = results.info.workloads
-    return [in_words(known[n]) if n in known else n for n in names]
+    return [workload_title(known[n]) if n in known else n for n in names]
 
 
-def in_words(workload: Workload) -> str:
+def workload_title(workload: Workload) -> str:
     """Returns title and name of a workload: ``logical I/O (lio)``; its title alone if that has the name."""
     title, name = workload.title, workload.name
     return title if name in title.split() else f"{title} ({name})" if title else name

@@ -65,7 +65,7 @@ def _workload(results: Results, workload: Workload) -> str:
     )
     # The text of a script is no description.
     sentence = "" if results.plan.scripts else f" {_first_sentence(workload.doc)}".rstrip()
-    return f"{capital(headline.in_words(workload))}.{sentence}{counted}"
+    return f"{capital(headline.workload_title(workload))}.{sentence}{counted}"
 
 
 def _first_sentence(text: str) -> str:
