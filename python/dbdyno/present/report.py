@@ -542,7 +542,8 @@ def _footer(results: Results) -> str:
     seconds = (
         "" if info.ended is None else f", {format_ns((info.ended - info.started).total_seconds() * NS_PER_S)}"
     )
+    started = f"{info.started.astimezone():%Y-%m-%d %H:%M:%S %Z}"
     return (
-        f"Run {info.id} · started {info.started:%Y-%m-%d %H:%M:%S} UTC{seconds} · {info.status} · measured "
+        f"Run {info.id} · started {started}{seconds} · {info.status} · measured "
         f"with dbdyno {info.dbdyno} · schema version {info.schema_version} · plan {results.plan.digest}"
     )

@@ -44,11 +44,16 @@ window.dbdynoStrips = (function () {
 
   function seconds(value) { return String(Math.round(10 * value) / 10); }
 
+  // The clock of an observation, else seconds. The clock is local time as if it were UTC.
+  function moment(data, s) {
+    return data.clock === null ? seconds(s) + " s" : new Date(data.clock + 1000 * s).toISOString().slice(11, 19);
+  }
+
   function show(data, row, piece, x, y) {
     var wide = (data.to - data.from) / data.pieces[row].length;
     var from = data.from + piece * wide;
     tip.textContent = "";
-    line(tip, data.names[row] + ", " + seconds(from) + " to " + seconds(from + wide) + " s", "name");
+    line(tip, data.names[row] + ", " + moment(data, from) + " to " + moment(data, from + wide), "name");
     var shares = data.pieces[row][piece];
     if (!shares) line(tip, "not seen");
     else data.parts.forEach(function (part, p) { if (shares[p]) line(tip, part.name + " " + shares[p] + " %"); });
@@ -95,11 +100,13 @@ window.dbdynoStrips = (function () {
   }
 
   function axis(parent, data) {
-    var span = data.to - data.from, rough = span / 8, power = Math.pow(10, Math.floor(Math.log10(rough)));
-    var step = [1, 2, 5, 10].map(function (f) { return f * power; }).filter(function (s) { return s >= rough; })[0];
-    var ticks = line(parent, "", "ticks");
-    for (var s = Math.ceil(data.from / step) * step; s <= data.to + 1e-9; s += step)
-      line(ticks, seconds(s) + " s").style.left = 100 * (s - data.from) / span + "%";
+    var span = data.to - data.from, rough = span / (data.clock === null ? 8 : 4), power = Math.pow(10, Math.floor(Math.log10(rough)));
+    var steps = [1, 2, 5, 10].map(function (f) { return f * power; });
+    if (data.clock !== null) steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+    var step = steps.filter(function (s) { return s >= rough; })[0] || Math.ceil(rough / 86400) * 86400;
+    var zero = data.clock === null ? 0 : data.clock / 1000 % step, ticks = line(parent, "", "ticks");
+    for (var s = Math.ceil((data.from + zero) / step) * step - zero; s <= data.to + 1e-9; s += step)
+      line(ticks, moment(data, s)).style.left = 100 * (s - data.from) / span + "%";
   }
 
   function draw(box) {
@@ -110,7 +117,7 @@ window.dbdynoStrips = (function () {
     labels(grid, data, high);
     var svg = node("svg", {
       viewBox: "0 0 " + data.pieces[0].length + " " + rows, preserveAspectRatio: "none", tabindex: 0,
-      role: "img", "aria-label": "Heat strip of " + rows + " sessions from second " + data.from + " to " + data.to +
+      role: "img", "aria-label": "Heat strip of " + rows + " sessions from " + moment(data, data.from) + " to " + moment(data, data.to) +
         "; arrow keys read it out", style: "height:" + rows * high + "px"
     });
     data.parts.forEach(function (part, p) {

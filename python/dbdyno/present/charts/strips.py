@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.results.results import Results
 from dbdyno.model.sources.wait_families import AT_CLIENT, families_of
 from dbdyno.model.text.nouns import fill
-from dbdyno.present.charts import triggers
+from dbdyno.present.charts import triggers, wall_clock
 from dbdyno.present.charts.chart import ROOM, number
 from dbdyno.present.document.document import Block, Paragraph, Strip
 from dbdyno.present.document.palette import account_colours
@@ -74,13 +74,20 @@ def strips(results: Results, pick: Pick) -> list[Block]:
 
 
 def _merge_small(shown: Strip) -> Strip:
-    """Merges the parts with the least time into one where a legend has no room for all."""
+    """Merges the parts with the least time into one where a legend has no room for all, but no more than
+    the least wait with a name took."""
     over = len(shown.parts) - ROOM
     if over <= 0:
         return shown
     spent = [sum(p[n] for row in shown.pieces for p in row if p) for n in range(len(shown.parts))]
     waits = [n for n, (_, colour) in enumerate(shown.parts) if colour not in ("", "run", "runq", "client")]
-    rest = set(sorted(waits, key=lambda n: spent[n])[: over + 1])
+    waits.sort(key=lambda n: spent[n])
+    most = over + 1
+    while most > 1 and most < len(waits) and sum(spent[n] for n in waits[:most]) > spent[waits[most]]:
+        most -= 1
+    if most < 2:
+        return shown
+    rest = set(waits[:most])
     kept = [n for n in range(len(shown.parts)) if n not in rest]
     at = sum(n < min(rest) for n in kept)
     parts = [shown.parts[n] for n in kept]
@@ -128,7 +135,15 @@ def strip(results: Results, cell: str | None, shown: list[str], name: str = "str
         end_s=round(drawn.end_s, 3),
         left_out=drawn.left_out,
         marks=[(m["fired_s"], m["fired"]) for m in fired],
+        clock_ms=_clock_ms(results, cell),
     )
+
+
+def _clock_ms(results: Results, cell: str | None) -> int | None:
+    """Returns the place of second 0 on the axis of wall-clock time; None unless it is an observation."""
+    windows = results.tables["windows"]
+    first = (windows if cell is None else windows.filter(pl.col("cell") == cell))["t0_ns"].min()
+    return wall_clock.at_ms(results, first) if figures.is_observation(results) and first is not None else None  # type: ignore[arg-type]
 
 
 class _Drawn(NamedTuple):

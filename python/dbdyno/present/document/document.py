@@ -278,6 +278,8 @@ class Strip:
     """Number of rows without room."""
     marks: Sequence[tuple[float, str]] = ()
     """Moments as pairs of a second and its event."""
+    clock_ms: int | None = None
+    """Second 0 in milliseconds of wall-clock time, if the axis has that."""
 
 
 @dataclass(frozen=True)

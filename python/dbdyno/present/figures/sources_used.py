@@ -58,6 +58,7 @@ _WORDS = {
     "limited": "a part of it was lost",
     "lost": "the source broke off",
     "reset": "the server's counters were reset",
+    "too short": "the window is too short",
     "vanished": "the process ended while it was read",
     "too brief": "many sessions were too brief to be sampled",
     FEW: "too few {~calls}",

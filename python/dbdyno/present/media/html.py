@@ -230,6 +230,7 @@ def _strip_data(shown: Strip) -> dict[str, Any]:
         "parts": [{"name": name, "colour": colour or None} for name, colour in shown.parts],
         "from": shown.start_s,
         "to": shown.end_s,
+        "clock": shown.clock_ms,
         "left_out": shown.left_out,
         "marks": [list(mark) for mark in shown.marks],
         "names": shown.names,

@@ -63,8 +63,8 @@ class Server:
     def over_time(self) -> pl.DataFrame:
         """One row per window, in time order.
 
-        Columns: t0_ns, t1_ns, status, db_time, db_cpu, cpu_wait, replay_lag_ns, replay_behind_bytes. Times
-        are on the clock of the host that dbdyno ran on.
+        Columns: t0_ns, t1_ns, status, db_time, db_cpu, cpu_wait, transactions_per_s, statements_per_s,
+        replay_lag_ns, replay_behind_bytes. Times are on the clock of the host that dbdyno ran on.
         """
         profile = self.results.tables["profile"]
         joined = self.results.tables["windows"].sort("t0_ns").select("cell", "t0_ns", "t1_ns", "status")
@@ -102,10 +102,17 @@ class Server:
         if self.pick is None or not statements.observed(self.results):
             return []
         frame = rows_of(self.results, "statements", self.pick)
-        return statements.ranked(frame, "time", statements.texts_of(self.results), most)
+        by = statements.DB_TIME if frame["db_time_s"].is_not_null().any() else "time"
+        return statements.ranked(frame, by, statements.texts_of(self.results), most)
 
 
-_PROFILE = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
+_PROFILE = {
+    "DB time": "db_time",
+    "DB CPU": "db_cpu",
+    "CPU WAIT": "cpu_wait",
+    headline.TRANSACTIONS: "transactions_per_s",
+    headline.STATEMENTS: "statements_per_s",
+}
 
 
 def servers_of(several: Sequence[Results]) -> list[Server]:
@@ -168,6 +175,8 @@ def _record(server: Server) -> dict[str, Any]:
         "status": results.info.status,
         "reason": results.info.reason,
         **{name: None if means is None else getattr(means, name) for name in figures},
+        "transactions_per_s": None if means is None else means.transactions.per_s,
+        "statements_per_s": None if means is None else means.statements.per_s,
         "asleep": {str(f): v for f, v in server.waits.items()},
         **{name: server.most(name) for name in (REPLAY_LAG, REPLAY_BEHIND)},
         "statements": top,

@@ -10,7 +10,8 @@ import polars as pl
 from dbdyno.model.results.raw import REPLAY_BEHIND, REPLAY_LAG
 from dbdyno.model.results.results import Results
 from dbdyno.model.sources.wait_families import AT_CLIENT, Family
-from dbdyno.model.units import NS_PER_S, format_average, format_ns
+from dbdyno.model.units import format_average, format_ns, format_rate
+from dbdyno.present.charts import wall_clock
 from dbdyno.present.charts.chart import channel, chart, coloured, encoded, layer, series_keys, time_unit, tips
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -33,7 +34,7 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.figures import headline
-from dbdyno.present.figures.figures import percent, stretches
+from dbdyno.present.figures.figures import grouped, percent, stretches
 from dbdyno.present.observation.servers import MOST_STATEMENTS, Server, servers_of, title
 from dbdyno.present.run import statements
 
@@ -45,10 +46,14 @@ def document(several: Sequence[Results]) -> Document:
     """Returns all servers in one page."""
     servers = servers_of(several)
     sections = [
-        Section("Servers", [_table(servers), *remarks(_legend(servers))], "servers"),
+        Section(
+            "Servers",
+            [_table(servers), *remarks([*_unknown_rates(servers), *_legend(servers)])],
+            "servers",
+        ),
         Section("Over time", _charts(servers), "time", detail=True),
+        Section("Top SQL", _statements(servers), "statements"),
         Section("Where the time of sessions went", [_families(servers)], "waits"),
-        Section("Statements of most time", _statements(servers), "statements"),
         Section("What limits the trust in these figures", _claims(servers, None), "claims"),
         Section("Each server by itself", [_runs(servers)], "runs", detail=True),
     ]
@@ -61,7 +66,7 @@ def brief(several: Sequence[Results]) -> Document:
     """Returns the document for a terminal."""
     servers = servers_of(several)
     sections = [
-        Section("", [_table(servers)]),
+        Section("", [_table(servers), *remarks(_unknown_rates(servers))]),
         Section("", [_families(servers)]),
         Section("", _statements(servers, 1)),
         Section("", _claims(servers, _MOST_CLAIMS)),
@@ -111,6 +116,7 @@ def _table(servers: Sequence[Server]) -> Table:
         (Column("server"), lambda s: word(s.name)),
         (Column("role"), lambda s: word(s.role or UNKNOWN)),
         (Column("host", rank=4), lambda s: word(s.host)),
+        *((numeric(f"{what}/s"), _rate(which)) for what, which in _RATES.items()),
         (numeric("sessions"), lambda s: known(s.overview and s.overview.sessions, lambda n: f"{n:,.0f}")),
         (numeric("DB time"), _part("db_time")),
         (numeric("DB CPU"), _part("db_cpu")),
@@ -126,7 +132,23 @@ def _table(servers: Sequence[Server]) -> Table:
         (Column("most time", rank=3), _top),
         (numeric("clock error", 5), lambda s: optional(s.clock_bound_ns, format_ns, "ns")),
     ]
-    return table("Seconds per second, means over the windows", columns, servers, named=True)
+    return table("Means over the windows; times in seconds per second", columns, servers, named=True)
+
+
+_RATES: dict[str, Callable[[headline.Overview], headline.Rate]] = {
+    "transactions": lambda o: o.transactions,
+    "statements": lambda o: o.statements,
+}
+
+
+def _rate(which: Callable[[headline.Overview], headline.Rate]) -> Callable[[Server], Cell]:
+    def cell(server: Server) -> Cell:
+        if server.overview is None:
+            return known(None, format_rate)
+        rate = which(server.overview)
+        return known(rate.per_s, format_rate, "1/s", rate.why)
+
+    return cell
 
 
 def _behind(server: Server) -> Cell:
@@ -140,6 +162,17 @@ def _top(server: Server) -> Cell:
     if not top or top[0]["share"] is None:
         return Cell("-")
     return word(f"{top[0]['name']} {percent(top[0]['share'])} %")
+
+
+def _unknown_rates(servers: Sequence[Server]) -> Iterator[str]:
+    """Yields why rates are unknown, or known of some windows alone."""
+    for what, which in _RATES.items():
+        rates = [(s.name, which(s.overview)) for s in servers if s.overview is not None]
+        for (why, in_part), names in grouped(
+            ((r.why, r.per_s is not None), n) for n, r in rates if r.why
+        ).items():
+            of = f"{what}/s of {', '.join(names)}"
+            yield f"{of}: of {why}." if in_part else f"{UNKNOWN} {of}: {why}."
 
 
 def _legend(servers: Sequence[Server]) -> Iterator[str]:
@@ -178,14 +211,17 @@ def _statements(servers: Sequence[Server], most: int = MOST_STATEMENTS) -> list[
     statement_rows = [(s, row) for s in servers for row in s.statements(most) if row["calls"] is not None]
     if not statement_rows:
         return []
+    by_db_time = any(row["db_time_s"] is not None for _, row in statement_rows)
+    shown = statements.DB_TIME_COLUMNS if by_db_time else statements.COLUMNS
     columns: list[tuple[Column, Callable[[tuple[Server, dict[str, Any]]], Cell]]] = [
         (Column("server", shortens=True), lambda f: word(f[0].name)),
-        *((c, _for_row(cell)) for c, cell in statements.COLUMNS if c.head in _SHOWN),
+        *((c, _for_row(cell)) for c, cell in shown if c.head in _SHOWN),
     ]
-    return [table("Statements of most time", columns, statement_rows)]
+    by = "DB time" if by_db_time else "execution time"
+    return [table(f"Top SQL of each server by {by}", columns, statement_rows)]
 
 
-_SHOWN = ("statement", "calls", "time", "%", "mean")
+_SHOWN = ("statement", "calls", "DB time", "%", "exec time", "mean")
 
 
 def _for_row(cell: Callable[[dict[str, Any]], Cell]) -> Callable[[tuple[Server, dict[str, Any]]], Cell]:
@@ -221,21 +257,35 @@ def _system(results: Results) -> str:
 
 def _footer(servers: Sequence[Server]) -> str:
     info = min((s.results.info for s in servers), key=lambda i: i.started)
-    return (
-        f"Observation {info.group} · started {info.started:%Y-%m-%d %H:%M:%S} UTC · measured with dbdyno "
-        f"{info.dbdyno}"
-    )
+    started = f"{info.started.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    return f"Observation {info.group} · started {started} · measured with dbdyno {info.dbdyno}"
 
 
 # Charts.
 
 
 def _charts(servers: Sequence[Server]) -> list[Block]:
+    rates = (
+        (
+            "transactions_per_s",
+            "Transactions per second",
+            "transactions/s",
+            1.0,
+            "Committed and rolled back.",
+        ),
+        (
+            "statements_per_s",
+            "Statements per second",
+            "statements/s",
+            1.0,
+            "Statements that each server executed.",
+        ),
+    )
     drawn = (
         (
             "db_time",
             "Average active sessions",
-            "DB time, seconds per second",
+            "active sessions (s/s)",
             1.0,
             "DB time of each server: how many of its sessions were active, on average of a window.",
         ),
@@ -247,7 +297,7 @@ def _charts(servers: Sequence[Server]) -> list[Block]:
             "Time for which active sessions waited for a CPU of their server.",
         ),
     )
-    charts = [_chart(servers, *arguments) for arguments in drawn]
+    charts = [_chart(servers, *arguments) for arguments in (*rates, *drawn)]
     if any(lags := [v for s in servers if (v := s.most(REPLAY_LAG)) is not None]):
         unit, factor = time_unit(max(lags))
         caption = "Of a primary, its slowest standby's, at the ends of windows."
@@ -263,33 +313,26 @@ def _chart(
     servers: Sequence[Server], column: str, title: str, unit: str, factor: float, caption: str
 ) -> Chart | None:
     """Returns a step per window and server on one time axis; None if no value is above 0."""
-    first: int = min((t0_ns for s in servers for t0_ns in s.over_time["t0_ns"]), default=0)
     names = [s.name for s in servers]
-    rows = [row for s in servers for row in _steps(s, column, factor, first)]
+    steps = [_steps(s, column, factor) for s in servers]
+    rows = [row for of_server in steps for row in of_server]
     if not any(r["value"] for r in rows):
         return None
-    span = {
-        "x": channel("start_s:Q", title="seconds since the start", scale={"nice": False}),
-        "x2": {"field": "end_s"},
-    }
-    tooltip = tips(
-        "server:N",
-        ("start_s:Q", ".1f", "from second"),
-        ("end_s:Q", ".1f", "to second"),
-        ("value:Q", ",.3~r", unit),
-    )
+    longest = max(servers, key=lambda s: s.over_time.height).results
+    tooltip = tips("server:N", *wall_clock.FROM_TO, ("value:Q", ",.3~r", unit))
     step = encoded(
         layer(rows, "rule", strokeWidth=3, opacity=0.9),
-        **span,
+        **wall_clock.x_span(longest),
         y=channel("value:Q", title=unit, scale={"zero": True}),
         color=coloured("server", names),
         tooltip=tooltip,
     )
+    gaps = [w for s in servers for w in wall_clock.left_open(s.results)]
     return chart(
         column.replace("_", "-"),
         title,
-        caption,
-        [step],
+        caption + (" Grey: a server was not measured there." if gaps else ""),
+        [*gaps, step],
         f"{title} of each server over time",
         rows,
         legend=series_keys(names),
@@ -297,14 +340,18 @@ def _chart(
     )
 
 
-def _steps(server: Server, column: str, factor: float, first_ns: int) -> list[dict[str, Any]]:
+def _steps(server: Server, column: str, factor: float) -> list[dict[str, Any]]:
     """Returns the windows of a server with known values; many windows are merged into stretches."""
     places = stretches(server.results).select("cell", "place", "weight")
     known_rows = server.over_time.join(places, on="cell").filter(pl.col(column).is_not_null())
     value, weight = pl.col(column), pl.col("weight")
     together = known_rows.group_by("place", maintain_order=True).agg(
-        start_s=((pl.col("t0_ns").min() - first_ns) / NS_PER_S).round(3),
-        end_s=((pl.col("t1_ns").max() - first_ns) / NS_PER_S).round(3),
+        pl.col("t0_ns").min(),
+        pl.col("t1_ns").max(),
         value=((value * weight).sum() / weight.sum() / factor).round(4),
     )
-    return together.select("start_s", "end_s", "value", server=pl.lit(server.name)).to_dicts()
+    return (
+        wall_clock.with_times(server.results, together.drop("place"))
+        .with_columns(server=pl.lit(server.name))
+        .to_dicts()
+    )
