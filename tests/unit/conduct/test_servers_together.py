@@ -6,6 +6,7 @@ import json
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -23,7 +24,7 @@ from dbdyno.model.results.raw import REPLAY_BEHIND
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import rows
 from dbdyno.model.sources.wait_families import TABLE as FAMILIES
-from dbdyno.present.document.document import Chart, Table, walk
+from dbdyno.present.document.document import Chart, Paragraph, Table, walk
 from dbdyno.present.observation.servers import servers_of
 
 S, MS = 1_000_000_000, 1_000_000
@@ -143,14 +144,40 @@ def test_servers_of_one_host_are_named_with_their_ports(two_servers: list[Result
     assert {s.name for s in servers_of(ports)} == {"db1:5432", "db1:5433"}
 
 
+def steps(chart: Chart) -> list[dict[str, Any]]:
+    """The rows of a chart without its gaps."""
+    return [r for rows in chart.spec["datasets"].values() for r in rows if "value" in r]
+
+
 def test_a_chart_has_a_step_for_each_window_of_each_server(two_servers: list[Results]) -> None:
     drawn = {c.title: c for c in walk(present.servers(two_servers).blocks) if isinstance(c, Chart)}
     assert [*drawn] == ["Average active sessions", "CPU WAIT", "WAL not replayed"]
-    active = pl.DataFrame(next(iter(drawn["Average active sessions"].spec["datasets"].values())))
+    active = pl.DataFrame(steps(drawn["Average active sessions"]))
     assert active.group_by("server").len().sort("server").rows() == [("db1", 6), ("db2", 6)]
     assert active.filter(pl.col("server") == "db1")["value"].max() == pytest.approx(observed.db_time(2.0))
-    lag = drawn["WAL not replayed"].spec["datasets"]
-    assert {r["server"] for r in next(iter(lag.values()))} == {"db2"}
+    assert {r["server"] for r in steps(drawn["WAL not replayed"])} == {"db2"}
+
+
+def test_rates_are_beside_each_other_and_unknown_with_the_reason(two_servers: list[Results]) -> None:
+    counting = [
+        replace(r, tables={**r.tables, "profile": r.tables["profile"].with_columns(name)})
+        for r in two_servers
+        for name in [pl.col("name").replace("commits", "transactions")]
+    ]
+    primary, standby = present.servers_record(counting)["servers"]
+    commits = {s.name: s.results.tables["profile"].filter(name="transactions") for s in servers_of(counting)}
+    for record in (primary, standby):
+        rows = commits[record["server"]]
+        assert record["transactions_per_s"] == rows.filter(cell="all")["per_s"].item() > 0
+        by_window = [w["transactions_per_s"] for w in record["windows"]]
+        assert by_window == rows.filter(pl.col("cell") != "all").sort("repeat")["per_s"].to_list()
+        assert record["statements_per_s"] is None
+    document = present.servers(counting)
+    drawn = {c.title: c for c in walk(document.blocks) if isinstance(c, Chart)}
+    assert len(steps(drawn["Transactions per second"])) == 12
+    assert "Statements per second" not in drawn
+    texts = [b.text for b in walk(document.blocks) if isinstance(b, Paragraph)]
+    assert any(t.startswith("? statements/s of db1, db2: ") for t in texts)
 
 
 def test_a_terminal_of_80_columns_has_both_servers_and_what_is_not_replayed(

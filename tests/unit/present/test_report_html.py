@@ -114,12 +114,12 @@ def test_perfect_scaling_starts_at_the_lowest_rung() -> None:
 
 def test_one_colour_a_meaning_in_all_charts() -> None:
     colours_by_key: dict[str, set[str]] = {}
-    for name, spec in specs(report_results.results()).items():
-        if name.startswith("stack"):
-            scale = spec["layer"][0]["encoding"]["color"]["scale"]
+    for chart in report_results.charts_of(report_results.results()):
+        for form in filter(None, (chart, chart.other) if chart.id.startswith("stack") else ()):
+            scale = form.spec["layer"][0]["encoding"]["color"]["scale"]
             for key, colour in zip(scale["domain"], scale["range"], strict=True):
                 colours_by_key.setdefault(key, set()).add(colour)
-    assert colours_by_key["runq:no wait event"] == {"var(--runq)"}
+    assert colours_by_key["runq"] == colours_by_key["runq:no wait event"] == {"var(--runq)"}
     assert colours_by_key["runq:LWLock"] == {"url(#hatch-sleep-3)"}
     assert all(len(colours) == 1 for colours in colours_by_key.values())
 

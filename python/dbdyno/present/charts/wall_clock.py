@@ -54,13 +54,14 @@ def with_times(results: Results, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def left_open(results: Results) -> list[Spec]:
-    """Returns the layer of gaps, in grey; empty without gaps."""
+def left_open(results: Results, server: str = "") -> list[Spec]:
+    """Returns the layer of gaps, in grey; empty without gaps. ``server`` names whose they are."""
     pauses = figures.gaps(results)
     if not pauses:
         return []
-    grey = layer(with_times(results, pl.DataFrame(pauses)), "rect", color=var("line"), opacity=0.6)
-    tooltip = tips(("what:N", "", "gap"), *FROM_TO)
+    rows = with_times(results, pl.DataFrame(pauses)).with_columns(server=pl.lit(server))
+    grey = layer(rows, "rect", color=var("line"), opacity=0.6)
+    tooltip = tips(*(["server:N"] if server else []), ("what:N", "", "gap"), *FROM_TO)
     return [encoded(grey, **x_span(results), y={"value": 0}, y2={"value": HEIGHT}, tooltip=tooltip)]
 
 

@@ -116,7 +116,8 @@ def _table(servers: Sequence[Server]) -> Table:
         (Column("server"), lambda s: word(s.name)),
         (Column("role"), lambda s: word(s.role or UNKNOWN)),
         (Column("host", rank=4), lambda s: word(s.host)),
-        *((numeric(f"{what}/s"), _rate(which)) for what, which in _RATES.items()),
+        (numeric("tx/s")._replace(name="transactions/s"), _rate(_RATES["transactions"])),
+        (numeric("stmt/s")._replace(name="statements/s"), _rate(_RATES["statements"])),
         (numeric("sessions"), lambda s: known(s.overview and s.overview.sessions, lambda n: f"{n:,.0f}")),
         (numeric("DB time"), _part("db_time")),
         (numeric("DB CPU"), _part("db_cpu")),
@@ -327,7 +328,7 @@ def _chart(
         color=coloured("server", names),
         tooltip=tooltip,
     )
-    gaps = [w for s in servers for w in wall_clock.left_open(s.results)]
+    gaps = [w for s in servers for w in wall_clock.left_open(s.results, s.name)]
     return chart(
         column.replace("_", "-"),
         title,
