@@ -193,7 +193,7 @@ STRIPED = """Array.from(document.querySelectorAll("figure[id$=stack-aas] .mark-r
 
 def test_a_table_wider_than_its_box_has_an_edge_that_shows_so(page_of: PageOf, open_page: Open) -> None:
     """Two covers move with the table. Two shades stay at the edges and show where no cover is."""
-    page = open_page(page_of("small"), width=1280)
+    page = open_page(page_of("small"), width=390)
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     boxes = page.evaluate(
         "Array.from(document.querySelectorAll('.scroll')).map(n => [n.scrollWidth > n.clientWidth + 1,"

@@ -68,10 +68,10 @@ def format_ns(value_ns: float) -> str:
     """Formats nanoseconds with three significant digits in a suitable unit: ``1.23 ms``."""
     if value_ns == 0:
         return "0 s"
-    for unit, factor in (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000)):
-        if abs(value_ns) >= factor:
+    for unit, factor in (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000), ("ns", 1), ("ps", 0.001)):
+        if _rounded(value_ns / factor, 3) >= 1:
             return f"{significant(value_ns / factor)} {unit}"
-    return f"{significant(value_ns)} ns"
+    return "< 1 ps" if value_ns > 0 else "> -1 ps" if value_ns < 0 else "? s"
 
 
 def format_duration(value_ns: float) -> str:
@@ -94,9 +94,14 @@ def significant(value: float, digits: int = 3) -> str:
         return "0"
     if abs(value) < 1e-4:
         return f"{value:.{digits - 1}e}"
-    # 1 - 1e-9, since a value just below 1 rounds to 1 and needs no further digit
-    decimals = digits - len(str(int(abs(value)))) if abs(value) > 1 - 1e-9 else digits + _leading_zeros(value)
+    # The exponent is that of the rounded value: 99.96 has the digits of 100, not one more.
+    decimals = digits - 1 - math.floor(math.log10(_rounded(value, digits)))
     return f"{value:,.{max(0, min(decimals, 12))}f}"
+
+
+def _rounded(value: float, digits: int) -> float:
+    """Returns the magnitude of ``value``, rounded to this number of significant digits."""
+    return abs(float(f"{value:.{digits - 1}e}"))
 
 
 def format_number(value: float, digits: int = 4) -> str:
@@ -135,8 +140,27 @@ def shown_duration(text: str) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Formats a figure with its unit, and seconds in a suitable unit: ``5.40 us``, ``12.3 LIO/s``."""
-    return format_ns(value * NS_PER_S) if unit == "s" else f"{significant(value)} {unit}".rstrip()
+    """Formats a figure with its unit: ``5.40 us``, ``12.3 LIO/s``, ``5.40 us of CPU/LIO``, ``12 % of DB
+    time``."""
+    seconds, _, work = unit.partition("CPU seconds/")
+    if unit == "s":
+        return format_ns(value * NS_PER_S)
+    if work not in ("", "s") and not seconds:
+        return f"{format_ns(value * NS_PER_S)} of CPU/{work}"
+    if unit.startswith("of "):
+        return f"{format_percent(value)} {unit}"
+    return f"{significant(value)} {unit}".rstrip()
+
+
+def between(low: float, high: float, unit: str) -> str:
+    """Formats an interval, with the unit once if both ends have it: ``12.0 to 12.1 s``."""
+    first, last = quantity(low, unit).split(), quantity(high, unit).split()
+    if first == last:
+        return " ".join(last)
+    common = 0
+    while common < min(len(first), len(last)) - 1 and first[-1 - common] == last[-1 - common]:
+        common += 1
+    return f"{' '.join(first[: len(first) - common])} to {' '.join(last)}"
 
 
 def format_plain(value: float) -> str:
@@ -163,7 +187,7 @@ def format_percent(share: float) -> str:
 def format_rate(value: float, digits: int = 3) -> str:
     """Formats a rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
     for letter, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= factor:
+        if _rounded(value / factor, digits) >= 1:
             return f"{significant(value / factor, digits)} {letter}"
     return significant(value, digits)
 
@@ -196,8 +220,3 @@ def counted(number: float, what: str) -> str:
         return f"1 {what}"
     many = f"{what[:-1]}ies" if what.endswith("ry") else f"{what}{'es' if what.endswith('ss') else 's'}"
     return f"{format_given(number)} {many}"
-
-
-def _leading_zeros(value: float) -> int:
-    text = f"{abs(value):.15f}".split(".")[1]
-    return len(text) - len(text.lstrip("0"))

@@ -19,7 +19,7 @@ from dbdyno.model.plan.kinds import (
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results, RunInfo
 from dbdyno.model.text.nouns import fill
-from dbdyno.model.units import NS_PER_S, format_ns, quantity
+from dbdyno.model.units import NS_PER_S, between, format_ns
 from dbdyno.present.charts import charts_time, strips, triggers
 from dbdyno.present.charts.chart import Group
 from dbdyno.present.commands import commands, commands_charts
@@ -519,7 +519,7 @@ def _statement(f: Claim, whole: set[str], target: str = "") -> Statement:
     v = f.value
     interval = ""
     if v is not None and v.low is not None and v.high is not None and v.low != v.high:
-        interval = f"95 % interval {quantity(v.low, v.unit)} to {quantity(v.high, v.unit)}"
+        interval = f"95 % interval {between(v.low, v.high, v.unit)}"
     about = "" if not f.cells else "all measurements" if whole <= set(f.cells) else ", ".join(f.cells)
     note = " · ".join(t for t in (interval, f.evidence and f"rests on: {f.evidence}", about) if t)
     return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note, target)

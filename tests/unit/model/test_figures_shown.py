@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from dbdyno import conduct
 from dbdyno.cli.observe import cost_in_words
 from dbdyno.cli.observe_view import number
 from dbdyno.cli.screen import in_minutes
-from dbdyno.model.units import counted, format_given, format_percent
+from dbdyno.model.units import (
+    between,
+    counted,
+    format_duration,
+    format_given,
+    format_ns,
+    format_percent,
+    format_rate,
+)
 from dbdyno.plan.trigger_conditions import value_words
 
 
@@ -65,3 +75,30 @@ def test_long_waits_are_hours_without_an_exponent() -> None:
 
 def test_figures_of_triggers_choose_their_unit() -> None:
     assert value_words("response", 5.4e-6) == "response 5.40 us"
+
+
+def test_a_figure_rounds_up_into_the_next_unit_without_a_fourth_digit() -> None:
+    assert [format_ns(v) for v in (99.96e6, 100e6, 143e6)] == ["100 ms", "100 ms", "143 ms"]
+    assert [format_ns(v) for v in (999_960, 999_400, 0.9996)] == ["1.00 ms", "999 us", "1.00 ns"]
+    assert [format_ns(v) for v in (0.00126, -0.00126, 0.0004)] == ["1.26 ps", "-1.26 ps", "< 1 ps"]
+    assert format_rate(999_700) == "1.00 M"
+
+
+@given(some.floats(min_value=1e-3, max_value=1e15))
+def test_a_time_has_at_most_three_digits_that_count(ns: float) -> None:
+    text, unit = format_ns(ns).split()
+    digits = text.replace(",", "").replace(".", "").lstrip("0")
+    assert len(digits) == 3 or (unit == "s" and float(text.replace(",", "")) >= 1000)
+
+
+def test_an_interval_has_its_unit_once() -> None:
+    assert between(12.0, 12.1, "s") == "12.0 to 12.1 s"
+    assert between(0.9, 12.1, "s") == "900 ms to 12.1 s"
+    assert between(0.0851, 0.26, "of CPU time") == "8.5 to 26 % of CPU time"
+    assert between(0.2351, 0.2352, "s/s") == "0.235 s/s"
+    assert between(5.4e-6, 6e-6, "CPU seconds/LIO") == "5.40 to 6.00 us of CPU/LIO"
+
+
+def test_a_long_duration_has_two_units() -> None:
+    shown = [format_duration(s * 1e9) for s in (15.4, 177, 3900, 7200)]
+    assert shown == ["15.4 s", "2 min 57 s", "1 h 5 min", "2 h"]

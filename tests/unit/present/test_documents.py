@@ -43,6 +43,7 @@ from dbdyno.present.document.document import (
     Verbatim,
     facts,
     known,
+    numeric,
     word,
 )
 from dbdyno.present.document.page import charts_code
@@ -211,6 +212,19 @@ def test_a_page_is_whole_with_answers_first_and_folded_details() -> None:
 def test_a_page_without_charts_has_the_switch_but_not_the_code_of_charts() -> None:
     written = html.page(replace(DOCUMENT, blocks=DOCUMENT.blocks[1:]))
     assert 'id="theme"' in written and charts_code() not in written
+
+
+def test_a_column_of_one_text_becomes_a_line_below_the_table() -> None:
+    columns = [Column("event"), numeric("waits"), Column("source"), Column("why", name="reason")]
+    rows = [
+        [word("a"), word("1"), word("trace"), word("x")],
+        [word("b"), word("1"), word("trace"), word("y")],
+    ]
+    shown = Table("", columns, [Row(r) for r in rows])
+    written = html.parts([shown])
+    assert "source: trace</p>" in written and ">source</th>" not in written
+    assert ">reason</th>" in written and ">waits</th>" in written  # numbers, and what differs, stay
+    assert ">source</th>" in html.parts([replace(shown, rows=shown.rows[:1])])
 
 
 def test_the_title_block_stands_below_the_title_on_pages_and_in_markdown_alone() -> None:

@@ -121,7 +121,7 @@ def strip(results: Results, cell: str | None, shown: list[str], name: str = "str
     return Strip(
         id=name,
         title="Each session over time",
-        caption=f"{_CAPTION}{note} {sources_used.caption(results)}",
+        caption=f"{fill(_CAPTION)}{note} {sources_used.caption(results)}",
         parts=[(label(results, p), paint[p]) for p in shown],
         names=[f"pid {who}" if who > 0 else f"session {_LEAST - who}" for who in drawn.kept],
         pieces=[

@@ -119,10 +119,28 @@ class Table:
         texts = set() if source is None else {r.cells[source].text for r in self.rows} - {""}
         if source is None or len(texts) != 1 or len(self.rows) < 2:
             return self
-        kept = [n for n in range(len(self.columns)) if n != source]
-        rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
         title = f"{self.title}; source: {texts.pop()}".removeprefix("; ")
-        return replace(self, title=title, columns=[self.columns[n] for n in kept], rows=rows)
+        return replace(self._of([n for n in range(len(self.columns)) if n != source]), title=title)
+
+    def without_constants(self) -> tuple[Table, list[tuple[str, str]]]:
+        """Leaves out columns of texts that are the same in all rows, after the first column.
+
+        Also returns their headings and texts. A table of one row keeps all columns.
+        """
+        texts = [{r.cells[n].text for r in self.rows} for n in range(len(self.columns))]
+        same = [
+            n
+            for n, c in enumerate(self.columns)
+            if n and not c.number and c.head and len(self.rows) > 1 and len(texts[n]) == 1
+            if not texts[n] & {"", UNKNOWN} and not any(r.cells[n].tone or r.cells[n].bar for r in self.rows)
+        ]
+        kept = [n for n in range(len(self.columns)) if n not in same]
+        pairs = [(self.columns[n].name or self.columns[n].head, self.rows[0].cells[n].text) for n in same]
+        return self._of(kept), pairs
+
+    def _of(self, kept: Sequence[int]) -> Table:
+        rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
+        return replace(self, columns=[self.columns[n] for n in kept], rows=rows)
 
     def shown(self, sketches: bool, bars: bool = False) -> Table:
         """Returns the table without empty columns and a common source; sketches and bars are optional."""
@@ -135,8 +153,7 @@ class Table:
             if (sketches or not c.sketch)
             and (not self.rows or any(r.cells[n].text or (bars and r.cells[n].bar) for r in self.rows))
         ]
-        rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
-        return replace(self, columns=[self.columns[n] for n in kept], rows=rows)
+        return self._of(kept)
 
     def without_unknown(self, mark: str = UNKNOWN) -> Table:
         """Leaves out columns without any known figure; a remark beside the table has to name them.
@@ -144,9 +161,7 @@ class Table:
         ``mark`` is the text of cells without a figure.
         """
         texts = [{r.cells[n].text for r in self.rows} for n in range(len(self.columns))]
-        kept = [n for n, t in enumerate(texts) if mark not in t or t - {mark, ""}]
-        rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
-        return replace(self, columns=[self.columns[n] for n in kept], rows=rows)
+        return self._of([n for n, t in enumerate(texts) if mark not in t or t - {mark, ""}])
 
 
 def table(

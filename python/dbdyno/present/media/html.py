@@ -149,7 +149,7 @@ def _part(block: Block, depth: int) -> Html:
         case Statements():
             return _statements(block) if block.items else join()
         case Table():
-            return _table(block.shown(sketches=False, bars=True))
+            return _table(block)
         case Drawing():
             caption = el("figcaption", block.caption) if block.caption else None
             return el("figure", caption, Html(block.svg))
@@ -288,11 +288,13 @@ Width of the page, width of a character, padding of a column; letters of a word 
 
 
 def _table(shown: Table) -> Html:
-    """Returns a table that scrolls sideways in its own box; the box takes the focus so that keys scroll
-    it.
+    """Returns a table in a box that scrolls sideways, and takes the focus so that keys scroll it.
 
-    On paper, columns of high rank are left out.
+    A line below has the columns that have one value. tables.js leaves columns of high rank out where there
+    is no room; on paper, rules of style do.
     """
+    shown, same = shown.without_constants()
+    shown = shown.shown(sketches=False, bars=True)
     off = _unprinted(shown)
     classes = [
         _classes(c.number and "num", c.shortens and "long", n in off and "off")
@@ -307,7 +309,11 @@ def _table(shown: Table) -> Html:
     table = el("table", caption, heads, el("tbody", *rows), class_=name)
     box = el("div", table, class_="scroll", tabindex=0, role="region", aria_label=shown.title or "table")
     left = ", ".join(c.name or c.head for n, c in enumerate(shown.columns) if n in off)
-    return join(box, el("p", f"Not on paper: {left}.", class_="foot paper") if left else None)
+    return join(
+        box,
+        el("p", "; ".join(f"{name}: {value}" for name, value in same), class_="foot") if same else None,
+        el("p", f"Not on paper: {left}.", class_="foot paper") if left else None,
+    )
 
 
 def _unprinted(shown: Table) -> set[int]:
@@ -332,7 +338,7 @@ def _width(column: Column, cells: Sequence[Cell]) -> float:
 def _head(column: Column, classes: str | None) -> Html:
     text = column.name or column.head
     content = el("abbr", text, title=column.note) if column.note else text
-    return el("th", content, scope="col", class_=classes)
+    return el("th", content, scope="col", class_=classes, data_rank=column.rank or None)
 
 
 def _cell(number: int, cell: Cell, classes: str | None) -> Html:
