@@ -267,17 +267,26 @@ def _fired(results: Results, _: Pick) -> list[Block]:
     return triggers.blocks(results)
 
 
+def _is_ladder(results: Results) -> bool:
+    """Returns whether the run has charts against load: commands at a single number at once have none."""
+    return not (kind_of(results.plan).among((COMMANDS,)) and commands.one_load(results))
+
+
 PARTS = Parts(
     [
         Part(
             "commands",
             "Commands",
-            lambda p: [*commands.brief(p.results), *commands.failures(p.results)],
+            lambda p: [
+                *commands.brief(p.results),
+                *commands_charts.executions(p.results),
+                *commands.failures(p.results),
+            ],
             kinds=(COMMANDS,),
         ),
         Part("grid", "Jobs and threads", _jobs_and_threads, kinds=(COMMANDS,)),
         Part("comparison", "Variants compared", _compared, kinds=(COMMANDS,), folded=True),
-        Part("rungs", _throughput_title, _throughput, kinds=(COMMANDS,)),
+        Part("rungs", _throughput_title, _throughput, _is_ladder, kinds=(COMMANDS,)),
         Part("placement", "{~slots:capital} started together", _placement, kinds=(COMMANDS,)),
         Part("timeline", "Activity over time", _timeline, kinds=(OBSERVATION,), detail=True),
         Part(
@@ -294,6 +303,7 @@ PARTS = Parts(
             "charts",
             "Throughput, and where the time went",
             lambda p: _charts(charts.main(p.results), "main"),
+            _is_ladder,
             kinds=(DRIVEN,),
             detail=True,
             name="Throughput",
@@ -339,7 +349,9 @@ PARTS = Parts(
             detail=True,
             name="Off-CPU",
         ),
-        Part("scaling", lambda r: scaling_document.section_title(r.scaling), _scaling, detail=True),
+        Part(
+            "scaling", lambda r: scaling_document.section_title(r.scaling), _scaling, _is_ladder, detail=True
+        ),
         Part(
             "executions",
             "Executions",

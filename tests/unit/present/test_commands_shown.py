@@ -16,7 +16,7 @@ from dbdyno.model.plan.plan import Variant
 from dbdyno.model.results.results import Results
 from dbdyno.present import report
 from dbdyno.present.commands import commands
-from dbdyno.present.commands.commands_charts import gantt, parallelism, speed_ups
+from dbdyno.present.commands.commands_charts import executions, gantt, parallelism, speed_ups
 from dbdyno.present.document.document import Block, Chart, Section, Table, walk
 from dbdyno.present.figures.selection import pick_of
 from dbdyno.present.media import markdown, text
@@ -57,6 +57,35 @@ def test_executions_and_tasks_are_drawn_over_time(grid: Results) -> None:
     assert tasks is not None
     few = grid.of_cell("parallelism", pick.cell or "")
     assert few["few"].mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_every_execution_is_drawn_and_marked_if_it_failed() -> None:
+    variants = (Variant(name="a", jobs=(job("a"),)), Variant(name="b", jobs=(job("b"),)))
+
+    def failing(row: dict[str, Any]) -> dict[str, Any]:
+        failed = row["session"] == 0 and row["number"] == 2 and row["job"] == "b"
+        return row | ({"outcome": "exit", "exit_code": 1} if failed else {})
+
+    seconds = {"a": 0.5, "b": 0.9}
+    run = run_of_jobs(variants, lambda v, _n, _job: seconds[v.name], repeats=2, change=failing)
+    (drawn,) = executions(run)
+    assert isinstance(drawn, Chart)
+    points = [p for rows in drawn.spec["datasets"].values() for p in rows if "outcome" in p]
+    ran = run.whole("execution_times").filter("measured")
+    assert len(points) == len(ran) and [k.label for k in drawn.legend] == ["failed"]
+    assert [(p["command"], p["outcome"]) for p in points if p["outcome"] != "ok"] == [("b", "exit")] * 2
+    assert max(p["value"] for p in points if p["command"] == "a") == pytest.approx(500, rel=0.1)
+
+
+def test_one_load_has_no_ladder_and_shows_user_and_system_cpu() -> None:
+    run = run_of_jobs((Variant(name="a", jobs=(job("a"),)),), amdahl(0.1), repeats=2)
+    ids = {b.id for b in report.document(run).blocks if isinstance(b, Section)}
+    assert not {"rungs", "charts", "scaling"} & ids and "commands" in ids
+    (table,) = [b for b in walk(commands.brief(run)) if isinstance(b, Table)]
+    heads = [c.head for c in table.columns]
+    (row,) = [r for r in commands.rates(run) if r["job"] is None]
+    assert table.rows[0].cells[heads.index("user")].value == row["cpu_user_ns"]
+    assert table.rows[0].cells[heads.index("system")].value == row["cpu_system_ns"]
 
 
 def test_parts_that_mean_nothing_for_commands_are_left_out(grid: Results) -> None:

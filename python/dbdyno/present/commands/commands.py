@@ -81,7 +81,13 @@ def brief(results: Results) -> list[Block]:
     ]
     columns = [*columns[:1], _MAKESPAN, *columns[1:]] if once and several else columns
     title = f"{lowest} jobs at once" if lowest > 1 else "One job at a time"
-    return [table(title, columns, shown)]
+    return [table(title, columns, shown), *remarks([_CPU])]
+
+
+def one_load(results: Results) -> bool:
+    """Returns whether the same number of jobs ran at once in all measurements, so that there is no
+    ladder."""
+    return bool(results.tables["rungs"]["sessions"].n_unique() < 2)
 
 
 def _left_behind_column(rows: Sequence[_Row]) -> _Columns:
@@ -268,16 +274,19 @@ def _outcome(row: _Row) -> Cell:
 
 
 _Columns = Sequence[tuple[Column, Callable[[_Row], Cell]]]
+_CPU = "user and system: CPU time of an execution with all its processes."
 _MAKESPAN: tuple[Column, Callable[[_Row], Cell]] = (numeric("all jobs"), _time("makespan_ns"))
 _BRIEF: _Columns = (
     (Column("command", shortens=True), lambda r: word(visible(r["name"]))),
     (numeric("mean"), _time("mean_ns")),
     (numeric("± sd"), _spread),
-    (numeric("min", 1), _shortest),
+    (numeric("user"), _time("cpu_user_ns")),
+    (numeric("system"), _time("cpu_system_ns")),
+    (numeric("min", 2), _shortest),
     (numeric("median", 4), _time("median_ns")),
-    (numeric("max", 1), _time("max_ns")),
-    (numeric("runs", 2), figure_cell("executions", format_count)),
-    (numeric("failed", 5), lambda r: known(r["failed"], format_count)),
+    (numeric("max", 2), _time("max_ns")),
+    (numeric("runs", 1), figure_cell("executions", format_count)),
+    (numeric("failed"), lambda r: Cell("") if not r["failed"] else known(r["failed"], format_count)),
     (numeric("CPUs", 3), figure_cell("parallelism", format_average)),
     (numeric("relative"), figure_cell("relative", significant)),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -12,6 +14,7 @@ from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.visible import visible
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present.charts.chart import (
+    HEIGHT,
     Group,
     Spec,
     channel,
@@ -21,6 +24,7 @@ from dbdyno.present.charts.chart import (
     layer,
     line_and_points,
     series_keys,
+    time_unit,
     tips,
 )
 from dbdyno.present.commands import commands
@@ -32,6 +36,11 @@ from dbdyno.present.figures.selection import Pick
 
 _MOST_BARS = 600
 """Most executions in a Gantt chart; more bars would be too narrow to see."""
+_MOST_SPOTS = 400
+"""Most executions of a command that are drawn as points; more are drawn as this many quantiles."""
+_MOST_DECADES = 2
+_ROW = 56
+"""Height of a command's row in pixels."""
 _PERFECT, _AMDAHL = "perfect", "Amdahl's law"
 
 
@@ -152,6 +161,101 @@ def _heatmap(rows: list[Spec], axis: str, column: str, title: str, unit: str, sc
     return chart(f"grid-{column}", title, caption, layers, f"{title} by jobs at once and {axis}", rows)
 
 
+def executions(results: Results) -> list[Block]:
+    """Returns a chart with a point per execution at the lowest number of jobs at once, a row per command;
+    empty if nothing was executed."""
+    rates = commands.rates(results)
+    lowest = min((r["sessions"] for r in rates), default=0)
+    several = len({r["variant"] for r in rates}) > 1
+    cells = [c for c in results.plan.cells if c.sessions == lowest]
+    frames = [
+        results.of_cell("execution_times", c.id)
+        .filter("measured")
+        .with_columns(
+            pl.lit(c.repeat).alias("repeat"),
+            (pl.lit(c.variant) if several else pl.col("job")).alias("command"),
+        )
+        for c in cells
+    ]
+    every = pl.concat(frames) if frames else empty("execution_times")
+    if every.is_empty():
+        return []
+    ok, failed = (every.filter((pl.col("outcome") == "ok") == well) for well in (True, False))
+    names = list(dict.fromkeys(every["command"]))
+    unit, factor = time_unit(float(every["duration_ns"].max() or 0))  # type: ignore[arg-type]
+    points, crosses = (
+        [p for name in names for p in _spots(frame.filter(pl.col("command") == name), factor)]
+        for frame in (ok, failed)
+    )
+    medians = [
+        {"command": visible(name), "value": float(known) / factor}
+        for name in names
+        if (known := ok.filter(pl.col("command") == name)["duration_ns"].median()) is not None
+    ]
+    return [_strip_plot([visible(n) for n in names], points, crosses, medians, unit)]
+
+
+def _spots(frame: pl.DataFrame, factor: float) -> list[Spec]:
+    """Returns the executions of a command in the order of their duration, each shifted aside so that equal
+    ones stay visible; of more than can be told apart, as many quantiles."""
+    rows = frame.sort("duration_ns").to_dicts()
+    if len(rows) > _MOST_SPOTS:
+        rows = [rows[n * (len(rows) - 1) // (_MOST_SPOTS - 1)] for n in range(_MOST_SPOTS)]
+    # Multiples of the golden ratio modulo 1 spread evenly for any number of points (Weyl sequence).
+    golden = (math.sqrt(5) - 1) / 2
+    return [
+        {
+            "command": visible(r["command"]),
+            "value": r["duration_ns"] / factor,
+            "aside": n * golden % 1 - 0.5,
+            "repeat": r["repeat"],
+            "outcome": r["outcome"],
+        }
+        for n, r in enumerate(rows)
+    ]
+
+
+def _strip_plot(
+    names: list[str], points: list[Spec], crosses: list[Spec], medians: list[Spec], unit: str
+) -> Chart:
+    drawn = [*points, *crosses]
+    values = [p["value"] for p in drawn]
+    log = min(values) > 0 and max(values) > 10**_MOST_DECADES * min(values)
+    axis = f"duration, {unit}{' (logarithmic)' if log else ''}"
+    scale: Spec = {"type": "log"} if log else {"zero": False}
+    place: Spec = {
+        "x": channel("value:Q", title=axis, scale=scale, axis={"format": ",~r"}),
+        "y": channel("command:N", title=None, sort=names, axis={"labelLimit": 150}),
+    }
+    aside = {"yOffset": channel("aside:Q", scale={"domain": [-1, 1]})}
+    tooltip = tips("command:N", ("value:Q", ".4~r", axis), "repeat:Q", "outcome:N")
+    dots = layer(points, "point", filled=True, size=30, opacity=0.5)
+    failed = layer(crosses, "point", shape="cross", filled=True, size=70, color=var("invalid"), opacity=1)
+    median = layer(medians, "tick", color=var("text"), thickness=3, size=36)
+    layers = [
+        encoded(dots, **place, **aside, color=coloured("command", names), tooltip=tooltip),
+        encoded(failed, **place, **aside, tooltip=tooltip),
+        encoded(median, **place, tooltip=tips("command:N", ("value:Q", ".4~r", f"median, {unit}"))),
+    ]
+    caption = "A dot is an execution, a bar the median."
+    shown = chart(
+        "executions",
+        "Every execution",
+        f"{caption} A cross is an execution that failed." if crosses else caption,
+        layers,
+        f"Durations of single executions in {unit}, a row for each of {', '.join(names)}",
+        [*drawn, *medians],
+        wide=True,
+        legend=[Key("failed", var("invalid"), "dot")] if crosses else (),
+    )
+    return _high(shown, len(names))
+
+
+def _high(drawn: Chart, rows: int) -> Chart:
+    """Returns the chart as high as its rows need."""
+    return replace(drawn, spec={**drawn.spec, "height": max(_ROW * rows, 2 * _ROW)})
+
+
 def over_time(results: Results, pick: Pick) -> list[Block]:
     """Returns the Gantt chart of a measurement, and the number of its tasks that were runnable over time."""
     if pick.cell is None:
@@ -194,7 +298,7 @@ def gantt(results: Results, pick: Pick) -> Chart | None:
         *series_keys(jobs, "fill"),
         *([Key("failed", var("invalid"), "fill")] if bad["data"]["values"] else []),
     ]
-    return chart(
+    shown = chart(
         f"gantt-{pick.key}",
         f"Executions over time, {pick.at}",
         "A bar is an execution, a row a session.",
@@ -204,6 +308,8 @@ def gantt(results: Results, pick: Pick) -> Chart | None:
         legend=keys,
         wide=True,
     )
+    sessions = frame["session"].n_unique()
+    return _high(shown, sessions) if _ROW * sessions < HEIGHT else shown
 
 
 def parallelism(results: Results, pick: Pick) -> Chart | None:

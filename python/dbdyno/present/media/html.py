@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from dbdyno.model.text.visible import visible_json
+from dbdyno.present.charts.chart import HEIGHT
 from dbdyno.present.document import palette
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -194,7 +195,9 @@ def _forms(chart: Chart) -> list[tuple[str, Chart]]:
 
 def _form(name: str, chart: Chart, *, first: bool) -> Html:
     """Returns where page.js draws a form, and its legend; the first form is shown."""
-    plot = el("div", class_="plot", role="img", aria_label=str(chart.spec.get("description", chart.title)))
+    named = {"role": "img", "aria_label": str(chart.spec.get("description", chart.title))}
+    high = chart.spec.get("height", HEIGHT)
+    plot = el("div", class_="plot", style=f"--high:{high}px" if high < HEIGHT else None, **named)
     legend = el("ul", *map(_key, chart.legend), class_="legend") if chart.legend else None
     caption = None if first else el("p", chart.caption, class_="foot")
     return el("div", plot, legend, caption, class_="form", data_spec=name, hidden=not first)
