@@ -180,7 +180,7 @@ def analyze(
 
     FILE has lines of sessions and throughput, optionally response time, CPU, repeat; "-" is standard input.
     Columns are recognized by their headings: sessions, clients, threads, N; throughput, tps, qps, rate;
-    response_ms, latency (us); cpu_user; repeat. RUN is a stored run. See docs/analyze.md.
+    response_ms, latency (us); cpu_user; repeat. RUN is a stored run. See dbdyno help analyze.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ def status(context: click.Context, address: str, engine: str | None, dsn: str | 
 
     Roles, CPUs that are free, the offset of its clock and the error with which it is known, the round trip
     from here, with --dsn the time to connect to the server from there, and what is in the way of its use.
-    Exit code 3 if a node cannot be used. docs/cluster.md explains the set-up.
+    Exit code 3 if a node cannot be used. dbdyno help cluster explains the set-up.
 
     \b
     Examples:

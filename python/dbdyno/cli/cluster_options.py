@@ -33,7 +33,7 @@ def server_cluster_options(several: bool) -> Callable[[_F], _F]:
             group=CLUSTER,
             metavar="ADDRESS",
             help="Read the server's host by an agent on its node of a Ray cluster: ray://HOST:10001, auto, "
-            "or local:3 (docs/cluster.md; needs dbdyno[cluster]).",
+            "or local:3 (dbdyno help cluster; needs dbdyno[cluster]).",
         )(f)
 
     return add

@@ -101,7 +101,7 @@ def observe_command(**options: Any) -> None:
     Missing figures are listed with what would provide them.
 
     "I wanted to gather trace data when the number of connections was 10, 20, or 30": --when names the moment,
-    --do what to gather then (docs/triggers.md).
+    --do what to gather then (dbdyno help triggers).
 
     \b
     Examples:

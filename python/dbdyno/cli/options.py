@@ -127,7 +127,7 @@ def server_ssh_options(f: _F, *, several: bool = False) -> _F:
         metavar="[USER@]HOST",
         multiple=several,
         help="The server's host, where that is another: it is observed there, over your own ssh. Nothing is "
-        f"installed there (docs/remote.md).{' Of several servers once for each --dsn.' if several else ''}",
+        f"installed there (dbdyno help remote).{' With several servers: one per --dsn.' if several else ''}",
     )(f)
 
 

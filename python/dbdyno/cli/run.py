@@ -91,9 +91,9 @@ def run(**options: Any) -> None:
 
     WORKLOAD is a name from `dbdyno workload list` or a recipe's .toml file; workload parameters may follow.
     Without --dsn, the embedded PostgreSQL is started, and stopped at the end. With --command no database is
-    needed: a session runs the command again and again (docs/command.md).
+    needed: a session runs the command again and again (dbdyno help command).
 
-    Options of pgbench (-b, -c, -j, -M, -S, -T and others) are understood (docs/pgbench.md).
+    Options of pgbench (-b, -c, -j, -M, -S, -T and others) are understood (dbdyno help pgbench).
 
     Ctrl-C stops the run after the calls in progress; completed measurements are kept and reported. A second
     Ctrl-C stops at once.

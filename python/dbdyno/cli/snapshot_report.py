@@ -136,7 +136,7 @@ def shown(
 def import_command(kind: str, file: Path, engine: str, store: Path | None) -> None:
     """Import snapshots from an export of another program.
 
-    Which programs those are depends on the engine: a wrong name lists them, docs/snapshots.md says how to
+    Which programs those are depends on the engine: a wrong name lists them, dbdyno help snapshots says how to
     export. Snapshots that are in the store already are left out.
 
     \b

@@ -71,7 +71,7 @@ def trigger_options(f: _F) -> _F:
         multiple=True,
         expose_value=False,
         help="Gather detail when this is met: 'sessions in (10,20,30)', 'cpu_wait > 30% for 3s'; repeatable, "
-        "each with its --do (docs/triggers.md).",
+        "each with its --do (dbdyno help triggers).",
     )(f)
 
 

@@ -31,7 +31,7 @@ MOST_LINES = 20_000
 """Most lines of a table: a ladder has tens of rungs. A larger file is a log, and a fit of it would take
 hours."""
 
-FORM = "a header and a line a rung: sessions,throughput (docs/analyze.md)"
+FORM = "a header and a line a rung: sessions,throughput (dbdyno help analyze)"
 _MAGIC = {
     b"PK\x03\x04": "an Excel workbook or a ZIP archive", b"\xd0\xcf\x11\xe0": "an Excel workbook",
     b"\x1f\x8b": "compressed (gzip)", b"PAR1": "a Parquet file", b"%PDF": "a PDF",

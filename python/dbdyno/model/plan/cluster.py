@@ -106,7 +106,7 @@ def open_to_all(address: str, ray: str, authenticated: bool | None) -> str | Non
     return (
         f"the cluster at {address} {asks}: whoever reaches its ports can run programs on its nodes and read "
         f"what passes through them, passwords too. {cure}set RAY_AUTH_MODE=token with a token on all nodes "
-        "and here (docs/cluster.md, Security)"
+        "and here (dbdyno help cluster security)"
     )
 
 

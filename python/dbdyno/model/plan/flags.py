@@ -96,7 +96,7 @@ _DECLARED = (
         "-R --rate",
         "Begin calls at this rate whether or not earlier ones have ended",
         LOAD,
-        ": response times count from when a call was due (docs/paced.md).",
+        ": response times count from when a call was due (dbdyno help paced).",
         metavar="CALLS/S",
         common=True,
     ),
@@ -219,7 +219,7 @@ _DECLARED = (
         "reset",
         "--reset",
         "Load the tables that dbdyno prepared again: before each measurement, or each repeat or round of "
-        "variants (docs/resets.md).",
+        "variants (dbdyno help resets).",
         MEASUREMENT,
         choices=get_args(Reset),
         shown="each where calls change rows",
@@ -439,8 +439,8 @@ _DECLARED = (
     Flag(
         "cluster.address",
         "--cluster",
-        "Drive from the nodes of a Ray cluster: ray://HOST:10001, auto, or local:3 (docs/cluster.md; needs "
-        "dbdyno[cluster]).",
+        "Drive from the nodes of a Ray cluster: ray://HOST:10001, auto, or local:3 (dbdyno help cluster; "
+        "needs dbdyno[cluster]).",
         CLUSTER,
         metavar="ADDRESS",
     ),

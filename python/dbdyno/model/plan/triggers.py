@@ -10,7 +10,7 @@ from dbdyno.model.plan.pacing import Strict
 
 
 class TriggerSpec(Strict):
-    """When something happens, gather detail: docs/triggers.md has the conditions and the actions."""
+    """When something happens, gather detail: dbdyno help triggers has the conditions and the actions."""
 
     model_config = ConfigDict(populate_by_name=True)
 

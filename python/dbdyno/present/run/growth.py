@@ -80,9 +80,9 @@ def _reset(results: Results) -> str:
         return _cold(results).strip()
     total, each = float(loaded.sum()), float(loaded.mean())  # type: ignore[arg-type]
     if len(loaded) == 1:
-        return f"Data were brought back once, in {significant(total)} s (docs/resets.md).{_cold(results)}"
+        return f"Data were brought back once, in {significant(total)} s (dbdyno help resets).{_cold(results)}"
     often = f"{counted(len(loaded), 'time')}, {significant(each)} s each, {significant(total)} s in all"
-    return f"Data were brought back {often} (docs/resets.md).{_cold(results)}"
+    return f"Data were brought back {often} (dbdyno help resets).{_cold(results)}"
 
 
 def _cold(results: Results) -> str:

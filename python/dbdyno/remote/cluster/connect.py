@@ -250,7 +250,7 @@ class Cluster:
 
 _TOKEN_CURE = (
     "set what the cluster was started with: RAY_AUTH_MODE=token, and its token in RAY_AUTH_TOKEN, in the "
-    "file that RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token (docs/cluster.md, Security)"
+    "file that RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token (dbdyno help cluster security)"
 )
 
 
