@@ -99,7 +99,9 @@ def server_home() -> Iterator[Path]:
     """
     home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
     home.chmod(0o755)
-    before = {k: os.environ.get(k) for k in ("DBDYNO_SERVER_DIR", "DBDYNO_CONFIG", *_PG)}
+    before = {k: os.environ.get(k) for k in ("DBDYNO_SERVER_DIR", "DBDYNO_CONFIG", "XDG_RUNTIME_DIR", *_PG)}
+    (home / "r").mkdir(mode=0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(home / "r")  # runs of other tests, at the same time, are not seen
     os.environ["DBDYNO_SERVER_DIR"] = str(clusters.server_dir(home / "s"))
     os.environ["DBDYNO_CONFIG"] = ""
     for name in _PG:

@@ -67,7 +67,9 @@ class LiveProgress(NullProgressListener):
 
     def on_signal(self, count: int) -> None:
         """Reports the first signal."""
-        if count == 1:
+        if count == 1 and self._last is None:
+            self._print("stopping before the first measurement; Ctrl-C again ends at once", "yellow")
+        elif count == 1:
             self._print(
                 "stopping: calls in flight end, what was measured is kept; Ctrl-C again ends at once",
                 "yellow",

@@ -36,9 +36,14 @@ from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.flags import MEASUREMENT, OUTPUT, RUN, WHAT
 
 if TYPE_CHECKING:
+    from dbdyno.conduct.before import Quiet
     from dbdyno.model.engine.machine import Machine
     from dbdyno.model.engine.protocols import Target
     from dbdyno.model.plan.plan import Plan
+
+
+def _quiet(_context: click.Context, _option: click.Parameter, value: str | None) -> Quiet | None:
+    return None if value is None else conduct.parse_quiet(value)
 
 
 @click.command(cls=Command)
@@ -67,6 +72,22 @@ if TYPE_CHECKING:
     group=MEASUREMENT,
     is_flag=True,
     help="Stop if a variant is not possible here.  [default: it is left out if two or more remain]",
+)
+@click.option(
+    "--wait",
+    cls=Option,
+    group=MEASUREMENT,
+    is_flag=True,
+    help="Wait for the end of other runs of this user on this machine.  [default: only a warning]",
+)
+@click.option(
+    "--wait-quiet",
+    cls=Option,
+    group=MEASUREMENT,
+    metavar="SHARE[,TIME]",
+    callback=_quiet,
+    help="Wait until other processes use less than this share of the CPUs: 5%, or 5%,30min. If they still "
+    "use more after TIME (10min), nothing is measured, and the exit code is 2.",
 )
 @source_options
 @trigger_options
@@ -167,10 +188,15 @@ def _run(
     with interrupt.caught(), progress:
         try:
             target, store = _target(options, plan, machine), open_store(options["store"])
-            context = conduct.RunContext[conduct.ProgressListener](
-                host, target, store, progress, interrupt, labels, crew
-            )
-            record = conduct.run(plan, workload, context, all_variants=options["all_variants"])
+            waiting = conduct.Waiting(interrupt, progress)
+            what = plan.experiment.workload or plan.experiment.name
+            with conduct.alone(what, waiting, wait=options["wait"]) as turn:
+                if (quiet := options["wait_quiet"]) is not None:
+                    waiting.quiet(quiet, machine)
+                context = conduct.RunContext[conduct.ProgressListener](
+                    host, target, store, progress, interrupt, labels, crew, turn
+                )
+                record = conduct.run(plan, workload, context, all_variants=options["all_variants"])
         except drive.Interrupted as e:
             screen.report_stop(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
+    from dbdyno.conduct.before import Waiting, alone, parse_quiet
     from dbdyno.conduct.captures.captures import capture_of
     from dbdyno.conduct.context import RunContext
     from dbdyno.conduct.derive.derive import derive

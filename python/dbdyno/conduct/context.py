@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from dbdyno.conduct.measure.crew import Crew
 from dbdyno.drive import Interrupt
+from dbdyno.kernel.turns import Turn
 from dbdyno.model.engine.environment import Host
 from dbdyno.model.engine.protocols import Target
 from dbdyno.store import RunStore
@@ -20,7 +21,8 @@ class RunContext(Generic[Listener]):
     """All that a run needs besides its plan.
 
     ``host``: the machine that is described. ``interrupt``: ends the run early. ``labels``: fields of
-    :class:`dbdyno.model.results.results.Labels`. ``crew``: hosts that drive in place of this one.
+    :class:`dbdyno.model.results.results.Labels`. ``crew``: hosts that drive in place of this one. ``turn``:
+    tells other runs on this machine which run this is.
     """
 
     host: Host
@@ -30,3 +32,4 @@ class RunContext(Generic[Listener]):
     interrupt: Interrupt
     labels: Mapping[str, Any] = field(default_factory=dict)
     crew: Crew | None = None
+    turn: Turn | None = None

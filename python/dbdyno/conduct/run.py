@@ -44,6 +44,8 @@ def run(
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
         plan = _feasible(server, plan, workload)
         record = store.create(plan, **context.labels)
+        if context.turn is not None:
+            context.turn.says(run=record.id)
         with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             _claim(server, plan, record, journal, listener)
             environment = _begin(server, plan, context.host, record, listener)

@@ -7,6 +7,7 @@
     |   +-- RecipeError
     |   +-- ScriptError                  with line, column and context
     |   +-- NotAvailable                 missing on this machine or server
+    |   +-- MachineBusy                  other processes use the CPUs (--wait-quiet)
     +-- TargetError             exit 3   the database server
     |   +-- Unreachable
     |   +-- AuthenticationFailed
@@ -63,6 +64,10 @@ class ScriptError(UsageError):
 
 
 class NotAvailable(UsageError):
+    pass
+
+
+class MachineBusy(UsageError):
     pass
 
 

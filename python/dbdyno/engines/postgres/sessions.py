@@ -393,7 +393,7 @@ def claim(connection: Connection, run: str) -> None:
         if holders and time.monotonic() > deadline:
             raise ServerBusy(
                 f"another run holds this server: {'; '.join(holders)}",
-                "wait until it has ended, or end that connection",
+                "wait until it has ended (--wait does), or end that connection",
             )
         time.sleep(0.05)
 
