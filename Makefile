@@ -27,8 +27,8 @@ TESTED := --profile bench --workspace --locked --quiet
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
 
-demo: build      ## Climb lio on the embedded PostgreSQL and write a report
-	$(BIN)/dbdyno run --recipe demo --output dbdyno-demo.html
+demo: build      ## Measure the embedded PostgreSQL for less than a minute and write a page
+	$(BIN)/dbdyno demo
 
 CHECKED := DBDYNO_LAWS=0.1 $(BIN)/python -m pytest -m "not (db or alone or whole)" --numprocesses auto --dist worksteal --quiet
 

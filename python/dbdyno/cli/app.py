@@ -138,6 +138,7 @@ _EXAMPLES = (
 )
 _TASKS = {
     "Measure": {
+        "demo": "the first page within a minute, without a database",
         "run": "throughput and session time as sessions increase",
         "recipes": "prepared experiments, and the question each answers",
         "workload": "list workloads; make and remove their tables",
@@ -206,6 +207,7 @@ _PLACES_CURE = (
     "docker run --user with a user that the image knows, or --env HOME=DIR"
 )
 _PLACES = {
+    "demo": "demo:demo",
     "run": "run:run",
     "observe": "observe:observe_command",
     "memory": "memory:memory",

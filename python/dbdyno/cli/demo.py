@@ -1,0 +1,49 @@
+"""``dbdyno demo``: the shortest road to a first page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from dbdyno.cli import screen
+from dbdyno.cli.options import store_option
+from dbdyno.cli.run import run
+
+_RECIPE = "demo"
+_MANY_CPUS = 4
+"""With more CPUs all load levels up to four times the CPUs would take longer than a minute."""
+_TOP = 128
+_NEXT = (
+    ("dbdyno show last --profile", "where the time of the sessions went, by wait event"),
+    ('dbdyno run lio --dsn "host=HOST dbname=DB"', "the same load on a server of yours"),
+    ('dbdyno observe --dsn "host=HOST dbname=DB"', "the load that a server has already, live"),
+)
+
+
+@click.command()
+@store_option
+@click.pass_context
+def demo(context: click.Context, store: Path | None) -> None:
+    """Measure the embedded PostgreSQL for less than a minute, and write a first page.
+
+    Starts the embedded PostgreSQL, runs the recipe demo (logical I/O with one session, then more and more),
+    stops the server again, and prints the answer and the path of the page. Needs no database.
+
+    \b
+    Examples:
+      dbdyno demo
+    """
+    cpus = len(os.sched_getaffinity(0))
+    context.invoke(run, recipe=_RECIPE, store=store, **(_fewer_levels(cpus) if cpus > _MANY_CPUS else {}))
+    screen.say("\nNext:")
+    width = max(len(command) for command, _ in _NEXT)
+    for command, what in _NEXT:
+        screen.say(f"  {command:{width}}  {what}")
+
+
+def _fewer_levels(cpus: int) -> dict[str, str]:
+    """Returns options that keep the demo below a minute on a machine with many CPUs."""
+    top = min(2 * cpus, _TOP)
+    return {"sessions": ",".join(map(str, (1, *(top // n for n in (8, 4, 2, 1))))), "measure": "4s"}
