@@ -111,12 +111,6 @@ def test_every_option_is_explained() -> None:
     assert silent == []
 
 
-def test_readme_or_documentation_name_every_command() -> None:
-    root = Path(__file__).parents[3]
-    text = "".join(p.read_text("utf-8") for p in (root / "README.md", *root.glob("docs/*.md")))
-    assert [" ".join(path) for path in COMMANDS if f"dbdyno {' '.join(path)}" not in text] == []
-
-
 def test_the_help_of_the_program_fits_a_screen_and_names_every_command_once() -> None:
     # click leaves two columns free
     lines = CliRunner().invoke(app, ["--help"], terminal_width=78).output.splitlines()
@@ -127,6 +121,12 @@ def test_the_help_of_the_program_fits_a_screen_and_names_every_command_once() ->
     others = {"workloads", "help", "completion"}  # another name of one; and two in the last lines
     assert sorted(listed) == sorted({path[0] for path in COMMANDS} - others)
     assert "dbdyno help" in lines[-3] and "completion" in lines[-1]
+
+
+def test_the_index_of_the_docs_names_every_command() -> None:
+    index = (Path(__file__).parents[3] / "docs" / "index.md").read_text(encoding="utf-8")
+    missing = [" ".join(path) for path in COMMANDS if f"`dbdyno {' '.join(path)}" not in index]
+    assert missing == []
 
 
 @pytest.mark.whole
