@@ -21,9 +21,9 @@ def glossary() -> str:
 def _entry(word: Word) -> str:
     title, _, meaning = word.text.partition(": ")
     others = ", ".join(f"`{name}`" for name in word.names if name.casefold() != title.casefold())
-    see = f" [{word.page}]({word.page})" if word.page != PAGE.name else ""
+    see = f" See [{word.page}]({word.page})." if word.page != PAGE.name else ""
     head = f"- **{title}**" + (f" ({others})" if others else "")
-    lines = (f"{head}: {meaning}.{see}", f"  *Example:* {word.example}.")
+    lines = (f"{head}: {meaning}.", f"  *Example:* {word.example}.{see}")
     return "".join(f"{_WRAP.fill(line)}\n" for line in lines)
 
 
