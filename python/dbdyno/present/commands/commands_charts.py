@@ -188,7 +188,7 @@ def executions(results: Results) -> list[Block]:
         for frame in (ok, failed)
     )
     medians = [
-        {"command": visible(name), "value": float(known) / factor}
+        {"command": visible(name), "value": float(known) / factor}  # type: ignore[arg-type]
         for name in names
         if (known := ok.filter(pl.col("command") == name)["duration_ns"].median()) is not None
     ]
