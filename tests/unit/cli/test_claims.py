@@ -55,7 +55,7 @@ def test_the_page_of_claims_is_up_to_date_with_the_catalogue() -> None:
     )
 
 
-PHRASES = ("activity", "growth-ends", "next-step", "regime", "truth")
+PHRASES = ("activity", "growth-ends", "next-step", "rank", "regime", "truth")
 """Entries whose texts are clauses: put together to a sentence, or shown in a table."""
 
 

@@ -15,9 +15,10 @@ from tests.unit.compare_runs import noisy, without_cells
 from tests.unit.report_results import World, results
 
 from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rule, tight_enough
+from dbdyno.conclude.compare.summary import summary
 from dbdyno.conclude.compare.table import ALPHA_STOPPED, judge
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results.comparison import Comparison, Contrast, Effect
+from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Verdict
 from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import rows
@@ -63,8 +64,23 @@ def test_variants_are_ranked_with_the_ratio_of_the_law() -> None:
         )
     ahead = claim(comparison, "second", 4, against="third")
     assert ahead.neighbours and ahead.verdict == "better"
-    ranked_at = {c.slots["load"]: c for c in comparison.conclusions if c.id == "rank"}
-    assert ranked_at.keys() == {"1 session", "4 sessions"} and "worse" in ranked_at["4 sessions"].text
+    (ranked_once,) = (c for c in comparison.conclusions if c.id == "rank")
+    assert (ranked_once.slots["load"], ranked_once.slots["others"]) == ("4 sessions", "1 session")
+    assert "worse" in ranked_once.text and len(ranked_once.text) < 160
+
+
+def test_loads_with_other_verdicts_have_sentences_of_their_own() -> None:
+    def verdicts_at(sessions: int, verdict: Verdict) -> list[Contrast]:
+        found = claim(three, "second", sessions)
+        return [found.model_copy(update={"verdict": verdict})]
+
+    three = compare_variants(noisy(THREE))
+    table = three.metrics[0]
+    claims = [*verdicts_at(1, "no difference"), *verdicts_at(4, "worse")]
+    changed = three.model_copy(update={"metrics": (table.model_copy(update={"claims": tuple(claims)}),)})
+    texts = [c.text for c in summary(changed, noisy(THREE), [])]
+    assert [t.partition(",")[0].partition(":")[0] for t in texts] == ["At 4 sessions", "At 1 session"]
+    assert "worse" in texts[0] and "worse" not in texts[1] and "2 %" in texts[1]
 
 
 def test_a_longer_response_is_worse_and_a_baseline_can_be_chosen() -> None:

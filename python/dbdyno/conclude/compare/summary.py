@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -26,10 +27,10 @@ from dbdyno.model.results.comparison import (
     Contrast,
     Line,
     MetricTable,
+    Verdict,
     Why,
     ratio_text,
     value_text,
-    verdict_text,
 )
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import ByCell
@@ -43,8 +44,8 @@ _ADVISED_REPEATS = (
 
 
 def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) -> Iterator[Claim]:
-    """Yields the rank at the lowest and the highest rung of each ladder, which are usually below and above a
-    limit."""
+    """Yields the verdicts at the highest and the lowest rung of each ladder, which are usually above and
+    below a limit; once if they are the same."""
     table = comparison.metrics[0]
     ends = paced.ends(matches)
     limit = _limit(results) if comparison.kind == "variants" else None
@@ -53,36 +54,99 @@ def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) 
             continue
         lines = [line for line in table.lines if (line.workload, line.series) == (workload, series)]
         rungs = sorted({line.sessions for line in lines})
-        for sessions in dict.fromkeys((rungs[-1], rungs[0])):
-            load = fmt.load(sessions)
+        groups = {n: _by_verdict(table, lines, n) for n in dict.fromkeys((rungs[-1], rungs[0]))}
+        same = len({str([(v, sorted(c.variant for c in g)) for v, g in x.items()]) for x in groups.values()})
+        for n in [*groups][: same or None]:
+            load = fmt.load(n)
             values = {"load": f"{series}, {load}" if series else load, "limit": limit}
-            values["ranking"] = _ranking_text(table, lines, sessions, comparison.margin)
-            case = "plain" if limit is None else "above" if sessions > limit else "within"
-            yield claim("rank", values, case=case)
+            case = "plain" if limit is None else "above" if n > limit else "within"
+            parts = []
+            for verdict, contrasts in groups[n].items():
+                alone = verdict == "undecided" and len(groups[n]) == 1
+                parts.append("all-undecided" if alone else verdict.replace(" ", "-"))
+                values |= _listed(table, lines, verdict, contrasts, "or" if alone else "and")
+            if undecided := groups[n].get("undecided"):
+                parts.append(_ending(undecided, values))
+            if same < len(groups):
+                values["others"] = fmt.load(rungs[0])
+                parts.append("others")
+            values |= {"baseline": comparison.baseline, "margin": f"{100 * comparison.margin:g} %"}
+            yield claim("rank", values, case=case, parts=parts)
 
 
-def _ranking_text(table: MetricTable, lines: Sequence[Line], sessions: int, margin: float) -> str:
-    claims = {
+_VERDICTS: tuple[Verdict, ...] = ("better", "worse", "no difference", "equal", "undecided")
+
+
+def _by_verdict(table: MetricTable, lines: Sequence[Line], sessions: int) -> dict[Verdict, list[Contrast]]:
+    """Returns the contrasts with the baseline at a rung by their verdicts, those of one verdict by rank."""
+    of = {
         c.variant: c
         for c in table.claims
-        if not c.neighbours and c.sessions == sessions and c.series == lines[0].series
+        if not c.neighbours
+        and (c.sessions, c.series, c.workload) == (sessions, lines[0].series, lines[0].workload)
     }
-    parts = []
-    for line in (x for x in lines if x.sessions == sessions):
-        figure = f"{line.variant} {value_text(table.unit, line.mean)}"
-        contrast = claims.get(line.variant)
-        parts.append(figure if contrast is None else f"{figure}, {_effect(contrast, margin)}")
-    return "; ".join(parts)
+    ranked = [of[x.variant] for x in lines if x.sessions == sessions and x.variant in of]
+    groups = {v: [c for c in ranked if c.verdict == v] for v in _VERDICTS}
+    return {v: contrasts for v, contrasts in groups.items() if contrasts}
 
 
-def _effect(contrast: Contrast, margin: float) -> str:
-    e = contrast.effect
-    verdict = verdict_text(contrast.verdict, margin, contrast.because)
-    if e.ratio is None:
-        return verdict
-    low, high = ((None if end is None else ratio_text(e, end)) for end in (e.low, e.high))
-    ends = f" ({low} to {high})" if low is not None and high is not None else ""
-    return f"{ratio_text(e, e.ratio)} times {contrast.baseline}{ends}, {verdict}"
+_WITH_FIGURES = 3
+"""Most variants of one verdict whose ratios are in the sentence; all are in the table below."""
+_NAMED = 5
+"""Most variants of one verdict that are named."""
+
+
+def _listed(
+    table: MetricTable,
+    lines: Sequence[Line],
+    verdict: Verdict,
+    contrasts: Sequence[Contrast],
+    last: str,
+) -> dict[str, str]:
+    """Returns the names of the variants with a verdict, with their ratios if these are few."""
+    means = {x.variant: x.mean for x in lines if x.sessions == contrasts[0].sessions}
+    alike = verdict in ("equal", "no difference")  # the baseline follows in the sentence
+    names = []
+    for c in contrasts[:_NAMED]:
+        figures = [value_text(table.unit, means[c.variant])] if len(contrasts) == 1 else []
+        if c.effect.ratio is not None and len(contrasts) <= _WITH_FIGURES:
+            figures.append(f"{ratio_text(c.effect, c.effect.ratio)} times")
+        if (ends := _interval(c)) and len(contrasts) == 1:
+            figures.append(ends)
+        names.append(c.variant if alike or not figures else f"{c.variant} ({', '.join(figures)})")
+    if more := len(contrasts) - len(names):
+        names.append(f"{more:,} more")
+    slot = verdict.replace(" ", "_")
+    return {
+        slot: _joined(names, "" if alike else last),
+        f"{slot}_are": "is" if len(contrasts) == 1 else "are",
+    }
+
+
+def _joined(names: Sequence[str], last: str) -> str:
+    """Returns ``a, b and c``; ``a, b, c`` if a list goes on after them (``last`` is empty)."""
+    if not last or len(names) < 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def _interval(c: Contrast) -> str:
+    low, high = (
+        (None if end is None else ratio_text(c.effect, end)) for end in (c.effect.low, c.effect.high)
+    )
+    return "" if low is None or high is None else f"{low} to {high}"
+
+
+def _ending(undecided: Sequence[Contrast], values: dict[str, Any]) -> str:
+    """Returns the part that says which measurement would decide, and fills in its values."""
+    if min(min(c.effect.n_baseline, c.effect.n_variant) for c in undecided) < 2:
+        values["wanted"] = _ADVISED_REPEATS
+        return "single"
+    further = [c.further_repeats for c in undecided if c.further_repeats is not None]
+    if len(further) < len(undecided):
+        return "ends"
+    values["more"] = max(further)
+    return "more"
 
 
 def _limit(results: Results) -> float | None:
