@@ -35,10 +35,13 @@ from dbdyno.plan.recipe_lines import (
 )
 
 
-def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
+def parse_recipe(
+    text: str, name: str, file: str | None = None, check_claim: Callable[[str], object] = str
+) -> Experiment:
     """Returns the experiment that ``text`` describes. ``name`` is its name if the text has none.
 
-    Raises :class:`RecipeError` with file and line of each error, and the nearest key for an unknown one.
+    ``check_claim`` raises :class:`UsageError` for an id that no claim has. Raises :class:`RecipeError` with
+    file and line of each error, and the nearest key for an unknown one.
     """
     where = file or f"recipe {name}"
     try:
@@ -57,6 +60,12 @@ def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
         at = [("phases", str(f.number), *([f.key] if f.key else [])) for f in wrong]
         faults = [Fault(line_of(lines, a), f.message, f.cure) for a, f in zip(at, wrong, strict=True)]
         raise recipe_error(where, faults)
+    for claim in experiment.answer:
+        try:
+            check_claim(claim)
+        except UsageError as e:
+            fault = Fault(line_of(lines, ("answer",)), f"answer: {e.message}", e.cure)
+            raise recipe_error(where, [fault]) from e
     return experiment
 
 

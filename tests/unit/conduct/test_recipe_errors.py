@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbdyno import conduct, observe
+from dbdyno.conclude.catalogue import entry
 from dbdyno.model.errors import RecipeError, UsageError
 from dbdyno.plan.recipe_lines import read_toml
 
@@ -85,3 +86,26 @@ def test_a_path_in_double_quotes_is_refused_with_its_line(
     assert error.message.startswith(f"{recipe}:3: ") and error.message.isprintable()
     assert "single quotes" in (error.cure or "") and f"'{written}'" in (error.cure or "")
     assert read_toml(text.replace('"' + written + '"', f"'{written}'"))["script"] == written
+
+
+def test_an_unknown_answer_is_named_with_its_line_and_the_nearest_claim(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('workload = "lio"\nanswer = ["peak", "cpu-per-requst"]\n')
+    error = refusal(recipe)
+    assert isinstance(error, RecipeError) and lines(error, recipe) == [2]
+    assert "did you mean 'cpu-per-request'" in str(error)
+
+
+def test_an_answer_may_be_the_claims_of_one_item(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('workload = "lio"\nanswer = ["errors-40001"]\n')
+    plan, _ = conduct.planned(conduct.Request(recipe=str(recipe)), observe.host())
+    assert plan.experiment.answer == ("errors-40001",)
+
+
+def test_answers_of_shipped_recipes_are_claims() -> None:
+    recipes = conduct.recipes()
+    assert sum(bool(r.answer) for r in recipes.values()) > 10
+    for recipe in recipes.values():
+        for name in recipe.answer:
+            assert entry(name).missing or name != recipe.answer[0]

@@ -10,13 +10,18 @@ An entry is a table named by the claim's id:
 - ``part``: sentences that are added if their values are known
 - ``level``: good, note (the default), warning or invalid; ``unit`` of the claim's value
 - ``each``: the placeholder for the end of the id, if the claim is made once per item (``errors-40001``)
+- ``about``: throughput, time, quality or source; or "" for anything else. A file may begin with the one of
+  its entries that have none. A screen shows claims about throughput and time
+- ``short``: a template of a few words for a list of warnings; without it the id
+- ``missing``: why a run lacks the claim and which measurement makes it, for an answer to the question of a
+  recipe; without it ``when``
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -65,6 +70,9 @@ class Entry:
     unit: str = ""
     each: str = ""
     page: str = ""
+    about: str = ""
+    short: str = ""
+    missing: str = ""
 
     @property
     def name(self) -> str:
@@ -122,7 +130,12 @@ def entries() -> Mapping[str, Entry]:
     """Returns all entries by id, in the order in which claims of one level are read."""
     files = sorted(Path(__file__).parent.glob("*.toml"), key=_reading_order)
     tables = [tomllib.loads(f.read_text(encoding="utf-8")) for f in files]
-    all_entries = [Entry(id, **record) for table in tables for id, record in table.items()]
+    all_entries = [
+        Entry(id, **{"about": about, **record})
+        for table in tables
+        for about in [table.pop("about", "")]
+        for id, record in table.items()
+    ]
     known = {e.id: e for e in all_entries}
     assert len(known) == len(all_entries), "two entries have one id"
     return known
@@ -165,7 +178,8 @@ def claim(
     full_id = f"{id}-{each}" if each else id
     if value is not None and not isinstance(value, Estimate):
         value = Estimate(full_id, value, entry.unit, low, high)
-    text = sentence(id, values, case=case, parts=parts)
+    pieces = tuple(_pieces(id, values, case, parts))
+    text = "".join(words for _, words in pieces)
     return Claim(
         id=full_id,
         text=f"{subject}: {text}" if subject else text,
@@ -177,6 +191,9 @@ def claim(
         cells=tuple(cells),
         case=case,
         slots=dict(values),
+        about=entry.about,
+        short=_short(entry, values),
+        pieces=pieces,
     )
 
 
@@ -184,9 +201,48 @@ def sentence(
     id: str, values: Mapping[str, Any] | None = None, *, case: str = "", parts: Sequence[str] = ()
 ) -> str:
     """Returns the sentence of the claim ``id`` filled from ``values``, for remarks that are kept as text."""
+    return "".join(words for _, words in _pieces(id, values or {}, case, parts))
+
+
+def _pieces(id: str, values: Mapping[str, Any], case: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields the sentence in pieces, each with the name of its slot; "" for words that all its claims
+    have."""
     entry = entries()[id]
-    texts = [_text_of(entry.sentence, case), *(entry.part[p] for p in parts)]
-    return _WORDS.vformat("".join(texts), (), values or {})
+    template = "".join([_text_of(entry.sentence, case), *(entry.part[p] for p in parts)])
+    constant = ""
+    for words, slot, spec, conversion in _WORDS.parse(template):
+        constant += words
+        if slot is None:
+            continue
+        text = _WORDS.vformat(f"{{{slot}{f'!{conversion}' if conversion else ''}:{spec}}}", (), values)
+        if slot.startswith("~"):
+            constant += text
+        else:
+            yield from (("", constant), (slot, text))
+            constant = ""
+    if constant:
+        yield ("", constant)
+
+
+def _short(entry: Entry, values: Mapping[str, Any]) -> str:
+    return _WORDS.vformat(entry.short, (), values) if entry.short else entry.id.replace("-", " ")
+
+
+def described(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """Returns claims that an older version stored with what the catalogue says of them; others unchanged."""
+    return tuple(c if c.short else _described(c) for c in claims)
+
+
+def _described(claim: Claim) -> Claim:
+    try:
+        of = entry(claim.id)
+    except UsageError:  # an id of an older version
+        return claim
+    try:
+        short = _short(of, claim.slots)
+    except (LookupError, ValueError, TypeError):  # its slots had other names or values
+        short = of.id.replace("-", " ")
+    return claim.model_copy(update={"about": of.about, "short": short})
 
 
 def with_nouns(text: str, **values: Any) -> str:

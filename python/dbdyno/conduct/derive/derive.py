@@ -19,6 +19,7 @@ from dbdyno.account.making import load_makers, made_at, make
 from dbdyno.conclude.catalogue import claim, worded
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.findings import asked, findings
+from dbdyno.conclude.reply import reply
 from dbdyno.conclude.run.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.scaled import scalings_of
 from dbdyno.conclude.scaling.cpu_wait import observed
@@ -265,7 +266,12 @@ def _unpack_parts(packed: Sequence[_Packed]) -> list[Part]:
 
 def keep(record: Run, results: Results) -> None:
     """Raises :class:`StoreError` if the store cannot be written."""
-    drawn = Conclusions(scaling=results.scaling, answers=results.answers, comparison=results.comparison)
+    drawn = Conclusions(
+        scaling=results.scaling,
+        answers=results.answers,
+        reply=results.reply,
+        comparison=results.comparison,
+    )
     kept = results.tables.kept if isinstance(results.tables, Derived) else results.tables
     record.write_derived(kept, results.findings, drawn)
 
@@ -277,14 +283,13 @@ def with_claims(results: Results, damaged: Sequence[DamagedCell]) -> Results:
 
 
 def concluded(results: Results) -> Results:
-    """Returns the results with the scaling of their ladders, and a comparison of their variants if there are
-    several."""
+    """Returns the results with the scaling of their ladders, a comparison of their variants if there are
+    several, and the reply to the question of the recipe."""
     results = replace(results, scaling=scalings_of(results), answers=observed(results))
-    if len(results.plan.variants) < 2 or results.plan.experiment.phases:
-        return results
-    with contextlib.suppress(UsageError):  # the run was cut short before a second variant was measured
-        return replace(results, comparison=compare_variants(results))
-    return results
+    if len(results.plan.variants) > 1 and not results.plan.experiment.phases:
+        with contextlib.suppress(UsageError):  # the run was cut short before a second variant was measured
+            results = replace(results, comparison=compare_variants(results))
+    return replace(results, reply=reply(results))
 
 
 def cells_of(record: Run, damaged: list[DamagedCell], ids: Sequence[str] | None = None) -> Iterator[RawCell]:

@@ -102,7 +102,8 @@ def results_of(record: Run, say: Say = _print) -> Results:
         return _derived_now(record, say)
     with contextlib.suppress(StoreError):
         if (drawn := record.read_conclusions()) is not None:
-            return replace(results, scaling=drawn.scaling, answers=drawn.answers, comparison=drawn.comparison)
+            fields = {name: getattr(drawn, name) for name in ("scaling", "answers", "reply", "comparison")}
+            return replace(results, **fields)
     from dbdyno.conduct.derive.derive import concluded, keep  # here, since usually results are only read
 
     results = concluded(results)
@@ -117,7 +118,7 @@ def derived_of(record: Run, say: Say = _print) -> Results:
 
 
 def _read_derived(record: Run) -> Results | None:
-    from dbdyno.conclude.catalogue import worded  # here, too
+    from dbdyno.conclude.catalogue import described, worded  # here, too
 
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
@@ -129,7 +130,8 @@ def _read_derived(record: Run) -> Results | None:
         if isinstance(tables, dict) and "ledger" in tables:  # older versions stored whole tables
             tables["ledger"] = of_older(tables["ledger"])
         if tables.keys() >= {*DERIVED, "sources", "histogram"}:
-            return Results(record.info, worded(record.plan), environment_of(record), tables, findings)
+            plan, claims = worded(record.plan), described(findings)
+            return Results(record.info, plan, environment_of(record), tables, claims)
     return None
 
 

@@ -59,9 +59,11 @@ def fields_set(base: Experiment, patch: Patch) -> dict[str, Any]:
 
 def _read_list(file: Path) -> dict[str, Any]:
     """Reads a job list: a recipe that may consist of ``[[jobs]]`` alone."""
+    from dbdyno.conclude.catalogue import entry
     from dbdyno.plan import parse_recipe
 
-    recipe = with_directory(parse_recipe(read_text(file, "job list"), file.stem, str(file)), file.parent)
+    parsed = parse_recipe(read_text(file, "job list"), file.stem, str(file), entry)
+    recipe = with_directory(parsed, file.parent)
     if not recipe.job_set:
         raise UsageError(
             f"{file} lists no jobs", "write [[jobs]] and below it command = 'PROGRAM ...', once for each"

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from dbdyno import engines, limits, observe
+from dbdyno.conclude.catalogue import entry
 from dbdyno.conduct.request import job_specs, script_texts
 from dbdyno.conduct.request.patch import Patch, merged
 from dbdyno.conduct.request.script_texts import read_text
@@ -66,7 +67,7 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
             raise UsageError(
                 f"there is no file {path}", f"that recipe comes with dbdyno: dbdyno run --recipe {path.stem}"
             )
-        return parse_recipe(read_text(path, "recipe"), path.stem, str(path)), path.parent
+        return parse_recipe(read_text(path, "recipe"), path.stem, str(path), entry), path.parent
     known = recipes()
     if name_or_path not in known:
         cure = did_you_mean(name_or_path, known)

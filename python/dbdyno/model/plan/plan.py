@@ -175,6 +175,8 @@ class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """Part of the run's id."""
     doc: str = ""
     """The question that it answers, in one line."""
+    answer: tuple[str, ...] = Field(default=(), max_length=MOST_NAMES)
+    """Claims that answer the question, by their ids (dbdyno explain); they are shown first."""
     notes: str = ""
     """Source, and the expected result."""
     engine: str = ""

@@ -52,6 +52,9 @@ class Claim(BaseModel):
     cells: tuple[str, ...] = ()  # the measurements concerned; empty for the whole run
     case: str = ""  # the sentence's key within its entry, if the entry has several
     slots: dict[str, Any] = Field(default={}, alias="said")  # values of the sentence's slots
+    about: str = ""  # throughput, time, quality, source; or something else
+    short: str = ""  # a few words for a list of warnings
+    pieces: tuple[tuple[str, str], ...] = ()  # the sentence by slots, each with its name; "" between them
 
     @model_validator(mode="before")
     @classmethod

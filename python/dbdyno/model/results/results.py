@@ -92,6 +92,7 @@ class Results:
     comparison: Comparison | None = None  # of the run's variants, if there are several
     scaling: tuple[Scaling, ...] = ()  # one per ladder, that is a workload under a variant
     answers: tuple[Claim, ...] = ()  # headroom, for an observation, which has no ladder
+    reply: tuple[Claim, ...] = ()  # to the question of the recipe; the claim not-decided if there is none
 
     @property
     def workloads(self) -> Mapping[str, Workload]:
@@ -128,6 +129,7 @@ class Conclusions(BaseModel):
     version: int = VERSION
     scaling: tuple[Scaling, ...] = ()
     answers: tuple[Claim, ...] = ()
+    reply: tuple[Claim, ...] = ()
     comparison: Comparison | None = None
 
 
