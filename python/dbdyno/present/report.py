@@ -19,7 +19,7 @@ from dbdyno.model.plan.kinds import (
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results, RunInfo
 from dbdyno.model.text.nouns import fill
-from dbdyno.model.units import NS_PER_S, between, format_ns
+from dbdyno.model.units import NS_PER_S, between, counted, format_ns
 from dbdyno.present.charts import charts_time, strips, triggers
 from dbdyno.present.charts.chart import Group
 from dbdyno.present.commands import commands, commands_charts
@@ -33,7 +33,14 @@ from dbdyno.present.document.document import (
     Statements,
     remarks,
 )
-from dbdyno.present.figures import figures, headline, profile, selection, sources_used
+from dbdyno.present.figures import (
+    figures,
+    headline,
+    profile,
+    selection,
+    shown_claims,
+    sources_used,
+)
 from dbdyno.present.figures.selection import Pick
 from dbdyno.present.figures.targets import Targets
 from dbdyno.present.memory import memory, memory_runs
@@ -60,12 +67,6 @@ from dbdyno.present.run import (
 )
 from dbdyno.present.scaling import scaling_document
 from dbdyno.present.show_options import CLAIMS
-
-_SEVERITIES = ("invalid", "warning", "note", "good")
-_IN_WORDS = (headline.FIRST, *headline.PARAGRAPH)
-"""Claims that the headline contains."""
-MOST = 3
-"""Most claims that are shown at once."""
 
 
 def document(results: Results) -> Document:
@@ -94,7 +95,7 @@ def brief(results: Results, run: str = "") -> Document:
         return Document(
             headline.title(results),
             list(sections(SCREEN, Page(results))),
-            lead=lead(results, together=True),
+            lead=lead(results),
             more=more(results, run or results.info.id),
         )
 
@@ -114,11 +115,8 @@ def details(results: Results, option: str, cell: str | None = None) -> list[Bloc
         return [b for make in PARTS.details(option) for b in make(results, pick)]
 
 
-def lead(results: Results, together: bool = False) -> list[Paragraph]:
-    """Returns how the run ended unless it completed, doubts, and the answer.
-
-    ``together`` answers for variants by their effects.
-    """
+def lead(results: Results) -> list[Paragraph]:
+    """Returns how the run ended unless it completed, doubts, and the answer."""
     info = results.info
     notes = []
     if info.status != "complete":
@@ -130,11 +128,13 @@ def lead(results: Results, together: bool = False) -> list[Paragraph]:
         )
     if info.stopped is not None and not any(f.id in headline.SEARCHED for f in results.findings):
         notes.append(Paragraph(f"Stopped {info.stopped}"))
-    compared = results.comparison if together and kind_of(results.plan).among((SERVED,)) else None
-    answer = headline.sentences(results) if compared is None else compared.summary
     doubts = headline.doubt_sentences(results)
     notes += [Paragraph(d, "warning") for d in doubts]
-    return [*notes, *(Paragraph(s, lead=not doubts) for s in answer), *remarks(_labels(info))]
+    return [
+        *notes,
+        *(Paragraph(s, lead=not doubts) for s in headline.answer_sentences(results)),
+        *remarks(_labels(info)),
+    ]
 
 
 def _labels(info: RunInfo) -> list[str]:
@@ -148,7 +148,7 @@ def _linked(results: Results, paragraphs: Sequence[Paragraph], targets: Targets)
     """Links each claim in the paragraphs to the block that shows its figure."""
     claims = [
         (c.text.removeprefix(f"{c.subject}: "), targets.block_id(c))
-        for c in (*results.findings, *results.answers)
+        for c in (*results.reply, *results.findings, *results.answers)
     ]
     places = [(text, place) for text, place in claims if text and place]
     order = [
@@ -158,29 +158,35 @@ def _linked(results: Results, paragraphs: Sequence[Paragraph], targets: Targets)
 
 
 def more(results: Results, run: str) -> list[Paragraph]:
-    """Returns where CPU time went if it was sampled, and the number of further claims, each with its
-    command."""
-    count = len(_by_severity(results)) - len(_grave(results))
+    """Returns where CPU time went if it was sampled, the warnings about the measurement, and the number of
+    further notes, each with its command."""
+    shown = shown_claims.first(results)
+    others = [g for g in shown_claims.by_severity(results) if g not in shown]
+    doubts = headline.doubts(results)
+    rest = [g for g in others if g[0].severity not in shown_claims.GRAVE or g[0] in doubts]
+    warnings = shown_claims.warnings(results, others)
+    counts = [f"Measurement quality: {warnings}"] if warnings else []
+    counts += [counted(len(rest), "more note")] if rest else []
     profiled = [f"{f.text} More: dbdyno hot {run}" for f in results.findings if f.id == cpu_profile.CLAIM]
-    return remarks([*profiled[:1], *([f"{count} more: dbdyno show {run} --claims"] if count else [])])
+    return remarks([*profiled[:1], *([f"{'; '.join(counts)}: dbdyno show {run} --claims"] if counts else [])])
 
 
 def findings(results: Results) -> list[Block]:
     """Returns all claims, the gravest first, and how waits were measured."""
-    return [_statements(results, _by_severity(results)), *remarks(sources_used.wait_methods(results))]
+    groups = shown_claims.by_severity(results)
+    return [*_claim_blocks(results, groups), *remarks(sources_used.wait_methods(results))]
 
 
 def _claims(results: Results, targets: Targets) -> Iterator[Section]:
     """Yields the claims that matter, then all others with the methods of measurement."""
-    grave = _grave(results)
-    others = [f for f in _by_severity(results) if f not in grave]
-    if grave:
-        yield Section("", [_statements(results, grave, targets, True)], "findings")
-    quality: list[Block] = [
-        _statements(results, others, targets),
-        *remarks(sources_used.wait_methods(results)),
-    ]
-    yield Section(_quality_title(results), quality, "quality", folded=True, name="Measurement quality")
+    shown = shown_claims.first(results)
+    others = [g for g in shown_claims.by_severity(results) if g not in shown]
+    if shown:
+        yield Section("", [_first_claims(results, shown, targets)], "findings")
+    quality = [*_claim_blocks(results, others, targets), *remarks(sources_used.wait_methods(results))]
+    yield Section(
+        _quality_title(results, others), quality, "quality", folded=True, name="Measurement quality"
+    )
 
 
 # -- blocks of the parts ----------------------------------------------------------------------------
@@ -485,7 +491,7 @@ SCREEN = Parts(
             kinds=(LADDER,),
         ),
         Part("", "", lambda p: hosts.brief(p.results), kinds=(LADDER,)),
-        Part("", "", lambda p: [_statements(p.results, grave)] if (grave := _grave(p.results)) else []),
+        Part("", "", lambda p: _claims_on_screen(p.results)),
         Part("placement", "{~slots:capital} started together", _placement, kinds=(DRIVEN,), minor=True),
     ]
 )
@@ -508,16 +514,37 @@ def _charts(groups: Iterable[Group], part: str) -> list[Block]:
     return blocks
 
 
-def _by_severity(results: Results) -> list[Claim]:
-    claims = [f for f in results.findings if f.id not in _IN_WORDS]
-    return sorted(claims, key=lambda f: _SEVERITIES.index(f.severity))
+def _claims_on_screen(results: Results) -> list[Block]:
+    shown = shown_claims.first(results)
+    return [_first_claims(results, shown)] if shown else []
 
 
-def _grave(results: Results) -> list[Claim]:
-    """Returns at most three claims that limit the trust in the figures."""
-    above = headline.doubts(results)
-    grave = [f for f in _by_severity(results) if f.severity in ("invalid", "warning")]
-    return [f for f in grave if f not in above][:MOST]
+def _first_claims(
+    results: Results, groups: Iterable[shown_claims.Group], targets: Targets | None = None
+) -> Statements:
+    """Returns one statement per group."""
+    claims = [g[0].model_copy(update={"text": shown_claims.text(g)}) for g in groups]
+    return _statements(results, claims, targets, targets is not None)
+
+
+def _claim_blocks(
+    results: Results, groups: Iterable[shown_claims.Group], targets: Targets | None = None
+) -> Iterator[Block]:
+    """Yields lists of claims, and a table for each group of claims that differ in several values."""
+    claims: list[Claim] = []
+    for group in groups:
+        shown = group[0] if len(group) == 1 else shown_claims.together(group)
+        if isinstance(shown, Claim):
+            claims.append(shown)
+            continue
+        if claims:
+            yield _statements(results, claims, targets)
+        claims = []
+        yield shown
+        advices = {c.advice for c in group}
+        yield from remarks(f"To do: {a}." for a in advices if a and len(advices) == 1)
+    if claims:
+        yield _statements(results, claims, targets)
 
 
 def _statements(
@@ -537,16 +564,14 @@ def _statement(f: Claim, whole: set[str], target: str = "") -> Statement:
     return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note, target)
 
 
-def _quality_title(results: Results) -> str:
-    count = {s: sum(f.severity == s for f in _by_severity(results)) for s in _SEVERITIES}
+def _quality_title(results: Results, others: Sequence[shown_claims.Group]) -> str:
+    count = {s: sum(g[0].severity == s for g in others) for s in shown_claims.SEVERITIES}
     parts = [
-        (count["invalid"], "part unusable", "parts unusable"),
-        (count["warning"], "warning", "warnings"),
-        (count["note"], "note", "notes"),
-        (count["good"], "check passed", "checks passed"),
+        shown_claims.warnings(results, others),
+        counted(count["note"], "note") if count["note"] else "",
+        counted(count["good"], "check") + " passed" if count["good"] else "",
     ]
-    counts = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
-    return f"Measurement quality: {counts or 'nothing to remark'}"
+    return f"Measurement quality: {', '.join(filter(None, parts)) or 'nothing to remark'}"
 
 
 def _footer(results: Results) -> str:

@@ -70,7 +70,8 @@ def test_without_raw_tables_json_is_the_document_and_folders_hold_derived_tables
 def test_the_document_has_stable_keys_and_survives_json() -> None:
     document = present.document(report_results.results())
     assert set(document) == {
-        "format", "run", "title", "doubts", "summary", "plan", "environment", "rungs", "windows", "hosts",
+        "format", "run", "title", "doubts", "answer", "summary", "plan", "environment", "rungs", "windows",
+        "hosts",
         "data_sources", "sources", "placements",
         "statements", "statement_texts", "statement_ledger", "wait_durations",
         "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.model.engine.environment import ServerFacts
-from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PHASES, kind_of
+from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PHASES, SERVED, kind_of
 from dbdyno.model.plan.plan import Observation, Workload
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import at_once, capital, noun
@@ -278,10 +280,51 @@ def _sentence(advice: str) -> str:
     return f"To do: {advice}." if advice else ""
 
 
-def sentences(results: Results) -> list[str]:
+def compared(results: Results) -> Comparison | None:
+    """Returns the comparison that is the answer of a run of several variants; None for other runs."""
+    return results.comparison if kind_of(results.plan).among((SERVED,)) else None
+
+
+def leading(results: Results) -> list[Claim]:
+    """Returns the claims that the lead contains, in its order."""
+    replied = [c for c in results.findings if _key(c) in set(map(_key, results.reply))]
+    limited = [c for c in results.findings if c.id == FIRST]
+    return [*replied, *limited, *([] if compared(results) else _in_paragraphs(results))]
+
+
+def _key(claim: Claim) -> tuple[str, str, tuple[str, ...]]:
+    return claim.id, claim.subject, claim.cells
+
+
+def answer_sentences(results: Results) -> list[str]:
+    """Returns the lead: the answer to the question of the recipe if it names one, then the rest of
+    :func:`sentences`; of several variants, their verdicts instead of a paragraph for each."""
+    replies = list(dict.fromkeys(c.text for c in results.reply))
+    limited = [c.text for c in results.findings if c.id == FIRST]
+    comparison = compared(results)
+    if comparison is None:
+        rest = sentences(results, without=results.reply)
+    else:
+        rest = [*limited, *comparison.summary]
+    return list(dict.fromkeys([*replies, *rest]))
+
+
+def sentences(results: Results, without: Sequence[Claim] = ()) -> list[str]:
     """Returns the limits of the client, then one paragraph per ladder; for an observation, its activity."""
     if figures.is_observation(results):
         return observation_sentences(results)
+    left_out = set(map(_key, without))
+    claims = [c for c in _in_paragraphs(results) if _key(c) not in left_out]
+    ladders = figures.grouped((c.subject, c.text.removeprefix(f"{c.subject}: ")) for c in claims)
+    alike = figures.grouped((" ".join(texts), subject) for subject, texts in ladders.items())
+    limited = [c.text for c in results.findings if c.id == FIRST]
+    return limited + [
+        f"{'; '.join(subjects)}: {text}" if any(subjects) else text for text, subjects in alike.items()
+    ]
+
+
+def _in_paragraphs(results: Results) -> list[Claim]:
+    """Returns the claims of the paragraphs, in their order."""
     claims = sorted((c for c in results.findings if c.id in PARAGRAPH), key=lambda c: PARAGRAPH.index(c.id))
     if claims and claims[0].id == SEARCHED[0]:
         claims = [c for c in claims if c.id != "paced-capacity"]
@@ -292,7 +335,4 @@ def sentences(results: Results) -> list[str]:
         ladders_too = figures.one_variant(results) and results.tables["rungs"]["sessions"].n_unique() > 1
         ladders_too = ladders_too and not any(c.once for c in results.plan.cells)
         claims = [*commands, *(c for c in claims if ladders_too and c.id not in ABOUT_COMMANDS)]
-    leads = [(f"{c.subject}: " if c.subject else "", c.text) for c in claims]
-    ladders = figures.grouped((lead, text.removeprefix(lead)) for lead, text in leads)
-    limited = [c.text for c in results.findings if c.id == FIRST]
-    return limited + [lead + " ".join(texts) for lead, texts in ladders.items()]
+    return claims

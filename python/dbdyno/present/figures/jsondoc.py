@@ -35,6 +35,7 @@ def document(results: Results) -> dict[str, Any]:
             "run": results.info.model_dump(mode="json"),
             "title": headline.title(results),
             "doubts": headline.doubt_sentences(results),
+            "answer": [finding(f) for f in results.reply],
             "summary": headline.sentences(results),
             "plan": results.plan.model_dump(mode="json"),
             "environment": results.environment.model_dump(mode="json"),

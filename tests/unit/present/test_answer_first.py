@@ -1,0 +1,196 @@
+"""The answer to the question of a recipe is read first in every medium. Warnings about the measurement are one
+line; claims that say the same of several things are together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit import report_results
+from tests.unit.compare_runs import noisy
+from tests.unit.shown import as_html, as_text
+
+from dbdyno.conclude.catalogue import claim, described, entries
+from dbdyno.conclude.compare import compare_variants
+from dbdyno.conclude.reply import reply
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.results import Results
+from dbdyno.present import report
+from dbdyno.present.document.document import Statements, Table, walk
+from dbdyno.present.figures import headline, jsondoc, shown_claims
+from dbdyno.present.media import markdown
+
+REQUEST = claim(
+    "cpu-per-request",
+    {"cost": 38e-6, "low": 30e-6, "high": 45e-6, "kernel": 0.8, "rest": 0.02, "fewest": 10, "most": 900},
+    case="known",
+)
+
+
+def _asked(*answer: str, claims: tuple[Claim, ...] = ()) -> Results:
+    """A run of a recipe that names these claims, with these claims among its findings."""
+    results = report_results.results()
+    experiment = results.plan.experiment.model_copy(update={"answer": answer})
+    plan = results.plan.model_copy(update={"experiment": experiment})
+    results = replace(results, plan=plan, findings=(*results.findings, *claims))
+    return replace(results, reply=reply(results))
+
+
+def _media(results: Results) -> list[str]:
+    """The text of every medium from its title on."""
+    page = report.document(results)
+    screen = as_text(report.brief(results), 160)
+    return [screen, markdown.page(page), " ".join(as_html(page.lead).split())]
+
+
+@pytest.mark.parametrize("claims", [(REQUEST,), ()])
+def test_the_answer_is_read_before_the_peak(claims: tuple[Claim, ...]) -> None:
+    results = _asked("cpu-per-request", claims=claims)
+    (answer,) = results.reply
+    assert (answer.id == "cpu-per-request") == bool(claims)
+    for text in _media(results):
+        plain = " ".join(text.split())
+        assert 0 <= plain.find(answer.text[:40]) < plain.find("Peak throughput")
+    data = jsondoc.document(results)
+    assert [a["claim"] for a in data["answer"]] == [answer.text]
+    assert [*data].index("answer") < [*data].index("summary")
+
+
+def test_without_an_answer_the_reason_and_what_to_measure_are_said() -> None:
+    (undecided,) = _asked("cpu-per-request").reply
+    reason, _, action = undecided.text.partition("; ")
+    assert reason.startswith("Not decided: ") and action.startswith("measure ")
+    generic = next(e for e in entries().values() if not e.missing)
+    (undecided,) = _asked(generic.id).reply
+    assert undecided.text.startswith("Not decided: ") and generic.question in undecided.text
+    failed = claim("no-calls", {"place": "at 1 session"})
+    (undecided,) = _asked("cpu-per-request", claims=(failed,)).reply
+    assert failed.text.rstrip(".") in undecided.text and failed.advice in undecided.text
+
+
+def test_a_run_without_named_claims_begins_as_before() -> None:
+    results = report_results.results()
+    assert reply(results) == ()
+    assert jsondoc.document(results)["answer"] == []
+    assert headline.answer_sentences(results) == headline.sentences(results)
+
+
+def test_an_answer_is_said_once() -> None:
+    results = _asked("scales-to")
+    texts = [p.text for p in report.lead(results)]
+    assert texts[0] == results.reply[0].text
+    assert sum(results.reply[0].text in t for t in texts) == 1
+    assert results.reply[0].text not in "".join(
+        i.text for b in report.findings(results) if isinstance(b, Statements) for i in b.items
+    )
+
+
+def test_claims_of_one_kind_answer_together() -> None:
+    errors = [
+        claim("errors", {"count": 1, "calls": 9, "code": c, "message": "x"}, each=c) for c in ("1", "2")
+    ]
+    assert [c.id for c in _asked("errors", claims=tuple(errors)).reply] == ["errors-1", "errors-2"]
+    assert [c.id for c in _asked("errors-2", claims=tuple(errors)).reply] == ["errors-2"]
+    throttled = claim("cpu-wait-throttled", {}, case="")  # begins like another id
+    assert [c.id for c in _asked("cpu-wait", claims=(throttled,)).reply if c == throttled] == []
+
+
+def test_several_variants_begin_with_their_verdicts_on_the_page_too() -> None:
+    results = noisy(report_results.World(rungs=(1, 4), repeats=6, variants=("base", "second", "third")))
+    results = replace(results, comparison=compare_variants(results))
+    (verdicts,) = results.comparison.summary if results.comparison else ()
+    for document in (report.document(results), report.brief(results)):
+        assert [p.text for p in document.lead] == [verdicts]
+    assert "Peak throughput" in as_text(report.details(results, "claims"), 160)
+
+
+def _warned(results: Results, *claims: Claim) -> Results:
+    return replace(results, findings=(*claims, *(f for f in results.findings if f.severity == "good")))
+
+
+STEAL = claim("steal", {"share": 0.015, "place": "at 2 sessions", "measurements": "1", "limit": 0.01}, 0.015)
+OTHERS = claim("foreign-load", {"used": 0.15, "place": "at 1 session", "measurements": "1"}, 0.15, case="run")
+LOCK = claim(
+    "lock-bound", {"event": "LWLock/WALWrite", "share": 0.4, "place": "", "source": "scheduler trace"}
+)
+
+
+def test_warnings_about_the_measurement_are_one_line() -> None:
+    results = _warned(report_results.results(), STEAL, OTHERS, LOCK)
+    screen = report.brief(results)
+    (statements,) = (b for b in walk(screen.blocks) if isinstance(b, Statements))
+    assert [i.id for i in statements.items] == ["lock-bound"]
+    line = screen.more[-1].text
+    assert "2 warnings (steal 1.5 % at 2 sessions, other processes 0.15" in line and "--claims" in line
+    (title,) = (s.title for s in report.document(results).blocks if getattr(s, "id", "") == "quality")
+    assert "2 warnings (steal 1.5 %" in title
+
+
+def test_what_spoils_the_answer_stands_above_it_and_not_in_the_line() -> None:
+    heavy = OTHERS.model_copy(update={"value": OTHERS.value and replace(OTHERS.value, value=1.8)})
+    results = _warned(_asked("peak"), heavy, STEAL)
+    lead = report.lead(results)
+    assert lead[0].text.startswith(heavy.text) and lead[0].tone == "warning"
+    assert "1 warning (steal" in report.more(results, "last")[-1].text
+
+
+def test_grave_claims_come_first_and_throughput_before_time() -> None:
+    def made(id: str, severity: str, about: str) -> Claim:
+        return Claim.model_validate({"id": id, "text": id, "severity": severity, "about": about})
+
+    claims = [
+        made("d", "note", "time"),
+        made("c", "note", "throughput"),
+        made("b", "warning", "time"),
+        made("a", "invalid", "quality"),
+        made("x", "note", "source"),
+        made("y", "warning", "quality"),
+        made("z", "good", "throughput"),
+    ]
+    results = replace(report_results.results(), findings=tuple(claims))
+    assert [g[0].id for g in shown_claims.first(results)] == ["a", "b", "c"]
+    more = report.more(results, "last")[-1].text
+    assert more == "Measurement quality: 1 warning (y); 3 more notes: dbdyno show last --claims"
+    one = replace(results, findings=(made("x", "note", "source"),))
+    assert report.more(one, "last")[-1].text == "1 more note: dbdyno show last --claims"
+
+
+def _waits(variant: str, share: str, used: float) -> Claim:
+    values = {"share": share, "load": "1 session", "used": used, "cpus": 2, "source": "scheduler trace"}
+    return claim("cpu-wait", values, case="lowest", parts=["spare"], subject=f"lio, variant {variant}")
+
+
+def test_claims_that_say_the_same_are_a_table_of_what_differs() -> None:
+    claims = (_waits("a", "10 %", 0.4), LOCK, _waits("b", "20 %", 0.5), _waits("c", "30 %", 0.6))
+    results = _warned(report_results.results(), *claims)
+    (table,) = (b for b in report.findings(results) if isinstance(b, Table))
+    assert [c.head for c in table.columns] == ["variant", "share", "used"]
+    assert [[c.text for c in r.cells] for r in table.rows][1] == ["b", "20 %", "0.500"]
+    assert "1 session" in table.title and "<share>" in table.title and "10 %" not in table.title
+    (statements,) = (b for b in walk(report.brief(results).blocks) if isinstance(b, Statements))
+    assert sum("CPU WAIT" in i.text for i in statements.items) == 1
+    assert any("2 more like this" in i.text for i in statements.items)
+    assert "<share>" not in markdown.page(report.document(results)).replace("\\", "").partition("| share")[2]
+
+
+def test_claims_that_differ_in_one_value_are_one_sentence() -> None:
+    values = {"work": "LIO", "low": 32768.0, "sessions": 3}
+    claims = [claim("work-constant", values | {"variant": v}) for v in ("a", "b", "c")]
+    (group,) = shown_claims.by_severity(replace(report_results.results(), findings=tuple(claims)))
+    joined = shown_claims.together(group)
+    assert isinstance(joined, Claim) and joined.text == claims[0].text.replace(" a:", " a, b, c:")
+
+
+def test_the_pieces_of_a_sentence_are_the_sentence() -> None:
+    assert "".join(words for _, words in REQUEST.pieces) == REQUEST.text
+    assert {name for name, _ in REQUEST.pieces if name} == set(REQUEST.slots)
+
+
+def test_claims_of_older_runs_are_ranked_too() -> None:
+    older = [c.model_copy(update={"about": "", "short": "", "pieces": ()}) for c in (STEAL, LOCK)]
+    unknown = Claim(id="long-gone", text="Something.")
+    steal, lock, gone = described([*older, unknown])
+    assert (steal.about, lock.about) == (STEAL.about, LOCK.about) == ("quality", "time")
+    assert steal.short == STEAL.short and gone == unknown
+    results = replace(report_results.results(), findings=(steal, lock))
+    assert [g[0].id for g in shown_claims.first(results)] == ["lock-bound"]
