@@ -162,8 +162,7 @@ def more(results: Results, run: str) -> list[Paragraph]:
     further notes, each with its command."""
     shown = shown_claims.first(results)
     others = [g for g in shown_claims.by_severity(results) if g not in shown]
-    doubts = headline.doubts(results)
-    rest = [g for g in others if g[0].severity not in shown_claims.GRAVE or g[0] in doubts]
+    rest = [g for g in others if g[0].severity not in shown_claims.GRAVE]
     warnings = shown_claims.warnings(results, others)
     counts = [f"Measurement quality: {warnings}"] if warnings else []
     counts += [counted(len(rest), "more note")] if rest else []

@@ -1,5 +1,5 @@
-"""The answer to the question of a recipe is read first in every medium. Warnings about the measurement are one
-line; claims that say the same of several things are together."""
+"""The answer to the question of a recipe is read first in every medium. Warnings about the measurement are
+one line; claims that say the same of several things are together."""
 
 from __future__ import annotations
 

@@ -64,11 +64,13 @@ def document(
 
 
 def brief(comparison: Comparison, run: str) -> list[Block]:
-    """Returns the core for the report of a run: the answer, the first quantity, and the reasons."""
+    """Returns the core for the report of a run: the first quantity and the reasons. The answer precedes
+    them for commands only, because the report of any other run begins with it."""
     first = comparison.metrics[0]
+    answer = _answer(comparison) if comparison.commands else []
     why = [Section(_why_title(), [*_whys(comparison, rows.places(first))], folded=True)]
     more = Paragraph(f"All quantities, and why: dbdyno compare {run}", "muted")
-    return [*_answer(comparison), *_quantity(comparison, first), *(why if comparison.why else []), more]
+    return [*answer, *_quantity(comparison, first), *(why if comparison.why else []), more]
 
 
 def _why_title() -> str:

@@ -285,11 +285,11 @@ def compared(results: Results) -> Comparison | None:
     return results.comparison if kind_of(results.plan).among((SERVED,)) else None
 
 
-def leading(results: Results) -> list[Claim]:
-    """Returns the claims that the lead contains, in its order."""
-    replied = [c for c in results.findings if _key(c) in set(map(_key, results.reply))]
-    limited = [c for c in results.findings if c.id == FIRST]
-    return [*replied, *limited, *([] if compared(results) else _in_paragraphs(results))]
+def in_words(results: Results) -> list[Claim]:
+    """Returns the claims that a list of claims leaves out, because the lead and the tables contain them."""
+    replied = set(map(_key, results.reply))
+    ids = (FIRST,) if compared(results) else (FIRST, *PARAGRAPH)
+    return [c for c in results.findings if c.id in ids or _key(c) in replied]
 
 
 def _key(claim: Claim) -> tuple[str, str, tuple[str, ...]]:

@@ -24,10 +24,10 @@ _NAMED = 3
 
 
 def by_severity(results: Results) -> list[Group]:
-    """Returns all claims that the lead does not contain, the gravest first."""
-    leading = headline.leading(results)
+    """Returns all claims that are not part of the lead, the gravest first."""
+    in_words = headline.in_words(results)
     groups: dict[object, list[Claim]] = figures.grouped(
-        (_structure(c), c) for c in results.findings if c not in leading
+        (_structure(c), c) for c in results.findings if c not in in_words
     )
     return sorted(map(tuple, groups.values()), key=lambda g: SEVERITIES.index(g[0].severity))
 
