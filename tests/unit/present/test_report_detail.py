@@ -271,8 +271,10 @@ def test_top_sql_is_by_time_per_call_and_marks_lower_bounds() -> None:
     assert isinstance(by_time, Table)
     assert isinstance(by_calls, Table)
     at = {c.head: [r.cells[n].text for r in by_time.rows] for n, c in enumerate(by_time.columns)}
-    assert at["mean"] == ["700 ms", "35.0 ms", "2.33 ms", ">= 175 us"]
-    assert at["LIO/call"] == ["5.00", "5.00", "5.00", ">= 5.00"]
+    assert at["calls"][3] == ">= 50.0 k"
+    # Time and calls of the last are lower bounds; their quotient holds for the calls that were counted.
+    assert at["mean"] == ["700 ms", "35.0 ms", "2.33 ms", "175 us"]
+    assert at["LIO/call"] == ["5.00", "5.00", "5.00", "5.00"]
     assert all("\n" not in text for text in at["statement"])
     assert [r.cells[1].text for r in by_calls.rows] == [">= 50.0 k", "5.00 k", "500", "50.0"]  # by LIO
     (whole,) = statements.texts(results, [top_pick(results)] * 2)  # each text once
@@ -281,17 +283,22 @@ def test_top_sql_is_by_time_per_call_and_marks_lower_bounds() -> None:
 
 
 def test_top_sql_ranks_by_db_time_where_the_ledger_has_it() -> None:
-    """The executor knows nothing of a commit's flush: the ledger has it first, the executor's clock last."""
+    """The executor knows nothing of a commit's flush: the ledger has it first, the executor's clock last.
+
+    Shares are of the whole DB time, 8 s, of which 0.25 s were in no statement.
+    """
     results = with_statements(report_results.results())
     times = pl.col("rank").replace_strict({1: 1.0, 2: 0.5, 3: 6.0, 4: 0.25}, return_dtype=pl.Float64)
     counted = results.tables["statements"].with_columns(db_time_s=times, db_time_share=times / 7.5)
-    timed = replace(results, tables={**results.tables, "statements": counted})
+    db_time = pl.when(pl.col("name") == "DB time").then(8.0).otherwise("total").alias("total")
+    profile = results.tables["profile"].with_columns(db_time)
+    timed = replace(results, tables={**results.tables, "statements": counted, "profile": profile})
     table = statements.top_sql(timed, top_pick(timed))[0]
     assert isinstance(table, Table)
     assert "by DB time" in table.title
     at = {c.name or c.head: [r.cells[n].text for r in table.rows] for n, c in enumerate(table.columns)}
     assert at["DB time"] == ["6.00 s", "1.00 s", "500 ms", "250 ms"]
-    assert at["% of DB time"][0] == "80.0"
+    assert at["% of DB time"] == ["75.0", "12.5", "6.2", "3.1"]
     assert at["exec time"][0] == "2.33 s"
     (without,) = (t for t in statements.top_sql(results, top_pick(results))[:1] if isinstance(t, Table))
     assert "by execution time" in without.title

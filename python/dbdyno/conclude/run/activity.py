@@ -109,12 +109,13 @@ def _rates(rows: Mapping[str, Row]) -> str:
         if name in rows and rows[name]["per_s"] is not None
     ]
     # A status other than ok counts the windows that know the figure.
+    within = ["" if row["status"] == "ok" else f" in {row['status']}" for row, _ in known]
+    alike = len(set(within)) == 1
     texts = [
-        f"{counted(round(row['total']), noun)} ({format_rate(row['per_s'])}/s)"
-        + ("" if row["status"] == "ok" else f" in {row['status']}")
-        for row, noun in known
+        f"{counted(round(row['total']), noun)} ({format_rate(row['per_s'])}/s){'' if alike else where}"
+        for (row, noun), where in zip(known, within, strict=True)
     ]
-    return f"{' and '.join(texts)}. " if texts else ""
+    return f"{' and '.join(texts)}{within[0] if alike else ''}. " if texts else ""
 
 
 def _block_reads(rows: Mapping[str, Row]) -> dict[str, str]:

@@ -87,11 +87,13 @@ def _chart(results: Results, counted: Counted) -> Chart | None:
     )
     line = encoded(layer(known, "rule", color=var(counted.paint), strokeWidth=2.5), **span, y=y)
     fired = triggers.moments(results)
-    unknown = _unknown(rows, span)
+    reasons = list(dict.fromkeys(headline.reason(s or "off") for s in rows["why"].to_list() if s))
     pauses = wall_clock.left_open(results)
-    caption = counted.caption + (wall_clock.GREY if pauses or unknown else "") + triggers.caption_note(fired)
+    why = [*(["nothing was measured"] if pauses else []), *reasons]
+    grey = f" Grey: unknown, {'; '.join(why)}." if why else ""
+    caption = counted.caption + grey + triggers.caption_note(fired)
     title = f"{capital(counted.what)} per second"
-    layers = [*pauses, *unknown, area, line, *triggers.marks(fired, results)]
+    layers = [*pauses, *_unknown(rows, span), area, line, *triggers.marks(fired, results)]
     return chart(f"rate-{counted.what}", title, caption, layers, f"{title} over time", known)
 
 

@@ -58,6 +58,9 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
         (DB_TIME, DB_TIME_COLUMNS) if frame["db_time_s"].is_not_null().any() else ("time", COLUMNS)
     )
     first, *more = [ranked(frame, by, known_texts) for by in (time, *_OTHER_ORDERS)]
+    whole_s = _db_time_s(results, pick)
+    for row in first if time == DB_TIME and whole_s else ():
+        row["db_time_share"] = None if row["db_time_s"] is None else row["db_time_s"] / whole_s
     several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
     useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
     tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
@@ -66,7 +69,18 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
         if [r["rank"] for r in rows] != [r["rank"] for r in first[:FEWER]]:
             tables.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
     shown = {r["rank"] for rows in (first, *more) for r in rows}
-    return [*tables, *remarks(_notes(results, frame, shown, len(tables)))]
+    return [*tables, *remarks(_notes(results, frame, shown, len(tables), whole_s))]
+
+
+def _db_time_s(results: Results, pick: Pick) -> float | None:
+    """Returns the DB time, of which that of statements is a part: as the ledger of statements has it, if
+    there is one. None if it is unknown."""
+    ledger = rows_of(results, "statement_ledger", pick)
+    ledger = ledger.filter(pl.col("account").is_in(["run", "runq", "sleep"]))
+    if ledger.height:
+        return float(ledger["seconds"].sum())
+    profile = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
+    return profile["total"][0] if profile.height else None
 
 
 def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
@@ -171,8 +185,11 @@ def _ours(results: Results, frame: pl.DataFrame) -> str:
     return "Texts could not be read (see dbdyno doctor): statements of dbdyno itself are among them."
 
 
-def _notes(results: Results, frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
-    return [*_measured(results, frame), *_left(frame, shown, tables), *lost(frame), *_inside(results, frame)]
+def _notes(
+    results: Results, frame: pl.DataFrame, shown: set[int], tables: int, whole_s: float | None
+) -> list[str]:
+    left = _left(frame, shown, tables, whole_s)
+    return [*_measured(results, frame), *left, *lost(frame), *_inside(results, frame)]
 
 
 def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
@@ -197,17 +214,17 @@ def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _left(frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
+def _left(frame: pl.DataFrame, shown: set[int], tables: int, whole_s: float | None) -> list[str]:
     """Returns a note on the statements that are not shown."""
     rest = frame.filter(~pl.col("rank").is_in(list(shown)))
     count = int(rest["others"].fill_null(1).sum())
     same = "By logical I/O and by calls the order is the same." if tables == 1 and frame.height > 1 else ""
     if not count:
         return [same] if same else []
-    column, name = (
-        ("db_time_share", "DB time") if frame["db_time_s"].is_not_null().any() else ("share", "time")
-    )
-    share = float(rest[column].sum())
+    if whole_s and frame["db_time_s"].is_not_null().any():
+        share, name = float(rest["db_time_s"].sum()) / whole_s, "DB time"
+    else:
+        share, name = float(rest["share"].sum()), "time"
     took = f" with {percent(share, digits=1)} % of the {name}" if share else ""
     return [f"{counted(count, 'more statement')}{took}: see the export, table statements. {same}".strip()]
 
@@ -252,11 +269,16 @@ def per_call(*names: str) -> _Number:
     return value
 
 
-def figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
-    """Returns a function from a row to the cell of a figure, marked if it is a lower bound."""
+def figure(
+    value: _Number, text: Callable[[float], str], unit: str = "", *, ratio: bool = False
+) -> Callable[[_Row], Cell]:
+    """Returns a function from a row to the cell of a figure, marked if it is a lower bound.
+
+    A ``ratio`` of two lower bounds is none: it holds for the calls that were counted.
+    """
 
     def cell(row: _Row) -> Cell:
-        lower = row["status"].startswith(_LOWER)
+        lower = not ratio and row["status"].startswith(_LOWER)
         note = row["status"] if lower else ""
         return known(value(row), lambda v: f"{'>= ' if lower else ''}{text(v)}", unit, note)
 
@@ -304,8 +326,8 @@ _OPTIONAL = 3
 """Rank from which on columns are left out if they are empty or all 0."""
 STATEMENT = (Column("statement", shortens=True), name_of)
 CALLS = (numeric("calls"), figure(lambda r: r["calls"], format_count))
-MEAN = (numeric("mean", 1), figure(per_call("exec_ns"), format_ns, "ns"))
-LIO_CALL = (numeric("LIO/call", 2), figure(per_call(*LIO), format_rate, "blocks"))
+MEAN = (numeric("mean", 1), figure(per_call("exec_ns"), format_ns, "ns", ratio=True))
+LIO_CALL = (numeric("LIO/call", 2), figure(per_call(*LIO), format_rate, "blocks", ratio=True))
 WHOSE: Columns = (
     (Column("user", rank=8), lambda r: word(visible(r["user"] or "-"))),
     (Column("database", rank=8), lambda r: word(visible(r["database"] or "-"))),
@@ -325,9 +347,9 @@ COLUMNS: Columns = (
     ),
     MEAN,
     LIO_CALL,
-    (numeric("rows/call", 4), figure(per_call("rows"), format_rate)),
-    (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks")),
-    (numeric("WAL/call", 5), figure(per_call("wal_bytes"), in_bytes, "bytes")),
+    (numeric("rows/call", 4), figure(per_call("rows"), format_rate, ratio=True)),
+    (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks", ratio=True)),
+    (numeric("WAL/call", 5), figure(per_call("wal_bytes"), in_bytes, "bytes", ratio=True)),
     (numeric("DB time", 7), time_or_dash("db_time_s")),
     (numeric("CPU WAIT", 6), time_or_dash("cpu_wait_s")),
     (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),
@@ -336,7 +358,7 @@ _SHARE = "% of exec time"
 _LEDGER_COLUMNS: Columns = (
     (numeric("DB time"), time_or_dash("db_time_s")),
     (
-        numeric("%")._replace(name="% of DB time", note="of the DB time of all statements"),
+        numeric("%")._replace(name="% of DB time", note="of all DB time"),
         share_of("db_time_share"),
     ),
 )
@@ -352,7 +374,7 @@ FEWER_COLUMNS: dict[str, Columns] = {
         (numeric("LIO"), figure(lambda r: r["lio"], format_rate, "blocks")),
         (numeric("%")._replace(name="% of LIO"), share_of("lio_share")),
         LIO_CALL,
-        (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks")),
+        (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks", ratio=True)),
     ),
     "calls": (
         STATEMENT,

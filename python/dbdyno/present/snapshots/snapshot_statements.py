@@ -98,7 +98,7 @@ def _sum(head: str, text: Callable[[float], str], unit: str = "") -> tuple[Colum
 
 
 def _per(head: str, *names: str, text: Callable[[float], str] = format_rate, unit: str = "blocks") -> Any:
-    return numeric(head, 1), figure(per_call(*names), text, unit)
+    return numeric(head, 1), figure(per_call(*names), text, unit, ratio=True)
 
 
 def _percent(by: str) -> tuple[Column, Callable[[_Row], Cell]]:
