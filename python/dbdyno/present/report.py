@@ -479,6 +479,7 @@ PARTS = Parts(
 
 SCREEN = Parts(
     [
+        Part("", "", lambda p: [p.choice(statements.brief)], statements.observed, kinds=(OBSERVATION,)),
         Part("", "", lambda p: [p.choice(profile.top_events)], kinds=(OBSERVATION,)),
         Part("", "", _answers, kinds=(OBSERVATION,)),
         Part("", "", lambda p: commands.brief(p.results), kinds=(COMMANDS,)),

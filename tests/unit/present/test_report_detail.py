@@ -282,6 +282,18 @@ def test_top_sql_is_by_time_per_call_and_marks_lower_bounds() -> None:
     assert len([b for b in whole.blocks if isinstance(b, Verbatim)]) == 4
 
 
+def test_a_terminal_has_the_first_statements_with_the_columns_that_matter() -> None:
+    results = with_statements(report_results.results())
+    (whole, *_), (brief,) = (
+        make(results, top_pick(results)) for make in (statements.top_sql, statements.brief)
+    )
+    assert isinstance(whole, Table) and isinstance(brief, Table)
+    assert [c.head for c in brief.columns] == ["statement", "calls", "exec time", "%", "mean"]
+    shown = [r.cells[0].text for r in brief.rows]
+    assert shown == [r.cells[0].text for r in whole.rows][: statements.FEWER]
+    assert statements.brief(report_results.results(), top_pick(results)) == []
+
+
 def test_top_sql_ranks_by_db_time_where_the_ledger_has_it() -> None:
     """The executor knows nothing of a commit's flush: the ledger has it first, the executor's clock last.
 

@@ -167,8 +167,9 @@ def caption(results: Results, cell: str | None = None) -> str:
 
 
 def named(source: str) -> str:
-    """Returns data sources of a table in words for readers: ``wait event word, sampled``."""
-    return source.replace(", estimated", ", sampled")
+    """Returns data sources of a table in words for readers, each once: ``wait event word, sampled``."""
+    words = source.replace(", estimated", ", sampled")
+    return "; ".join(dict.fromkeys(words.split("; ")))
 
 
 def wait_methods(results: Results) -> list[str]:

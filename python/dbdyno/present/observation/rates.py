@@ -32,7 +32,9 @@ TRANSACTIONS = Counted(
     "Committed and rolled back. The server learns of a session's transactions about once a second, so that "
     "some are counted in the next window.",
 )
-STATEMENTS = Counted(headline.STATEMENTS, "statements", "series-3", "Statements that the server executed.")
+STATEMENTS = Counted(
+    headline.STATEMENTS, "statements", "series-3", "Executions of statements, as in the load profile."
+)
 
 
 def blocks(results: Results) -> list[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -19,6 +20,7 @@ from dbdyno.present.document.document import (
     Column,
     Paragraph,
     Section,
+    Table,
     Verbatim,
     known,
     numeric,
@@ -70,6 +72,17 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
             tables.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
     shown = {r["rank"] for rows in (first, *more) for r in rows}
     return [*tables, *remarks(_notes(results, frame, shown, len(tables), whole_s))]
+
+
+def brief(results: Results, pick: Pick) -> list[Block]:
+    """Returns the statements with the most time with the columns that matter most; empty if none was
+    counted."""
+    first = top_sql(results, pick)[0]
+    if not isinstance(first, Table):
+        return []
+    kept = [n for n, c in enumerate(first.columns) if c.rank == 0 or c.head == MEAN[0].head]
+    rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in first.rows[:FEWER]]
+    return [replace(first, columns=[first.columns[n] for n in kept], rows=rows)]
 
 
 def _db_time_s(results: Results, pick: Pick) -> float | None:

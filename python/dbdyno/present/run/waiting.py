@@ -66,7 +66,8 @@ def statement_ledger(results: Results, pick: Pick) -> list[Block]:
     notes = [_SPLIT] if any(r["user_s"] is not None for r in shown) else []
     traced = any("trace" in s for s in shares)
     notes = [_CHANGES if traced else "From samples: see Top SQL.", *notes]
-    return [table(f"Where the time of statements went {pick.at}", _LEDGER, shown), *remarks(notes)]
+    title = f"Where the time of statements went {pick.at}"
+    return [table(title, _LEDGER, shown).without_unknown("-"), *remarks(notes)]
 
 
 def _by_statement(frame: pl.DataFrame) -> list[_Row]:
