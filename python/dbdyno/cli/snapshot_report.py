@@ -19,7 +19,7 @@ from dbdyno.present.document.document import Paragraph
 from dbdyno.store.listing import default_root
 
 if TYPE_CHECKING:
-    from dbdyno.model.results.interval import IntervalFigures, TimeModel
+    from dbdyno.model.results.interval import IntervalFigures, LoadPoint, TimeModel
     from dbdyno.store import Run, SnapshotStore
 
 BETWEEN = ".."
@@ -78,8 +78,10 @@ def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: 
     from dbdyno.store import SnapshotStore
 
     check(output)
-    interval_figures, notes = between(SnapshotStore(store), wanted)
+    snapshots = SnapshotStore(store)
+    interval_figures, notes = between(snapshots, wanted)
     infos = interval_figures.interval.first, interval_figures.interval.last
+    drawn = output is not None and output.suffix not in (".json", ".md")
     shown(
         interval_figures,
         notes,
@@ -87,6 +89,7 @@ def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: 
         output,
         top,
         as_json,
+        conduct.loads_around(snapshots, *infos) if drawn else (),
     )
 
 
@@ -109,8 +112,10 @@ def shown(
     output: Path | None,
     top: int,
     as_json: bool,
+    loads: Sequence[LoadPoint] = (),
 ) -> None:
-    """Prints the report or writes it to a file; or prints JSON."""
+    """Prints the report or writes it to a file; or prints JSON. ``loads`` are those of the interval and
+    around it."""
     from dbdyno.conclude.snapshots import snapshots as concluding
 
     claims = concluding.claims(interval_figures)
@@ -120,7 +125,8 @@ def shown(
     if record is not None and output is None:
         print_json(record)
         return
-    page = present.interval(interval_figures, claims, concluding.unused(interval_figures), top, notes, time)
+    unused = concluding.unused(interval_figures)
+    page = present.interval(interval_figures, claims, unused, top, notes, time, loads)
     if output is not None:
         screen.say(f"report: {present.write(page, output, record)}")
         return

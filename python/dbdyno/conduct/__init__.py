@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
     from dbdyno.conduct.history.intervals import compared as compared_intervals
     from dbdyno.conduct.history.intervals import is_interval, time_model, time_model_of
+    from dbdyno.conduct.history.intervals import loads as loads_around
     from dbdyno.conduct.history.intervals import trend_of as snapshot_trend
     from dbdyno.conduct.history.trend import trend
     from dbdyno.conduct.hosts.cluster import clean as clean_cluster

@@ -11,7 +11,10 @@ from click.testing import CliRunner, Result
 from tests.unit.snapshot_cases import NOON, snapshot
 
 from dbdyno.cli.app import app
+from dbdyno.conduct import loads_around
 from dbdyno.model.errors import NoSuchSnapshot, UsageError
+from dbdyno.model.units import NS_PER_S
+from dbdyno.present.snapshots import load_chart
 from dbdyno.store import SnapshotStore
 
 SHOP = {"database_id": 5, "database": "shop"}
@@ -56,8 +59,29 @@ def test_a_time_means_the_snapshot_nearest_to_it(store: Path) -> None:
 
 def test_the_text_begins_with_the_answer(store: Path) -> None:
     lines = report(store, "before", "after").output.splitlines()
-    assert lines[0] == "127.0.0.1:5432: 2026-11-23 12:00:00 to 12:20:00 UTC, 20 min"
-    assert "1,998 transactions" in lines[1] and "1.67 a second" in lines[1]
+    assert lines[0] == "before to after: 2026-11-23 12:00:00 to 12:20:00 UTC, 20 min"
+    assert "1,998 transactions" in lines[1] and "(1.67/s)" in lines[1]
+    assert any("127.0.0.1:5432" in line for line in lines)
+
+
+def test_a_page_draws_the_load_around_the_interval_too(tmp_path: Path) -> None:
+    """Minutes with 60, 120, 180 ... transactions: 1/s, 2/s, 3/s; the report is on the third and fourth."""
+    snapshots = SnapshotStore(tmp_path)
+    commits = 0
+    for n in range(7):
+        commits += 60 * n
+        row = {**SHOP, "commits": commits, "active_ns": n * 30 * NS_PER_S}
+        snapshots.add(snapshot(60.0 * n, info={"name": f"s{n}"}, databases=[row]))
+    snapshots.add(snapshot(400, info={"name": "other", "server": "two"}, databases=[SHOP]))
+    infos = {i.name: i for i in snapshots.list()}
+    points = loads_around(snapshots, infos["s2"], infos["s4"])
+    assert [p.transactions_per_s for p in points] == [1, 2, 3, 4, 5, 6]
+    assert [p.active_ns_per_s for p in points] == [NS_PER_S / 2] * 6
+    assert [p.reported for p in points] == [False, False, True, True, False, False]
+    assert [c.id for c in load_chart.charts(points)] == ["load-transactions", "load-db-time"]
+    page = tmp_path / "report.html"
+    report(tmp_path, "s2", "s4", "-o", str(page))
+    assert "load-transactions" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "xlsx", "json"])
@@ -65,7 +89,7 @@ def test_a_report_is_written_in_the_form_of_its_ending(store: Path, tmp_path: Pa
     path = tmp_path / f"report.{ending}"
     result = report(store, "before", "after", "-o", str(path))
     assert (result.exit_code, result.output.strip()) == (0, f"report: {path}")
-    head = {"html": b"<!doctype html>", "md": b"# 127", "xlsx": b"pk", "json": b"{"}[ending]
+    head = {"html": b"<!doctype html>", "md": b"# before to after", "xlsx": b"pk", "json": b"{"}[ending]
     assert path.read_bytes().lower().startswith(head)
 
 

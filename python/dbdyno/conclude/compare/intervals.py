@@ -318,7 +318,7 @@ def _statement_claim(row: dict[str, Any]) -> Claim:
     that its mean changed without a spread to judge it by."""
     change = row["change"]
     case = change if change in ("new", "gone", "slower", "faster") else "more" if row["delta"] > 0 else "less"
-    text = shortened(one_line(row["text"] or f"query id {row['query_id']}"), _LONGEST, 1)
+    text = shortened(one_line(" ".join((row["text"] or f"query id {row['query_id']}").split())), _LONGEST, 1)
     values = {
         "text": text,
         "database": row["database"] or "?",

@@ -14,13 +14,20 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.account.load_profile import time_model as account_time
-from dbdyno.account.snapshot_figures import figures
+from dbdyno.account.snapshot_figures import databases, figures
 from dbdyno.account.snapshots import interval, ordered
 from dbdyno.conclude.compare.intervals import compare_intervals
 from dbdyno.conclude.snapshots.trend import concluded
 from dbdyno.model.engine.snapshot import TABLES, Snapshot, SnapshotInfo
 from dbdyno.model.errors import StoreError, UsageError, did_you_mean
-from dbdyno.model.results.interval import ALL, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
+from dbdyno.model.results.interval import (
+    ALL,
+    LOWER_BOUNDS,
+    PER_S,
+    IntervalFigures,
+    LoadPoint,
+    TimeModel,
+)
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
 from dbdyno.model.results.trend import Figure, LeftOut, Point, Trend
 from dbdyno.model.text.nouns import capital
@@ -30,6 +37,10 @@ from dbdyno.store.listing import list_runs
 
 MOST_BLOCKS = 12
 """If there are more snapshots in between, only every second, third ... is read."""
+AROUND, FAR = 10, 5
+"""Most snapshots before and after an interval whose load is shown beside it, and how far away they may be, in
+lengths of the interval."""
+_OF_LOADS = ("databases", "resets")
 _OF_BLOCKS = ("databases", "statements", "resets")
 SEPARATOR = ".."
 
@@ -93,6 +104,36 @@ def _block(first: Snapshot, last: Snapshot) -> pl.DataFrame:
     all_databases = interval_figures.databases.filter(pl.col("database") == ALL)
     transactions = all_databases["transactions"][0] if all_databases.height else None
     return interval_figures.statements.with_columns(transactions=pl.lit(transactions, pl.Int64))
+
+
+def loads(store: SnapshotStore, first: SnapshotInfo, last: SnapshotInfo) -> list[LoadPoint]:
+    """Returns the load between consecutive snapshots within the interval and around it, in order of time.
+
+    Of many snapshots within it only every second, third ... is read. On each side these are at most
+    :data:`AROUND`, no farther than :data:`FAR` times the interval's length.
+    """
+    every = sorted((i for i in store.list() if comparable(i, last)), key=lambda i: i.server_time)
+    far = FAR * (last.server_time - first.server_time)
+    near = [i for i in every if first.server_time - far <= i.server_time <= last.server_time + far]
+    before = [i for i in near if i.server_time < first.server_time][-AROUND:]
+    after = [i for i in near if i.server_time > last.server_time][:AROUND]
+    inside = [i for i in every if first.server_time < i.server_time < last.server_time]
+    step = -(-(len(inside) + 1) // MOST_BLOCKS)
+    chosen = [*before, first, *inside[step - 1 :: step], last, *after]
+    points = []
+    one = _bare(store.read(chosen[0]), _OF_LOADS)
+    for info in chosen[1:]:
+        other = _bare(store.read(info), _OF_LOADS)
+        if other.info.server_time > one.info.server_time:
+            start, end = one.info.server_time, other.info.server_time
+            skipped = [i for i in every if start < i.server_time < end]
+            rows = databases(interval(one, other, skipped)).filter(pl.col("database") == ALL).to_dicts()
+            row = rows[0] if rows else {}
+            rates = row.get(f"transactions{PER_S}"), row.get(f"active_ns{PER_S}")
+            reported = first.server_time <= start and end <= last.server_time
+            points.append(LoadPoint(start, end, *rates, reported))
+        one = other
+    return points
 
 
 # Where session time went.

@@ -48,6 +48,19 @@ class Reset(NamedTuple):
     """``objects``: single objects of this database only. ``fell``: detected by values that decreased."""
 
 
+class LoadPoint(NamedTuple):
+    """The load of all databases between two snapshots."""
+
+    start: datetime
+    """By the server's clock."""
+    end: datetime
+    transactions_per_s: float | None
+    active_ns_per_s: float | None
+    """DB time per second, by the server's clock."""
+    reported: bool
+    """Whether it lies in the interval of the report."""
+
+
 @dataclass(frozen=True)
 class Interval:
     """The difference of two snapshots. ``tables`` are those of a snapshot. Counters hold the growth; gauges

@@ -14,6 +14,7 @@ from dbdyno.model.text.nouns import capital
 from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, quantity, significant
 from dbdyno.present.document.document import (
+    UNKNOWN,
     Block,
     Cell,
     Column,
@@ -28,11 +29,14 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.figures import jsondoc
+from dbdyno.present.snapshots.snapshots import LINES
 
 FORMAT = 1
 SHOWN = 20
 """Most statements and tables in a document; the JSON has all."""
 _TEXT = 120
+_LEAST = 0.001
+"""Smaller ratios are shown as smaller than this."""
 _ANSWERS = ("interval-transactions", "interval-statement")
 _MAIN = ("transactions", "rollbacks", "logical_reads", "blocks_read", "rows_fetched", "rows_inserted",
          "rows_updated", "rows_deleted", "active_ns", "temporary_bytes", "deadlocks")  # fmt: skip
@@ -96,12 +100,14 @@ def _named(side: IntervalSide) -> str:
 
 def _side(side: IntervalSide) -> str:
     interval = side.figures.interval
-    parts = f"{len(side.blocks)} blocks" if len(side.blocks) > 1 else ""
-    ids = f"{interval.first.id}..{interval.last.id}"
-    spans = (
-        f"{format_ns(interval.seconds * NS_PER_S)}, {interval.last.address}, version {interval.last.version}"
-    )
-    return ", ".join(filter(None, (f"{_named(side)} UTC ({ids})", spans, parts)))
+    first, last = interval.first, interval.last
+    names = f"{_named(side)}: " if first.name or last.name else ""
+    day = "" if first.taken.date() == last.taken.date() else "%Y-%m-%d "
+    times = f"{first.taken:%Y-%m-%d %H:%M:%S} to {last.taken:{day}%H:%M:%S} UTC"
+    length = format_ns(interval.seconds * NS_PER_S)
+    blocks = f", {len(side.blocks)} blocks" if len(side.blocks) > 1 else ""
+    where = f"{last.address}, version {last.version}"
+    return f"{names}{times}, {length}, {where}{blocks} ({first.id}..{last.id})"
 
 
 def _rate(name: str, head: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:
@@ -122,9 +128,13 @@ def _amount(value: float, unit: str) -> str:
 def _ratio(name: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:
     def cell(row: _Row) -> Cell:
         ends = "" if row.get("low") is None else f"{significant(row['low'])} to {significant(row['high'])}"
-        return optional(row[name], significant)._replace(note=ends)
+        return optional(row[name], _times)._replace(note=ends)
 
     return numeric("B/A", rank), cell
+
+
+def _times(ratio: float) -> str:
+    return f"< {_LEAST:g}" if 0 < ratio < _LEAST else significant(ratio)
 
 
 def _load(load: pl.DataFrame) -> Iterator[Block]:
@@ -137,8 +147,13 @@ def _load(load: pl.DataFrame) -> Iterator[Block]:
 
 
 def _figure(row: _Row) -> Cell:
-    name = row["figure"].removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
-    return word(name if row["unit"] in ("count", "s", "bytes") else f"{name} ({row['unit']})")
+    column = row["figure"]
+    name = column.removesuffix("_ns").removesuffix("_bytes").replace("_", " ").replace("wal", "WAL")
+    plain = name if row["unit"] in ("count", "s", "bytes") else f"{name} ({row['unit']})"
+    return word(_NAMES.get(column, plain))
+
+
+_NAMES = {column: name for name, column, _ in LINES}
 
 
 _LOAD: _Columns = (
@@ -148,7 +163,7 @@ _LOAD: _Columns = (
     _ratio("per_s_ratio"),
     _load_figure("per_transaction_a", "A per transaction", 1),
     _load_figure("per_transaction_b", "B per transaction", 1),
-    (numeric("B/A per transaction", 1), lambda r: optional(r["per_transaction_ratio"], significant)),
+    (numeric("B/A per transaction", 1), lambda r: optional(r["per_transaction_ratio"], _times)),
 )
 
 
@@ -164,26 +179,30 @@ def _interval(row: _Row) -> Cell:
     return word("" if row["low"] is None else f"{significant(row['low'])} to {significant(row['high'])}")
 
 
+def _change(row: _Row) -> Cell:
+    return word(row["change"], "executed in too few blocks to tell" if row["change"] == UNKNOWN else "")
+
+
 def _text(row: _Row) -> Cell:
     text = " ".join((row["text"] or f"query id {row['query_id']}").split())
     return word(shortened(one_line(text), _TEXT, 1), note=one_line(text)[:1000])
 
 
 _STATEMENTS: _Columns = (
-    (Column("change"), lambda r: word(r["change"])),
+    (Column("statement", wraps=True), _text),
+    (Column("change"), _change),
     _time("time_per_s_a", "time/s A"),
     _time("time_per_s_b", "time/s B"),
-    _time("time_per_transaction_a", "per transaction A", 3),
-    _time("time_per_transaction_b", "per transaction B", 3),
-    _rate("calls_per_s_a", "calls/s A", 2),
-    _rate("calls_per_s_b", "calls/s B", 2),
     _mean("a"),
     _mean("b"),
     _ratio("mean_ns_ratio"),
     (Column("95 % interval", rank=1), _interval),
+    _rate("calls_per_s_a", "calls/s A", 2),
+    _rate("calls_per_s_b", "calls/s B", 2),
+    _time("time_per_transaction_a", "per transaction A", 3),
+    _time("time_per_transaction_b", "per transaction B", 3),
     (Column("database", rank=4), lambda r: word(one_line(r["database"] or ""))),
     (Column("remark", rank=4), lambda r: word("" if r["status"] == "ok" else r["status"])),
-    (Column("statement", wraps=True), _text),
 )
 _RELATIONS: _Columns = (
     (Column("table", shortens=True), lambda r: word(one_line(r["name"]))),
@@ -204,7 +223,8 @@ _RELATIONS: _Columns = (
 def _statements(frame: pl.DataFrame) -> list[Block]:
     if frame.is_empty():
         return [Paragraph("No statement was counted in either interval.", "muted")]
-    return [table("", _STATEMENTS, frame.head(SHOWN).to_dicts()), *_left(frame)]
+    shown = table("", _STATEMENTS, frame.head(SHOWN).to_dicts()).without_unknown()
+    return [shown, *_left(frame)]
 
 
 def _relations(frame: pl.DataFrame) -> list[Block]:

@@ -14,7 +14,8 @@ from dbdyno.present.snapshots.snapshot_parts import Figures, Spec, Words, growth
 _NAME = Words("table", lambda r: _named(r), wraps=True)
 _WHOLE = Words("table", lambda r: f"{r['database'] or '(shared)'}: {_named(r)}", wraps=True)
 _ACCESS = (
-    Spec("rows %", "rows_share", share, note="of all rows read by scans of tables shown here and not"),
+    Spec("rows %", "rows_share", share, note="of all rows read by scans of tables shown here and not",
+         bar=True),
     Spec("tab %", "table_hit_ratio", share, note="blocks of the table found in the cache",
          long="tab hit %", source="table_blocks_hit"),
     Spec("idx %", "index_hit_ratio", share, note="blocks of its indexes found in the cache",
@@ -97,6 +98,7 @@ def _tables(figures: IntervalFigures, frame: pl.DataFrame, most: int, several: b
 _INDEX = Words("index", lambda r: f"{r['database'] or '(shared)'}: {r['schema']}.{r['index']}", wraps=True)
 _TABLE = Words("table", lambda r: r["relation"], rank=3, shortens=True)
 _USE = (
+    Spec("blocks %", "blocks_share", share, rank=3, note="of the blocks of all indexes asked for", bar=True),
     Spec("scans", "scans"), Spec("entries", "entries_read"), Spec("rows", "rows_fetched", rank=1),
     Spec("read", "blocks_read", unit="blocks"), Spec("hit", "blocks_hit", unit="blocks"),
     Spec("hit %", "hit_ratio", share, rank=1, source="blocks_hit"),
@@ -111,7 +113,8 @@ def indexes(figures: IntervalFigures, unused: pl.DataFrame, most: int) -> list[B
     user_indexes = rows.join(system, on=["database_id", "relation_id"], how="anti")
     both = pl.col("blocks_hit") + pl.col("blocks_read")
     used = user_indexes.filter((pl.col("scans") > 0) | (both > 0)).with_columns(
-        hit_ratio=pl.when(both > 0).then(pl.col("blocks_hit") / both)
+        hit_ratio=pl.when(both > 0).then(pl.col("blocks_hit") / both),
+        blocks_share=pl.when(both.sum() > 0).then(both / both.sum()),
     )
     order = used.sort(both, "scans", descending=True, nulls_last=True)
     if user_indexes.is_empty():

@@ -39,6 +39,11 @@ def share(value: float) -> str:
     return percent(value, digits=1)
 
 
+def share_bar(value: float | None) -> Sequence[tuple[float, str]]:
+    """Returns the bar of a share of the whole."""
+    return () if value is None else ((min(1.0, value), "accent"),)
+
+
 def size(value: float) -> str:
     return format_size(value)
 
@@ -67,6 +72,8 @@ class Spec(NamedTuple):
     """The column of the snapshot if it has another name, to look up why a figure is unknown."""
     long: str = ""
     """The heading where there is room."""
+    bar: bool = False
+    """Whether it is a share of a sum over rows, which is drawn as a bar."""
 
 
 class Words(NamedTuple):
@@ -112,9 +119,10 @@ def _cell(figures: IntervalFigures, source: str, column: Spec | Words, row: Figu
             return Cell("-", note="this kind of process does not do it")
     lower = row.get("status") in LOWER_BOUNDS
     note = _NOT_ALL.get(str(row.get("status")), "") if value is not None else why(figures, source, column)
-    return known(
+    shown = known(
         value, lambda v: f"{'>= ' if lower and _grows(column) else ''}{column.text(v)}", column.unit, note
     )
+    return shown._replace(bar=share_bar(value)) if column.bar else shown
 
 
 def _grows(column: Spec) -> bool:

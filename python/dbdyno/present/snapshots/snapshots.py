@@ -9,8 +9,17 @@ import polars as pl
 
 from dbdyno.model.engine.snapshot import TABLES, SnapshotInfo
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.results.interval import ALL, CHECKPOINTS, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
+from dbdyno.model.results.interval import (
+    ALL,
+    CHECKPOINTS,
+    LOWER_BOUNDS,
+    PER_S,
+    IntervalFigures,
+    LoadPoint,
+    TimeModel,
+)
 from dbdyno.model.sources.wait_families import LOG_BYTES
+from dbdyno.model.text.nouns import capital
 from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns
 from dbdyno.present.document.document import (
@@ -36,7 +45,13 @@ from dbdyno.present.document.document import (
 )
 from dbdyno.present.figures import jsondoc
 from dbdyno.present.figures.figures import grouped
-from dbdyno.present.snapshots import snapshot_objects, snapshot_server, snapshot_statements, time_model
+from dbdyno.present.snapshots import (
+    load_chart,
+    snapshot_objects,
+    snapshot_server,
+    snapshot_statements,
+    time_model,
+)
 from dbdyno.present.snapshots.snapshot_parts import (
     Figures,
     Spec,
@@ -75,7 +90,7 @@ _ARTICLE = (
     Spec("size", "size_bytes", size, "bytes", rank=4),
     Spec("growth", "size_bytes_growth", growth, "bytes", rank=4, source="size_bytes"),
 )  # fmt: skip
-_LINES = (  # name, column, unit
+LINES = (  # name, column, unit
     ("DB time, by the server's clock", "active_ns", "ns"), ("transactions", "transactions", ""),
     ("commits", "commits", ""), ("rollbacks", "rollbacks", ""),
     ("logical reads, blocks", "logical_reads", ""),
@@ -105,17 +120,21 @@ def document(
     top: int = 20,
     notes: Sequence[str] = (),
     time: TimeModel | None = None,
+    loads: Sequence[LoadPoint] = (),
 ) -> Document:
     """Returns the answer and claims, then load, statements, tables, indexes and the server.
 
     ``unused`` are indexes without a scan, ``top`` is the number of rows of a table, ``notes`` comment on
-    the choice of snapshots. ``time`` is the time model, if the interval was observed.
+    the choice of snapshots. ``time`` is the time model, if the interval was observed; ``loads`` are those
+    between the snapshots in the interval and around it.
     """
     a, b = figures.interval.first, figures.interval.last
     names = _databases(figures)
     sql, whole_texts = snapshot_statements.top_sql(figures, top)
     claimed = [Section("What to know", [_claims(claims)], "claims")] if claims else []
+    drawn = load_chart.charts(loads)
     sections = [
+        *([Section("Load over time", drawn, "over-time", detail=True)] if drawn else []),
         *claimed,
         Section("Load profile", _load(figures, names), "load"),
         *time_model.section(time, figures.interval.seconds),
@@ -131,17 +150,26 @@ def document(
         Section("The two snapshots", _ends(figures), "snapshots", name="Snapshots"),
         *whole_texts,
     ]
-    title = f"{b.address}: {a.server_time:%Y-%m-%d %H:%M:%S} to {_end(a, b)} UTC, {_length(figures)}"
+    times = f"{a.server_time:%Y-%m-%d %H:%M:%S} to {_end(a, b)} UTC, {_length(figures)}"
+    title = f"{_named(a)} to {_named(b)}: {times}" if a.name or b.name else times
     footer = (
         f"Snapshots {_label(a)} and {_label(b)} · {b.engine} {b.version} · role {b.role} · dbdyno {b.dbdyno}"
     )
     return Document(
         title,
         sections,
-        lead=[*(Paragraph(n) for n in notes), *_lead(figures)],
+        lead=[
+            *(Paragraph(n) for n in notes),
+            *_lead(figures),
+            Paragraph(f"Server: {b.address}, {b.engine} {b.version}.", "muted"),
+        ],
         figures=_figures(figures),
         footer=footer,
     )
+
+
+def _named(info: SnapshotInfo) -> str:
+    return one_line(info.name) if info.name else f"{info.server_time:%H:%M:%S}"
 
 
 def _end(a: SnapshotInfo, b: SnapshotInfo) -> str:
@@ -178,18 +206,17 @@ def _lead(figures: IntervalFigures) -> list[Paragraph]:
         return [Paragraph("What the databases did in between is not known.", "warning", lead=True)]
     atleast = "at least " if r["status"] in LOWER_BOUNDS else ""
     a_second = rate(r[f"transactions{PER_S}"])
-    sentence = f"The server ended {atleast}{counted(r['transactions'], 'transaction')}, {a_second} a second"
+    ended = f"{capital(atleast)}{counted(r['transactions'], 'transaction')} ({a_second}/s)"
     busy = r[f"active_ns{PER_S}"]
-    sentence += (
-        ""
-        if busy is None
-        else f", with {format_average(busy / NS_PER_S)} s of DB time a second by its own clock"
-    )
-    read = r[f"logical_reads{PER_S}"]
-    sentence += "" if read is None else f"; it asked for {rate(read)} blocks a second"
-    hit_share = r["hit_ratio"]
-    sentence += "" if hit_share is None else f", {hits(hit_share)} % of them found in its cache"
-    return [Paragraph(f"{sentence}.", lead=True)]
+    active = "" if busy is None else f"{format_average(busy / NS_PER_S)} sessions active on average"
+    read, hit_share = r[f"logical_reads{PER_S}"], r["hit_ratio"]
+    cached = "" if hit_share is None else f", {_cached(hit_share)}"
+    reads = "" if read is None else f"{rate(read)} block reads/s{cached}"
+    return [Paragraph(f"{'; '.join(filter(None, (ended, active, reads)))}.", lead=True)]
+
+
+def _cached(share: float) -> str:
+    return "all from cache" if share == 1 else f"{hits(share)} % from cache"
 
 
 def _figures(figures: IntervalFigures) -> list[KeyFigure]:
@@ -208,7 +235,12 @@ def _figures(figures: IntervalFigures) -> list[KeyFigure]:
         ),
         KeyFigure("Logical reads", known(lio, rate, "blocks per second"), target="load"),
         KeyFigure("Cache hit ratio", _hit_ratio(r), target="load"),
-        KeyFigure("WAL", amount(None if log is None else log / seconds, "bytes"), "per second", "server"),
+        KeyFigure(
+            "WAL",
+            amount(None if log is None else log / seconds, "bytes")._replace(unit=""),
+            "per second",
+            "server",
+        ),
     ]
 
 
@@ -262,14 +294,14 @@ def _load(figures: IntervalFigures, names: Sequence[str]) -> list[Block]:
 
 
 def _unknown(figures: IntervalFigures, row: Figures) -> list[str]:
-    shown = [(name, c) for name, c, _ in _LINES if row[c] is None and c not in _RARE]
+    shown = [(name, c) for name, c, _ in LINES if row[c] is None and c not in _RARE]
     blank = [(why(figures, "databases", Spec(name, c)), name) for name, c in shown]
     return [f"{UNKNOWN} {', '.join(n)}: {reason}." for reason, n in grouped(blank).items() if reason]
 
 
 def _profile(figures: IntervalFigures, row: Figures) -> Table:
     """Returns one line per figure: per second, per transaction, in total."""
-    lines = [line for name, column, unit in _LINES if (line := _line(figures, row, name, column, unit))]
+    lines = [line for name, column, unit in LINES if (line := _line(figures, row, name, column, unit))]
     if row["database"] == ALL:
         for name, name_of_figure, unit in _SERVER_LINES:
             value, seconds = figures.server.get(name_of_figure, (None, figures.interval.seconds))

@@ -22,6 +22,7 @@ from dbdyno.present.document.document import (
 )
 from dbdyno.present.figures import jsondoc
 from dbdyno.present.figures.figures import percent
+from dbdyno.present.snapshots.snapshot_parts import share_bar
 
 _SHOWN = 15
 
@@ -59,7 +60,7 @@ def _ends(row: dict[str, Any]) -> str:
 _COLUMNS = (
     (Column("session time"), lambda r: word(r["name"])),
     (numeric("time"), lambda r: known(r["seconds"], lambda v: format_ns(v * NS_PER_S), "s")),
-    (numeric("% of DB time"), lambda r: optional(r["share"], percent)),
+    (numeric("% of DB time"), lambda r: optional(r["share"], percent)._replace(bar=share_bar(r["share"]))),
     (Column("95 % interval", rank=1), lambda r: word(_ends(r))),
     (numeric("waits", 1), lambda r: optional(r["waits"], format_count)),
     (numeric("sleeps", 3), lambda r: optional(r["sleeps"], format_count)),
