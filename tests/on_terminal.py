@@ -25,6 +25,7 @@ STEERING = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\x08\u202eabc\u2028"
 _OURS = re.compile(
     "\x1b\\[[0-9;]*m"  # styles
     "|\x1b\\[\\?(25|1049)[hl]|\x1b\\[H|\x1b\\[(1A|2K)"  # cursor, other screen, and back to draw anew
+    "|\x1b\\[\\d+;1H|\x1b\\[2J|\x1b\\[K"  # to a line, and the rest of the screen or line cleared
 )
 _OBEYED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]"
@@ -104,6 +105,21 @@ def obeyed(written: str) -> Sequence[str]:
     plain = _OURS.sub("", written).replace("\r\n", "\n")
     plain = re.sub("\r(?=\n|$)|^\r|\r$", "", plain, flags=re.M)
     return _OBEYED.findall(plain)
+
+
+def frame(written: str) -> list[str]:
+    """Returns the lines on a screen whose program goes to each line that it writes."""
+    lines: dict[int, str] = {}
+    row = 1
+    for part in re.findall("\x1b\\[[0-9;?]*[A-Za-z]|[^\x1b]+", written):
+        if part == "\x1b[2J":
+            lines = {}
+        elif place := re.fullmatch("\x1b\\[(\\d*)(;1)?H", part):
+            row = int(place[1] or 1)
+            lines[row] = ""
+        elif part[0] != "\x1b":
+            lines[row] = lines.get(row, "") + part
+    return [lines.get(n, "").rstrip() for n in range(1, max(lines, default=0) + 1)]
 
 
 def screen(written: str, columns: int) -> list[str]:

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import pty
-import re
 import select
 import shutil
 import signal
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-_STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+from tests.on_terminal import frame
 
 
 def program() -> str:
@@ -80,8 +79,8 @@ class Terminal:
             self.data += os.read(self._master, 65536)
 
     def screen(self) -> str:
-        """Returns the latest screen without colours. Each screen is drawn anew from the corner."""
-        return _STYLES.sub("", self.data.decode("utf-8", "replace").split("\x1b[H")[-1]).replace("\r", "")
+        """Returns the latest screen without colours."""
+        return "\n".join(frame(self.data.decode("utf-8", "replace")))
 
     def press(self, key: str) -> None:
         os.write(self._master, key.encode())

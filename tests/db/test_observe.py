@@ -8,11 +8,13 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.db.conftest import PROGRAM, Bench, eventually
@@ -305,15 +307,15 @@ def test_keys_sort_and_filter_the_live_view(bench: Bench, tmp_path: Path) -> Non
         terminal(argv, bench.env) as screen,
     ):
         screen.until(lambda text: text.count("pgbench") >= 3 and "Timeout/PgSleep" in text)
-        screen.until(lambda text: "sorted by DB time" in text)
+        screen.until(lambda text: "DB%\u25bc" in text)
         asleep = screen.until(lambda text: _pids(text) and WINDOWS_STORED.search(text))
         screen.press("c")
-        by_cpu = screen.until(lambda text: "sorted by CPU " in text or "sorted by CPU\n" in text)
+        by_cpu = screen.until(lambda text: "CPU%\u25bc" in text)
         assert sorted(_pids(by_cpu)) == sorted(_pids(asleep))
         assert _pids(by_cpu)[0] not in _pids(by_cpu)[1:]
-        screen.press("p")
-        by_pid = screen.until(lambda text: "sorted by pid" in text)
-        assert _pids(by_pid) == sorted(_pids(by_pid))
+        screen.press("/PgSleep\r\x1b[D\x1b[D\x1b[D\x1b[D")
+        by_pid = screen.until(lambda text: "pid\u25bc" in text)
+        assert _pids(by_pid) == sorted(_pids(by_pid), reverse=True)
         screen.press("fPgSleep\r")
         screen.until(lambda text: "only 'PgSleep'" in text and len(_pids(text)) == 2)
         screen.press("\r")
@@ -321,10 +323,10 @@ def test_keys_sort_and_filter_the_live_view(bench: Bench, tmp_path: Path) -> Non
         assert "Timeout/PgSleep" in alone.split("its events")[1]
         assert "Client/ClientRead" not in alone.split("top events")[0].split("session ")[0]
         screen.press("\x1b")
-        screen.press(" ")
-        screen.until(lambda text: "FROZEN" in text)
+        screen.press("p")
+        screen.until(lambda text: "PAUSED" in text)
         screen.press("h")
-        screen.until(lambda text: "go through" in text or "the next order" in text)
+        screen.until(lambda text: "process id of the session" in text)
         assert screen.modes() != screen.before  # keys come one by one
         screen.press("q")
         assert screen.wait() == 0
@@ -332,6 +334,32 @@ def test_keys_sort_and_filter_the_live_view(bench: Bench, tmp_path: Path) -> Non
         assert b"\x1b[?1049l" in screen.data  # back from its own screen
         assert b"\x1b[?25h" in screen.data  # with a cursor
     assert len(bench.last()["windows"]) >= 1
+
+
+def test_the_screen_of_transactions_names_the_blocker_and_the_blocked(bench: Bench) -> None:
+    argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "2s", "--refresh", "0.5"]
+    with psycopg.connect(bench.dsn) as holder, psycopg.connect(bench.dsn) as waiter:
+        holder.execute("create temporary table own_work (n int)")  # has an xid
+        holder.execute("select pg_advisory_xact_lock(37)")
+        waiting = threading.Thread(target=waiter.execute, args=["select pg_advisory_xact_lock(37) as wanted"])
+        waiting.start()
+        pids = holder.info.backend_pid, waiter.info.backend_pid
+        with terminal(argv, bench.env) as screen:
+            screen.press("5")
+            screen.until(lambda text: f"blocks {pids[1]} for" in text and f"waits for {pids[0]}" in text)
+            rows = {int(line.split()[0]): line for line in screen.screen().splitlines() if _row(line)}
+            assert "idle in" in rows[pids[0]] and f"blocks {pids[1]}" in rows[pids[0]]
+            assert "active" in rows[pids[1]]
+            screen.press("/as wanted\r\r")
+            screen.until(lambda text: "select pg_advisory_xact_lock(37) as wanted" in text)
+            screen.press("q")
+            assert screen.wait() == 0
+        holder.rollback()
+        waiting.join()
+
+
+def _row(line: str) -> bool:
+    return line.split()[:1] != [] and line.split()[0].isdigit() and "locks" not in line
 
 
 def test_q_ends_and_says_that_it_is_saving(bench: Bench) -> None:

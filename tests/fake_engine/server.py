@@ -105,7 +105,7 @@ class FakeServer:
         self.counting = self.listing = self.watching = self.settings = self.world = self
         self.statement_counting, self.snapshots, self.tables, self.checking = None, self, None, None
         self.resetting = self.planning = self.caching = self.conditions = self.login_tracing = None
-        self.commands = None
+        self.commands = self.live = None
         self.scripts = self.calibrating = self.pooling = self.truths = self
 
     @property

@@ -58,7 +58,7 @@ class SecondServer:
     machine: Machine = HERE
     counting = statement_counting = settings = scripts = calibrating = pooling = snapshots = truths = (
         tables
-    ) = checking = commands = resetting = planning = caching = conditions = login_tracing = None
+    ) = checking = commands = resetting = planning = caching = conditions = login_tracing = live = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)

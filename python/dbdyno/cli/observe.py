@@ -169,15 +169,15 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
     elif not plan.expected_ns and not is_quiet():
         listener.on_unread(lambda: None if interrupt.stopping else interrupt.request())
     shown = options["as_json"] or options["output"] is not None
-    with interrupt.caught(), listener:
-        try:
-            context = conduct.RunContext[conduct.ObservationListener](
-                host, target, open_store(options["store"]), listener, interrupt, labels
-            )
+    context = conduct.RunContext[conduct.ObservationListener](
+        host, target, open_store(options["store"]), listener, interrupt, labels
+    )
+    try:
+        with interrupt.caught(), listener:
             observed = conduct.observe_server(plan, context, patience_s=math.inf if shown else _PATIENCE_S)
-        except drive.Interrupted as e:
-            screen.report_stop(e, "the first second was over")
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    except drive.Interrupted as e:
+        screen.report_stop(e, "the first second was over")
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(observed, options, interrupt)
 
 
@@ -186,7 +186,7 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
 
     out, whom = screen.out(), conduct.whom_in_words(chosen)
     silent = options["as_json"] or is_quiet()
-    if out.is_terminal and not silent and not options["lines"]:
+    if out.is_terminal and not (out.is_dumb_terminal or silent or options["lines"]):
         return LiveObservation(out, whom, options["refresh"])
     out.quiet = silent
     return ObservationLines(out, screen.err(), whom)

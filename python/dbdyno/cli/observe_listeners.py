@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console, Group
+import polars as pl
+from rich.console import Console
 from rich.text import Text
 
 from dbdyno import present
-from dbdyno.cli.console import live
-from dbdyno.cli.observe_state import Keyboard, Row, View
-from dbdyno.cli.observe_view import LEAST, Header, Screen, brief_words, hidden_in_words, number
+from dbdyno.cli.observe_sheets import Row, StatementRow, session_sheet, statement_sheet, top_statements
+from dbdyno.cli.observe_state import BUILT_IN, MEMORY, SESSIONS, STATEMENTS, Keyboard, View
+from dbdyno.cli.observe_table import Sheet, engine_sheet, number
+from dbdyno.cli.observe_view import (
+    LEAST,
+    MARKS,
+    PLAIN_MARKS,
+    Header,
+    Screen,
+    brief_words,
+    hidden_in_words,
+)
 from dbdyno.cli.streams import reader_is_gone
-from dbdyno.conduct import Look, MemoryBeside, NullObservationListener
+from dbdyno.cli.terminal import TerminalScreen
+from dbdyno.conduct import LiveBeside, Look, MemoryBeside, NullObservationListener
 from dbdyno.model.engine.environment import Environment
+from dbdyno.model.engine.live import LiveFigures, LiveRequest, LiveScreen
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import Tables
+from dbdyno.model.units import NS_PER_S
 from dbdyno.observe.blocking import Blocked, blocking
 from dbdyno.observe.glance import Glance, glance, weight
 
@@ -147,35 +163,48 @@ def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:
 
 SECONDS = 5.0  # the view shows this much of the past
 NOTICE_S = 8.0
-KEYS_S = 0.15
+_SAVED_COLUMNS = 160  # least width of a saved screen
 
 
 class LiveObservation(NullObservationListener):
-    """The live view on a terminal. See :class:`dbdyno.conduct.ObservationListener`."""
+    """The live view on a terminal. See :class:`dbdyno.conduct.ObservationListener`.
+
+    The observation's thread reads figures. A thread of its own handles keys and draws, so that keys work
+    also while the observation connects, queries the server or saves, and a terminal delays no measurement.
+    """
 
     def __init__(self, console: Console, whom: str, refresh_s: float) -> None:
         self._console, self._refresh_s = console, refresh_s
         self._stop: Callable[[], None] = lambda: None
         self._header = Header(whom=whom)
-        self._view, self._keys = View(), Keyboard()
+        self._view, self._keys, self._screen = View(), Keyboard(), TerminalScreen(console)
         self._glance: Glance | None = None
         self._rows: list[Row] = []
+        self._texts: dict[int, str] = {}  # latest statement by pid
+        self._statements: list[StatementRow] = []
         self._blocked: list[Blocked] = []
         self._memory: MemoryBeside | None = None
         self._memory_open = False
+        self._live: LiveBeside | None = None
+        self._screens: Mapping[str, LiveScreen] = {}
+        self._asked = LiveRequest()
         self._notices: list[str] = []
-        self._drawn_s = self._noticed_s = self._ticked_s = 0.0
-        self._over, self._handling_keys = threading.Event(), threading.Lock()
+        self._notice = ""
+        self._read_s = self._noticed_s = 0.0
+        self._over = threading.Event()
+        self._fault: BaseException | None = None
+        self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._began_s, self._began_cpu_s = time.monotonic(), time.process_time()
         self._stack = contextlib.ExitStack()
-        self._live = live(console, screen=True, auto_refresh=False)
+        self._thread = threading.Thread(target=self._handle_keys_and_draw, name="dbdyno-keys", daemon=True)
 
     def __enter__(self) -> LiveObservation:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._keys.listening())
-            stack.enter_context(self._live)
-            stack.callback(self._over.set)
-            threading.Thread(target=self._handle_keys_between_ticks, name="dbdyno-keys", daemon=True).start()
+            self._screen.start()
+            stack.callback(self._screen.close)
+            self._thread.start()
+            stack.callback(self._end_thread)
             self._stack = stack.pop_all()
         return self
 
@@ -193,15 +222,13 @@ class LiveObservation(NullObservationListener):
     def on_signal(self, count: int) -> None:
         """Shows that the window is being saved, after a signal or the key q."""
         if count == 1:
-            self._header = replace(self._header, notice="saving ...")
-            self._noticed_s = math.inf
-            self._draw()
+            self._notice, self._noticed_s = "saving ...", math.inf
+            self._draw_soon()
 
     def opened(self, environment: Environment) -> None:
         server = environment.server
-        self._header = replace(
-            self._header, server=f"{server.engine} {server.version} at {server.where.split(', database')[0]}"
-        )
+        name = f"{server.product} {server.version} at {server.where.split(', database')[0]}"
+        self._header = replace(self._header, server=name)
         if server.reached is not None:
             self.notice(f"server's host: {server.reached.words}")
         for text in unseen(environment):
@@ -209,48 +236,140 @@ class LiveObservation(NullObservationListener):
 
     def notice(self, text: str) -> None:
         self._notices.append(f"{time.strftime('%H:%M:%S')}  {text}")
-        self._noticed_s = time.monotonic()
-        self._header = replace(self._header, notice=text)
-        self._draw()
+        self._show_notice(text)
 
-    def _handle_keys_between_ticks(self) -> None:
-        """Handles keys also while the observation connects, queries the server or saves."""
-        while not self._over.wait(KEYS_S):
-            if time.monotonic() - self._ticked_s > KEYS_S:
-                self._handle_keys()
+    def _show_notice(self, text: str) -> None:
+        if self._noticed_s != math.inf:
+            self._notice, self._noticed_s = text, time.monotonic()
+        self._draw_soon()
 
-    def _handle_keys(self) -> bool:
-        """Handles pressed keys; returns whether there were any."""
-        with self._handling_keys:
-            keys = self._keys.pressed()
-            for key in keys:
-                self._view.press(key, self._shown_rows())
-            ended, self._view.ended = self._view.ended, False
+    # -- keys and drawing, in a thread of their own ----------------------------------------------
+    def _draw_soon(self) -> None:
+        with contextlib.suppress(OSError):  # full: it will be drawn anyway; closed: it is over
+            os.write(self._wake[1], b".")
+
+    def _end_thread(self) -> None:
+        self._over.set()
+        self._draw_soon()
+        self._thread.join()
+        for descriptor in self._wake:
+            os.close(descriptor)
+
+    def _handle_keys_and_draw(self) -> None:
+        try:
+            while not self._over.is_set():
+                self._draw()
+                self._handle_keys(self._keys.pressed(self._refresh_s, self._wake[0]))
+            self._draw()  # the last notice
+        except BaseException as fault:  # raised in the observation's thread, which can report it
+            self._fault = fault
+
+    def _handle_keys(self, keys: list[str]) -> None:
+        for key in keys:
+            text = [line.plain for line in self._drawn().text(self._console.width)]
+            self._view.press(key, self._sheet(), text if self._view.is_text else ())
+        ended, self._view.ended = self._view.ended, False
+        saving, self._view.saving = self._view.saving, False
+        if saving:
+            self._save()
         if ended:
             self._stop()
-        return bool(keys)
+        self._ask()
 
-    def tick(self, look: Look) -> None:
-        self._ticked_s = time.monotonic()
-        keys = self._handle_keys()
-        due = time.monotonic() - self._drawn_s >= self._refresh_s
-        self._memory = look.memory
-        self._ask_for_memory()
-        if due and not self._view.frozen:
-            self._read(look)
-        if keys or due:
-            self._draw()
+    def _draw(self) -> None:
+        size = self._console.size
+        drawn = self._drawn()
+        if self._view.is_text:
+            self._view.line = max(0, min(self._view.line, len(drawn.text(size.width)) - 1))
+        self._screen.draw(drawn.lines(size.width, size.height))
 
-    def _ask_for_memory(self) -> None:
-        """Requests a reading when the memory screen is opened, then as often as its cost allows."""
-        opened = self._view.memory and not self._memory_open
-        self._memory_open = self._view.memory
-        if self._memory is None or not self._view.memory or self._view.frozen:
-            return
-        if opened:
-            self._memory.ask()
+    def _drawn(self) -> Screen:
+        marks = MARKS if self._screen.draws_marks else PLAIN_MARKS
+        notice = self._notice if time.monotonic() < self._noticed_s + NOTICE_S else ""
+        return Screen(
+            replace(self._header, notice=notice),
+            self._glance,
+            self._view,
+            self._sheet(),
+            self._blocked,
+            lambda width: memory_lines(self._memory, width),
+            marks,
+        )
+
+    def _sheet(self) -> Sheet:
+        """Returns the table of the screen; that of the sessions if the screen has none."""
+        answer = None if self._live is None else self._live.latest
+        if answer is not None:
+            self._texts.update(answer.texts)
+        if self._view.screen == STATEMENTS:
+            known = {} if answer is None else answer.statements
+            rows = [replace(r, counters=known.get(r.query_id, r.counters)) for r in self._statements]
+            return statement_sheet(rows, self._trouble())
+        screen = self._screens.get(self._view.screen)
+        if screen is None:
+            return session_sheet([replace(r, statement=self._texts.get(r.line.pid, "")) for r in self._rows])
+        read = answer.rows if answer is not None and answer.screen == screen.name else None
+        return engine_sheet(screen, read, self._trouble())
+
+    def _trouble(self) -> list[str]:
+        return [] if self._live is None or not self._live.trouble else [f"not read: {self._live.trouble}"]
+
+    def _save(self) -> None:
+        """Saves the screen in a new file of the working directory."""
+        text = self._drawn().saved(max(self._console.width, _SAVED_COLUMNS))
+        name = f"dbdyno-{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            path = next(
+                p for n in range(100) if not (p := Path(f"{name}-{n}.txt" if n else f"{name}.txt")).exists()
+            )
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except (OSError, StopIteration) as e:
+            self._show_notice(f"the screen was not saved: {e}")
         else:
-            self._memory.ask_if_due()
+            self._show_notice(f"screen saved in {path.absolute()}")
+
+    # -- figures, in the observation's thread ----------------------------------------------------
+    def tick(self, look: Look) -> None:
+        if self._fault is not None:
+            raise self._fault
+        self._memory, self._live = look.memory, look.live
+        if look.live is not None and not self._screens:
+            self._screens = {screen.name: screen for screen in look.live.screens}
+            self._view.screens = (*BUILT_IN, *self._screens)
+        if time.monotonic() - self._read_s < self._refresh_s:
+            return
+        self._read_s = time.monotonic()
+        if not self._view.paused:
+            self._read(look)
+            self._draw_soon()
+            self._ask(due=True)
+
+    def _ask(self, *, due: bool = False) -> None:
+        """Requests what the open screen shows: at its opening, and when it is ``due`` again."""
+        opened = self._view.screen == MEMORY and not self._memory_open
+        self._memory_open = self._view.screen == MEMORY
+        if self._memory is not None and self._memory_open and not self._view.paused:
+            self._memory.ask() if opened else self._memory.ask_if_due()
+        if self._live is None or self._view.paused:
+            return
+        request = self._request()
+        if due or request.screen != self._asked.screen:
+            self._live.request = self._asked = request
+            self._live.ask(self._draw_soon)
+
+    def _request(self) -> LiveRequest:
+        view = self._view
+        if view.screen in self._screens:
+            return LiveRequest(view.screen)
+        if view.screen == STATEMENTS:
+            return LiveRequest(view.screen, query_ids=[r.query_id for r in self._statements])
+        if view.screen == SESSIONS:
+            rows = view.rows(self._sheet())
+            pids = [row.line.pid for row in rows[: self._console.height]]
+            chosen = [pid for pid in view.chosen.values() if isinstance(pid, int)]
+            return LiveRequest(view.screen, pids=[*pids, *chosen])
+        return LiveRequest(view.screen)
 
     def _read(self, look: Look) -> None:
         now_s = time.monotonic()
@@ -258,25 +377,33 @@ class LiveObservation(NullObservationListener):
         if recent["samples"].height:
             self._glance = glance(recent, look.families, everyone=not self._header.whom)
         self._blocked = blocking(recent)
+        answer = None if look.live is None else look.live.latest
         names = {row["pid"]: row for row in look.names.frame().iter_rows(named=True)}
         lines = self._glance.sessions if self._glance else ()
         self._rows = [Row(line, names.get(line.pid, {})) for line in lines]
+        self._texts = {row.line.pid: self._texts.get(row.line.pid, "") for row in self._rows}
+        if self._view.screen == STATEMENTS and self._glance is not None:
+            self._statements = top_statements(recent, look.families, self._glance.total("db_time"))
         self._header = replace(
             self._header,
             since_s=look.since_start_s,
             left_s=look.left_s,
             stored=look.stored,
-            notice=self._header.notice if now_s - self._noticed_s < NOTICE_S else "",
             here=(time.process_time() - self._began_cpu_s) / max(now_s - self._began_s, 1e-9),
+            figures=LiveFigures() if answer is None else _without_samples(answer.figures, recent),
         )
 
-    def _shown_rows(self) -> list[Row]:
-        return self._view.rows(self._rows)
 
-    def _draw(self) -> None:
-        self._drawn_s = time.monotonic()
-        size = self._console.size
-        memory = memory_lines(self._memory, size.width) if self._view.memory else []
-        self._view.line = max(0, min(self._view.line, len(memory) - 1))
-        drawn = Screen(self._header, self._glance, self._view, self._shown_rows(), self._blocked, memory)
-        self._live.update(Group(*drawn.lines(size.width, size.height)), refresh=True)
+def _without_samples(figures: LiveFigures, recent: Tables) -> LiveFigures:
+    """Returns the figures without the transactions of the watch itself: one for each sample."""
+    taken = recent["sampler"].filter((pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok"))
+    if not figures.ours or taken.height < 2:
+        return figures
+    span_s = int(taken["end_ns"][-1] - taken["end_ns"][0]) / NS_PER_S
+    ours = (taken.height - 1 + recent["blocked"]["before_ns"].n_unique()) / max(span_s, 1e-9)
+    tps, sps = figures.transactions_per_s, figures.statements_per_s
+    return replace(
+        figures,
+        transactions_per_s=None if tps is None else max(0.0, tps - ours),
+        statements_per_s=None if sps is None else max(0.0, sps - ours),
+    )

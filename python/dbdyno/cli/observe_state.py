@@ -8,152 +8,202 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dbdyno.observe.glance import SessionLine
+from dbdyno.cli.observe_table import Order, Sheet
 
+BUILT_IN = SESSIONS, STATEMENTS, LOCKS, MEMORY = "sessions", "SQL", "locks", "memory"
+"""Screens of every engine. Those of the engine follow."""
 
-@dataclass(frozen=True)
-class Row:
-    """A session and its identity."""
-
-    line: SessionLine
-    who: Mapping[str, Any]  # a row of table backends; empty until it was read
-
-    def text(self, name: str) -> str:
-        return str(self.who.get(name) or "")
-
-    @property
-    def searched(self) -> str:
-        """The text that a filter searches."""
-        line = self.line
-        names = (self.text(n) for n in ("user", "database", "application", "client"))
-        return " ".join((*names, line.state or "", line.event or "", str(line.pid))).lower()
-
-
-def _most(name: str) -> Callable[[Row], Any]:
-    """Returns a sort key: the greatest value first, unknown ones last."""
-
-    def key(row: Row) -> tuple[bool, float]:
-        value = getattr(row.line, name)
-        return value is None, -(value or 0.0)
-
-    return key
-
-
-ORDERS: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
-    "t": ("DB time", _most("db_time")),
-    "c": ("CPU", _most("run")),
-    "w": ("CPU WAIT", _most("runq")),
-    "a": ("asleep", _most("sleep")),
-    "e": ("event", lambda r: r.line.event or "~"),
-    "u": ("user", lambda r: r.text("user") or "~"),
-    "p": ("pid", lambda r: r.line.pid),
+SORT_KEYS = {
+    "t": "db_time",
+    "c": "run",
+    "w": "runq",
+    "a": "sleep",
+    "e": "event",
+    "u": "who",
 }
-"""Key -> name and sort key of an order of the sessions; ``s`` selects the next one."""
+"""Key -> column by which the sessions are sorted."""
 
-HELP = (
-    ("up down j k", "choose a session"),
-    ("enter", "that session alone: its events and microstates; escape goes back"),
-    ("t c w a e u p", "sort by " + ", ".join(name for name, _ in ORDERS.values())),
-    ("s", "the next order"),
-    ("b", "who blocks whom: a tree of the sessions that wait for locks; again: back"),
-    ("m", "where the memory is: read now, and again as its cost allows; again: back"),
-    ("f", "show only sessions whose words contain a text; empty: all"),
-    ("space", "freeze; measuring goes on"),
-    ("h", "this help"),
+KEYS = (
+    ("1 2 3 ...", "open a screen; b: locks, m: memory"),
+    ("up down j k", "choose a row, or scroll"),
+    ("enter", "show the row alone, with the whole text of its statement; escape goes back"),
+    ("left right", "sort by the previous or next column; r: the other way round"),
+    ("/ n", "search for a text; the next row that has it"),
+    ("f", "show only rows that have a text; empty: all"),
+    ("p space", "pause the screen; measuring goes on"),
+    ("s", "save the screen as text, with all rows, in a file of this directory"),
+    ("h ?", "explain the columns and keys of this screen"),
     ("q", "end; what was measured is kept"),
 )
 
 
 @dataclass
 class View:
-    order: str = "t"
+    screen: str = SESSIONS
+    screens: Sequence[str] = BUILT_IN
+    orders: dict[str, Order] = field(default_factory=dict)  # by screen, where one was chosen
+    chosen: dict[str, Hashable] = field(default_factory=dict)  # key of the chosen row, by screen
     filter: str = ""
-    typing: bool = False  # a filter is being typed
-    chosen: int | None = None  # pid
-    alone: bool = False  # shows the chosen session only
-    frozen: bool = False
+    search: str = ""
+    typing: str = ""  # "filter" or "search" while one is typed
+    alone: bool = False  # shows the chosen row only
+    paused: bool = False
     help: bool = False
-    tree: bool = False  # shows who blocks whom in place of events and sessions
-    memory: bool = False  # shows where the memory is in their place
-    line: int = 0  # first line shown of the memory
+    line: int = 0  # first line shown of a text
+    found: int | None = None  # line of a text that the search found
+    saving: bool = False  # the screen is to be saved
     ended: bool = False
 
-    def rows(self, rows: Sequence[Row]) -> list[Row]:
+    def order(self, sheet: Sheet) -> Order:
+        return self.orders.get(sheet.name, Order(sheet.order))
+
+    def rows(self, sheet: Sheet) -> list[Any]:
         """Returns the rows that are shown, in order."""
-        shown = [r for r in rows if self.filter.lower() in r.searched]
-        return sorted(shown, key=lambda r: (ORDERS[self.order][1](r), r.line.pid))
+        return sheet.ordered(self.order(sheet), self.filter)
 
-    def press(self, key: str, rows: Sequence[Row]) -> None:
-        """Handles a key. ``rows``: the rows that are shown."""
+    @property
+    def is_text(self) -> bool:
+        """Whether the screen is a text, which scrolls, and no table."""
+        return self.help or self.alone or self.screen in (LOCKS, MEMORY)
+
+    def press(self, key: str, sheet: Sheet, text: Sequence[str] = ()) -> None:
+        """Handles a key. ``sheet`` is the table of the screen, ``text`` the lines if it is a text."""
         if self.typing:
-            self._type(key)
-        elif key in ORDERS:
-            self.order = key
+            self._type(key, sheet, text)
+        elif key.isdigit() and 0 < int(key) <= len(self.screens):
+            self._open(self.screens[int(key) - 1])
+        elif self.screen == SESSIONS and key in SORT_KEYS:
+            self.orders[SESSIONS] = Order(SORT_KEYS[key])
         elif key in _KEYS:
-            _KEYS[key](self, rows)
+            _KEYS[key](self, sheet, text)
 
-    def _type(self, key: str) -> None:
+    def _open(self, screen: str) -> None:
+        self.screen = screen
+        self._leave()
+
+    def _leave(self) -> None:
+        self.alone = self.help = False
+        self.line, self.found = 0, None
+
+    def _flip_screen(self, screen: str) -> None:
+        self._open(SESSIONS if self.screen == screen else screen)
+
+    def _type(self, key: str, sheet: Sheet, text: Sequence[str]) -> None:
+        words = getattr(self, self.typing)
         if key == "enter":
-            self.typing = False
+            if self.typing == "search":
+                self._find(sheet, text, on=0)
+            self.typing = ""
         elif key == "escape":
-            self.typing, self.filter = False, ""
+            setattr(self, self.typing, "")
+            self.typing = ""
         elif key == "backspace":
-            self.filter = self.filter[:-1]
+            setattr(self, self.typing, words[:-1])
         elif len(key) == 1:
-            self.filter += key
+            setattr(self, self.typing, words + key)
 
-    def _move(self, rows: Sequence[Row], by: int) -> None:
+    def _begin(self, typing: str) -> None:
+        self.typing = typing
+        setattr(self, typing, "")
+
+    def _find(self, sheet: Sheet, text: Sequence[str], on: int = 1) -> None:
+        """Chooses the next row, or scrolls to the next line, that has the text searched for."""
+        wanted = self.search.lower()
+        if not wanted:
+            return
+        if self.is_text:
+            at = 0 if self.found is None else self.found + on
+            hit = _next([line.lower() for line in text], wanted, at)
+            if hit is not None:
+                self.line = self.found = hit
+            return
+        rows = self.rows(sheet)
+        keys = [sheet.key(r) for r in rows]
+        chosen = self.chosen.get(sheet.name)
+        at = keys.index(chosen) + on if chosen in keys else 0
+        hit = _next([sheet.words(r) for r in rows], wanted, at)
+        if hit is not None:
+            self.chosen[sheet.name] = keys[hit]
+
+    def _move(self, sheet: Sheet, by: int) -> None:
         """Moves the choice. If none is chosen, begins with the first on the way down, with the last on the
         way up."""
-        if self.memory:
+        if self.is_text:
             self.line = max(0, self.line + by)
             return
-        pids = [r.line.pid for r in rows]
-        if not pids:
+        keys = [sheet.key(r) for r in self.rows(sheet)]
+        if not keys:
             return
-        at = pids.index(self.chosen) + by if self.chosen in pids else 0 if by > 0 else len(pids) - 1
-        self.chosen = pids[max(0, min(at, len(pids) - 1))]
+        chosen = self.chosen.get(sheet.name)
+        at = keys.index(chosen) + by if chosen in keys else 0 if by > 0 else len(keys) - 1
+        self.chosen[sheet.name] = keys[max(0, min(at, len(keys) - 1))]
 
-    def _enter(self, rows: Sequence[Row]) -> None:
-        if self.chosen is None and rows:
-            self.chosen = rows[0].line.pid
-        self.alone = self.chosen is not None
+    def _enter(self, sheet: Sheet) -> None:
+        if self.is_text:
+            return
+        rows = self.rows(sheet)
+        if sheet.name not in self.chosen and rows:
+            self.chosen[sheet.name] = sheet.key(rows[0])
+        self.alone = sheet.name in self.chosen
+        self.line, self.found = 0, None
 
     def _go_back(self) -> None:
-        if self.alone or self.help or self.tree or self.memory:
-            self.alone = self.help = self.tree = self.memory = False
+        if self.alone or self.help:
+            self._leave()
+        elif self.screen != SESSIONS:
+            self._open(SESSIONS)
         else:
             self.filter = ""
 
-    def _next_order(self) -> None:
-        keys = list(ORDERS)
-        self.order = keys[(keys.index(self.order) + 1) % len(keys)]
+    def _sort_by(self, sheet: Sheet, by: int) -> None:
+        names = [c.name for c in sheet.columns]
+        order = self.order(sheet)
+        at = names.index(order.column) if order.column in names else 0
+        self.orders[sheet.name] = Order(names[(at + by) % len(names)])
+
+    def _reverse(self, sheet: Sheet) -> None:
+        order = self.order(sheet)
+        self.orders[sheet.name] = Order(order.column, not order.reverse)
 
     def _flip(self, name: str) -> None:
         setattr(self, name, not getattr(self, name))
+        if name == "help":
+            self.line, self.found = 0, None
 
 
-_KEYS: Mapping[str, Callable[[View, Sequence[Row]], None]] = {
-    "up": lambda v, rows: v._move(rows, -1),
-    "k": lambda v, rows: v._move(rows, -1),
-    "down": lambda v, rows: v._move(rows, 1),
-    "j": lambda v, rows: v._move(rows, 1),
-    "page up": lambda v, rows: v._move(rows, -10),
-    "page down": lambda v, rows: v._move(rows, 10),
-    "enter": lambda v, rows: v._enter(rows),
-    "escape": lambda v, _rows: v._go_back(),
-    "s": lambda v, _rows: v._next_order(),
-    "f": lambda v, _rows: v._flip("typing"),
-    " ": lambda v, _rows: v._flip("frozen"),
-    "b": lambda v, _rows: v._flip("tree"),
-    "m": lambda v, _rows: v._flip("memory"),
-    "h": lambda v, _rows: v._flip("help"),
-    "?": lambda v, _rows: v._flip("help"),
-    "q": lambda v, _rows: v._flip("ended"),
+def _next(texts: Sequence[str], wanted: str, at: int) -> int | None:
+    """Returns the first index from ``at`` on, and then from the beginning, whose text has ``wanted``."""
+    order = [*range(at, len(texts)), *range(min(at, len(texts)))]
+    return next((n for n in order if wanted in texts[n]), None)
+
+
+_KEYS: Mapping[str, Callable[[View, Sheet, Sequence[str]], None]] = {
+    "up": lambda v, sheet, _: v._move(sheet, -1),
+    "k": lambda v, sheet, _: v._move(sheet, -1),
+    "down": lambda v, sheet, _: v._move(sheet, 1),
+    "j": lambda v, sheet, _: v._move(sheet, 1),
+    "page up": lambda v, sheet, _: v._move(sheet, -10),
+    "page down": lambda v, sheet, _: v._move(sheet, 10),
+    "enter": lambda v, sheet, _: v._enter(sheet),
+    "escape": lambda v, _sheet, _: v._go_back(),
+    "left": lambda v, sheet, _: v._sort_by(sheet, -1),
+    "right": lambda v, sheet, _: v._sort_by(sheet, 1),
+    "r": lambda v, sheet, _: v._reverse(sheet),
+    "f": lambda v, _sheet, _: v._begin("filter"),
+    "/": lambda v, _sheet, _: v._begin("search"),
+    "n": lambda v, sheet, text: v._find(sheet, text),
+    "p": lambda v, _sheet, _: v._flip("paused"),
+    " ": lambda v, _sheet, _: v._flip("paused"),
+    "s": lambda v, _sheet, _: v._flip("saving"),
+    "b": lambda v, _sheet, _: v._flip_screen(LOCKS),
+    "m": lambda v, _sheet, _: v._flip_screen(MEMORY),
+    "h": lambda v, _sheet, _: v._flip("help"),
+    "?": lambda v, _sheet, _: v._flip("help"),
+    "q": lambda v, _sheet, _: v._flip("ended"),
 }
 
 
@@ -162,6 +212,10 @@ _NAMES = {
     b"\x1bOA": "up",
     b"\x1b[B": "down",
     b"\x1bOB": "down",
+    b"\x1b[C": "right",
+    b"\x1bOC": "right",
+    b"\x1b[D": "left",
+    b"\x1bOD": "left",
     b"\x1b[5~": "page up",
     b"\x1b[6~": "page down",
     b"\x1b": "escape",
@@ -196,13 +250,18 @@ def _length(data: bytes) -> int:
 
 
 class Keyboard:
-    """Keys pressed since the last call; none if standard input is not a terminal."""
+    """Keys of the terminal; none if standard input is not a terminal."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
 
-    def pressed(self) -> list[str]:
-        if self._descriptor is None or not select.select([self._descriptor], [], [], 0)[0]:
+    def pressed(self, seconds: float, wake: int) -> list[str]:
+        """Waits for keys, at most for ``seconds``, or until the descriptor ``wake`` can be read."""
+        watched = [wake, *([] if self._descriptor is None else [self._descriptor])]
+        ready = select.select(watched, [], [], seconds)[0]
+        if wake in ready:
+            os.read(wake, 4096)
+        if self._descriptor not in ready or self._descriptor is None:
             return []
         data = b""
         with contextlib.suppress(OSError):  # EIO: the terminal hung up

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from dbdyno.cli.observe_state import HELP, ORDERS, Row, View
+from dbdyno.cli.observe_sheets import RUN, WAIT, Row
+from dbdyno.cli.observe_state import KEYS, LOCKS, MEMORY, SESSIONS, SORT_KEYS, View
+from dbdyno.cli.observe_table import Sheet, clock, fitting, number, share, table
+from dbdyno.model.engine.live import LiveFigures
 from dbdyno.model.sources.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.sources.wait_families import Family
 from dbdyno.model.text.visible import one_line
-from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, format_rate
+from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate
 from dbdyno.observe.blocking import Blocked
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 
 LEAST = 0.0005  # seconds per second: the least value that is not shown as 0.000
-RUN, WAIT = "green", "dark_orange"
+MARKS = "\u25bc\u25b2"
+PLAIN_MARKS = "v^"
+"""Marks of a falling and a rising order, and those of a terminal without UTF-8."""
 _COLORS = {
     Family.IO: "blue",
     Family.COMMIT: "bright_blue",
@@ -38,11 +44,6 @@ def hidden_in_words(hidden: int, sessions: int) -> str:
     return f"{hidden} of {counted(sessions, 'session')} {HIDDEN_STATUS}" if hidden else ""
 
 
-def number(value: float | None, unknown: str = "?") -> str:
-    """Formats seconds per second with three digits."""
-    return unknown if value is None else format_average(value)
-
-
 def brief_words(recent: Glance) -> str:
     """Returns the CPU use of sessions too brief to be sampled; empty if there were none."""
     brief = recent.brief
@@ -53,27 +54,18 @@ def brief_words(recent: Glance) -> str:
     return f"  {count} too brief to be sampled: CPU {number(brief.run)}{rest}"
 
 
-def share(value: float | None) -> str:
-    """Formats a share in per cent, with at most one decimal."""
-    if value is None:
-        return "?"
-    return f"{100 * value:.0f}" if value >= 0.0995 else f"{100 * value:.1f}"
-
-
-def clock(seconds: float) -> str:
-    """Formats seconds as ``1:02:03``."""
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
-
-
 _SESSION_EVENTS = 20
 
 
-def alone_lines(row: Row | None, pid: int | None) -> Iterator[Text]:
-    yield Text("")
-    if row is None:
-        yield Text(f"session {pid} has ended, or the filter hides it; escape goes back", "yellow")
-        return
+def _wrapped(text: str, width: int) -> Iterator[Text]:
+    """Yields the lines of a statement, broken at words where they are too long."""
+    for line in text.expandtabs(4).splitlines():
+        for part in textwrap.wrap(line, max(20, width - 2), subsequent_indent="    ") or [""]:
+            yield Text(f"  {part}")
+
+
+def session_lines(row: Row, width: int) -> Iterator[Text]:
+    """Yields one session: microstates, events, and the whole text of its statement."""
     s = row.line
     yield Text.assemble((f"session {s.session}, process {s.pid}", "bold"), f"  {s.state or 'state unknown'}, "
                         f"{s.event or 'no wait event'}, query id {s.query_id or 'unknown'}")  # fmt: skip
@@ -85,15 +77,29 @@ def alone_lines(row: Row | None, pid: int | None) -> Iterator[Text]:
     yield Text(f"{'its events, share of its time':40} {'asleep %':>9} {'queue %':>9} {'CPU %':>9}", "bold")
     for e in s.events[:_SESSION_EVENTS]:
         yield Text(f"{e.name:40} {share(e.sleep):>9} {share(e.runq):>9} {share(e.run):>9}")
-
-
-def tree_lines(blocked: Sequence[Blocked], room: int) -> Iterator[Text]:
-    """Yields roots and, below each, the sessions that wait for it and for how long."""
     yield Text("")
+    yield Text("its latest statement", "bold")
+    yield from _wrapped(row.statement or "unknown", width)
+
+
+def row_lines(sheet: Sheet, row: object, width: int) -> Iterator[Text]:
+    """Yields all columns of one row, and the whole text of its statement."""
+    detail = sheet.detail(row)
+    wide = max(len(c.head) for c in sheet.columns)
+    for column in sheet.columns:
+        if not (detail and column.name == "statement"):
+            yield Text.assemble((f"{column.head:>{wide}}  ", "bold"), column.text(row))
+    if detail:
+        yield Text("")
+        yield from _wrapped(detail, width)
+
+
+def tree_lines(blocked: Sequence[Blocked]) -> Iterator[Text]:
+    """Yields roots and, below each, the sessions that wait for it and for how long."""
     yield Text(f"{'process':>9} {'waits':>8}  who blocks whom", "bold")
     if not blocked:
         yield Text("no session waits for a lock", "dim")
-    for line in blocked[: max(3, room)]:
+    for line in blocked:
         indent = "  " * (line.depth - 1) + "`- " if line.depth else ""
         waited = "" if line.waited_s is None else format_ns(line.waited_s * NS_PER_S)
         count = f"blocks {line.waiters}: " if line.waiters else ""
@@ -101,8 +107,6 @@ def tree_lines(blocked: Sequence[Blocked], room: int) -> Iterator[Text]:
         yield Text(f"{line.pid or '-':>9} {waited:>8}  {indent}{count}{line.doing}", style)
         if whose := "  ".join(w for w in (line.who, _query(line)) if w):
             yield Text(f"{'':20}{whose}", "dim")
-    if (more := len(blocked) - max(3, room)) > 0:
-        yield Text(f"{more} more", "dim")
 
 
 def _query(line: Blocked) -> str:
@@ -120,14 +124,14 @@ def _microstates(s: SessionLine) -> Iterator[Text]:
     yield line.append(f" {number(spent and spent.slices_per_s):>9}")
 
 
-_EVENTS = 7
-_KEYS_LINE = "q quit  h help  s sort  f filter  b locks  m memory  enter drill in  space freeze"
-_MEMORY_LINE = "m back  up down scroll  q quit  h help"
+_LEAST_EVENTS, _MOST_EVENTS = 2, 7
+_KEYS_LINE = "q quit  h help  enter row  / find  f filter  p pause  s save"
+_LOW = 20  # a terminal of fewer lines has no bar, and one line of keys
 
 
 @dataclass(frozen=True)
 class Header:
-    """Facts of the header apart from the figures."""
+    """Facts of the header apart from the figures of the glance."""
 
     server: str = ""
     since_s: float = 0.0
@@ -136,6 +140,7 @@ class Header:
     whom: str = ""  # the filter of the observation, in words
     notice: str = ""
     here: float | None = None  # CPU of this process, of one CPU
+    figures: LiveFigures = field(default_factory=LiveFigures)
 
 
 @dataclass(frozen=True)
@@ -143,60 +148,137 @@ class Screen:
     header: Header
     glance: Glance | None
     view: View
-    rows: Sequence[Row] = field(default_factory=tuple)  # those shown, in order
+    sheet: Sheet
     blocked: Sequence[Blocked] = field(default_factory=tuple)  # who blocks whom now
-    memory: Sequence[Text] = field(default_factory=tuple)  # where the memory is
+    memory: Callable[[int], Sequence[Text]] = lambda _width: ()  # where the memory is
+    marks: str = MARKS
 
     def lines(self, width: int, height: int) -> list[Text]:
-        """Returns at most ``height`` lines; the last is for keys and notices."""
-        lines = [*self._top(width), *self._body(height)][: height - 1]
-        lines += [Text("")] * (height - 1 - len(lines))
-        return [_crop(line, width) for line in (*lines, self._foot())]
+        """Returns ``height`` lines; the last are for keys and notices."""
+        foot = self._foot(height)
+        lines = [*self._top(width, height)][: max(1, height - len(foot))]
+        lines += self._body(width, height - len(foot) - len(lines))
+        lines = lines[: max(0, height - len(foot))]
+        lines += [Text("")] * (height - len(foot) - len(lines))
+        return [_crop(line, width) for line in [*lines, *foot][-height:]]
 
-    def _top(self, width: int) -> Iterator[Text]:
+    def saved(self, width: int) -> str:
+        """Returns the screen as plain text, with all rows."""
+        text = self.view.is_text
+        body = self.text(width) if text else self._table(width, 24 + len(self.sheet.rows) + _MOST_EVENTS)
+        return "".join(f"{one_line(line.plain).rstrip()}\n" for line in [*self._top(width, 100), *body])
+
+    def text(self, width: int) -> list[Text]:
+        """Returns all lines of a screen that is a text."""
+        view = self.view
+        if view.help:
+            return [*self._help(width)]
+        if view.screen == MEMORY:
+            return [*self.memory(width)]
+        if view.screen == LOCKS:
+            return [*tree_lines(self.blocked)]
+        chosen = view.chosen.get(self.sheet.name)
+        row = next((r for r in self.sheet.rows if self.sheet.key(r) == chosen), None)
+        if row is None:
+            what = f"session {chosen}" if view.screen == SESSIONS else "this row"
+            return [Text(f"{what} has ended, or is not among those read; escape goes back", "yellow")]
+        if isinstance(row, Row):
+            return [*session_lines(row, width)]
+        return [*row_lines(self.sheet, row, width)]
+
+    def _top(self, width: int, height: int) -> Iterator[Text]:
         h = self.header
         left = "" if h.left_s is None else f", {clock(max(0.0, h.left_s))} left"
-        title = Text.assemble(("dbdyno observe ", "bold"), f"{h.server}  {clock(h.since_s)}{left}  ")
-        title.append(f"{counted(h.stored, 'window')} stored")
-        if self.view.frozen:
-            title.append("  FROZEN", "bold yellow")
-        yield title
+        title = Text()
+        if self.view.paused:
+            title.append("PAUSED", "bold yellow").append(", measuring goes on  ", "yellow")
+        title.append("dbdyno observe ", "bold").append(f"{clock(h.since_s)}{left}  ")
+        yield title.append(f"{counted(h.stored, 'window')} stored  {h.server}")
+        yield _load(h.figures, width)
         if self.glance is not None:
-            yield from _sums(self.glance, h, width)
+            yield from _sums(self.glance, h, width, low=height < _LOW)
         roots = [b for b in self.blocked if not b.depth]
-        if roots and not self.view.tree:
+        if roots and self.view.screen != LOCKS:
             waiters = sum(b.waiters for b in roots)
             plural = "session waits" if waiters == 1 else "sessions wait"
             yield Text(f"locks  {waiters} {plural} for locks: b shows who blocks whom", "red")
 
-    def _body(self, height: int) -> Iterator[Text]:
-        if self.view.help:
-            yield Text("")
-            yield from (Text.assemble((f"{keys:>14}  ", "bold"), text) for keys, text in HELP)
-        elif self.view.memory:
-            yield Text("")
-            yield from self.memory[self.view.line :]
-        elif self.glance is None:
-            yield Text("waiting for the first readings ...", "dim")
-        elif self.view.tree:
-            yield from tree_lines(self.blocked, height - 12)
-        elif self.view.alone:
-            chosen = next((r for r in self.rows if r.line.pid == self.view.chosen), None)
-            yield from alone_lines(chosen, self.view.chosen)
-        else:
-            yield from _events(self.glance)
-            yield from _sessions(self.rows, self.view, height - 18)
+    def _body(self, width: int, room: int) -> list[Text]:
+        if self.view.is_text:
+            lines = self.text(width)
+            first = max(0, min(self.view.line, len(lines) - 1))
+            shown = lines[first : first + max(1, room - 1)]
+            if len(lines) > len(shown):
+                end = f"lines {first + 1} to {first + len(shown)} of {len(lines)}"
+                shown = [*shown, Text(end, "dim")]
+            return [Text(""), *shown] if len(shown) < room else shown
+        if self.glance is None and self.view.screen == SESSIONS:
+            return [Text("waiting for the first readings ...", "dim")]
+        return [*self._table(width, room)]
 
-    def _foot(self) -> Text:
-        if self.view.typing:
-            return Text.assemble(("filter: ", "bold"), self.view.filter, ("_", "blink"))
-        if self.header.notice:
-            return Text(self.header.notice, "yellow")
-        if self.view.memory:
-            return Text(_MEMORY_LINE, "dim")
-        parts = [_KEYS_LINE, f"sorted by {ORDERS[self.view.order][0]}"]
-        parts += [f"only {self.view.filter!r}"] if self.view.filter else []
-        return Text("  |  ".join(parts), "dim")
+    def _table(self, width: int, room: int) -> Iterator[Text]:
+        view, sheet = self.view, self.sheet
+        if view.screen == SESSIONS and self.glance is not None:
+            events = [*_events(self.glance, max(_LEAST_EVENTS, min(_MOST_EVENTS, room // 3 - 1)), self.marks)]
+            yield from events
+            room -= len(events)
+        else:
+            if room > 8:
+                yield Text(sheet.explains, "dim")
+                room -= 1
+            for note in sheet.notes:
+                yield Text(note, "yellow")
+            room -= len(sheet.notes)
+        chosen = view.chosen.get(sheet.name)
+        rows, order = view.rows(sheet), view.order(sheet)
+        yield from table(sheet, rows, order, chosen, (width, room), self.marks)
+
+    def _help(self, width: int) -> Iterator[Text]:
+        view, sheet = self.view, self.sheet
+        yield Text(f"Screen: {view.screen}", "bold")
+        if view.screen == MEMORY:
+            yield Text("  Where the memory is: read now, and again as its cost allows.")
+        elif view.screen == LOCKS:
+            yield Text("  Sessions that hold a lock for which others wait, and below each those that wait.")
+        else:
+            yield Text(f"  {sheet.explains}")
+            shown = {c.name for c in fitting(sheet.columns, width, view.order(sheet).column)}
+            for column in sheet.columns:
+                away = "" if column.name in shown else " (not shown at this width)"
+                yield Text.assemble((f"{column.head:>14}  ", "bold"), f"{column.explains}{away}")
+            if view.screen == SESSIONS:
+                yield from (Text.assemble((f"{h:>14}  ", "bold"), t) for h, t in _EVENT_HELP)
+        yield Text("Keys", "bold")
+        if view.screen == SESSIONS:
+            heads_ = (sheet.column(name).head for name in SORT_KEYS.values())
+            yield Text.assemble((f"{' '.join(SORT_KEYS):>14}  ", "bold"), f"sort by {', '.join(heads_)}")
+        yield from (Text.assemble((f"{keys:>14}  ", "bold"), text) for keys, text in KEYS)
+        yield Text("Header", "bold")
+        yield from (Text.assemble((f"{h:>14}  ", "bold"), t) for h, t in _HEADER_HELP)
+        if self.header.figures.notes:
+            yield Text("Unknown", "bold")
+            for note in self.header.figures.notes:
+                yield from (Text(f"  {part}", "yellow") for part in textwrap.wrap(note, max(20, width - 4)))
+
+    def _foot(self, height: int) -> list[Text]:
+        view = self.view
+        tabs = Text()
+        for n, name in enumerate(view.screens, start=1):
+            tabs.append(f"{n} {name}", "reverse" if name == view.screen else "dim").append(" ")
+        low = height < _LOW
+        if view.typing:
+            last = Text.assemble((f"{view.typing}: ", "bold"), getattr(view, view.typing), ("_", "blink"))
+        elif self.header.notice:
+            last = Text(self.header.notice, "yellow")
+        else:
+            parts = [f"only {view.filter!r}"] if view.filter else []
+            parts += [_KEYS_LINE] if not low else ["q quit  h help  1-9 screens"]
+            if not view.is_text:
+                order = view.order(self.sheet)
+                rising = ", rising" if order.reverse else ""
+                parts.append(f"sorted by {self.sheet.column(order.column).head}{rising}")
+            last = Text("  ".join(parts), "dim")
+        return [last] if low else [tabs, last]
 
 
 def _crop(line: Text, width: int) -> Text:
@@ -209,25 +291,80 @@ def _crop(line: Text, width: int) -> Text:
     return line
 
 
-def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
+_HEADER_HELP = (
+    ("tx/s", "transactions that ended a second: commits and rollbacks of the chosen or all databases"),
+    ("statements/s", "executions a second, by the server's counters of statements"),
+    ("sessions", "client sessions, of at most so many connections; active; idle in a transaction"),
+    (
+        "CPUs",
+        "CPUs in use on the machine by kind; server: its sessions and own processes, in user and system mode",
+    ),
+    ("devices", "?: devices are not measured yet"),
+    ("DB time", "time of all sessions on a CPU, waiting for one (CPU WAIT), or asleep in the database"),
+    ("waits", "how waits were measured; what the server's own processes use; what observing costs"),
+)
+_EVENT_HELP = (
+    ("top events", "where DB time goes: DB CPU, CPU WAIT, and time asleep by wait event"),
+    ("s/s", "seconds per second of all sessions"),
+    ("%DB", "share of DB time"),
+    ("in queue", "of CPU WAIT, the part under this wait event"),
+    ("waits/s", "waits that began a second (scheduler trace alone); mean wait: their mean duration"),
+)
+
+
+def _load(f: LiveFigures, width: int) -> Text:
+    """Returns transactions, statements and sessions: in words if there is room for them."""
+    wide = width >= 100
+    tps, sps = ("?" if v is None else format_rate(v) for v in (f.transactions_per_s, f.statements_per_s))
+    sessions, most, active, idle = (
+        "?" if v is None else f"{v:,}" for v in (f.sessions, f.most_sessions, f.active, f.idle_in_transaction)
+    )
+    line = Text("load   ").append(tps, "bold").append(" transactions/s  " if wide else " tx/s  ")
+    line.append(sps, "bold").append(" statements/s  " if wide else " stmt/s  ")
+    line.append(f"sessions {sessions} of {most}" if wide else f"sessions {sessions}/{most}")
+    return line.append(f": {active} active, {idle} idle in {'transaction' if wide else 'tx'}")
+
+
+_KINDS = {
+    "user": ("user", "nice"),
+    "system": ("system", "irq", "softirq"),
+    "iowait": ("iowait",),
+    "steal": ("steal",),
+}
+
+
+def _cpus(g: Glance) -> Text:
+    """Returns CPUs in use: of the machine by kind, and of the server."""
     m = g.machine
-    kinds = "  ".join(f"{kind} {number(used)}" for kind, used in m.cpu.items() if used >= 0.005)
-    cost = f"cost: here {share(h.here)} %, at the server {share(m.at_server)} % of a CPU"
-    yield Text(f"host   {counted(m.cpus, 'CPU') if m.cpus else '? CPUs'}: {kinds or 'not read'}   {cost}")
+    by_kind = {name: sum(m.cpu.get(kind, 0.0) for kind in kinds) for name, kinds in _KINDS.items()}
+    used = " ".join(f"{n} {number(v)}" for n, v in by_kind.items() if v >= 0.005 or n in ("user", "system"))
+    line = Text(f"CPUs   {m.cpus or '?'}: {used if m.cpu else '?'}")
+    system = m.server_system
+    modes = "" if system is None else f" ({share(1 - system)} % user, {share(system)} % system)"
+    return line.append(f" | server {number(g.server_cpu)}{modes} | devices ?")
+
+
+def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
+    m = g.machine
+    yield _cpus(g)
     parts = ("db_time", "run", "runq", "sleep", "client")
     db, run, runq, sleep, client = (number(g.total(part)) for part in parts)
     yield Text.assemble(
         ("time   ", ""), (f"DB time {db}", "bold"), " = ", (f"CPU {run}", RUN), " + ",
-        (f"CPU WAIT {runq}", WAIT), f" + asleep {sleep};  client {client}   "
-        f"s/s of {counted(len(g.sessions), 'session')}, last {format_ns(g.seconds * NS_PER_S)}",
+        (f"CPU WAIT {runq}", WAIT), f" + asleep {sleep} s/s;  client {client};  "
+        f"last {format_ns(g.seconds * NS_PER_S)}",
     )  # fmt: skip
-    if hidden := hidden_in_words(g.hidden, len(g.sessions)):
+    if hidden := hidden_in_words(g.hidden, g.count):
         yield Text(f"hidden {hidden}: their waits are unknown, and so is DB time", "yellow")
+    if low:
+        return
     yield _bar(g, width)
-    helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:4]
+    helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:3]
     own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= LEAST)
+    cost = f"cost: here {share(h.here)} %, at server {share(m.at_server)} % of a CPU"
     yield Text(
-        f"waits  by {g.tier}, {counted(g.samples, 'sample')}" + (f"   server's own: {own}" if own else ""),
+        f"waits  {g.tier}, {counted(g.samples, 'sample')}   {cost}"
+        + (f"   server's own: {own}" if own else ""),
         "dim",
     )
     if busy := g.idle_busy:
@@ -264,61 +401,44 @@ def _bar(g: Glance, width: int) -> Text:
     return bar
 
 
-def _events(g: Glance) -> Iterator[Text]:
-    """Yields CPU and CPU WAIT ranked among the wait events, each with its part in the run queue."""
+@dataclass(frozen=True)
+class _Ranked:
+    """A row of the top events."""
+
+    name: str
+    value: float  # seconds per second that it adds to DB time
+    queue: str = ""
+    waits: str = ""
+    mean: str = ""
+    style: str = ""
+
+
+def _events(g: Glance, most: int, marks: str) -> Iterator[Text]:
+    """Yields CPU and CPU WAIT ranked among the wait events by their seconds, each with its part in the run
+    queue."""
     db = g.total("db_time") or 0.0
-    ranked: list[tuple[str, float, float | None, str, EventLine | None]] = [
-        ("DB CPU", g.total("run") or 0.0, None, RUN, None),
-        ("CPU WAIT", g.total("runq") or 0.0, None, WAIT, None),
+    ranked = [
+        _Ranked("DB CPU", g.total("run") or 0.0, style=RUN),
+        _Ranked("CPU WAIT", g.total("runq") or 0.0, style=WAIT),
+        *(_event(e, traced=g.tier == TRACE) for e in g.events if not e.at_client),
     ]
-    for e in g.events:
-        if not e.at_client:
-            ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e), e))
     hidden = sum(e.runq or 0.0 for e in g.events if e.at_client)
-    head = f"{'top events, seconds per second':36} {'asleep':>9} {'%DB':>5} {'in queue':>9}"
+    head = f"{'top events':32} {'s/s' + marks[0]:>9} {'%DB':>5} {'in queue':>9}"
     yield Text(f"{head} {'waits/s':>7} {'mean wait':>9}", "bold")
-    ranked = [r for r in ranked if r[1] >= LEAST or (r[2] or 0.0) >= LEAST]
-    for name, value, runq, style, event in sorted(ranked, key=lambda r: -(r[1] + (r[2] or 0.0)))[:_EVENTS]:
-        line = Text(f"{name:36} ", style)
-        line.append(
-            f"{number(value):>9} {share(value / db if db else None):>5} {number(runq, ''):>9}", "default"
-        )
-        if event is not None and g.tier == TRACE:
-            waits = "?" if event.waits is None else format_rate(event.waits)
-            mean = "?" if event.waits is None else "" if event.mean_ns is None else format_ns(event.mean_ns)
-            line.append(f" {waits:>7} {mean:>9}", "default")
-        yield line
+    shown = [r for r in ranked if r.value >= LEAST or r.queue not in ("", "0", "< 0.001")]
+    for r in sorted(shown, key=lambda r: -r.value)[:most]:
+        line = Text(f"{r.name:32} ", r.style)
+        part = share(r.value / db if db else None)
+        figures = f"{number(r.value):>9} {part:>5} {r.queue:>9} {r.waits:>7} {r.mean:>9}"
+        yield line.append(figures.rstrip(), "default")
     if hidden >= LEAST:
-        yield Text(f"{'in the run queue under a client wait':36} {'':>9} {'':>5} {number(hidden):>9}", "dim")
+        yield Text(f"{'in queue under a client wait':32} {'':>9} {'':>5} {number(hidden):>9}", "dim")
     yield Text("")
 
 
-def _sessions(rows: Sequence[Row], view: View, room: int) -> Iterator[Text]:
-    head = f"{'pid':>7} {'user@database':20} {'application':12} {'DB%':>5} {'CPU%':>5} {'WAIT%':>5} "
-    yield Text(head + f"{'slp%':>5} {'clnt%':>5} {'state':8} event", "bold")
-    pids = [r.line.pid for r in rows]
-    at = pids.index(view.chosen) if view.chosen in pids else 0
-    room = max(3, room)
-    first = max(0, min(at - room // 2, len(rows) - room))
-    for row in rows[first : first + room]:
-        s = row.line
-        who = f"{row.text('user')}@{row.text('database')}"[:20]
-        line = Text(f"{s.pid:>7} {who:20} {row.text('application')[:12]:12} {share(s.db_time):>5} ")
-        line.append(f"{share(s.run):>5} ", RUN)
-        line.append(f"{share(s.runq):>5} ", WAIT)
-        line.append(f"{share(s.sleep):>5} {share(s.client):>5} {_state(s.state):8} {s.event or ''}")
-        if s.pid == view.chosen:
-            line.stylize("reverse")
-        yield line
-    if not rows:
-        yield Text("no session" + (f" with {view.filter!r}" if view.filter else ""), "dim")
-    elif len(rows) > room:
-        yield Text(
-            f"{counted(len(rows), 'session')}; {first + 1} to {min(first + room, len(rows))} shown", "dim"
-        )
-
-
-def _state(state: str | None) -> str:
-    return {"idle in transaction": "idle tx", "idle in transaction (aborted)": "idle txa"}.get(
-        state or "", (state or "?")[:8]
-    )
+def _event(e: EventLine, *, traced: bool) -> _Ranked:
+    waits = mean = ""
+    if traced:
+        waits = "?" if e.waits is None else format_rate(e.waits)
+        mean = "?" if e.waits is None else "" if e.mean_ns is None else format_ns(e.mean_ns)
+    return _Ranked(e.name, e.sleep or 0.0, number(e.runq, ""), waits, mean, event_color(e))

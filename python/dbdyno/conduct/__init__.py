@@ -7,6 +7,7 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.conduct.before import Waiting, alone, parse_quiet
+    from dbdyno.conduct.beside import LiveBeside
     from dbdyno.conduct.captures.captures import capture_of
     from dbdyno.conduct.context import RunContext
     from dbdyno.conduct.derive.derive import derive

@@ -41,6 +41,7 @@ class Machine:
     cpus: int | None = None
     cpu: Mapping[str, float] = field(default_factory=dict)  # kind of time -> CPUs
     helpers: Mapping[str, float] = field(default_factory=dict)  # process of the server -> CPUs
+    server_system: float | None = None  # share of system mode in the server's CPU time, by ticks
     samplers: float | None = None  # our observing threads
     at_server: float | None = None  # the server's processes that answer them
 
@@ -52,6 +53,7 @@ def machine(recent: Tables) -> Machine:
     cpus = host.filter(pl.col("key") == "cpus")["value"]
     ours = tasks.filter(pl.col("role") == "dbdyno")
     helpers = tasks.filter(pl.col("role").str.starts_with("helper:"))
+    of_server = tasks.filter((pl.col("role") == "session") | pl.col("role").str.starts_with("helper:"))
     return Machine(
         cpus=int(cpus[-1]) if len(cpus) else None,
         cpu=_host(host),
@@ -60,6 +62,7 @@ def machine(recent: Tables) -> Machine:
             for role, part in helpers.group_by("role", maintain_order=True)
             if (used := _cpus(part)) is not None
         },
+        server_system=_system_share(of_server),
         samplers=_cpus(ours.filter(pl.col("comm").str.starts_with(THREADS).fill_null(False))),
         at_server=_cpus(ours.filter(pl.col("pid") != os.getpid())),
     )
@@ -82,6 +85,14 @@ def _cpus(reads: pl.DataFrame) -> float | None:
     )
     used = by_task.filter(pl.col("wall") > 0).select(pl.col("run") / pl.col("wall"))
     return float(used.sum().item()) if used.height else None
+
+
+def _system_share(reads: pl.DataFrame) -> float | None:
+    """Returns the share of system mode in the CPU time of tasks; None if no tick was counted."""
+    modes = ("user_ns", "system_ns")
+    growth = reads.group_by("pid", "tid", "start_ticks").agg(pl.col(n).max() - pl.col(n).min() for n in modes)
+    user, system = growth.select(pl.col(n).sum() for n in modes).row(0)
+    return system / (user + system) if user + system else None
 
 
 _WAITS = ("sleep", "client", "db_time")
@@ -178,6 +189,12 @@ class Glance:
             missing = self.brief.matters(sum(s.run or 0.0 for s in self.sessions))
             return None if missing else sum_
         return (sum_ or 0.0) + brief_part
+
+    @property
+    def server_cpu(self) -> float | None:
+        """CPUs of the server's sessions and own processes."""
+        run = self.total("run")
+        return None if run is None else run + sum(self.machine.helpers.values())
 
     @property
     def count(self) -> int:

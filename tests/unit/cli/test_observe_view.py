@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from dbdyno.cli.observe_state import ORDERS, Row, View, parse
-from dbdyno.cli.observe_view import Header, Screen
+from dbdyno.cli.observe_sheets import SESSION_COLUMNS, Row, session_sheet, top_statements
+from dbdyno.cli.observe_state import BUILT_IN, KEYS, LOCKS, SESSIONS, View, parse
+from dbdyno.cli.observe_table import Order, Sheet, engine_sheet
+from dbdyno.cli.observe_view import MARKS, PLAIN_MARKS, Header, Screen
 from dbdyno.conduct import MemoryBeside
+from dbdyno.model.engine.live import LiveColumn, LiveFigures, LiveRows, LiveScreen
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.results.memory_now import MemoryNow
 from dbdyno.model.schema.tables import empty, rows
-from dbdyno.model.sources.wait_families import Family
+from dbdyno.model.sources.wait_families import Family, WaitFamilies
 from dbdyno.observe.blocking import Blocked, blocking
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 
@@ -37,19 +43,30 @@ ROWS = [
 ]
 
 
+SHEET = session_sheet(ROWS)
+
+
 def pids(view: View) -> list[int]:
-    return [r.line.pid for r in view.rows(ROWS)]
+    return [r.line.pid for r in view.rows(SHEET)]
 
 
-def press(view: View, *keys: str) -> View:
+def press(view: View, *keys: str, sheet: Sheet = SHEET, text: Sequence[str] = ()) -> View:
     for key in keys:
-        view.press(key, view.rows(ROWS))
+        view.press(key, sheet, text)
     return view
 
 
-def draw(view: View, height: int = 40, width: int = 100, **header: object) -> str:
+def draw(
+    view: View,
+    height: int = 40,
+    width: int = 100,
+    sheet: Sheet = SHEET,
+    blocked: Sequence[Blocked] = (),
+    marks: str = MARKS,
+    **header: object,
+) -> str:
     glance = Glance(4.0, "scheduler trace", 40, tuple(r.line for r in ROWS), ROWS[0].line.events)
-    screen = Screen(Header(server="postgres 18.4", **header), glance, view, view.rows(ROWS))  # type: ignore[arg-type]
+    screen = Screen(Header(server="postgres 18.4", **header), glance, view, sheet, blocked, marks=marks)  # type: ignore[arg-type]
     lines = screen.lines(width, height)
     assert len(lines) == height
     assert all(line.cell_len <= width for line in lines)
@@ -57,8 +74,8 @@ def draw(view: View, height: int = 40, width: int = 100, **header: object) -> st
 
 
 def test_bytes_of_a_terminal_become_names_of_keys() -> None:
-    assert parse(b"jk\x1b[A\x1b[B\x1bOA\r\x1b[5~\x7f ") == [
-        "j", "k", "up", "down", "up", "enter", "page up", "backspace", " ",
+    assert parse(b"jk\x1b[A\x1b[B\x1bOA\r\x1b[5~\x7f \x1b[C\x1b[D") == [
+        "j", "k", "up", "down", "up", "enter", "page up", "backspace", " ", "right", "left",
     ]  # fmt: skip
     assert parse(b"\x1b") == ["escape"]
     assert parse(b"\x1b[1;5Cq") == ["q"]  # a sequence without a meaning here
@@ -71,13 +88,27 @@ def test_any_bytes_end_as_keys(data: bytes) -> None:
 
 def test_orders_put_the_greatest_first_and_the_unknown_last() -> None:
     assert pids(press(View(), "c")) == [2, 3, 1, 4]
+    assert pids(press(View(), "c", "r")) == [1, 3, 2, 4]
     assert pids(press(View(), "w")) == [1, 2, 3, 4]
-    assert pids(press(View(), "p")) == [1, 2, 3, 4]
     assert pids(press(View(), "u")) == [1, 3, 4, 2]
     view, orders = View(), []
-    for _ in ORDERS:
-        orders.append(press(view, "s").order)
-    assert sorted(orders) == sorted(ORDERS)
+    for _ in SESSION_COLUMNS:
+        orders.append(press(view, "right").order(SHEET).column)
+    assert sorted(orders) == sorted(c.name for c in SESSION_COLUMNS)
+    assert view.order(SHEET).column == View().order(SHEET).column
+    assert press(view, "left").order(SHEET).column == orders[-2]
+
+
+@pytest.mark.parametrize(("height", "width"), [(24, 80), (40, 120), (15, 50)])
+def test_a_table_shows_what_it_is_sorted_by_at_any_size(height: int, width: int) -> None:
+    view = View()
+    for _ in SESSION_COLUMNS:
+        head = SHEET.column(press(view, "right").order(SHEET).column).head
+        text = draw(view, height, width)
+        marked = [word for word in text.replace(MARKS[1], MARKS[0]).split() if word.endswith(MARKS[0])]
+        assert marked == ["s/s" + MARKS[0], head + MARKS[0]]
+        assert any(line.split()[:1] == ["1"] for line in text.splitlines())
+    assert f"pid{PLAIN_MARKS[0]}" in draw(View(orders={SHEET.name: Order("pid")}), marks=PLAIN_MARKS)
 
 
 def test_a_filter_is_typed_and_taken_back() -> None:
@@ -86,34 +117,148 @@ def test_a_filter_is_typed_and_taken_back() -> None:
     assert "filter: bob" in draw(view)
     press(view, "enter", "q")  # q is a letter in the filter, and the key after it
     assert (pids(view), view.ended) == ([2], True)
-    assert pids(press(view, "escape")) == [1, 2, 3, 4] or view.filter == ""
+    assert "only 'bob'" in draw(view)
+    assert pids(press(view, "escape")) == pids(View())
+
+
+def test_a_search_goes_from_one_row_to_the_next_that_has_the_text() -> None:
+    view = press(View(orders={SHEET.name: Order("pid", reverse=True)}), "/", *"shop")
+    assert "search: shop" in draw(view)
+    assert press(view, "enter").chosen[SHEET.name] == 1
+    assert press(view, "n").chosen[SHEET.name] == 2
+    assert press(view, "/", *"datafile", "enter").chosen[SHEET.name] == 3
+    assert press(view, "n").chosen[SHEET.name] == 3  # the only one
+    assert press(view, "/", *"nowhere", "enter").chosen[SHEET.name] == 3
+    text = ["one", "two", "three", "two"]
+    assert press(View(help=True), "/", *"two", "enter", text=text).line == 1
+    assert press(View(help=True), "/", *"two", "enter", "n", text=text).line == 3
+
+
+LONG = "select *\nfrom orders\nwhere " + " and ".join(f"column_{n} = {n}" for n in range(200))
+
+
+def test_a_statement_is_one_line_in_the_list_and_whole_alone() -> None:
+    sheet = session_sheet([replace(ROWS[0], statement=LONG), *ROWS[1:]])
+    view = press(View(), "t", sheet=sheet)
+    assert "select * from orders where" in draw(view, 40, 160, sheet)
+    press(view, "down", "enter", sheet=sheet)
+    seen = ""
+    while "column_199 = 199" not in seen:
+        before = view.line
+        seen += draw(view, 24, 80, sheet)
+        press(view, "page down", sheet=sheet)
+        assert view.line > before
+    words = seen.split()
+    assert all(f"column_{n}" in words for n in range(200))
+    assert "find me" not in draw(press(view, "escape"), 40, 100, sheet)
 
 
 def test_a_chosen_session_is_drilled_into_and_left_again() -> None:
-    view = press(View(order="p"), "down", "down", "k", "down")
-    assert view.chosen == 2
+    by_pid = {SHEET.name: Order("pid", reverse=True)}
+    view = press(View(orders=by_pid), "down", "down", "k", "down")
+    assert view.chosen[SHEET.name] == 2
     assert "its events" not in draw(view)
     text = draw(press(view, "enter"))
     assert "process 2" in text
     assert "IO/DataFileRead" in text.split("its events")[1]
     assert "query id 42" in text
     assert "its events" not in draw(press(view, "escape"))
-    assert press(View(order="p"), "up").chosen == 4
-    assert press(View(order="p"), *["down"] * 9).chosen == 4
+    assert press(View(orders=by_pid), "up").chosen[SHEET.name] == 4
+    assert press(View(orders=by_pid), *["down"] * 9).chosen[SHEET.name] == 4
 
 
 def test_a_chosen_session_that_ended_is_named_as_ended() -> None:
-    view = View(chosen=77, alone=True)
+    view = View(chosen={SHEET.name: 77}, alone=True)
     assert "session 77 has ended" in draw(view)
 
 
-def test_the_view_freezes_helps_shows_notices_and_fits_small_terminals() -> None:
-    assert "FROZEN" in draw(press(View(), " "))
-    assert "the next order" in draw(press(View(), "h"))
+def test_the_view_pauses_shows_notices_and_fits_small_terminals() -> None:
+    assert "PAUSED, measuring goes on" in draw(press(View(), "p"))
+    assert "PAUSED" not in draw(press(View(), "p", " "))
     assert "server is away" in draw(View(), notice="the server is away")
-    for height, width in ((5, 20), (10, 60), (24, 80)):
-        draw(View(), height, width)
-        draw(View(chosen=1, alone=True), height, width)
+    for height, width in ((5, 20), (10, 60), (24, 80), (15, 50), (40, 120)):
+        for view in (View(), View(help=True), View(chosen={SHEET.name: 1}, alone=True), View(LOCKS)):
+            draw(view, height, width)
+
+
+def test_help_explains_every_column_and_key_of_the_screen() -> None:
+    text = draw(press(View(), "h"), 80, 120)
+    assert all(c.head in text and c.explains in text for c in SESSION_COLUMNS)
+    assert all(keys in text and words in text for keys, words in KEYS)
+    engine = draw(press(View(SCREEN.name), "h"), 80, 120, engine_sheet(SCREEN, None))
+    assert "depth of the hole" in engine and SESSION_COLUMNS[0].explains not in engine
+    why = ("statements/s: no extension: CREATE EXTENSION x;",)
+    assert why[0] in draw(View(help=True), 80, 120, figures=LiveFigures(notes=why))
+
+
+def test_the_header_shows_rates_and_sessions_and_nothing_unknown_as_zero() -> None:
+    known = LiveFigures(1234.0, 5678.0, False, 50, 100, 3, 1)
+    for width, words in (
+        (120, "1.23 k transactions/s  5.68 k statements/s"),
+        (50, "1.23 k tx/s  5.68 k stmt/s"),
+    ):
+        assert words in draw(View(), 24, width, figures=known)
+    assert "sessions 50 of 100: 3 active, 1 idle in transaction" in draw(View(), 24, 120, figures=known)
+    head = draw(View(), 24, 120).splitlines()[1:3]
+    assert head[0].count("?") == 6 and not any(c.isdigit() for c in head[0])
+    assert "CPUs   ?: ? |" in head[1] and "devices ?" in head[1]
+
+
+SCREEN = LiveScreen(
+    "holes",
+    "Holes, deepest first.",
+    (
+        LiveColumn("pid", "pid", "who digs", "count", 8),
+        LiveColumn("depth", "depth", "depth of the hole", "bytes"),
+        LiveColumn("rate", "speed", "how fast", "per_s", 9, 1),
+        LiveColumn("why", "reason", "the reason", "text", 0),
+    ),
+    ("pid",),
+    "depth",
+    "no hole",
+    "text",
+)
+
+
+def test_a_screen_of_an_engine_is_drawn_from_data_alone() -> None:
+    view = View(screens=(*BUILT_IN, SCREEN.name))
+    assert press(view, "5").screen == SCREEN.name
+    assert "reading ..." in draw(view, sheet=engine_sheet(SCREEN, None))
+    assert "no hole" in draw(view, sheet=engine_sheet(SCREEN, LiveRows()))
+    rows_ = [
+        {"pid": 7, "depth": 1024, "rate": 2.5, "why": "water", "text": "dig a well"},
+        {"pid": 8, "depth": 4096, "rate": None, "why": "oil", "text": "drill\nhere"},
+    ]
+    sheet = engine_sheet(SCREEN, LiveRows(rows_, ["missing: GRANT digger"]))
+    lines = draw(view, 24, 80, sheet).splitlines()
+    shown = [line.split() for line in lines if line.split()[:1] in (["7"], ["8"])]
+    assert shown == [["8", "4.00", "KiB", "?", "oil"], ["7", "1.00", "KiB", "2.50", "water"]]
+    assert "missing: GRANT digger" in lines
+    press(view, "down", "enter", sheet=sheet)
+    assert "drill" in draw(view, 24, 80, sheet) and "water" not in draw(view, 24, 80, sheet)
+    assert press(view, "escape", "escape", sheet=sheet).screen == SESSIONS
+
+
+def test_a_saved_screen_has_all_rows_and_no_control_characters() -> None:
+    many = session_sheet([replace(ROWS[0], line=replace(ROWS[0].line, pid=n)) for n in range(1, 301)])
+    steering = session_sheet([*many.rows, replace(ROWS[1], statement="\x1b[2J\x07")])
+    text = Screen(Header(), Glance(4.0, "scheduler trace", 40), View(), steering).saved(160)
+    pids_ = {line.split()[0] for line in text.splitlines() if line.split()}
+    assert {str(n) for n in range(1, 301)} <= pids_
+    assert not [c for c in text if c != "\n" and not c.isprintable()]
+
+
+def test_top_statements_share_db_time_by_the_samples_of_active_sessions() -> None:
+    columns = ("sample", "state", "query_id", "wait_class", "wait_event")
+    samples = [(n, "active", 10, "IO", "DataFileRead") for n in range(6)]
+    samples += [(n, "active", 20, None, None) for n in range(3)]  # type: ignore[misc]
+    samples += [(8, "active", None, None, None), (9, "idle", 20, None, None)]  # type: ignore[list-item]
+    always = {"role": pl.lit("session"), "via": pl.lit("sql"), "status": pl.lit("ok")}
+    frame = pl.DataFrame(samples, columns, orient="row").with_columns(**always)
+    recent = {"samples": frame, "sampler": frame.unique("sample")}
+    top = top_statements(recent, WaitFamilies({}), 2.0)
+    assert [(r.query_id, r.part, r.db_time) for r in top] == [(10, 0.6, 1.2), (20, 0.3, 0.6)]
+    assert top[0].event == "IO/DataFileRead"
 
 
 def test_cpu_wait_is_a_ranked_row_and_events_show_their_part_in_the_queue() -> None:
@@ -160,7 +305,7 @@ def test_blocked_sessions_are_a_tree_under_their_blocker_with_durations() -> Non
     assert (tree[0].waiters, tree[0].who, tree[0].query_id) == (3, "bob@prod shop", 7)
     glance = Glance(4.0, "scheduler trace", 40, ())
     for width in (80, 120):
-        screen = Screen(Header(server="postgres 18.4"), glance, press(View(), "b"), (), tree)
+        screen = Screen(Header(server="postgres 18.4"), glance, press(View(), "b"), SHEET, tree)
         text = [line.plain.rstrip() for line in screen.lines(width, 24)]
         assert all(len(line) <= width for line in text)
         assert any("blocks 3: idle in transaction" in line for line in text)
@@ -169,7 +314,7 @@ def test_blocked_sessions_are_a_tree_under_their_blocker_with_durations() -> Non
             ("`- Lock/transactionid t row (0,1)" in line and "1m" in line.replace(" ", "")) or "61" in line
             for line in text
         )
-    assert not press(View(), "b", "escape").tree
+    assert press(View(), "b", "escape").screen == SESSIONS
 
 
 def test_a_circle_of_waits_is_a_deadlock_and_roots_may_have_no_process() -> None:
@@ -187,19 +332,19 @@ def test_a_circle_of_waits_is_a_deadlock_and_roots_may_have_no_process() -> None
 
 def draw_memory(view: View, height: int = 12) -> str:
     lines = [Text(f"line {n}") for n in range(40)]
-    screen = Screen(Header(), None, view, ROWS, memory=lines)
+    screen = Screen(Header(), None, view, SHEET, memory=lambda _width: lines)
     return "\n".join(line.plain for line in screen.lines(80, height))
 
 
 def test_the_view_of_memory_takes_the_place_of_sessions_and_scrolls() -> None:
     view = press(View(), "m")
-    assert "line 0" in draw_memory(view) and "m back" in draw_memory(view)
-    assert view.chosen is None
+    assert "line 0" in draw_memory(view)
     press(view, "j", "j", "page down")
+    assert view.chosen == {}
     assert "line 12" in draw_memory(view) and "line 11" not in draw_memory(view)
     press(view, "escape")
-    assert not view.memory and "line" not in draw_memory(view)
-    assert not press(View(), "m", "m").memory
+    assert view.screen == SESSIONS and "line 12" not in draw_memory(view)
+    assert press(View(), "m", "m").screen == SESSIONS
 
 
 def test_memory_is_read_beside_by_one_connection() -> None:

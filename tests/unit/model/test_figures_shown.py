@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from dbdyno import conduct
 from dbdyno.cli.observe import cost_in_words
-from dbdyno.cli.observe_view import number
+from dbdyno.cli.observe_table import number
 from dbdyno.cli.screen import in_minutes
 from dbdyno.model.units import (
     between,

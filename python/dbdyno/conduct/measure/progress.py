@@ -10,6 +10,7 @@ from typing import Protocol
 import polars as pl
 
 from dbdyno import observe
+from dbdyno.conduct.beside import LiveBeside
 from dbdyno.conduct.measure.cell import OnTick
 from dbdyno.conduct.memory.memory_beside import MemoryBeside
 from dbdyno.drive import Interrupted
@@ -131,6 +132,7 @@ class Look:
     clock: Clock
     families: WaitFamilies
     memory: MemoryBeside | None = None
+    live: LiveBeside | None = None  # None if the engine has no live figures
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
         """Returns rows of the last ``seconds``, including those of the previous window's watch."""

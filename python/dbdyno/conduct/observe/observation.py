@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Any
 
 from dbdyno import observe
+from dbdyno.conduct.beside import LiveBeside
 from dbdyno.conduct.captures.triggers import Triggers
 from dbdyno.conduct.companion import Companion, Companions
 from dbdyno.conduct.context import RunContext
@@ -97,10 +98,13 @@ def observe_server(
                 _begin(server, plan, context.host, record, listener)
                 derived = beside.enter_context(deriving(record, server))
                 setting = ObservationSetting(server, plan, clock_of(server), listener, interrupt)
-                live = MemoryBeside.of(plan.experiment.engine, target)
-                beside.callback(live.close)
+                memory = MemoryBeside.of(plan.experiment.engine, target)
+                beside.callback(memory.close)
+                live = _live_of(server, plan)
+                if live is not None:
+                    beside.callback(live.close)
                 companions = _companions(setting, record, derived, target, beside)
-                windows = Windows(setting, companions, derived.tasks, live, together)
+                windows = Windows(setting, companions, derived.tasks, memory, live, together)
                 save_each(windows.all(), companions, record)
                 companions.window_over()
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):
@@ -108,6 +112,12 @@ def observe_server(
             cost = windows.costing.cost(derived.cpu_s())
             whole = finish(derived, record, listener.notice, patience_s)
     return Observed(record, cost, whole)
+
+
+def _live_of(server: Server, plan: Plan) -> LiveBeside | None:
+    if server.live is None:
+        return None
+    return LiveBeside(server.live, plan.experiment.observation or Observation())
 
 
 def _begin(server: Server, plan: Plan, host: Host, record: Run, listener: ObservationListener) -> None:

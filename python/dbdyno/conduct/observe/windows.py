@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno import observe
+from dbdyno.conduct.beside import LiveBeside
 from dbdyno.conduct.companion import Companion
 from dbdyno.conduct.hosts.hosts import lost_host
 from dbdyno.conduct.measure.cell import LOST, NOTHING, Mark, read_mark
@@ -70,15 +71,17 @@ class Windows:
         companions: Companion | None = None,
         ours: Callable[[], list[dict[str, Any]]] = list,
         memory: MemoryBeside | None = None,
+        live: LiveBeside | None = None,
         together: Together | None = None,
     ) -> None:
         """``ours`` returns tasks of other processes that work for dbdyno, in the form in which a watch takes
-        them. ``memory`` reads memory for the live view. ``together`` joins observations of other servers."""
+        them. ``memory`` and ``live`` read for the live view. ``together`` joins observations of other
+        servers."""
         server, plan, clock = setting.server, setting.plan, setting.clock
         self._server, self._plan, self._clock = server, plan, clock
         self._listener, self._interrupt, self._ours = setting.listener, setting.interrupt, ours
         self._companions = Companion() if companions is None else companions
-        self._memory, self._together = memory, together
+        self._memory, self._live, self._together = memory, live, together
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._sampled_for = sampled_for(plan.experiment)
@@ -315,6 +318,7 @@ class Windows:
                 self._clock,
                 self._server.wait_families,
                 self._memory,
+                self._live,
             )
         )
 

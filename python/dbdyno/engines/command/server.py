@@ -45,7 +45,7 @@ class CommandServer:
 
     wait_families = wait_families()
     counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = None
-    snapshots = tables = resetting = planning = checking = caching = conditions = login_tracing = None
+    snapshots = tables = resetting = planning = checking = caching = conditions = login_tracing = live = None
     truths = world = None
     machine: Machine = HERE
 

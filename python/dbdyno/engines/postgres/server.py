@@ -38,6 +38,7 @@ from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import doing, protocol_checked
 from dbdyno.engines.postgres.facts import visibility
 from dbdyno.engines.postgres.from_there import FromThere
+from dbdyno.engines.postgres.live import Live
 from dbdyno.engines.postgres.login_trace import LoginTraces
 from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
@@ -115,6 +116,7 @@ class PostgresServer:
         self.tables, self.resetting, self.login_tracing = Tables(site), Resets(site), LoginTraces(site)
         self.checking, self.planning, self.conditions = Checks(site), Plans(site), Conditions(site)
         self.caching = Cache(site, lambda: self._presence, self.backends, self._added)
+        self.live = Live(site, self._own_activity)
         self.commands = self.world = None
 
     @property
@@ -359,13 +361,22 @@ class PostgresServer:
                 self._front.leave(self._connection)
             read = counters.read(self._connection, phase, _core.now_ns)
             reads = self._own_reads.added(self._connection, observation.OBSERVER)
-        added = {OWN[n]: self._connection.statements + more for n, more in self._added.items()}
-        added[OWN["transactions_committed"]] += self.snapshots.transactions
+        transactions, executions = self._own_activity()
+        added = {
+            OWN["transactions_committed"]: transactions,
+            OWN["executions"]: executions,
+        }
         if self._single:
             del added[OWN["transactions_committed"]]
         read += counters.own({**added, **reads} | {WARM_CALLS: self._warm}, phase, _core.now_ns())
         read += self._storage_reads.rows(self._presence, phase, _core.now_ns)
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
+
+    def _own_activity(self) -> tuple[int, int]:
+        """Returns the transactions and executions of dbdyno's own connections so far, without samples."""
+        sent, added, live = self._connection.statements, self._added, self.live
+        transactions = sent + added["transactions_committed"] + self.snapshots.transactions
+        return transactions + live.transactions, sent + added["executions"] + live.statements
 
     def statements(self, phase: str) -> pl.DataFrame:
         with doing("reading counters of statements"):

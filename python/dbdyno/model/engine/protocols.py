@@ -13,6 +13,7 @@ from dbdyno.model.engine.caching import Caching
 from dbdyno.model.engine.checking import Checking
 from dbdyno.model.engine.condition import Conditions
 from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.live import LiveViewing
 from dbdyno.model.engine.login_tracing import LoginTracing
 from dbdyno.model.engine.machine import Machine
 from dbdyno.model.engine.snapshot import Snapshotting
@@ -368,6 +369,9 @@ class Server(Protocol):
 
     @property
     def watching(self) -> Watching | None: ...
+
+    @property
+    def live(self) -> LiveViewing | None: ...
 
     @property
     def settings(self) -> Configuring | None: ...
