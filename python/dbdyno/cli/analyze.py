@@ -11,6 +11,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
+from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude.scaling import NAMES
@@ -163,6 +164,7 @@ def _file_options(options: Mapping[str, Any]) -> list[str]:
 @machine_options
 @store_option
 @json_option
+@opens("analyze")
 def analyze(
     target: str,
     output: Path | None,

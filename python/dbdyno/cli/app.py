@@ -153,7 +153,7 @@ _TASKS = {
     },
     "Read": {
         "runs": "list stored runs",
-        "show": "the results of a run: throughput, time, claims",
+        "show, open": "the results of a run: on the terminal, in the browser",
         "report": "write that page; what happened between two snapshots",
         "compare": "variants, runs or files: ratio, interval, verdict",
         "trend": "a figure over many runs, and when it changed",
@@ -214,6 +214,7 @@ _PLACES = {
     "snapshot": "snapshot:snapshot",
     "runs": "history:runs",
     "show": "runs:show",
+    "open": "browser:open_command",
     "report": "runs:report_command",
     "export": "runs:export",
     "import": "snapshot_report:import_command",

@@ -14,6 +14,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
+from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
@@ -167,6 +168,7 @@ class Share(click.ParamType[float]):
 )
 @store_option
 @json_option
+@opens("compare")
 def compare(
     first: str,
     second: str | None,

@@ -9,6 +9,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
+from dbdyno.cli.browser import opens
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.runs import chosen, measurement_options
 from dbdyno.model.errors import UsageError
@@ -121,6 +122,7 @@ def hot(
 @click.option("--statement", metavar="ID", help="Only of this query id, as hot --by statement lists them.")
 @measurement_options
 @store_option
+@opens("flame")
 def flame(
     run: str,
     off_cpu: bool,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct, drive, present
-from dbdyno.cli import completion, screen
+from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.flags import Command, Option, fields_given, flag_options
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
+@browser.open_option
 @label_options
 @engine_option("System to observe.")
 @store_option
@@ -204,7 +205,9 @@ def _end(observed: conduct.Observed, options: dict[str, Any], interrupt: drive.I
         else:
             screen.summary(results)
             screen.out().print(f"cost: {cost_in_words(observed.cost)}")
-        screen.places(observed.record, results, options["output"], quiet=options["as_json"])
+        page = screen.places(observed.record, results, options["output"], quiet=options["as_json"])
+        if options["open_page"] and not options["as_json"]:
+            browser.show_page(page)
     else:
         stored = counted(len(observed.record.cells()), "window")
         screen.out().print(

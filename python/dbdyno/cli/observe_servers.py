@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from dbdyno import conduct, drive, present
-from dbdyno.cli import screen
+from dbdyno.cli import browser, screen
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.observe_listeners import ObservationLines, line_parts, unseen
 from dbdyno.cli.options import labels_of, open_store, print_json
@@ -132,7 +132,7 @@ def _end(observed: conduct.ObservedServers, options: dict[str, Any], interrupt: 
     several = [results for _, results in runs]
     for record, results in runs:
         conduct.reported(record, results)
-    path = conduct.report_group(runs)
+    page = path = conduct.report_group(runs)
     if options["output"] is not None:
         path = conduct.report_group(runs, options["output"])
     if options["as_json"]:
@@ -141,6 +141,8 @@ def _end(observed: conduct.ObservedServers, options: dict[str, Any], interrupt: 
         screen.out().print(present.printed(present.servers_brief(several)))
         screen.say(_cost(observed))
         screen.say(f"report: {screen.near(path)}")
+        if options["open_page"]:
+            browser.show_page(path if path.suffix == page.suffix else page)
     _exit(observed, several, interrupt)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct, drive, present
+from dbdyno.cli import browser, completion, screen
 from dbdyno.cli import command_options as commands
-from dbdyno.cli import completion, screen
 from dbdyno.cli import script_options as scripts
 from dbdyno.cli.command_options import command_options
 from dbdyno.cli.connection_words import connection_words, dsn_of
@@ -101,6 +101,7 @@ def _quiet(_context: click.Context, _option: click.Parameter, value: str | None)
     callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
+@browser.open_option
 @label_options
 @click.option(
     "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
@@ -207,7 +208,9 @@ def _run(
         screen.summary(results)
         if options["by_command"]:
             screen.out().print(present.details(results, "scripts"))
-    screen.places(record, results, options["output"], quiet=options["as_json"])
+    page = screen.places(record, results, options["output"], quiet=options["as_json"])
+    if options["open_page"] and not options["as_json"]:
+        browser.show_page(page)
     if record.info.status != "complete":
         screen.error(f"the run was cut short: {record.info.reason}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dbdyno import conduct, present
-from dbdyno.cli import completion, screen
+from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.outputs import show_outputs
 from dbdyno.model.errors import UsageError
@@ -231,13 +231,14 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
     show_default=True,
     help="Of snapshots: rows of a table.",
 )
+@browser.open_option
 @capture_option
 @measurement_options
 @store_option
 @json_option
 def report_command(
-    run: str, until: str | None, output: Path | None, top: int, capture: int | None, measurement: str | None,
-    sessions: int | None, window: int | None, store: Path | None, as_json: bool,
+    run: str, until: str | None, output: Path | None, open_page: bool, top: int, capture: int | None,
+    measurement: str | None, sessions: int | None, window: int | None, store: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the report of a run, or of what happened between two snapshots.
 
@@ -259,23 +260,37 @@ def report_command(
     from dbdyno.cli import snapshot_report
 
     wanted = snapshot_report.pair([run] if until is None else [run, until])
+    of_measurement = (measurement, sessions, window) != (None, None, None)
+    open_page = open_page and not as_json
+    if open_page and (output is not None or wanted is not None or of_measurement):
+        output = browser.page_of(output, "snapshots")
     if wanted is not None:
         snapshot_report.show(store, wanted, output, top, as_json)
-        return
-    if (measurement, sessions, window) != (None, None, None):
+    elif of_measurement:
         record = _run_or_capture(store, run, capture)
         cell = chosen(conduct.results_of(record), measurement, sessions, window)
         assert cell is not None
         snapshot_report.show_measurement(record, cell, output, top, as_json)
-        return
+    else:
+        output = _report_of_run(store, run, capture, output, as_json)
+    if open_page and output is not None:
+        browser.show_page(output)
+
+
+def _report_of_run(
+    store: Path | None, run: str, capture: int | None, output: Path | None, as_json: bool
+) -> Path:
+    """Writes the report of a run, or of servers that were observed together; prints and returns its path."""
     if as_json:
         raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")
     if capture is None and (runs := conduct.results_of_group(open_store(store), run)):
-        click.echo(conduct.report_group(runs, output))
-        return
-    record = _run_or_capture(store, run, capture)
-    path = output if output is not None else record.path / "report.html"
-    click.echo(present.write_report(conduct.results_of(record), path))
+        path = conduct.report_group(runs, output)
+    else:
+        record = _run_or_capture(store, run, capture)
+        path = output if output is not None else record.path / "report.html"
+        path = present.write_report(conduct.results_of(record), path)
+    click.echo(path)
+    return path
 
 
 @click.command()

@@ -197,16 +197,17 @@ def summary(results: Results) -> None:
     out().print(present.summary(results, "last"))
 
 
-def places(record: Run, results: Results, output: Path | None, *, quiet: bool) -> None:
-    """Prints the path of the page after writing it, which takes a while for a long run.
+def places(record: Run, results: Results, output: Path | None, *, quiet: bool) -> Path:
+    """Prints the path of the page after writing it, which takes a while for a long run, and returns it.
 
     ``output``: also writes a report to this path, and prints that path instead.
     """
-    path = conduct.reported(record, results)
+    page = path = conduct.reported(record, results)
     if output is not None:
         path = present.write_report(results, output)
     if not quiet:
         say(f"report: {near(path)}")
+    return path if path.suffix == page.suffix else page
 
 
 def near(path: Path) -> str:

@@ -10,6 +10,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
+from dbdyno.cli.browser import opens
 from dbdyno.cli.history import name_filter, select, since_when, tag_filter
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.model.errors import UsageError
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 )
 @store_option
 @json_option
+@opens("trend")
 def trend(
     figure: str | None, sessions: int | None, variant: str | None, machine: str | None, output: Path | None,
     store: Path | None,
