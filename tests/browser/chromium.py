@@ -184,6 +184,15 @@ class Page:
         self._call("Emulation.setEmulatedMedia", media="")
         return len(re.findall(rb"/Type\s*/Page\b", data)), wide
 
+    def picture(self, element: str) -> bytes:
+        """Returns a PNG of the first element that the CSS selector ``element`` selects."""
+        place = self.evaluate(
+            f"(r => ({{x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height}}))"
+            f"(document.querySelector({json.dumps(element)}).getBoundingClientRect())"
+        )
+        shot = self._call("Page.captureScreenshot", clip=place | {"scale": 1}, captureBeyondViewport=True)
+        return base64.b64decode(shot["data"])
+
     def errors(self) -> list[str]:
         """Returns exceptions, and warnings and errors of the console."""
         errors = []
