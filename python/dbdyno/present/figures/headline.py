@@ -285,7 +285,7 @@ def compared(results: Results) -> Comparison | None:
     return results.comparison if kind_of(results.plan).among((SERVED,)) else None
 
 
-def in_words(results: Results) -> list[Claim]:
+def claims_shown_elsewhere(results: Results) -> list[Claim]:
     """Returns the claims that a list of claims leaves out, because the lead and the tables contain them."""
     replied = set(map(_key, results.reply))
     ids = (FIRST,) if compared(results) else (FIRST, *PARAGRAPH)

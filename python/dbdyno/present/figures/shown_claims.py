@@ -25,7 +25,7 @@ _NAMED = 3
 
 def by_severity(results: Results) -> list[Group]:
     """Returns all claims that are not part of the lead, the gravest first."""
-    in_words = headline.in_words(results)
+    in_words = headline.claims_shown_elsewhere(results)
     groups: dict[object, list[Claim]] = figures.grouped(
         (_structure(c), c) for c in results.findings if c not in in_words
     )
