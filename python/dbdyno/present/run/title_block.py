@@ -37,7 +37,8 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
     if observed and len(windows):
         yield "Windows", f"{len(windows)} of {shown_duration(_window(results))}"
     if info.ended is not None:
-        each = "" if observed else f"; each measurement {shown_duration(experiment.measure)}"
+        fixed = not observed and not experiment.phases and not any(c.once for c in results.plan.cells)
+        each = f"; each measurement {shown_duration(experiment.measure)}" if fixed else ""
         seconds = (info.ended - info.started).total_seconds()
         yield "Duration", format_duration(seconds * NS_PER_S) + each
     if not observed and len(windows):
