@@ -16,6 +16,7 @@ from typing import Any
 from tests.fake_engine import wait_families
 from tests.unit import report_machine, report_tables
 
+from dbdyno.conclude.catalogue import described
 from dbdyno.conclude.run.case import Case
 from dbdyno.conclude.scaling.capacity import headline
 from dbdyno.model.plan.plan import Calibration, Cell, Choice, Experiment, Plan, Workload
@@ -89,7 +90,7 @@ def results(world: World = SMALL) -> Results:
         _plan(world, cells),
         report_machine.environment(world.cpus, world.os_tasks),
         frames,
-        _findings(cells),
+        described(_findings(cells)),
     )
     return answered(plain)
 

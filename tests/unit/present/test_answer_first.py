@@ -175,10 +175,10 @@ def test_claims_that_say_the_same_are_a_table_of_what_differs() -> None:
 
 def test_claims_that_differ_in_one_value_are_one_sentence() -> None:
     values = {"work": "LIO", "low": 32768.0, "sessions": 3}
-    claims = [claim("work-constant", values | {"variant": v}) for v in ("a", "b", "c")]
+    claims = [claim("work-constant", values | {"of_variant": f" of {v}"}) for v in ("a", "b", "c")]
     (group,) = shown_claims.by_severity(replace(report_results.results(), findings=tuple(claims)))
     joined = shown_claims.together(group)
-    assert isinstance(joined, Claim) and joined.text == claims[0].text.replace(" a:", " a, b, c:")
+    assert isinstance(joined, Claim) and joined.text == claims[0].text.replace(" of a", " of a, b, c")
 
 
 def test_the_pieces_of_a_sentence_are_the_sentence() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
@@ -25,9 +26,9 @@ _NAMED = 3
 
 def by_severity(results: Results) -> list[Group]:
     """Returns all claims that are not part of the lead, the gravest first."""
-    in_words = headline.claims_shown_elsewhere(results)
+    elsewhere = headline.claims_shown_elsewhere(results)
     groups: dict[object, list[Claim]] = figures.grouped(
-        (_structure(c), c) for c in results.findings if c not in in_words
+        (_structure(c), c) for c in results.findings if c not in elsewhere
     )
     return sorted(map(tuple, groups.values()), key=lambda g: SEVERITIES.index(g[0].severity))
 
@@ -86,13 +87,20 @@ def together(group: Group) -> Claim | Table:
         title = "".join(f"<{n}>" if n in columns else t for n, t in _named_pieces(group[0]))
         rows = [Row([word(t) for t in texts]) for texts in zip(*columns.values(), strict=True)]
         return Table(title, [Column(head, wraps=True) for head in columns], rows)
-    values = list(dict.fromkeys(next(iter(columns.values()), ())))
-    joined = ("; " if any("," in v for v in values) else ", ").join(values)
+    joined = _joined(list(dict.fromkeys(next(iter(columns.values()), ("",)))))
     words = "".join(joined if n in columns else t for n, t in _named_pieces(group[0]))
     if joined and not any(n in columns for n, _ in _named_pieces(group[0])):  # subjects alone differ
         words = f"{joined}: {words}"
     cells = tuple(dict.fromkeys(cell for c in group for cell in c.cells))
     return group[0].model_copy(update={"text": words, "cells": cells, "value": None})
+
+
+def _joined(values: Sequence[str]) -> str:
+    """Returns the values in a list, the words that all begin with once: ``of a, b, c``."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(min(values), max(values), strict=False))
+    begin = "".join("".join(c for c, _ in same).rpartition(" ")[:2])
+    rest = [v.removeprefix(begin) for v in values]
+    return begin + ("; " if any("," in v for v in rest) else ", ").join(rest)
 
 
 _VARIANT = "variant"
