@@ -179,10 +179,12 @@ def findings(results: Results) -> list[Block]:
 def _claims(results: Results, targets: Targets) -> Iterator[Section]:
     """Yields the claims that matter, then all others with the methods of measurement."""
     shown = shown_claims.first(results)
-    others = [g for g in shown_claims.by_severity(results) if g not in shown]
+    groups = shown_claims.by_severity(results)
+    others = [g for g in groups if g not in shown]
+    listed = [g for g in groups if g in others or len(g) > 1]
     if shown:
         yield Section("", [_first_claims(results, shown, targets)], "findings")
-    quality = [*_claim_blocks(results, others, targets), *remarks(sources_used.wait_methods(results))]
+    quality = [*_claim_blocks(results, listed, targets), *remarks(sources_used.wait_methods(results))]
     yield Section(
         _quality_title(results, others), quality, "quality", folded=True, name="Measurement quality"
     )

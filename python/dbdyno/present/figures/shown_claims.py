@@ -85,7 +85,7 @@ def together(group: Group) -> Claim | Table:
     columns = _differing(group)
     if len(columns) > 1:
         title = "".join(f"<{n}>" if n in columns else t for n, t in _named_pieces(group[0]))
-        rows = [Row([word(t) for t in texts]) for texts in zip(*columns.values(), strict=True)]
+        rows = [Row([word(t.strip(" ,")) for t in texts]) for texts in zip(*columns.values(), strict=True)]
         return Table(title, [Column(head, wraps=True) for head in columns], rows)
     joined = _joined(list(dict.fromkeys(next(iter(columns.values()), ("",)))))
     words = "".join(joined if n in columns else t for n, t in _named_pieces(group[0]))

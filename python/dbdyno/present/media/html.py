@@ -106,7 +106,7 @@ def _header(shown: Document) -> Html:
     tiles = el("dl", *map(_tile, shown.figures), class_="tiles") if shown.figures else None
     about = el("dl", *(_fact(name, value) for name, value in shown.about), class_="about")
     return el(
-        "header", el("div", el("h1", shown.title), about if shown.about else None, parts(shown.lead), tiles)
+        "header", el("div", el("h1", shown.title), parts(shown.lead), tiles, about if shown.about else None)
     )
 
 

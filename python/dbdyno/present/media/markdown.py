@@ -34,8 +34,8 @@ def page(shown: Document) -> str:
         for f in shown.figures
     ]
     about = [f"- {_safe(name)}: {_safe(value)}" for name, value in shown.about]
-    blocks = [f"# {_safe(shown.title)}", *(["\n".join(about)] if about else []), *_blocks(shown.lead, 2)]
-    blocks += ["\n".join(figures)] if figures else []
+    blocks = [f"# {_safe(shown.title)}", *_blocks(shown.lead, 2)]
+    blocks += ["\n".join(facts) for facts in (figures, about) if facts]
     blocks += [*_blocks(shown.blocks, 2), *([_safe(shown.footer)] if shown.footer else [])]
     return "\n\n".join(blocks) + "\n"
 
