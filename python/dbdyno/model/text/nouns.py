@@ -49,7 +49,7 @@ OF_SESSIONS: Mapping[str, str] = MappingProxyType(
         "response": "response",  # where a column has no room
         "single": "session",  # of those that there are at a time
         "slot": "session",
-        "stack_height": "the sessions are many",
+        "stack_height": "the number of sessions",
         "time_of_tasks": "time of active sessions",
         "launcher": "the server's own processes",
         "helpers": "helpers",
@@ -112,7 +112,7 @@ OF_COMMANDS: Mapping[str, str] = MappingProxyType(
         "response": "duration",
         "single": "job",
         "slot": "slot",
-        "stack_height": "there were tasks",
+        "stack_height": "the number of tasks",
         "time_of_tasks": "time of the tasks",
         "launcher": "the launcher of the commands",
         "helpers": "launcher and aside",

@@ -50,11 +50,11 @@ _STRIPED = (
     "WAIT together are the time in the run queue."
 )
 _CAPTIONS = {
-    "aas": "The stack is as high as {~stack_height}; work on CPUs cannot rise above the "
-    "dotted line, what comes on top only waits.",
-    "share": "What grows from left to right is what a further {~single} is spent on; what lies below zero "
-    "was accounted for twice (signed remainder).",
+    "aas": "The bar's height is {~stack_height}. Above the dotted line (CPUs) they only wait.",
+    "share": "What grows from left to right is what a further {~single} is spent on.",
 }
+_TWICE, _VISIBLE = " Below zero: time counted twice.", 0.005
+"""Remark on a negative remainder, and the share of the time from which on it can be seen."""
 
 _PACED = "Not drawn: time at the client, mostly of sessions for which no call was due."
 
@@ -100,10 +100,11 @@ def _time_stack(
     top = number((rows["place"] if drawn_whole else 1.3 * drawn["y1"]).max())
     bars = _bars(drawn, rows, rungs_axis(load), unit, form, [f"{load.column}:O"])
     cpus = figures.usable_cpus(results) if measure == "aas" else None
+    below = _TWICE if number(drawn["y1"].min()) < -_VISIBLE * number(drawn["y1"].max()) else ""
     return chart(
         f"stack-{measure}",
         title,
-        _caption(results, places, fill(_CAPTIONS[measure]) if load == figures.SESSIONS else _PACED),
+        _caption(results, places, fill(_CAPTIONS[measure]) if load == figures.SESSIONS else _PACED) + below,
         [bars, *cpu_mark(cpus, "y", top)],
         f"{title}: stacked accounts per rung, in {unit}",
         rows,
