@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 
 import click
@@ -17,9 +18,8 @@ from dbdyno.cli.app import app
 from dbdyno.cli.streams import Guarded
 from dbdyno.model.errors import UsageError, near_names
 
-_DEVELOPERS = ("architecture", "benchmarks", "core", "engine", "loader")
-"""Pages for those who change or extend dbdyno; listed last."""
 _COLUMNS = 80  # where the output is not a terminal
+_WIDEST_LIST = 100
 
 
 @click.command("help")
@@ -51,23 +51,23 @@ def help_command(words: tuple[str, ...]) -> None:
 def _listing() -> list[str]:
     from dbdyno.cli import manual
 
-    topics = [topic for topic in manual.pages() if topic != "index"]
-    users = [topic for topic in topics if topic not in _DEVELOPERS]
-    developers = [topic for topic in topics if topic in _DEVELOPERS]
-    lines = ["Topics (dbdyno help TOPIC):", *_titles(users), ""]
-    lines += ["For those who change or extend dbdyno:", *_titles(developers), ""]
+    width = max(map(len, manual.pages()))
+    columns = min(screen.width() or _COLUMNS, _WIDEST_LIST)
+    lines = []
+    for heading, topics in manual.index().items():
+        lines += [heading, *(_item(topic, text, width, columns) for topic, text in topics.items()), ""]
     return [
         *lines,
-        "dbdyno help COMMAND shows the options of a command, dbdyno help WORD the meaning",
-        "of a word of the output: dbdyno help CPU WAIT.",
+        "dbdyno help TOPIC shows a page, dbdyno help COMMAND the options of a command,",
+        "dbdyno help WORD the meaning of a word of the output: dbdyno help CPU WAIT.",
     ]
 
 
-def _titles(topics: Sequence[str]) -> list[str]:
-    from dbdyno.cli import manual
-
-    width = max(map(len, topics), default=0)
-    return [f"  {topic:{width}}  {manual.title(topic)}" for topic in topics]
+def _item(topic: str, text: str, width: int, columns: int) -> str:
+    begin = f"  {topic:{width}}  "
+    return textwrap.fill(
+        text, columns, initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False
+    )
 
 
 def _page(words: Sequence[str]) -> str | None:

@@ -18,6 +18,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
+INDEX = "index"
+"""The page that lists all pages."""
 _WIDEST = 100  # columns: longer lines of prose are hard to read
 _BETWEEN = 3  # columns between two columns of a table
 _LONGEST_WORD = 30  # columns of a table's cell: a longer word is folded
@@ -39,6 +41,7 @@ _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
+_ITEM = re.compile(r"^- \[([\w-]+)\.md\]\([\w-]+\.md\): (.+)$", re.MULTILINE)
 _PAGE = re.compile(r"(?:docs/)?([\w-]+)\.md(?:#([\w-]+))?|#([\w-]+)")
 
 
@@ -65,6 +68,18 @@ def title(topic: str) -> str:
     """Returns the first heading of a page without marks of Markdown."""
     found = _HEADING.search(pages()[topic])
     return topic if found is None else found[2].replace("`", "")
+
+
+def index() -> dict[str, dict[str, str]]:
+    """Returns heading -> topic -> description, of the list of pages in docs/index.md; pages that are not in
+    it, with their titles, at the end."""
+    groups: dict[str, dict[str, str]] = {}
+    for level, heading, text in sections(INDEX):
+        if level == 2 and (items := dict(_ITEM.findall(text))):
+            groups[heading] = {topic: line.replace("`", "") for topic, line in items.items()}
+    listed = {INDEX, *(topic for group in groups.values() for topic in group)}
+    others = {topic: title(topic) for topic in pages() if topic not in listed}
+    return {**groups, "Other": others} if others else groups
 
 
 def sections(topic: str) -> list[Section]:
