@@ -38,6 +38,24 @@ def test_words_name_existing_claims_and_an_unknown_word_is_refused() -> None:
         explanation("xyzzy")
 
 
+HEADS = """
+CPU WAIT% | cpu wait | CPU % | Sleep% | slp% | SLEEP | unac | UNAC | DB time | db TIME | aas | Eff%
+| usr | SYS | SLP | CLNT | LOCK | BLKIO | BLOCK I/O | VCX/s | waits/s | sleeps/s | mean wait | in
+queue | due/s | svc p99 | late | dropped | pool% | err | min | max | ± sd | relative | LIO |
+lio/call | reads/call | exec time | hit % | HOT % | dead % | seq | idx rows | ins | avac | used % |
+PSS | max RSS | held twice | WAL/call | temp/call | ratio | n | verdict | total % | run.user |
+runq.throttled | pool.queue | block_io | top wait | sess | calls/s | p95
+"""
+"""Heads of columns, on the terminal and on pages, and names of accounts."""
+
+
+@pytest.mark.parametrize("head", [head.strip() for head in HEADS.split("|")])
+def test_a_head_of_a_column_has_a_definition_and_an_example(head: str) -> None:
+    definition, example, page, *_ = explanation(head).splitlines()
+    assert re.match(r"[\w /-]+: \w", definition) and len(definition) > 30
+    assert example.startswith("  Example: ") and page.startswith("  dbdyno help ")
+
+
 def test_explain_takes_words_without_quotes() -> None:
     done = CliRunner().invoke(app, ["explain", "CPU", "WAIT"])
     assert done.exit_code == 0 and done.output.startswith("CPU WAIT:")
