@@ -43,6 +43,8 @@ FOREIGN = {
     "error code": r"\b(53300|57P0\d|57014|42501|42P\d\d|40P01|55P03|25P02|3D000|28P01|28000)\b",
 }
 """Words of one system; every engine hands over its own, as data."""
+EXAMPLES = (PACKAGE / "conclude" / "words.toml", "example = ")
+"""Examples of the glossary are, like those of help, of the engine that comes with dbdyno."""
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
@@ -53,7 +55,7 @@ def test_no_name_of_one_system_stands_outside_the_engines(kind: str) -> None:
         if not (kind == "system" and p in REGISTRIES)
         if not (kind == "product" and any(PACKAGE / room in p.parents for room in OF_THE_DEFAULT))
         for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), start=1)
-        if re.search(FOREIGN[kind], line)
+        if re.search(FOREIGN[kind], line) and not (p == EXAMPLES[0] and line.startswith(EXAMPLES[1]))
     ]
     assert names == []
 

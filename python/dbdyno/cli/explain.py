@@ -23,7 +23,7 @@ def explain(words: tuple[str, ...]) -> None:
       dbdyno explain cpu-wait
       dbdyno explain CPU WAIT
       dbdyno explain 'eff%'
-      dbdyno explain IO/WalSync
+      dbdyno explain 'top wait'
     """
     from dbdyno.conclude.catalogue import entries
 

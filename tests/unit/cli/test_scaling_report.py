@@ -218,7 +218,7 @@ def test_questions_to_the_model_are_answered_and_guesses_are_called_so(plateau: 
     assert values[:4] == [pytest.approx(v, rel=0.01) for v in (400, 800, 16, 3.5)]
     assert values[4] is None
     assert "Warning" in answers[1].slots["note"] and "Warning" not in answers[0].slots["note"]
-    assert answers[3].slots["response"] == "10.00 ms"
+    assert answers[3].slots["response"] == "10.0 ms"
 
 
 def test_the_model_that_is_asked_for_comes_first_with_what_the_data_say(plateau: Scaling) -> None:
