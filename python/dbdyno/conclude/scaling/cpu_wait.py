@@ -127,7 +127,11 @@ def observed(results: Results) -> tuple[Claim, ...]:
     cores = results.tables["cores"] if "cores" in results.tables else pl.DataFrame()
     known = cores.drop_nulls("threads") if cores.height else cores
     cpus = claimed.slots.get("cpus")
-    return (active, claimed, *([equivalent(known, "At the present load", cpus)] if known.height else []))
+    if known.is_empty():
+        return active, claimed
+    in_use = equivalent(known, "At the present load", cpus)
+    # Without SMT it is what the claim of headroom contains.
+    return (active, claimed) if in_use.case == "same" else (active, claimed, in_use)
 
 
 WAITS = 0.10

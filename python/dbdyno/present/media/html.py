@@ -111,6 +111,8 @@ def _header(shown: Document) -> Html:
 
 
 _SHORT = 40
+_LARGE = 10
+"""Longest text of a tile in large letters: a longer one leaves the tile."""
 """Most characters of a fact of the title block that stands beside others."""
 
 
@@ -136,10 +138,11 @@ def _paragraph(shown: Paragraph) -> Html:
 
 def _tile(shown: KeyFigure) -> Html:
     note = ", ".join(t for t in (shown.cell.unit, shown.note) if t)
+    long = len(shown.cell.text) > _LARGE
     return el(
         "div",
         el("dt", _linked(shown.name, shown.target)),
-        el("dd", shown.cell.text, el("small", note) if note else None),
+        el("dd", shown.cell.text, el("small", note) if note else None, class_="words" if long else None),
     )
 
 
