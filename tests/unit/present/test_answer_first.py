@@ -85,6 +85,19 @@ def test_an_answer_is_said_once() -> None:
     )
 
 
+def test_an_open_answer_is_said_once_with_its_advice() -> None:
+    values = {"load": "1 session", "pages": "p", "cache": "c", "ratio": 0.9, "interval": ""}
+    placed = claim("cache-placement", values, case="undecided")
+    results = noisy(report_results.World(rungs=(1,), repeats=6, variants=("base", "second")))
+    comparison = compare_variants(results).model_copy(update={"conclusions": (placed,)})
+    experiment = results.plan.experiment.model_copy(update={"answer": ("cache-placement",)})
+    plan = results.plan.model_copy(update={"experiment": experiment})
+    results = replace(results, comparison=comparison, plan=plan)
+    results = replace(results, reply=reply(results))
+    (said,) = [p.text for p in report.lead(results)]
+    assert said.startswith(placed.text) and placed.advice in said
+
+
 def test_claims_of_one_kind_answer_together() -> None:
     errors = [
         claim("errors", {"count": 1, "calls": 9, "code": c, "message": "x"}, each=c) for c in ("1", "2")

@@ -227,13 +227,14 @@ def test_a_column_of_one_text_becomes_a_line_below_the_table() -> None:
     assert ">source</th>" in html.parts([replace(shown, rows=shown.rows[:1])])
 
 
-def test_the_title_block_stands_below_the_title_on_pages_and_in_markdown_alone() -> None:
+def test_the_title_block_stands_below_the_answer_on_pages_and_in_markdown_alone() -> None:
     about = [("Workload", f"reads {HOSTILE}"), ("Repeats", "3")]
     shown = replace(DOCUMENT, about=about)
     written = html.page(shown)
-    assert written.index("</h1>") < written.index("<dt>Workload</dt>") < written.index("the answer")
+    assert written.index("</h1>") < written.index("the answer") < written.index("<dt>Workload</dt>")
     assert "<dd>3</dd>" in written and HOSTILE not in written
-    assert "- Repeats: 3" in markdown.page(shown)
+    marked = markdown.page(shown)
+    assert marked.index("the answer") < marked.index("- Repeats: 3")
     assert [n.text for n in text.document(shown, 80)] == [n.text for n in text.document(DOCUMENT, 80)]
 
 

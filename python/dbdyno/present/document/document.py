@@ -371,7 +371,7 @@ class Document:
     """The answer in numbers."""
     footer: str = ""
     about: Sequence[tuple[str, str]] = ()
-    """Names and values below the title, on a page: workload, when, server, host, duration, repeats."""
+    """Names and values below the answer, on a page: workload, when, server, host, duration, repeats."""
     more: Sequence[Paragraph] = ()
     """Pointers to the rest, for media that leave details out."""
 

@@ -306,7 +306,7 @@ def answer_sentences(results: Results) -> list[str]:
         rest = sentences(results, without=results.reply)
     else:
         rest = [*limited, *comparison.summary]
-    return list(dict.fromkeys([*replies, *rest]))
+    return [*replies, *(s for s in rest if not any(r.startswith(s) for r in replies))]
 
 
 def sentences(results: Results, without: Sequence[Claim] = ()) -> list[str]:
