@@ -186,6 +186,23 @@ def test_claims_that_say_the_same_are_a_table_of_what_differs() -> None:
     assert "<share>" not in markdown.page(report.document(results)).replace("\\", "").partition("| share")[2]
 
 
+def test_a_table_of_claims_without_common_words_has_no_title() -> None:
+    made = [{"title": t, "value": t * 2, "why": t * 3, "cure": ""} for t in ("swap", "huge pages")]
+    claims = tuple(claim("condition", values, each=values["title"]) for values in made)
+    (group,) = shown_claims.by_severity(replace(report_results.results(), findings=claims))
+    table = shown_claims.together(group)
+    assert isinstance(table, Table) and table.title == "" and len(table.rows) == 2
+    assert [c.head for c in table.columns] == ["title", "value", "why"]
+
+
+def test_a_test_that_is_not_what_it_promises_is_said_in_full() -> None:
+    spoiling = ("not-cached", "hardly-physical", "os-cached", "read-from-storage", "work-not-constant")
+    made = {id: Claim(id=id, text=id, severity="warning", about=entries()[id].about) for id in spoiling}
+    for id, one in made.items():
+        results = replace(report_results.results(), findings=(one, STEAL))
+        assert [g[0].id for g in shown_claims.first(results)] == [id]
+
+
 def test_claims_that_differ_in_one_value_are_one_sentence() -> None:
     values = {"work": "LIO", "low": 32768.0, "sessions": 3}
     claims = [claim("work-constant", values | {"of_variant": f" of {v}"}) for v in ("a", "b", "c")]
