@@ -13,12 +13,13 @@ from dbdyno import present
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.scaled import scalings_of
 from dbdyno.model.plan.plan import Adaptive
+from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
 from dbdyno.plan import Findings, Seen
 from dbdyno.plan.adaptive import knee_found
 from dbdyno.present import report
 from dbdyno.present.document.document import Chart, Column, Paragraph, Row, Table, walk, word
-from dbdyno.present.figures import jsondoc
+from dbdyno.present.figures import headline, jsondoc
 from dbdyno.present.media import markdown
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import level_with_best, noise_or_scatter
@@ -52,6 +53,21 @@ def test_cpu_that_others_used_stands_above_a_headline_that_is_no_assertion(
         above = " ".join(text.partition(first[:30])[0].split())
         assert ("Other processes used" in above) == doubtful
         assert ("may be wrong" in above) == doubtful
+
+
+def test_a_doubt_is_about_measurements_that_the_answer_rests_on() -> None:
+    """Of 30 measurements two are fewer than a tenth; they are a tenth of an answer that rests on ten."""
+    results = report_results.results(report_results.World(rungs=(1, 2, 4), repeats=10))
+    cells = results.tables["windows"]["cell"].to_list()
+    values = {"used": 1.7, "place": "at 1 session", "measurements": "2 measurements"}
+    others = claim("foreign-load", values, 1.7, case="run", cells=cells[:2])
+    with_others = replace(results, findings=(others, *results.findings))
+    assert headline.doubts(with_others) == []
+    everywhere = others.model_copy(update={"cells": tuple(cells[:3])})
+    assert headline.doubts(replace(results, findings=(everywhere,))) == [everywhere]
+    for rests_on, doubtful in ((cells[:10], True), (cells[10:], False)):
+        reply = Claim(id="peak", text="Peak.", cells=tuple(rests_on))
+        assert bool(headline.doubts(replace(with_others, reply=(reply,)))) == doubtful
 
 
 def test_no_axis_has_an_si_prefix_below_one() -> None:

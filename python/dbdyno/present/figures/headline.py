@@ -247,21 +247,30 @@ def server_name(server: ServerFacts) -> str:
 BESIDE = "The figures below may be wrong because of that."
 """Ends the doubts above an answer."""
 DOUBTFUL = 0.1
-"""Share of the CPUs above which other users make the figures doubtful."""
+"""Share of the CPUs above which other users make the figures doubtful; and of the measurements that the
+answer rests on, because a mean hardly changes by fewer."""
 _OTHERS = ("foreign-load", "steal")
 """Claims about CPU time of others: in CPUs, and as a share of them."""
 
 
 def doubts(results: Results) -> list[Claim]:
-    """Returns the claims that put the headline in doubt, because others used much CPU; they stand above
-    it.
+    """Returns the claims that put the headline in doubt, because others used much CPU beside measurements
+    that it rests on; they stand above it.
 
     Empty for observations: other load there is part of what is observed.
     """
     if figures.is_observation(results):
         return []
     known = [f for f in results.findings if f.id in _OTHERS and f.value is not None]
-    return [f for f in known if _share(f, figures.usable_cpus(results)) >= DOUBTFUL]
+    measured = set(results.tables["windows"]["cell"])
+    basis = {cell for c in results.reply for cell in c.cells or measured} or measured
+    cpus = figures.usable_cpus(results)
+    return [
+        f
+        for f in known
+        if _share(f, cpus) >= DOUBTFUL
+        and len(basis.intersection(f.cells or measured)) >= DOUBTFUL * len(basis)
+    ]
 
 
 def _share(claim: Claim, cpus: float | None) -> float:
