@@ -94,7 +94,7 @@ ON_CPU = (DB_CPU, CPU_WAIT, RUNNABLE)
 UNLABELLED = "active without wait event"
 POOL_QUEUE = "pool queue"
 _WHOLE = {"run": DB_CPU, "runq": CPU_WAIT, "pool.queue": POOL_QUEUE}
-NO_EVENT, UNSEEN = "no wait event", "asleep, seen by no sample"
+NO_EVENT, UNSEEN = "no wait event", "asleep, reason unknown"
 # seconds per second: smaller rows are zero up to rounding
 _SECOND = 1e-12
 

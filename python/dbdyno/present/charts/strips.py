@@ -33,7 +33,7 @@ _LABELS = {
     "run": "CPU",
     "runq": "CPU WAIT",
     "unknown": "not known",
-    "asleep": "asleep, seen by no sample",
+    "asleep": "asleep, reason unknown",
 }
 
 

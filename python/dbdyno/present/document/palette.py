@@ -65,7 +65,7 @@ _FAMILIES = {
     "asleep": "sleep-other",
     "no wait event": "sleep-other",
     "active without wait event": "sleep-other",
-    "seen by no sample": "sleep-unseen",
+    "reason unknown": "sleep-unseen",
 }
 _SPARE = ("sleep-6", "sleep-5", "sleep-4", "sleep-1", "sleep-2", "sleep-3")
 SERIES = tuple(n for n in _COLOURS if n.startswith("series-"))

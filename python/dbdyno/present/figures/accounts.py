@@ -19,7 +19,7 @@ THROTTLED = "runq.throttled"
 POOLER = "pooler"  # the data source of the queue for a pool's connections
 INSIDE = (BRACKET, THROTTLED, "block_io")  # parts of other accounts
 NO_LABEL = "no wait event"
-UNSEEN = "seen by no sample"
+UNSEEN = "reason unknown"
 NAMES = {
     "run": "CPU",
     "run.user": "CPU, user",

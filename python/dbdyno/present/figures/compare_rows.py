@@ -321,7 +321,7 @@ def _signed_ends(a: Account) -> str:
 def account_name(account: str, detail: str | None) -> str:
     """Returns the account in words: ``CPU WAIT``, ``asleep in CLASS/EVENT``."""
     if account == "sleep":
-        return f"asleep in {detail}" if detail else "asleep, no sample"
+        return f"asleep in {detail}" if detail else "asleep, reason unknown"
     name = _NAMES.get(account, account)
     return f"{name}: {detail}" if detail else name
 

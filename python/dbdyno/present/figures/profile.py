@@ -184,8 +184,9 @@ _PARTS = ("run", "sleep", "runq")
 _ASLEEP = ("sleep", "client", "pool.queue", "active without wait event")
 _TOTALS = (("run", "run.user", "run.system"), _ASLEEP, ("runq",))
 _UNLABELLED = "active without wait event"
-_NAMELESS = (UNSEEN, "no samples", _UNLABELLED)
-"""Statuses in table events of time without a known label."""
+_UNSEEN = "seen by no sample"
+_NAMELESS = {_UNSEEN: f"asleep, {UNSEEN}", "no samples": "no samples", _UNLABELLED: _UNLABELLED}
+"""Labels of time without a known one, by status in table events."""
 _UNDIVIDED = "the scheduler trace does not divide CPU time by label; its sum is exact"
 _PARTS_HEADS = ("CPU", "asleep", "CPU WAIT")  # in the order of _PARTS
 
@@ -283,7 +284,7 @@ def figure(aas: float) -> str:
 def _label(row: dict[str, Any]) -> str:
     if row["wait_class"] is not None:
         return f"{row['wait_class']}/{row['wait_event'] or '?'}"
-    return row["status"] if row["status"] in _NAMELESS else noun("not_labelled")
+    return _NAMELESS.get(row["status"]) or noun("not_labelled")
 
 
 def _figure(part: str) -> Callable[[dict[str, Any]], Cell]:
@@ -291,7 +292,7 @@ def _figure(part: str) -> Callable[[dict[str, Any]], Cell]:
         value = row[part]
         if value is None and part == "run" and TRACE in row["source"]:
             return Cell(_NONE, note=_UNDIVIDED)
-        if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
+        if value is None and row["status"] in ("ok", _UNSEEN, "no samples"):
             return Cell(_NONE, note="none was seen")
         return known(value, figure, "s/s", _why(row["status"]) if value is None else "")
 
@@ -317,7 +318,7 @@ def _why(status: str) -> str:
 
 def _wait_notes(frame: pl.DataFrame) -> list[str]:
     traced = pl.col("source").str.contains(TRACE, literal=True)
-    silent = pl.col("status").is_in(["ok", UNSEEN, "no samples"])
+    silent = pl.col("status").is_in(["ok", _UNSEEN, "no samples"])
     bad = grouped(
         (_why(status), head)
         for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)

@@ -111,9 +111,9 @@ def _header(shown: Document) -> Html:
 
 
 _SHORT = 40
+"""Most characters of a fact of the title block that stands beside others."""
 _LARGE = 10
 """Longest text of a tile in large letters: a longer one leaves the tile."""
-"""Most characters of a fact of the title block that stands beside others."""
 
 
 def _fact(name: str, value: str) -> Html:
