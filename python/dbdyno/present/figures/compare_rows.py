@@ -301,9 +301,11 @@ def why_table(why: Why) -> Table:
     )
     least = _LEAST * max(why.baseline_s, why.variant_s)
     shown = [a for a in why.accounts if max(abs(a.baseline_s), abs(a.variant_s)) > least]
-    sides = f"{_seconds(why.variant_s)} instead of {_seconds(why.baseline_s)}"
+    ours, theirs = _seconds(why.variant_s), _seconds(why.baseline_s)
     need = f"{_seconds(abs(why.difference_s))} {'more' if why.difference_s > 0 else 'less'} per {why.unit}"
-    title = f"{why.variant} needs {need} than {why.baseline}: {sides}"
+    title = f"{why.variant} needs {need} than {why.baseline}: {ours} instead of {theirs}"
+    if ours == theirs:
+        title = f"{why.variant} and {why.baseline} need about the same per {why.unit}: {ours}"
     shown_table = table(title, columns, shown)
     minor = (not a.inside and abs(a.difference_s) < _MINOR * change for a in shown)
     rows = [r._replace(minor=m) for r, m in zip(shown_table.rows, minor, strict=True)]
