@@ -42,19 +42,29 @@ def _with_advice(open: Claim) -> Claim:
 
 
 _SPOILING = (
-    "nothing-measured",
     "no-calls",
     "executions-failed",
     "check-failed",
     "cell-invalid",
     "client-limited",
+    "nothing-measured",
 )
 """Claims on measurements without usable figures, from which the claims of an answer cannot be made."""
 
 
+def _spoiling(results: Results) -> Claim | None:
+    """Returns the first claim on unusable figures of half of the measurements or more; None if more are
+    usable."""
+    measured = results.tables["windows"].height
+    for id in _SPOILING:
+        claims = [c for c in results.findings if c.id == id]
+        if claims and 2 * len({cell for c in claims for cell in c.cells}) >= measured:
+            return claims[0]
+    return None
+
+
 def _not_decided(lacking: Entry, results: Results) -> Claim:
-    spoiling = next((c for id in _SPOILING for c in results.findings if c.id == id), None)
-    if spoiling is not None:
+    if (spoiling := _spoiling(results)) is not None:
         why = (_with_advice(spoiling) if spoiling.advice else spoiling).text.rstrip(".")
         return claim("not-decided", {"why": why}, case="known")
     if lacking.missing:
