@@ -190,6 +190,15 @@ def test_claims_that_say_the_same_are_a_table_of_what_differs() -> None:
     assert "<share>" not in markdown.page(report.document(results)).replace("\\", "").partition("| share")[2]
 
 
+def test_a_table_of_warnings_is_marked_as_such() -> None:
+    waits = [_waits(v, share, 0.4) for v, share in (("a", "10 %"), ("b", "20 %"))]
+    for severity, marked in (("warning", True), ("note", False)):
+        group = tuple(c.model_copy(update={"severity": severity}) for c in waits)
+        table = shown_claims.together(group)
+        assert isinstance(table, Table) and table.title.startswith("Warning: ") == marked
+        assert {r.tone for r in table.rows} == {"warning" if marked else ""}
+
+
 def test_a_table_of_claims_without_common_words_has_no_title() -> None:
     made = [{"title": t, "value": t * 2, "why": t * 3, "cure": ""} for t in ("swap", "huge pages")]
     claims = tuple(claim("condition", values, each=values["title"]) for values in made)

@@ -87,7 +87,11 @@ def together(group: Group) -> Claim | Table:
         pieces = _named_pieces(group[0])
         worded = any(c.isalpha() for name, text in pieces if name not in columns for c in text)
         title = "".join(f"<{n}>" if n in columns else t for n, t in pieces) if worded else ""
-        rows = [Row([word(t.strip(" ,")) for t in texts]) for texts in zip(*columns.values(), strict=True)]
+        grave = group[0].severity if group[0].severity in GRAVE else ""
+        title = f"{grave.capitalize()}: {title}".rstrip(": ") if grave else title
+        rows = [
+            Row([word(t.strip(" ,")) for t in texts], grave) for texts in zip(*columns.values(), strict=True)
+        ]
         return Table(title, [Column(head, wraps=True) for head in columns], rows)
     joined = _joined(list(dict.fromkeys(next(iter(columns.values()), ("",)))))
     words = "".join(joined if n in columns else t for n, t in _named_pieces(group[0]))
