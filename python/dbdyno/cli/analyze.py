@@ -13,9 +13,11 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude.scaling import NAMES
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.flags import OUTPUT
 from dbdyno.model.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -67,7 +69,13 @@ def column_options(f: _F) -> _F:
 def machine_options(f: _F) -> _F:
     """Adds options for facts that a file of sessions and throughput lacks."""
     f = click.option("--think", metavar="TIME", help="Think time between calls: 10ms.")(f)
-    f = click.option("--threads-per-core", type=click.IntRange(1, 16), help="Hardware threads of a core.")(f)
+    f = click.option(
+        "--threads-per-core",
+        cls=Option,
+        metavar="N",
+        type=click.IntRange(1, 16),
+        help="Hardware threads of a core.",
+    )(f)
     f = click.option("--cores", type=float, metavar="N", help="Cores of the measured machine.")(f)
     return click.option(
         "--cpus", type=float, metavar="N", help="CPUs (hardware threads) available to the system."
@@ -129,7 +137,24 @@ def _file_options(options: Mapping[str, Any]) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, ())]
 
 
-@click.command()
+_GROUPS = {
+    "Model and predictions": (
+        *("model", "predict", "response_target", "throughput_target", "think", "smt_yield", "seed"),
+    ),
+    "Columns of a file": (
+        *("load", "throughput", "response", "response_p95", "cpu", "cpu_user", "cpu_system", "cpu_wait"),
+        *("repeat", "duration", "where"),
+    ),
+    "Units of a file": (
+        *("load_unit", "throughput_unit", "response_unit", "duration_unit", "cpu_unit", "decimal"),
+    ),
+    "Machine": ("cpus", "cores", "threads_per_core"),
+    OUTPUT: ("output", "open_page"),
+}
+"""Heading of the help -> parameters."""
+
+
+@click.command(cls=Grouped, groups=_GROUPS)
 @click.argument("target", metavar="[FILE|RUN]", default="last", shell_complete=RUNS_OR_FILES)
 @click.option(
     "-o",
@@ -137,7 +162,9 @@ def _file_options(options: Mapping[str, Any]) -> list[str]:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write an HTML report; Markdown or Excel if FILE ends in .md or .xlsx.",
 )
-@click.option("--model", type=click.Choice(NAMES), help="Fit only this model.")
+@click.option(
+    "--model", metavar="MODEL", type=click.Choice(NAMES), help=f"Fit only this model: {', '.join(NAMES)}."
+)
 @click.option(
     "--predict", type=float, multiple=True, metavar="N", help="Predict throughput at this load; repeatable."
 )
@@ -159,7 +186,7 @@ def _file_options(options: Mapping[str, Any]) -> list[str]:
     metavar="Y|X1:X2",
     help="Without a file: CPU inflation by an SMT yield, or by the rates with one thread a core and all.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Random seed.")
+@click.option("--seed", metavar="N", type=int, default=1, show_default=True, help="Random seed.")
 @column_options
 @machine_options
 @store_option

@@ -16,9 +16,11 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
+from dbdyno.cli.flags import Grouped
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.flags import OUTPUT
 from dbdyno.model.plan.kinds import COMMANDS, kind_of
 from dbdyno.store.samples import Numbers, read_pair, read_sample
 
@@ -125,7 +127,16 @@ class Share(click.ParamType[float]):
         return share
 
 
-@click.command()
+_GROUPS = {
+    "Runs": ("baseline", "margin", "metric", "sessions", "across_sizes"),
+    "Files of numbers": ("column", "columns", "decimal", "better"),
+    "Machines": ("machines", "cores", "threads"),
+    OUTPUT: ("output", "open_page"),
+}
+"""Heading of the help -> parameters."""
+
+
+@click.command(cls=Grouped, groups=_GROUPS)
 @click.argument("first", metavar="[RUN|FILE|SNAP1..SNAP2]", default="last", shell_complete=RUNS_OR_FILES)
 @click.argument("second", metavar="[RUN|FILE|SNAP3..SNAP4]", required=False, shell_complete=RUNS_OR_FILES)
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")

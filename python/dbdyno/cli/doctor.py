@@ -17,6 +17,7 @@ import click
 
 from dbdyno import conduct
 from dbdyno.cli import screen
+from dbdyno.cli.flags import Grouped
 from dbdyno.cli.options import (
     bin_dir_option,
     dsn_option,
@@ -27,6 +28,7 @@ from dbdyno.cli.options import (
 )
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_OFF, DbdynoError, UsageError
+from dbdyno.model.plan.flags import SERVER
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 if TYPE_CHECKING:
@@ -47,7 +49,14 @@ def _duration(_context: click.Context, _option: click.Parameter, value: str) -> 
     return max(parse_duration_ns(value, "--look"), NS_PER_S // 10)
 
 
-@click.command()
+_GROUPS = {
+    "Checks": ("everything", "look", "flush", "fix", "strict"),
+    SERVER: ("dsn", "server_ssh", "ssh_command", "bin_dir", "engine"),
+}
+"""Heading of the help -> parameters."""
+
+
+@click.command(cls=Grouped, groups=_GROUPS)
 @engine_option("System to look at.")
 @dsn_option
 @server_ssh_options

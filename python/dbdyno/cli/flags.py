@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -100,6 +100,28 @@ class Command(click.Command):
         if not everything:
             formatter.write_paragraph()
             formatter.write_text(f"{ctx.command_path} --help-all shows all {count} options.")
+
+
+class Grouped(click.Command):
+    """A command whose help lists all options, by purpose.
+
+    ``groups``: heading -> names of the parameters of its options. Options of no group follow as output.
+    """
+
+    def __init__(self, *words: Any, groups: Mapping[str, Sequence[str]], **more: Any) -> None:
+        super().__init__(*words, **more)
+        self.groups = groups
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = [p for p in self.get_params(ctx) if isinstance(p, click.Option) and not p.hidden]
+        grouped = {name for names in self.groups.values() for name in names}
+        others = [str(p.name) for p in shown if p.name not in grouped]
+        for heading, names in {**self.groups, OUTPUT: [*self.groups.get(OUTPUT, ()), *others]}.items():
+            records = [p.get_help_record(ctx) for name in names for p in shown if p.name == name]
+            with formatter.section(heading):
+                formatter.write_dl([record for record in records if record is not None])
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
 
 
 def by_group(command: click.Command, context: click.Context) -> dict[str, list[click.Option]]:

@@ -16,6 +16,7 @@ import click
 
 from dbdyno import conduct
 from dbdyno.cli import completion
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import (
     json_option,
     label_options,
@@ -61,7 +62,11 @@ tag_filter = click.option(
 )
 
 
-@click.command()
+_GROUPS = {"Which runs": ("workload", "name", "tags", "target", "status", "since", "limit")}
+"""Heading of the help -> parameters."""
+
+
+@click.command(cls=Grouped, groups=_GROUPS)
 @click.option(
     "--workload",
     metavar="NAME",
@@ -73,9 +78,14 @@ tag_filter = click.option(
 @click.option(
     "--target", metavar="TEXT", help="Only runs against a target that contains this: embedded, db1."
 )
-@click.option("--status", type=click.Choice(_STATUSES), help="Only runs of this status.")
+@click.option(
+    "--status",
+    metavar="STATUS",
+    type=click.Choice(_STATUSES),
+    help=f"Only runs of this status: {', '.join(_STATUSES)}.",
+)
 @click.option("--since", metavar="TIME", help="Only runs since then: 7d, 12h, or 2026-11-01.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N.")
+@click.option("--limit", cls=Option, type=click.IntRange(1), metavar="N", help="Only the newest N.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a Markdown table.")
 @store_option
@@ -274,7 +284,7 @@ _MOST_NAMED = 20
 @click.command("rm")
 @click.argument("wanted", nargs=-1, metavar="[RUN]...", shell_complete=completion.RUNS)
 @click.option("--older-than", metavar="TIME", help="Runs that started longer ago than this: 30d, 12h.")
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="All runs except the newest N.")
+@click.option("--keep", cls=Option, type=click.IntRange(0), metavar="N", help="All runs except the newest N.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @store_option
 def remove(

@@ -10,8 +10,9 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
 from dbdyno.cli.browser import opens
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
-from dbdyno.cli.runs import chosen, measurement_options
+from dbdyno.cli.runs import WHICH, chosen, measurement_options
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,16 +55,22 @@ def _against(
     return ((other, base), (results, pick)), between(other, base.rung, results, pick.rung, names)
 
 
-@click.command()
+_BY = ("function", "module", "session", "wait", "statement")
+
+
+@click.command(cls=Grouped, groups={"What to show": ("by", "off_cpu", "against", "top"), **WHICH})
 @run_argument
 @click.option(
     "--by",
-    type=click.Choice(["function", "module", "session", "wait", "statement"]),
-    help="What to add up.  [default: function; with --off-cpu wait]",
+    metavar="WHAT",
+    type=click.Choice(_BY),
+    help=f"What to add up: {', '.join(_BY)}.  [default: function; with --off-cpu wait]",
 )
 @OFF_CPU
 @AGAINST
-@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Rows.")
+@click.option(
+    "--top", cls=Option, metavar="N", type=click.IntRange(1), default=20, show_default=True, help="Rows."
+)
 @measurement_options
 @store_option
 @json_option
@@ -111,7 +118,7 @@ def hot(
         screen.out().print(shown)
 
 
-@click.command()
+@click.command(cls=Grouped, groups={"What to draw": ("off_cpu", "against", "wait", "statement"), **WHICH})
 @run_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File: .html or .svg.")
 @OFF_CPU

@@ -11,6 +11,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import browser, completion, screen
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.outputs import show_outputs
 from dbdyno.model.errors import UsageError
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+_FORMATS = ("csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox")
+WHICH = {"Which measurement": ("sessions", "window", "measurement")}
+"""Heading of the help -> parameters of :func:`measurement_options`."""
 
 
 def capture_option(f: _F) -> _F:
@@ -90,7 +96,13 @@ def _tables_of(option: str) -> list[str]:
     return [table.name for table in REGISTERED.values() if option in table.options]
 
 
-@click.command()
+@click.command(
+    cls=Grouped,
+    groups={
+        "What to show": (*SHOW_OPTIONS, "objects", "output"),
+        "Which measurement": (*WHICH["Which measurement"], "job", "capture"),
+    },
+)
 @run_argument
 @part_options
 @click.option("--job", metavar="NAME", help="With --executions: of this job alone.")
@@ -215,7 +227,9 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
     return {"run": whole["run"], **rows} if wanted else whole
 
 
-@click.command("report")
+@click.command(
+    "report", cls=Grouped, groups={"Which measurement of a run": (*WHICH["Which measurement"], "capture")}
+)
 @click.argument("run", metavar="[RUN|SNAPSHOT]", default="last", shell_complete=completion.RUNS)
 @click.argument("until", metavar="[SNAPSHOT]", required=False)
 @click.option(
@@ -226,6 +240,8 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
 )
 @click.option(
     "--top",
+    cls=Option,
+    metavar="N",
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
@@ -299,8 +315,9 @@ def _report_of_run(
     "--to",
     "kind",
     required=True,
-    type=click.Choice(["csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"]),
-    help="Format.",
+    metavar="FORMAT",
+    type=click.Choice(_FORMATS),
+    help=f"Format: {', '.join(_FORMATS)}.",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="File or folder.  [default: RUN.KIND here]"

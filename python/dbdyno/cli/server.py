@@ -11,6 +11,7 @@ import click
 
 from dbdyno import conduct, limits, store
 from dbdyno.cli.app import Commands
+from dbdyno.cli.flags import Option
 from dbdyno.cli.options import SETTING, bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT, embedded, open_server, put_back
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
@@ -28,7 +29,11 @@ def server() -> None:
 @server.command()
 @bin_dir_option
 @click.option(
-    "--max-connections", type=click.IntRange(10, 10_000), help="Maximum connections.  [default: 100 or more]"
+    "--max-connections",
+    cls=Option,
+    metavar="N",
+    type=click.IntRange(10, 10_000),
+    help="Maximum connections.  [default: 100 or more]",
 )
 @click.option(
     "--setting", "settings", metavar="NAME=VALUE", multiple=True, help="Server setting; repeatable."

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from dbdyno.cli import completion
 from dbdyno.cli.app import Commands
 from dbdyno.cli.cluster_options import server_cluster_options
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import (
     engine_option,
     json_option,
@@ -26,6 +27,7 @@ from dbdyno.cli.options import (
 from dbdyno.cli.screen import aligned, note, width
 from dbdyno.cli.snapshot_lines import Lines, print_some, reasons, record_of, remarks, row
 from dbdyno.model.errors import EXIT_INTERRUPTED, UsageError
+from dbdyno.model.plan.flags import SERVER
 from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
 from dbdyno.store.listing import default_root
 
@@ -38,7 +40,19 @@ if TYPE_CHECKING:
 _SHORTEST_S = 1.0
 
 
-@click.group("snapshot", cls=Commands, invoke_without_command=True)
+class _Snapshots(Grouped, Commands):
+    """A group of commands whose own options are grouped, too."""
+
+
+_GROUPS = {
+    "What to read": ("databases", "all_databases", "name"),
+    "A series": ("every", "duration", "keep"),
+    SERVER: ("dsn", "server_ssh", "ssh_command", "cluster", "server_node", "engine"),
+}
+"""Heading of the help -> parameters."""
+
+
+@click.group("snapshot", cls=_Snapshots, groups=_GROUPS, invoke_without_command=True)
 @click.option("--name", metavar="NAME", help="A name; it works wherever a snapshot is asked for.")
 @running_dsn_option
 @server_ssh_options
@@ -126,7 +140,7 @@ def _take_from(options: Mapping[str, Any], target: Target, name: str | None, eve
 
 
 @snapshot.command("list")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N.")
+@click.option("--limit", cls=Option, type=click.IntRange(1), metavar="N", help="Only the newest N.")
 @store_option
 @json_option
 def list_command(limit: int | None, store: Path | None, as_json: bool) -> None:

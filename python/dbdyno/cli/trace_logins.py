@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct, drive
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import engine_option, json_option, print_json, running_dsn_option
 from dbdyno.cli.screen import aligned, width
 from dbdyno.engines import DEFAULT, checked, open_server
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.flags import OUTPUT, SERVER
 from dbdyno.model.text.visible import visible
 from dbdyno.model.units import NS_PER_S, counted, parse_duration_ns
 
@@ -29,11 +31,18 @@ _HEAD = ("time", "pid", "sessions", "role", "client", "state")
 _RIGHT = (False, True, True, False, False, False)
 
 
-@click.command("trace-logins")
+_GROUPS = {
+    "What to trace": ("role", "counts", "plans", "slower", "settings", "most", "duration"),
+    "Installing": ("yes", "stay", "list_", "remove"),
+    SERVER: ("dsn", "engine"),
+    OUTPUT: ("output",),
+}
+"""Heading of the help -> parameters."""
+
+
+@click.command("trace-logins", cls=Grouped, groups=_GROUPS)
 @click.option("--role", metavar="ROLE", help="Trace sessions of this role.")
-@click.option(
-    "--at", "counts", metavar="N,N", help="Trace the login that makes so many sessions of the role."
-)
+@click.option("--at", "counts", metavar="N,N", help="Trace the login that brings the role to N sessions.")
 @click.option(
     "--plans",
     is_flag=True,
@@ -54,6 +63,8 @@ _RIGHT = (False, True, True, False, False, False)
 )
 @click.option(
     "--most",
+    cls=Option,
+    metavar="N",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,

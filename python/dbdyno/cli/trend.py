@@ -11,9 +11,11 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
 from dbdyno.cli.browser import opens
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.history import name_filter, select, since_when, tag_filter
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.flags import OUTPUT
 from dbdyno.store.listing import default_root
 from dbdyno.store.overview import overviews
 
@@ -21,7 +23,16 @@ if TYPE_CHECKING:
     from dbdyno.model.results.trend import Trend
 
 
-@click.command()
+_GROUPS = {
+    "Which figure": ("figure", "sessions", "variant"),
+    "Which runs": ("workload", "name", "tags", "machine", "target", "since", "limit"),
+    "From snapshot to snapshot": ("table", "index", "statement", "database", "server"),
+    OUTPUT: ("output", "open_page"),
+}
+"""Heading of the help -> parameters."""
+
+
+@click.command(cls=Grouped, groups=_GROUPS)
 @click.option(
     "--workload",
     metavar="NAME",
@@ -35,13 +46,14 @@ if TYPE_CHECKING:
     "cpu_per_call, cpu_per_work. Of snapshots: ins_ps, upd_ps, seq_ps, tps, mean_ns, size_bytes ...  "
     "[default: throughput]",
 )
-@click.option("--table", metavar="NAME", help="Over snapshots: this table, with its schema or without.")
-@click.option("--index", metavar="NAME", help="Over snapshots: this index.")
-@click.option("--statement", metavar="ID", help="Over snapshots: the statement of this query id.")
-@click.option("--database", metavar="NAME", help="Over snapshots: this database.")
-@click.option("--server", metavar="FIGURE", help="Over snapshots: this figure of the whole server.")
+@click.option("--table", metavar="NAME", help="This table, with its schema or without.")
+@click.option("--index", metavar="NAME", help="This index.")
+@click.option("--statement", metavar="ID", help="The statement of this query id.")
+@click.option("--database", metavar="NAME", help="This database.")
+@click.option("--server", metavar="FIGURE", help="This figure of the whole server.")
 @click.option(
     "--sessions",
+    cls=Option,
     type=click.IntRange(1),
     metavar="N",
     help="At N sessions.  [default: at the peak; for figures other than throughput: at the highest N]",
@@ -55,7 +67,7 @@ if TYPE_CHECKING:
 @click.option("--target", metavar="TEXT", help="Only runs against a target that contains this.")
 @click.option("--since", metavar="TIME", help="Only runs since then: 30d, or 2026-11-01.")
 @click.option(
-    "--limit", type=click.IntRange(1, 500), metavar="N", default=100, show_default=True,
+    "--limit", cls=Option, type=click.IntRange(1, 500), metavar="N", default=100, show_default=True,
     help="Only the newest N.",
 )  # fmt: skip
 @click.option(

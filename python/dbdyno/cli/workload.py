@@ -11,10 +11,12 @@ from dbdyno import conduct, drive
 from dbdyno.cli import screen
 from dbdyno.cli.app import Commands
 from dbdyno.cli.config import is_quiet
+from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.cli.recipes import workloads
 from dbdyno.engines import DEFAULT, open_server
 from dbdyno.model.errors import EXIT_INTERRUPTED, UsageError
+from dbdyno.model.plan.flags import SERVER
 from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate, format_size
 
 if TYPE_CHECKING:
@@ -50,28 +52,49 @@ def list_command(context: click.Context, engine: str | None, as_json: bool) -> N
     context.invoke(workloads, engine=engine, as_json=as_json)
 
 
-@workload.command()
+_GROUPS = {
+    "Tables": (
+        *("scale", "warehouses", "fillfactor", "partitions", "partition_method", "unlogged", "foreign_keys"),
+        *("tablespace", "index_tablespace"),
+    ),
+    "Loading": ("workers", "seed", "replace", "no_vacuum"),
+    SERVER: ("dsn", "bin_dir", "engine"),
+}
+"""Heading of the help -> parameters."""
+
+
+@workload.command(cls=Grouped, groups=_GROUPS)
 @click.argument("name")
 @click.option(
     "-s",
     "--scale",
+    cls=Option,
+    metavar="N",
     type=click.IntRange(1, 2_000_000),
     default=1,
     show_default=True,
     help="Scale factor: rows.",
 )
 @click.option(
-    "--warehouses", type=click.IntRange(1, 100_000), help="Warehouses of order-entry.  [default: 100]"
+    "--warehouses",
+    cls=Option,
+    metavar="N",
+    type=click.IntRange(1, 100_000),
+    help="Warehouses of order-entry.  [default: 100]",
 )
 @click.option(
     "--fillfactor",
+    cls=Option,
+    metavar="N",
     type=click.IntRange(10, 100),
     default=100,
     show_default=True,
-    help="Fill factor of the tables, in %.",
+    help="Fill factor of the tables, 10 to 100 %.",
 )
 @click.option(
     "--partitions",
+    cls=Option,
+    metavar="N",
     type=click.IntRange(0, 10_000),
     default=0,
     show_default=True,
@@ -90,9 +113,13 @@ def list_command(context: click.Context, engine: str | None, as_json: bool) -> N
 @click.option("--index-tablespace", metavar="NAME", help="Tablespace of the indexes.")
 @click.option("--no-vacuum", is_flag=True, help="Do not vacuum and analyze.")
 @click.option(
-    "--workers", type=click.IntRange(1, 256), help="Connections that load.  [default: one per CPU, at most 8]"
+    "--workers",
+    cls=Option,
+    metavar="N",
+    type=click.IntRange(1, 256),
+    help="Connections that load.  [default: one per CPU, at most 8]",
 )
-@click.option("--seed", type=int, default=42, show_default=True, help="Seed of random content.")
+@click.option("--seed", metavar="N", type=int, default=42, show_default=True, help="Seed of random content.")
 @click.option("--replace", is_flag=True, help="Drop existing tables of the same names first.")
 @engine_option("System to load.")
 @dsn_option

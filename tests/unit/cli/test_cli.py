@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
 from dbdyno.cli.app import REPLACED, app
-from dbdyno.cli.flags import Command
+from dbdyno.cli.flags import Command, Grouped
 from dbdyno.model.errors import UsageError
 
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
@@ -99,6 +99,19 @@ def test_every_command_has_examples(path: tuple[str, ...]) -> None:
     text = COMMANDS[path].help or ""
     assert "Examples:" in text
     assert "dbdyno " + " ".join(path) in text
+
+
+def test_help_has_each_option_once_in_plain_words() -> None:
+    for path, command in COMMANDS.items():
+        shown = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
+        text = text_of_help(*path, "--help-all" if isinstance(command, Command) else "--help", columns=80)
+        listed = re.split(r"^\w.*:$", text.partition("\nCommands:")[0], maxsplit=1, flags=re.MULTILINE)[1]
+        begun = re.findall(r"^  (?:-\w, )?(--[\w-]+)", listed, re.MULTILINE)
+        longs = [next(o for o in p.opts if o.startswith("--")) for p in shown]
+        assert sorted(begun) == sorted([*longs, "--help"]), path
+        assert not re.search(r"INTEGER|FLOAT|RANGE|<=x|x>=", text), path
+        if isinstance(command, Grouped):
+            assert {n for names in command.groups.values() for n in names} <= {p.name for p in shown}, path
 
 
 def test_every_option_is_explained() -> None:
