@@ -336,30 +336,34 @@ def test_keys_sort_and_filter_the_live_view(bench: Bench, tmp_path: Path) -> Non
     assert len(bench.last()["windows"]) >= 1
 
 
+@contextlib.contextmanager
+def blocked(dsn: str) -> Iterator[tuple[int, int]]:
+    """Yields the processes of a session that holds a lock and of one that waits for it."""
+    with psycopg.connect(dsn) as waiter, contextlib.ExitStack() as end:
+        holder = psycopg.connect(dsn)
+        holder.execute("select pg_advisory_xact_lock(37)")
+        wait = "select pg_advisory_xact_lock(37) as wanted"
+        waiting = threading.Thread(target=waiter.execute, args=[wait])
+        end.callback(waiting.join)
+        end.callback(holder.close)
+        waiting.start()
+        yield holder.info.backend_pid, waiter.info.backend_pid
+
+
 def test_the_screen_of_transactions_names_the_blocker_and_the_blocked(bench: Bench) -> None:
     argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "2s", "--refresh", "0.5"]
-    with psycopg.connect(bench.dsn) as holder, psycopg.connect(bench.dsn) as waiter:
-        holder.execute("create temporary table own_work (n int)")  # has an xid
-        holder.execute("select pg_advisory_xact_lock(37)")
-        waiting = threading.Thread(target=waiter.execute, args=["select pg_advisory_xact_lock(37) as wanted"])
-        waiting.start()
-        pids = holder.info.backend_pid, waiter.info.backend_pid
-        with terminal(argv, bench.env) as screen:
-            screen.press("5")
-            screen.until(lambda text: f"blocks {pids[1]} for" in text and f"waits for {pids[0]}" in text)
-            rows = {int(line.split()[0]): line for line in screen.screen().splitlines() if _row(line)}
-            assert "idle in" in rows[pids[0]] and f"blocks {pids[1]}" in rows[pids[0]]
-            assert "active" in rows[pids[1]]
-            screen.press("/as wanted\r\r")
-            screen.until(lambda text: "select pg_advisory_xact_lock(37) as wanted" in text)
-            screen.press("q")
-            assert screen.wait() == 0
-        holder.rollback()
-        waiting.join()
-
-
-def _row(line: str) -> bool:
-    return line.split()[:1] != [] and line.split()[0].isdigit() and "locks" not in line
+    with blocked(bench.dsn) as (holder, waiter), terminal(argv, bench.env) as screen:
+        screen.until(lambda text: "5 transactions" in text)
+        screen.press("5")
+        text = screen.until(lambda text: f"blocks {waiter} for" in text and f"waits for {holder}" in text)
+        rows = {int(line.split()[0]): line for line in text.splitlines() if line[:8].strip().isdigit()}
+        assert "idle in tx" in rows[holder] and f"blocks {waiter}" in rows[holder]
+        assert "active" in rows[waiter]
+        screen.press("/as wanted\r\r")
+        screen.until(lambda text: "select pg_advisory_xact_lock(37) as wanted" in text)
+        screen.until(WINDOWS_STORED.search)
+        screen.press("q")
+        assert screen.wait() == 0
 
 
 def test_q_ends_and_says_that_it_is_saving(bench: Bench) -> None:
@@ -391,4 +395,4 @@ def test_the_terminal_is_restored_after_ctrl_c_and_after_an_error(bench: Bench) 
 def _pids(text: str) -> list[int]:
     """Returns the pids in the table of sessions, in their order."""
     lines = text.split("user@database")[-1].splitlines()
-    return [int(line.split()[0]) for line in lines if line.split()[:1] and line.split()[0].isdigit()]
+    return [int(line[:7]) for line in lines if line[:7].strip().isdigit()]

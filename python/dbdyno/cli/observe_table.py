@@ -180,6 +180,7 @@ def table(
 
 _FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     "text": lambda v: first_line(str(v)),
+    "id": str,
     "count": lambda v: f"{v:,}" if isinstance(v, int) and v < 100_000 else format_count(v),
     "seconds": lambda v: clock(v) if v >= 60 else format_ns(v * NS_PER_S),
     "bytes": format_size,

@@ -31,7 +31,29 @@ from dbdyno.observe.glance_parts import (
 )
 from dbdyno.observe.watch import THREADS
 
+_HELPER = "helper:"
 _CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "samples": (
+        *("sample", "sql_before_ns", "sql_after_ns", "pid", "tid", "role", "session", "via", "state"),
+        *("wait_class", "wait_event", "query_id", "leader_pid", "task_state"),
+    ),
+    "tasks": (
+        *("before_ns", "after_ns", "pid", "tid", "start_ticks", "comm", "role", "session", "status"),
+        *("run_ns", "runq_ns", "slices", "user_ns", "system_ns", "blkio_ns", "children_ns"),
+    ),
+    "host": ("after_ns", "key", "value", "status"),
+    "sampler": ("end_ns", "via", "status"),
+    "waits": (
+        *("after_ns", "pid", "tid", "start_ticks", "role", "wait_class", "wait_event", "status"),
+        *("sleep_ns", "runq_ns", "begun", "unclear", "query_id", "query_status"),
+    ),
+    "traced": ("after_ns", "pid", "tid", "start_ticks", "role", "session", "run_ns", "runq_ns", "sleep_ns"),
+}
+"""Tables and columns that a glance reads. Others are not converted for a live view, as that is its largest
+cost."""
 
 
 @dataclass(frozen=True)
@@ -50,49 +72,45 @@ def machine(recent: Tables) -> Machine:
     """Returns the machine's figures."""
     host = recent["host"].filter((pl.col("status") == "ok") & pl.col("value").is_not_null())
     tasks = recent["tasks"].filter((pl.col("status") == "ok") & pl.col("run_ns").is_not_null())
-    cpus = host.filter(pl.col("key") == "cpus")["value"]
-    ours = tasks.filter(pl.col("role") == "dbdyno")
-    helpers = tasks.filter(pl.col("role").str.starts_with("helper:"))
-    of_server = tasks.filter((pl.col("role") == "session") | pl.col("role").str.starts_with("helper:"))
+    span = pl.col("after_ns").max() - pl.col("after_ns").min()
+    growth = [pl.col(n).max() - pl.col(n).min() for n in ("run_ns", "user_ns", "system_ns")]
+    by_task = tasks.group_by("role", "pid", "tid", "start_ticks", maintain_order=True).agg(
+        pl.col("comm").last(), *growth, wall=span
+    )
+    sums: dict[str, float] = {}
+    others = by_task.filter((pl.col("role") != "session") & (pl.col("wall") > 0))
+    for role, pid, comm, run_ns, wall_ns in others.select(
+        "role", "pid", "comm", "run_ns", "wall"
+    ).iter_rows():
+        names = [role] if role.startswith(_HELPER) else []
+        if role == "dbdyno":
+            names += ["samplers"] if (comm or "").startswith(THREADS) else []
+            names += ["at server"] if pid != os.getpid() else []
+        for name in names:
+            sums[name] = sums.get(name, 0.0) + run_ns / wall_ns
+    of_server = by_task.filter((pl.col("role") == "session") | pl.col("role").str.starts_with(_HELPER))
+    user, system = of_server.select(pl.col("user_ns", "system_ns").sum()).row(0)
+    cpus, cpu = _host(host)
     return Machine(
-        cpus=int(cpus[-1]) if len(cpus) else None,
-        cpu=_host(host),
-        helpers={
-            str(role[0]).removeprefix("helper:"): used
-            for role, part in helpers.group_by("role", maintain_order=True)
-            if (used := _cpus(part)) is not None
-        },
-        server_system=_system_share(of_server),
-        samplers=_cpus(ours.filter(pl.col("comm").str.starts_with(THREADS).fill_null(False))),
-        at_server=_cpus(ours.filter(pl.col("pid") != os.getpid())),
+        cpus=cpus,
+        cpu=cpu,
+        helpers={name.removeprefix(_HELPER): used for name, used in sums.items() if name.startswith(_HELPER)},
+        server_system=system / (user + system) if user + system else None,
+        samplers=sums.get("samplers"),
+        at_server=sums.get("at server"),
     )
 
 
-def _host(host: pl.DataFrame) -> dict[str, float]:
-    """Returns CPUs by kind of time, from growth between the first and the last read."""
-    by_kind = {}
-    for kind in _CPU:
-        rows = host.filter(pl.col("key") == f"cpu.{kind}_ns")
-        if rows.height > 1 and (wall_ns := rows["after_ns"][-1] - rows["after_ns"][0]) > 0:
-            by_kind[kind] = (rows["value"][-1] - rows["value"][0]) / wall_ns
-    return by_kind
-
-
-def _cpus(reads: pl.DataFrame) -> float | None:
-    by_task = reads.group_by("pid", "tid", "start_ticks").agg(
-        run=pl.col("run_ns").max() - pl.col("run_ns").min(),
-        wall=pl.col("after_ns").max() - pl.col("after_ns").min(),
+def _host(host: pl.DataFrame) -> tuple[int | None, dict[str, float]]:
+    """Returns the number of CPUs, and those in use by kind of time between the first and the last read."""
+    value, at = pl.col("value"), pl.col("after_ns")
+    growth = host.group_by("key").agg(
+        value.last(), grown=value.last() - value.first(), wall=at.last() - at.first()
     )
-    used = by_task.filter(pl.col("wall") > 0).select(pl.col("run") / pl.col("wall"))
-    return float(used.sum().item()) if used.height else None
-
-
-def _system_share(reads: pl.DataFrame) -> float | None:
-    """Returns the share of system mode in the CPU time of tasks; None if no tick was counted."""
-    modes = ("user_ns", "system_ns")
-    growth = reads.group_by("pid", "tid", "start_ticks").agg(pl.col(n).max() - pl.col(n).min() for n in modes)
-    user, system = growth.select(pl.col(n).sum() for n in modes).row(0)
-    return system / (user + system) if user + system else None
+    by_key = {key: row for key, *row in growth.select("key", "value", "grown", "wall").iter_rows()}
+    cpus = by_key.get("cpus")
+    by_kind = {kind: row[1] / row[2] for kind in _CPU if (row := by_key.get(f"cpu.{kind}_ns")) and row[2] > 0}
+    return None if cpus is None else int(cpus[0]), by_kind
 
 
 _WAITS = ("sleep", "client", "db_time")

@@ -309,6 +309,7 @@ def _groups_of(scope: str, pid: int, machine: Machine = HERE) -> list[dict[str, 
 
 
 _ASKED = tuple(a.table for a in asked())
+_WHOLE: Mapping[str, Sequence[str]] = {}
 TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *_ASKED, *TRACED, *sampled())
 
 
@@ -317,25 +318,40 @@ def frames(watch: Watch) -> dict[str, pl.DataFrame]:
     return _with_own_tasks(_frames(watch.tables()), watch, lambda here: here.tables())
 
 
-def recent_frames(watch: Watch, since_ns: int, names: Sequence[str] = TABLES) -> dict[str, pl.DataFrame]:
-    """Returns the same, or some of them, with only the rows read since then."""
-    tables = _frames(watch.recent(since_ns), names)
-    return _with_own_tasks(tables, watch, lambda here: here.recent(since_ns))
+def recent_frames(
+    watch: Watch, since_ns: int, names: Sequence[str] = TABLES, needed: Mapping[str, Sequence[str]] = _WHOLE
+) -> dict[str, pl.DataFrame]:
+    """Returns the same, or some of them, with only the rows read since then. ``needed``: columns by table, if
+    not all."""
+    tables = _frames(watch.recent(since_ns), names, needed)
+    return _with_own_tasks(tables, watch, lambda here: here.recent(since_ns), needed)
 
 
 def _with_own_tasks(
     tables: dict[str, pl.DataFrame],
     watch: Watch,
     read: Callable[[Watch], Mapping[str, Mapping[str, CoreColumn]]],
+    needed: Mapping[str, Sequence[str]] = _WHOLE,
 ) -> dict[str, pl.DataFrame]:
     """Adds our tasks of this host. All other tables are from the server's host."""
     if not isinstance(watch, BothHosts) or "tasks" not in tables:
         return tables
-    ours = _frames(read(watch.local), ("tasks",))["tasks"].with_columns(pl.col("pid", "tid") + OF_CLIENT)
+    ours = _frames(read(watch.local), ("tasks",), needed)["tasks"].with_columns(
+        pl.col("pid", "tid") + OF_CLIENT
+    )
     return {**tables, "tasks": pl.concat([tables["tasks"], ours])}
 
 
 def _frames(
-    columns: Mapping[str, Mapping[str, CoreColumn]], names: Sequence[str] = TABLES
+    columns: Mapping[str, Mapping[str, CoreColumn]],
+    names: Sequence[str] = TABLES,
+    needed: Mapping[str, Sequence[str]] = _WHOLE,
 ) -> dict[str, pl.DataFrame]:
-    return {name: from_core(name, columns[name]) if name in columns else empty(name) for name in names}
+    return {name: _frame(name, columns.get(name, {}), needed.get(name, ())) for name in names}
+
+
+def _frame(name: str, columns: Mapping[str, CoreColumn], needed: Sequence[str]) -> pl.DataFrame:
+    if any(len(payload) for kind, payload, _ in columns.values() if kind != "str"):
+        return from_core(name, columns, needed)
+    frame = empty(name) if not columns else from_core(name, columns)
+    return frame.select(needed) if needed else frame

@@ -24,6 +24,7 @@ from dbdyno.model.schema.data_sources import TRACED
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.wait_families import WaitFamilies
 from dbdyno.model.units import NS_PER_S
+from dbdyno.observe.glance import NEEDED
 from dbdyno.plan import begins, cell_expected_ns, deriving_ns
 from dbdyno.store import Run
 
@@ -135,12 +136,13 @@ class Look:
     live: LiveBeside | None = None  # None if the engine has no live figures
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
-        """Returns rows of the last ``seconds``, including those of the previous window's watch."""
-        since_ns = self.clock.now_ns() - int(seconds * NS_PER_S)
-        now = observe.recent_frames(self.watch, since_ns)
+        """Returns rows of the last ``seconds``, including those of the previous window's watch: the tables
+        and columns of a glance, and who blocks whom."""
+        since_ns, names = self.clock.now_ns() - int(seconds * NS_PER_S), (*NEEDED, "blocked")
+        now = observe.recent_frames(self.watch, since_ns, names, NEEDED)
         if self.before is None:
             return now
-        old = observe.recent_frames(self.before, since_ns)
+        old = observe.recent_frames(self.before, since_ns, names, NEEDED)
         return {name: _join(name, old[name], frame) for name, frame in now.items()}
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:

@@ -48,6 +48,7 @@ def _transactions(reader: Reader) -> LiveRows:
         shown.append(
             {
                 **row,
+                "state": (row["state"] or "").replace("transaction", "tx"),
                 "statement": without_passwords(row["statement"] or ""),
                 "blocks": len(_all_behind(row["pid"], waiters)) if held else 0,
                 "holds_up": _holds_up(row, held, waits_for),
@@ -90,7 +91,7 @@ def _holds_up(row: Mapping[str, Any], held: Mapping[int, float], waits_for: Sequ
 
 
 _WHO = LiveColumn("who", "user@database", "role and database", "text", 16, 2)
-_PID = LiveColumn("pid", "pid", "process id of the session", "count", 8)
+_PID = LiveColumn("pid", "pid", "process id of the session", "id", 8)
 
 TRANSACTIONS = LiveScreen(
     "transactions",
@@ -100,7 +101,7 @@ TRANSACTIONS = LiveScreen(
         _WHO,
         LiveColumn("age", "age", "time since the transaction began", "seconds"),
         LiveColumn("idle", "idle", "time since its last statement ended", "seconds"),
-        LiveColumn("state", "state", "state of the session", "text", 8),
+        LiveColumn("state", "state", "state of the session; tx: transaction", "text", 10),
         LiveColumn("blocks", "blocks", "sessions that wait for it, also by way of others", "count", 6),
         LiveColumn(
             "xmin_age",

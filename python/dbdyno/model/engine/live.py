@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from dbdyno.model.plan.plan import Observation
 
-Unit = Literal["text", "count", "seconds", "bytes", "per_s", "bytes_per_s", "share"]
+Unit = Literal["text", "id", "count", "seconds", "bytes", "per_s", "bytes_per_s", "share"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -193,8 +193,10 @@ The validity is one byte per value, 1 if it is known. It is ``None`` if all valu
 """
 
 
-def from_core(table: str, columns: Mapping[str, CoreColumn]) -> pl.DataFrame:
-    """Returns a table of the Rust core as a conforming frame."""
+def from_core(table: str, columns: Mapping[str, CoreColumn], needed: Collection[str] = ()) -> pl.DataFrame:
+    """Returns a table of the Rust core as a conforming frame, or only the ``needed`` columns of it."""
+    if needed:
+        return pl.DataFrame({name: _series(name, columns[name]) for name in needed})
     return conform(table, pl.DataFrame({name: _series(name, c) for name, c in columns.items()}))
 
 
@@ -218,9 +220,9 @@ def _texts(name: str, payload: Any) -> pl.Series:
         return pl.Series(name, payload, dtype=pl.String)
     import numpy as np  # here, since reading a store does not need it
 
-    codes = pl.Series(name, np.frombuffer(payload[0], dtype="<i4"))
-    categories = pl.Series(name, payload[1], dtype=pl.String)
-    return categories.gather(codes.set(codes < 0, None).cast(pl.UInt32))
+    codes, categories = np.frombuffer(payload[0], dtype="<u4"), payload[1]
+    texts = pl.Series(name, [*categories, None], dtype=pl.String)
+    return texts.gather(pl.Series(np.minimum(codes, len(categories))))  # -1 is the greatest code
 
 
 def _series(name: str, column: CoreColumn) -> pl.Series:
@@ -237,8 +239,7 @@ def _series(name: str, column: CoreColumn) -> pl.Series:
         values = pl.Series(name, np.frombuffer(payload, dtype="<i8" if kind == "i64" else "<f8"))
     if validity is None:
         return values
-    known = pl.Series(np.frombuffer(validity, dtype=np.uint8)).cast(pl.Boolean)
-    return pl.select(pl.when(known).then(values).otherwise(None).alias(name)).to_series()
+    return values.set(pl.Series(np.frombuffer(validity, dtype=np.uint8) == 0), None)
 
 
 # Tables of many cells are partitioned once instead of filtered for each cell.
