@@ -153,7 +153,7 @@ def _option(flag: Flag) -> Callable[[_F], _F]:
     default = flag.shown or (f"{flag.default:g}" if flag.kind is float else str(flag.default or ""))
     default = "" if flag.kind is bool and not flag.shown else default
     shown = f"  [default: {default}]" if default else ""
-    brief = flag.help if flag.help.endswith((".", "]")) else f"{flag.help}."
+    brief = flag.brief or (flag.help if flag.help.endswith((".", "]")) else f"{flag.help}.")
     more: dict[str, Any] = {}
     if flag.choices:
         more["type"] = click.Choice(flag.choices)

@@ -101,8 +101,8 @@ def observe_command(**options: Any) -> None:
     Complete figures require the right to see other users' sessions, and running on the server's host.
     Missing figures are listed with what would provide them.
 
-    "I wanted to gather trace data when the number of connections was 10, 20, or 30": --when names the moment,
-    --do what to gather then (dbdyno help triggers).
+    --when and --do gather detail at a moment, such as when the number of connections reaches 10, 20 or 30
+    (dbdyno help triggers).
 
     \b
     Examples:

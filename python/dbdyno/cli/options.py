@@ -95,6 +95,7 @@ def _dsn_option(default: str, *, several: bool = False) -> Callable[[_F], _F]:
         metavar="DSN",
         multiple=several,
         callback=warn_of_password,
+        brief=f"As in psql: URI or key=value; PG* variables apply.{more}  [default: {default}]",
         help="Connection string as in psql: URI or key=value; PG* variables, ~/.pgpass and service files "
         f'apply. "" uses the environment only.{more}  [default: {default}]',
     )

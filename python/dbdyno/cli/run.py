@@ -111,14 +111,11 @@ def _quiet(_context: click.Context, _option: click.Parameter, value: str | None)
 def run(**options: Any) -> None:
     """Measure throughput and session time as sessions increase.
 
-    WORKLOAD is a name from `dbdyno workload list` or a recipe's .toml file; workload parameters may follow.
-    Without --dsn, the embedded PostgreSQL is started, and stopped at the end. With --command no database is
-    needed: a session runs the command again and again (dbdyno help command).
-
-    Options of pgbench (-b, -c, -j, -M, -S, -T and others) are understood (dbdyno help pgbench).
-
-    Ctrl-C stops the run after the calls in progress; completed measurements are kept and reported. A second
-    Ctrl-C stops at once.
+    WORKLOAD is a name from `dbdyno workload list` or a recipe's .toml file; its parameters may follow.
+    Without --dsn, the embedded PostgreSQL is started, and stopped at the end; --command needs no database
+    (dbdyno help command). Options of pgbench (-b, -c, -j, -M, -S, -T and others) are understood (dbdyno help
+    pgbench). Ctrl-C stops the run after the calls in progress; completed measurements are kept. A second
+    one stops at once.
 
     \b
     Examples:

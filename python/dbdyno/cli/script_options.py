@@ -67,7 +67,15 @@ _IMPLIED: dict[str, dict[str, Any]] = {
 _option = partial(click.option, cls=Option, group=SCRIPTS)
 _OPTIONS = (
     _option(
-        "-f", "--script", "files", metavar="FILE[@WEIGHT]", multiple=True, group=WHAT, common=True, help=_FILE
+        "-f",
+        "--script",
+        "files",
+        metavar="FILE[@WEIGHT]",
+        multiple=True,
+        group=WHAT,
+        common=True,
+        help=_FILE,
+        brief="SQL file in pgbench's language; repeatable, chosen by weight.",
     ),
     _option(
         "-b",

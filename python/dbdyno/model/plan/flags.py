@@ -49,6 +49,7 @@ class Flag(NamedTuple):
     value: Any = None  # what an option without a value sets; None: true
     multiple: bool = False
     common: bool = False  # whether --help shows it; --help-all shows all
+    brief: str = ""  # what --help shows in place of help
     commands: tuple[str, ...] = (RUN,)
 
     @property
@@ -70,6 +71,7 @@ _DECLARED = (
         metavar="LADDER",
         shown="1, 2, 4 ... 4 x CPUs",
         common=True,
+        brief="Numbers of sessions: 1,2,4,8 | 1:16 | 1:64:x2 | auto.",
     ),
     Flag(
         "target",
@@ -80,6 +82,7 @@ _DECLARED = (
         "(p50, p90, p95, p99, mean, max), or the fewest sessions that meet 'throughput>1000'.",
         metavar="METRIC<LIMIT",
         common=True,
+        brief="Search for the highest load that meets a target: 'p95<20ms'.",
     ),
     Flag(
         "rungs",
@@ -99,6 +102,7 @@ _DECLARED = (
         ": response times count from when a call was due (dbdyno help paced).",
         metavar="CALLS/S",
         common=True,
+        brief="Paced load: begin calls at this rate, on time.",
     ),
     Flag(
         "rates",
@@ -109,6 +113,7 @@ _DECLARED = (
         "auto searches the highest rate that is delivered, or that meets the target.",
         metavar="LADDER",
         common=True,
+        brief="Paced load at several rates: 100,200,400 | auto.",
     ),
     Flag(
         "arrivals",
@@ -196,6 +201,7 @@ _DECLARED = (
         metavar="SHARE",
         shown="off",
         common=True,
+        brief="Repeat until the 95 % intervals are within this share: 2%.",
     ),
     Flag("budget", "--budget", "Total time budget: 30min.", MEASUREMENT, metavar="TIME"),
     Flag(
@@ -425,6 +431,7 @@ _DECLARED = (
         metavar=_NAME_VALUE,
         multiple=True,
         common=True,
+        brief="Server setting for the run; repeatable.",
     ),
     Flag(
         "limits",
@@ -434,6 +441,7 @@ _DECLARED = (
         metavar=_NAME_VALUE,
         multiple=True,
         common=True,
+        brief="For the server's processes: cpus=0-3, quota=1.5, bind=spread ...; repeatable.",
     ),
     # -- cluster --
     Flag(
