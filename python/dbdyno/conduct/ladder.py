@@ -17,6 +17,7 @@ from dbdyno.conduct.measure.cells import measure_cells
 from dbdyno.conduct.measure.checks import DataChecks
 from dbdyno.conduct.measure.crew import Crew, lost_by, with_hosts_left
 from dbdyno.conduct.measure.measurement_snapshots import MeasurementSnapshots
+from dbdyno.conduct.measure.others import OtherProcesses
 from dbdyno.conduct.measure.plans import StatementPlans
 from dbdyno.conduct.measure.prepare import Preparation
 from dbdyno.conduct.measure.progress import Progressing, ProgressListener
@@ -77,6 +78,7 @@ class Ladder:
                 StatementPlans(server, plan),
                 MeasurementMemory(server, plan, clock),
                 MeasurementSnapshots(server, plan, record, clock),
+                OtherProcesses(server, plan, preparation.environment.server.main_pid),
                 triggers,
                 saved,
             )

@@ -163,23 +163,27 @@ def used(first: Reading, last: Reading) -> dict[Identity, tuple[int, int]]:
     return times
 
 
+def others(first: Reading, last: Reading, ours: Set[int]) -> list[tuple[Identity, int, int]]:
+    """Returns the processes outside of ``ours`` that used CPU between two readings, with their time and that
+    of their ended children (ns), largest first."""
+    times = ((i, *ns) for i, ns in used(first, last).items() if ns[0] > 0 and i.pid not in ours)
+    return sorted(times, key=lambda use: (-use[1], use[0].pid))
+
+
 def largest(
     first: Reading, last: Reading, ours: Set[int] = frozenset(), *, most: int = 3, root: Path = ROOT
 ) -> tuple[ProcessUse, ...]:
-    """Returns the processes outside of ``ours`` that used most CPU between two readings, largest first."""
-    times = used(first, last)
-    others = [i for i, (cpu_ns, _) in times.items() if cpu_ns > 0 and i.pid not in ours]
-    others.sort(key=lambda i: (-times[i][0], i.pid))
+    """Returns the first of :func:`others`, with their names and users."""
     return tuple(
         ProcessUse(
             pid=i.pid,
             start_ticks=i.ticks,
             name=one_line(last.processes[i].name),
             user=_user(i.pid, root),
-            cpu_ns=times[i][0],
-            ended_ns=times[i][1],
+            cpu_ns=cpu_ns,
+            ended_ns=ended_ns,
         )
-        for i in others[:most]
+        for i, cpu_ns, ended_ns in others(first, last, ours)[:most]
     )
 
 

@@ -76,7 +76,7 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
         "statements", "statement_texts", "statement_ledger", "wait_durations",
         "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
         "execution_rates", "execution_failures", "execution_times", "parallelism",
-        "growth", "resets", "large_scans", "triggers_fired", "captured",
+        "growth", "resets", "large_scans", "other_processes", "triggers_fired", "captured",
         "memory", "memory_relations", "memory_processes", "memory_parts",
         "memory_roles", "memory_figures", "system_calls", "system_call_sizes",
         "rates", "ledger", "ledger_sources", "events", "microstates",

@@ -16,10 +16,11 @@ from dbdyno.model.engine.checking import FAILED
 from dbdyno.model.results import session_time
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.session_time import hidden, too_brief
+from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.source import MEANS
 from dbdyno.model.text.interruptions import AWAY, LATE, SLOW
 from dbdyno.model.text.nouns import at_once, noun
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, significant
 
 STEAL = 0.01
 """Share of the machine's CPU time."""
@@ -167,9 +168,41 @@ def foreign_load(case: Case) -> Iterator[Claim]:
     """Yields CPU time of the machine that neither the server's tasks nor dbdyno used."""
     more = (pl.col("relative_difference") > FOREIGN) & (pl.col("other_cpus") > FOREIGN)
     rows = other_cpus(case.tables["data_sources"]).filter(more).to_dicts()
-    candidates = [({"used": r["other_cpus"]}, r) for r in rows]
+    processes = case.tables.get("other_processes", empty("other_processes"))
+    by_cell = processes.partition_by("cell", as_dict=True)
+    candidates = [({"used": r["other_cpus"], "who": _who(r, by_cell.get((r["cell"],)))}, r) for r in rows]
     severity = "note" if case.observed else None
     yield from case.worst("foreign-load", candidates, "used", case=case.kind, severity=severity)
+
+
+NAMED = 3
+"""Processes that the claim names."""
+
+
+def _who(row: Row, processes: pl.DataFrame | None) -> str:
+    """Returns who used the CPUs of others: ``: cc1 (pid 712, build) 0.92; 0.3 by processes without a name``.
+
+    A process that began and ended between the two readings has no name. Empty for runs without the table.
+    """
+    if processes is None:
+        return ""
+    known = processes.filter(pl.col("pid").is_not_null() & (pl.col("cpus") > 0))
+    named = [_named(p) for p in known.sort("cpus", descending=True).head(NAMED).to_dicts()]
+    rest = known.height - len(named)
+    names = f": {', '.join(named)}" + (f" and {rest} more" if rest > 0 else "") if named else ""
+    whole = processes.filter(pl.col("pid").is_null())["cpus"].sum()
+    not_visible = next((s for s in processes["status"].unique(maintain_order=True) if s != "ok"), "")
+    if row["other_cpus"] - whole <= FOREIGN:
+        return names
+    why = not_visible or "they began and ended between two readings"
+    return f"{names}; {significant(row['other_cpus'] - whole, 2)} without a name: {why}"
+
+
+def _named(process: Row) -> str:
+    ended = 2 * (process["children_cpus"] or 0.0) > process["cpus"]
+    who = [f"pid {process['pid']}", process["user"], "with its ended children" if ended else None]
+    name = process["name"] or "a process without a name"
+    return f"{name} ({', '.join(filter(None, who))}) {significant(process['cpus'], 2)}"
 
 
 def other_cpus(sources: pl.DataFrame) -> pl.DataFrame:

@@ -20,6 +20,7 @@ from dbdyno.conduct.measure.cell import clock_of
 from dbdyno.conduct.measure.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.measure.observed import Cost
 from dbdyno.conduct.measure.opening import environment_now
+from dbdyno.conduct.measure.others import OtherProcesses
 from dbdyno.conduct.measure.progress import ObservationListener, ending
 from dbdyno.conduct.measure.saving import save_each
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
@@ -30,7 +31,7 @@ from dbdyno.conduct.request.request import cpus_reason, find_recipe
 from dbdyno.drive import Interrupted
 from dbdyno.engines import checked, open_server
 from dbdyno.lazy import ready
-from dbdyno.model.engine.environment import Host
+from dbdyno.model.engine.environment import Environment, Host
 from dbdyno.model.engine.protocols import Server, Target
 from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan.plan import Experiment, Observation, Plan
@@ -95,7 +96,7 @@ def observe_server(
         record = context.store.create(plan, workloads={OBSERVED.name: OBSERVED}, **context.labels)
         with contextlib.ExitStack() as beside:
             with ending(record):
-                _begin(server, plan, context.host, record, listener)
+                environment = _begin(server, plan, context.host, record, listener)
                 derived = beside.enter_context(deriving(record, server))
                 setting = ObservationSetting(server, plan, clock_of(server), listener, interrupt)
                 memory = MemoryBeside.of(plan.experiment.engine, target)
@@ -103,7 +104,8 @@ def observe_server(
                 live = _live_of(server, plan)
                 if live is not None:
                     beside.callback(live.close)
-                companions = _companions(setting, record, derived, target, beside)
+                main_pid = environment.server.main_pid
+                companions = _companions(setting, record, derived, target, beside, main_pid)
                 windows = Windows(setting, companions, derived.tasks, memory, live, together)
                 save_each(windows.all(), companions, record)
                 companions.window_over()
@@ -120,16 +122,22 @@ def _live_of(server: Server, plan: Plan) -> LiveBeside | None:
     return LiveBeside(server.live, plan.experiment.observation or Observation())
 
 
-def _begin(server: Server, plan: Plan, host: Host, record: Run, listener: ObservationListener) -> None:
+def _begin(server: Server, plan: Plan, host: Host, record: Run, listener: ObservationListener) -> Environment:
     listener.planned(plan, record.id)
     window_ns = window_of(plan.experiment.observation or Observation())
     environment = environment_now(server, plan, host, window_ns)
     record.write_environment(environment)
     listener.opened(environment)
+    return environment
 
 
 def _companions(
-    setting: ObservationSetting, record: Run, derived: Deriving, target: Target, beside: contextlib.ExitStack
+    setting: ObservationSetting,
+    record: Run,
+    derived: Deriving,
+    target: Target,
+    beside: contextlib.ExitStack,
+    main_pid: int | None,
 ) -> Companion:
     """Returns the companions of each window; ``beside`` ends them."""
     server, plan, clock, listener = setting.server, setting.plan, setting.clock, setting.listener
@@ -137,6 +145,7 @@ def _companions(
     return Companions(
         MeasurementMemory(server, plan, clock, observing=True),
         MeasurementSnapshots(server, plan, record, clock, observing=True),
+        OtherProcesses(server, plan, main_pid, observing=True),
         beside.enter_context(triggers),
         Saved(derived, listener),
     )

@@ -652,6 +652,18 @@ _TABLES: tuple[Table, ...] = (
     Table("growth", (*CELL, *TABLES["growth"]), older=("grown",)),
     Table("resets", (*CELL, *TABLES["resets"]), older=("resets_done",)),
     Table("large_scans", (*CELL, *TABLES["large_scans"]), older=("large_scans_read",)),
+    Table(
+        "other_processes",
+        (
+            *CELL,
+            _c("pid", "i64", "one of those that used most CPU; NULL: all that could be read", null=True),
+            _c("name", "str", "name by the kernel, without arguments", null=True),
+            _c("user", "str", "its user; NULL: not readable", null=True),
+            _c("cpus", "f64", "CPUs used, those of its ended children included; NULL: not known", null=True),
+            _c("children_cpus", "f64", "of which ended children used", null=True),
+            _c("status", "str", "ok, or why some processes are not visible"),
+        ),
+    ),
     *MEMORY_TABLES,
     *TRIGGER_TABLES,
     Table("hosts", HOSTS),
