@@ -199,7 +199,7 @@ def engine_sheet(screen: LiveScreen, read: LiveRows | None, notes: Sequence[str]
         lambda row: tuple(row.get(name) for name in screen.key),
         screen.order,
         () if read is None else read.rows,
-        "reading ..." if read is None else screen.none,
+        "reading ..." if read is None else "none that could be read" if read.partial else screen.none,
         [*notes, *(() if read is None else read.notes)],
         lambda row: str(row.get(screen.detail) or "") if screen.detail else "",
     )
@@ -207,7 +207,7 @@ def engine_sheet(screen: LiveScreen, read: LiveRows | None, notes: Sequence[str]
 
 def _engine_column(column: LiveColumn) -> Column:
     words = column.unit == "text"
-    unknown = "" if words else "-" if column.unit == "seconds" else "?"
+    unknown = "" if words else "-" if column.unit in ("seconds", "id") else "?"
 
     def value(row: Mapping[str, Any]) -> Any:
         return row.get(column.name)

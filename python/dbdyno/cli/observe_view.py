@@ -226,9 +226,9 @@ class Screen:
             if room > 8:
                 yield Text(sheet.explains, "dim")
                 room -= 1
-            for note in sheet.notes:
-                yield Text(note, "yellow")
-            room -= len(sheet.notes)
+            notes = [part for note in sheet.notes for part in textwrap.wrap(note, max(20, width))]
+            yield from (Text(part, "yellow") for part in notes)
+            room -= len(notes)
         chosen = view.chosen.get(sheet.name)
         rows, order = view.rows(sheet), view.order(sheet)
         yield from table(sheet, rows, order, chosen, (width, room), self.marks)
@@ -297,7 +297,7 @@ _HEADER_HELP = (
     ("sessions", "client sessions, of at most so many connections; active; idle in a transaction"),
     (
         "CPUs",
-        "CPUs in use on the machine by kind; server: its sessions and own processes, in user and system mode",
+        "CPUs in use on the machine by kind; server: its sessions and own processes",
     ),
     ("devices", "?: devices are not measured yet"),
     ("DB time", "time of all sessions on a CPU, waiting for one (CPU WAIT), or asleep in the database"),
@@ -340,7 +340,7 @@ def _cpus(g: Glance) -> Text:
     used = " ".join(f"{n} {number(v)}" for n, v in by_kind.items() if v >= 0.005 or n in ("user", "system"))
     line = Text(f"CPUs   {m.cpus or '?'}: {used if m.cpu else '?'}")
     system = m.server_system
-    modes = "" if system is None else f" ({share(1 - system)} % user, {share(system)} % system)"
+    modes = "" if system is None else f" ({share(system)} % system)"
     return line.append(f" | server {number(g.server_cpu)}{modes} | devices ?")
 
 
@@ -349,11 +349,9 @@ def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
     yield _cpus(g)
     parts = ("db_time", "run", "runq", "sleep", "client")
     db, run, runq, sleep, client = (number(g.total(part)) for part in parts)
-    yield Text.assemble(
-        ("time   ", ""), (f"DB time {db}", "bold"), " = ", (f"CPU {run}", RUN), " + ",
-        (f"CPU WAIT {runq}", WAIT), f" + asleep {sleep} s/s;  client {client};  "
-        f"last {format_ns(g.seconds * NS_PER_S)}",
-    )  # fmt: skip
+    time = Text(f"time   last {format_ns(g.seconds * NS_PER_S)}: ").append(f"DB time {db}", "bold")
+    time.append(" = ").append(f"CPU {run}", RUN).append(" + ").append(f"CPU WAIT {runq}", WAIT)
+    yield time.append(f" + asleep {sleep} s/s;  client {client}")
     if hidden := hidden_in_words(g.hidden, g.count):
         yield Text(f"hidden {hidden}: their waits are unknown, and so is DB time", "yellow")
     if low:

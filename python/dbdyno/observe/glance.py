@@ -63,6 +63,7 @@ class Machine:
     cpus: int | None = None
     cpu: Mapping[str, float] = field(default_factory=dict)  # kind of time -> CPUs
     helpers: Mapping[str, float] = field(default_factory=dict)  # process of the server -> CPUs
+    server: float | None = None  # its sessions and own processes, without brief ones
     server_system: float | None = None  # share of system mode in the server's CPU time, by ticks
     samplers: float | None = None  # our observing threads
     at_server: float | None = None  # the server's processes that answer them
@@ -77,11 +78,10 @@ def machine(recent: Tables) -> Machine:
     by_task = tasks.group_by("role", "pid", "tid", "start_ticks", maintain_order=True).agg(
         pl.col("comm").last(), *growth, wall=span
     )
+    wall_ns = tasks.select(span).item() or 1  # of all, since a brief task used its CPU for a part of it
     sums: dict[str, float] = {}
     others = by_task.filter((pl.col("role") != "session") & (pl.col("wall") > 0))
-    for role, pid, comm, run_ns, wall_ns in others.select(
-        "role", "pid", "comm", "run_ns", "wall"
-    ).iter_rows():
+    for role, pid, comm, run_ns in others.select("role", "pid", "comm", "run_ns").iter_rows():
         names = [role] if role.startswith(_HELPER) else []
         if role == "dbdyno":
             names += ["samplers"] if (comm or "").startswith(THREADS) else []
@@ -89,12 +89,13 @@ def machine(recent: Tables) -> Machine:
         for name in names:
             sums[name] = sums.get(name, 0.0) + run_ns / wall_ns
     of_server = by_task.filter((pl.col("role") == "session") | pl.col("role").str.starts_with(_HELPER))
-    user, system = of_server.select(pl.col("user_ns", "system_ns").sum()).row(0)
+    run, user, system = of_server.select(pl.col("run_ns", "user_ns", "system_ns").sum()).row(0)
     cpus, cpu = _host(host)
     return Machine(
         cpus=cpus,
         cpu=cpu,
         helpers={name.removeprefix(_HELPER): used for name, used in sums.items() if name.startswith(_HELPER)},
+        server=run / wall_ns if (of_server["wall"] > 0).any() else None,
         server_system=system / (user + system) if user + system else None,
         samplers=sums.get("samplers"),
         at_server=sums.get("at server"),
@@ -211,8 +212,8 @@ class Glance:
     @property
     def server_cpu(self) -> float | None:
         """CPUs of the server's sessions and own processes."""
-        run = self.total("run")
-        return None if run is None else run + sum(self.machine.helpers.values())
+        known, brief_run = self.machine.server, 0.0 if self.brief is None else self.brief.run
+        return None if known is None else known + brief_run
 
     @property
     def count(self) -> int:

@@ -96,12 +96,14 @@ def spent_by_pid(recent: Tables, of_worker: Mapping[int, int]) -> dict[int, Spen
     for row in by_session.filter(pl.col("wall_ns") > 0).iter_rows(named=True):
         spent = _spent(row)
         if row["pid"] in of_worker:
-            extra[of_worker[row["pid"]]][0] += spent.run
-            extra[of_worker[row["pid"]]][1] += spent.runq
+            extra[of_worker[row["pid"]]][0] += spent.run * spent.wall_ns
+            extra[of_worker[row["pid"]]][1] += spent.runq * spent.wall_ns
         else:
             by_pid[row["pid"]] = spent
     return {
-        pid: s._replace(run=s.run + extra[pid][0], runq=s.runq + extra[pid][1]) if pid in extra else s
+        pid: s._replace(run=s.run + extra[pid][0] / s.wall_ns, runq=s.runq + extra[pid][1] / s.wall_ns)
+        if pid in extra
+        else s
         for pid, s in by_pid.items()
     }
 

@@ -25,6 +25,12 @@ class Entry(NamedTuple):
     read: Callable[[Reader], LiveRows]
 
 
+def _seen(reader: Reader, rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> LiveRows:
+    """Returns the rows, with a note if this role does not see all of them."""
+    hidden = [reader.hidden] if reader.hidden else []
+    return LiveRows(rows, [*notes, *hidden], partial=bool(notes or hidden) and not rows)
+
+
 def _transactions(reader: Reader) -> LiveRows:
     rows, notes = reader.tried("live_transactions")
     blocked: Sequence[Mapping[str, Any]] = ()
@@ -38,12 +44,11 @@ def _transactions(reader: Reader) -> LiveRows:
         waiters[row["blocker"] or None][waiter] = (row["waited_ns"] or 0) / 1e9
         if row["blocker"] not in (None, waiter):
             blockers[waiter].append(row["blocker"])
-    shown, young = [], 0
+    shown = []
     for row in rows:
         held = waiters.get(row["pid"], {}) if row["pid"] or row["state"] == "prepared" else {}
         waits_for = blockers.get(row["pid"], [])
         if row["age"] is not None and row["age"] < YOUNG_S and not held and not waits_for:
-            young += 1
             continue
         shown.append(
             {
@@ -54,8 +59,6 @@ def _transactions(reader: Reader) -> LiveRows:
                 "holds_up": _holds_up(row, held, waits_for),
             }
         )
-    if young:
-        notes.append(f"{format_count(young)} younger than {YOUNG_S:g} s left out")
     if any(row["oldest"] for row in shown):
         dead, _ = reader.tried("live_dead_rows")
         notes += [
@@ -63,7 +66,7 @@ def _transactions(reader: Reader) -> LiveRows:
             f"{format_count(row['dead'])} dead rows"
             for row in dead
         ]
-    return LiveRows(shown, notes + ([reader.hidden] if reader.hidden else []))
+    return _seen(reader, shown, notes)
 
 
 def _all_behind(pid: int | None, waiters: Mapping[int | None, Mapping[int, float]]) -> set[int]:
@@ -131,7 +134,7 @@ TRANSACTIONS = LiveScreen(
 def _progress(reader: Reader) -> LiveRows:
     rows, notes = reader.tried("live_progress")
     shown = [{**row, "statement": without_passwords(row["statement"] or "")} for row in rows]
-    return LiveRows(shown, notes + ([reader.hidden] if reader.hidden else []))
+    return _seen(reader, shown, notes)
 
 
 PROGRESS = LiveScreen(
@@ -161,7 +164,7 @@ PROGRESS = LiveScreen(
 
 def _replication(reader: Reader) -> LiveRows:
     rows, notes = reader.tried("live_replication")
-    return LiveRows(rows, notes + ([reader.hidden] if reader.hidden else []))
+    return _seen(reader, rows, notes)
 
 
 REPLICATION = LiveScreen(

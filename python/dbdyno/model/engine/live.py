@@ -43,10 +43,11 @@ class LiveScreen:
 
 @dataclass(frozen=True)
 class LiveRows:
-    """Rows of a screen. ``notes`` say what is missing, and the cure."""
+    """Rows of a screen. ``notes`` say what is missing, and the cure; ``partial``: rows may be hidden."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
+    partial: bool = False
 
 
 @dataclass(frozen=True)
