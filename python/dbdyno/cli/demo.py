@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dbdyno.cli import screen
+from dbdyno.cli.browser import open_option
 from dbdyno.cli.options import store_option
 from dbdyno.cli.run import run
 
@@ -16,6 +17,7 @@ _MANY_CPUS = 4
 """With more CPUs all load levels up to four times the CPUs would take longer than a minute."""
 _TOP = 128
 _NEXT = (
+    ("dbdyno open last", "the page of this run in the browser"),
     ("dbdyno show last --profile", "where the time of the sessions went, by wait event"),
     ('dbdyno run lio --dsn "host=HOST dbname=DB"', "the same load on a server of yours"),
     ('dbdyno observe --dsn "host=HOST dbname=DB"', "the load that a server has already, live"),
@@ -23,9 +25,10 @@ _NEXT = (
 
 
 @click.command()
+@open_option
 @store_option
 @click.pass_context
-def demo(context: click.Context, store: Path | None) -> None:
+def demo(context: click.Context, open_page: bool, store: Path | None) -> None:
     """Measure the embedded PostgreSQL for less than a minute, and write a first page.
 
     Starts the embedded PostgreSQL, runs the recipe demo (logical I/O with one session, then more and more),
@@ -34,9 +37,11 @@ def demo(context: click.Context, store: Path | None) -> None:
     \b
     Examples:
       dbdyno demo
+      dbdyno demo --open
     """
     cpus = len(os.sched_getaffinity(0))
-    context.invoke(run, recipe=_RECIPE, store=store, **(_fewer_levels(cpus) if cpus > _MANY_CPUS else {}))
+    levels = _fewer_levels(cpus) if cpus > _MANY_CPUS else {}
+    context.invoke(run, recipe=_RECIPE, store=store, open_page=open_page, **levels)
     screen.say("\nNext:")
     width = max(len(command) for command, _ in _NEXT)
     for command, what in _NEXT:

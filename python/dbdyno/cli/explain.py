@@ -25,14 +25,14 @@ def explain(words: tuple[str, ...]) -> None:
       dbdyno explain 'eff%'
       dbdyno explain 'top wait'
     """
+    from dbdyno.cli.pager import show
     from dbdyno.conclude.catalogue import entries
 
     if words:
         click.echo(explained(" ".join(words)))
         return
     width = max(len(e.name) for e in entries().values())
-    for e in entries().values():
-        click.echo(f"{e.name:{width}}  {e.question}")
+    show("".join(f"{e.name:{width}}  {e.question}\n" for e in entries().values()))
 
 
 def explained(term: str) -> str:

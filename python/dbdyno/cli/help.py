@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ import click
 
 from dbdyno.cli import completion, screen
 from dbdyno.cli.app import app
-from dbdyno.cli.streams import Guarded
+from dbdyno.cli.pager import show, terminal
 from dbdyno.model.errors import UsageError, near_names
 
 _COLUMNS = 80  # where the output is not a terminal
@@ -130,31 +128,5 @@ def show_page(markdown: str) -> None:
         columns = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdecimal() else _COLUMNS
         click.echo(manual.rendered(markdown, columns), nl=False)
         return
-    styled = _terminal() != "dumb" and not os.environ.get("NO_COLOR")
+    styled = terminal() != "dumb" and not os.environ.get("NO_COLOR")
     show(manual.rendered(markdown, shutil.get_terminal_size().columns, styled=styled))
-
-
-def _terminal() -> str:
-    return os.environ.get("TERM") or "dumb"
-
-
-def show(text: str) -> None:
-    """Prints a text, on a terminal through a pager. The text comes from dbdyno's own files: it may style a
-    terminal."""
-    pager = os.environ.get("PAGER") or next((p for p in ("less", "more") if shutil.which(p)), "cat")
-    if not sys.stdout.isatty() or not sys.stdin.isatty() or _terminal() == "dumb" or pager == "cat":
-        stream = sys.stdout.stream if isinstance(sys.stdout, Guarded) else sys.stdout
-        stream.write(text)
-        return
-    sys.stdout.flush()
-    earlier = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for the pager
-    try:
-        # as git does: F ends at once if the text fits the screen, R passes styles, X leaves it on the screen
-        done = subprocess.run(
-            pager, shell=True, input=text.encode(), env={"LESS": "FRX"} | os.environ, check=False
-        )
-    finally:
-        signal.signal(signal.SIGINT, earlier)
-    if done.returncode == 127:  # sh: no such program
-        screen.note(f"no pager {pager!r}: set PAGER")
-        click.echo(text, nl=False)

@@ -27,6 +27,8 @@ _PLAIN = {
     "∞": "*",
     "µ": "u",
     "×": "x",
+    "─": "-",
+    "•": "*",
 }  # one character each: columns stay aligned
 
 
