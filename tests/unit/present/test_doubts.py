@@ -28,7 +28,7 @@ from dbdyno.stats.knee import level_with_best, noise_or_scatter
 def _with_others(used: float) -> Results:
     """A run on 8 CPUs of which other processes used ``used``."""
     results = report_results.results()
-    values = {"used": used, "place": "at 8 sessions", "measurements": "4 measurements"}
+    values = {"used": used, "place": "at 8 sessions", "measurements": "4 measurements", "who": ""}
     return replace(results, findings=(claim("foreign-load", values, used, case="run"), *results.findings))
 
 
@@ -59,7 +59,7 @@ def test_a_doubt_is_about_measurements_that_the_answer_rests_on() -> None:
     """Of 30 measurements two are fewer than a tenth; they are a tenth of an answer that rests on ten."""
     results = report_results.results(report_results.World(rungs=(1, 2, 4), repeats=10))
     cells = results.tables["windows"]["cell"].to_list()
-    values = {"used": 1.7, "place": "at 1 session", "measurements": "2 measurements"}
+    values = {"used": 1.7, "place": "at 1 session", "measurements": "2 measurements", "who": ""}
     others = claim("foreign-load", values, 1.7, case="run", cells=cells[:2])
     with_others = replace(results, findings=(others, *results.findings))
     assert headline.doubts(with_others) == []

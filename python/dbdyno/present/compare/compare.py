@@ -263,7 +263,7 @@ def _ratios(comparison: SampleComparison) -> Table:
     lines = [("means", comparison.verdict, comparison.because, e, e.p, "no spread" if e.exact else test)]
     if r is not None and comparison.rank_verdict is not None:
         wide = r.low is not None and r.high is not None and r.low <= 1 <= r.high
-        because = "the interval contains 1" if wide and comparison.rank_verdict == "undecided" else ""
+        because = "interval contains 1" if wide and comparison.rank_verdict == "undecided" else ""
         lines.append(
             ("medians", comparison.rank_verdict, because, r, r.p_permutation, f"rank sum, {r.permutation}")
         )

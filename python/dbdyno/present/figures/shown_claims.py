@@ -80,18 +80,19 @@ def text(group: Group) -> str:
 
 
 def together(group: Group) -> Claim | Table:
-    """Returns the claims of a group as one sentence if they differ in one value, else as a table below their
-    sentence with a column for each value that differs."""
+    """Returns the claims of a group as one sentence if they differ in one value, else as a table: the first
+    one's sentence, and below it a column for each value that differs."""
     columns = _differing(group)
     if len(columns) > 1:
         pieces = _named_pieces(group[0])
         worded = any(c.isalpha() for name, text in pieces if name not in columns for c in text)
-        title = "".join(f"<{n}>" if n in columns else t for n, t in pieces) if worded else ""
+        title = f"{group[0].text} Likewise:" if worded else ""
         grave = group[0].severity if group[0].severity in GRAVE else ""
         title = f"{grave.capitalize()}: {title}".rstrip(": ") if grave else title
         rows = [
             Row([word(t.strip(" ,")) for t in texts], grave) for texts in zip(*columns.values(), strict=True)
         ]
+        rows = rows[1:] if worded else rows
         return Table(title, [Column(head, wraps=True) for head in columns], rows)
     joined = _joined(list(dict.fromkeys(next(iter(columns.values()), ("",)))))
     words = "".join(joined if n in columns else t for n, t in _named_pieces(group[0]))
