@@ -14,7 +14,7 @@ PATH = Path(__file__).parent.parent / "docs" / "options.md"
 _HEAD = """# All options of run and observe
 
 `--help` shows what most people use, `--help-all` everything, and so does the manual page. Options in bold are
-those of `--help`. The other commands have few options, and show all of them with `--help`.
+those of `--help`. The other commands show all of their options with `--help`, by purpose.
 
 <!-- Made by: python tools/options_doc.py -->"""
 

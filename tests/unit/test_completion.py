@@ -85,6 +85,8 @@ CASES = [
     ("run --reset b", {"block"}),
     ("run --help-", {"--help-all"}),
     ("flame --against 20260101", {RUNS[0]}),
+    ("help led", {"ledger"}),
+    ("open n", {"nightly"}),
     ("no-such-command x", set()),
 ]
 
