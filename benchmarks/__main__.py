@@ -46,6 +46,7 @@ ALL = {
     "paced-lag": paced.accuracy,
     "observation": observation.main,
     "observe": observe.main,
+    "live-view": observe.live_view,
     "memory": memory.main,
     "memory-reads": memory.cost,
     "merging": merging.main,

@@ -124,6 +124,11 @@ class Observer:
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
+    def cpu_s(self) -> float:
+        """Returns its CPU time so far, without child processes (proc_pid_stat(5), fields 14, 15)."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def files(self) -> int:
         """Returns the number of its open descriptors."""
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
@@ -138,6 +143,31 @@ class Observer:
         if match is None:
             raise RuntimeError(self.output.decode("utf-8", "replace")[-2000:])
         return float(match[1]), float(match[2] or 0), float(match[3])
+
+
+LIVE_S, LIVE_SESSIONS = 60.0, 50
+
+
+def live_view(_count: int, _seconds: float) -> None:
+    """Prints the CPU time of the observing process beside 50 sessions with little to do, with windows of 5 s:
+    in the live view, and with lines, which have its cost alone."""
+    with (
+        server(200) as bench,
+        tempfile.TemporaryDirectory() as directory,
+        load(bench, LIVE_SESSIONS, "-R", "200"),
+    ):
+        for live in (True, False):
+            observer = Observer(bench, Path(directory), "--window", "5s", live=live)
+            time.sleep(10)
+            before_s = observer.cpu_s()
+            time.sleep(LIVE_S)
+            used = (observer.cpu_s() - before_s) / LIVE_S
+            observer.end()
+            print(
+                f"observe, {'live view' if live else 'lines'}, windows of 5 s, {LIVE_SESSIONS} sessions: "
+                f"{100 * used:.1f} % of one CPU (wanted <= 3)",
+                flush=True,
+            )
 
 
 def main(count: int, seconds: float) -> None:

@@ -152,6 +152,25 @@ def test_parallel_workers_count_for_their_leader() -> None:
     assert (line.run, line.runq) == pytest.approx((0.75, 0.25))
 
 
+def test_a_brief_parallel_worker_counts_for_the_time_that_it_lived() -> None:
+    """1 s on a CPU in 4 s by the leader, 0.2 s by a worker that lived for 0.4 s: 0.3 CPUs, for the session
+    as for the server; half of the ticks are in system mode."""
+    worker = {"pid": 101, "tid": 101, "role": "helper:parallel worker", "session": None}
+    ticks = {"user_ns": S // 2, "system_ns": S // 2}
+    seen = glance_at(
+        tasks=[
+            task(10, run_ns=0, runq_ns=0, user_ns=0, system_ns=0),
+            task(14, run_ns=S, runq_ns=0, **ticks),
+            task(11, **worker, run_ns=0, runq_ns=0),
+            task(11.4, **worker, run_ns=S // 5, runq_ns=0),
+        ],
+        samples=[sample(0, **ACTIVE), sample(0, **worker, leader_pid=100)],
+    )
+    assert seen.sessions[0].run == pytest.approx(0.3)
+    assert seen.machine.helpers == pytest.approx({"parallel worker": 0.05})
+    assert (seen.server_cpu, seen.machine.server_system) == pytest.approx((0.3, 0.5))
+
+
 def test_without_the_tasks_only_the_servers_word_is_known() -> None:
     seen = glance_at(samples=[sample(0, state="active"), *(sample(n, **READS) for n in range(1, 4))])
     (line,) = seen.sessions
