@@ -298,7 +298,7 @@ class LiveObservation(NullObservationListener):
 
     def _sheet(self) -> Sheet:
         """Returns the table of the screen; that of the sessions if the screen has none."""
-        answer = None if self._live is None else self._live.latest
+        answer = None if self._live is None else self._live.current
         if answer is not None:
             self._texts.update(answer.texts)
         if self._view.screen == STATEMENTS:
@@ -377,7 +377,7 @@ class LiveObservation(NullObservationListener):
         if recent["samples"].height:
             self._glance = glance(recent, look.families, everyone=not self._header.whom)
         self._blocked = blocking(recent)
-        answer = None if look.live is None else look.live.latest
+        answer = None if look.live is None else look.live.current
         names = {row["pid"]: row for row in look.names.frame().iter_rows(named=True)}
         lines = self._glance.sessions if self._glance else ()
         self._rows = [Row(line, names.get(line.pid, {})) for line in lines]
@@ -390,7 +390,9 @@ class LiveObservation(NullObservationListener):
             left_s=look.left_s,
             stored=look.stored,
             here=(time.process_time() - self._began_cpu_s) / max(now_s - self._began_s, 1e-9),
-            figures=LiveFigures() if answer is None else _without_samples(answer.figures, recent),
+            figures=LiveFigures(notes=self._trouble())
+            if answer is None
+            else _without_samples(answer.figures, recent),
         )
 
 

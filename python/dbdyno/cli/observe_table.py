@@ -134,14 +134,15 @@ def _heads(columns: Sequence[tuple[Column, int]], order: Order, marks: str) -> T
         head, style = column.head, "bold"
         if column.name == order.column:
             head, style = head + marks[order.reverse != column.left], "bold underline"
-        line.append(_padded(head, wide, left=column.left), style).append(" ")
+        line.append(" " if line else "").append(_padded(head, wide, left=column.left), style)
     return line
 
 
 def _line(row: Any, columns: Sequence[tuple[Column, int]]) -> Text:
     line = Text()
     for column, wide in columns:
-        line.append(_padded(one_line(column.text(row)), wide, left=column.left), column.style).append(" ")
+        text = _padded(one_line(column.text(row)), wide, left=column.left)
+        line.append(" " if line else "").append(text, column.style)
     return line
 
 

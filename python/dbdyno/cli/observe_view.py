@@ -236,29 +236,26 @@ class Screen:
     def _help(self, width: int) -> Iterator[Text]:
         view, sheet = self.view, self.sheet
         yield Text(f"Screen: {view.screen}", "bold")
-        if view.screen == MEMORY:
-            yield Text("  Where the memory is: read now, and again as its cost allows.")
-        elif view.screen == LOCKS:
-            yield Text("  Sessions that hold a lock for which others wait, and below each those that wait.")
+        if view.screen in _TEXTS:
+            yield from _entry("", _TEXTS[view.screen], width)
         else:
-            yield Text(f"  {sheet.explains}")
+            yield from _entry("", sheet.explains, width)
             shown = {c.name for c in fitting(sheet.columns, width, view.order(sheet).column)}
             for column in sheet.columns:
                 away = "" if column.name in shown else " (not shown at this width)"
-                yield Text.assemble((f"{column.head:>14}  ", "bold"), f"{column.explains}{away}")
-            if view.screen == SESSIONS:
-                yield from (Text.assemble((f"{h:>14}  ", "bold"), t) for h, t in _EVENT_HELP)
+                yield from _entry(column.head, f"{column.explains}{away}", width)
+        if view.screen == SESSIONS:
+            yield from (line for head, text in _EVENT_HELP for line in _entry(head, text, width))
         yield Text("Keys", "bold")
         if view.screen == SESSIONS:
-            heads_ = (sheet.column(name).head for name in SORT_KEYS.values())
-            yield Text.assemble((f"{' '.join(SORT_KEYS):>14}  ", "bold"), f"sort by {', '.join(heads_)}")
-        yield from (Text.assemble((f"{keys:>14}  ", "bold"), text) for keys, text in KEYS)
+            order = ", ".join(sheet.column(name).head for name in SORT_KEYS.values())
+            yield from _entry(" ".join(SORT_KEYS), f"sort by {order}", width)
+        yield from (line for keys, text in KEYS for line in _entry(keys, text, width))
         yield Text("Header", "bold")
-        yield from (Text.assemble((f"{h:>14}  ", "bold"), t) for h, t in _HEADER_HELP)
-        if self.header.figures.notes:
+        yield from (line for head, text in _HEADER_HELP for line in _entry(head, text, width))
+        if notes := self.header.figures.notes:
             yield Text("Unknown", "bold")
-            for note in self.header.figures.notes:
-                yield from (Text(f"  {part}", "yellow") for part in textwrap.wrap(note, max(20, width - 4)))
+            yield from (line for note in notes for line in _entry("", note, width))
 
     def _foot(self, height: int) -> list[Text]:
         view = self.view
@@ -291,6 +288,10 @@ def _crop(line: Text, width: int) -> Text:
     return line
 
 
+_TEXTS = {
+    MEMORY: "Where the memory is: read now, and again as its cost allows.",
+    LOCKS: "Sessions that hold a lock for which others wait, and below each those that wait.",
+}
 _HEADER_HELP = (
     ("tx/s", "transactions that ended a second: commits and rollbacks of the chosen or all databases"),
     ("statements/s", "executions a second, by the server's counters of statements"),
@@ -310,6 +311,13 @@ _EVENT_HELP = (
     ("in queue", "of CPU WAIT, the part under this wait event"),
     ("waits/s", "waits that began a second (scheduler trace alone); mean wait: their mean duration"),
 )
+
+
+def _entry(head: str, text: str, width: int) -> Iterator[Text]:
+    """Yields an explanation, with its head before the first line."""
+    wide = 14 if head else 0
+    for n, part in enumerate(textwrap.wrap(text, max(20, width - wide - 2))):
+        yield Text.assemble((f"{'' if n else head:>{wide}}  ", "bold"), part)
 
 
 def _load(f: LiveFigures, width: int) -> Text:

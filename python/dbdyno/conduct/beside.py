@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Generic, TypeVar
@@ -12,6 +13,8 @@ from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.plan import Observation
 
 _PATIENCE_S = 2.0
+_STALE_S = 10.0
+"""Age from which on figures are unknown, while the server does not answer."""
 _T = TypeVar("_T")
 
 
@@ -25,6 +28,7 @@ class Beside(Generic[_T]):
         self._opened, self._open = opened, ExitStack()
         self._read: Callable[[], _T] | None = None
         self._thread: threading.Thread | None = None
+        self._asked_s = 0.0
         self.latest: _T | None = None
         self.trouble = ""
         """Why the last read failed."""
@@ -36,6 +40,7 @@ class Beside(Generic[_T]):
     def ask(self, answered: Callable[[], None] = lambda: None) -> None:
         """Begins to read, unless a read is in progress. Calls ``answered`` in the reading thread."""
         if not self.reading:
+            self._asked_s = time.monotonic()
             work = threading.Thread(target=self._run, args=[answered], name="dbdyno-beside", daemon=True)
             self._thread = work
             work.start()
@@ -68,6 +73,12 @@ class LiveBeside(Beside[LiveAnswer]):
     @property
     def screens(self) -> Sequence[LiveScreen]:
         return self._viewing.screens
+
+    @property
+    def current(self) -> LiveAnswer | None:
+        """The latest answer; None if reading fails or does not end."""
+        stale = self.reading and time.monotonic() - self._asked_s > _STALE_S
+        return None if self.trouble or stale else self.latest
 
     @contextmanager
     def _opened_reader(self) -> Iterator[Callable[[], LiveAnswer]]:

@@ -18,9 +18,10 @@ from dbdyno.cli.observe_sheets import SESSION_COLUMNS, Row, session_sheet, top_s
 from dbdyno.cli.observe_state import BUILT_IN, KEYS, LOCKS, SESSIONS, View, parse
 from dbdyno.cli.observe_table import Order, Sheet, engine_sheet
 from dbdyno.cli.observe_view import MARKS, PLAIN_MARKS, Header, Screen
-from dbdyno.conduct import MemoryBeside
-from dbdyno.model.engine.live import LiveColumn, LiveFigures, LiveRows, LiveScreen
+from dbdyno.conduct import LiveBeside, MemoryBeside
+from dbdyno.model.engine.live import LiveAnswer, LiveColumn, LiveFigures, LiveRequest, LiveRows, LiveScreen
 from dbdyno.model.errors import ServerLost
+from dbdyno.model.plan.plan import Observation
 from dbdyno.model.results.memory_now import MemoryNow
 from dbdyno.model.schema.tables import empty, rows
 from dbdyno.model.sources.wait_families import Family, WaitFamilies
@@ -381,3 +382,27 @@ def wait_until(done: Callable[[], bool], seconds: float = 30.0) -> None:
     while not done() and time.monotonic() < end:
         time.sleep(0.01)
     assert done()
+
+
+def test_live_figures_are_unknown_once_reading_fails() -> None:
+    class Viewing:
+        screens = (SCREEN,)
+
+        @contextmanager
+        def opened(self, _chosen: Observation) -> Iterator[Viewing]:
+            yield self
+
+        def read(self, request: LiveRequest) -> LiveAnswer:
+            if request.screen == "lost":
+                raise ServerLost("gone")
+            return LiveAnswer(LiveFigures(1.0), request.screen)
+
+    beside = LiveBeside(Viewing(), Observation())
+    answers = []
+    for screen in ("one", "lost", "two"):
+        beside.request = LiveRequest(screen)
+        beside.ask()
+        wait_until(lambda: not beside.reading)
+        answers.append(beside.current and beside.current.screen)
+    assert answers == ["one", None, "two"]
+    beside.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 from dbdyno.conduct.beside import Beside
@@ -22,19 +22,10 @@ Reading = Callable[[], MemoryNow]
 
 
 class MemoryBeside(Beside[MemoryNow]):
-    def __init__(self, opened: Callable[[], AbstractContextManager[Reading]]) -> None:
-        super().__init__(opened)
-        self._asked_s = 0.0
-
     @classmethod
     def of(cls, engine: str, target: Target) -> MemoryBeside:
         """Creates the reader of the memory of a server that is being observed."""
         return cls(lambda: _open_reader(engine, replace(target, beside=True)))
-
-    def ask(self, answered: Callable[[], None] = lambda: None) -> None:
-        if not self.reading:
-            self._asked_s = time.monotonic()
-        super().ask(answered)
 
     def ask_if_due(self) -> None:
         """Begins to read if the last read is so long ago that another one costs little."""
