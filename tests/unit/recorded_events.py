@@ -242,10 +242,11 @@ class Capabilities:
 class Commanding:
     """Jobs stand for a workload of the fake engine."""
 
-    def __init__(self, workload: Workload) -> None:
-        self._workload = workload
+    def __init__(self, workload: Workload, events: Events) -> None:
+        self._workload, self._events = workload, events
 
     def contain(self, journal: Journal) -> str:  # noqa: ARG002
+        self._events.happened("commands contained")
         return "commands run here"
 
     def jobs(

@@ -77,7 +77,7 @@ class LiveProgress(NullProgressListener):
 
     def planned(self, plan: Plan, run_id: str) -> None:
         self._print(f"run {run_id}", "bold")
-        for line in screen.plan_lines(plan):
+        for line in screen.plan_lines(plan, every_choice=is_verbose()):
             self._print(line)
 
     def preparing(self, what: str) -> None:
@@ -86,7 +86,9 @@ class LiveProgress(NullProgressListener):
 
     def opened(self, environment: Environment) -> None:
         server = environment.server
-        self._print(f"{server.engine} {server.version} at {server.where}")
+        if not self._plan.jobs or is_verbose():
+            place = "embedded" if server.embedded and not is_verbose() else f"at {server.where}"
+            self._print(f"{server.product or server.engine} {server.version}, {place}")
         for name, words in server.clock.items():
             self._print(f"{name}: {words}")
         if server.reached is not None:
@@ -97,9 +99,10 @@ class LiveProgress(NullProgressListener):
     def calibrated(self, variant: str, calibration: Calibration) -> None:
         c = calibration
         work = "" if c.work_per_call is None else f", {c.work_per_call:,.0f} work units"
+        time = "CPU time" if c.basis == "cpu" else "elapsed time"
         label = "" if variant == "base" else f" [{variant}]"
         size = f"{c.size:,} {c.size_unit}" + ("" if c.steps else " as in earlier runs")
-        self._print(f"call{label}: {size}, {format_ns(c.measured_ns)} ({c.basis} time){work}")
+        self._print(f"A call{label}: {size}, {format_ns(c.measured_ns)} of {time}{work}")
 
     def noted(self, words: str) -> None:
         """Prints a remark above the lines; it stays."""

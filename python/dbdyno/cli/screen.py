@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
 from dbdyno.model.plan.kinds import kind_of
+from dbdyno.model.plan.literals import ALL_CPUS, INTERLEAVED
 from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import counted, format_given, format_ns, shown_duration, significant
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dbdyno.model.errors import Interrupted
-    from dbdyno.model.plan.plan import Adaptive, Plan, Workload
+    from dbdyno.model.plan.plan import Adaptive, Choice, Plan, Workload
     from dbdyno.model.results.results import Results
     from dbdyno.store import Run
 
@@ -81,9 +82,9 @@ def workloads_table(workloads: Mapping[str, Workload]) -> None:
     say("Your own SQL, in pgbench's language: dbdyno run -f FILE; pgbench's own scripts: dbdyno run -b list")
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """Returns the plan in a few lines: load, number of measurements, duration, variants, and defaults with
-    their reasons."""
+def plan_lines(plan: Plan, *, every_choice: bool = False) -> list[str]:
+    """Returns the plan in a few lines: load, number of measurements, duration, CPUs, variants, and what was
+    chosen for the user. ``every_choice``: with all defaults and their reasons."""
     from dbdyno.conclude.catalogue import worded
 
     e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
@@ -108,15 +109,27 @@ def plan_lines(plan: Plan) -> list[str]:
     if e.phases:
         cells = f"one measurement in {counted(len(e.phases), 'phase')}, {loads}"
         each = f"phases {format_ns(sum(c.measure_ns for c in plan.cells if c.repeat == 1))}"
+    cpus = "" if every_choice else f"; {format_given(plan.cpus)} CPU{'' if plan.cpus == 1 else 's'}"
     lines = [
         f"{what}: {cells}",
-        f"{warm_up}, {each}; {total}",
+        f"{warm_up}, {each}; {total}{cpus}",
     ]
-    return [
-        *lines,
-        *_variant_lines(plan),
-        *(f"{c.name} = {c.value}: {c.reason}" for c in worded(plan).choices),
-    ]
+    choices = worded(plan).choices
+    if every_choice:
+        chosen = [f"{c.name} = {c.value}: {c.reason}" for c in choices]
+    else:
+        chosen = [line for c in choices if (line := _choice_line(c))]
+    return [*lines, *_variant_lines(plan), *chosen]
+
+
+def _choice_line(choice: Choice) -> str:
+    """Returns what the user needs to know of a choice before the run; empty for one that is nothing special:
+    the other lines of the plan have it, or it is what everybody expects."""
+    if choice.says or choice.name == "sessions" or choice.reason in (ALL_CPUS, INTERLEAVED):
+        return ""
+    if choice.name == "call target":
+        return f"A call is sized to {choice.value}, {choice.reason} (--call-target)."
+    return f"{choice.name} {choice.value}: {choice.reason}"
 
 
 def _commands(plan: Plan) -> str:
@@ -178,7 +191,7 @@ def in_minutes(value_ns: float) -> str:
 
 
 def plan_table(plan: Plan) -> None:
-    for line in plan_lines(plan):
+    for line in plan_lines(plan, every_choice=True):
         say(line)
     table = _table("measurement", "sessions", "variant", "repeat", "parameters")
     for c in plan.cells[:_LISTED_CELLS]:

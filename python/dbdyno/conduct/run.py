@@ -75,7 +75,7 @@ def _claim(server: Server, plan: Plan, record: Run, journal: FileJournal, listen
     server.claim(record.id)
     listener.planned(plan, record.id)
     if server.commands is not None:
-        listener.noted(server.commands.contain(journal))
+        listener.preparing(server.commands.contain(journal))
 
 
 def _begin(server: Server, plan: Plan, host: Host, record: Run, listener: ProgressListener) -> Environment:

@@ -406,5 +406,5 @@ def capped(plan: Plan, top: int, reason: str) -> Plan:
     assert plan.adaptive is not None
     marks = tuple(n for n in plan.adaptive.marks if n <= top)
     rule = plan.adaptive.model_copy(update={"top": top, "near": min(top, plan.adaptive.near), "marks": marks})
-    choice = Choice(name="highest rung", value=str(top), reason=reason)
+    choice = Choice(name="most sessions", value=str(top), reason=reason)
     return plan.model_copy(update={"adaptive": rule, "choices": (*plan.choices, choice)}).sealed()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.literals import INTERLEAVED
 from dbdyno.model.plan.plan import Choice, Experiment, LimitSpec, Order, cores_under, cpus_under
 from dbdyno.model.text import cpu_lists
 
@@ -124,8 +125,7 @@ def chosen_order(experiment: Experiment, variants: int, choices: list[Choice]) -
         return experiment.order
     if variants == 1:
         return "ladder"
-    why = "each block has every variant once, with another one first each time: drift cancels out"
-    choices.append(Choice(name="order", value="interleaved", reason=why))
+    choices.append(Choice(name="order", value="interleaved", reason=INTERLEAVED))
     return "interleaved"
 
 

@@ -22,7 +22,7 @@ from dbdyno.model.plan.plan import (
     cpus_under,
 )
 from dbdyno.model.results.comparison import LEAST_REPEATS
-from dbdyno.model.units import NS_PER_S, counted, format_ns, format_plain, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
 from dbdyno.plan import job_rules, jobs, phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
@@ -233,8 +233,8 @@ def _call_target(
     if goal is not None and goal.metric != "throughput":
         target_ns = int(min(MAX_TARGET_NS, max(10_000, goal.limit / CALLS_PER_LIMIT)))
         reason = (
-            f"1/{CALLS_PER_LIMIT} of the {format_ns(goal.limit)} of the target, so that one session meets it "
-            "and many do not: the answer depends on it; --call-target chooses otherwise"
+            f"1/{CALLS_PER_LIMIT} of the target's {format_ns(goal.limit)}, so that one session meets it and "
+            "many do not; the answer depends on it"
         )
         choices.append(Choice(name="call target", value=format_ns(target_ns), reason=reason))
         return target_ns
@@ -243,21 +243,14 @@ def _call_target(
         return of_rates[0]
     stretch = max(1.0, top / cpus)  # a CPU-bound call at the top lasts that many times longer
     target_ns = int(min(MAX_TARGET_NS, max(MIN_TARGET_NS, measure_ns / CALLS_IN_WINDOW / stretch)))
+    enough = target_ns * stretch * CALLS_IN_WINDOW <= measure_ns * 1.01
     reason = (
-        f"at {top} session{_s(top)} on {cpus:g} CPU{_s(cpus)} "
-        + (
-            f"a call lasts about {format_plain(stretch)} times as long, "
-            if stretch >= 1.005
-            else "calls wait for no CPU, "
-        )
-        + f"and {CALLS_IN_WINDOW} should fit into the window; --call-target chooses otherwise"
+        f"so that each session makes {CALLS_IN_WINDOW} or more per window"
+        if enough
+        else f"the least; sessions make fewer than {CALLS_IN_WINDOW} per window at {top:,}"
     )
     choices.append(Choice(name="call target", value=format_ns(target_ns), reason=reason))
     return target_ns
-
-
-def _s(n: float) -> str:
-    return "" if n == 1 else "s"
 
 
 def _cells(

@@ -156,8 +156,7 @@ def call_target(experiment: Experiment, cpus: float, most_ns: int) -> tuple[int,
     if not listed_:
         return None
     target_ns = int(min(most_ns, max(10_000, BUSY * cpus * NS_PER_S / max(listed_))))
-    used = f"calls at {format_given(max(listed_))}/s then use about {BUSY:.0%} of {cpus:g} CPUs"
-    reason = f"{used}; --call-target chooses otherwise"
+    reason = f"so that calls at {format_given(max(listed_))}/s use about {BUSY:.0%} of {cpus:g} CPUs"
     return target_ns, Choice(name="call target", value=format_ns(target_ns), reason=reason)
 
 
@@ -171,7 +170,7 @@ def fewer_sessions(plan: Plan, room: int, reason: str) -> Plan:
         for c in plan.cells
     )
     choices = [c for c in plan.choices if c.name != "sessions"]
-    choices.append(Choice(name="sessions", value=str(room), reason=reason))
+    choices.append(Choice(name="most sessions", value=str(room), reason=reason))
     return plan.model_copy(update={"cells": cells, "choices": tuple(choices)}).sealed()
 
 

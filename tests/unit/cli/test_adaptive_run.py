@@ -194,7 +194,7 @@ def test_the_ladder_ends_at_what_the_server_has_room_for() -> None:
     plan = fitted(server, _plan())
     assert plan.top == room < 12
     assert "2 are left for others" in plan.choices[-1].reason
-    assert plan.choices[-1].name == "highest rung"
+    assert plan.choices[-1].name == "most sessions"
     assert fitted(server, _plan(sessions="auto:4")).top == 4
     assert fitted(server, _plan(sessions="1,50")).top == 50  # a later check refuses it
 

@@ -188,7 +188,7 @@ def test_the_sessions_that_were_not_asked_for_are_no_more_than_the_server_takes(
         (7, 100, "0001-lio-base-s7-100ps-r1"),
         (7, 200, "0002-lio-base-s7-200ps-r1"),
     ]
-    assert [(c.value, c.reason) for c in plan.choices if c.name == "sessions"] == [("7", "10 are free")]
+    assert [(c.value, c.reason) for c in plan.choices if c.name == "most sessions"] == [("7", "10 are free")]
     searched = fewer_sessions(_plan(rates="auto"), 7, "10 are free")
     assert searched.adaptive is not None
     assert (searched.top, searched.adaptive.top) == (7, 1_000_000), "the rate is not cut"

@@ -301,7 +301,7 @@ def test_each_variant_of_jobs_is_warmed_up_before_the_companions_begin(recording
     experiment = plan.experiment.model_copy(update={"warmup": 1})
     warmed = {"experiment": experiment, "variants": (base.model_copy(update={"jobs": jobs}),)}
     server = RecordedServer(Events(), virtual=False)
-    server.commands = Commanding(LIO)  # type: ignore[assignment]
+    server.commands = Commanding(LIO, server.events)  # type: ignore[assignment]
     events = recording.run(plan.model_copy(update=warmed).sealed(), server)
     warm_up = [
         *["tick, connecting", "connect", "watch opens", "watch starts", "barrier", "in the window"],
@@ -309,7 +309,7 @@ def test_each_variant_of_jobs_is_warmed_up_before_the_companions_begin(recording
     ]
     again = SECOND.replace("s2-r1", "s1-r2")
     assert events == [
-        *["server claimed", "planned", "noted: commands run here", "environment stored", "opened"],
+        *["server claimed", "planned", "commands contained", "environment stored", "opened"],
         *["host revived", "settings put back", *warm_up, *MEASUREMENT, f"save {FIRST}", f"shown {FIRST}"],
         *["host revived", *MEASUREMENT, f"save {again}", f"shown {again}"],
         *WHOLE_END[1:],

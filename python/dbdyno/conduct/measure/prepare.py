@@ -261,7 +261,9 @@ class Preparation:
         if least <= earlier.measured_ns / earlier.target_ns <= most:
             return earlier
         took, target = format_ns(earlier.measured_ns), format_ns(earlier.target_ns)
-        self.listener.noted(f"a call of earlier runs takes {took}, the target is {target}: calibrating anew")
+        self.listener.preparing(
+            f"a call of earlier runs takes {took}, the target is {target}: calibrating anew"
+        )
         return None
 
     def _calibrated(self, workload: Workload, params: Mapping[str, Value], size: int | None) -> Calibration:

@@ -22,6 +22,7 @@ from dbdyno.model.engine.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean, nearest
 from dbdyno.model.plan.cluster import ClusterSpec
 from dbdyno.model.plan.job_workload import workload_of_jobs
+from dbdyno.model.plan.literals import ALL_CPUS
 from dbdyno.model.plan.plan import Choice, Experiment, Plan, PlannedScript, ScriptSpec, Workload
 from dbdyno.model.plan.script_workload import workload_of
 from dbdyno.plan import (
@@ -322,8 +323,5 @@ def cpus_reason(host: Host) -> str:
     if limits.quota_cpus is not None and limits.quota_cpus < len(limits.affinity):
         return f"cgroup quota of {limits.quota_cpus:g} ({limits.quota_where})"
     online = host.cpu.logical
-    return (
-        f"affinity allows {len(limits.affinity)} of {online}"
-        if len(limits.affinity) < online
-        else f"{online} online"
-    )
+    fewer = len(limits.affinity) < online
+    return f"affinity allows {len(limits.affinity)} of {online}" if fewer else ALL_CPUS

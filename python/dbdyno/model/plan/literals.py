@@ -16,3 +16,7 @@ Spread = Literal["even", "cpus", "pack"]
 """The distribution of sessions: the same number for each driver, in proportion to their CPUs, or one driver
 filled after the other."""
 Waits = Literal["auto", "sampled", "exact"]
+
+ALL_CPUS = "all that are online"
+INTERLEAVED = "each block has every variant once, with another one first each time: drift cancels out"
+"""Reasons of choices that everybody expects."""
