@@ -190,7 +190,9 @@ def _run(
             what = plan.experiment.workload or plan.experiment.name
             with conduct.alone(what, waiting, wait=options["wait"]) as turn:
                 if (quiet := options["wait_quiet"]) is not None:
-                    waiting.quiet(quiet, machine)
+                    waiting.quiet(quiet)
+                    if machine.reached is not None:
+                        waiting.quiet(quiet, machine)
                 context = conduct.RunContext[conduct.ProgressListener](
                     host, target, store, progress, interrupt, labels, crew, turn
                 )

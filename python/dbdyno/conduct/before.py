@@ -106,6 +106,7 @@ class Waiting:
 
     def until_quiet(self, quiet: Quiet, machine: Machine, read: Callable[[], cpu_use.Reading]) -> None:
         begin_s, limit_s, noted = self.clock_s(), quiet.limit_s, False
+        words = quiet.words + (f" of {machine.reached.host}" if machine.reached is not None else "")
         readings = deque([read()], maxlen=QUIET_STEPS + 1)
         while True:
             self.rest()
@@ -123,21 +124,21 @@ class Waiting:
                         f"quiet after {format_ns(waited_s * NS_PER_S)}: others use {_used(busy)}"
                     )
                 return
-            if waited_s >= limit_s:
+            if whole and waited_s >= limit_s:
                 raise MachineBusy(
                     f"the machine was not quiet within {quiet.limit}: others use "
-                    f"{_used(busy)}, not {quiet.words}: {_who(busy)}",
+                    f"{_used(busy)}, not {words}: {_who(busy)}",
                     "wait until these end, or longer: --wait-quiet 5%,1h; without --wait-quiet the run "
                     "begins at once and says what others used",
                 )
             if whole and not noted:
                 self.listener.noted(
-                    f"waiting until others use {quiet.words}, at most {quiet.limit}: now "
+                    f"waiting until others use {words}, at most {quiet.limit}: now "
                     f"{_used(busy)}: {_who(busy)}"
                 )
                 noted = True
             if noted:
-                self.listener.preparing(f"waiting until others use {quiet.words}, now {_used(busy)}")
+                self.listener.preparing(f"waiting until others use {words}, now {_used(busy)}")
 
 
 def _listed(others: list[Ticket]) -> str:

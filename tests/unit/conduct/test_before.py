@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -102,6 +104,13 @@ def test_after_the_limit_nothing_is_measured() -> None:
     assert "cc1" in error.value.message and "50 % of 2 CPUs" in error.value.message
 
 
+def test_another_machine_is_named() -> None:
+    wait, told, _ = waiting()
+    far: Any = SimpleNamespace(root=HERE.root, pid=HERE.pid, reached=SimpleNamespace(host="db1"))
+    wait.until_quiet(parse_quiet("5%"), far, readings(*[0.9] * 4, 0.0).__next__)
+    assert "of db1" in told.lines[0]
+
+
 def test_unknown_use_of_the_cpus_is_no_quiet_machine() -> None:
     unknown = (r._replace(busy_ns=None) for r in readings(0.0))
     with pytest.raises(MachineBusy):
@@ -152,3 +161,9 @@ def test_alone_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert turn.ticket.what == "lio"
         assert (told.lines, told.steps, clock.now_s) == ([], [], 0)
     assert list((tmp_path / "dbdyno-runs").iterdir()) == []
+
+
+def test_a_limit_below_the_time_of_looking_does_not_refuse_a_quiet_machine() -> None:
+    wait, told, clock = waiting()
+    wait.until_quiet(parse_quiet("5%,1s"), HERE, readings(0.01).__next__)
+    assert (round(clock.now_s), told.lines) == (QUIET_STEPS, [])
