@@ -103,7 +103,8 @@ class Server:
             return []
         frame = rows_of(self.results, "statements", self.pick)
         by = statements.DB_TIME if frame["db_time_s"].is_not_null().any() else "time"
-        return statements.ranked(frame, by, statements.texts_of(self.results), most)
+        first = statements.ranked(frame, by, statements.texts_of(self.results), most)
+        return statements.of_whole(first, statements.db_time_s(self.results, self.pick))
 
 
 _PROFILE = {

@@ -60,9 +60,9 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
         (DB_TIME, DB_TIME_COLUMNS) if frame["db_time_s"].is_not_null().any() else ("time", COLUMNS)
     )
     first, *more = [ranked(frame, by, known_texts) for by in (time, *_OTHER_ORDERS)]
-    whole_s = _db_time_s(results, pick)
-    for row in first if time == DB_TIME and whole_s else ():
-        row["db_time_share"] = None if row["db_time_s"] is None else row["db_time_s"] / whole_s
+    whole_s = db_time_s(results, pick)
+    if time == DB_TIME:
+        first = of_whole(first, whole_s)
     several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
     useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
     tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
@@ -85,7 +85,7 @@ def brief(results: Results, pick: Pick) -> list[Block]:
     return [replace(first, columns=[first.columns[n] for n in kept], rows=rows)]
 
 
-def _db_time_s(results: Results, pick: Pick) -> float | None:
+def db_time_s(results: Results, pick: Pick) -> float | None:
     """Returns the DB time, of which that of statements is a part: as the ledger of statements has it, if
     there is one. None if it is unknown."""
     ledger = rows_of(results, "statement_ledger", pick)
@@ -94,6 +94,15 @@ def _db_time_s(results: Results, pick: Pick) -> float | None:
         return float(ledger["seconds"].sum())
     profile = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
     return profile["total"][0] if profile.height else None
+
+
+def of_whole(rows: list[_Row], whole_s: float | None) -> list[_Row]:
+    """Returns the rows with their shares of the whole DB time, if that is known."""
+    if not whole_s:
+        return rows
+    times = [row["db_time_s"] for row in rows]
+    shares = [None if t is None else t / whole_s for t in times]
+    return [row | {"db_time_share": share} for row, share in zip(rows, shares, strict=True)]
 
 
 def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
