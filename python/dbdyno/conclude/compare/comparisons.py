@@ -90,6 +90,8 @@ def _plan(results: Results) -> dict[str, str]:
 
 def _variant_values(variant: Variant) -> dict[str, Any]:
     values = variant.model_dump(mode="json", exclude={"name", "doc", "jobs"})
+    if len(variant.jobs) == 1:  # its name differs with its command
+        return values | _job(variant.jobs[0])
     return values | {"job": {job.name: _job(job) for job in variant.jobs}} if variant.jobs else values
 
 

@@ -243,7 +243,10 @@ def verdict(claim: Contrast, margin: float) -> str:
     """Returns the verdict with its reason: ``undecided: 3 repeats are too few``, ``equal within 2 %``."""
     if claim.verdict == "no difference":
         return f"equal within {100 * margin:g} %"
-    return verdict_text(claim.verdict, margin, claim.because)
+    e = claim.effect
+    wide = claim.verdict == "undecided" and e.low is not None and e.high is not None and e.low <= 1 <= e.high
+    # Comparisons of older runs are stored without this reason.
+    return verdict_text(claim.verdict, margin, claim.because or ("the interval contains 1" if wide else ""))
 
 
 def claim_notes(table: MetricTable) -> list[str]:
