@@ -31,6 +31,9 @@ _PLAIN = Theme(
         "markdown.h2": "bold",
         "markdown.h3": "bold",
         "markdown.h4": "italic",
+        "markdown.item.bullet": "none",
+        "markdown.item.number": "none",
+        "markdown.block_quote": "none",
         "markdown.table.header": "bold",
         "markdown.table.border": "dim",
     }
