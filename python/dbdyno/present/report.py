@@ -206,6 +206,8 @@ def _throughput(page: Page) -> list[Block]:
 
 
 def _throughput_title(results: Results) -> str:
+    if rungs.one_load(results) and not figures.one_variant(results):
+        return "Throughput by variant"
     by_number = figures.load_of(results) == figures.SESSIONS
     return fill("Throughput by number of {~at_once}" if by_number else "Throughput by rate of {~calls} due")
 

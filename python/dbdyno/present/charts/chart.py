@@ -101,6 +101,8 @@ LETTERS: Spec = {
     "labelExpr": "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
 }
 """Axis labels with k, M and G from 1000 on. SI prefixes below 1 are left out: nobody reads 900m for 0.9."""
+WHOLE: Spec = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : format(datum.value, ',d')"}
+"""Axis labels of whole numbers; ticks between them, which Vega adds on short axes, have none."""
 ROUNDED = ",.4~r"
 """Format of a tooltip: four digits without a prefix. A tooltip's format cannot be an expression."""
 
@@ -109,7 +111,7 @@ def load_axis(load: Load = SESSIONS) -> Spec:
     """Returns a quantitative x axis of sessions or rates."""
     axis: Spec = {"labelOverlap": True}
     if load == SESSIONS:
-        axis |= {"tickMinStep": 1, "format": "d"}
+        axis |= WHOLE
     return channel(
         f"{load.column}:Q", title=fill(load.title), axis=axis, scale={"domainMin": 0, "nice": True}
     )
@@ -192,7 +194,7 @@ def number(value: Any) -> float:
 def time_unit(highest_ns: float) -> tuple[str, float]:
     """Returns the unit that suits a time axis, and its length in nanoseconds."""
     for unit, factor in (("s", float(NS_PER_S)), ("ms", 1e6), ("µs", 1e3)):
-        if highest_ns >= 2 * factor:
+        if highest_ns >= factor:
             return unit, factor
     return "ns", 1.0
 

@@ -161,6 +161,37 @@ def _timeline(results: Results, divided: bool) -> Chart | None:
     )
 
 
+def variant_stack(results: Results, series: list[Series]) -> Chart | None:
+    """Returns stacked bars of session time, one per variant of one load each; None without rows."""
+    places = pl.concat(
+        of_series(results.tables["windows"], s).select("cell", place=pl.lit(n), weight=pl.lit(1.0))
+        for n, s in enumerate(series)
+    )
+    rows = accounts.merge_small(accounts.stack(results, places))
+    if rows.is_empty():
+        return None
+    labels = pl.DataFrame({"place": range(len(series)), "series": [s.label for s in series]})
+    drawn = _hover_rows(rows, pl.col("aas").sum().over("place")).join(
+        labels.cast({"place": rows.schema["place"]}), on="place", maintain_order="left"
+    )
+    unit, title, form = map(fill, _STACKS["aas"])
+    axis = {"labelAngle": -30, "labelOverlap": False, "ticks": False}
+    names = channel("series:N", title=None, sort=[s.label for s in series], axis=axis)
+    top = 1.3 * number(drawn["y1"].max())
+    return chart(
+        "stack-aas",
+        title,
+        _caption(results, places, ""),
+        [
+            _bars(drawn, rows, names, unit, form, ["series:N"]),
+            *cpu_mark(figures.usable_cpus(results), "y", top),
+        ],
+        f"{title}: stacked accounts per variant, in {unit}",
+        rows,
+        legend=_keys(rows),
+    )
+
+
 _MAX_READINGS = 120
 """Most pieces of a measurement in a chart; consecutive readings of the driver are merged above that."""
 _SLOW_FACTOR = 2.5

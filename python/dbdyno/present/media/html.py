@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -41,6 +42,7 @@ _UNKNOWN = "unknown: see below the table"
 
 def page(shown: Document) -> str:
     """Returns the page with the scripts that its blocks need."""
+    shown = replace(shown, blocks=_explained_once(shown.blocks, set()))
     blocks = list(walk(shown.blocks))
     charts = {name: form.spec for b in blocks if isinstance(b, Chart) for name, form in _forms(b)}
     strips = {b.id: _strip_data(b) for b in blocks if isinstance(b, Strip)}
@@ -52,10 +54,48 @@ def page(shown: Document) -> str:
     data = [_data("specs", charts)]
     data += [_data("strips", strips)] if strips else []
     data += [_data("flames", flames)] if flames else []
-    footer = el("footer", el("div", shown.footer)) if shown.footer else None
+    footer = el("footer", el("div", _left_out(shown.blocks), shown.footer))
     main = el("main", parts(shown.blocks), id="content")
     body = [_contents(shown, blocks), el("div", _header(shown), main, footer, class_="page")]
     return whole(shown.title, join(*body, *data, _hatches() if charts else None), scripts=code)
+
+
+def _left_out(blocks: Iterable[Block]) -> Html | None:
+    """Returns the line that names the folded sections on paper, where nobody can open them."""
+    names = [b.title for b in walk(blocks) if isinstance(b, Section) and b.folded and b.title]
+    text = f"Not on paper, in the page alone: {', '.join(dict.fromkeys(names))}."
+    return el("p", text, class_="paper") if names else None
+
+
+def _all_folded(shown: Section) -> bool:
+    """Returns whether nothing of a section is in sight before it is opened."""
+    return all(isinstance(b, Section) and (b.folded or _all_folded(b)) for b in shown.blocks)
+
+
+_EXPLANATION = 40
+"""Least characters of a remark that explains; a shorter one is a fact about its own table."""
+
+
+def _explained_once(blocks: Iterable[Block], known: set[str]) -> list[Block]:
+    """Leaves out captions and remarks that stand on the page before, in sight of the reader."""
+    kept: list[Block] = []
+    for block in blocks:
+        match block:
+            case Chart() | Strip() | Flame() | Drawing():
+                kept.append(replace(block, caption="") if block.caption in known else block)
+                known.add(block.caption)
+            case Paragraph(tone="muted", text=text) if len(text) >= _EXPLANATION:
+                kept += [] if text in known else [block]
+                known.add(text)
+            case Section():
+                inner = _explained_once(block.blocks, {*known} if block.folded else known)
+                kept.append(replace(block, blocks=inner))
+            case Choice():
+                options = [o._replace(blocks=_explained_once(o.blocks, {*known})) for o in block.options]
+                kept.append(replace(block, options=options))
+            case _:
+                kept.append(block)
+    return kept
 
 
 def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
@@ -181,7 +221,7 @@ def _figure(chart: Chart) -> Html:
     log = _button("log scale", "log") if chart.log else None
     switch = _button(chart.other.title, "switch") if chart.other else None
     head = el("div", el("h3", chart.title), log, switch, class_="head")
-    caption = el("figcaption", chart.caption)
+    caption = el("figcaption", chart.caption) if chart.caption else None
     size = "chart card wide" if chart.wide else "chart card"
     forms = [_form(name, form, first=name == chart.id) for name, form in _forms(chart)]
     return el("figure", head, *forms, caption, id=chart.id, class_=size, data_marks=chart.marks)
@@ -226,7 +266,7 @@ def _strip(shown: Strip) -> Html:
         el("div", el("h3", shown.title), class_="head"),
         el("div", class_="strip", data_strip=shown.id),
         el("ul", *keys, class_="legend"),
-        el("figcaption", shown.caption),
+        el("figcaption", shown.caption) if shown.caption else None,
         class_="card strips",
     )
 
@@ -251,7 +291,7 @@ def _flame(shown: Flame) -> Html:
     tools = el("div", search, reset, el("output"), class_="tools", hidden=True)
     frames = el("div", class_="frames", role="tree", aria_label=shown.title)
     status = el("div", class_="frame foot", role="status")
-    caption = el("figcaption", shown.caption)
+    caption = el("figcaption", shown.caption) if shown.caption else None
     head = el("div", el("h3", shown.title), class_="head")
     parts = (head, tools, el("div", frames, class_="over"), status, caption, _DRAWING)
     return el("figure", *parts, id=shown.id, class_="card flame", data_flame=shown.id)
@@ -373,7 +413,8 @@ def _section(shown: Section, depth: int) -> Html:
     if shown.folded:
         return el("details", el("summary", shown.title), inner, id=shown.id or None)
     named = f"{shown.id}-title" if shown.id and shown.title else None
-    heading = el(f"h{min(depth, 6)}", shown.title, id=named) if shown.title else None
+    off = "off" if _all_folded(shown) else None
+    heading = el(f"h{min(depth, 6)}", shown.title, id=named, class_=off) if shown.title else None
     if depth > 2:
         return join(heading, inner)
     return el("section", heading, inner, id=shown.id or None, aria_labelledby=named)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dbdyno.model.text.visible import visible
+from dbdyno.present.charts.chart import WHOLE
 from dbdyno.present.document.document import Chart
 from dbdyno.present.document.palette import light
 
@@ -93,7 +94,7 @@ def _series(chart: Chart, layer: Spec, rows: Sequence[Spec]) -> Iterator[Drawn]:
 
 def _renamed(axis: Spec) -> bool:
     """Returns whether the labels of the axis differ from its values."""
-    return "labelExpr" in (axis.get("axis") or {})
+    return (axis.get("axis") or {}).get("labelExpr") not in (None, WHOLE["labelExpr"])
 
 
 def _parts(channels: Spec, rows: Sequence[Spec]) -> Iterator[tuple[str, list[Spec]]]:

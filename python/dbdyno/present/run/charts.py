@@ -35,10 +35,10 @@ from dbdyno.present.charts.chart import (
     tips,
 )
 from dbdyno.present.document.document import Chart, Key
-from dbdyno.present.document.palette import var
+from dbdyno.present.document.palette import SERIES, var
 from dbdyno.present.figures import figures, headline
 from dbdyno.present.figures.figures import Series, of_series, series_of
-from dbdyno.present.run import phases
+from dbdyno.present.run import phases, variant_charts
 
 _STATISTICS = {"mean": "mean", "p50": "median", "p95": "95 %", "p99": "99 %"}
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
@@ -56,6 +56,10 @@ def main(results: Results) -> list[Group]:
     groups = []
     for workload in dict.fromkeys(s.workload for s in series):
         of_workload = [s for s in series if s.workload == workload]
+        if variant_charts.apply(results, of_workload):
+            drawn = [draw(results, of_workload) for draw in _BY_VARIANT]
+            groups.append(_group(workload if len(series) > len(of_workload) else "", drawn))
+            continue
         stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in of_workload]
         first, last = charts_paced.DRAWN if paced else (throughput, response)
         drawn = [first(results, of_workload), *stacks, last(results, of_workload)]
@@ -63,6 +67,9 @@ def main(results: Results) -> list[Group]:
             drawn.append(charts_time.time_stack(results, of_workload[0], "share"))
         groups.append(_group(workload if len(series) > len(of_workload) else "", drawn))
     return [g for g in groups if g.charts]
+
+
+_BY_VARIANT = (variant_charts.throughput, charts_time.variant_stack, variant_charts.response)
 
 
 def durations(results: Results) -> list[Group]:
@@ -124,7 +131,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     intervals = layer([{**r, "high": min(cap, r["high"])} for r in repeated], "rule", strokeWidth=2)
     ends = [("low:Q", ROUNDED, "95 % from"), ("high:Q", ROUNDED, "95 % to")] if repeated else []
     tooltip = tips(
-        "series:N",
+        *(["series:N"] if len(labels) > 1 else []),
         "sessions:Q",
         ("rate:Q", ROUNDED, unit),
         *ends,
@@ -145,7 +152,10 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         ],
         f"Throughput in {unit} against {noun('at_once')}, with the line of perfect scaling",
         rows,
-        legend=[*series_keys(labels), Key("perfect scaling", var("muted"), "dash")],
+        legend=[
+            *(series_keys(labels) if len(labels) > 1 else [Key("measured", var(SERIES[0]))]),
+            Key("perfect scaling", var("muted") if len(labels) > 1 else var(SERIES[0]), "dash"),
+        ],
     )
 
 
@@ -191,8 +201,8 @@ def response(results: Results, series: list[Series]) -> Chart | None:
         [s.label for s in series],
         fill("{~response_time_of_a_call:capital}"),
         fill(
-            "A mean that rises in step with the {~at_once} says that {~calls} queue; percentiles that leave "
-            "the mean behind say that some wait much longer than others."
+            "If the mean grows with the {~at_once}, {~calls} queue. If p95 grows faster, some {~calls} wait "
+            "much longer."
         ),
         fill("against {~at_once}: mean and percentiles"),
     )
@@ -331,7 +341,7 @@ def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, A
 def spread(results: Results, series: Series) -> Chart | None:
     """Returns each session's rate relative to the mean of its rung.
 
-    None for paced load: there the share of a session is a matter of chance.
+    None for paced load, where the share of a session is a matter of chance, and for single sessions.
     """
     if figures.is_paced(results):
         return None
@@ -340,7 +350,7 @@ def spread(results: Results, series: Series) -> Chart | None:
     )
     relative = rates.with_columns((pl.col("value") / pl.col("value").mean().over("cell")).alias("relative"))
     relative = relative.filter(pl.col("relative").is_finite())
-    if relative.is_empty():
+    if relative.is_empty() or relative["sessions"].max() == 1:
         return None
     points = _thinned(relative)
     ends = [min(0.98, number(points["relative"].min())), max(1.02, number(points["relative"].max()))]
@@ -348,7 +358,7 @@ def spread(results: Results, series: Series) -> Chart | None:
     strip = encoded(
         layer(points, "point", filled=True, size=18, opacity=0.55, color=var("stat-p50")),
         x=rungs_axis(),
-        y=channel("relative:Q", title="rate, of the rung's mean", axis={"format": ".1~%"}, scale=scale),
+        y=channel("relative:Q", title="rate, of the mean", axis={"format": ".1~%"}, scale=scale),
         tooltip=tips(
             "sessions:O",
             "session:Q",
@@ -360,9 +370,10 @@ def spread(results: Results, series: Series) -> Chart | None:
     return chart(
         "spread",
         f"Rates of single {noun('slots')}",
-        f"Each point is a {noun('slot')}, a box holds the middle half of five or more: long is unfair.",
+        f"Point: one {noun('slot')}. Box: middle half of the {noun('slots')}; a long box means unequal "
+        "service.",
         [*_boxes(relative), strip],
-        f"Rate of each {noun('slot')} relative to the mean of its rung",
+        f"Rate of each {noun('slot')} relative to the mean at its load",
         points,
     )
 

@@ -52,7 +52,8 @@ _VARIANT_COLUMNS = (
     "client_aas",
 )
 _COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
-_LEGEND = "CPU to unaccounted: shares of {~session_time}. Efficiency: of perfect scaling."
+_LEGEND = "CPU to unaccounted: shares of {~session_time}."
+_EFFICIENCY = " Efficiency: of perfect scaling."
 
 
 def _number(head: str, width: int, rank: int, name: str) -> Column:
@@ -259,8 +260,12 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], tails.with_reason(_effects(results, results.comparison))
     else:
-        legend = [PACED_LEGEND if paced else fill(_LEGEND)]
-        shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
+        legend = [PACED_LEGEND if paced else fill(_LEGEND + ("" if one_load(results) else _EFFICIENCY))]
+        ladders = [[s] for s in series]
+        if one_load(results):
+            # One load each: a table per workload in place of one per variant.
+            ladders = list(figures.grouped((s.workload, s) for s in series).values())
+        shown = [t for some in ladders for t in _ladders(results, some, len(ladders) > 1)]
     return [
         *shown,
         *remarks(
@@ -269,35 +274,52 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     ]
 
 
+def one_load(results: Results) -> bool:
+    """Returns whether each variant was measured at one load, that of a number of sessions."""
+    series = figures.series_of(results)
+    return not figures.is_paced(results) and all(figures.ladder(results, s).height == 1 for s in series)
+
+
 def marks(results: Results) -> list[str]:
     """Returns the meaning of the marks on figures."""
     statuses = set(results.tables["rungs"]["status"])
     return [fill(meaning) for status, meaning in _MARKED.items() if status in statuses]
 
 
-def _series(results: Results, series: Series, title: str) -> list[Block]:
-    frame = figures.ladder(results, series)
+def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block]:
+    """Returns the table of one ladder, or of several variants of one load each."""
+    numbers = {s: n for n, s in enumerate(figures.series_of(results))}
+    frames = {s: figures.ladder(results, s) for s in series}
+    frame = pl.concat(frames.values())
     absent = {
         "": False,
         "errors": not (frame["errors"] > 0).any(),
+        "scaling": one_load(results),
         "pool_queue_aas": not figures.has_pool(frame),
     }
     paced = is_paced(frame.to_dicts())
-    by_name = paced_columns() if paced else columns(figures.throughput_work(results, series.workload))
+    by_name = paced_columns() if paced else columns(figures.throughput_work(results, series[0].workload))
     if paced and frame["sessions"].n_unique() > 1:
         by_name = {"sessions": columns("")["sessions"], **by_name}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
     kept = [m for n, m in by_name.items() if not absent.get(n)]
-    number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
+    if len(series) > 1:
+        kept = [(Column("variant"), lambda r: word(r["variant"])), *kept]
+    peak = frame["calls_per_s"].max()
     rows = [
-        row(r, kept, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"], r["rate_per_s"]))
-        for r in frame.to_dicts()
+        row(r, kept, r["calls_per_s"] == peak)._replace(id=row_id(numbers[s], r["sessions"], r["rate_per_s"]))
+        for s, rungs in frames.items()
+        for r in rungs.to_dicts()
     ]
-    brackets = accounts.throttled(results, series)
-    load = figures.load_of(results)
-    texts = ", ".join(f"{b} {noun('at')} {figures.load_text(load, n)}" for n, b in sorted(brackets.items()))
+    brackets = [
+        (f"{b} {noun('at')} {figures.load_text(figures.load_of(results), n)}", s)
+        for s in series
+        for n, b in sorted(accounts.throttled(results, s).items())
+    ]
+    texts = ", ".join(f"{text} ({s.label})" if len(series) > 1 else text for text, s in brackets)
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {texts}."
-    shown = tails.with_reason(Table(title, [c for c, _ in kept], rows, along_axis=True))
+    title = (series[0].label if len(series) == 1 else series[0].workload) if titled else ""
+    shown = tails.with_reason(Table(title, [c for c, _ in kept], rows, along_axis=len(series) == 1))
     return [*shown, *remarks([throttled] if brackets else [])]
 
 

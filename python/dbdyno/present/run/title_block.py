@@ -11,7 +11,14 @@ from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, SERVED, kind_of
 from dbdyno.model.plan.plan import Workload
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import capital
-from dbdyno.model.units import NS_PER_S, format_duration, format_size, shown_duration
+from dbdyno.model.units import (
+    NS_PER_S,
+    format_duration,
+    format_given,
+    format_size,
+    parse_duration_ns,
+    shown_duration,
+)
 from dbdyno.present.figures import figures, headline
 
 Facts = list[tuple[str, str]]
@@ -38,7 +45,8 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
         yield "Windows", f"{len(windows)} of {shown_duration(_window(results))}"
     if info.ended is not None:
         fixed = not observed and not experiment.phases and not any(c.once for c in results.plan.cells)
-        each = f"; each measurement {shown_duration(experiment.measure)}" if fixed else ""
+        seconds_each = parse_duration_ns(experiment.measure) / NS_PER_S
+        each = f"; each measurement {format_given(seconds_each)} s" if fixed else ""
         seconds = (info.ended - info.started).total_seconds()
         yield "Duration", format_duration(seconds * NS_PER_S) + each
     if not observed and len(windows):

@@ -14,6 +14,7 @@ from dbdyno.model.units import counted, format_p
 from dbdyno.present.charts.chart import (
     HEIGHT,
     LETTERS,
+    WHOLE,
     Spec,
     channel,
     chart,
@@ -58,7 +59,7 @@ def load_axis(scaling: Scaling, beyond: bool = False) -> Spec:
     first, last = domain(scaling, beyond)
     title = scaling.ladder.load_unit
     if not is_wide(scaling):
-        axis = {"tickMinStep": 1, "format": "d", "labelOverlap": True}
+        axis = {**WHOLE, "labelOverlap": True}
         return channel("load:Q", title=title, axis=axis, scale={"domain": [first, last], "nice": False})
     ticks = [2**k for k in range(math.ceil(math.log2(first)), math.floor(math.log2(last)) + 1)]
     axis = {"values": ticks, "format": ",d", "labelOverlap": "greedy", "labelSeparation": 6}
@@ -216,6 +217,7 @@ def efficiency(scaling: Scaling) -> Chart | None:
         for r in _parts(scaling.curve)[0]
         if r["throughput"] is not None and r["perfect"]
     ]
+    load_unit = scaling.ladder.load_unit
     top = max(1.08, 1.05 * max(r["efficiency"] for r in efficiencies))
     y = _y("efficiency", "efficiency", {"domain": [0, top], "nice": False}, ".0%")
     x = load_axis(scaling)
@@ -223,7 +225,7 @@ def efficiency(scaling: Scaling) -> Chart | None:
     return chart(
         "efficiency",
         "Efficiency",
-        "Throughput over that of perfect scaling: what each delivers, over each did at the lowest load.",
+        f"Throughput in proportion to the {load_unit}; 100 %: all deliver as much as at the lowest load.",
         [_level(1.0), _line(model, x, y), _points(efficiencies, x, y, "efficiency", ".1%")],
         f"Efficiency against {scaling.ladder.load_unit}",
         efficiencies,
@@ -265,7 +267,7 @@ def response(scaling: Scaling) -> Chart | None:
     return chart(
         "response-model",
         capital(name),
-        "Measured; a line is a model's, by Little's law: load over throughput, less the think time."
+        ("Measured; the line is the model's load over throughput (Little's law)." if drawn else "Measured.")
         if measured
         else f"Not measured: load over throughput by Little's law{less}.",
         [_line(drawn, x, y), dots],

@@ -177,21 +177,47 @@ def section(scalings: Sequence[Scaling]) -> Section | None:
     if not scalings:
         return None
     many, by_rate = len(scalings) > 1, scalings[0].ladder.by_rate
+    of_loads = any(map(_has_loads, scalings))
     parts: list[Block] = []
     for n, scaling in enumerate(scalings):
+        one = scaling.ladder.name if many else "All answers"
         more = Section(
-            "Every rate" if by_rate else "All answers, models, every load",
+            "Every rate" if by_rate else "All answers, models, every load" if of_loads else one,
             [*_answers(scaling), *_models(scaling), *_measured(scaling)],
             folded=True,
         )
-        blocks: list[Block] = [*_lead(scaling), *_charts(scaling, n), more]
-        parts += [Section(scaling.ladder.name, blocks)] if many else blocks
+        if of_loads and not _has_loads(scaling):
+            continue
+        blocks: list[Block] = [more]
+        if of_loads:
+            blocks = [*_lead(scaling), *_charts_beside_a_run(scaling, n), more]
+        parts += [Section(scaling.ladder.name, blocks)] if many and of_loads else blocks
     return Section(section_title(scalings), parts, "scaling")
 
 
 def section_title(scalings: Sequence[Scaling]) -> str:
     """Returns the title of :func:`section` without building it."""
-    return "Capacity" if scalings and scalings[0].ladder.by_rate else "Scalability"
+    if scalings and scalings[0].ladder.by_rate:
+        return "Capacity"
+    return "Scalability" if any(map(_has_loads, scalings)) else "Answers"
+
+
+def _has_loads(scaling: Scaling) -> bool:
+    """Returns whether a ladder has more than one load, so that there is something to draw."""
+    return scaling.ladder.points["load"].n_unique() > 1
+
+
+def _charts_beside_a_run(scaling: Scaling, number: int) -> list[Chart]:
+    """Returns the charts that say more than those at the top of a run's page.
+
+    These show throughput and response times of calls as measured, and CPU and CPU WAIT in the stack.
+    """
+    left_out = {"cpu"}
+    if scaling.best is None:
+        left_out |= {"fit"} if scaling.ladder.of_work else {"fit", "response-model"}
+    kept = [c for c in _charts(scaling, number) if c.id.removeprefix(f"scaling-{number}-") not in left_out]
+    model = f"Model of the throughput: {scaling.best.title}" if scaling.best else ""
+    return [replace(c, title=model) if c.id.endswith("-fit") else c for c in kept]
 
 
 def _charts(scaling: Scaling, number: int) -> list[Chart]:
