@@ -291,7 +291,7 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     if not matches:
         raise UsageError(
             "; ".join(_nothing_in_common((baseline, sides[0]), (other, sides[1]))),
-            "compare runs of one workload with common rungs",
+            "compare runs of one workload that measured the same numbers of sessions",
         )
     matches = only_rung(matches, options.rung)
     left_out = [*sides[0].left_out, *sides[1].left_out]

@@ -81,10 +81,11 @@ def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
     parts = [*(["climbing"] if load != highest else []), *(["spare"] if spare else [])]
     if not first:
         value = Estimate("CPU WAIT from", load, unit, high=load)
-        return claim("cpu-wait", values, value, case="lowest", parts=parts, subject=subject)
+        case = "lowest" if len(shares) > 1 else "only"
+        return claim("cpu-wait", values, value, case=case, parts=parts, subject=subject)
     below, before = shares[first - 1]
     values |= {"before": before.value, "below": fmt.load(below, unit)}
-    value = Estimate("CPU WAIT from", load, unit, below, load, "between two rungs")
+    value = Estimate("CPU WAIT from", load, unit, below, load, "between two loads")
     return claim("cpu-wait", values, value, case="onset", parts=parts, subject=subject)
 
 
