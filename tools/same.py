@@ -215,8 +215,7 @@ class Image:
         self._save(f"help/{name}.txt", text)
         if "  --help-all " in text:
             self._save(f"help/{name}-all.txt", self._output(*command, "--help-all"))
-        _, _, commands = text.partition("\nCommands:\n")
-        for name in re.findall(r"^  ([a-z-]+)  ", commands, re.MULTILINE):
+        for name in _subcommands(command):
             self._help((*command, name))
 
     def _output(self, *words: str, width: int = 100) -> str:
@@ -232,6 +231,19 @@ class Image:
         path = self._into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace(str(self._work), "WORK").replace(str(self._corpus), "CORPUS"), "utf-8")
+
+
+def _subcommands(command: tuple[str, ...]) -> list[str]:
+    """Returns the names of a command's own commands, hidden ones included."""
+    import click
+
+    from dbdyno.cli.app import app
+
+    place: click.Command | None = app
+    for name in command:
+        assert isinstance(place, click.Group)
+        place = place.get_command(click.Context(place), name)
+    return place.list_commands(click.Context(place)) if isinstance(place, click.Group) else []
 
 
 _PROGRESS = re.compile(r"^Deriving run \S+: \d+ of \d+\n", re.MULTILINE)

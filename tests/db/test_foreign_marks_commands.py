@@ -333,7 +333,7 @@ def test_tables_without_code_are_read_and_changed_as_ever(servers: Servers, stag
     with stages.stage(servers.dsn(18), "tables") as stage:
         stage.plant(*CHILD)
         done = stage.dbdyno("run", "simple-update", *BRIEF)
-        assert done.returncode == 0 and "reset = never" in done.stdout + done.stderr, done.stderr
+        assert done.returncode == 0 and "reset never" in done.stdout + done.stderr, done.stderr
 
 
 def test_a_plain_roles_child_of_a_superusers_table_is_refused(servers: Servers, stages: Stages) -> None:

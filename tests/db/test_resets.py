@@ -164,7 +164,7 @@ def test_tables_of_others_are_left_alone(bench: Bench, own_dsn: str, tmp_path: P
         done = bench.here("run", "-f", str(script), "--reset", "each", *asked_for)
         assert done.returncode == 2 and "no tables that dbdyno" in done.stderr
         done = bench.here("run", "-f", str(script), *asked_for)
-        assert done.returncode == 0 and "reset = never" in done.stdout + done.stderr
+        assert done.returncode == 0 and "reset never" in done.stdout + done.stderr
         assert prepare(own_dsn).returncode == 0
         connection.execute("comment on table pgbench_branches is null")
         connection.execute("insert into pgbench_history (delta) values (424242)")

@@ -49,11 +49,15 @@ window.dbdynoStrips = (function () {
     return data.clock === null ? seconds(s) + " s" : new Date(data.clock + 1000 * s).toISOString().slice(11, 19);
   }
 
+  function span(data, from, to) {
+    return (data.clock === null ? seconds(from) : moment(data, from)) + " to " + moment(data, to);
+  }
+
   function show(data, row, piece, x, y) {
     var wide = (data.to - data.from) / data.pieces[row].length;
     var from = data.from + piece * wide;
     tip.textContent = "";
-    line(tip, data.names[row] + ", " + moment(data, from) + " to " + moment(data, from + wide), "name");
+    line(tip, data.names[row] + ", " + span(data, from, from + wide), "name");
     var shares = data.pieces[row][piece];
     if (!shares) line(tip, "not seen");
     else data.parts.forEach(function (part, p) { if (shares[p]) line(tip, part.name + " " + shares[p] + " %"); });
@@ -117,7 +121,7 @@ window.dbdynoStrips = (function () {
     labels(grid, data, high);
     var svg = node("svg", {
       viewBox: "0 0 " + data.pieces[0].length + " " + rows, preserveAspectRatio: "none", tabindex: 0,
-      role: "img", "aria-label": "Heat strip of " + rows + " sessions from " + moment(data, data.from) + " to " + moment(data, data.to) +
+      role: "img", "aria-label": "Heat strip of " + rows + " sessions from " + span(data, data.from, data.to) +
         "; arrow keys read it out", style: "height:" + rows * high + "px"
     });
     data.parts.forEach(function (part, p) {
