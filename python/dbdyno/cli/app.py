@@ -138,7 +138,7 @@ _EXAMPLES = (
 )
 _TASKS = {
     "Measure": {
-        "demo": "the first page within a minute, without a database",
+        "demo": "the first page within a minute; needs no server",
         "run": "throughput and session time as sessions increase",
         "recipes": "prepared experiments, and the question each answers",
         "workload": "list workloads; make and remove their tables",
@@ -154,7 +154,7 @@ _TASKS = {
     "Read": {
         "runs": "list stored runs",
         "show, open": "the results of a run: on the terminal, in the browser",
-        "report": "write that page; what happened between two snapshots",
+        "report": "write a page: of a run, or of two snapshots",
         "compare": "variants, runs or files: ratio, interval, verdict",
         "trend": "a figure over many runs, and when it changed",
         "analyze": "how a system scales: model, knee, peak, prediction",
@@ -168,7 +168,7 @@ _TASKS = {
     },
     "Store": {
         "label, rm": "name, tag or annotate runs; remove them",
-        "export, import": "a run as CSV, Excel, JSON; others' snapshots",
+        "export, import": "a run as CSV, Excel, JSON; snapshots of other tools",
         "sql": "query the tables of all runs",
         "rebuild": "derive the results of a run again",
         "clean": "restore what killed runs changed",

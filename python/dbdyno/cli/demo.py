@@ -17,10 +17,10 @@ _MANY_CPUS = 4
 """With more CPUs all load levels up to four times the CPUs would take longer than a minute."""
 _TOP = 128
 _NEXT = (
-    ("dbdyno open last", "the page of this run in the browser"),
-    ("dbdyno show last --profile", "where the time of the sessions went, by wait event"),
-    ('dbdyno run lio --dsn "host=HOST dbname=DB"', "the same load on a server of yours"),
-    ('dbdyno observe --dsn "host=HOST dbname=DB"', "the load that a server has already, live"),
+    ("dbdyno open last", "this page in the browser"),
+    ("dbdyno show last --profile", "where session time went, by wait"),
+    ('dbdyno run lio --dsn "host=HOST dbname=DB"', "the same load on your server"),
+    ('dbdyno observe --dsn "host=HOST dbname=DB"', "the load it has already, live"),
 )
 
 

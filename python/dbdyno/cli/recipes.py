@@ -59,12 +59,11 @@ def recipes(context: click.Context, as_json: bool) -> None:
             {name: r.model_dump(mode="json", exclude_defaults=True) for name, r in all_recipes.items()}
         )
         return
+    questions = [(name, recipe.doc) for name, recipe in all_recipes.items()]
+    for line in screen.aligned(("recipe", "question"), questions, (False, False), screen.width()):
+        click.echo(line)
     wide = max(map(len, all_recipes))
-    for name, recipe in all_recipes.items():
-        click.echo(f"{name:{wide}}  {recipe.doc}")
-    click.echo(
-        f"\n{'run one:':{wide}}  dbdyno run --recipe NAME; --dry-run shows its plan and how long it takes"
-    )
+    click.echo(f"\n{'run one:':{wide}}  dbdyno run --recipe NAME; --dry-run shows its plan")
     click.echo(f"{'your own:':{wide}}  dbdyno recipes new FILE.toml")
 
 

@@ -78,7 +78,7 @@ def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
     load, share = shares[first]
     spare = _free_cpus(ladder, load)
     values |= {"load": fmt.load(load, unit), "share": _share_text(share)} | spare
-    parts = [*(["climbing"] if load != highest else []), *(["spare"] if spare else [])]
+    parts = [*(["spare"] if spare else []), *(["climbing"] if load != highest else [])]
     if not first:
         value = Estimate("CPU WAIT from", load, unit, high=load)
         case = "lowest" if len(shares) > 1 else "only"

@@ -24,10 +24,9 @@ def with_reason(shown: Table, counted: str = "") -> list[Block]:
         if q is None or texts != {UNKNOWN}:
             kept.append(n)
     rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in shown.rows]
-    needed = ", ".join(
-        f"{name} needs {fewest_calls(q):,} {counted or noun('calls')}" for name, q in unknown.items()
-    )
-    why = [f"{needed}: {CALLS_ABOVE} above it."] if unknown and shown.rows else []
+    what = counted or noun("calls")
+    needed = ", ".join(f"{name} needs {fewest_calls(q):,} {what}" for name, q in unknown.items())
+    why = [f"{needed}, so that {CALLS_ABOVE} are above it."] if unknown and shown.rows else []
     return [replace(shown, columns=[shown.columns[n] for n in kept], rows=rows), *remarks(why)]
 
 
