@@ -23,6 +23,8 @@ from dbdyno.model.units import NS_PER_S, TICK_NS
 
 MOST_NS = NS_PER_S // 10
 """Limit of a reading's CPU time. 1,000 processes take about 16 ms, so 6,000 can be read."""
+_NAMED = 3
+"""Processes that are named where the machine is busy."""
 _BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
 _STEAL = 7
 # fields of /proc/PID/stat after the name: 4, 14 to 17 and 22 of proc_pid_stat(5)
@@ -163,17 +165,17 @@ def used(first: Reading, last: Reading) -> dict[Identity, tuple[int, int]]:
     return times
 
 
-def others(first: Reading, last: Reading, ours: Set[int]) -> list[tuple[Identity, int, int]]:
-    """Returns the processes outside of ``ours`` that used CPU between two readings, with their time and that
-    of their ended children (ns), largest first."""
-    times = ((i, *ns) for i, ns in used(first, last).items() if ns[0] > 0 and i.pid not in ours)
-    return sorted(times, key=lambda use: (-use[1], use[0].pid))
+def others(times: Mapping[Identity, tuple[int, int]], ours: Set[int]) -> list[tuple[Identity, int, int]]:
+    """Returns the processes of :func:`used` outside of ``ours`` that used CPU, with their time and that of
+    their ended children (ns), largest first."""
+    uses = ((i, *ns) for i, ns in times.items() if ns[0] > 0 and i.pid not in ours)
+    return sorted(uses, key=lambda use: (-use[1], use[0].pid))
 
 
-def largest(
-    first: Reading, last: Reading, ours: Set[int] = frozenset(), *, most: int = 3, root: Path = ROOT
+def named(
+    last: Reading, uses: Iterable[tuple[Identity, int, int]], root: Path = ROOT
 ) -> tuple[ProcessUse, ...]:
-    """Returns the first of :func:`others`, with their names and users."""
+    """Returns rows of :func:`others` with the names and users of the processes."""
     return tuple(
         ProcessUse(
             pid=i.pid,
@@ -183,13 +185,8 @@ def largest(
             cpu_ns=cpu_ns,
             ended_ns=ended_ns,
         )
-        for i, cpu_ns, ended_ns in others(first, last, ours)[:most]
+        for i, cpu_ns, ended_ns in uses
     )
-
-
-def cpu_ns_of(first: Reading, last: Reading, pids: Set[int]) -> int:
-    """Returns the time that processes used between two readings."""
-    return sum(own_ns for identity, (own_ns, _) in used(first, last).items() if identity.pid in pids)
 
 
 def busy_between(first: Reading, last: Reading, ours: Iterable[int], root: Path = ROOT) -> Busy | None:
@@ -198,15 +195,16 @@ def busy_between(first: Reading, last: Reading, ours: Iterable[int], root: Path 
     span_ns = last.at_ns - first.at_ns
     if first.busy_ns is None or last.busy_ns is None or span_ns <= 0:
         return None
-    own = below(last.processes, ours)
-    others_ns = last.busy_ns - first.busy_ns - cpu_ns_of(first, last, own)
+    own, times = below(last.processes, ours), used(first, last)
+    own_ns = sum(cpu_ns for i, (cpu_ns, _) in times.items() if i.pid in own)
+    others_ns = last.busy_ns - first.busy_ns - own_ns
     stolen_ns = last.steal_ns - first.steal_ns
     return Busy(
         others=max(0.0, others_ns / span_ns),
         cpus=last.cpus,
         steal=stolen_ns / span_ns / last.cpus,
         span_s=span_ns / NS_PER_S,
-        largest=largest(first, last, own, root=root),
+        largest=named(last, others(times, own)[:_NAMED], root),
         hidden=hidden(root),
     )
 

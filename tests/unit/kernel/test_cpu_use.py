@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from dbdyno.kernel import cpu_use
-from dbdyno.kernel.cpu_use import below, busy_between, largest, read
+from dbdyno.kernel.cpu_use import below, busy_between, named, others, read, used
 
 TICK = 10_000_000  # ns: 100 a second
 
@@ -72,7 +72,7 @@ def test_processes_are_ranked_by_their_time_and_that_of_their_ended_children(tmp
     first, last = readings(tmp_path)
     ours = below(last.processes, [10])
     assert ours == {10, 11}
-    ranked = largest(first, last, ours, most=9, root=tmp_path)
+    ranked = named(last, others(used(first, last), ours), tmp_path)
     assert [(p.pid, p.name, p.cpu_ns // TICK, p.ended_ns // TICK) for p in ranked] == [
         (12, "cc1", 60, 0),
         (20, "make) (x", 20, 20),
@@ -151,7 +151,7 @@ def test_a_busy_process_of_this_machine_is_seen_with_its_user_and_without_its_ar
                 identity = next(i for i in last.processes if i.pid == process.pid)
                 if last.processes[identity].own_ns > own.own_ns:
                     break
-            use = next(p for p in largest(first, last, most=10_000) if p.pid == process.pid)
+            use = next(p for p in named(last, others(used(first, last), frozenset())) if p.pid == process.pid)
         finally:
             process.kill()
     assert use.cpu_ns == last.processes[identity].own_ns - own.own_ns

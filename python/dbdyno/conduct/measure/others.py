@@ -84,7 +84,7 @@ class OtherProcesses(Companion):
         status = cpu_use.hidden(self._root) or ("ok" if first.whole and last.whole else "not all were read")
         if not last.processes:
             return [{**span, "status": "no process could be read"}]
-        used = cpu_use.others(first, last, ours)
+        used = cpu_use.others(cpu_use.used(first, last), ours)
         whole: dict[str, Any] = {
             "cpu_ns": sum(ns for _, ns, _ in used),
             "children_ns": sum(ns for *_, ns in used),
@@ -98,7 +98,7 @@ class OtherProcesses(Companion):
                 "cpu_ns": p.cpu_ns,
                 "children_ns": p.ended_ns,
             }
-            for p in cpu_use.largest(first, last, ours, most=MOST, root=self._root)
+            for p in cpu_use.named(last, used[:MOST], self._root)
         ]
         known = (r for r in (*largest, whole) if all(v < _INT64 for v in r.values() if isinstance(v, int)))
         return [{**span, **r, "status": status} for r in known]
