@@ -1,6 +1,6 @@
-"""What a run waits for before it begins: the end of other runs, and a quiet machine.
+"""Waits before a run begins, for the end of other runs and for a quiet machine.
 
-It waits before the run and not between its measurements: pauses of minutes would change what is in caches and
+It does not wait between measurements: pauses of minutes would change what is in caches and
 how far the server's own work got. What others used during each measurement is a claim of the run.
 """
 
@@ -67,7 +67,7 @@ def parse_quiet(text: str, option: str = "--wait-quiet") -> Quiet:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Tells the listener what a run waits for, and ends when the user stops it."""
+    """Shows the listener what a run waits for, and ends when the user stops it."""
 
     interrupt: Interrupt
     listener: ProgressListener
@@ -78,25 +78,25 @@ class Waiting:
         """Raises :class:`Interrupted` if the user stops the run."""
         self.interrupt.rest(STEP_S, self.sleep)
 
-    def turn(self, mine: Turn, *, wait: bool) -> None:
+    def turn(self, own: Turn, *, wait: bool) -> None:
         """Warns of other runs, or waits until they have ended."""
         if not wait:
-            if others := mine.measuring():
+            if others := own.measuring():
                 which = "another run is" if len(others) == 1 else "other runs are"
                 self.listener.noted(
                     f"! {which} in progress on this machine, and each disturbs the other: {_listed(others)}; "
                     "--wait waits for the end"
                 )
             return
-        mine.says(waiting=True)
+        own.update(waiting=True)
         named: list[Ticket] = []
-        while others := mine.ahead():
+        while others := own.ahead():
             if [t.pid for t in others] != [t.pid for t in named]:
                 self.listener.noted(f"waiting for the end of {_listed(others)}")
                 named = others
             self.listener.preparing(f"waiting for the end of {_listed(others)}")
             self.rest()
-        mine.says(waiting=False, since_s=time.time())
+        own.update(waiting=False, since_s=time.time())
 
     def quiet(self, quiet: Quiet, machine: Machine = HERE) -> None:
         """Waits until others use less CPU. Raises :class:`MachineBusy` after the limit, and if nothing is
@@ -160,6 +160,6 @@ def alone(what: str, waiting: Waiting, *, wait: bool) -> Iterator[Turn]:
 
     Raises :class:`Interrupted` if the user stops the run.
     """
-    with turn(what) as mine:
-        waiting.turn(mine, wait=wait)
-        yield mine
+    with turn(what) as own:
+        waiting.turn(own, wait=wait)
+        yield own

@@ -22,7 +22,7 @@ class RunContext(Generic[Listener]):
 
     ``host``: the machine that is described. ``interrupt``: ends the run early. ``labels``: fields of
     :class:`dbdyno.model.results.results.Labels`. ``crew``: hosts that drive in place of this one. ``turn``:
-    tells other runs on this machine which run this is.
+    names this run to other runs on this machine.
     """
 
     host: Host

@@ -45,7 +45,7 @@ def run(
         plan = _feasible(server, plan, workload)
         record = store.create(plan, **context.labels)
         if context.turn is not None:
-            context.turn.says(run=record.id)
+            context.turn.update(run=record.id)
         with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             _claim(server, plan, record, journal, listener)
             environment = _begin(server, plan, context.host, record, listener)

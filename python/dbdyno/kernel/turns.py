@@ -23,7 +23,7 @@ _SUFFIX = ".run"
 
 
 class Ticket(NamedTuple):
-    """What a run says about itself."""
+    """Names a run to others: its process, and what it measures."""
 
     pid: int
     since_s: float  # of the wall clock
@@ -60,7 +60,7 @@ class Turn:
         self._write()
         new.replace(self._file)
 
-    def says(self, **facts: Any) -> None:
+    def update(self, **facts: Any) -> None:
         """Changes fields of the ticket."""
         self.ticket = self.ticket._replace(**facts)
         if self._directory is not None:
@@ -137,8 +137,8 @@ def directory() -> Path | None:
 @contextlib.contextmanager
 def turn(what: str) -> Iterator[Turn]:
     """Yields the turn of a run, which ends with the context or the process."""
-    mine = Turn(what, directory())
+    own = Turn(what, directory())
     try:
-        yield mine
+        yield own
     finally:
-        mine.close()
+        own.close()

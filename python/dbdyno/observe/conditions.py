@@ -46,7 +46,7 @@ def machine_facts(
 
     ``main_pid``: of the server; None if there is none here. ``stat_before``: /proc/stat as read ``look_s``
     ago. ``data_files``: pattern of the paths of its data files; None: they are not looked at. ``most_ns``:
-    approximate limit of the time for that. ``busy``: use of its CPUs, if somebody looked.
+    approximate limit of the time for that. ``busy``: use of its CPUs; None if it was not read.
     """
     cores = siblings(root)
     memory = fields(text(root, "proc/meminfo"))

@@ -1,4 +1,4 @@
-"""What a run waits for: readings of the CPUs and tickets of other runs are given, and no time passes."""
+"""Tests waiting before a run: readings of the CPUs and tickets of others are given, no time passes."""
 
 from __future__ import annotations
 
@@ -122,22 +122,22 @@ def test_the_user_ends_each_wait(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         wait.until_quiet(parse_quiet("5%"), HERE, readings(0.9).__next__)
     assert round(clock.now_s) == 7
-    mine, other = Turn("a", tmp_path), Turn("b", tmp_path)
+    own, other = Turn("a", tmp_path), Turn("b", tmp_path)
     wait, _, _ = waiting(stop_s=5.0)
     with pytest.raises(Interrupted):
-        wait.turn(mine, wait=True)
+        wait.turn(own, wait=True)
     other.close()
-    mine.close()
+    own.close()
 
 
 def test_another_run_is_warned_of_or_waited_for(tmp_path: Path) -> None:
-    other, mine = Turn("cpu", tmp_path), Turn("lio", tmp_path)
-    other.says(run="20261129-124424-cpu-e92e")
+    other, own = Turn("cpu", tmp_path), Turn("lio", tmp_path)
+    other.update(run="20261129-124424-cpu-e92e")
     wait, told, clock = waiting()
-    wait.turn(mine, wait=False)
+    wait.turn(own, wait=False)
     (line,) = told.lines
     assert "20261129-124424-cpu-e92e" in line and "--wait" in line and clock.now_s == 0
-    assert not mine.ticket.waiting
+    assert not own.ticket.waiting
 
     class Ends(Clock):
         def sleep(self, seconds: float) -> None:
@@ -146,11 +146,11 @@ def test_another_run_is_warned_of_or_waited_for(tmp_path: Path) -> None:
                 other.close()
 
     told, ends = Told(), Ends(wait.interrupt)
-    Waiting(wait.interrupt, told, ends.sleep, ends).turn(mine, wait=True)
+    Waiting(wait.interrupt, told, ends.sleep, ends).turn(own, wait=True)
     assert 30 < ends.now_s < 32
     assert len(told.lines) == 1 and "20261129-124424-cpu-e92e" in told.lines[0]
-    assert not mine.ticket.waiting, "others wait for it now"
-    mine.close()
+    assert not own.ticket.waiting, "others wait for it now"
+    own.close()
 
 
 def test_alone_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

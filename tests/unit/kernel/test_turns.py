@@ -18,35 +18,35 @@ import sys
 from pathlib import Path
 from dbdyno.kernel.turns import Turn
 held = Turn("cpu", Path(sys.argv[1]))
-held.says(run="20261129-124424-cpu-e92e")
+held.update(run="20261129-124424-cpu-e92e")
 print("held", flush=True)
 sys.stdin.read()
 """
 
 
 def test_a_run_of_another_process_is_seen_until_that_ends_however_it_ends(tmp_path: Path) -> None:
-    mine = Turn("lio", tmp_path)
-    assert mine.measuring() == [], "a run is none of the others"
+    own = Turn("lio", tmp_path)
+    assert own.measuring() == [], "a run is none of the others"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        (other,) = mine.measuring()
+        (other,) = own.measuring()
         assert (other.pid, other.what, other.run) == (process.pid, "cpu", "20261129-124424-cpu-e92e")
         assert other.run in other.words and str(process.pid) in other.words
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert mine.measuring() == []
-    mine.close()
+    assert own.measuring() == []
+    own.close()
     assert list(tmp_path.iterdir()) == [], "nothing is left, of a crashed run neither"
 
 
 def test_who_waits_is_ahead_of_those_that_came_later_and_behind_all_that_measure(tmp_path: Path) -> None:
     first, second, third = (Turn(what, tmp_path) for what in ("a", "b", "c"))
-    first.says(since_s=1.0, waiting=True)
-    second.says(since_s=2.0)
-    third.says(since_s=3.0, waiting=True)
+    first.update(since_s=1.0, waiting=True)
+    second.update(since_s=2.0)
+    third.update(since_s=3.0, waiting=True)
     assert [t.what for t in first.ahead()] == ["b"]
     assert [t.what for t in third.ahead()] == ["a", "b"]
     assert [t.what for t in third.measuring()] == ["b"]
@@ -58,17 +58,17 @@ def test_who_waits_is_ahead_of_those_that_came_later_and_behind_all_that_measure
 
 
 def test_a_ticket_that_is_being_written_counts_without_its_words(tmp_path: Path) -> None:
-    mine, other = Turn("a", tmp_path), Turn("b", tmp_path)
+    own, other = Turn("a", tmp_path), Turn("b", tmp_path)
     os.ftruncate(other._descriptor, 3)
-    assert [t.what for t in mine.measuring()] == ["a run"]
+    assert [t.what for t in own.measuring()] == ["a run"]
     other.close()
-    mine.close()
+    own.close()
 
 
 def test_without_a_directory_no_other_run_is_seen(tmp_path: Path) -> None:
     for place in (None, tmp_path / "missing"):
         alone = Turn("a", place)
-        alone.says(run="x")
+        alone.update(run="x")
         assert alone.ahead() == []
         alone.close()
 

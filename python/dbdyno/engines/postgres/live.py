@@ -48,7 +48,7 @@ class Live:
         far, this one's included."""
         self._site, self._ours = site, ours
         self.transactions = self.statements = 0
-        """Of this connection so far."""
+        """Counts of this connection so far."""
 
     @property
     def screens(self) -> Sequence[LiveScreen]:

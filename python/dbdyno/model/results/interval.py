@@ -58,7 +58,7 @@ class LoadPoint(NamedTuple):
     active_ns_per_s: float | None
     """DB time per second, by the server's clock."""
     reported: bool
-    """Whether it lies in the interval of the report."""
+    """True if the interval of the report contains it."""
 
 
 @dataclass(frozen=True)

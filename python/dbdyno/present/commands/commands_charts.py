@@ -197,7 +197,7 @@ def executions(results: Results) -> list[Block]:
 
 def _spots(frame: pl.DataFrame, factor: float) -> list[Spec]:
     """Returns the executions of a command in the order of their duration, each shifted aside so that equal
-    ones stay visible; of more than can be told apart, as many quantiles."""
+    ones stay visible. Too many to be seen one by one are replaced by as many quantiles as fit."""
     rows = frame.sort("duration_ns").to_dicts()
     if len(rows) > _MOST_SPOTS:
         rows = [rows[n * (len(rows) - 1) // (_MOST_SPOTS - 1)] for n in range(_MOST_SPOTS)]

@@ -28,7 +28,7 @@ _NAMES = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
 
 
 class Rate(NamedTuple):
-    """What the server counted in all windows that know it, of a name in the load profile."""
+    """The count of a name of the load profile, over all windows in which it is known."""
 
     total: float | None
     per_s: float | None

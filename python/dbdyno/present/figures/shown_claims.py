@@ -17,7 +17,7 @@ Group = tuple[Claim, ...]
 SEVERITIES = ("invalid", "warning", "note", "good")
 GRAVE = ("invalid", "warning")
 _ABOUT = ("throughput", "time")
-"""What claims that are shown first are about. All others are about how it was measured, or are details."""
+"""Subjects of the claims that are shown first. All others are details, or about how it was measured."""
 MOST = 3
 """Most claims that are shown at once."""
 _NAMED = 3

@@ -68,7 +68,7 @@ def _left_out(blocks: Iterable[Block]) -> Html | None:
 
 
 def _all_folded(shown: Section) -> bool:
-    """Returns whether nothing of a section is in sight before it is opened."""
+    """Returns whether a section shows nothing until it is opened."""
     return all(isinstance(b, Section) and (b.folded or _all_folded(b)) for b in shown.blocks)
 
 
@@ -77,7 +77,7 @@ _EXPLANATION = 40
 
 
 def _explained_once(blocks: Iterable[Block], known: set[str]) -> list[Block]:
-    """Leaves out captions and remarks that stand on the page before, in sight of the reader."""
+    """Leaves out captions and remarks that an earlier part of the page shows."""
     kept: list[Block] = []
     for block in blocks:
         match block:

@@ -17,7 +17,7 @@ from dbdyno.present.figures.selection import pick_of, rows_of
 
 
 class Counted(NamedTuple):
-    """What the server counts."""
+    """A kind of work that the server counts."""
 
     name: str  # in the load profile
     what: str

@@ -73,7 +73,7 @@ class Spec(NamedTuple):
     long: str = ""
     """The heading where there is room."""
     bar: bool = False
-    """Whether it is a share of a sum over rows, which is drawn as a bar."""
+    """Draws the figure, a share of a sum over rows, as a bar."""
 
 
 class Words(NamedTuple):
