@@ -47,8 +47,14 @@ pub(crate) fn subscribe(room: usize) -> io::Result<OwnedFd> {
         &attribute(FAMILY_NAME, b"TASKSTATS\0"),
     )?;
     let mut buffer = vec![0; MESSAGE];
-    let message = answer(&socket, &mut buffer)?;
-    refusal(message)?;
+    let message = loop {
+        // statistics for a closed socket of the same address may come first
+        let message = answer(&socket, &mut buffer)?;
+        refusal(message)?;
+        if kind(message) == Some(CONTROL) {
+            break message;
+        }
+    };
     let (all, _) = attributes(message.get(HEADER..).unwrap_or_default());
     let family = all.into_iter().find(|(kind, _)| *kind == FAMILY_ID);
     let family = family.and_then(|(_, data)| Some(u16::from_ne_bytes(data.get(..2)?.try_into().ok()?)));
@@ -156,10 +162,15 @@ pub(crate) fn drops(socket: &OwnedFd) -> Option<u64> {
     (failed == 0 && size as usize == size_of_val(&figures)).then(|| u64::from(figures[DROPS]))
 }
 
+/// Returns a message's type: the family it is from, or [`ERROR`].
+fn kind(message: &[u8]) -> Option<u16> {
+    let bytes = message.get(4..6)?;
+    Some(u16::from_ne_bytes([bytes[0], bytes[1]]))
+}
+
 /// Whether a message is an acknowledgement; its error if it is one.
 fn refusal(message: &[u8]) -> io::Result<bool> {
-    let kind = message.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
-    if kind != Some(ERROR) {
+    if kind(message) != Some(ERROR) {
         return Ok(false);
     }
     match message

@@ -145,6 +145,29 @@ fn ends_that_find_no_room_are_counted() {
     assert_eq!(roomy.losses, Losses::default());
 }
 
+/// A new socket may take the address of a closed one, which the kernel still sends to.
+#[test]
+fn statistics_for_a_closed_socket_do_not_hinder_the_next() {
+    if let Err(error) = subscribe(BUFFER) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let stop = AtomicBool::new(false);
+    let failed: Vec<io::Error> = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    ends(1);
+                }
+            });
+        }
+        let failed = (0..500).filter_map(|_| subscribe(BUFFER).err()).collect();
+        stop.store(true, Ordering::Relaxed);
+        failed
+    });
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
 #[test]
 fn messages_of_other_processes_are_not_believed() {
     const FORGED: u32 = 0x7000_0001;
