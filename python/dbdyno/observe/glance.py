@@ -20,6 +20,7 @@ from dbdyno.model.sources.wait_families import AT_CLIENT, Family, WaitFamilies
 from dbdyno.model.units import NS_PER_S
 from dbdyno.observe.glance_parts import (
     IDLE,
+    NONE_AT_REST,
     Brief,
     Label,
     Spent,
@@ -251,7 +252,7 @@ def glance(
     samples = recent["samples"].filter(pl.col("role") == "session")
     samples = samples.with_columns(pl.col("via").fill_null("sql"))
     taken = samples.select("sample", "via").n_unique() if samples.height else 0
-    rest = at_rest(samples if resting else samples.clear(), recent["tasks"], families, gone_ns)
+    rest = at_rest(samples, recent["tasks"], families, gone_ns) if resting else NONE_AT_REST
     everything = recent
     recent = {name: _without(rest, frame) for name, frame in recent.items()}
     samples = _without(rest, samples)

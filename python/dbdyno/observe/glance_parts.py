@@ -51,10 +51,13 @@ class Label(NamedTuple):
 
 def workers(all_samples: pl.DataFrame, samples: pl.DataFrame) -> dict[int, int]:
     """Returns the pid of the leading session by pid of the parallel worker."""
-    leaders = set(samples["pid"])
+    leaders = set(samples["pid"].unique())
     seen = all_samples.filter(pl.col("leader_pid").is_not_null() & (pl.col("pid") != pl.col("leader_pid")))
     pairs = seen.select("pid", "leader_pid").unique().iter_rows()
     return {pid: leader for pid, leader in pairs if leader in leaders}
+
+
+NONE_AT_REST = pl.DataFrame(schema={"pid": pl.Int64, "wall_ns": pl.Int64})
 
 
 def at_rest(samples: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies, gone_ns: int) -> pl.DataFrame:

@@ -353,5 +353,4 @@ def _frames(
 def _frame(name: str, columns: Mapping[str, CoreColumn], needed: Sequence[str]) -> pl.DataFrame:
     if any(len(payload) for kind, payload, _ in columns.values() if kind != "str"):
         return from_core(name, columns, needed)
-    frame = empty(name) if not columns else from_core(name, columns)
-    return frame.select(needed) if needed else frame
+    return empty(name).select(needed) if needed else empty(name)

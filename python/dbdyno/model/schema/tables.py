@@ -222,7 +222,8 @@ def _texts(name: str, payload: Any) -> pl.Series:
 
     codes, categories = np.frombuffer(payload[0], dtype="<u4"), payload[1]
     texts = pl.Series(name, [*categories, None], dtype=pl.String)
-    return texts.gather(pl.Series(np.minimum(codes, len(categories))))  # -1 is the greatest code
+    # -1 is the greatest code. Series.gather runs a query, which took half of the time of a conversion.
+    return texts[pl.Series(np.minimum(codes, len(categories)).astype(np.uint32, copy=False))]
 
 
 def _series(name: str, column: CoreColumn) -> pl.Series:
