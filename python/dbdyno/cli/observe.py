@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,15 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Experiment, Observation
 
 
-@click.command("observe", cls=Command)
+class _OneThread(Command):
+    """A command whose tables are small, so that a second thread of polars costs more than it saves."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before options import polars, which reads it once
+        return super().make_context(*args, **kwargs)
+
+
+@click.command("observe", cls=_OneThread)
 @running_dsns_option
 @partial(server_ssh_options, several=True)
 @server_cluster_options(several=True)
