@@ -115,9 +115,8 @@ def _parsed(pid: int, stat: str) -> tuple[Identity, Process] | None:
     words = rest.split(None, _START + 1)
     if len(words) <= _START or words[_STATE] in "ZX":
         return None
-    fields = [number(word) for word in words[: _START + 1]]
-    parent, start = fields[_PARENT], fields[_START]
-    own, ended = ([fields[i] for i in which] for which in (_OWN, _ENDED))
+    parent, start = number(words[_PARENT]), number(words[_START])
+    own, ended = ([number(words[i]) for i in which] for which in (_OWN, _ENDED))
     if parent is None or start is None or None in own:
         return None
     times = (sum(t or 0 for t in pair) * TICK_NS for pair in (own, ended))
