@@ -87,6 +87,10 @@ def _connected(backends: pl.DataFrame) -> str:
 
 
 WITH_SESSIONS = ("samples", "tasks", *TRACED)
+KNOWN_BY = dict.fromkeys(WITH_SESSIONS, ("session", "pid", "tid", "start_ticks")) | {
+    "samples": ("session", "pid", "tid", "start_ticks", "via", "sample")
+}
+"""Columns by which the sessions of the next watch are known."""
 _ROLE_UNKNOWN_AT_FIRST = {*TRACED, *(t for t in sampled() if "role" in {c.name for c in RAW[t]})}
 """Tables in which a process has the role ``other`` until its session is known."""
 _Task = tuple[int, int, int | None]  # pid, tid, start time if the task can be read

@@ -18,6 +18,7 @@ from dbdyno.conduct.companion import Companion
 from dbdyno.conduct.hosts.hosts import lost_host
 from dbdyno.conduct.measure.cell import LOST, NOTHING, Mark, read_mark
 from dbdyno.conduct.measure.observed import (
+    KNOWN_BY,
     STOPPED,
     WITH_SESSIONS,
     Closing,
@@ -204,7 +205,7 @@ class Windows:
         return self._together.cut(t0_ns, self._window_ns)
 
     def _recent(self, watch: Watch) -> dict[str, pl.DataFrame]:
-        return observe.recent_frames(watch, self._clock.now_ns() - 2 * NS_PER_S, WITH_SESSIONS)
+        return observe.recent_frames(watch, self._clock.now_ns() - 2 * NS_PER_S, WITH_SESSIONS, KNOWN_BY)
 
     def _pass(self, window: Window, until_ns: int) -> End | None:
         """Waits until ``until_ns``; returns how the window ended if it ends before."""
