@@ -46,7 +46,7 @@ _HEAD = (
     f"{'ended':8} {'window':>6} {'sess':>5} {'DB time':>8} {'DB CPU':>8} {'CPU WAIT':>8} {'asleep':>8} "
     f"{'client':>8}  top wait (in the run queue)"
 )
-_HEAD_EVERY = 40  # lines
+HEAD_EVERY = 40  # lines
 OTHERS = "sessions of other users"
 """Name of the data source that says which sessions are visible."""
 
@@ -103,7 +103,7 @@ class ObservationLines(NullObservationListener):
     def saved(self, window: RawCell) -> None:
         if self._console.quiet:
             return
-        if self._lines % _HEAD_EVERY == 0:
+        if self._lines % HEAD_EVERY == 0:
             self._print(_HEAD)
         self._lines += 1
         self._print(line(window, datetime.now()))
@@ -266,7 +266,7 @@ class LiveObservation(NullObservationListener):
 
     def _handle_keys(self, keys: list[str]) -> None:
         for key in keys:
-            text = [line.plain for line in self._drawn().text(self._console.width)]
+            text = [line.plain for line in self._current_screen().text(self._console.width)]
             self._view.press(key, self._sheet(), text if self._view.is_text else ())
         ended, self._view.ended = self._view.ended, False
         saving, self._view.saving = self._view.saving, False
@@ -278,12 +278,12 @@ class LiveObservation(NullObservationListener):
 
     def _draw(self) -> None:
         size = self._console.size
-        drawn = self._drawn()
+        screen = self._current_screen()
         if self._view.is_text:
-            self._view.line = max(0, min(self._view.line, len(drawn.text(size.width)) - 1))
-        self._screen.draw(drawn.lines(size.width, size.height))
+            self._view.line = max(0, min(self._view.line, len(screen.text(size.width)) - 1))
+        self._screen.draw(screen.lines(size.width, size.height))
 
-    def _drawn(self) -> Screen:
+    def _current_screen(self) -> Screen:
         marks = MARKS if self._screen.draws_marks else PLAIN_MARKS
         notice = self._notice if time.monotonic() < self._noticed_s + NOTICE_S else ""
         return Screen(
@@ -316,7 +316,7 @@ class LiveObservation(NullObservationListener):
 
     def _save(self) -> None:
         """Saves the screen in a new file of the working directory."""
-        text = self._drawn().saved(max(self._console.width, _SAVED_COLUMNS))
+        text = self._current_screen().plain_text(max(self._console.width, _SAVED_COLUMNS))
         name = f"dbdyno-{time.strftime('%Y%m%d-%H%M%S')}"
         try:
             path = next(

@@ -12,7 +12,7 @@ from rich.console import Console
 from dbdyno import conduct, drive, present
 from dbdyno.cli import browser, screen
 from dbdyno.cli.config import is_quiet
-from dbdyno.cli.observe_listeners import ObservationLines, line_parts, unseen
+from dbdyno.cli.observe_listeners import HEAD_EVERY, ObservationLines, line_parts, unseen
 from dbdyno.cli.options import labels_of, open_store, print_json
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.machine import Machine
@@ -21,7 +21,6 @@ from dbdyno.model.plan.plan import Experiment, Observation, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import format_percent
 
-_HEAD_EVERY = 40  # lines
 _NAME_WIDTH = 20
 
 
@@ -63,7 +62,7 @@ class ServerLines(ObservationLines):
     def saved(self, window: RawCell) -> None:
         if self._console.quiet:
             return
-        if self._page.lines % _HEAD_EVERY == 0:
+        if self._page.lines % HEAD_EVERY == 0:
             self._print(_head(self._page.wide))
         self._page.lines += 1
         self._print(_line(self._name, self._page.wide, window, datetime.now()))

@@ -150,7 +150,7 @@ def _mean_ns(row: StatementRow) -> float | None:
     return row.counters.mean_ns
 
 
-def _shown(format_: Callable[[float], str], value: float | None) -> str:
+def _figure(format_: Callable[[float], str], value: float | None) -> str:
     return "?" if value is None else format_(value)
 
 
@@ -161,8 +161,8 @@ _CALLS, _MEAN = (
 STATEMENT_COLUMNS = (
     Column("db_time", "DB time", _BY_SAMPLES, lambda r: r.db_time, lambda r: number(r.db_time), 8),
     Column("part", "%DB", "share of DB time", lambda r: r.part, lambda r: share(r.part), 5),
-    Column("calls", "calls/s", _CALLS, _calls_per_s, lambda r: _shown(format_rate, _calls_per_s(r)), 8),
-    Column("mean", "mean", _MEAN, _mean_ns, lambda r: _shown(format_ns, _mean_ns(r)), 9),
+    Column("calls", "calls/s", _CALLS, _calls_per_s, lambda r: _figure(format_rate, _calls_per_s(r)), 8),
+    Column("mean", "mean", _MEAN, _mean_ns, lambda r: _figure(format_ns, _mean_ns(r)), 9),
     Column(
         "event",
         "mostly in",

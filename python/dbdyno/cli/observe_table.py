@@ -103,16 +103,16 @@ class Sheet:
         return [*known, *(r for r in shown if column.value(r) is None)]
 
 
-def _needed(column: Column, sorted_by: str) -> int:
+def _least_width(column: Column, sorted_by: str) -> int:
     """Returns the least width of a column, with room for the mark of the order."""
     wide = column.width or column.least
     return max(wide, len(column.head) + 1) if column.name == sorted_by else wide
 
 
-def fitting(columns: Sequence[Column], width: int, sorted_by: str) -> list[Column]:
+def fit_columns(columns: Sequence[Column], width: int, sorted_by: str) -> list[Column]:
     """Returns the columns that fit into ``width``, with the one that rows are sorted by."""
     shown = list(columns)
-    while sum(_needed(c, sorted_by) + 1 for c in shown) - 1 > width:
+    while sum(_least_width(c, sorted_by) + 1 for c in shown) - 1 > width:
         droppable = [c for c in shown if c.name != sorted_by and c.rank]
         if not droppable:
             break
@@ -123,8 +123,8 @@ def fitting(columns: Sequence[Column], width: int, sorted_by: str) -> list[Colum
 
 def _widths(columns: Sequence[Column], width: int, sorted_by: str) -> list[tuple[Column, int]]:
     """Returns the columns with their widths; one without a width of its own takes the rest of the line."""
-    rest = width - sum(_needed(c, sorted_by) + 1 for c in columns if c.width)
-    return [(c, _needed(c, sorted_by) if c.width else max(c.least, rest)) for c in columns]
+    rest = width - sum(_least_width(c, sorted_by) + 1 for c in columns if c.width)
+    return [(c, _least_width(c, sorted_by) if c.width else max(c.least, rest)) for c in columns]
 
 
 def _heads(columns: Sequence[tuple[Column, int]], order: Order, marks: str) -> Text:
@@ -134,19 +134,19 @@ def _heads(columns: Sequence[tuple[Column, int]], order: Order, marks: str) -> T
         head, style = column.head, "bold"
         if column.name == order.column:
             head, style = head + marks[order.reverse != column.left], "bold underline"
-        line.append(" " if line else "").append(_padded(head, wide, left=column.left), style)
+        line.append(" " if line else "").append(_pad(head, wide, left=column.left), style)
     return line
 
 
 def _line(row: Any, columns: Sequence[tuple[Column, int]]) -> Text:
     line = Text()
     for column, wide in columns:
-        text = _padded(one_line(column.text(row)), wide, left=column.left)
+        text = _pad(one_line(column.text(row)), wide, left=column.left)
         line.append(" " if line else "").append(text, column.style)
     return line
 
 
-def _padded(text: str, width: int, *, left: bool) -> str:
+def _pad(text: str, width: int, *, left: bool) -> str:
     size = cell_len(text)
     if size > width:
         return set_cell_size(text, width)
@@ -158,7 +158,7 @@ def table(
 ) -> Iterator[Text]:
     """Yields the heads and as many rows around the chosen one as fit into ``size``: width and lines."""
     width, room = size[0], max(3, size[1] - 1)
-    columns = _widths(fitting(sheet.columns, width, order.column), width, order.column)
+    columns = _widths(fit_columns(sheet.columns, width, order.column), width, order.column)
     yield _heads(columns, order, marks)
     if not rows:
         yield Text("no row passes the filter" if sheet.rows else sheet.none, "dim")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dbdyno.cli.observe_sheets import RUN, WAIT, Row
 from dbdyno.cli.observe_state import KEYS, LOCKS, MEMORY, SESSIONS, SORT_KEYS, View
-from dbdyno.cli.observe_table import Sheet, clock, fitting, number, share, table
+from dbdyno.cli.observe_table import Sheet, clock, fit_columns, number, share, table
 from dbdyno.model.engine.live import LiveFigures
 from dbdyno.model.sources.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.sources.wait_families import Family
@@ -57,7 +57,7 @@ def brief_words(recent: Glance) -> str:
 _SESSION_EVENTS = 20
 
 
-def _wrapped(text: str, width: int) -> Iterator[Text]:
+def _wrap(text: str, width: int) -> Iterator[Text]:
     """Yields the lines of a statement, broken at words where they are too long."""
     for line in text.expandtabs(4).splitlines():
         for part in textwrap.wrap(line, max(20, width - 2), subsequent_indent="    ") or [""]:
@@ -67,8 +67,9 @@ def _wrapped(text: str, width: int) -> Iterator[Text]:
 def session_lines(row: Row, width: int) -> Iterator[Text]:
     """Yields one session: microstates, events, and the whole text of its statement."""
     s = row.line
-    yield Text.assemble((f"session {s.session}, process {s.pid}", "bold"), f"  {s.state or 'state unknown'}, "
-                        f"{s.event or 'no wait event'}, query id {s.query_id or 'unknown'}")  # fmt: skip
+    state = f"{s.state or 'state unknown'}, {s.event or 'no wait event'}"
+    title = f"session {s.session}, process {s.pid}"
+    yield Text.assemble((title, "bold"), f"  {state}, query id {s.query_id or 'unknown'}")
     names = ("user", "database", "application", "client", "kind")
     yield Text("  ".join(f"{name} {row.text(name) or '?'}" for name in names), "dim")
     yield Text("")
@@ -79,7 +80,7 @@ def session_lines(row: Row, width: int) -> Iterator[Text]:
         yield Text(f"{e.name:40} {share(e.sleep):>9} {share(e.runq):>9} {share(e.run):>9}")
     yield Text("")
     yield Text("its latest statement", "bold")
-    yield from _wrapped(row.statement or "unknown", width)
+    yield from _wrap(row.statement or "unknown", width)
 
 
 def row_lines(sheet: Sheet, row: object, width: int) -> Iterator[Text]:
@@ -91,7 +92,7 @@ def row_lines(sheet: Sheet, row: object, width: int) -> Iterator[Text]:
             yield Text.assemble((f"{column.head:>{wide}}  ", "bold"), column.text(row))
     if detail:
         yield Text("")
-        yield from _wrapped(detail, width)
+        yield from _wrap(detail, width)
 
 
 def tree_lines(blocked: Sequence[Blocked]) -> Iterator[Text]:
@@ -162,7 +163,7 @@ class Screen:
         lines += [Text("")] * (height - len(foot) - len(lines))
         return [_crop(line, width) for line in [*lines, *foot][-height:]]
 
-    def saved(self, width: int) -> str:
+    def plain_text(self, width: int) -> str:
         """Returns the screen as plain text, with all rows."""
         text = self.view.is_text
         body = self.text(width) if text else self._table(width, 24 + len(self.sheet.rows) + _MOST_EVENTS)
@@ -240,7 +241,7 @@ class Screen:
             yield from _entry("", _TEXTS[view.screen], width)
         else:
             yield from _entry("", sheet.explains, width)
-            shown = {c.name for c in fitting(sheet.columns, width, view.order(sheet).column)}
+            shown = {c.name for c in fit_columns(sheet.columns, width, view.order(sheet).column)}
             for column in sheet.columns:
                 away = "" if column.name in shown else " (not shown at this width)"
                 yield from _entry(column.head, f"{column.explains}{away}", width)

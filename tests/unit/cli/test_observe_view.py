@@ -243,7 +243,7 @@ def test_a_screen_of_an_engine_is_drawn_from_data_alone() -> None:
 def test_a_saved_screen_has_all_rows_and_no_control_characters() -> None:
     many = session_sheet([replace(ROWS[0], line=replace(ROWS[0].line, pid=n)) for n in range(1, 301)])
     steering = session_sheet([*many.rows, replace(ROWS[1], statement="\x1b[2J\x07")])
-    text = Screen(Header(), Glance(4.0, "scheduler trace", 40), View(), steering).saved(160)
+    text = Screen(Header(), Glance(4.0, "scheduler trace", 40), View(), steering).plain_text(160)
     pids_ = {line.split()[0] for line in text.splitlines() if line.split()}
     assert {str(n) for n in range(1, 301)} <= pids_
     assert not [c for c in text if c != "\n" and not c.isprintable()]
