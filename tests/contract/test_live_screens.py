@@ -116,3 +116,15 @@ def test_rates_are_of_the_last_seconds_and_a_reset_has_none() -> None:
     assert growth.per_s(16.0, {"a": 180, "b": 9}) == {"a": 80 / 6, "b": 1.0}
     assert growth.per_s(22.0, {"a": 180, "b": 9}) == {"a": 0.0, "b": 0.0}  # against the read at 16
     assert growth.per_s(23.0, {"a": 3, "b": 9}) == {"b": 0.0}
+
+
+@pytest.mark.db
+def test_a_text_that_the_server_does_not_have_is_not_requested_at_each_read(dsn18: str) -> None:
+    with reading(dsn18) as reader:
+        read(reader, "SQL")  # looks at rights, too
+        connection, sent = reader.connection, []  # type: ignore[attr-defined]
+        for _ in range(3):
+            before = connection.statements
+            assert reader.read(LiveRequest("SQL", query_ids=[12345])).statements[12345].text is None
+            sent.append(connection.statements - before)
+    assert sent[0] > sent[1] == sent[2]

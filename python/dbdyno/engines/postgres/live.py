@@ -100,6 +100,7 @@ class Reader:
         self._counts: str | None = None
         self._counters: str | None = None
         self._texts: dict[int, str] = {}
+        self._without_text: set[int] = set()  # not requested again soon: the server reads a file of all texts
         self._reader = statements.Statements()
 
     def read(self, request: LiveRequest) -> LiveAnswer:
@@ -147,12 +148,14 @@ class Reader:
             cursor.nextset()
             return cursor.fetchall()
 
-    def tried(self, file: str, **values: object) -> tuple[list[dict[str, Any]], list[str]]:
+    def rows_or_reason(self, file: str, **values: object) -> tuple[list[dict[str, Any]], list[str]]:
         """Returns the rows, or none and a line that says why. Raises :class:`psycopg.Error` if the
         connection is lost."""
-        return self._tried(lambda: self.ask(file, **values))
+        return self._rows_or_reason(lambda: self.ask(file, **values))
 
-    def _tried(self, ask: Callable[[], list[dict[str, Any]]]) -> tuple[list[dict[str, Any]], list[str]]:
+    def _rows_or_reason(
+        self, ask: Callable[[], list[dict[str, Any]]]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             return ask(), []
         except psycopg.errors.QueryCanceled:
@@ -173,6 +176,7 @@ class Reader:
 
     def _look_at_rights(self) -> None:
         self._rights_s = time.monotonic()
+        self._without_text.clear()
         seen = facts.visibility(self.connection)
         libraries = None if seen.statements_loaded else enabling.preloaded_libraries(self.connection)
         source = enabling.statements(
@@ -197,7 +201,9 @@ class Reader:
                 ),
             ]
         )
-        rows, notes = self.tried("live_figures", database=self.in_database("datname"), session=session)
+        rows, notes = self.rows_or_reason(
+            "live_figures", database=self.in_database("datname"), session=session
+        )
         row = rows[0] if rows else {}
         ours = self._chosen.database in (None, self.connection.database)
         own = self._live.ours() if ours else (0, 0)
@@ -206,7 +212,7 @@ class Reader:
             counted["transactions"] = row["transactions"] or 0
         if self._counts is not None:
             counts = self._counts
-            calls, missing = self._tried(lambda: self._limited(counts))
+            calls, missing = self._rows_or_reason(lambda: self._limited(counts))
             notes = [*notes, *(f"statements/s: {words}" for words in missing)]
             if calls:
                 counted["statements"] = calls[0]["statements"] or 0
@@ -230,7 +236,7 @@ class Reader:
         )
 
     def _latest_texts(self, pids: Sequence[int]) -> dict[int, str]:
-        rows, _ = self.tried("live_texts", pids=",".join(str(int(pid)) for pid in pids))
+        rows, _ = self.rows_or_reason("live_texts", pids=",".join(str(int(pid)) for pid in pids))
         texts = {row["pid"]: statements.without_passwords(row["text"]) for row in rows}
         for row in rows:
             if row["query_id"] is not None:
@@ -250,15 +256,16 @@ class Reader:
         times: dict[Any, float] = {}
         if self._counters is not None:
             text = self._counters.replace(_IDS, ",".join(str(id_) for id_ in ids))
-            rows, _ = self._tried(lambda: self._limited(text))
+            rows, _ = self._rows_or_reason(lambda: self._limited(text))
             calls = {row["query_id"]: row["calls"] for row in rows}
             times = {row["query_id"]: row["exec_ns"] for row in rows}
-            if unknown := [id_ for id_ in ids if id_ not in self._texts]:
+            if unknown := set(ids) - self._texts.keys() - self._without_text:
                 for id_, words in (
                     self._reader.texts(self.connection, unknown).select("query_id", "text").iter_rows()
                 ):
                     if words is not None:
                         self._keep_text(id_, words)
+                self._without_text |= unknown - self._texts.keys()
         now_s = time.monotonic()
         calls_per_s, ns_per_s = self._calls.per_s(now_s, calls), self._times.per_s(now_s, times)
         return {

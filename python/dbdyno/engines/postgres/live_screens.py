@@ -25,17 +25,17 @@ class Entry(NamedTuple):
     read: Callable[[Reader], LiveRows]
 
 
-def _seen(reader: Reader, rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> LiveRows:
+def _with_hidden(reader: Reader, rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> LiveRows:
     """Returns the rows, with a note if this role does not see all of them."""
     hidden = [reader.hidden] if reader.hidden else []
     return LiveRows(rows, [*notes, *hidden], partial=bool(notes or hidden) and not rows)
 
 
 def _transactions(reader: Reader) -> LiveRows:
-    rows, notes = reader.tried("live_transactions")
+    rows, notes = reader.rows_or_reason("live_transactions")
     blocked: Sequence[Mapping[str, Any]] = ()
     if any(str(row["event"] or "").startswith("Lock/") for row in rows):
-        blocked, missing = reader.tried("blocked")
+        blocked, missing = reader.rows_or_reason("blocked")
         notes += [f"who blocks whom: {words}" for words in missing]
     waiters: dict[int | None, dict[int, float]] = defaultdict(dict)
     blockers: dict[int, list[int]] = defaultdict(list)
@@ -60,13 +60,13 @@ def _transactions(reader: Reader) -> LiveRows:
             }
         )
     if any(row["oldest"] for row in shown):
-        dead, _ = reader.tried("live_dead_rows")
+        dead, _ = reader.rows_or_reason("live_dead_rows")
         notes += [
             f"oldest: keeps vacuum from removing rows that died since; database {row['database']} has "
             f"{format_count(row['dead'])} dead rows"
             for row in dead
         ]
-    return _seen(reader, shown, notes)
+    return _with_hidden(reader, shown, notes)
 
 
 def _all_behind(pid: int | None, waiters: Mapping[int | None, Mapping[int, float]]) -> set[int]:
@@ -132,9 +132,9 @@ TRANSACTIONS = LiveScreen(
 
 
 def _progress(reader: Reader) -> LiveRows:
-    rows, notes = reader.tried("live_progress")
+    rows, notes = reader.rows_or_reason("live_progress")
     shown = [{**row, "statement": without_passwords(row["statement"] or "")} for row in rows]
-    return _seen(reader, shown, notes)
+    return _with_hidden(reader, shown, notes)
 
 
 PROGRESS = LiveScreen(
@@ -163,8 +163,8 @@ PROGRESS = LiveScreen(
 
 
 def _replication(reader: Reader) -> LiveRows:
-    rows, notes = reader.tried("live_replication")
-    return _seen(reader, rows, notes)
+    rows, notes = reader.rows_or_reason("live_replication")
+    return _with_hidden(reader, rows, notes)
 
 
 REPLICATION = LiveScreen(
@@ -194,7 +194,7 @@ REPLICATION = LiveScreen(
 
 
 def _temporary(reader: Reader) -> LiveRows:
-    rows, notes = reader.tried("live_temporary", database=reader.in_database("datname"))
+    rows, notes = reader.rows_or_reason("live_temporary", database=reader.in_database("datname"))
     counters = {(r["database"], what): float(r[what]) for r in rows for what in ("files", "bytes")}
     rates = reader.growth("temporary files", counters)
     return LiveRows(
