@@ -22,6 +22,7 @@ from dbdyno.model.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from dbdyno.model.results.analyses import Machine, Scaling
+    from dbdyno.model.results.results import Results
     from dbdyno.store.ladder_csv import Columns
 
 
@@ -227,21 +228,21 @@ def analyze(
         return
     seconds = [_seconds(text) for text in response_target]
     _positive(predict, throughput_target)
-    scalings = (
-        _scalings_of_file(target, model, seed, given)
-        if _is_file(target)
-        else _scalings_of_run(target, model, seed, store, given)
-    )
+    results: Results | None = None
+    if _is_file(target):
+        scalings = _scalings_of_file(target, model, seed, given)
+    else:
+        scalings, results = _scalings_of_run(target, model, seed, store, given)
     if predict or seconds or throughput_target:
         from dbdyno.conclude.scaling.asked import asked
 
         scalings = tuple(asked(m, predict, seconds, throughput_target) for m in scalings)
     if output is not None:
-        present.write(present.scaling(scalings), output)
+        present.write(present.scaling(scalings, results), output)
     if as_json:
         print_json(present.scaling_json(scalings))
         return
-    screen.out().print(present.printed(present.scaling(scalings)), crop=False)
+    screen.out().print(present.printed(present.scaling(scalings, results)), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 
@@ -277,7 +278,7 @@ def _scalings_of_file(
 
 def _scalings_of_run(
     target: str, model: str | None, seed: int, store: Path | None, given: dict[str, Any]
-) -> tuple[Scaling, ...]:
+) -> tuple[tuple[Scaling, ...], Results]:
     extra = _file_options(given)
     if extra:
         raise UsageError(
@@ -286,17 +287,19 @@ def _scalings_of_run(
         )
     record = open_store(store).open(target)
     if model is None and seed == 1:  # the stored scalings have these
-        scalings = conduct.results_of(record).scaling
+        results = conduct.results_of(record)
+        scalings = results.scaling
     else:
         from dbdyno.conclude.scaled import scalings_of
 
-        scalings = scalings_of(conduct.derived_of(record), model=model, seed=seed)
+        results = conduct.derived_of(record)
+        scalings = scalings_of(results, model=model, seed=seed)
     if not scalings:
         raise UsageError(
             f"{record.id} has no ladder of sessions or rates",
             "observations have windows, a single rate and phases are one load: dbdyno show RUN",
         )
-    return scalings
+    return scalings, results
 
 
 def _seconds(text: str) -> float:

@@ -40,6 +40,7 @@ from dbdyno.present.figures import (
     selection,
     shown_claims,
     sources_used,
+    title_block,
 )
 from dbdyno.present.figures.selection import Pick
 from dbdyno.present.figures.targets import Targets
@@ -62,7 +63,6 @@ from dbdyno.present.run import (
     scripts,
     statements,
     system_calls,
-    title_block,
     waiting,
 )
 from dbdyno.present.scaling import scaling_document

@@ -11,7 +11,7 @@ from dbdyno.conclude.run.paced import delivered
 from dbdyno.conclude.snapshots.trend import concluded
 from dbdyno.model.errors import StoreError, UsageError, did_you_mean
 from dbdyno.model.plan.pacing import Pacing
-from dbdyno.model.plan.plan import Plan
+from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
 from dbdyno.model.schema.tables import fewest_calls
@@ -67,6 +67,8 @@ def trend(
             newest.keys["machine"],
             joined,
             [LeftOut(why, tuple(ids)) for why, ids in left_out_by_reason.items()],
+            workload=newest.described,
+            common=newest.keys,
         )
     )
 
@@ -88,6 +90,7 @@ class _Member:
     def __init__(self, run: Listed, figure: Figure, sessions: int | None, variant: str | None) -> None:
         self.run, self.unit, self.sessions, self.load = run, "", 0, ""
         self.workload = ""
+        self.described: Workload | None = None
         self.point: Point | None = None
         self.keys: dict[str, str] = {}
         self.why = ""
@@ -138,6 +141,7 @@ class _Member:
             info_of_workload = info.workloads.get(workload)
             self.unit = f"{info_of_workload.work_short if info_of_workload else 'work'}/s"
         self.sessions, self.workload = row["sessions"], workload
+        self.described = None if plan.scripts else info.workloads.get(workload)
         size = info.calibrations.get(name) or info.calibrations.get(workload)
         cpu = around.host.cpu
         self.keys = {

@@ -4,10 +4,11 @@ snapshots."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from dbdyno.model.plan.plan import Workload
 from dbdyno.model.results.claim import Claim, Estimate
 
 
@@ -90,3 +91,7 @@ class Trend:
     claims: tuple[Claim, ...] = ()
     thing: str = "run"
     """The kind of a point: a run, or an interval that ends with a snapshot."""
+    workload: Workload | None = None
+    """The workload of the runs; None for intervals and for scripts, whose text is in ``common``."""
+    common: Mapping[str, str] = field(default_factory=dict)
+    """Names and values that are the same in all runs: workload, parameters, machine, target."""

@@ -28,6 +28,7 @@ from dbdyno.present.document.document import (
 )
 from dbdyno.present.document.palette import var
 from dbdyno.present.figures import jsondoc
+from dbdyno.present.figures.title_block import described, moment
 
 FORMAT = 1
 _LINES, _COLUMNS = 9, 62
@@ -46,7 +47,23 @@ def document(trend: Trend) -> Document:
         Section(f"{trend.thing}s".capitalize(), [_runs(trend)], "runs"),
     ]
     left = [f"Left out ({counted(len(o.runs), trend.thing)}): {o.why}." for o in trend.left_out]
-    return Document(title, [*blocks, *([Section("", remarks(left))] if left else [])], lead=lead)
+    blocks += [Section("", remarks(left))] if left else []
+    return Document(title, blocks, lead=lead, about=[(n, v) for n, v in _facts(trend) if v])
+
+
+def _facts(trend: Trend) -> Iterator[tuple[str, str]]:
+    """Yields names and values of the title block; a value is empty if it is unknown."""
+    common = trend.common
+    yield "Workload", described(trend.workload) if trend.workload else common.get("workload", "")
+    yield "Parameters", common.get("parameters", "").removeprefix("none")
+    if trend.thing == "run":
+        yield "Host", trend.machine
+        yield "Server", common.get("target", "")
+    else:
+        yield "Server", trend.machine
+    first, last = trend.points[0].started, trend.points[-1].started
+    yield "When", moment(first) if first == last else f"{moment(first)} to {moment(last)}"
+    yield f"{trend.thing}s".capitalize(), str(len(trend.points))
 
 
 def record(trend: Trend) -> dict[str, Any]:

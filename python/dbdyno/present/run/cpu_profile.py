@@ -37,7 +37,7 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
-from dbdyno.present.figures import selection
+from dbdyno.present.figures import selection, title_block
 from dbdyno.present.figures.figures import percent, work_short
 from dbdyno.present.figures.selection import Pick, rows_of
 from dbdyno.present.run.statements import texts_of
@@ -371,7 +371,8 @@ def difference(
         raise _no_sample_error(b, second, only, CPU)
     title = f"CPU time per {change.unit}{_among(only)}: {change.variant} against {change.baseline}"
     picture = flame.block("flame-difference", title, caption, flame.tree(*sides), (1.0, unit), compared=True)
-    return Document(title, [picture, *([] if only else cost_tables(change, SHOWN))])
+    tables = [] if only else cost_tables(change, SHOWN)
+    return Document(title, [picture, *tables], about=title_block.of_both(a, b))
 
 
 def page(
@@ -379,7 +380,8 @@ def page(
 ) -> Document:
     """Returns the profile by itself, as ``dbdyno flame`` writes it."""
     title = f"{capital(sampled.source.name)} of run {results.info.id}"
+    about = title_block.of_run(results)
     if only:
-        return Document(title, [picture(results, pick, only, sampled)])
+        return Document(title, [picture(results, pick, only, sampled)], about=about)
     ordered = sorted(blocks(results, pick, sampled), key=lambda b: not isinstance(b, Flame))
-    return Document(title, ordered)
+    return Document(title, ordered, about=about)

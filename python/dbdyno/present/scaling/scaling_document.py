@@ -11,8 +11,17 @@ import polars as pl
 from dbdyno import __version__
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import capital, noun
-from dbdyno.model.units import counted, format_average, format_given, format_ns, format_plain, significant
+from dbdyno.model.units import (
+    NS_PER_S,
+    counted,
+    format_average,
+    format_given,
+    format_ns,
+    format_plain,
+    significant,
+)
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -34,6 +43,7 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
+from dbdyno.present.figures import title_block
 from dbdyno.present.figures.figures import interval, number, percent
 from dbdyno.present.scaling import rate_chart, scaling_charts
 
@@ -160,16 +170,30 @@ _TILES = ("rate-capacity", "one-session", "peak", "knee", "scales-to", "smt-yiel
 _MOST_TILES = 5
 
 
-def document(scalings: Sequence[Scaling]) -> Document:
-    """Returns the document of one ladder, or of several in sequence."""
+def document(scalings: Sequence[Scaling], run: Results | None = None) -> Document:
+    """Returns the document of one ladder, or of several in sequence. ``run``: None for a ladder of a file."""
     footer = f"Analysed with dbdyno {__version__}"
+    about = _facts_of_file(scalings[0].ladder) if run is None else title_block.of_run(run)
     if len(scalings) != 1:
         blocks = [s for n, scaling in enumerate(scalings) for s in _sections(scaling, n, f"-{n + 1}")]
-        return Document(f"Scaling of {len(scalings)} ladders", blocks, footer=footer)
+        return Document(f"Scaling of {len(scalings)} ladders", blocks, footer=footer, about=about)
     scaling = scalings[0]
     machine = _machine(scaling.ladder.machine)
     lead = [*remarks([machine] if machine else []), *_lead(scaling)]
-    return Document(_title(scaling), [*_sections(scaling, 0, "")], lead, _figures(scaling), footer)
+    return Document(_title(scaling), [*_sections(scaling, 0, "")], lead, _figures(scaling), footer, about)
+
+
+def _facts_of_file(ladder: Ladder) -> title_block.Facts:
+    """Returns what is known of a measurement that was made elsewhere."""
+    points, think_s = ladder.points, ladder.think_s
+    facts = [
+        ("File", ladder.name),
+        ("Host", _machine(ladder.machine) or "not in the file (--cpus, --cores)"),
+        ("Loads", ", ".join(dict.fromkeys(format_given(n) for n in points["load"].sort()))),
+        ("Repeats", title_block.repeats(points["repeat"].n_unique())),
+        ("Think time", "" if think_s is None else format_ns(think_s * NS_PER_S)),
+    ]
+    return [(name, value) for name, value in facts if value]
 
 
 def section(scalings: Sequence[Scaling]) -> Section | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from dbdyno.model.engine.environment import Host
-from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, SERVED, kind_of
+from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, SERVED, kind_of, speaking_of
 from dbdyno.model.plan.plan import Workload
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import capital
@@ -19,6 +19,7 @@ from dbdyno.model.units import (
     parse_duration_ns,
     shown_duration,
 )
+from dbdyno.present.document.document import UNKNOWN
 from dbdyno.present.figures import figures, headline
 
 Facts = list[tuple[str, str]]
@@ -26,7 +27,19 @@ Facts = list[tuple[str, str]]
 
 def of_run(results: Results) -> Facts:
     """Returns names and values, without those that the run does not have."""
-    return [(name, value) for name, value in _facts(results) if value]
+    with speaking_of(kind_of(results.plan)):
+        return [(name, value) for name, value in _facts(results) if value]
+
+
+def of_both(a: Results, b: Results) -> Facts:
+    """Returns the facts of two compared runs: once where they are the same, else of each, A first."""
+    first, second = dict(of_run(a)), dict(of_run(b))
+    return [
+        fact
+        for name in {**first, **second}
+        for one, other in [(first.get(name, UNKNOWN), second.get(name, UNKNOWN))]
+        for fact in ([(name, one)] if one == other else [(f"{name}, A", one), (f"{name}, B", other)])
+    ]
 
 
 def _facts(results: Results) -> Iterator[tuple[str, str]]:
@@ -50,13 +63,17 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
         seconds = (info.ended - info.started).total_seconds()
         yield "Duration", format_duration(seconds * NS_PER_S) + each
     if not observed and len(windows):
-        repeats = int(windows["repeat"].max() or 1)  # type: ignore[arg-type]
-        yield "Repeats", str(repeats) if repeats > 1 else "1 (no intervals)"
+        yield "Repeats", repeats(int(windows["repeat"].max() or 1))  # type: ignore[arg-type]
 
 
 def _window(results: Results) -> str:
     observation = results.plan.experiment.observation
     return observation.window if observation is not None else ""
+
+
+def repeats(number: int) -> str:
+    """Returns the number of repeats, and that one has no intervals."""
+    return str(number) if number > 1 else "1 (no intervals)"
 
 
 def workload_in_words(results: Results) -> str:
@@ -67,13 +84,17 @@ def workload_in_words(results: Results) -> str:
 def _workload(results: Results, workload: Workload) -> str:
     if kind_of(results.plan).among((COMMANDS,)):
         return "; ".join(workload.doc.splitlines())
+    return described(workload, script=bool(results.plan.scripts))
+
+
+def described(workload: Workload, script: bool = False) -> str:
+    """Returns title and name, a sentence, and the unit of work. The text of a script is no description."""
     counted = (
         f" Work is counted in {workload.work_unit} ({workload.work_short})."
         if workload.work_short != workload.work_unit
         else ""
     )
-    # The text of a script is no description.
-    sentence = "" if results.plan.scripts else f" {_first_sentence(workload.doc)}".rstrip()
+    sentence = "" if script else f" {_first_sentence(workload.doc)}".rstrip()
     return f"{capital(headline.workload_title(workload))}.{sentence}{counted}"
 
 

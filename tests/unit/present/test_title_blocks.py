@@ -1,0 +1,67 @@
+"""The title block of pages about a figure of a run: what was measured, where, when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from tests.fakery import climb, recorded
+
+from dbdyno import conduct, present
+from dbdyno.conclude.snapshots.trend import concluded
+from dbdyno.model.results.analyses import Machine
+from dbdyno.model.results.results import Results
+from dbdyno.model.results.trend import Figure, Point, Trend
+from dbdyno.present.figures import title_block
+from dbdyno.store import RunStore
+
+FIGURE = Figure("Rate", "rate", True, "1/s")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    store = RunStore(tmp_path_factory.mktemp("store"))
+    run = recorded(store, climb("fake:cpu=20ms,wait=IO/Read:10ms", [1, 2]))
+    run.finish("complete")
+    return conduct.results_of(run)
+
+
+def test_an_analysis_of_a_run_has_the_facts_of_the_run(results: Results) -> None:
+    about = present.scaling(results.scaling, results).about
+    assert about == present.run_document(results).about
+    assert {"Workload", "Host", "Server", "When", "Repeats"} <= dict(about).keys()
+
+
+def test_an_analysis_of_a_file_says_what_the_file_lacks(results: Results) -> None:
+    about = dict(present.scaling(results.scaling).about)
+    assert about["Loads"] == "1, 2" and about["Repeats"].startswith("1")
+    ladder = replace(results.scaling[0].ladder, machine=Machine())
+    bare = replace(results.scaling[0], ladder=ladder)
+    assert "not in the file" in dict(present.scaling([bare]).about)["Host"]
+
+
+def test_facts_of_two_runs_stand_once_where_they_are_the_same(results: Results) -> None:
+    assert title_block.of_both(results, results) == title_block.of_run(results)
+    later = results.info.model_copy(update={"started": results.info.started.replace(year=2031)})
+    names = [name for name, _ in title_block.of_both(results, replace(results, info=later))]
+    assert "When, A" in names and "When, B" in names and "Host" in names and "Host, A" not in names
+
+
+def test_a_trend_says_what_its_runs_have_in_common(results: Results) -> None:
+    days = [datetime(2026, 11, day, 12, tzinfo=UTC) for day in (1, 3)]
+    points = [Point(f"r{d.day}", "", d, 1.0, 1) for d in days]
+    (workload,) = results.info.workloads.values()
+    common = {"parameters": "rows=5", "target": "socket /x"}
+    trend = Trend(FIGURE, "1/s", "w", "2 CPUs", points, workload=workload, common=common)
+    about = dict(present.trend(concluded(trend)).about)
+    assert workload.title.casefold() in about["Workload"].casefold()
+    assert (about["Host"], about["Server"], about["Parameters"]) == ("2 CPUs", "socket /x", "rows=5")
+    assert about["When"].index("2026-11-01") < about["When"].index("2026-11-03") and about["Runs"] == "2"
+
+
+def test_a_trend_of_intervals_names_the_server() -> None:
+    point = Point("r", "", datetime(2026, 11, 1, tzinfo=UTC), 1.0, 0)
+    trend = Trend(FIGURE, "1/s", "t", "db1:5432", [point], thing="interval")
+    about = dict(present.trend(concluded(trend)).about)
+    assert about["Server"] == "db1:5432" and about["Intervals"] == "1" and "Workload" not in about
