@@ -1,5 +1,5 @@
-"""Pages of every kind, made from the stored runs of the corpus: none is wider than its window, each has the
-switch of colours."""
+"""Pages of every kind, made from the stored runs of the corpus: none is wider than its window or its paper,
+each has the switch of colours."""
 
 from __future__ import annotations
 
@@ -63,4 +63,5 @@ def test_a_page_fits_a_screen_and_a_phone_and_turns_its_colours(
     light = page.evaluate(COLOUR)
     page.evaluate("document.querySelector('#theme').click()")
     page.wait(f"{COLOUR} !== {light!r}")
+    assert page.printed()[1] == []
     assert page.errors() == []
