@@ -87,12 +87,12 @@ def format_duration(value_ns: float) -> str:
 
 def significant(value: float, digits: int = 3) -> str:
     """Formats ``value`` with at least ``digits`` significant digits and thousands separators, as a power of
-    ten below 0.0001, and as ``?`` if it is not finite."""
+    ten below 0.0000001, and as ``?`` if it is not finite."""
     if not math.isfinite(value):
         return "?"
     if value == 0:
         return "0"
-    if abs(value) < 1e-4:
+    if abs(value) < 1e-7:
         return f"{value:.{digits - 1}e}"
     # The exponent is that of the rounded value: 99.96 has the digits of 100, not one more.
     decimals = digits - 1 - math.floor(math.log10(_rounded(value, digits)))

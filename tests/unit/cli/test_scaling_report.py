@@ -50,7 +50,7 @@ def test_the_text_holds_the_published_figures_and_their_intervals() -> None:
     for part in (
         "specsdm91.csv: 7 points, 1 to 216 users",
         "Up to 97 users",
-        "90.00", "61.25 .. 144.", "0.02773", "0.0001044", "3.862e-05 .. 0.0001612", "96.52",
+        "90.00", "61.25 .. 144.", "0.02773", "0.0001044", "0.00003862 .. 0.0001612", "96.52",
         "Amdahl's law", "< 0.001", "no knee can be told", "a note", "Durbin-Watson of the residuals: 1.90 ",
     ):  # fmt: skip
         assert part in output

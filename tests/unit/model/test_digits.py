@@ -8,8 +8,8 @@ from dbdyno.model.units import format_apart, format_number, format_p, significan
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.00009676, "9.676e-05"),
-        (0.0000164, "1.640e-05"),
+        (0.00009676, "0.00009676"),
+        (0.0000164, "0.00001640"),
         (4.4638, "4.464"),
         (20176.6, "20,177"),
         (9000.0, "9,000"),
@@ -24,7 +24,7 @@ def test_a_number_of_any_size_has_four_digits(value: float, text: str) -> None:
 
 
 def test_small_figures_have_no_row_of_zeros() -> None:
-    assert significant(6e-6) == "6.00e-06"
+    assert significant(6e-6) == "0.00000600"
     assert significant(0.00012) == "0.000120"
 
 

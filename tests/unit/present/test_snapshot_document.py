@@ -94,7 +94,7 @@ def test_each_database_has_its_own_figures(the_document: Document) -> None:
 
 
 def test_a_lower_bound_is_marked(the_document: Document) -> None:
-    assert cells(the_document, "By WAL", 1)["WAL"] == ">= 50.0 MB"
+    assert cells(the_document, "By WAL", 1)["WAL"] == ">= 47.7 MiB"
     reads = next(t for t in tables(the_document.blocks) if t.columns[0].head == "process").rows[0].cells[3]
     assert reads.text.startswith(">= ") and "reset" in reads.note
 

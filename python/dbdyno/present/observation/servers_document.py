@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model.results.raw import REPLAY_BEHIND, REPLAY_LAG
 from dbdyno.model.results.results import Results
 from dbdyno.model.sources.wait_families import AT_CLIENT, Family
-from dbdyno.model.units import format_average, format_ns, format_rate
+from dbdyno.model.units import format_average, format_ns, format_rate, format_size
 from dbdyno.present.charts import wall_clock
 from dbdyno.present.charts.chart import channel, chart, coloured, encoded, layer, series_keys, time_unit, tips
 from dbdyno.present.document.document import (
@@ -155,7 +155,7 @@ def _rate(which: Callable[[headline.Overview], headline.Rate]) -> Callable[[Serv
 def _behind(server: Server) -> Cell:
     value = server.most(REPLAY_BEHIND)
     shown = known if server.role == "standby" else optional
-    return shown(value, statements.in_bytes, "bytes")
+    return shown(value, format_size, "bytes")
 
 
 def _top(server: Server) -> Cell:
@@ -306,7 +306,7 @@ def _charts(servers: Sequence[Server]) -> list[Block]:
     caption = (
         "WAL that a standby has received and not replayed, a primary's slowest one; at the ends of windows."
     )
-    charts.append(_chart(servers, REPLAY_BEHIND, "WAL not replayed", "MB", 1e6, caption))
+    charts.append(_chart(servers, REPLAY_BEHIND, "WAL not replayed", "MiB", 1 << 20, caption))
     return [c for c in charts if c is not None]
 
 

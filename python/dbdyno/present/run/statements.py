@@ -12,7 +12,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.statements import LIO
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.visible import shortened, visible
-from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate
+from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate, format_size
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -316,12 +316,6 @@ def name_of(row: _Row) -> Cell:
     return word(f"{inside}{statement(row)}", hint)._replace(whole=whole)
 
 
-def in_bytes(value: float) -> str:
-    """Returns ``812 B`` or ``1.23 MB``."""
-    text = format_rate(value)
-    return f"{text}B" if value >= 1e3 else f"{text} B"
-
-
 def share_of(name: str) -> Callable[[_Row], Cell]:
     """Returns a function from a row to the cell of a share, with a bar."""
 
@@ -371,7 +365,7 @@ COLUMNS: Columns = (
     LIO_CALL,
     (numeric("rows/call", 4), figure(per_call("rows"), format_rate, ratio=True)),
     (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks", ratio=True)),
-    (numeric("WAL/call", 5), figure(per_call("wal_bytes"), in_bytes, "bytes", ratio=True)),
+    (numeric("WAL/call", 5), figure(per_call("wal_bytes"), format_size, "bytes", ratio=True)),
     (numeric("DB time", 7), time_or_dash("db_time_s")),
     (numeric("CPU WAIT", 6), time_or_dash("cpu_wait_s")),
     (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),

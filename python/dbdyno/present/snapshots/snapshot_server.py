@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.interval import STANDING, IntervalFigures
-from dbdyno.model.units import format_count, format_ns, format_rate
+from dbdyno.model.units import format_count, format_ns, format_rate, format_size
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -26,7 +26,6 @@ from dbdyno.present.document.document import (
     texts,
     word,
 )
-from dbdyno.present.run.statements import in_bytes
 from dbdyno.present.snapshots.snapshot_parts import Spec, Words, growth, listed, share, size, whole, yes
 
 _ENDINGS = {"bytes": "_bytes", "ns": "_ns"}
@@ -78,8 +77,8 @@ def _io(figures: IntervalFigures, most: int) -> list[Block]:
 
 
 def amount(value: float | None, unit: str, note: str = "", lower: bool = False) -> Cell:
-    """Returns a figure of the server with its unit: ``3.21 MB``, ``1.20 s``, ``12.0 k``."""
-    ways = {"bytes": in_bytes, "ns": format_ns}
+    """Returns a figure of the server with its unit: ``3.21 MiB``, ``1.20 s``, ``12.0 k``."""
+    ways = {"bytes": format_size, "ns": format_ns}
     text = ways.get(unit, format_rate if isinstance(value, float) else format_count)
     return known(value, lambda v: f"{'>= ' if lower else ''}{text(v)}", unit, note)
 

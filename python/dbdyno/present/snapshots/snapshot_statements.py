@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.interval import IntervalFigures
-from dbdyno.model.units import counted, format_ns, format_percent, format_rate, significant
+from dbdyno.model.units import counted, format_ns, format_percent, format_rate, format_size, significant
 from dbdyno.present.document.document import Block, Cell, Column, Paragraph, numeric, remarks, table
 from dbdyno.present.run import statements as sql
-from dbdyno.present.run.statements import Columns, figure, in_bytes, per_call, share_of
+from dbdyno.present.run.statements import Columns, figure, per_call, share_of
 
 _Row = dict[str, Any]
 _PLANS = "Whether plans changed is not known: the server's own statistics do not have plans."
@@ -116,8 +116,8 @@ _COLUMNS: dict[str, Columns] = {
     "reads": (sql.STATEMENT, _sum("reads", format_rate, "blocks"), _percent("reads"),
               _per("reads/call", *_SHARED),
               (numeric("read time", 2), _total("blk_read_ns", format_ns, "ns"))),
-    "wal": (sql.STATEMENT, _sum("WAL", in_bytes, "bytes"), _percent("wal"),
-            _per("WAL/call", "wal_bytes", text=in_bytes, unit="bytes"),
+    "wal": (sql.STATEMENT, _sum("WAL", format_size, "bytes"), _percent("wal"),
+            _per("WAL/call", "wal_bytes", text=format_size, unit="bytes"),
             (numeric("records", 2), _total("wal_records", format_rate))),
     "temp": (sql.STATEMENT, _sum("temp", format_rate, "blocks"), _percent("temp"),
              _per("temp/call", "temp_blks_read", "temp_blks_written")),
