@@ -415,8 +415,10 @@ def _row(n: int, claim: Contrast, low: float, high: float, comparison: Compariso
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
     who = claim.variant if comparison.kind == "variants" else claim.series or claim.workload
-    name = f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, noun('single'))}"
-    yield el("text", name, x=_LEFT - 10, y=y + 4, text_anchor="end")
+    load = counted(claim.sessions, noun("single"))
+    name = f"{shortened_inside(who, _LONGEST_NAME)}, {load}"
+    whole = el("title", f"{who}, {load}") if len(who) > _LONGEST_NAME else None
+    yield el("text", name, whole, x=_LEFT - 10, y=y + 4, text_anchor="end")
     if e.low is not None and e.high is not None:
         dash = "4 3" if e.basis == "within the window only" else None
         ends = {"x1": _x(e.low, low, high), "x2": _x(e.high, low, high)}
@@ -429,6 +431,12 @@ def _row(n: int, claim: Contrast, low: float, high: float, comparison: Compariso
     yield el(
         "text", verdict(claim, comparison.margin), x=_WIDTH - _RIGHT + 10, y=y + 4, style=f"fill:{colour}"
     )
+
+
+def shortened_inside(text: str, most: int) -> str:
+    """Cuts the middle of a text: names of variants often differ at their ends."""
+    end = most // 2
+    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def shortened(text: str, most: int) -> str:
