@@ -22,6 +22,7 @@ from dbdyno.model.engine.snapshot import Snapshot
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.interval import ALL
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
+from dbdyno.present.document.document import Chart, walk
 from dbdyno.store import SnapshotStore
 
 TEXTS = {1: "select old", 2: "select new", 3: "select slow", 4: "select\tsame <b>"}
@@ -171,6 +172,16 @@ def test_the_document_and_the_record_of_a_comparison_hold_its_statements() -> No
     assert record["a"]["blocks"] == 4
     document = present.intervals(comparison)
     assert "<b>" in str(present.printed(document)) or document.blocks
+
+
+def test_charts_draw_both_sides_of_the_largest_statement() -> None:
+    comparison = two_intervals()
+    drawn = [b for b in walk(present.intervals(comparison).blocks) if isinstance(b, Chart)]
+    chart = next(c for c in drawn if c.id == "sides-statements")
+    (rows,) = chart.spec["datasets"].values()
+    most = max(comparison.statements["time_per_s_a"].fill_null(0).to_list())
+    assert most in [r["value"] for r in rows if r["side"] == "A"]
+    assert {r["side"] for r in rows} == {"A", "B"} and chart.marks == len(rows)
 
 
 def test_command_reads_snapshots_of_the_store(tmp_path: Path) -> None:

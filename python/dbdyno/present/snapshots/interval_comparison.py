@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,10 +13,22 @@ from dbdyno.model.results.interval_comparison import IntervalComparison, Interva
 from dbdyno.model.text.nouns import capital
 from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, quantity, significant
+from dbdyno.present.charts.chart import (
+    LETTERS,
+    ROUNDED,
+    channel,
+    chart,
+    coloured,
+    encoded,
+    layer,
+    series_keys,
+    tips,
+)
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
     Cell,
+    Chart,
     Column,
     Document,
     Paragraph,
@@ -35,6 +47,9 @@ FORMAT = 1
 SHOWN = 20
 """Most statements and tables in a document; the JSON has all."""
 _TEXT = 120
+_DRAWN, _LABEL, _ROW_PX, _VISIBLE = 8, 40, 36, 0.005
+"""Most statements or tables of a chart; characters of their labels; height of one in pixels; least share of
+the largest bar that can be seen."""
 _LEAST = 0.001
 """Smaller ratios are shown as smaller than this."""
 _ANSWERS = ("interval-transactions", "interval-statement")
@@ -55,12 +70,68 @@ def document(comparison: IntervalComparison) -> Document:
     sides = facts("", [(f"{n}:", _side(s)) for n, s in zip("AB", (comparison.a, comparison.b), strict=True)])
     blocks: list[Block] = [
         sides,
+        Section("Most time and most blocks", _charts(comparison), "charts", detail=True),
         Section("Load profile", list(_load(comparison.load)), "load"),
         Section("Statements, largest change of time first", _statements(comparison.statements), "statements"),
         Section("Tables, largest change of logical reads first", _relations(comparison.relations), "tables"),
         Section("Notes", remarks(notes), "method", minor=True),
     ]
     return Document(f"{names[1]} (B) against {names[0]} (A)", blocks, lead=lead)
+
+
+def _charts(comparison: IntervalComparison) -> list[Chart]:
+    """Returns the statements with the most time and the tables with the most blocks, A above B."""
+    statements, tables = comparison.statements.to_dicts(), comparison.relations.to_dicts()
+    drawn = (
+        (
+            "statements",
+            "Time of statements, s/s",
+            [(_text(r).note, *_sides(r, "time_per_s")) for r in statements],
+        ),
+        (
+            "tables",
+            "Blocks of tables, blocks/s",
+            [(r["name"], *_sides(r, "logical_reads_per_s")) for r in tables],
+        ),
+    )
+    return [c for c in (_side_by_side(*figure) for figure in drawn) if c is not None]
+
+
+def _sides(row: _Row, name: str) -> tuple[float | None, float | None]:
+    return row[f"{name}_a"], row[f"{name}_b"]
+
+
+def _side_by_side(
+    name: str, title: str, figures: Sequence[tuple[str, float | None, float | None]]
+) -> Chart | None:
+    """Returns a bar of each side for the largest; None if all are 0 or unknown."""
+    largest = sorted(figures, key=lambda f: -max(f[1] or 0.0, f[2] or 0.0))[:_DRAWN]
+    least = _VISIBLE * max((v or 0.0 for f in largest for v in f[1:]), default=0.0)
+    texts = [one_line(f[0]) for f in largest]
+    names = [f"{n}. {t if len(t) <= _LABEL else f'{t[:_LABEL]}…'}" for n, t in enumerate(texts, 1)]
+    rows = [
+        {"name": label, "side": side, "value": value, "whole": one_line(f[0])[:300]}
+        for label, f in zip(names, largest, strict=True)
+        for side, value in zip("AB", f[1:], strict=True)
+        if value is not None and max(f[1] or 0.0, f[2] or 0.0) > least
+    ]
+    if not rows:
+        return None
+    axis = {"ticks": False, "labelLimit": 320, "labelPadding": 6}
+    shown = [n for n in names if any(r["name"] == n for r in rows)]
+    bars = encoded(
+        layer(rows, "bar"),
+        x=channel("value:Q", title=title.rpartition(", ")[2], axis={**LETTERS, "tickCount": 6}),
+        y=channel("name:N", title=None, sort=shown, axis=axis),
+        yOffset=channel("side:N", sort=["A", "B"]),
+        color=coloured("side", "AB"),
+        tooltip=tips(("whole:N", "", "name"), "side:N", ("value:Q", ROUNDED, title.rpartition(", ")[2])),
+    )
+    caption = "The largest of both intervals; a missing bar is 0, unknown or too small to be seen."
+    keys = series_keys("AB", "fill")
+    drawn = chart(f"sides-{name}", title, caption, [bars], f"{title}, A and B", rows, legend=keys, wide=True)
+    drawn.spec["height"] = max(120, _ROW_PX * len(shown))
+    return drawn
 
 
 def record(comparison: IntervalComparison) -> dict[str, Any]:
