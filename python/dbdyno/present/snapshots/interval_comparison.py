@@ -117,7 +117,8 @@ def _side_by_side(
     ]
     if not rows:
         return None
-    axis = {"ticks": False, "labelLimit": 320, "labelPadding": 6}
+    limit = {"expr": "min(320, 0.35 * windowSize()[0])"}  # a phone has room for bars, too
+    axis = {"ticks": False, "labelLimit": limit, "labelPadding": 6}
     shown = [n for n in names if any(r["name"] == n for r in rows)]
     bars = encoded(
         layer(rows, "bar"),
