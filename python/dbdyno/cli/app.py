@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -128,17 +129,18 @@ Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run st
 
 
 _ABOUT = (
-    "Puts a calibrated load on a real database server, or observes the load that it has, and shows where "
+    "Puts a calibrated load on a real database server, or observes an existing workload, and shows where "
     "each second of each session went."
 )
 _EXAMPLES = (
     ("dbdyno run lio", "logical I/O on the embedded PostgreSQL"),
     ("dbdyno run -f q.sql --dsn service=test", "your own SQL, more and more sessions"),
+    ("dbdyno run --command 'xz -kc FILE'", "any command, without a database"),
     ("dbdyno observe --dsn service=prod", "an existing workload, live"),
 )
 _TASKS = {
     "Measure": {
-        "demo": "the first page within a minute; needs no server",
+        "demo": "a first report within a minute; needs no server",
         "run": "throughput and session time as sessions increase",
         "recipes": "prepared experiments, and the question each answers",
         "workload": "list workloads; make and remove their tables",
@@ -164,27 +166,33 @@ _TASKS = {
     "Check": {
         "doctor": "what spoils measurements here, and how to cure it",
         "topology": "sockets, NUMA nodes, cores, threads, usable CPUs",
-        "selftest": "loads with known results: is the account right?",
+        "selftest": "loads with known results, to check the figures",
     },
     "Store": {
         "label, rm": "name, tag or annotate runs; remove them",
         "export, import": "a run as CSV, Excel, JSON; snapshots of other tools",
-        "sql": "query the tables of all runs",
-        "rebuild": "derive the results of a run again",
+        "sql, rebuild": "query the tables of all runs; derive a run's again",
         "clean": "restore what killed runs changed",
     },
 }
 """Task -> command, or two -> what it is for, in a few words. The help lists them; ``workloads``, the same as
 ``workload list``, ``help`` and ``completion`` are not in it."""
 _POINTERS = (
-    "dbdyno help lists topics; dbdyno help TOPIC shows one: a page (ledger), a command (run), a word of the "
-    "output (CPU WAIT); config: defaults of options, exit codes, completion. -q and -v print less and more; "
-    "--version; -h, --help."
+    "dbdyno COMMAND --help lists a command's options. dbdyno help lists the topics, pages of the "
+    "documentation; dbdyno help TOPIC shows one (config: defaults, exit codes, completion). -q, -v print "
+    "less, more; --version."
 )
 
 
 class Program(Commands):
     """The program: its help lists the commands by task, and fits a screen."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns the command; its help ends with the page of the documentation that has its name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and (_DOCS / f"{cmd_name}.md").is_file():
+            command.epilog = f"Documentation: dbdyno help {cmd_name}"
+        return command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         wrapped = partial(click.wrap_text, width=formatter.width)
@@ -201,6 +209,7 @@ class Program(Commands):
         formatter.write(f"\n{wrapped(_POINTERS)}\n")
 
 
+_DOCS = Path(__file__).parents[1] / "docs"
 _NOT_ONE_OF = re.compile(r"'([^']*)' is not one of (.*)")
 _PLACES_CURE = (
     "name other places: DBDYNO_STORE for runs, DBDYNO_SERVER_DIR for the embedded server; in a container, "

@@ -1,5 +1,5 @@
-"""The command ``help``: the topics, a page of the documentation, the help of a command, or a word of the
-output."""
+"""The command ``help``: the topics, which are pages of the documentation, the help of a command, or a word of
+the output."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ _WIDEST_LIST = 100
 @click.command("help")
 @click.argument("words", metavar="[TOPIC]", nargs=-1, shell_complete=completion.TOPICS)
 def help_command(words: tuple[str, ...]) -> None:
-    """Show a page of the documentation, or list all topics.
+    """Show a page of the documentation, or list all pages.
 
-    TOPIC is a page, a page and a section of it, a command, or a word of the output. On a terminal the text
-    goes through $PAGER, else less.
+    TOPIC is the name of a page; the words of one of its sections may follow. Where a page and a command have
+    the same name, this is the page, and dbdyno COMMAND --help lists the options. The name of any other
+    command, or a word of the output, is understood, too. On a terminal the text goes through $PAGER, else
+    less.
 
     \b
     Examples:
       dbdyno help                        all topics
-      dbdyno help ledger                 a page
+      dbdyno help compare                the page; the options: dbdyno compare --help
       dbdyno help cluster security       a section of a page
-      dbdyno help server start           a command: the same as dbdyno server start --help
-      dbdyno help CPU WAIT               a word of the output: the same as dbdyno explain CPU WAIT
+      dbdyno help server start           the same as dbdyno server start --help
+      dbdyno help CPU WAIT               the same as dbdyno explain CPU WAIT
     """
     if not words:
         show("".join(f"{line}\n" for line in _listing()))
@@ -54,11 +56,13 @@ def _listing() -> list[str]:
     lines = []
     for heading, topics in manual.index().items():
         lines += [heading, *(_item(topic, text, width, columns) for topic, text in topics.items()), ""]
-    return [
-        *lines,
-        "dbdyno help TOPIC shows a page, dbdyno help COMMAND the options of a command,",
-        "dbdyno help WORD the meaning of a word of the output: dbdyno help CPU WAIT.",
-    ]
+    *others, last = (name for name in app.list_commands(click.Context(app)) if name in manual.pages())
+    ending = (
+        "Each topic is a page: dbdyno help TOPIC shows it. Commands with the same name are "
+        f"{', '.join(others)} and {last}; dbdyno {last} --help lists the options of one. dbdyno explain WORD "
+        "explains a word of the output."
+    )
+    return [*lines, *textwrap.wrap(ending, columns, break_on_hyphens=False)]
 
 
 def _item(topic: str, text: str, width: int, columns: int) -> str:
@@ -80,7 +84,7 @@ def _page(words: Sequence[str]) -> str | None:
     name = " ".join([anchor.replace("-", " "), *rest]).strip()
     if not name:
         command = app.get_command(click.Context(app), topic)
-        more = f"\nOptions: `dbdyno {topic} --help`\n" if command is not None else ""
+        more = f"\nOptions of the command: `dbdyno {topic} --help`\n" if command is not None else ""
         return manual.pages()[topic] + more
     section = manual.section(topic, name)
     if section is not None:

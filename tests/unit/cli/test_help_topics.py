@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.on_terminal import on_terminal
@@ -84,8 +85,12 @@ def test_a_topic_is_a_page_else_a_command_else_a_word(words: str, first: str) ->
     assert ask(*words.split()).output.startswith(first)
 
 
-def test_a_page_of_a_command_names_its_options() -> None:
-    assert ask("compare").output.splitlines()[-1] == "Options: `dbdyno compare --help`"
+def test_a_page_and_the_command_of_its_name_refer_to_each_other() -> None:
+    assert ask("compare").output.splitlines()[-1] == "Options of the command: `dbdyno compare --help`"
+    for name in set(app.list_commands(click.Context(app))) & set(manual.pages()):
+        options = CliRunner().invoke(app, [name, "--help"]).output
+        assert options.splitlines()[-1].strip() == f"Documentation: dbdyno help {name}"
+    assert "Documentation:" not in CliRunner().invoke(app, ["runs", "--help"]).output
 
 
 @pytest.mark.parametrize(
