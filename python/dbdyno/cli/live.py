@@ -96,13 +96,14 @@ class LiveProgress(NullProgressListener):
         if not server.here:
             self._print(f"server not on this host: {server.here_detail}", "yellow")
 
-    def calibrated(self, variant: str, calibration: Calibration) -> None:
+    def calibrated(self, variant: str, calibration: Calibration, unit: str) -> None:
+        """Prints the work and the duration of a call."""
         c = calibration
-        work = "" if c.work_per_call is None else f", {c.work_per_call:,.0f} work units"
-        time = "CPU time" if c.basis == "cpu" else "elapsed time"
-        label = "" if variant == "base" else f" [{variant}]"
-        size = f"{c.size:,} {c.size_unit}" + ("" if c.steps else " as in earlier runs")
-        self._print(f"A call{label}: {size}, {format_ns(c.measured_ns)} of {time}{work}")
+        work = f"{c.size:,} {c.size_unit}" if c.work_per_call is None else f"{c.work_per_call:,.0f} {unit}"
+        time = "of CPU time" if c.basis == "cpu" else "of elapsed time"
+        label = "" if variant == "base" else f"{variant}: "
+        earlier = "" if c.steps else ", as in earlier runs,"
+        self._print(f"{label}A call of {work}{earlier} takes {format_ns(c.measured_ns)} {time}")
 
     def noted(self, words: str) -> None:
         """Prints a remark above the lines; it stays."""

@@ -77,7 +77,7 @@ def workloads_table(workloads: Mapping[str, Workload]) -> None:
     table = _table("workload", "what a call does", "work unit", "parameters")
     for w in workloads.values():
         params = "\n".join(f"{n}={p.default}  {p.doc}" for n, p in w.parameters.items())
-        table.add_row(w.name, w.doc, w.work_unit, params)
+        table.add_row(w.name, " ".join(w.doc.split()), w.work_unit, params)
     out().print(table)
     say("Your own SQL, in pgbench's language: dbdyno run -f FILE; pgbench's own scripts: dbdyno run -b list")
 

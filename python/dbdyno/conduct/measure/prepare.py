@@ -228,7 +228,7 @@ class Preparation:
         if calibration is None:
             calibration = self._calibrated(workload, params, None)
             self.store.remember_call_size(self._key(workload, params), calibration.size)
-        self.listener.calibrated(variant, calibration)
+        self.listener.calibrated(variant, calibration, workload.work_short)
         return Unit(workload, calibration)
 
     def tables(self, workload: Workload, params: Mapping[str, Value]) -> bool:
