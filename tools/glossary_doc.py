@@ -23,7 +23,8 @@ def _entry(word: Word) -> str:
     others = ", ".join(f"`{name}`" for name in word.names if name.casefold() != title.casefold())
     see = f" See [{word.page}]({word.page})." if word.page != PAGE.name else ""
     head = f"- **{title}**" + (f" ({others})" if others else "")
-    lines = (f"{head}: {meaning}.", f"  *Example:* {word.example}.{see}")
+    advice = f" *What to do:* {word.advice}." if word.advice else ""
+    lines = (f"{head}: {meaning}.", f"  *Example:* {word.example}.{advice}{see}")
     return "".join(f"{_WRAP.fill(line)}\n" for line in lines)
 
 

@@ -27,6 +27,7 @@ class Word(NamedTuple):
     names: tuple[str, ...]
     text: str
     example: str
+    advice: str
     claims: tuple[str, ...]  # prefixes of their ids
     page: str
 
@@ -40,7 +41,9 @@ def explanation(name: str, families: WaitFamilies | None = None, advice: WaitAdv
     wanted = _plain(name)
     own = _claim(name) or _claim("-".join(wanted.split()))
     word = _word(wanted, exactly=own is not None)
-    lines = [] if word is None else [word.text, f"  Example: {word.example}", f"  {topic(word.page)}"]
+    lines = [] if word is None else [word.text, f"  Example: {word.example}"]
+    lines += [f"  What to do: {word.advice}"] if word is not None and word.advice else []
+    lines += [] if word is None else [f"  {topic(word.page)}"]
     lines += [] if word is not None or own is not None else _columns(name.strip())
     if own is not None:
         return "\n".join([*lines, "", explained(own, defined=True)] if lines else [explained(own)])
@@ -70,15 +73,19 @@ def explained(entry: Entry, *, defined: bool = False) -> str:
     """Returns an entry as text for a terminal, with the definition of its word unless that is ``defined``
     before."""
     page = [topic(entry.page)] if entry.page else []
-    sentences = entry.sentences()
-    says = [readable(s) for s in sentences]
-    slots = " (words in < > stand for figures and names of the run)" if says != sentences else ""
+    sentences = examples().get(entry.id, [])
+    says = ("Example" if len(sentences) == 1 else "Examples", sentences)
+    if not sentences:
+        templates = [readable(s) for s in entry.sentences()]
+        slots = " (words in < > stand for figures and names of the run)" if "<" in "".join(templates) else ""
+        says = (f"Says{slots}", templates)
     parts = [
-        *(("Made when", [criterion(entry)]), (f"Says{slots}", says)),
-        *(("Advice", entry.advices()), ("See", page)),
+        *(("Made when", [criterion(entry)]), says),
+        *(("What to do", entry.advices()), ("See", page)),
     ]
     word = None if defined else next((w for w in words() if entry.id in w.claims), None)
-    lines = [f"{entry.name} ({entry.level})", entry.question, *(["", word.text] if word is not None else [])]
+    level = "claim" if entry.level == "note" else f"claim; {entry.level}"
+    lines = [f"{entry.name} ({level})", entry.question, *(["", word.text] if word is not None else [])]
     for title, texts in parts:
         lines += ["", f"{title}:", *(f"  {t}" for t in texts)] if texts else []
     return "\n".join(lines)
@@ -95,12 +102,13 @@ def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
     if label not in known_ones:  # the output has the engine's own spelling, not the user's
         label = next((n for n in known_ones if n.casefold() == label.casefold()), label)
     family = families.of(label)
+    waits = _document("words.toml")["families"][family]
     known = advice.of(label) if advice is not None else None
-    lines = [f"{label}: a wait event; sessions wait {_document()['families'][family]} (family {family})"]
+    lines = [f"{label}: a wait event; sessions wait {waits} (family {family})"]
     if known is not None and known.what:
         lines.append(f"  They wait for {known.what}.")
     if known is not None and known.advice:
-        lines.append(f"  Advice: {known.advice}")
+        lines.append(f"  What to do: {known.advice}")
     return "\n".join([*lines, f"  {topic('concepts')}"])
 
 
@@ -144,11 +152,24 @@ def _columns(name: str) -> list[str]:
 @cache
 def words() -> tuple[Word, ...]:
     return tuple(
-        Word(w["group"], tuple(w["names"]), w["text"], w["example"], tuple(w.get("claims", ())), w["page"])
-        for w in _document()["word"]
+        Word(
+            w["group"],
+            tuple(w["names"]),
+            w["text"],
+            w["example"],
+            w.get("advice", ""),
+            tuple(w.get("claims", ())),
+            w["page"],
+        )
+        for w in _document("words.toml")["word"]
     )
 
 
+def examples() -> dict[str, list[str]]:
+    """Returns sentences of real runs by the claim that made them."""
+    return _document("claim_examples.toml")
+
+
 @cache
-def _document() -> dict[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
+def _document(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))

@@ -51,9 +51,22 @@ runq.throttled | pool.queue | block_io | top wait | sess | calls/s | p95
 
 @pytest.mark.parametrize("head", [head.strip() for head in HEADS.split("|")])
 def test_a_head_of_a_column_has_a_definition_and_an_example(head: str) -> None:
-    definition, example, page, *_ = explanation(head).splitlines()
+    definition, example, *others = explanation(head).splitlines()
+    page = next(line for line in others if not line.startswith("  What to do: "))
     assert re.match(r"[\w /-]+: \w", definition) and len(definition) > 30
     assert example.startswith("  Example: ") and page.startswith("  dbdyno help ")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("knee", "peak", "ceiling", "headroom", "CPU WAIT", "run queue", "LIO", "eff%", "sleep%", "p95"),
+        *("top wait", "steal", "throttled", "noise", "verdict", "hit ratio", "HOT %", "dead rows"),
+    ],
+)
+def test_a_word_on_which_one_can_act_says_what_to_do(word: str) -> None:
+    advice = explanation(word).splitlines()[2]
+    assert advice.startswith("  What to do: ") and len(advice) > 50
 
 
 def test_explain_takes_words_without_quotes() -> None:
@@ -123,8 +136,8 @@ def test_seconds_and_asked_durations_have_units() -> None:
 @pytest.mark.parametrize(
     ("asked", "excerpt"),
     [
-        ("AICc", "penalty for each parameter"), ("residual", "measured less"), ("benchstat", "rank test"),
-        ("hit ratio", "buffer cache"), ("noise", "relative"), ("tps", "per second"),
+        ("AICc", "penalty for each parameter"), ("residual", "minus that of"), ("benchstat", "rank test"),
+        ("hit ratio", "buffer cache"), ("noise", "differs from the next"), ("tps", "per second"),
         ("Top SQL", "share of time"),
         ("Durbin-Watson", "independent"), ("R²", "variance"), ("standard error", "estimate"),
     ],
