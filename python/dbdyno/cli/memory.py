@@ -28,7 +28,7 @@ def memory(
 
     The machine's memory in parts that add up; pages of each table and index in the server's cache, in the
     page cache, and in both; memory and page tables of processes; huge pages, swap, NUMA nodes, control
-    group. Nothing is changed on a server of yours. What is not known is listed with the reason. Exit code 3
+    group. Nothing is changed on the server. Unknown figures are listed with the reason. The exit code is 3
     if the server cannot be reached. dbdyno help memory explains the figures.
 
     \b

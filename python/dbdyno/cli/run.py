@@ -162,7 +162,7 @@ def run(**options: Any) -> None:
 def _check_reach(where: str | None, options: dict[str, Any]) -> None:
     if where is not None and options["dsn"] is None:
         raise UsageError(
-            "--server-ssh names the host of a server of yours, and no server was named",
+            "--server-ssh names the host of the server, but no server was named",
             "--dsn says which; the embedded server runs on this host",
         )
 
