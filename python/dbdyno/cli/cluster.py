@@ -35,9 +35,9 @@ def status(context: click.Context, address: str, engine: str | None, dsn: str | 
     ADDRESS is ray://HOST:10001, auto (the cluster that this machine is part of, the default), or local:N (a
     cluster of N nodes on this machine, for trying it out). An agent is started on each node for a moment.
 
-    Roles, CPUs that are free, the offset of its clock and the error with which it is known, the round trip
-    from here, with --dsn the time to connect to the server from there, and what is in the way of its use.
-    Exit code 3 if a node cannot be used. dbdyno help cluster explains the set-up.
+    For each node: roles, free CPUs, the offset of its clock and the uncertainty of that, the round trip from
+    here, with --dsn the time to connect to the server from there, and what prevents its use. The exit code
+    is 3 if a node cannot be used. dbdyno help cluster explains the set-up.
 
     \b
     Examples:

@@ -29,10 +29,10 @@ _NEXT = (
 @store_option
 @click.pass_context
 def demo(context: click.Context, open_page: bool, store: Path | None) -> None:
-    """Measure the embedded PostgreSQL for less than a minute, and write a first page.
+    """Measure the embedded PostgreSQL for less than a minute, and write a first report.
 
     Starts the embedded PostgreSQL, runs the recipe demo (logical I/O with one session, then more and more),
-    stops the server again, and prints the answer and the path of the page. Needs no database.
+    stops the server again, and prints the answer and the path of the report. Needs no database.
 
     \b
     Examples:

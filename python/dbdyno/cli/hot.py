@@ -88,7 +88,7 @@ def hot(
 ) -> None:
     """Show which functions, modules, sessions, wait events or statements used the CPU.
 
-    For runs with --profile; with --off-cpu: in which the sessions slept. Samples are scaled to the exact CPU
+    For runs with --profile; with --off-cpu: where the sessions slept. Samples are scaled to the exact CPU
     time of each process, or sleep in each wait event. CPU, sleep: without callees; total: with callees; 95 %:
     interval. Without options, for the highest number of sessions, or for all windows of an observation. With
     --against: CPU time per unit of work, and which functions make the difference.
@@ -144,7 +144,7 @@ def flame(
 ) -> None:
     """Write a flame graph of the CPU profile of a run, or of its off-CPU stacks by wait event.
 
-    HTML: one file that loads nothing, with search and zoom. SVG: a drawing. For other programs: dbdyno export
+    HTML: a single file with search and zoom. SVG: a drawing. For other programs: dbdyno export
     --to folded, pprof or firefox.
 
     \b

@@ -71,9 +71,10 @@ def snapshot(**options: Any) -> None:
     """Take a snapshot of a server's statistics: tables, indexes, statements, I/O, WAL, settings.
 
     Nothing is changed on the server: one read-only transaction in each database, with timeouts. A role that
-    may monitor is enough; what may not be read is listed with the cure.
+    may monitor is enough; what may not be read is listed with the remedy.
 
-    With --every it goes on until Ctrl-C or SIGTERM, waits where the server is away, and marks the gap.
+    With --every it continues until Ctrl-C or SIGTERM, waits while the server is unavailable, and marks the
+    gap.
 
     \b
     Examples:
@@ -178,7 +179,7 @@ def list_command(limit: int | None, store: Path | None, as_json: bool) -> None:
 @store_option
 @json_option
 def show(wanted: str, store: Path | None, as_json: bool) -> None:
-    """Show what a snapshot holds, and what is missing with the cure.
+    """Show what a snapshot contains, and what is missing and why.
 
     SNAPSHOT is an id, the beginning of one, a name, "last", or a time: 14:00, "yesterday 14:00", "2h ago",
     "2026-11-22 14:00"; last~1 is the one before.
@@ -251,7 +252,7 @@ def remove(wanted: tuple[str, ...], yes: bool, store: Path | None) -> None:
 def prune(keep: str, dry_run: bool, store: Path | None, as_json: bool) -> None:
     """Remove snapshots older than a time, and texts of statements that no other needs.
 
-    It does not ask: fit for cron. Who reads a snapshot meanwhile reads it to its end.
+    It asks nothing, so cron can run it. A snapshot that is being read can be read to its end.
 
     \b
     Examples:

@@ -89,8 +89,8 @@ def trace_logins(list_: bool, remove: bool, engine: str | None, dsn: str | None,
 
     The server decides at each login, by a login event trigger in the connected database (PostgreSQL 17 and
     later); the trace is in the server's log. Before version 17, the role gets settings for the moment of the
-    next login, which is less exact. The statements are shown first, and executed after a yes. The trace is
-    removed at the end, or by dbdyno clean if the command was killed. Superuser only.
+    next login, which is less exact. The statements are shown first, and executed after confirmation. The
+    trace is removed at the end, or by dbdyno clean if the command was killed. Superuser only.
 
     A fault in the trigger never refuses a login. ALTER SYSTEM SET dbdyno.trace_logins = off switches it off.
 

@@ -73,9 +73,8 @@ def explained(entry: Entry, *, defined: bool = False) -> str:
     """Returns an entry as text for a terminal, with the definition of its word unless that is ``defined``
     before."""
     page = [topic(entry.page)] if entry.page else []
-    sentences = examples().get(entry.id, [])
-    says = ("Example" if len(sentences) == 1 else "Examples", sentences)
-    if not sentences:
+    says = ("Example", [examples().get(entry.id, "")])
+    if entry.id not in examples():
         templates = [readable(s) for s in entry.sentences()]
         slots = " (words in < > stand for figures and names of the run)" if "<" in "".join(templates) else ""
         says = (f"Says{slots}", templates)
@@ -102,7 +101,7 @@ def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
     if label not in known_ones:  # the output has the engine's own spelling, not the user's
         label = next((n for n in known_ones if n.casefold() == label.casefold()), label)
     family = families.of(label)
-    waits = _document("words.toml")["families"][family]
+    waits = _document()["families"][family]
     known = advice.of(label) if advice is not None else None
     lines = [f"{label}: a wait event; sessions wait {waits} (family {family})"]
     if known is not None and known.what:
@@ -161,15 +160,15 @@ def words() -> tuple[Word, ...]:
             tuple(w.get("claims", ())),
             w["page"],
         )
-        for w in _document("words.toml")["word"]
+        for w in _document()["word"]
     )
 
 
-def examples() -> dict[str, list[str]]:
-    """Returns sentences of real runs by the claim that made them."""
-    return _document("claim_examples.toml")
+def examples() -> dict[str, str]:
+    """Returns a sentence as runs have it, by the id of the claim."""
+    return {id: claim["example"] for id, claim in _document()["claim"].items()}
 
 
 @cache
-def _document(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+def _document() -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dbdyno import engines
 from dbdyno.cli.app import _command_path, app
 from dbdyno.conclude.catalogue import entries
-from dbdyno.conclude.words import explanation, names, words
+from dbdyno.conclude.words import examples, explanation, names, words
 from dbdyno.model.errors import UsageError, near_names
 from dbdyno.model.units import format_average, parse_duration_ns, quantity, shown_duration
 from dbdyno.present.scaling import scaling_document
@@ -67,6 +67,16 @@ def test_a_head_of_a_column_has_a_definition_and_an_example(head: str) -> None:
 def test_a_word_on_which_one_can_act_says_what_to_do(word: str) -> None:
     advice = explanation(word).splitlines()[2]
     assert advice.startswith("  What to do: ") and len(advice) > 50
+
+
+def test_an_example_of_a_claim_is_a_sentence_of_its_entry() -> None:
+    """A template fits if its constant words are in the example, in order and from the beginning on."""
+    for id, example in examples().items():
+        sentence = entries()[id].sentence
+        cases = [sentence] if isinstance(sentence, str) else sentence.values()
+        patterns = (".+?".join(map(re.escape, re.split(r"\{[^}]*\}", case))) for case in cases)
+        assert any(re.fullmatch(f"{pattern}.*", example, re.DOTALL) for pattern in patterns), id
+        assert explanation(id).count(example) == 1 and "<" not in explanation(id).partition("Example:\n")[2]
 
 
 def test_explain_takes_words_without_quotes() -> None:
