@@ -343,7 +343,8 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
     if (again := _again(sides, [rung for rung in (before, after) if rung is not None])) is not None:
         return again
     beyond = min(2 * after, findings.rule.top)
-    if few and not sides.rate and max(findings.tried) < 1.5 * after and beyond > after:
+    last = max(findings.tried)
+    if few and not sides.rate and last < 1.5 * after and beyond > last:
         return Next(beyond)
     return unmeasured(findings) if few else None
 

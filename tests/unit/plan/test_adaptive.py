@@ -246,6 +246,13 @@ def test_the_highest_rung_that_meets_a_target(goal: str, highest: int) -> None:
     assert [done.slots[k] for k in ("at", "met", "repeats", "other")] == [highest, 3, 3, highest + 1]
 
 
+@pytest.mark.parametrize("top", range(40, 80))
+def test_a_boundary_just_below_the_highest_load_ends_the_search(top: int) -> None:
+    asked, done = climb(plateau(4), 4, top=top, goal="p95<20ms", response_ms=fair(4, 2.0))
+    assert (done.at, done.high) == (39, 40)
+    assert all(asked.count(n) == 1 for n in asked if n not in (39, 40))
+
+
 def test_a_boundary_that_noise_moves_is_repeated_and_marked() -> None:
     """True boundary 39|40; a rung is off by 3 %, that is 1.2 sessions."""
     ends = [
