@@ -20,7 +20,7 @@ _NEXT = (
     ("dbdyno open last", "this page in the browser"),
     ("dbdyno show last --profile", "where session time went, by wait"),
     ('dbdyno run lio --dsn "host=HOST dbname=DB"', "the same load on your server"),
-    ('dbdyno observe --dsn "host=HOST dbname=DB"', "the load it has already, live"),
+    ('dbdyno observe --dsn "host=HOST dbname=DB"', "an existing workload, live"),
 )
 
 
