@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -149,13 +150,37 @@ def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) ->
 
 def _scalings_of(results: Results, model: str | None, seed: int) -> tuple[Scaling, ...]:
     by_rate = tuple(
-        rate_capacity.scaling_by_rate(one, results, model) for one in ladders.rate_ladders_of(results)
+        _in_doubt(
+            rate_capacity.scaling_by_rate(
+                ladders.with_disturbed(one, results.tables["windows"], results.findings), results, model
+            )
+        )
+        for one in ladders.rate_ladders_of(results)
     )
     if by_rate:
         return by_rate
     along_axes = with_axes(results, ladders.ladders_of(results))
-    scalings = (_scaling_of(ladder, results, model, seed) for ladder in along_axes)
+    known = [ladders.with_disturbed(one, results.tables["windows"], results.findings) for one in along_axes]
+    scalings = [_in_doubt(_scaling_of(ladder, results, model, seed)) for ladder in known]
     return tuple(_with_speed_up(m, results) if results.plan.jobs else m for m in scalings)
+
+
+def _in_doubt(scaling: Scaling) -> Scaling:
+    if not scaling.ladder.disturbed:
+        return scaling
+    place = ladders.disturbed_place(scaling.ladder)
+    return replace(scaling, answers=tuple(ladders.in_doubt(a, place) for a in scaling.answers))
+
+
+def doubted(claims: Iterable[Claim], results: Results) -> Iterator[Claim]:
+    """Yields the claims of an auto ladder, each with a doubt if its ladder has disturbed loads. The subject
+    of a claim is its variant, "" if there is only one."""
+    of = (*ladders.ladders_of(results), *ladders.rate_ladders_of(results))
+    known = [ladders.with_disturbed(one, results.tables["windows"], results.findings) for one in of]
+    places = {one.variant: ladders.disturbed_place(one) for one in known if one.disturbed}
+    for c in claims:
+        place = next((p for variant, p in places.items() if c.subject in ("", variant)), None)
+        yield c if place is None else ladders.in_doubt(c, place)
 
 
 def _with_speed_up(scaling: Scaling, results: Results) -> Scaling:

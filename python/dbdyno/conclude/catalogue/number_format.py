@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from dbdyno.model.results.analyses import Estimate
 from dbdyno.model.schema.tables import fewest_calls
@@ -65,6 +65,15 @@ def rate_of_load(rate_per_s: float) -> str:
 def loads(low: float, high: float, unit: str = "sessions") -> str:
     """Formats a range of loads: ``16 to 32 sessions``, or ``8 sessions`` if both ends are equal."""
     return load(high, unit) if low == high else f"{load_number(low)} to {load(high, unit)}"
+
+
+def loads_joined(loads: Sequence[float], unit: str = "sessions") -> str:
+    """Formats several loads: ``1, 2 and 8 sessions``."""
+    *first, last = loads
+    before = f"{', '.join(map(load_number, first))} and " if first else ""
+    return (
+        before + load(last, unit) if not first or unit != "sessions" else at_once(before + load_number(last))
+    )
 
 
 def load_spread(load: Estimate) -> str:

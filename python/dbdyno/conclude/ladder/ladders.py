@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from dbdyno.model.results.analyses import POINTS, Estimate, Ladder, Machine, Sca
 from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.results.session_time import is_limit
 from dbdyno.model.schema.tables import ByCell
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.knee import KNEE
 from dbdyno.stats.knee import bend as bent
@@ -24,6 +26,7 @@ from dbdyno.stats.knee import bend as bent
 if TYPE_CHECKING:
     from dbdyno.model.engine.environment import Environment
     from dbdyno.model.plan.plan import Plan, Workload
+    from dbdyno.model.results.claim import Claim
 
 
 class Measured(Protocol):
@@ -179,6 +182,55 @@ def _usable_cells(
     usable = [r for r in rows if why[r["cell"]] is None]
     notes = [_note(r, case) for r in rows if (case := why[r["cell"]])]
     return figures, usable, (*notes, *(_note(r, "short") for r in usable if r["status"] == "short"))
+
+
+def with_disturbed(ladder: Ladder, windows: pl.DataFrame, claims: Iterable[Claim]) -> Ladder:
+    """Returns ``ladder`` with the loads of its cells that the claim ``disturbed`` names."""
+    cells = [cell for c in claims if c.id == "disturbed" for cell in c.cells]
+    of_ladder = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
+    loads = windows.filter(of_ladder & pl.col("cell").is_in(cells))
+    numbers = loads["rate_per_s" if ladder.by_rate else "sessions"].unique().sort()
+    return replace(ladder, disturbed=tuple(map(float, numbers)))
+
+
+_NAMED = 4
+"""Most disturbed loads that a sentence names."""
+
+
+def disturbed_place(ladder: Ladder) -> str:
+    """Returns the disturbed loads in words, with a space before them: `` at 1 and 2 sessions``; "" if they
+    are all loads, or none."""
+    every = loads(ladder)
+    if not ladder.disturbed or (len(every) > 1 and {*every} <= {*ladder.disturbed}):
+        return ""
+    if len(ladder.disturbed) > _NAMED:
+        return f" at {len(ladder.disturbed)} of {len(every)} loads"
+    return f" {noun('at')} {fmt.loads_joined(ladder.disturbed, ladder.load_unit)}"
+
+
+ABOUT_LADDERS = (
+    *("one-session", "one-core", "one-cpu", "knee", "second-knee", "third-knee", "throughput-step"),
+    *("superlinear", "throughput-drop", "at-cpus", "one-more-session", "reason", "smt-yield"),
+    *("prediction", "response-target", "throughput-target", "auto-ladder", "target", "paced-capacity"),
+    *("auto-rates", "rate-target", "rate-capacity"),
+)
+"""Claims that compare loads of a ladder. Those of the peak and of good scaling have sentences of their
+own."""
+
+
+_MAY_BE_UNKNOWN = ("smt-yield", "one-session")
+"""Claims that state without a value that it is unknown."""
+
+
+def in_doubt(claim: Claim, place: str) -> Claim:
+    """Returns ``claim`` with a sentence that it is uncertain, because the machine was not quiet ``place``; a
+    claim that compares no loads unchanged."""
+    if claim.id not in ABOUT_LADDERS or (claim.value is None and claim.id in _MAY_BE_UNKNOWN):
+        return claim
+    tail = sentence("disturbed", {"place": place}, case="uncertain")
+    severity = "note" if claim.severity == "good" else claim.severity
+    changed = {"text": claim.text + tail, "pieces": (*claim.pieces, ("", tail)), "severity": severity}
+    return claim.model_copy(update=changed)
 
 
 def figures_of(rates: pl.DataFrame) -> Figures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -166,13 +166,39 @@ explain."""
 @check("foreign-load", of="whole")
 def foreign_load(case: Case) -> Iterator[Claim]:
     """Yields CPU time of the machine that neither the server's tasks nor dbdyno used."""
-    more = (pl.col("relative_difference") > FOREIGN) & (pl.col("other_cpus") > FOREIGN)
-    rows = other_cpus(case.tables["data_sources"]).filter(more).to_dicts()
+    rows = _foreign_rows(case).to_dicts()
     processes = case.tables.get("other_processes", empty("other_processes"))
     by_cell = processes.partition_by("cell", as_dict=True)
     candidates = [({"used": r["other_cpus"], "who": _who(r, by_cell.get((r["cell"],)))}, r) for r in rows]
     severity = "note" if case.observed else None
     yield from case.worst("foreign-load", candidates, "used", case=case.kind, severity=severity)
+
+
+def _foreign_rows(case: Case) -> pl.DataFrame:
+    more = (pl.col("relative_difference") > FOREIGN) & (pl.col("other_cpus") > FOREIGN)
+    return other_cpus(case.tables.get("data_sources", empty("data_sources"))).filter(more)
+
+
+DISTURBED = 0.10
+"""Share of the CPUs, taken by others, from which on conclusions about a load are in doubt."""
+
+
+@check("disturbed", of="whole")
+def disturbed(case: Case) -> Iterator[Claim]:
+    """Yields the loads at which other processes and the hypervisor took much of the CPUs, on average over the
+    measurements of the load. Other load beside an observation is part of what is observed."""
+    if case.observed:
+        return
+    others = dict(_foreign_rows(case).select("cell", "other_cpus").iter_rows())
+    shares = {
+        c["cell"]: others.get(c["cell"], 0.0) / case.plan.cpus + _stolen(case, c["cell"]) for c in case.usable
+    }
+    rungs: dict[tuple[Any, ...], list[Row]] = {}
+    for c in case.usable:
+        rungs.setdefault((c["workload"], c["variant"], c["sessions"], c["rate_per_s"]), []).append(c)
+    means = [(sum(shares[c["cell"]] for c in cells) / len(cells), cells) for cells in rungs.values()]
+    bad = [({"share": share}, c) for share, cells in means if share >= DISTURBED for c in cells]
+    yield from case.worst("disturbed", bad, "share")
 
 
 NAMED = 3

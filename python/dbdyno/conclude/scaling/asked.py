@@ -44,6 +44,9 @@ def asked(
         *(_load_for_response(fitted, best, seconds) for seconds in response_s),
         *(_load_for_rate(fitted, best, rate) for rate in throughputs),
     ]
+    if fitted.ladder.disturbed:
+        place = ladders.disturbed_place(fitted.ladder)
+        answers = [ladders.in_doubt(a, place) for a in answers]
     return replace(fitted, answers=(*answers, *fitted.answers))
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
+
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.ladder import ladders
 from dbdyno.conclude.ladder.rungs import HIDES, Reach, Rungs
-from dbdyno.conclude.run import paced, phases
+from dbdyno.conclude.run import paced, phases, quality
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.conclude.run.reason import session_time
 from dbdyno.conclude.scaling import smt
@@ -37,14 +39,23 @@ def headline(case: Case) -> Iterator[Claim]:
         yield from phases.headline(case)
         return
     ladders_of = [] if case.observed else list(case.rungs())
+    disturbances = list(quality.disturbed(case))
     if not ladders_of and not case.observed:
         yield claim("nothing-measured", {}, case="none")
     for name, rows in ladders_of:
         ladder = case.ladders.get((rows[0]["workload"], rows[0]["variant"])) if rows else None
+        if ladder is not None:
+            ladder = ladders.with_disturbed(ladder, case.tables["windows"], disturbances)
         if not rows:
             yield _at_least(case, name)
         elif paced.is_paced(case):
-            yield from paced.capacity(case, name, rows)
+            disturbed = {cell for c in disturbances for cell in c.cells}
+            of_ladder = (pl.col("workload") == rows[0]["workload"]) & (
+                pl.col("variant") == rows[0]["variant"]
+            )
+            cells = set(case.tables["windows"].filter(of_ladder)["cell"])
+            for claimed in paced.capacity(case, name, rows):
+                yield ladders.in_doubt(claimed, "") if cells & disturbed else claimed
         elif ladder is None or ladder.points.is_empty():
             yield claim("nothing-measured", {}, case="no-rate", subject=name)
         else:
@@ -153,7 +164,10 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
         at = best.peak.value
         shown.append("beyond" if at > last else "below" if at <= lowest else "model")
     value, case = replace(top, name="peak throughput", unit=unit), "times" if where > lowest else "first"
-    if rungs.is_constant:
+    if ladder.disturbed:
+        values["disturbed"], case = ladders.disturbed_place(ladder), "disturbed"
+        shown = [part for part in shown if part in ("p95", "few") and where not in ladder.disturbed]
+    elif rungs.is_constant:
         case, shown = "constant", [part for part in shown if part != "alike"]
     return claim("peak", values, value, case=case, parts=shown, subject=subject)
 
@@ -209,6 +223,12 @@ def scales_to(ladder: Ladder, subject: str = "") -> Iterator[Claim]:
     if reach is None:
         return
     shares, top = rungs.efficiencies, rungs.loads[-1]
+    until = top if reach.next is None else max(reach.next, reach.high or 0.0)
+    if any(load <= until for load in ladder.disturbed):
+        values = {"disturbed": ladders.disturbed_place(ladder), "good": GOOD_SCALING}
+        values |= {"lowest": fmt.load(rungs.first, unit), "method": rungs.method}
+        yield claim("scales-to", values, case="disturbed", subject=subject)
+        return
     value = Estimate("scales to", reach.value, unit, reach.low, reach.high, rungs.method)
     values = {
         "load": fmt.load(reach.value, unit),
@@ -227,7 +247,10 @@ def scales_to(ladder: Ladder, subject: str = "") -> Iterator[Claim]:
     values |= {"next": fmt.load_number(reach.next)}
     values |= {"high": "" if reach.high is None else fmt.load(reach.high, unit)}
     values |= {"rests_on": "" if reach.rests_on is None else fmt.load(reach.rests_on, unit)}
-    case, end = _reach_case(reach, rungs), ["falls" if reach.next < top else "ends"]
+    case, end = (
+        _reach_case(reach, rungs),
+        ["falls" if reach.next < top and top not in ladder.disturbed else "ends"],
+    )
     parts = [*([] if case in ("open", "unsure") else end), *([] if reach.rests_on is None else ["single"])]
     yield claim("scales-to", values, value, case=case, parts=parts, subject=subject)
 

@@ -100,7 +100,9 @@ def paragraph(scaling: Scaling) -> str:
     in_order = [answers[name] for name in _SENTENCES if name in answers]
     texts = [a.text for a in in_order if _adds(a, answers)]
     outliers = [answers["outlier"].text] if "outlier" in answers else []
-    first = [_delivers(scaling), *_noise_remark(Rungs.of(scaling.ladder))]
+    disturbed = {"place": ladders.disturbed_place(scaling.ladder)}
+    doubt = [sentence("disturbed", disturbed, case="paragraph")] if scaling.ladder.disturbed else []
+    first = [_delivers(scaling), *doubt, *_noise_remark(Rungs.of(scaling.ladder))]
     return " ".join(
         [*first, *texts, _basis(scaling, answers.get("model-veto")), *outliers, *_next_steps(scaling)]
     )
@@ -123,6 +125,8 @@ def _delivers(scaling: Scaling) -> str:
     values |= {"times": rungs.x(rungs.best) / rungs.x(lowest)}
     values |= {"lowest": "one" if lowest == 1 else fmt.load(lowest, load_unit)}
     values |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], load_unit)}
+    if ladder.disturbed:
+        return sentence("delivers", values, case="disturbed")
     if rungs.is_constant:
         return sentence("delivers", values, case="constant")
     case = "first" if rungs.best == lowest else "times"

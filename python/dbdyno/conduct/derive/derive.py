@@ -21,7 +21,7 @@ from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.findings import asked, findings
 from dbdyno.conclude.reply import reply
 from dbdyno.conclude.run.case import Facts, facts_of_json, facts_to_json
-from dbdyno.conclude.scaled import scalings_of
+from dbdyno.conclude.scaled import doubted, scalings_of
 from dbdyno.conclude.scaling.cpu_wait import observed
 from dbdyno.conduct.derive.joined import Joined, Packed, pack
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
@@ -278,7 +278,7 @@ def keep(record: Run, results: Results) -> None:
 
 def with_claims(results: Results, damaged: Sequence[DamagedCell]) -> Results:
     """Returns the results with claims on damaged cells and on what an auto ladder found."""
-    more = (*map(_damage, damaged), *sought(results.plan, results.tables))
+    more = (*map(_damage, damaged), *doubted(sought(results.plan, results.tables), results))
     return replace(results, findings=(*more, *results.findings))
 
 

@@ -85,6 +85,8 @@ class Ladder:
     points."""
     broken_from: float | None = None
     """Load from which on throughput collapses. Models are fitted to the loads below it."""
+    disturbed: tuple[float, ...] = ()
+    """Loads at which others took much of the CPUs. Conclusions that rest on them are in doubt."""
     by_rate: bool = False
     """The load is the number of calls that become due per second. The delivered rate follows it up to the
     capacity, so models of sessions and Little's law by their number do not apply."""

@@ -123,6 +123,18 @@ def ladder(results: Results, series: Series) -> pl.DataFrame:
     return of_series(results.tables["rungs"], series).sort("sessions", "rate_per_s")
 
 
+DISTURBED = "disturbed"
+"""The claim about loads at which others took much of the CPUs. Figures that rest on them are marked, and
+sentences about them say so."""
+
+
+def disturbed_loads(results: Results, series: Series) -> set[int]:
+    """Returns the numbers of sessions of a ladder at which others took much of the CPUs."""
+    cells = [cell for c in results.findings if c.id == DISTURBED for cell in c.cells]
+    windows = of_series(results.tables["windows"], series) if cells else pl.DataFrame()
+    return set(windows.filter(pl.col("cell").is_in(cells))["sessions"]) if cells else set()
+
+
 def work_short(results: Results, workload: str) -> str:
     """Returns the short name of a work unit for a heading: ``LIO``."""
     known = results.info.workloads.get(workload)

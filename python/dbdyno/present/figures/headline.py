@@ -297,7 +297,7 @@ def compared(results: Results) -> Comparison | None:
 def claims_shown_elsewhere(results: Results) -> list[Claim]:
     """Returns the claims that a list of claims leaves out, because the lead and the tables contain them."""
     replied = set(map(_key, results.reply))
-    ids = (FIRST,) if compared(results) else (FIRST, *PARAGRAPH)
+    ids = (FIRST, figures.DISTURBED) if compared(results) else (FIRST, figures.DISTURBED, *PARAGRAPH)
     return [c for c in results.findings if c.id in ids or _key(c) in replied]
 
 

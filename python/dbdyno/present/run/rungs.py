@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.model.plan.kinds import COMMANDS, SERVED, current_kind, kind_of, speaking_of
 from dbdyno.model.results.comparison import Comparison
+from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import whole
 from dbdyno.model.text.nouns import fill, noun
@@ -110,6 +111,9 @@ _MARKED = {
     "client": "* limited by {~client}: in no conclusion",
     "invalid": "! unusable (reason: dbdyno show last --claims): in no conclusion",
 }
+
+
+_DOUBTFUL = f"{UNKNOWN} after an efficiency: uncertain, because the machine was not quiet."
 
 
 def _sessions(r: Record) -> Cell:
@@ -283,7 +287,12 @@ def one_load(results: Results) -> bool:
 def marks(results: Results) -> list[str]:
     """Returns the meaning of the marks on figures."""
     statuses = set(results.tables["rungs"]["status"])
-    return [fill(meaning) for status, meaning in _MARKED.items() if status in statuses]
+    doubts = [_DOUBTFUL] if not one_load(results) and _any_doubtful(results) else []
+    return [*(fill(meaning) for status, meaning in _MARKED.items() if status in statuses), *doubts]
+
+
+def _any_doubtful(results: Results) -> bool:
+    return any(figures.disturbed_loads(results, s) for s in figures.series_of(results))
 
 
 def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block]:
@@ -302,6 +311,8 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
     if paced and frame["sessions"].n_unique() > 1:
         by_name = {"sessions": columns("")["sessions"], **by_name}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
+    if "scaling" in by_name and len(series) == 1:
+        by_name["scaling"] = by_name["scaling"][0], _efficiency(results, series[0], frame)
     kept = [m for n, m in by_name.items() if not absent.get(n)]
     if len(series) > 1:
         kept = [(Column("variant"), lambda r: word(r["variant"])), *kept]
@@ -321,6 +332,20 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
     title = (series[0].label if len(series) == 1 else series[0].workload) if titled else ""
     shown = tails.with_reason(Table(title, [c for c, _ in kept], rows, along_axis=len(series) == 1))
     return [*shown, *remarks([throttled] if brackets else [])]
+
+
+def _efficiency(results: Results, series: Series, frame: pl.DataFrame) -> Callable[[Record], Cell]:
+    """Returns the function of the efficiency's cell, which is marked where others took much of the CPUs, at
+    that load or at the one that efficiency refers to."""
+    disturbed = figures.disturbed_loads(results, series)
+    known_ones = frame.drop_nulls("scaling").filter(~pl.col("status").is_in(LEFT_OUT))
+    doubtful = bool(disturbed) and known_ones["sessions"].min() in disturbed
+
+    def cell(r: Record) -> Cell:
+        mark = UNKNOWN if doubtful or r["sessions"] in disturbed else ""
+        return known(r.get("scaling"), lambda v: percent(v) + mark)
+
+    return cell
 
 
 def _no_intervals(frame: pl.DataFrame) -> bool:
