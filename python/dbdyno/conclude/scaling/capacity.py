@@ -256,13 +256,14 @@ def scales_to(ladder: Ladder, subject: str = "") -> Iterator[Claim]:
 
 
 def _reach_case(reach: Reach, rungs: Rungs) -> str:
-    """Returns the case of the sentence: "none" (no scaling beyond the first load), "limit" (known to one
-    rung), "between" (known to several rungs), "open" or "unsure" (it may scale to the highest load)."""
+    """Returns the case of the sentence: "none" (no scaling beyond the first load), "early" (perhaps none),
+    "limit" (known to one rung), "between" (known to several rungs), "open" or "unsure" (it may scale to the
+    highest load)."""
     if reach.high is None:
         hidden = reach.value == rungs.first or rungs.noise.share > HIDES
         return "unsure" if hidden else "open"
     if reach.low < reach.value or reach.high != reach.next:
-        return "between"
+        return "early" if reach.value == rungs.first else "between"
     return "none" if reach.value == rungs.first else "limit"
 
 
