@@ -103,7 +103,8 @@ def _reason(results: Results, column: str) -> Unknown:
         failed = named.filter(pl.col("status") != "ok").select("status", pl.col("name").alias("source"))
     if failed.is_empty():
         return Unknown(column, "no source gave it", "see the table of sources")
-    why = "; ".join(f"{source}: {in_words(status)}" for status, source in failed.rows())
+    reasons = (in_words(s) if s == FEW else f"{source}: {in_words(s)}" for s, source in failed.rows())
+    why = "; ".join(dict.fromkeys(reasons))
     return Unknown(column, why, _cure(results, failed["source"].to_list()))
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dbdyno.model.schema.tables import CALLS_ABOVE, fewest_calls
+from dbdyno.model.schema.tables import FEW, fewest_calls
 from dbdyno.model.text.nouns import noun
 from dbdyno.present.document.document import UNKNOWN, Block, Cell, Table, remarks
+from dbdyno.present.figures.sources_used import in_words
 
 _TAILS = {"p95": 0.95, "p99": 0.99}
 
 
-def with_reason(shown: Table, counted: str = "") -> list[Block]:
-    """Returns the table without columns that have no known quantile, and the number of calls that one
-    needs."""
+def with_reason(shown: Table, counted: str = "", numbers: Iterable[int] = ()) -> list[Block]:
+    """Returns the table without columns that have no known quantile, and why quantiles are unknown.
+
+    ``numbers`` are the calls of the rows, if known; ``counted`` names them.
+    """
     unknown: dict[str, float] = {}
     kept = []
     for n, column in enumerate(shown.columns):
@@ -24,10 +28,22 @@ def with_reason(shown: Table, counted: str = "") -> list[Block]:
         if q is None or texts != {UNKNOWN}:
             kept.append(n)
     rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in shown.rows]
-    what = counted or noun("calls")
-    needed = ", ".join(f"{name} needs {fewest_calls(q):,} {what}" for name, q in unknown.items())
-    why = [f"{needed}, so that {CALLS_ABOVE} are above it."] if unknown and shown.rows else []
+    why = [_too_few(unknown, counted or noun("calls"), numbers)] if unknown and shown.rows else []
     return [replace(shown, columns=[shown.columns[n] for n in kept], rows=rows), *remarks(why)]
+
+
+def explains(column: str, why: str) -> bool:
+    """Returns whether :func:`with_reason` already states why the figures of a column are unknown."""
+    return why == in_words(FEW) and column.endswith(("_p95_ns", "_p99_ns"))
+
+
+def _too_few(unknown: Mapping[str, float], what: str, numbers: Iterable[int]) -> str:
+    """Returns ``p95 and p99 unknown: too few calls (23 to 154; p95 needs 200, p99 needs 1,000).``"""
+    needed = {name: fewest_calls(q) for name, q in unknown.items()}
+    few = sorted(n for n in numbers if n < max(needed.values()))
+    has = [f"{few[0]:,}" if few[0] == few[-1] else f"{few[0]:,} to {few[-1]:,}"] if few else []
+    needs = ", ".join(f"{name} needs {n:,}" for name, n in needed.items())
+    return f"{' and '.join(unknown)} unknown: too few {what} ({'; '.join([*has, needs])})."
 
 
 def note(figure: Cell, q: float, note: str) -> str:

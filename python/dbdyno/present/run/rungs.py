@@ -330,7 +330,8 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
     texts = ", ".join(f"{text} ({s.label})" if len(series) > 1 else text for text, s in brackets)
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {texts}."
     title = (series[0].label if len(series) == 1 else series[0].workload) if titled else ""
-    shown = tails.with_reason(Table(title, [c for c, _ in kept], rows, along_axis=len(series) == 1))
+    table_of_rungs = Table(title, [c for c, _ in kept], rows, along_axis=len(series) == 1)
+    shown = tails.with_reason(table_of_rungs, numbers=frame["calls"].drop_nulls())
     return [*shown, *remarks([throttled] if brackets else [])]
 
 
@@ -409,7 +410,7 @@ def _unknown(results: Results, columns: Mapping[str, RungColumn]) -> list[str]:
     heads = {n: c.head for n, (c, _) in columns.items() if n not in ("", "calls_per_s_low", "top_wait")}
     counted = any(figures.throughput_work(results, s.workload) for s in figures.series_of(results))
     shown = (n for n in heads if counted or n != "work_per_s")
-    unknown = sources_used.reasons(results, tuple(shown))
+    unknown = [u for u in sources_used.reasons(results, tuple(shown)) if not tails.explains(u.column, u.why)]
     groups = figures.grouped(((u.why, u.cure), u.column) for u in unknown)
     return [
         f"{UNKNOWN} {', '.join(heads[n] for n in names)}: {why}" + (f" -> {cure}" if cure else "")
