@@ -21,7 +21,7 @@ from dbdyno.conclude.compare.table import (
 from dbdyno.conclude.run.quality import other_cpus
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan.jobs import PlannedJob
-from dbdyno.model.plan.kinds import kind_of, speaking_of
+from dbdyno.model.plan.kinds import OBSERVATION, kind_of, speaking_of
 from dbdyno.model.plan.plan import Plan, Variant
 from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
@@ -279,6 +279,16 @@ LABELS = ("A", "B")
 """Labels of the two runs, the baseline's first."""
 
 
+_OBSERVED = (
+    "{} {} observed, not repeated: windows that follow one another are no independent repeats, and no "
+    "interval of a difference would hold"
+)
+_CURE = (
+    "to compare two periods: dbdyno snapshot at both ends of each, then dbdyno compare A..B C..D; to compare "
+    "two settings: dbdyno run with --repeats 5"
+)
+
+
 def compare_runs(baseline: Results, other: Results, options: Options | None = None) -> Comparison:
     """Compares ``other`` with ``baseline``. Their repeats are independent samples, because nothing pairs
     them. Raises :class:`UsageError` if they have no rung in common."""
@@ -286,6 +296,10 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     ids = baseline.info.id, other.info.id
     if ids[0] == ids[1]:
         raise UsageError(f"{ids[0]} twice: a run cannot differ from itself", "name another run: dbdyno runs")
+    if observed := [r.info.id for r in (baseline, other) if kind_of(r.plan).among((OBSERVATION,))]:
+        raise UsageError(
+            _OBSERVED.format(" and ".join(observed), "are" if len(observed) > 1 else "is"), _CURE
+        )
     sides = cells_of(baseline.tables), cells_of(other.tables)
     matches = list(_run_matches(*sides, baseline, other))
     if not matches:
