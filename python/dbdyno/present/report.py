@@ -159,13 +159,13 @@ def _linked(results: Results, paragraphs: Sequence[Paragraph], targets: Targets)
 
 def more(results: Results, run: str) -> list[Paragraph]:
     """Returns where CPU time went if it was sampled, the warnings about the measurement, and the number of
-    further notes, each with its command."""
+    further claims, each with its command."""
     shown = shown_claims.first(results)
     others = [g for g in shown_claims.by_severity(results) if g not in shown]
     rest = [g for g in others if g[0].severity not in shown_claims.GRAVE]
     warnings = shown_claims.warnings(results, others)
     counts = [f"Measurement quality: {warnings}"] if warnings else []
-    counts += [counted(len(rest), "more note")] if rest else []
+    counts += [counted(len(rest), "more claim")] if rest else []
     profiled = [f"{f.text} More: dbdyno hot {run}" for f in results.findings if f.id == cpu_profile.CLAIM]
     return remarks([*profiled[:1], *([f"{'; '.join(counts)}: dbdyno show {run} --claims"] if counts else [])])
 
@@ -572,7 +572,7 @@ def _quality_title(results: Results, others: Sequence[shown_claims.Group]) -> st
     count = {s: sum(g[0].severity == s for g in others) for s in shown_claims.SEVERITIES}
     parts = [
         shown_claims.warnings(results, others),
-        counted(count["note"], "note") if count["note"] else "",
+        counted(count["note"], "other claim") if count["note"] else "",
         counted(count["good"], "check") + " passed" if count["good"] else "",
     ]
     return f"Measurement quality: {', '.join(filter(None, parts)) or 'nothing to remark'}"

@@ -169,9 +169,9 @@ def test_grave_claims_come_first_and_throughput_before_time() -> None:
     results = replace(report_results.results(), findings=tuple(claims))
     assert [g[0].id for g in shown_claims.first(results)] == ["a", "b", "c"]
     more = report.more(results, "last")[-1].text
-    assert more == "Measurement quality: 1 warning (y); 3 more notes: dbdyno show last --claims"
+    assert more == "Measurement quality: 1 warning (y); 3 more claims: dbdyno show last --claims"
     one = replace(results, findings=(made("x", "note", "source"),))
-    assert report.more(one, "last")[-1].text == "1 more note: dbdyno show last --claims"
+    assert report.more(one, "last")[-1].text == "1 more claim: dbdyno show last --claims"
 
 
 def _waits(variant: str, share: str, used: float) -> Claim:
