@@ -64,6 +64,12 @@ def test_of_a_disturbed_baseline_nothing_is_concluded() -> None:
     assert "times that of" not in claims["peak"].text and "1 session" in claims["peak"].text
 
 
+def test_a_single_load_has_no_peak() -> None:
+    plain = report_results.results(report_results.World(rungs=(4,), cpus=CPUS))
+    assert _claims(plain)["peak"].case == "only"
+    assert "peak" not in _claims(plain)["peak"].text.casefold()
+
+
 def test_a_load_beyond_the_end_of_scaling_does_not_spoil_it() -> None:
     sure, claims = _claims(_with_others({})), _claims(_with_others({8: 0.5}))
     assert claims["scales-to"].value == sure["scales-to"].value

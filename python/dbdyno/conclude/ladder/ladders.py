@@ -201,7 +201,7 @@ def disturbed_place(ladder: Ladder) -> str:
     """Returns the disturbed loads in words, with a space before them: `` at 1 and 2 sessions``; "" if they
     are all loads, or none."""
     every = loads(ladder)
-    if not ladder.disturbed or (len(every) > 1 and {*every} <= {*ladder.disturbed}):
+    if not ladder.disturbed or {*every} <= {*ladder.disturbed}:
         return ""
     if len(ladder.disturbed) > _NAMED:
         return f" at {len(ladder.disturbed)} of {len(every)} loads"

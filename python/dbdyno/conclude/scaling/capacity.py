@@ -165,8 +165,11 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
         shown.append("beyond" if at > last else "below" if at <= lowest else "model")
     value, case = replace(top, name="peak throughput", unit=unit), "times" if where > lowest else "first"
     if ladder.disturbed:
-        values["disturbed"], case = ladders.disturbed_place(ladder), "disturbed"
+        values["disturbed"] = ladders.disturbed_place(ladder)
+        case = "disturbed" if len(rungs.loads) > 1 else "only-disturbed"
         shown = [part for part in shown if part in ("p95", "few") and where not in ladder.disturbed]
+    elif len(rungs.loads) == 1:
+        case, shown = "only", [f"{part}-only" for part in shown if part in ("p95", "few")]
     elif rungs.is_constant:
         case, shown = "constant", [part for part in shown if part != "alike"]
     return claim("peak", values, value, case=case, parts=shown, subject=subject)
