@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -15,6 +15,7 @@ import dbdyno.conclude.run
 import dbdyno.conclude.scaling.capacity
 import dbdyno.conclude.scaling.cpu_wait
 from dbdyno.conclude.checking import Check, checks
+from dbdyno.conclude.ladder.ladders import in_doubt
 from dbdyno.conclude.run import coverage
 from dbdyno.conclude.run.case import Case, Facts
 from dbdyno.model.engine.environment import Environment
@@ -30,6 +31,19 @@ _ORDER = ("invalid", "warning", "note", "good")
 
 def _checks(plan: Plan) -> list[Check]:
     return checks(kind_of(plan))
+
+
+COMMANDS = ("commands-compared", "speed-up", "orders")
+"""Claims that compare commands."""
+
+
+def doubted(claims: Iterable[Claim]) -> Iterator[Claim]:
+    """Yields the claims, those that compare commands with a doubt if others took much of the CPUs."""
+    claims = list(claims)
+    disturbed = {cell for c in claims if c.id == "disturbed" for cell in c.cells}
+    for c in claims:
+        rests = c.id in COMMANDS and disturbed and (not c.cells or not disturbed.isdisjoint(c.cells))
+        yield in_doubt(c, "") if rests else c
 
 
 def asked(
@@ -66,4 +80,5 @@ def findings(
     with speaking_of(kind_of(plan)):
         claims = [claim for c in _checks(plan) for claim in c.function(case)]
         claims += coverage.too_few(case, claims)
+        claims = [*doubted(claims)]
     return tuple(sorted(claims, key=lambda c: _ORDER.index(c.severity)))

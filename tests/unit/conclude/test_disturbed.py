@@ -7,7 +7,10 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from tests.unit import report_results
+from tests.unit.compare_runs import noisy
 
+from dbdyno.conclude import findings
+from dbdyno.conclude.compare import compare_runs, compare_variants
 from dbdyno.conclude.run import quality
 from dbdyno.conclude.run.case import Case
 from dbdyno.conclude.scaled import doubted, scalings_of
@@ -131,3 +134,46 @@ def test_time_that_the_hypervisor_withheld_counts_too() -> None:
     cells = plain.tables["windows"].filter(pl.col("sessions") == 4)["cell"].to_list()
     assert list(claim.cells) == cells and claim.value is not None
     assert claim.value.value == pytest.approx(0.2)
+
+
+def _of_variants(disturbed: tuple[int, ...]) -> Results:
+    """Two variants, the second slower by a fifth, with others beside the measurements at some loads."""
+    world = report_results.World(rungs=(1, 4), repeats=6, variants=("base", "second"))
+    results = noisy(world, spread=0.002)
+    cells = results.tables["windows"].filter(pl.col("sessions").is_in(disturbed))["cell"].to_list()
+    others = [Claim(id="disturbed", text="The machine was not quiet.", cells=tuple(cells))] if cells else []
+    return replace(results, findings=(*others, *results.findings))
+
+
+@pytest.mark.parametrize(("disturbed", "doubtful"), [((), False), ((1,), True), ((4,), True)])
+def test_a_verdict_on_variants_carries_the_doubt(disturbed: tuple[int, ...], doubtful: bool) -> None:
+    (verdict,) = compare_variants(_of_variants(disturbed)).summary
+    assert "second" in verdict and ("not quiet" in verdict) == doubtful
+
+
+def test_a_verdict_on_two_runs_names_the_one_that_was_disturbed() -> None:
+    quiet = noisy(report_results.World(rungs=(1, 4), repeats=6), spread=0.002, id="20261121-a")
+    other = noisy(report_results.World(rungs=(1, 4), repeats=6, cpus=1), spread=0.002, id="20261121-b")
+    cells = other.tables["windows"].filter(pl.col("sessions") == 4)["cell"].to_list()
+    doubt = Claim(id="disturbed", text="The machine was not quiet.", cells=tuple(cells))
+    comparison = compare_runs(quiet, replace(other, findings=(doubt,)))
+    ranks = {tuple(c.slots["sessions"]): c.text for c in comparison.conclusions if c.id == "rank"}
+    assert all(("not quiet in B" in text) == (4 in sessions) for sessions, text in ranks.items())
+    assert "not quiet" not in " ".join(compare_runs(quiet, other).summary)
+
+
+def test_an_undecided_verdict_needs_no_further_doubt() -> None:
+    run = noisy(report_results.World(rungs=(4,), repeats=1), id="20261121-a")
+    doubt = Claim(
+        id="disturbed", text="The machine was not quiet.", cells=tuple(run.tables["windows"]["cell"])
+    )
+    other = replace(noisy(report_results.World(rungs=(4,)), id="20261121-b"), findings=(doubt,))
+    assert "not quiet" not in " ".join(compare_runs(run, other).summary)
+
+
+@pytest.mark.parametrize(("cells", "doubtful"), [((), True), (("c1",), True), (("c2",), False)])
+def test_a_comparison_of_commands_carries_the_doubt(cells: tuple[str, ...], doubtful: bool) -> None:
+    others = Claim(id="disturbed", text="The machine was not quiet.", cells=("c1",))
+    faster = Claim(id="commands-compared", text="a is 2 times as fast as b.", cells=cells)
+    (_, shown) = findings.doubted([others, faster])
+    assert shown.text.startswith(faster.text) and (shown != faster) == doubtful

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import polars as pl
+
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.cache_placement import cache_placement
@@ -18,11 +20,13 @@ from dbdyno.conclude.compare.table import (
     only_rung,
     tables_of,
 )
+from dbdyno.conclude.ladder.ladders import in_doubt
 from dbdyno.conclude.run.quality import other_cpus
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan.jobs import PlannedJob
 from dbdyno.model.plan.kinds import OBSERVATION, kind_of, speaking_of
 from dbdyno.model.plan.plan import Plan, Variant
+from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
@@ -202,9 +206,26 @@ def _comparison(
     costs = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
     cost_claims = [cpu_profile.cost_claim(c) for c in costs]
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
-    ranked = summary(comparison, first, matches)
+    ranked = [_in_doubt(c, by_label) for c in summary(comparison, first, matches)]
     concluded = (*unequal, *ranked, *cost_claims, *notes(comparison, left_out, runs, matches))
     return comparison.model_copy(update={"conclusions": concluded, "costs": costs})
+
+
+_DECIDED = ("better", "worse", "no_difference", "equal")
+
+
+def _in_doubt(rank: Claim, runs: Mapping[str, Results]) -> Claim:
+    """Returns a verdict with a doubt if it is decided, and others took much of the CPUs at its numbers of
+    sessions."""
+    disturbed = [label for label, run in runs.items() if _disturbed(run) & {*rank.slots["sessions"]}]
+    if not disturbed or not any(name in rank.slots for name in _DECIDED):
+        return rank
+    return in_doubt(rank, f" in {' and '.join(disturbed)}" if all(disturbed) else "")
+
+
+def _disturbed(run: Results) -> set[int]:
+    cells = [cell for c in run.findings if c.id == "disturbed" for cell in c.cells]
+    return set(run.tables["windows"].filter(pl.col("cell").is_in(cells))["sessions"])
 
 
 def _with_capacities(

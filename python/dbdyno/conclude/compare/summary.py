@@ -58,7 +58,8 @@ def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) 
         same = len({str([(v, sorted(c.variant for c in g)) for v, g in x.items()]) for x in groups.values()})
         for n in [*groups][: same or None]:
             load = fmt.load(n)
-            values = {"load": f"{series}, {load}" if series else load, "limit": limit}
+            values: dict[str, Any] = {"load": f"{series}, {load}" if series else load, "limit": limit}
+            values["sessions"] = [n] if same == len(groups) else [n, rungs[0]]
             case = "plain" if limit is None else "above" if n > limit else "within"
             parts = []
             for verdict, contrasts in groups[n].items():

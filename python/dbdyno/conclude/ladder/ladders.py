@@ -212,10 +212,10 @@ ABOUT_LADDERS = (
     *("one-session", "one-core", "one-cpu", "knee", "second-knee", "third-knee", "throughput-step"),
     *("superlinear", "throughput-drop", "at-cpus", "one-more-session", "reason", "smt-yield"),
     *("prediction", "response-target", "throughput-target", "auto-ladder", "target", "paced-capacity"),
-    *("auto-rates", "rate-target", "rate-capacity"),
+    *("auto-rates", "rate-target", "rate-capacity", "rank", "commands-compared", "speed-up", "orders"),
 )
-"""Claims that compare loads of a ladder. Those of the peak and of good scaling have sentences of their
-own."""
+"""Claims that compare loads, variants or commands. Those of the peak and of good scaling have sentences of
+their own."""
 
 
 _MAY_BE_UNKNOWN = ("smt-yield", "one-session")
