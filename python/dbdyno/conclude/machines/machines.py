@@ -20,16 +20,16 @@ from dbdyno.model.results.claim import Claim
 def claims(comparison: Machines) -> Iterator[Claim]:
     """Yields the claims of a comparison: one session, the crossing, the highest load, the peak, and the speed
     per core and per thread."""
-    _, b = comparison.names
+    names = comparison.names
     yield from _argument(comparison)
-    yield from _ratio(comparison.one_session, b, f"With {comparison.one_session.what}")
+    yield from _ratio(comparison.one_session, names, f"With {comparison.one_session.what}")
     yield from _crossing(comparison)
     last = comparison.at_loads[-1]
     if last.load > 1:
-        yield from _ratio(last.throughput, b, f"With {fmt.load(last.load, comparison.a.load_unit)}")
-    yield from _ratio(comparison.peak, b, "At its peak")
+        yield from _ratio(last.throughput, names, f"With {fmt.load(last.load, comparison.a.load_unit)}")
+    yield from _ratio(comparison.peak, names, "At its peak")
     for speed in (comparison.per_core, comparison.per_thread, comparison.per_cpu_second):
-        yield from _ratio(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
+        yield from _ratio(speed, names, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
 
 
 def _argument(compared: Machines) -> Iterator[Claim]:
@@ -40,18 +40,26 @@ def _argument(compared: Machines) -> Iterator[Claim]:
     if (one.value - 1) * (many.value - 1) >= 0:
         return
     load = fmt.load(compared.at_loads[-1].load, compared.a.load_unit)
-    values = {"name": compared.names[1], "one": one.value, "many": many.value, "load": load}
+    values = {
+        "name": compared.names[1],
+        "other": compared.names[0],
+        "one": one.value,
+        "many": many.value,
+        "load": load,
+    }
     yield claim("alone-and-many", values, case="slower" if one.value < 1 else "faster")
 
 
-def _ratio(speed: Speed, name: str, place: str) -> Iterator[Claim]:
+def _ratio(speed: Speed, names: tuple[str, str], place: str) -> Iterator[Claim]:
     ratio = speed.ratio
     if ratio is None:
         return
     known = ratio.low is not None and ratio.high is not None
     interval = fmt.spread(ratio) if known else ""
-    values = {"place": place, "name": name, "ratio": ratio.value, "interval": interval}
-    case = "more" if not _may_be_one(ratio) else "equal" if _is_one(ratio) else "undecided"
+    values = {"place": place, "name": names[1], "other": names[0], "ratio": ratio.value, "interval": interval}
+    case = "undecided" if not _is_one(ratio) else "equal"
+    if not _may_be_one(ratio):
+        case = "more" if known else "once"
     if case == "undecided":
         values["ends"] = fmt.changes(ratio)
     yield claim("machine-ratio", values | {"margin": MARGIN}, ratio, case=case)
@@ -69,7 +77,7 @@ def _is_one(ratio: Estimate) -> bool:
 def _crossing(comparison: Machines) -> Iterator[Claim]:
     a, b = comparison.names
     low, high, unit = comparison.at_loads[0].load, comparison.at_loads[-1].load, comparison.a.load_unit
-    values = {"low": fmt.load(low, unit), "span": fmt.loads(low, high, unit)}
+    values = {"low": fmt.load(low, unit), "span": fmt.loads(low, high, unit), "first": a, "second": b}
     ratios = [x.throughput.ratio for x in comparison.at_loads if x.throughput.ratio is not None]
     if comparison.crossings:
         yield from (_crossing_claim(comparison, e) for e in comparison.crossings)
@@ -78,7 +86,8 @@ def _crossing(comparison: Machines) -> Iterator[Claim]:
     elif all(_may_be_one(r) for r in ratios):
         yield claim("crossover", values, case="equal")
     elif all(r.value > 1 for r in ratios) or all(r.value < 1 for r in ratios):
-        yield claim("crossover", values | {"ahead": b if ratios[0].value > 1 else a}, case="none")
+        ahead, behind = (b, a) if ratios[0].value > 1 else (a, b)
+        yield claim("crossover", values | {"ahead": ahead, "behind": behind}, case="none")
     else:
         yield claim("crossover", values, case="noise")
 
