@@ -114,7 +114,12 @@ def _peak(claims: Any) -> dict[str, Any]:
     calls = float(values.get("calls", best["value"]["value"]))  # older runs: the claim's value
     rate, at = str(values.get("rate") or f"{format_rate(calls)} calls/s"), values.get("sessions")
     sessions = int(at) if at is not None else None
-    return {"peak": re.split(r", | \(", rate)[0], "peak_calls_per_s": calls, "peak_sessions": sessions}
+    at_least = ">= " if "disturbed" in best.get("case", "") else ""
+    return {
+        "peak": at_least + re.split(r", | \(", rate)[0],
+        "peak_calls_per_s": calls,
+        "peak_sessions": sessions,
+    }
 
 
 def _delivered(claims: Any) -> dict[str, Any]:
