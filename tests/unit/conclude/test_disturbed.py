@@ -11,10 +11,12 @@ from tests.unit.compare_runs import noisy
 
 from dbdyno.conclude import findings
 from dbdyno.conclude.compare import compare_runs, compare_variants
+from dbdyno.conclude.ladder.ladders import with_disturbed
 from dbdyno.conclude.run import quality
 from dbdyno.conclude.run.case import Case
 from dbdyno.conclude.scaled import doubted, scalings_of
 from dbdyno.conclude.scaling.capacity import headline
+from dbdyno.model.results.analyses import POINTS, Ladder
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import rows
@@ -71,6 +73,19 @@ def test_a_single_load_has_no_peak() -> None:
     plain = report_results.results(report_results.World(rungs=(4,), cpus=CPUS))
     assert _claims(plain)["peak"].case == "only"
     assert "peak" not in _claims(plain)["peak"].text.casefold()
+
+
+@pytest.mark.parametrize(("sessions", "loads"), [((2,), (1.0, 4.0)), ((), ())])
+def test_a_ladder_along_an_axis_is_in_doubt_as_a_whole(
+    sessions: tuple[int, ...], loads: tuple[float, ...]
+) -> None:
+    """Its loads are variants, which the windows do not name by their numbers of threads."""
+    windows = report_results.results().tables["windows"]
+    cells = windows.filter(pl.col("sessions").is_in(sessions))["cell"].to_list()
+    points = pl.DataFrame([{"load": n, "throughput": n, "repeat": 1} for n in (1.0, 4.0)], schema=POINTS)
+    along = Ladder("job, by threads", points, axis="")
+    claim = Claim(id="disturbed", text="The machine was not quiet.", cells=tuple(cells))
+    assert with_disturbed(along, windows, [claim]).disturbed == loads
 
 
 def test_a_load_beyond_the_end_of_scaling_does_not_spoil_it() -> None:

@@ -185,11 +185,14 @@ def _usable_cells(
 
 
 def with_disturbed(ladder: Ladder, windows: pl.DataFrame, claims: Iterable[Claim]) -> Ladder:
-    """Returns ``ladder`` with the loads of its cells that the claim ``disturbed`` names."""
+    """Returns ``ladder`` with the loads of its cells that the claim ``disturbed`` names. Along an axis of
+    threads, which joins variants, these are all loads if there is such a cell."""
     cells = [cell for c in claims if c.id == "disturbed" for cell in c.cells]
-    of_ladder = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
-    loads = windows.filter(of_ladder & pl.col("cell").is_in(cells))
-    numbers = loads["rate_per_s" if ladder.by_rate else "sessions"].unique().sort()
+    found = windows.filter(pl.col("cell").is_in(cells))
+    if ladder.variant is None:
+        return replace(ladder, disturbed=tuple(loads(ladder)) if found.height else ())
+    found = found.filter((pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant))
+    numbers = found["rate_per_s" if ladder.by_rate else "sessions"].unique().sort()
     return replace(ladder, disturbed=tuple(map(float, numbers)))
 
 
