@@ -24,7 +24,7 @@ from dbdyno.cli import config, surroundings
 from dbdyno.cli.streams import guard, ignore_interrupts, interrupted, tolerate_hangups
 from dbdyno.engines.attended import left_behind
 from dbdyno.lazy import at_once
-from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, did_you_mean
+from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, did_you_mean, nearest
 from dbdyno.model.text.visible import shortened
 
 RENAMED = {
@@ -86,7 +86,11 @@ class Commands(click.Group):
         name = args[0] if args else ""
         known = ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name) is not None
         if name and not known:
-            cure = REPLACED.get(name) or did_you_mean(name, self.list_commands(ctx))
+            near = nearest(name, self.list_commands(ctx))
+            meant = (
+                f"{ctx.command_path} --help lists the commands" if near is None else f"did you mean {near!r}?"
+            )
+            cure = REPLACED.get(name, meant)
             raise UsageError(f"no command {ctx.command_path} {name}", cure)
         return super().resolve_command(ctx, args)
 
@@ -345,10 +349,9 @@ def _print_click_error(e: click.ClickException) -> int:
         message = f"no option {e.option_name}"
         ours = _FOREIGN_OPTIONS.get(e.option_name)
         options = [] if context is None else [o for p in context.command.params for o in p.opts]
-        if ours in options:
-            cure = f"did you mean {ours!r}? {cure}"
-        elif e.possibilities:
-            cure = f"{did_you_mean(e.option_name, e.possibilities)} {cure}"
+        near = ours if ours in options else nearest(e.option_name, e.possibilities or ())
+        if near is not None:
+            cure = f"did you mean {near!r}? {cure}"
     elif (wrong := _NOT_ONE_OF.search(message)) is not None:
         cure = did_you_mean(wrong[1], re.findall(r"'([^']*)'", wrong[2]))
     message = re.sub(r"is not a valid integer( range)?", "is not a whole number", message)

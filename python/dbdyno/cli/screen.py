@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _LISTED_CELLS = 40
+_BEGIN = "error: "
 _ERROR, _ERROR_LINES = 2_000, 30  # characters and lines shown of a message
 
 
@@ -59,10 +60,31 @@ def error(message: str, cure: str | None = None) -> None:
     """Prints the message, shortened since part of it may come from a server, then the cure."""
     from rich.text import Text
 
-    text = Text.assemble(("error: ", "red bold"), shortened(message, _ERROR, _ERROR_LINES))
-    err().print(text, soft_wrap=True)
-    if cure is not None:
-        err().print(f"  {cure}", soft_wrap=True)
+    console = err()
+    columns = console.width if console.is_terminal else None
+    text = Text("\n".join(_wrapped(_BEGIN + shortened(message, _ERROR, _ERROR_LINES), "", columns)))
+    text.stylize("red bold", 0, len(_BEGIN))
+    console.print(text, soft_wrap=True)
+    for line in () if cure is None else _wrapped(cure, "  ", columns):
+        console.print(line, soft_wrap=True)
+
+
+def _wrapped(text: str, indent: str, columns: int | None) -> Iterator[str]:
+    """Yields lines of at most ``columns``, except for words that are longer; for None, the lines as they
+    are. A line's own indentation stays."""
+    for line in text.split("\n"):
+        if columns is None or len(indent + line) <= columns:
+            yield indent + line
+            continue
+        begin = indent + line[: len(line) - len(line.lstrip())]
+        yield from textwrap.wrap(
+            line.lstrip(),
+            columns,
+            initial_indent=begin,
+            subsequent_indent=begin or "  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 def report_stop(end: Interrupted, before: str) -> None:

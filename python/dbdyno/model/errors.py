@@ -135,25 +135,26 @@ class StoreFull(StoreError):
 # Suggestions of the nearest name, for errors that offer a remedy.
 
 _MOST_NAMES = 40  # nobody reads a longer list
+_NEAR = 0.65  # by difflib: one letter of three differs ("lia", "lio"), or two of three are swapped
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
-    """Returns the name most similar to ``word``; None if none is similar."""
-    # 0.5: less than difflib's 0.6, since names are short and a wrong offer costs little
-    matches = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
-    return matches[0] if matches else None
+    """Returns the name most similar to ``word``; None if none is similar. The hyphens of an option do not
+    count."""
+    by_word = {name.lstrip("-"): name for name in names}
+    matches = difflib.get_close_matches(word.lstrip("-"), by_word, n=1, cutoff=_NEAR)
+    return by_word[matches[0]] if matches else None
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Returns a sentence with the nearest name, with all names, or with the five nearest if there are
-    many."""
+def did_you_mean(word: str, names: Iterable[str], listed: str = "") -> str:
+    """Returns a sentence with the nearest name. If none is near, returns all names, or ``listed``, the place
+    that lists them, if there are many."""
     known = sorted(names)
     near = nearest(word, known)
     if near is not None:
         return f"did you mean {near!r}?"
     if len(known) > _MOST_NAMES:
-        close = difflib.get_close_matches(word, known, n=5, cutoff=0)
-        return f"the nearest of {len(known)} names: {', '.join(close)}"
+        return listed or f"none of the {len(known)} known names is similar"
     return f"known: {', '.join(known)}" if known else "there are none"
 
 

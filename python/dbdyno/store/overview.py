@@ -26,6 +26,8 @@ _VERSION = 3
 _STAMPED = ("run.json", "plan.json", "environment.json", "derived/manifest.json")
 _BACK = re.compile(r"(.+)~(\d{1,6})")
 _LAST = "last"
+_NEAR = 0.6
+"""Likeness, by difflib, from which on a name or an id is proposed."""
 
 
 @dataclass(frozen=True)
@@ -257,5 +259,7 @@ def _names(root: Path) -> Mapping[str, list[str]]:
 
 
 def _nearest(wanted: str, ids: Sequence[str], names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(wanted, [*names, *ids], n=3, cutoff=0.4) or list(ids[-3:])
-    return f"nearest: {', '.join(near)}; all of them: dbdyno runs"
+    if near := difflib.get_close_matches(wanted, [*names, *ids], n=3, cutoff=_NEAR):
+        return f"did you mean {' or '.join(near)}? all runs: dbdyno runs"
+    latest = f"the latest is {ids[-1]}; " if ids else ""
+    return f"{latest}dbdyno runs lists them, --store DIR names another directory of runs"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 from rich.text import Text
+from tests.on_terminal import on_terminal
 from tests.unit import report_results
 
 from dbdyno import present
@@ -38,3 +42,12 @@ def test_a_line_of_the_live_view_ends_at_a_word() -> None:
         text = _crop(line, width).plain.rstrip()
         assert all(word in line.plain.split() for word in text.split()), (width, text)
     assert _crop(Text("x" * 50), 10).plain == "x" * 10
+
+
+def test_an_error_is_wrapped_between_words(tmp_path: Path) -> None:
+    store = tmp_path / ("a" * 50)
+    words = ("show", "nosuch", "--store", str(store))
+    narrow, wide = (re.sub("\x1b[^m]*m", "", on_terminal(*words, columns=n)[1]) for n in (60, 400))
+    assert narrow.split() == wide.split()
+    assert all(len(line) <= 60 or str(store) in line for line in narrow.splitlines())
+    assert len(wide.splitlines()) == 2

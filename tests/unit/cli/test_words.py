@@ -11,7 +11,7 @@ from dbdyno import engines
 from dbdyno.cli.app import _command_path, app
 from dbdyno.conclude.catalogue import entries
 from dbdyno.conclude.words import examples, explanation, names, words
-from dbdyno.model.errors import UsageError, near_names
+from dbdyno.model.errors import UsageError, did_you_mean, near_names, nearest
 from dbdyno.model.units import format_average, parse_duration_ns, quantity, shown_duration
 from dbdyno.present.scaling import scaling_document
 
@@ -191,3 +191,22 @@ def test_heads_of_a_ladders_tables_are_explained() -> None:
     for column in scaling_document._MODELS:
         head = column[0].head
         assert head in ("model", "parameters", "X(N)") or explanation(head)
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("lia", "lio"), ("rnu", "run"), ("sesions", "sessions"), ("--mesure", "--measure"),
+        ("--bogus", None), ("nosuch", None), ("filter", None), ("xyz", None),
+    ],
+)  # fmt: skip
+def test_only_a_name_that_is_near_is_proposed(typed: str, near: str | None) -> None:
+    known = ["lio", "run", "sessions", "--measure", "--log", "--verbose", "--profile", "flame"]
+    assert nearest(typed, known) == near
+
+
+def test_of_many_names_of_which_none_is_near_their_place_is_named() -> None:
+    many = [f"column_{n}" for n in range(50)]
+    assert did_you_mean("nosuch", many, "dbdyno explain lists all") == "dbdyno explain lists all"
+    assert "column_7" not in did_you_mean("nosuch", many)
+    assert did_you_mean("nosuch", ["a", "b"]) == "known: a, b"

@@ -150,7 +150,7 @@ def entry(id: str) -> Entry:
     for e in known.values():
         if e.each and id.startswith(f"{e.id}-"):
             return e
-    raise UsageError(f"no claim is called {id!r}", did_you_mean(id, known))
+    raise UsageError(f"no claim is called {id!r}", did_you_mean(id, known, "dbdyno explain lists all"))
 
 
 def claim(

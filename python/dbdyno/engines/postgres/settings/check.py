@@ -18,6 +18,7 @@ from dbdyno.model.errors import NotAvailable, NotPrivileged, ServerBusy, UsageEr
 from dbdyno.model.units import counted, format_size
 
 _OWN_CONNECTIONS = 3  # control, activity, calibration
+_LISTED = "the statement SHOW ALL lists all settings"
 _HUGE = ("huge_pages", "shared_buffers")
 _SETTABLE = ("user", "superuser")  # contexts of settings that can be set in a session, and so in a trial
 _NOT_TRIED = ("log_timezone", "primary_slot_name")  # do not ignore a line's end behind the value
@@ -124,9 +125,9 @@ def _check_library_setting(
         raise UsageError(
             f"unknown server setting {name!r}: no library that is loaded has it",
             f"load that in the same variant: shared_preload_libraries = {prefix!r}; "
-            f"or {did_you_mean(name, known)}",
+            f"or {did_you_mean(name, known, _LISTED)}",
         )
-    raise UsageError(f"unknown server setting {name!r}", did_you_mean(name, known))
+    raise UsageError(f"unknown server setting {name!r}", did_you_mean(name, known, _LISTED))
 
 
 def _load_libraries(trial: Connection, settings: Mapping[str, str]) -> None:
