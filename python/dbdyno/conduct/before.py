@@ -50,7 +50,7 @@ class Quiet:
 
     @property
     def words(self) -> str:
-        return f"less than {format_given(100 * self.share)} % of the CPUs"
+        return f"less than {format_given(100 * self.share)} %"
 
 
 def parse_quiet(text: str, option: str = "--wait-quiet") -> Quiet:
@@ -59,7 +59,8 @@ def parse_quiet(text: str, option: str = "--wait-quiet") -> Quiet:
     share = 0.0 if match is None else float(match["share"]) / 100
     if match is None or not 0 < share <= 1:
         raise UsageError(
-            f"{option} {text}: not a share of the CPUs", "write 5%, or with a limit of the time 5%,30min"
+            f"{option} {text}: not a share of the CPUs",
+            "write 5%, or 5%,30min to wait at most 30 minutes",
         )
     limit = shown_duration((match["limit"] or LIMIT).strip())
     return Quiet(share, limit, parse_duration_ns(limit, option) / NS_PER_S)
@@ -82,19 +83,19 @@ class Waiting:
         """Warns of other runs, or waits until they have ended."""
         if not wait:
             if others := own.measuring():
-                which = "another run is" if len(others) == 1 else "other runs are"
+                which, them = ("another run is", "it") if len(others) == 1 else ("other runs are", "them")
                 self.listener.noted(
-                    f"! {which} in progress on this machine, and each disturbs the other: {_listed(others)}; "
-                    "--wait waits for the end"
+                    f"! {which} in progress on this machine, and the runs disturb each other: "
+                    f"{_listed(others)}; with --wait this one starts after {them}"
                 )
             return
         own.update(waiting=True)
         named: list[Ticket] = []
         while others := own.ahead():
             if [t.pid for t in others] != [t.pid for t in named]:
-                self.listener.noted(f"waiting for the end of {_listed(others)}")
+                self.listener.noted(f"waiting for {_listed(others)} to end")
                 named = others
-            self.listener.preparing(f"waiting for the end of {_listed(others)}")
+            self.listener.preparing(f"waiting for {_listed(others)} to end")
             self.rest()
         own.update(waiting=False, since_s=time.time())
 
@@ -106,7 +107,7 @@ class Waiting:
 
     def until_quiet(self, quiet: Quiet, machine: Machine, read: Callable[[], cpu_use.Reading]) -> None:
         begin_s, limit_s, noted = self.clock_s(), quiet.limit_s, False
-        words = quiet.words + (f" of {machine.reached.host}" if machine.reached is not None else "")
+        where = "" if machine.reached is None else f" of {machine.reached.host}"
         readings = deque([read()], maxlen=QUIET_STEPS + 1)
         while True:
             self.rest()
@@ -121,24 +122,23 @@ class Waiting:
             if whole and busy.share < quiet.share:
                 if noted:
                     self.listener.noted(
-                        f"quiet after {format_ns(waited_s * NS_PER_S)}: others use {_used(busy)}"
+                        f"{_used(busy, where)}, after {format_ns(waited_s * NS_PER_S)} of waiting"
                     )
                 return
             if whole and waited_s >= limit_s:
                 raise MachineBusy(
-                    f"the machine was not quiet within {quiet.limit}: others use "
-                    f"{_used(busy)}, not {words}: {_who(busy)}",
-                    "wait until these end, or longer: --wait-quiet 5%,1h; without --wait-quiet the run "
-                    "begins at once and says what others used",
+                    f"after {quiet.limit} of waiting, {_used(busy, where)}, not {quiet.words}: {_who(busy)}",
+                    "try again when these have ended, or wait longer: --wait-quiet 5%,1h; without "
+                    "--wait-quiet the run starts at once and records what other processes use",
                 )
             if whole and not noted:
                 self.listener.noted(
-                    f"waiting until others use {words}, at most {quiet.limit}: now "
-                    f"{_used(busy)}: {_who(busy)}"
+                    f"{_used(busy, where)}; waiting until they use {quiet.words} (at most {quiet.limit}): "
+                    f"{_who(busy)}"
                 )
                 noted = True
             if noted:
-                self.listener.preparing(f"waiting until others use {words}, now {_used(busy)}")
+                self.listener.preparing(f"{_used(busy, where)}; waiting until they use {quiet.words}")
 
 
 def _listed(others: list[Ticket]) -> str:
@@ -146,12 +146,12 @@ def _listed(others: list[Ticket]) -> str:
     return "; ".join(t.words for t in others[:_SHOWN]) + more
 
 
-def _used(busy: Busy) -> str:
-    return f"{format_percent(busy.share)} of {counted(busy.cpus, 'CPU')}"
+def _used(busy: Busy, where: str) -> str:
+    return f"other processes use {format_percent(busy.share)} of {counted(busy.cpus, 'CPU')}{where}"
 
 
 def _who(busy: Busy) -> str:
-    return "; ".join(filter(None, (busy.names, busy.hidden))) or "no process is known that does"
+    return "; ".join(filter(None, (busy.names, busy.hidden))) or "which processes is not visible"
 
 
 @contextmanager
