@@ -40,6 +40,8 @@ WIDTH = 80
 _STATES = {"ok": "on", "off": "available", "not here": "remote", "vanished": "lost"}
 _INDENT = 10
 _AS_ROOT = "sudo "
+_RUN = "dbdyno run WORKLOAD --"
+_WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 _COMMAND_FOLLOWS = ": run dbdyno as root, or"
 """In the reason of a source: the rest of the reason repeats the commands."""
 
@@ -73,7 +75,12 @@ _GROUPS = {
     help="Exit code 6 if a check is bad, or a data source is neither on nor available. Checks that are "
     "worth a look do not count.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show all checks, those that are ok, too.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List all checks and data sources, those that are ok or on, too.",
+)
 @click.option(
     "--look",
     metavar="DURATION",
@@ -109,9 +116,10 @@ def doctor(
     States of a check: ok; worth a look; bad; unknown and not supported, with the reason; remote (of the
     server's host, which is not seen here). States of a data source: on; available (off by choice); not
     permitted (a right is missing); not loaded (a library of the server); not supported (version, kernel, or
-    not installed); remote (the server's processes are not visible from here); lost. Nothing is changed
-    without --fix, and then nothing without asking. Without --dsn, it looks at the embedded PostgreSQL. Exit
-    code 3 if the server cannot be reached: this machine is looked at all the same.
+    not installed); remote (the server's processes are not visible from here); lost. No setting is
+    changed without --fix, and then none without asking. Without --dsn, the embedded PostgreSQL is checked:
+    it is started for that and stopped again, and its data directory stays. Exit code 3 if the server cannot
+    be reached: this machine is checked all the same.
 
     \b
     Examples:
@@ -193,15 +201,27 @@ def _steps(source: Source) -> Sequence[Step]:
 def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
     """Yields lines of at most 80 columns, except for words to be copied that have no space."""
     yield from textwrap.wrap(_heading(diagnosis), WIDTH)
+    yield from textwrap.wrap(diagnosis.started, WIDTH, **_WHOLE_WORDS)
     yield ""
     yield from check_lines(diagnosis.conditions, everything)
     read = [s for s in diagnosis.sources if s.status == "ok"]
     missing = [s for s in diagnosis.sources if s.status != "ok"]
+    on_request = [s for s in missing if s.status == "off" and _requests(s)]
     yield ""
-    rows = [(s.name, _state(s), s.enabling.adds or s.provenance) for s in read]
-    yield from screen.aligned(("data source", "state", "what it gives"), rows, (False,) * 3, WIDTH)
+    if everything:
+        rows = [(s.name, _state(s), s.enabling.adds or s.provenance) for s in read]
+        yield from screen.aligned(("data source", "state", "what it gives"), rows, (False,) * 3, WIDTH)
+    else:
+        count = f"{len(read)} of {len(diagnosis.sources)} data sources are on (--all lists what each gives)"
+        yield from textwrap.wrap(f"{count}: {'; '.join(s.name for s in read)}.", WIDTH, **_WHOLE_WORDS)
+    if on_request:
+        yield ""
+        rows = [(s.name, _requests(s), s.enabling.adds) for s in on_request]
+        yield from screen.aligned(("on request", "dbdyno run", "what it gives"), rows, (False,) * 3, WIDTH)
     above = {c.source for c in diagnosis.conditions if c.asks}
     for s in missing:
+        if s in on_request:
+            continue
         yield ""
         yield f"{s.name}: {_state(s)}"
         yield from labelled("adds", s.enabling.adds)
@@ -212,10 +232,15 @@ def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
         yield from labelled("right", s.enabling.right)
         for n, step in enumerate(_steps(s)):
             yield from command("enable" if n == 0 else "then", _command_line(step))
-    yield ""
-    count = f"{len(read)} of {len(diagnosis.sources)} data sources are on."
-    later = any(_doable(diagnosis, step) for _, step in _to_do(diagnosis, missing))
-    yield f"{count} dbdyno doctor --fix asks before each command." if later else count
+    if any(_doable(diagnosis, step) for _, step in _to_do(diagnosis, missing)):
+        yield ""
+        yield "dbdyno doctor --fix offers to execute these commands, and asks before each."
+
+
+def _requests(source: Source) -> str:
+    """Returns the option of ``dbdyno run`` that turns the source on; empty if that is not all it needs."""
+    commands = [step.command for step in _steps(source)]
+    return commands[0].rpartition(" ")[2] if len(commands) == 1 and commands[0].startswith(_RUN) else ""
 
 
 def check_lines(conditions: Sequence[Condition], everything: bool) -> Iterator[str]:
@@ -258,7 +283,9 @@ def _in_short(rest: Sequence[Condition]) -> Iterator[str]:
             yield from textwrap.wrap(f"{c.title}: unknown; {c.value}", WIDTH, subsequent_indent="  ")
     remote = [c for c in rest if c.state == "remote"]
     if remote:
-        why = f"{len(remote)} checks are of the server's host, which is not seen here: {remote[0].value}"
+        why = (
+            f"{len(remote)} checks need the server's host, which is not visible from here: {remote[0].value}"
+        )
         yield from textwrap.wrap(why, WIDTH, subsequent_indent="  ")
     counts = Counter(c.state for c in rest if c.state in ("ok", "not supported"))
     if counts:
@@ -269,7 +296,7 @@ def _in_short(rest: Sequence[Condition]) -> Iterator[str]:
 def _heading(diagnosis: conduct.Diagnosis) -> str:
     s = diagnosis.server
     if s is None:
-        return "No server: what this machine gives. The error is below."
+        return "No server could be checked (the error is below), only this machine."
     return f"{s.product} {s.version} at {s.where}" + (" (embedded)" if s.embedded else "")
 
 
@@ -277,14 +304,7 @@ def labelled(label: str, text: str, columns: int = WIDTH) -> list[str]:
     if not text:
         return []
     begin, later = f"  {label + ':':{_INDENT - 2}}", " " * _INDENT
-    return textwrap.wrap(
-        text,
-        columns,
-        initial_indent=begin,
-        subsequent_indent=later,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return textwrap.wrap(text, columns, initial_indent=begin, subsequent_indent=later, **_WHOLE_WORDS)
 
 
 def command(label: str, command: str) -> list[str]:

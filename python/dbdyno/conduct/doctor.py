@@ -7,9 +7,11 @@ a run are checked by the functions of :data:`CHECKS`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -18,7 +20,7 @@ from dbdyno.conduct.measure.cell import MachineClock, clock_of
 from dbdyno.conduct.measure.conditions import Look
 from dbdyno.conduct.memory import measurement_memory
 from dbdyno.conduct.memory.memory import read_memory
-from dbdyno.engines import open_server
+from dbdyno.engines import embedded, open_server
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.engine.condition import Condition
 from dbdyno.model.engine.environment import ServerFacts
@@ -52,6 +54,8 @@ class Diagnosis:
     trouble: DbdynoError | None
     enable: Callable[[str], None] | None
     """Executes a step that is a statement for the server. Raises :class:`TargetError`."""
+    started: str = ""
+    """What was started for the check, and what stays, in a sentence; empty for a server of the user's."""
 
 
 @contextlib.contextmanager
@@ -82,7 +86,18 @@ def diagnosed(
             )
             return
         enable = getattr(server, "enable", None)
-        yield Diagnosis(facts, tuple(_complete(sources, machine)), conditions, None, enable)
+        started = _started(embedded(engine).status()) if facts.embedded else ""
+        yield Diagnosis(facts, tuple(_complete(sources, machine)), conditions, None, enable, started)
+
+
+def _started(status: Mapping[str, Any]) -> str:
+    """Returns who started the embedded server and what stays, from its status while it runs."""
+    if status.get("stays"):
+        return "It was running already (dbdyno server start), and keeps running."
+    where = status.get("data_dir")
+    if status.get("owner_pid") != os.getpid():
+        return f"It belongs to a run in progress (process {status.get('owner_pid')}); data directory: {where}"
+    return f"dbdyno started it for this check and stops it at the end. Its data directory stays: {where}"
 
 
 def _sources_of_server(server: Server, look_ns: int) -> list[Source]:

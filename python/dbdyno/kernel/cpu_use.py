@@ -27,6 +27,7 @@ _NAMED = 3
 """Processes that are named where the machine is busy."""
 _BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
 _STEAL = 7
+_PRESSURE = "proc/pressure/cpu"
 # fields of /proc/PID/stat after the name: 4, 14 to 17 and 22 of proc_pid_stat(5)
 _STATE, _PARENT, _OWN, _ENDED, _START = 0, 1, (11, 12), (13, 14), 19
 
@@ -49,14 +50,17 @@ class Reading(NamedTuple):
     cpus: int
     processes: Mapping[Identity, Process]
     whole: bool = True
+    all_cpus: bool = True  # the CPUs are all that the machine has
+    waited_ns: int | None = None  # since boot, time in which a task waited for a CPU (PSI); None: not counted
 
 
 def read(root: Path = ROOT, cpus: Set[int] = frozenset(), most_ns: int = MOST_NS) -> Reading:
     """Reads the time of ``cpus`` (empty: of all CPUs) and that of every visible process."""
     at_ns = time.monotonic_ns()
     machine = machine_of(root)
-    with machine.ahead([root / "proc/*/stat"], [root / "proc"]):
-        busy_ns, steal_ns, count = _of_cpus(_text(root / "proc/stat"), cpus)
+    with machine.ahead([root / "proc/*/stat", root / _PRESSURE], [root / "proc"]):
+        busy_ns, steal_ns, count, all_cpus = _of_cpus(_text(root / "proc/stat"), cpus)
+        waited = re.search(r"^some .*total=(\d+)", _text(root / _PRESSURE), re.MULTILINE)
         processes, whole, begin_ns = dict[Identity, Process](), True, time.thread_time_ns()
         for pid, stat in _stats(root):
             if (parsed := _parsed(pid, stat)) is not None:
@@ -64,7 +68,8 @@ def read(root: Path = ROOT, cpus: Set[int] = frozenset(), most_ns: int = MOST_NS
             if machine.reached is None and time.thread_time_ns() - begin_ns > most_ns:
                 whole = False
                 break
-    return Reading(at_ns, busy_ns, steal_ns, count, processes, whole)
+    waited_ns = None if waited is None else int(waited[1]) * 1_000  # PSI counts microseconds
+    return Reading(at_ns, busy_ns, steal_ns, count, processes, whole, all_cpus, waited_ns)
 
 
 def _text(path: Path) -> str:
@@ -74,16 +79,19 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _of_cpus(stat: str, cpus: Set[int]) -> tuple[int | None, int, int]:
-    """Returns busy and stolen time of CPUs, and their number. A container may number CPUs in its own way: if
-    none of ``cpus`` is listed, all count."""
+def _of_cpus(stat: str, cpus: Set[int]) -> tuple[int | None, int, int, bool]:
+    """Returns busy and stolen time of CPUs, their number, and whether these are all.
+
+    A container may number CPUs in its own way: if none of ``cpus`` is listed, all count.
+    """
     lines = [line.split() for line in stat.splitlines() if re.match(r"cpu[0-9]+ ", line)]
     listed = [(number(name[3:]), [number(w) or 0 for w in words]) for name, *words in lines]
     rows = [row for cpu, row in listed if cpu in cpus] or [row for _, row in listed]
     if not rows or min(map(len, rows)) <= _STEAL:
-        return None, 0, len(rows)
+        return None, 0, len(rows), True
     busy = sum(row[i] for row in rows for i in _BUSY)
-    return busy * TICK_NS, sum(row[_STEAL] for row in rows) * TICK_NS, len(rows)
+    stolen = sum(row[_STEAL] for row in rows)
+    return busy * TICK_NS, stolen * TICK_NS, len(rows), len(rows) == len(listed)
 
 
 def _stats(root: Path) -> Iterator[tuple[int, str]]:
@@ -198,6 +206,9 @@ def busy_between(first: Reading, last: Reading, ours: Iterable[int], root: Path 
     own_ns = sum(cpu_ns for i, (cpu_ns, _) in times.items() if i.pid in own)
     others_ns = last.busy_ns - first.busy_ns - own_ns
     stolen_ns = last.steal_ns - first.steal_ns
+    waited = None
+    if first.waited_ns is not None and last.waited_ns is not None:
+        waited = min(1.0, max(0, last.waited_ns - first.waited_ns) / span_ns)
     return Busy(
         others=max(0.0, others_ns / span_ns),
         cpus=last.cpus,
@@ -205,6 +216,8 @@ def busy_between(first: Reading, last: Reading, ours: Iterable[int], root: Path 
         span_s=span_ns / NS_PER_S,
         largest=named(last, others(times, own)[:_NAMED], root),
         hidden=hidden(root),
+        waited=waited,
+        all_cpus=first.all_cpus and last.all_cpus,
     )
 
 

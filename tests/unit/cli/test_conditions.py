@@ -235,13 +235,31 @@ def test_a_busy_machine_asks_for_a_look_and_names_who_uses_it() -> None:
     )
     condition = conditions_of(MachineFacts(busy=busy))["other-processes"]
     assert condition.state == "worth a look"
-    for part in ("1.3 of 4 CPUs (32 %)", "steal 2.0 %", "cc1 (pid 712, build) 0.90", "no others are visible"):
+    for part in (
+        "1.30 of 4 CPUs (32 %)",
+        "steal 2.0 %",
+        "cc1 (pid 712, build) 0.90",
+        "no others are visible",
+    ):
         assert part in condition.value
     assert "make (pid 20; with its ended children) 0.30" in condition.value
+    assert "all others 0.10" in condition.value, "the figures add up"
     assert "--wait-quiet" in condition.cure
     quiet = conditions_of(MachineFacts(busy=busy._replace(others=0.19)))["other-processes"]
     assert (quiet.state, quiet.cure) == ("ok", "")
     assert conditions_of(MachineFacts())["other-processes"].state == "unknown"
+
+
+@pytest.mark.parametrize("total", [1.0, 1.655, 3.999, 0.4])
+def test_the_cpus_of_all_processes_add_up(total: float) -> None:
+    uses = tuple(
+        ProcessUse(n, 1, f"p{n}", "", ns, 0) for n, ns in enumerate((333_333_333, 66_666_667, 3_000_000))
+    )
+    busy = Busy(others=total, cpus=4, steal=0.0, span_s=1.0, largest=uses)
+    parts = [float(part.split()[-1]) for part in busy.names.split(", ")]
+    assert float(busy.words.split()[0]) == round(sum(parts), 2)
+    assert "p2" not in busy.names, "it used less than a hundredth"
+    assert "others" not in busy._replace(all_cpus=False).names, "its processes used other CPUs, too"
 
 
 def test_steal_that_a_hypervisor_does_not_report_is_unknown() -> None:

@@ -93,6 +93,21 @@ def test_others_have_what_the_machine_used_without_dbdyno(tmp_path: Path) -> Non
     assert [p.pid for p in busy.largest] == [12, 20, 40]
 
 
+def test_waiting_for_a_cpu_is_a_share_of_the_time_between_two_readings(tmp_path: Path) -> None:
+    first, last = readings(tmp_path)
+    assert first.waited_ns is None, "a kernel without pressure"
+    assert (unknown := busy_between(first, last, [10], tmp_path)) is not None and unknown.waited is None
+    (tmp_path / "proc/pressure").mkdir()
+    (tmp_path / "proc/pressure/cpu").write_text(
+        "some avg10=1.00 avg60=2.00 avg300=3.00 total=750000\nfull total=9\n"
+    )
+    now = read(tmp_path)
+    assert now.waited_ns == 750_000_000
+    earlier = now._replace(at_ns=now.at_ns - 1_000_000_000, waited_ns=500_000_000)
+    busy = busy_between(earlier, now, [10], tmp_path)
+    assert busy is not None and busy.waited == 0.25
+
+
 def test_only_the_lines_of_the_cpus_that_may_be_used_count(tmp_path: Path) -> None:
     root = tree(tmp_path, {12: stat("cc1", 1, 1)}, ("cpu0 1 0 2 9 9 4 8 5 0 0", "cpu7 10 0 20 0 0 0 0 6 0 0"))
     assert [(r.busy_ns, r.steal_ns, r.cpus) for r in (read(root, {0}), read(root, {7}), read(root))] == [
@@ -100,6 +115,7 @@ def test_only_the_lines_of_the_cpus_that_may_be_used_count(tmp_path: Path) -> No
         (30 * TICK, 6 * TICK, 1),
         (45 * TICK, 11 * TICK, 2),
     ]
+    assert [read(root, cpus).all_cpus for cpus in ({0}, {0, 7}, set())] == [False, True, True]
     assert read(root, {99}).cpus == 2, "a container that numbers its CPUs in its own way"
 
 

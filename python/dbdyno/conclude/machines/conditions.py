@@ -110,7 +110,7 @@ def _direct_io(facts: MachineFacts, server: ServerConditions | None) -> Judged:
 def _flush(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
     probe = facts.flush
     if probe is None:
-        return Judged("unknown", "not asked for: dbdyno doctor --flush [DIRECTORY] writes and times")
+        return Judged("unknown", "not measured: dbdyno doctor --flush [DIRECTORY] writes for up to 2 s")
     where = f"{probe.file_system or 'unknown file system'} at {probe.directory}"
     if probe.device:
         where += f", device {probe.device}"
@@ -312,10 +312,11 @@ def _other_processes(facts: MachineFacts, _server: ServerConditions | None) -> J
     busy = facts.busy
     if busy is None:
         return Judged("unknown", "nobody looked, or /proc/stat has no line of the CPUs")
-    value = f"{significant(busy.others, 2)} of {counted(busy.cpus, 'CPU')} ({format_percent(busy.share)})"
-    value += f", steal {format_percent(busy.steal)}" if busy.steal else ""
-    value += f", over {significant(busy.span_s, 2)} s"
-    value += f": {busy.names}" if busy.largest else ""
+    value = f"{busy.words} over {significant(busy.span_s, 2)} s"
+    value += f": {busy.names}" if busy.names else ""
+    value += f"; steal {format_percent(busy.steal)}" if busy.steal else ""
+    if busy.waited is not None:
+        value += f"; a task waited for a CPU in {format_percent(busy.waited)} of the time (PSI)"
     value += f"; {busy.hidden}" if busy.hidden else ""
     return Judged("worth a look" if busy.share > BUSY else "ok", value)
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dbdyno.model.engine.condition import DirectFiles
-from dbdyno.model.units import NS_PER_S, significant
+from dbdyno.model.units import NS_PER_S, counted, format_percent
+
+_DECIMALS = 2
+"""Of numbers of CPUs: ticks of 10 ms in an interval of a second count hundredths."""
 
 
 class Limit(NamedTuple):
@@ -45,6 +48,8 @@ class Busy(NamedTuple):
     span_s: float
     largest: tuple[ProcessUse, ...] = ()
     hidden: str = ""  # why some processes may not be visible
+    waited: float | None = None  # share of the time in which a task waited for a CPU (PSI); None: unknown
+    all_cpus: bool = True  # ``cpus`` are all of the machine: no process used others
 
     @property
     def share(self) -> float:
@@ -52,10 +57,28 @@ class Busy(NamedTuple):
 
     @property
     def names(self) -> str:
-        """Returns ``cc1 (pid 712, build) 0.92, sshd (pid 12) 0.01``: the CPUs of each."""
-        return ", ".join(
-            f"{named(p)} {significant(p.cpu_ns / NS_PER_S / self.span_s, 2)}" for p in self.largest
-        )
+        """Returns ``cc1 (pid 712, build) 0.92, sshd (pid 12) 0.01, all others 0.12``: the CPUs of each, which
+        add up to those of ``words``."""
+        used = [(named(p), round(p.cpu_ns / NS_PER_S / self.span_s, _DECIMALS)) for p in self.largest]
+        shown = [(name, cpus) for name, cpus in used if cpus > 0]
+        rest = round(self._total - sum(cpus for _, cpus in shown), _DECIMALS)
+        if rest > 0 and shown and self.all_cpus:
+            shown.append(("all others", rest))
+        where = "" if self.all_cpus or not shown else "on any CPU "
+        return where + ", ".join(f"{name} {cpus:.{_DECIMALS}f}" for name, cpus in shown)
+
+    @property
+    def words(self) -> str:
+        """Returns ``1.66 of 2 CPUs (83 %)``."""
+        used = f"{self._total:.{_DECIMALS}f} of {counted(self.cpus, 'CPU')}"
+        return f"{used} ({format_percent(self._total / self.cpus)})"
+
+    @property
+    def _total(self) -> float:
+        """Returns the CPUs of all others. The kernel counts a process's time exactly, that of the CPUs by
+        ticks and without steal, so the largest may have used more than the CPUs seem to."""
+        named_ns = sum(p.cpu_ns for p in self.largest) if self.all_cpus else 0
+        return round(max(self.others, named_ns / NS_PER_S / self.span_s), _DECIMALS)
 
 
 def named(process: ProcessUse) -> str:
