@@ -19,7 +19,7 @@ from dbdyno.account.making import makes
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.plan.plan import Plan
-from dbdyno.model.results.ledger_rows import BY_LABEL
+from dbdyno.model.results.ledger_rows import BY_LABEL, WORKERS
 from dbdyno.model.results.raw import LEFT_OUT, RawCell, RungStatus
 from dbdyno.model.results.session_time import is_limit, judged, wait_label
 from dbdyno.model.schema.tables import ByCell, Tables, empty, known_quantiles_ns, rows
@@ -73,7 +73,7 @@ def rungs(tables: Tables, trees: bool = False) -> pl.DataFrame:
     Invalid cells and cells that the client limited are left out if the rung has others. Intervals are
     Student's over repeats; NULL with one repeat. An observation has one row (rung 0, its windows as
     repeats) without the driver's figures. ``trees``: sessions are trees of tasks, as executions of
-    commands are.
+    commands are. Shares of sessions with parallel workers are of the time of all their tasks, too.
     """
     trees = trees or tables.get("execution_rates", empty("execution_rates")).height > 0
     records: list[Row] = []
@@ -83,7 +83,7 @@ def rungs(tables: Tables, trees: bool = False) -> pl.DataFrame:
     for key, cells in tables["windows"].group_by(*_KEY, maintain_order=True):
         head = dict(zip(_KEY, key, strict=True))
         records.append(head | _rung(parts, ledgers, cells, tables["cell_histogram"]))
-        if trees:
+        if trees or ledgers.have_workers(cells["cell"]):
             known = [v for n in _ACCOUNTS if (v := records[-1][n]) is not None]
             records[-1]["tasks_aas"] = sum(known) if known else None
     ladders = list(dict.fromkeys((r["workload"], r["variant"]) for r in records))
@@ -174,6 +174,7 @@ class _Ledgers:
         sampled = asked.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
         hidden = sampled.filter(pl.col("status").str.contains(HIDDEN_STATUS))
         self._hidden = set(hidden["cell"])
+        self._with_workers = set(ledger.filter(WORKERS & (pl.col("aas") > 0))["cell"])
         waits = sampled.filter(pl.col("detail").is_not_null() & (pl.col("account") == "sleep"))
         self._waits = waits.select("cell", "detail", "aas")
 
@@ -182,6 +183,10 @@ class _Ledgers:
         if account in _WAITS and cell in self._hidden:
             return None  # the sum would cover only the visible sessions
         return self._sums.get((cell, "rung", account))
+
+    def have_workers(self, cells: Iterable[str]) -> bool:
+        """Returns whether sessions of one of these cells had parallel workers."""
+        return not self._with_workers.isdisjoint(cells)
 
     def helpers(self, cell: str) -> float | None:
         """Returns CPU time of the server's own processes; 0 if tasks can be read and there are no such

@@ -256,6 +256,30 @@ def test_workers_are_folded_by_what_the_server_lists_and_a_pid_used_again_is_not
     assert cut_tasks([only]).filter(pid=200)["worker"].to_list() == [True]
 
 
+def test_workers_that_no_sample_met_are_known_by_their_statement():
+    """Sessions 0 and 1 execute statement 5. Processes 300 to 302 do so, too, and never wait for a client;
+    303 has a client, and 304 executes another statement."""
+    sessions = [session_row(), session_row(session=1, backend_pid=101)]
+    second = ME | {"pid": 101, "tid": 101, "session": 1}
+    traced = [*READS, *({**r, **second} for r in READS)]
+    waits = [_wait(15, None, 0, 0, 1, **who, query_id=5, query_status="ok") for who in (ME, second)]
+    for pid in range(300, 305):
+        who = {"pid": pid, "tid": pid, "start_ticks": 1400 + pid - 300, "role": "other", "session": None}
+        traced.append(_traced_row(15, 0.5, 0.1, 0.2, **who))
+        waits.append(_wait(15, None, 0, 0, 1, **who, query_id=6 if pid == 304 else 5, query_status="ok"))
+        if pid == 303:
+            waits.append(_wait(15, "Client/ClientRead", 0.1, 0, 1, **who, query_id=5, query_status="ok"))
+    cell = made_cell({"traced": traced, "waits": waits, "sessions": sessions})
+    rows = {r["pid"]: (r["session"], r["worker"], r["role"]) for r in cut_traced([cell]).to_dicts()}
+    assert {pid: rows[pid] for pid in range(300, 305)} == {
+        300: (0, True, "session"),
+        301: (1, True, "session"),
+        302: (0, True, "session"),
+        303: (None, False, "other"),
+        304: (None, False, "other"),
+    }
+
+
 def test_bins_spread_what_two_reads_saw():
     """Reads at 10, 12.5 and 20 s: 2 s of 2.5 on a CPU, then nothing: 0.8, 0.8, 0.4, 0, ... in bins of 1 s."""
     tasks = [task_row(10 * S, 0, 0), task_row(12_500 * MS, 2 * S, 0), task_row(20 * S, 2 * S, 0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.model.results.raw import RawCell, once_each
+from dbdyno.model.sources.wait_families import Family
 
 
 @once_each
@@ -33,16 +34,38 @@ def sessions_of(cell: RawCell) -> pl.DataFrame:
 @once_each
 def workers(cell: RawCell) -> pl.DataFrame:
     """Returns the parallel workers: ``pid``, ``start_ticks`` and ``leader``, the session they work for.
-    Only workers that a sample or the server's list of processes showed together with a leader that is a
-    session are known."""
+
+    A sample or the server's list of processes showed each together with its leader, or the trace followed
+    it (:func:`_unmet_workers`).
+    """
     led_by = pl.col("pid") != pl.col("leader_pid")
     listed = cell.tables["backends"].select("pid", "leader_pid", start_ticks=pl.lit(None, dtype=pl.Int64))
     led = pl.concat([cell.led, listed.filter(led_by)]).unique(maintain_order=True)
-    if led.is_empty():
-        return led.select("pid", "start_ticks", leader="leader_pid")
     leaders = sessions_of(cell).drop_nulls("pid").unique("pid", keep="last")
     leaders = leaders.select(leader_pid="pid", leader="session")
-    return led.join(leaders, on="leader_pid", maintain_order="left").select("pid", "start_ticks", "leader")
+    known = led.join(leaders, on="leader_pid", maintain_order="left").select("pid", "start_ticks", "leader")
+    return pl.concat([known, _unmet_workers(cell, known)])
+
+
+def _unmet_workers(cell: RawCell, known: pl.DataFrame) -> pl.DataFrame:
+    """Returns parallel workers that came and went between two samples.
+
+    They are the processes without a role that executed a statement of a session and never waited for a
+    client, as every client's process does. Each is counted for a session that executes its statement; if
+    several do, they get such workers in turn, so sums over all sessions are exact and those of one session
+    are an estimate.
+    """
+    process = ["pid", "start_ticks"]
+    waits = cell.tables["waits"]
+    executed = waits.filter(pl.col("query_id").is_not_null())
+    sessions = executed.filter(pl.col("role") == "session").select("query_id", leader="session").unique()
+    sessions = sessions.drop_nulls().sort("leader").group_by("query_id").agg("leader")
+    clients = waits.filter(cell.meta.wait_families.among(Family.CLIENT))
+    unmet = executed.filter(pl.col("role") == "other").unique(process, keep="first", maintain_order=True)
+    unmet = unmet.join(known, on="pid", how="anti").join(clients, on=process, how="anti", nulls_equal=True)
+    unmet = unmet.join(sessions, on="query_id").sort(process)
+    turn = pl.int_range(pl.len()).over("query_id") % pl.col("leader").list.len()
+    return unmet.select(*process, leader=pl.col("leader").list.get(turn))
 
 
 def fold(frame: pl.DataFrame, known_workers: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.account.window.attribution import workers
 from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.trees import is_tree, unseen, with_asides, with_sessions
 from dbdyno.model.results.brief import (
@@ -33,7 +34,8 @@ def role(cell: RawCell) -> str:
     if is_tree(cell):
         return BRIEF
     if cell.meta.cell.sessions or cell.meta.chosen:
-        return "other"
+        in_parallel = workers(cell)["leader"].count() > 0
+        return BRIEF if in_parallel and cell.tables["traced"].is_empty() else "other"
     return SHORT_HELPER if established(cell) == 0 else BRIEF
 
 

@@ -15,7 +15,7 @@ from dbdyno.conclude.catalogue.number_format import load
 from dbdyno.conclude.ladder.rungs import Rungs
 from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.results.analyses import POINTS, Estimate, Ladder, Machine, Scaling
-from dbdyno.model.results.ledger_rows import account_rows
+from dbdyno.model.results.ledger_rows import WORKERS, account_rows
 from dbdyno.model.results.session_time import is_limit
 from dbdyno.model.schema.tables import ByCell
 from dbdyno.model.text.nouns import noun
@@ -149,11 +149,13 @@ def _ladder(
     by_work = bool(usable) and all((figures[r["cell"]].get("work_per_s") or 0) > 0 for r in usable)
     constant = known is not None and known.work_constant
     points = [_point(r, figures[r["cell"]], parts, by_work=by_work, constant=constant) for r in usable]
-    if results.plan.jobs:
-        points = [
-            p | {"tasks": tasks_of(parts.table("ledger", r["cell"]))}
-            for p, r in zip(points, usable, strict=True)
-        ]
+    ledgers = [parts.table("ledger", r["cell"]) for r in usable]
+    points = [
+        p | {"tasks": tasks_of(ledger)}
+        if results.plan.jobs or ledger.filter(WORKERS & (pl.col("aas") > 0)).height
+        else p
+        for p, ledger in zip(points, ledgers, strict=True)
+    ]
     machine, about = machine_of(results, variant)
     kind = kind_of(results.plan)
     unit = known.work_short if by_work and known is not None else kind.noun("calls")

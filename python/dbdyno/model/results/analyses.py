@@ -26,7 +26,7 @@ POINTS: dict[str, type[pl.DataType]] = {
     "cpu_user": pl.Float64,
     "cpu_system": pl.Float64,
     "cpu_wait": pl.Float64,  # run queue, seconds per second
-    "tasks": pl.Float64,  # mean number of tasks of commands; NULL if each session is a single task
+    "tasks": pl.Float64,  # mean number of tasks; NULL if each session is a single task
 }
 """Columns of ``Ladder.points``, with one row per rung and repeat, sorted by load and repeat. All columns but
 the first three may be NULL."""

@@ -128,7 +128,12 @@ _TABLES: tuple[Table, ...] = (
             _c("client_aas", "f64", "sessions waiting for their client", null=True),
             _c("pool_queue_aas", "f64", "sessions queued for a pool's server connections", null=True),
             _c("unaccounted_aas", "f64", "signed remainder", null=True),
-            _c("tasks_aas", "f64", "tasks of commands, which shares are of; NULL: sessions", null=True),
+            _c(
+                "tasks_aas",
+                "f64",
+                "tasks of commands, or of sessions and parallel workers: shares are of them; NULL: sessions",
+                null=True,
+            ),
             _c("helpers_aas", "f64", "CPU of the server's own processes", null=True),
             _c("cpu_per_call_ns", "f64", "session CPU per call", null=True),
             _c("cpu_per_work_ns", "f64", "session CPU per work unit", null=True),

@@ -60,7 +60,7 @@ _WORDS = {
     "reset": "the server's counters were reset",
     "too short": "the window is too short",
     "vanished": "the process ended while it was read",
-    "too brief": "many sessions were too brief to be sampled",
+    "too brief": "many sessions or parallel workers were too brief to be sampled",
     FEW: "too few {~calls}",
     "no measured calls": "no measured {~calls}",
     "shared": "sessions take turns on the server connections of a pool",

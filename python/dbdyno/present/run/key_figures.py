@@ -7,6 +7,7 @@ from typing import Any
 
 from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PACED, PHASES, kind_of
 from dbdyno.model.results.results import Results
+from dbdyno.model.results.session_time import whole
 from dbdyno.model.text.nouns import at_once, capital, noun
 from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, format_rate
 from dbdyno.present.charts import charts_paced
@@ -61,7 +62,8 @@ def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
     value = row[column]
     if value is None:
         return Cell(UNKNOWN), "unknown: see below the table"
-    share = Cell(f"{figures.percent(value, row['sessions'])} %", value / row["sessions"])
+    time = whole(row) or 1.0
+    share = Cell(f"{figures.percent(value, time)} %", value / time)
     return share, f"{format_average(value)} s per second, of {noun('session_time')}"
 
 

@@ -54,6 +54,7 @@ _VARIANT_COLUMNS = (
 )
 _COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
 _LEGEND = "CPU to unaccounted: shares of {~session_time}."
+_PARALLEL = " It includes the time of parallel workers."
 _EFFICIENCY = " Efficiency: of perfect scaling."
 
 
@@ -264,7 +265,9 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], tails.with_reason(_effects(results, results.comparison))
     else:
-        legend = [PACED_LEGEND if paced else fill(_LEGEND + ("" if one_load(results) else _EFFICIENCY))]
+        parallel = current_kind().among((SERVED,)) and results.tables["rungs"]["tasks_aas"].count() > 0
+        parts = (_LEGEND, parallel and _PARALLEL, not one_load(results) and _EFFICIENCY)
+        legend = [PACED_LEGEND if paced else fill("".join(filter(None, parts)))]
         ladders = [[s] for s in series]
         if one_load(results):
             # One load each: a table per workload in place of one per variant.

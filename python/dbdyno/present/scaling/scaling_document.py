@@ -12,7 +12,7 @@ from dbdyno import __version__
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
-from dbdyno.model.text.nouns import capital, noun
+from dbdyno.model.text.nouns import OF_COMMANDS, capital, noun
 from dbdyno.model.units import (
     NS_PER_S,
     counted,
@@ -409,7 +409,7 @@ def measured(scaling: Scaling) -> Table:
 
 
 def _of_commands(ladder: Ladder) -> bool:
-    return ladder.points["tasks"].null_count() < ladder.points.height
+    return ladder.load_unit == OF_COMMANDS["load_unit"]
 
 
 def _caveats(scaling: Scaling) -> list[str]:
