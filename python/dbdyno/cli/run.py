@@ -162,8 +162,9 @@ def run(**options: Any) -> None:
 def _check_reach(where: str | None, options: dict[str, Any]) -> None:
     if where is not None and options["dsn"] is None:
         raise UsageError(
-            "--server-ssh names the host of the server, but no server was named",
-            "--dsn says which; the embedded server runs on this host",
+            "--server-ssh is for a server on another host, and without --dsn the load goes to the embedded "
+            "server on this one",
+            "add --dsn with the address of the server there, or leave out --server-ssh",
         )
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dbdyno.model.engine.protocols import Undo
 
 
+_NEXT = "start it: dbdyno server start"
+
+
 @click.group(cls=Commands)
 def server() -> None:
     """Start, stop and inspect the embedded PostgreSQL."""
@@ -71,7 +74,10 @@ def stop(as_json: bool) -> None:
     Examples:
       dbdyno server stop
     """
-    _print(embedded().stop(), as_json)
+    facts = embedded().stop()
+    _print(facts, as_json)
+    if not (facts.get("stopped") or as_json):
+        click.echo(f"none was running; {_NEXT}")
 
 
 @server.command()
@@ -86,6 +92,8 @@ def status(as_json: bool) -> None:
     """
     facts = embedded().status()
     _print(facts, as_json)
+    if facts.get("running") is False and not as_json:
+        click.echo(_NEXT)
     if not facts.get("running"):
         raise click.exceptions.Exit(3)
 
