@@ -32,18 +32,14 @@ from dbdyno.cli.options import (
 from dbdyno.cli.script_options import script_options
 from dbdyno.cli.source_options import source_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
+from dbdyno.cli.wait_options import wait_options
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.flags import MEASUREMENT, OUTPUT, RUN, WHAT
 
 if TYPE_CHECKING:
-    from dbdyno.conduct.before import Quiet
     from dbdyno.model.engine.machine import Machine
     from dbdyno.model.engine.protocols import Target
     from dbdyno.model.plan.plan import Plan
-
-
-def _quiet(_context: click.Context, _option: click.Parameter, value: str | None) -> Quiet | None:
-    return None if value is None else conduct.parse_quiet(value)
 
 
 @click.command(cls=Command)
@@ -73,22 +69,7 @@ def _quiet(_context: click.Context, _option: click.Parameter, value: str | None)
     is_flag=True,
     help="Stop if a variant is not possible here.  [default: it is left out if two or more remain]",
 )
-@click.option(
-    "--wait",
-    cls=Option,
-    group=MEASUREMENT,
-    is_flag=True,
-    help="Wait for the end of other runs of this user on this machine.  [default: only a warning]",
-)
-@click.option(
-    "--wait-quiet",
-    cls=Option,
-    group=MEASUREMENT,
-    metavar="SHARE[,TIME]",
-    callback=_quiet,
-    help="Wait until other processes use less than this share of the CPUs: 5%, or 5%,30min. If they still "
-    "use more after TIME (10min), nothing is measured, and the exit code is 2.",
-)
+@wait_options
 @source_options
 @trigger_options
 @click.option(
@@ -171,6 +152,8 @@ def _check_reach(where: str | None, options: dict[str, Any]) -> None:
 def _run(
     options: dict[str, Any], request: conduct.Request, machine: Machine, crew: conduct.Crew | None
 ) -> None:
+    if options["wait_quiet"] is not None and crew is not None:
+        crew.check_quiet_visible()
     labels = labels_of(options)
     host = conduct.host_of(machine)
     plan, workload = conduct.planned(request, host)
@@ -189,11 +172,8 @@ def _run(
             target, store = _target(options, plan, machine), open_store(options["store"])
             waiting = conduct.Waiting(interrupt, progress)
             what = plan.experiment.workload or plan.experiment.name
-            with conduct.alone(what, waiting, wait=options["wait"]) as turn:
-                if (quiet := options["wait_quiet"]) is not None:
-                    waiting.quiet(quiet)
-                    if machine.reached is not None:
-                        waiting.quiet(quiet, machine)
+            quiet = options["wait_quiet"]
+            with conduct.alone(what, waiting, wait=options["wait"], quiet=quiet, machine=machine) as turn:
                 context = conduct.RunContext[conduct.ProgressListener](
                     host, target, store, progress, interrupt, labels, crew, turn
                 )

@@ -12,6 +12,7 @@ from dbdyno import conduct, drive, observe
 from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
+from dbdyno.cli.wait_options import wait_options
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, DbdynoError
 from dbdyno.model.units import NS_PER_S, counted, format_average
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.text import Text
 
+    from dbdyno.conduct.before import Quiet
     from dbdyno.conduct.selftest import Planned
     from dbdyno.model.engine.truth import Truth
 
@@ -41,6 +43,7 @@ _STYLES = {"ok": "green", "off": "red bold", "inconclusive": "yellow", "unknown"
 )
 @click.option("--long", "long_", is_flag=True, help=f"Measure {LONG} each: narrower intervals.")
 @click.option("--strict", is_flag=True, help="Exit code 6 also if an account is inconclusive.")
+@wait_options
 @engine_option("System under test.")
 @dsn_option
 @bin_dir_option
@@ -50,6 +53,8 @@ def selftest(
     measure: str | None,
     long_: bool,
     strict: bool,
+    wait: bool,
+    wait_quiet: Quiet | None,
     engine: str | None,
     dsn: str | None,
     bin_dir: Path | None,
@@ -84,11 +89,16 @@ def selftest(
     if not console.is_terminal:
         console.width = WIDTH
     interrupt, shown = drive.Interrupt(), _Shown(console)
+    waiting = conduct.Waiting(interrupt, shown)
     stopped, failed = False, None
     with interrupt.caught(), shown:
         try:
-            conduct.selftest(engine or DEFAULT, target, host, cases, measure_ns, interrupt, shown)
-        except drive.Interrupted:
+            with conduct.alone("selftest", waiting, wait=wait, quiet=wait_quiet):
+                conduct.selftest(engine or DEFAULT, target, host, cases, measure_ns, interrupt, shown)
+        except drive.Interrupted as e:
+            if not shown.is_planned:
+                screen.report_stop(e, "anything was measured")
+                raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
             stopped = True
         except DbdynoError as e:
             if not shown.truths:
@@ -127,6 +137,20 @@ class _Shown:
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
+
+    @property
+    def is_planned(self) -> bool:
+        return bool(self._plan)
+
+    def preparing(self, what: str) -> None:
+        from rich.text import Text
+
+        if self._live:
+            self._live.update(Text(f"{what} ...", style="dim", no_wrap=True))
+
+    def noted(self, words: str) -> None:
+        if not self._quiet:
+            self._say(words)
 
     def planned(self, cases: Sequence[Planned]) -> None:
         self._plan = list(cases)

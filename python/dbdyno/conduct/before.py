@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
-from dbdyno.conduct.measure.progress import ProgressListener
 from dbdyno.drive import Interrupt
 from dbdyno.kernel import cpu_use, processes
 from dbdyno.kernel.machine import HERE
@@ -66,12 +66,20 @@ def parse_quiet(text: str, option: str = "--wait-quiet") -> Quiet:
     return Quiet(share, limit, parse_duration_ns(limit, option) / NS_PER_S)
 
 
+class WaitListener(Protocol):
+    """Follows the waits before a run, as :class:`ProgressListener` does."""
+
+    def preparing(self, what: str) -> None: ...
+
+    def noted(self, words: str) -> None: ...
+
+
 @dataclass(frozen=True)
 class Waiting:
     """Shows the listener what a run waits for, and ends when the user stops it."""
 
     interrupt: Interrupt
-    listener: ProgressListener
+    listener: WaitListener
     sleep: Callable[[float], None] = time.sleep
     clock_s: Callable[[], float] = field(default=time.monotonic)
 
@@ -155,11 +163,18 @@ def _who(busy: Busy) -> str:
 
 
 @contextmanager
-def alone(what: str, waiting: Waiting, *, wait: bool) -> Iterator[Turn]:
-    """Yields the turn of a run once the others have ended if it is to ``wait``, else at once with a warning.
+def alone(
+    what: str, waiting: Waiting, *, wait: bool, quiet: Quiet | None = None, machine: Machine = HERE
+) -> Iterator[Turn]:
+    """Yields the turn of a run once the others have ended if it is to ``wait``, else at once with a warning,
+    and once this machine and the server's ``machine`` are ``quiet``.
 
-    Raises :class:`Interrupted` if the user stops the run.
+    Raises :class:`Interrupted` if the user stops the run, and :class:`MachineBusy`.
     """
     with turn(what) as own:
         waiting.turn(own, wait=wait)
+        if quiet is not None:
+            waiting.quiet(quiet)
+            if machine.reached is not None:
+                waiting.quiet(quiet, machine)
         yield own

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -16,7 +18,10 @@ from dbdyno.conclude.catalogue.criteria import LATE_READS, truth_verdict
 from dbdyno.conclude.ground_truth import CpuUse, Facts, accounts_of, headline, truths
 from dbdyno.conduct.selftest import Planned, other_processes
 from dbdyno.engines.postgres.truth import cases
+from dbdyno.kernel import turns
+from dbdyno.kernel.turns import Turn
 from dbdyno.model.engine.truth import Disturbance, Needs, Truth, TruthCase
+from dbdyno.model.errors import MachineBusy
 from dbdyno.model.schema.tables import rows
 
 CASES = {c.name: c for c in cases()}
@@ -297,3 +302,57 @@ def test_quiet_prints_the_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(conduct, "selftest", measured)
     loud, quiet = (CliRunner().invoke(app, ["selftest", *words]).stdout for words in ([], ["-q"]))
     assert quiet and loud.endswith(quiet) and "asleep" in loud and "asleep" not in quiet
+
+
+class Begun(NamedTuple):
+    """What a self-test saw of the runs of this machine while it measured."""
+
+    tickets: list[list[str]]
+    quiet: list[float]
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begun:
+    """A self-test that ends as soon as it begins, in a directory of tickets of its own."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    seen = Begun([], [])
+    (tmp_path / "dbdyno-runs").mkdir(mode=0o700)
+
+    def selftest(*_: object) -> None:
+        other = Turn("other", tmp_path / "dbdyno-runs")
+        seen.tickets.append([t.what for t in other.measuring()])
+        other.close()
+
+    monkeypatch.setattr(conduct, "selftest", selftest)
+    monkeypatch.setattr(conduct.Waiting, "quiet", lambda _, quiet: seen.quiet.append(quiet.share))
+    return seen
+
+
+def test_a_selftest_is_seen_by_other_runs_and_warns_of_them(begun: Begun, tmp_path: Path) -> None:
+    alone = CliRunner().invoke(app, ["selftest"])
+    assert (begun.tickets, begun.quiet) == ([["selftest"]], [])
+    assert "another run" not in alone.output
+    with turns.turn("lio"):
+        beside = CliRunner().invoke(app, ["selftest"])
+    assert "another run" in beside.output and "lio (process" in beside.output
+    assert list((tmp_path / "dbdyno-runs").iterdir()) == []
+
+
+def test_a_selftest_waits_for_other_runs_and_a_quiet_machine(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with turns.turn("lio") as other:
+        monkeypatch.setattr(conduct.Waiting, "rest", lambda _: other.close())
+        waited = CliRunner().invoke(app, ["selftest", "--wait", "--wait-quiet", "7%"])
+    assert "waiting for lio" in waited.output
+    assert (begun.tickets, begun.quiet) == ([["selftest"]], [0.07])
+
+
+def test_a_selftest_on_a_busy_machine_measures_nothing(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise MachineBusy("after 1s", "later")
+
+    monkeypatch.setattr(conduct.Waiting, "quiet", refuse)
+    shown = CliRunner().invoke(app, ["selftest", "--wait-quiet", "7%"])
+    assert isinstance(shown.exception, MachineBusy)
+    assert begun.tickets == []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dbdyno.conduct.hosts.cluster import Hosts
+from dbdyno.conduct.measure.crew import Crew
+from dbdyno.kernel.processes import boot_id
 from dbdyno.model.errors import NotAvailable, UsageError
 from dbdyno.model.plan.cluster import ClusterSpec, yielding
 from dbdyno.remote.cluster import connect
@@ -110,3 +113,13 @@ def test_nodes_that_give_way_to_other_programs_are_named_once() -> None:
     assert warning is not None
     assert "nice 15 on a, n0," in warning and "b" not in warning.split(":")[0].split(" on ")[1].split(", ")
     assert "n7" not in warning and "RAY_worker_niceness=0" in warning
+
+
+def test_a_quiet_machine_is_not_waited_for_where_drivers_are_elsewhere() -> None:
+    def crew(*boots: str) -> Crew:
+        drivers = [SimpleNamespace(name=f"host{n}", facts={"boot_id": b}) for n, b in enumerate(boots)]
+        return Crew(None, ClusterSpec(address="auto"), drivers, None)  # type: ignore[arg-type]
+
+    crew(boot_id(), boot_id()).check_quiet_visible()
+    with pytest.raises(UsageError, match="not for host1"):
+        crew(boot_id(), "another").check_quiet_visible()

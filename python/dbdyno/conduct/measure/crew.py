@@ -85,6 +85,14 @@ class Crew:
             if (why := unclear_clock(host.name, host.clock.mapping().bound_ns, window_ns)) is not None:
                 raise NotAvailable(why, "measure for longer (--measure), or leave that node out (--drivers)")
 
+    def check_quiet_visible(self) -> None:
+        """Raises :class:`UsageError` if a driver is on another machine, whose load is not waited for."""
+        if far := [h.name for h in self._left if h.facts["boot_id"] != boot_id()]:
+            raise UsageError(
+                f"--wait-quiet waits for this machine and the server's, not for {', '.join(far)}",
+                "run it without --wait-quiet, or name drivers on this machine (--drivers)",
+            )
+
     def words(self) -> str:
         """Returns ``3 drivers: a, b, c``."""
         names = [h.name for h in self._left]
