@@ -115,8 +115,8 @@ def doctor(
 
     States of a check: ok; worth a look; bad; unknown and not supported, with the reason; remote (of the
     server's host, which is not seen here). States of a data source: on; available (off by choice); not
-    permitted (a right is missing); not loaded (a library of the server); not supported (version, kernel, or
-    not installed); remote (the server's processes are not visible from here); lost. No setting is
+    permitted (a right is missing); not loaded (a library or extension of the server); not supported (version,
+    kernel, or not installed); remote (the server's processes are not visible from here); lost. No setting is
     changed without --fix, and then none without asking. Without --dsn, the embedded PostgreSQL is checked:
     it is started for that and stopped again, and its data directory stays. Exit code 3 if the server cannot
     be reached: this machine is checked all the same.

@@ -92,7 +92,9 @@ def statements(seen: Visibility, database: str, libraries: Preloaded | None, *, 
         detail=f"executions and blocks dirtied are unknown: {why}" if why else "",
         enabling=Enabling(
             "calls, time and blocks by statement (Top SQL); executions and blocks dirtied",
-            f"{_SUPERUSER}, and a restart" if state == "not loaded" else _SUPERUSER,
+            f"{_SUPERUSER}, and a restart"
+            if seen.has_statements and not seen.statements_loaded
+            else _SUPERUSER,
             steps,
             state,
         ),
