@@ -244,7 +244,7 @@ def analyze(
         return
     screen.out().print(present.printed(present.scaling(scalings, results)), crop=False)
     if output is not None:
-        screen.say(f"report: {output}")
+        screen.report_path(output)
 
 
 def _show_smt_yield(

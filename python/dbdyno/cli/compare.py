@@ -280,7 +280,7 @@ def _out(shown: Document, data: dict[str, Any], output: Path | None, as_json: bo
         return
     screen.out().print(present.printed(shown), crop=False)
     if output is not None:
-        screen.say(f"report: {output}")
+        screen.report_path(output)
 
 
 def _two_runs(

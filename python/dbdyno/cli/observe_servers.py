@@ -139,7 +139,7 @@ def _end(observed: conduct.ObservedServers, options: dict[str, Any], interrupt: 
     else:
         screen.out().print(present.printed(present.servers_brief(several)))
         screen.say(_cost(observed))
-        screen.say(f"report: {screen.near(path)}")
+        screen.report_path(path)
         if options["open_page"]:
             browser.show_page(path if path.suffix == page.suffix else page)
     _exit(observed, several, interrupt)

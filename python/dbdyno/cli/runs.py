@@ -305,7 +305,7 @@ def _report_of_run(
         record = _run_or_capture(store, run, capture)
         path = output if output is not None else record.path / "report.html"
         path = present.write_report(conduct.results_of(record), path)
-    click.echo(path)
+    click.echo(path.absolute())
     return path
 
 
@@ -370,4 +370,4 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
         print_json(present.document(results))
     else:
         screen.out().print(present.summary(results))
-        screen.say(f"report: {path}")
+        screen.report_path(path)

@@ -241,15 +241,13 @@ def places(record: Run, results: Results, output: Path | None, *, quiet: bool) -
     if output is not None:
         path = present.write_report(results, output)
     if not quiet:
-        say(f"report: {near(path)}")
+        report_path(path)
     return path if path.suffix == page.suffix else page
 
 
-def near(path: Path) -> str:
-    """Returns the relative path from the current directory, or the absolute path if that is not longer."""
-    whole = str(path.absolute())
-    here = os.path.relpath(whole)
-    return here if len(here) < len(whole) else whole
+def report_path(path: Path) -> None:
+    """Prints the absolute path of a report, which can be clicked, or pasted in any directory."""
+    say(f"report: {path.absolute()}")
 
 
 def _table(*heads: str) -> Table:

@@ -128,7 +128,7 @@ def shown(
     unused = concluding.unused(interval_figures)
     page = present.interval(interval_figures, claims, unused, top, notes, time, loads)
     if output is not None:
-        screen.say(f"report: {present.write(page, output, record)}")
+        screen.report_path(present.write(page, output, record))
         return
     title = Paragraph(page.title)
     screen.out().print(present.printed([title, *page.lead, *page.blocks]))

@@ -110,7 +110,7 @@ def trend(
         return
     screen.out().print(present.printed(shown))
     if output is not None:
-        screen.say(f"report: {output}")
+        screen.report_path(output)
 
 
 _KINDS = ("table", "index", "statement", "database", "server")
