@@ -268,6 +268,8 @@ def from_json(content: bytes) -> Any:
     """Parses JSON. Raises :class:`ValueError`, also if it is nested too deep or a number is out of range."""
     try:
         return json.loads(content, parse_int=_integer, parse_float=_number, parse_constant=_number)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 

@@ -123,6 +123,11 @@ def list_run(path: Path) -> Listed:
         return _broken(path, error.message)
 
 
+def cure_of(run: str) -> str:
+    """Returns the cure for a damaged file of a run, from which nothing makes the file again."""
+    return f"put back a copy of the file, or remove the run: dbdyno rm {run}"
+
+
 def read_document(path: Path) -> tuple[bytes, dict[str, Any]]:
     """Returns ``run.json`` of a run's directory as bytes and parsed.
 
@@ -134,7 +139,7 @@ def read_document(path: Path) -> tuple[bytes, dict[str, Any]]:
         document = files.from_json(content)
         version = document["schema_version"]
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"run.json of {path} is damaged: {error}") from error
+        raise StoreError(f"run.json of {path} is damaged: {error}", cure_of(path.name)) from error
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise SchemaTooNew(
             f"{path} was written by a newer dbdyno ({_writer(content)}): "
@@ -207,7 +212,7 @@ def listed_of(path: Path, whole: Mapping[str, Any]) -> Listed:
         until = None if document["ended"] is None else _time(document["ended"])
         return Listed(path, _time(document["started"]), until, status, reason, document)
     except (ValueError, TypeError, OverflowError) as error:
-        raise StoreError(f"run.json of {path} is damaged: {error}") from error
+        raise StoreError(f"run.json of {path} is damaged: {error}", cure_of(path.name)) from error
 
 
 def _broken(path: Path, reason: str) -> Listed:

@@ -22,7 +22,7 @@ from dbdyno.model.results.results import RunInfo, RunStatus
 from dbdyno.model.schema.derived import REGISTERED, sessions_in
 from dbdyno.model.schema.tables import DERIVED, LABELS, RAW, conform, empty, raw
 from dbdyno.store import files
-from dbdyno.store.listing import read_document, reason_if_ended
+from dbdyno.store.listing import cure_of, read_document, reason_if_ended
 from dbdyno.store.parts import Derived, Parts, Stored, all_conformed, conformed, scanned
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Run:
 def read_info(path: Path) -> RunInfo:
     """Returns ``run.json``; a run with status ``running`` whose process is gone is cut short."""
     content, _ = read_document(path)
-    info = _model(content, RunInfo, f"run.json of {path}")
+    info = _model(content, RunInfo, f"run.json of {path}", cure_of(path.name))
     ended = reason_if_ended(info.status, info.pid, info.pid_start_ticks)
     return info if ended is None else info.model_copy(update={"status": "cut short", "reason": ended})
 
@@ -250,16 +250,16 @@ def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str
 
 
 def _read_model(path: Path, model: type[_M]) -> _M:
-    return _model(files.read(path), model, str(path))
+    return _model(files.read(path), model, str(path), cure_of(path.parent.name))
 
 
-def _model(content: bytes, model: type[_M], what: str) -> _M:
+def _model(content: bytes, model: type[_M], what: str, cure: str | None = None) -> _M:
     try:
         files.from_json(content)  # rejects numbers that are out of range
         return model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(p) for p in first["loc"])
-        raise StoreError(f"{what} is damaged: {where or 'JSON'}: {first['msg']}") from error
+        raise StoreError(f"{what} is damaged: {where or 'JSON'}: {first['msg']}", cure) from error
     except ValueError as error:
-        raise StoreError(f"{what} is damaged: {error}") from error
+        raise StoreError(f"{what} is damaged: {error}", cure) from error

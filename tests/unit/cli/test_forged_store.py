@@ -281,6 +281,17 @@ def test_numbers_that_are_forged_in_json_make_a_run_damaged(run: Path, number: s
         (run / name).write_text(text)
 
 
+@pytest.mark.parametrize("name", ["run.json", "environment.json", "plan.json"])
+def test_a_file_that_is_no_json_is_named_with_its_line_and_a_remedy_that_works(run: Path, name: str) -> None:
+    (run / name).write_text('{\n "a": garbage')
+    done = dbdyno("show", run.name)
+    assert done.exit_code == 4
+    assert name in done.output and "line 2, column 7" in done.output
+    remedy = f"dbdyno rm {run.name}"
+    assert remedy in done.output
+    assert dbdyno(*remedy.split()[1:], "--yes").exit_code == 0 and not run.exists()
+
+
 def test_a_manifest_that_names_a_file_elsewhere_is_refused(run: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
