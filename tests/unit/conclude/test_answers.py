@@ -333,11 +333,23 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
         and headroom.value.high == pytest.approx(1.0)
         and headroom.value.value == 0.0
     )
-    _, waits = observed(results([_window(1, 1.0, 0.2)], cpus=2))
+    _, waits = observed(results([_window(1, 1.9, 0.4)], cpus=2))
     assert waits.case == "none" and waits.value is not None and waits.value.high == 0
     assert observed(results(FULL)) == ()
     _, unknown = observed(results(windows, cpus=2, here=False))
     assert unknown.value is None and "elsewhere" in unknown.slots["why"]
+
+
+def test_a_queue_beside_free_cpus_is_no_lack_of_cpus() -> None:
+    """An observation of a machine that was 14 % busy stated that it had no CPU to spare."""
+    window = _window(1, 0.1, 0.02)
+    busy = window.head() | {"quantity": "cpu_used_machine", "source": "host", "value": 0.286, "unit": "cores"}
+    busy |= {"verdict": "reference", "status": "ok"}
+    _, queued = observed(results([window], cpus=2, sources=[busy]))
+    assert queued.case == "queued" and queued.slots["others"] == pytest.approx(0.186)
+    assert queued.value is not None and queued.value.high == pytest.approx(2 / 0.286 - 1)
+    _, alone = observed(results([window], cpus=2))
+    assert alone.case == "queued" and "others" not in alone.slots and "unknown" in alone.text
 
 
 def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:

@@ -139,6 +139,9 @@ WAITS = 0.10
 """CPU WAIT over CPU time above which there is no headroom, and up to which headroom is counted."""
 FULL = 0.01
 """Possible growth of the load below which all CPUs count as busy."""
+BUSY = 0.90
+"""Share of the CPUs in use below which a queue is not for lack of CPUs, as means over windows show it."""
+MACHINE = "host: whole machine"
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ class Present:
     """The load as observed: means over its windows."""
 
     used: Estimate
-    """CPUs that were busy, by any process."""
+    """CPUs that were busy: by any process if the source is :data:`MACHINE`, else by the server's alone."""
     own: float | None
     """CPUs that the sessions used; None if unknown."""
     wait: float | None
@@ -180,6 +183,14 @@ def headroom_claim(now: Present, machine: Machine) -> Claim:
     values = {"used": used, "wait": now.wait, "source": now.source, "cpus": fmt.whole(machine.cpus)}
     waits = now.wait is not None and now.wait > WAITS
     parts = ["busy" if now.wait is None or waits else "wait"]
+    if waits and used < BUSY * machine.cpus:
+        value = Estimate(
+            "headroom", 0.0, "of the present load", 0.0, max(0.0, machine.cpus / used - 1), "CPU WAIT"
+        )
+        parts = ["busy" if now.source == MACHINE else "own"]
+        if now.source == MACHINE and now.own is not None and now.own < used / 2:
+            parts, values["others"] = [*parts, "others"], used - now.own
+        return claim("headroom", values, value, case="queued", parts=parts)
     if waits or used * (1 + FULL) >= machine.cpus:
         none = Estimate(
             "headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT" if waits else "CPUs busy"
@@ -227,7 +238,7 @@ def present(results: Results) -> Present | None:
     """Returns the load over all usable windows. None if the CPU in use is unknown."""
     usable = pl.col("status") != "invalid"
     cells = results.tables["windows"].filter(usable)["cell"].to_list()
-    used_by, source = _machine_wide(results.tables["data_sources"], cells), "host: whole machine"
+    used_by, source = _machine_wide(results.tables["data_sources"], cells), MACHINE
     ledger = results.tables["ledger"]
     runs, runqs = (_sums(ledger.filter(_account_rows(name)), cells) for name in ("run", "runq"))
     if None in used_by or not used_by:
