@@ -175,9 +175,9 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
     listener = _listener(options, experiment.observation or Observation())
     interrupt = drive.Interrupt(listener.on_signal)
     if isinstance(listener, LiveObservation):
-        listener.on_quit(lambda: None if interrupt.stopping else interrupt.request())
+        listener.on_quit(interrupt.request_once)
     elif not plan.expected_ns and not is_quiet():
-        listener.on_unread(lambda: None if interrupt.stopping else interrupt.request())
+        listener.on_unread(interrupt.request_once)
     shown = options["as_json"] or options["output"] is not None
     context = conduct.RunContext[conduct.ObservationListener](
         host, target, open_store(options["store"]), listener, interrupt, labels

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from dbdyno import present
 from dbdyno.cli.observe_sheets import Row, StatementRow, session_sheet, statement_sheet, top_statements
-from dbdyno.cli.observe_state import BUILT_IN, MEMORY, SESSIONS, STATEMENTS, Keyboard, View
+from dbdyno.cli.observe_state import BUILT_IN, LOCKS, MEMORY, SESSIONS, STATEMENTS, Keyboard, View
 from dbdyno.cli.observe_table import Sheet, engine_sheet, number
 from dbdyno.cli.observe_view import (
     LEAST,
@@ -38,6 +38,7 @@ from dbdyno.model.engine.live import LiveFigures, LiveRequest, LiveScreen
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import Tables
+from dbdyno.model.sources.wait_families import WaitFamilies
 from dbdyno.model.units import NS_PER_S
 from dbdyno.observe.blocking import Blocked, blocking
 from dbdyno.observe.glance import Glance, glance, weight
@@ -162,6 +163,8 @@ def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:
 
 
 SECONDS = 5.0  # the view shows this much of the past
+_LEAST_S = 0.5  # figures of a shorter past say nothing
+_KEPT_S = 10.0  # a figure that is unknown for longer is shown as unknown
 NOTICE_S = 8.0
 _SAVED_COLUMNS = 160  # least width of a saved screen
 
@@ -181,7 +184,9 @@ class LiveObservation(NullObservationListener):
         self._glance: Glance | None = None
         self._rows: list[Row] = []
         self._texts: dict[int, str] = {}  # latest statement by pid
+        self._glance_s = 0.0  # when it was read
         self._statements: list[StatementRow] = []
+        self._unranked: tuple[Tables, WaitFamilies, float | None] | None = None  # of which statements are
         self._blocked: list[Blocked] = []
         self._memory: MemoryBeside | None = None
         self._memory_open = False
@@ -292,6 +297,7 @@ class LiveObservation(NullObservationListener):
             self._view,
             self._sheet(),
             self._blocked,
+            self._texts,
             lambda width: memory_lines(self._memory, width),
             marks,
         )
@@ -303,13 +309,20 @@ class LiveObservation(NullObservationListener):
             self._texts.update(answer.texts)
         if self._view.screen == STATEMENTS:
             known = {} if answer is None else answer.statements
-            rows = [replace(r, counters=known.get(r.query_id, r.counters)) for r in self._statements]
+            rows = [replace(r, counters=known.get(r.query_id, r.counters)) for r in self._top_statements()]
             return statement_sheet(rows, self._trouble())
         screen = self._screens.get(self._view.screen)
         if screen is None:
             return session_sheet([replace(r, statement=self._texts.get(r.line.pid, "")) for r in self._rows])
         read = answer.rows if answer is not None and answer.screen == screen.name else None
         return engine_sheet(screen, read, self._trouble())
+
+    def _top_statements(self) -> list[StatementRow]:
+        """Returns the statements of the latest readings, ranked once, and only if they are shown."""
+        unranked, self._unranked = self._unranked, None
+        if unranked is not None:
+            self._statements = top_statements(*unranked)
+        return self._statements
 
     def _trouble(self) -> list[str]:
         return [] if self._live is None or not self._live.trouble else [f"not read: {self._live.trouble}"]
@@ -363,7 +376,9 @@ class LiveObservation(NullObservationListener):
         if view.screen in self._screens:
             return LiveRequest(view.screen)
         if view.screen == STATEMENTS:
-            return LiveRequest(view.screen, query_ids=[r.query_id for r in self._statements])
+            return LiveRequest(view.screen, query_ids=[r.query_id for r in self._top_statements()])
+        if view.screen == LOCKS:
+            return LiveRequest(view.screen, pids=[b.pid for b in self._blocked if b.pid])
         if view.screen == SESSIONS:
             rows = view.rows(self._sheet())
             pids = [row.line.pid for row in rows[: self._console.height]]
@@ -375,34 +390,51 @@ class LiveObservation(NullObservationListener):
         now_s = time.monotonic()
         recent = look.recent(max(SECONDS, self._refresh_s))
         if recent["samples"].height:
-            self._glance = glance(recent, look.families, everyone=not self._header.whom)
-        self._blocked = blocking(recent)
+            self._take(glance(recent, look.families, everyone=not self._header.whom), recent, look, now_s)
         answer = None if look.live is None else look.live.current
-        names = {row["pid"]: row for row in look.names.frame().iter_rows(named=True)}
-        lines = self._glance.sessions if self._glance else ()
-        self._rows = [Row(line, names.get(line.pid, {})) for line in lines]
-        self._texts = {row.line.pid: self._texts.get(row.line.pid, "") for row in self._rows}
-        if self._view.screen == STATEMENTS and self._glance is not None:
-            self._statements = top_statements(recent, look.families, self._glance.total("db_time"))
         self._header = replace(
             self._header,
             since_s=look.since_start_s,
             left_s=look.left_s,
             stored=look.stored,
+            age_s=now_s - self._glance_s,
             here=(time.process_time() - self._began_cpu_s) / max(now_s - self._began_s, 1e-9),
             figures=LiveFigures(notes=self._trouble())
             if answer is None
             else _without_samples(answer.figures, recent),
         )
 
+    def _take(self, fresh: Glance, recent: Tables, look: Look, now_s: float) -> None:
+        """Takes new figures. The last ones stay while those of a window that has just begun say less."""
+        if _span_s(_taken(recent)) < _LEAST_S:
+            return
+        last = self._glance
+        poorer = last is not None and last.total("run") is not None and fresh.total("run") is None
+        if poorer and now_s - self._glance_s < _KEPT_S:
+            return
+        self._glance, self._glance_s = fresh, now_s
+        self._blocked = blocking(recent)
+        self._unranked = recent, look.families, fresh.total("db_time")
+        names = {row["pid"]: row for row in look.names.frame().iter_rows(named=True)}
+        self._rows = [Row(line, names.get(line.pid, {})) for line in fresh.sessions]
+        self._texts = {row.line.pid: self._texts.get(row.line.pid, "") for row in self._rows}
+
+
+def _taken(recent: Tables) -> pl.DataFrame:
+    """Returns the samples by SQL that were answered."""
+    return recent["sampler"].filter((pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok"))
+
+
+def _span_s(taken: pl.DataFrame) -> float:
+    return 0.0 if taken.is_empty() else int(taken["end_ns"][-1] - taken["end_ns"][0]) / NS_PER_S
+
 
 def _without_samples(figures: LiveFigures, recent: Tables) -> LiveFigures:
     """Returns the figures without the transactions of the watch itself: one for each sample."""
-    taken = recent["sampler"].filter((pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok"))
+    taken = _taken(recent)
     if not figures.ours or taken.height < 2:
         return figures
-    span_s = int(taken["end_ns"][-1] - taken["end_ns"][0]) / NS_PER_S
-    ours = (taken.height - 1 + recent["blocked"]["before_ns"].n_unique()) / max(span_s, 1e-9)
+    ours = (taken.height - 1 + recent["blocked"]["before_ns"].n_unique()) / max(_span_s(taken), 1e-9)
     tps, sps = figures.transactions_per_s, figures.statements_per_s
     return replace(
         figures,

@@ -92,7 +92,7 @@ def observe(
     interrupt = drive.Interrupt(lines[0].on_signal)
     if (experiment.observation or Observation()).duration is None and not silent:
         for each in lines:
-            each.on_unread(lambda: None if interrupt.stopping else interrupt.request())
+            each.on_unread(interrupt.request_once)
     requests = [
         conduct.ServerRequest(name, dsn, machine, _of_host(experiment, number, options), listener)
         for number, (name, dsn, machine, listener) in enumerate(

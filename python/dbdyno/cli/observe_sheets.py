@@ -160,9 +160,9 @@ _CALLS, _MEAN = (
 )
 STATEMENT_COLUMNS = (
     Column("db_time", "DB time", _BY_SAMPLES, lambda r: r.db_time, lambda r: number(r.db_time), 8),
-    Column("part", "%DB", "share of DB time", lambda r: r.part, lambda r: share(r.part), 5),
-    Column("calls", "calls/s", _CALLS, _calls_per_s, lambda r: _figure(format_rate, _calls_per_s(r)), 8),
-    Column("mean", "mean", _MEAN, _mean_ns, lambda r: _figure(format_ns, _mean_ns(r)), 9),
+    Column("part", "%DB", "share of DB time", lambda r: r.part, lambda r: share(r.part), 5, 1),
+    Column("calls", "calls/s", _CALLS, _calls_per_s, lambda r: _figure(format_rate, _calls_per_s(r)), 8, 2),
+    Column("mean", "mean", _MEAN, _mean_ns, lambda r: _figure(format_ns, _mean_ns(r)), 9, 3),
     Column(
         "event",
         "mostly in",
@@ -170,7 +170,7 @@ STATEMENT_COLUMNS = (
         lambda r: r.event,
         lambda r: r.event,
         20,
-        2,
+        4,
         left=True,
     ),
     Column(
@@ -180,7 +180,7 @@ STATEMENT_COLUMNS = (
         lambda r: r.query_id,
         lambda r: str(r.query_id),
         20,
-        3,
+        5,
     ),
     Column(
         "statement",
@@ -190,7 +190,7 @@ STATEMENT_COLUMNS = (
         lambda r: first_line(r.counters.text or "text unknown"),
         0,
         left=True,
-        least=40,
+        least=30,
     ),
 )
 

@@ -37,7 +37,7 @@ KEYS = (
     ("p space", "pause the screen; measuring goes on"),
     ("s", "save the screen as text, with all rows, in a file of this directory"),
     ("h ?", "explain the columns and keys of this screen"),
-    ("q", "end; what was measured is kept"),
+    ("q", "close the help; elsewhere end: what was measured is kept"),
 )
 
 
@@ -169,6 +169,12 @@ class View:
         order = self.order(sheet)
         self.orders[sheet.name] = Order(order.column, not order.reverse)
 
+    def _quit(self) -> None:
+        if self.help:
+            self._flip("help")
+        else:
+            self.ended = True
+
     def _flip(self, name: str) -> None:
         setattr(self, name, not getattr(self, name))
         if name == "help":
@@ -203,7 +209,7 @@ _KEYS: Mapping[str, Callable[[View, Sheet, Sequence[str]], None]] = {
     "m": lambda v, _sheet, _: v._flip_screen(MEMORY),
     "h": lambda v, _sheet, _: v._flip("help"),
     "?": lambda v, _sheet, _: v._flip("help"),
-    "q": lambda v, _sheet, _: v._flip("ended"),
+    "q": lambda v, _sheet, _: v._quit(),
 }
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.text import Text
 
 from dbdyno.cli.observe_sheets import RUN, WAIT, Row
-from dbdyno.cli.observe_state import KEYS, LOCKS, MEMORY, SESSIONS, SORT_KEYS, View
-from dbdyno.cli.observe_table import Sheet, clock, fit_columns, number, share, table
+from dbdyno.cli.observe_state import KEYS, LOCKS, MEMORY, SESSIONS, SORT_KEYS, STATEMENTS, View
+from dbdyno.cli.observe_table import Sheet, clock, first_line, fit_columns, number, share, table
 from dbdyno.model.engine.live import LiveFigures
 from dbdyno.model.sources.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.sources.wait_families import Family
@@ -95,8 +95,9 @@ def row_lines(sheet: Sheet, row: object, width: int) -> Iterator[Text]:
         yield from _wrap(detail, width)
 
 
-def tree_lines(blocked: Sequence[Blocked]) -> Iterator[Text]:
-    """Yields roots and, below each, the sessions that wait for it and for how long."""
+def tree_lines(blocked: Sequence[Blocked], texts: Mapping[int, str]) -> Iterator[Text]:
+    """Yields roots and, below each, the sessions that wait for it and for how long. ``texts``: latest
+    statement by pid."""
     yield Text(f"{'process':>9} {'waits':>8}  who blocks whom", "bold")
     if not blocked:
         yield Text("no session waits for a lock", "dim")
@@ -106,12 +107,11 @@ def tree_lines(blocked: Sequence[Blocked]) -> Iterator[Text]:
         count = f"blocks {line.waiters}: " if line.waiters else ""
         style = "" if line.depth else "bold red"
         yield Text(f"{line.pid or '-':>9} {waited:>8}  {indent}{count}{line.doing}", style)
-        if whose := "  ".join(w for w in (line.who, _query(line)) if w):
+        statement = first_line(texts.get(line.pid or 0, ""))
+        if not statement and line.query_id is not None:
+            statement = f"query id {line.query_id}"
+        if whose := "  ".join(w for w in (line.who, statement) if w):
             yield Text(f"{'':20}{whose}", "dim")
-
-
-def _query(line: Blocked) -> str:
-    return "" if line.query_id is None else f"query id {line.query_id}"
 
 
 def _microstates(s: SessionLine) -> Iterator[Text]:
@@ -127,6 +127,8 @@ def _microstates(s: SessionLine) -> Iterator[Text]:
 
 _LEAST_EVENTS, _MOST_EVENTS = 2, 7
 _KEYS_LINE = "q quit  h help  enter row  / find  f filter  p pause  s save"
+_WIDE = 70  # a narrower terminal has the sum of DB time alone
+_OLD_S = 1.0
 _LOW = 20  # a terminal of fewer lines has no bar, and one line of keys
 
 
@@ -136,6 +138,7 @@ class Header:
 
     server: str = ""
     since_s: float = 0.0
+    age_s: float = 0.0  # time since the figures of the glance were read
     left_s: float | None = None
     stored: int = 0
     whom: str = ""  # the filter of the observation, in words
@@ -151,6 +154,7 @@ class Screen:
     view: View
     sheet: Sheet
     blocked: Sequence[Blocked] = field(default_factory=tuple)  # who blocks whom now
+    texts: Mapping[int, str] = field(default_factory=dict)  # latest statement by pid
     memory: Callable[[int], Sequence[Text]] = lambda _width: ()  # where the memory is
     marks: str = MARKS
 
@@ -177,7 +181,7 @@ class Screen:
         if view.screen == MEMORY:
             return [*self.memory(width)]
         if view.screen == LOCKS:
-            return [*tree_lines(self.blocked)]
+            return [*tree_lines(self.blocked, self.texts)]
         chosen = view.chosen.get(self.sheet.name)
         row = next((r for r in self.sheet.rows if self.sheet.key(r) == chosen), None)
         if row is None:
@@ -213,7 +217,7 @@ class Screen:
                 end = f"lines {first + 1} to {first + len(shown)} of {len(lines)}"
                 shown = [*shown, Text(end, "dim")]
             return [Text(""), *shown] if len(shown) < room else shown
-        if self.glance is None and self.view.screen == SESSIONS:
+        if self.glance is None and self.view.screen in (SESSIONS, STATEMENTS):
             return [Text("waiting for the first readings ...", "dim")]
         return [*self._table(width, room)]
 
@@ -358,7 +362,10 @@ def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
     yield _cpus(g)
     parts = ("db_time", "run", "runq", "sleep", "client")
     db, run, runq, sleep, client = (number(g.total(part)) for part in parts)
-    time = Text(f"time   last {format_ns(g.seconds * NS_PER_S)}: ").append(f"DB time {db}", "bold")
+    past = [f"last {format_ns(g.seconds * NS_PER_S)}"] if width >= _WIDE else []
+    past += [f"{h.age_s:.0f} s ago"] if h.age_s >= _OLD_S else []
+    time = Text("time   " if width >= _WIDE else "").append(f"{', '.join(past)}: " if past else "")
+    time.append(f"DB time {db}", "bold")
     time.append(" = ").append(f"CPU {run}", RUN).append(" + ").append(f"CPU WAIT {runq}", WAIT)
     yield time.append(f" + asleep {sleep} s/s;  client {client}")
     if hidden := hidden_in_words(g.hidden, g.count):

@@ -83,7 +83,7 @@ class TerminalScreen:
                 )
                 shown = frame
             if ending and frame is None:
-                self._write(_END)
+                self._write(f"\x1b[{len(shown)};1H\r\n{_END}")  # below it, on one without an alternate screen
                 return
 
     def _write(self, text: str) -> None:

@@ -60,6 +60,11 @@ class Interrupt:
         if self.count == 2:
             raise Interrupted
 
+    def request_once(self) -> None:
+        """Requests a stop unless there was a request before."""
+        if not self.stopping:
+            self.request()
+
     def check(self) -> None:
         """Raises :class:`Interrupted` if a stop was requested. It is called between the steps of a run."""
         if self.stopping:

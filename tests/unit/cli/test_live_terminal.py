@@ -10,7 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import polars as pl
 import pytest
 from rich.text import Text
 from tests.fakery import WITH_ENGINES
@@ -20,6 +23,12 @@ from tests.waiting import eventually
 from dbdyno.cli.console import SafeConsole
 from dbdyno.cli.observe_listeners import LiveObservation
 from dbdyno.cli.terminal import TerminalScreen
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.wait_families import WaitFamilies
+from dbdyno.observe.glance import Glance, SessionLine
+
+if TYPE_CHECKING:
+    from dbdyno.conduct import Look
 
 FAKE = ("observe", "--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms,foreign=3", "--for", "3s")
 
@@ -100,6 +109,28 @@ def test_a_screen_is_saved_in_a_new_file_of_the_working_directory(
     tmp_path.joinpath("gone").rmdir()
     view._handle_keys(["s"])
     assert "not saved" in view._notice
+
+
+def _readings(span_s: float) -> dict[str, pl.DataFrame]:
+    sampler = pl.DataFrame({"end_ns": [0, int(span_s * 1e9)], "via": "sql", "status": "ok"})
+    return {name: empty(name) for name in ("samples", "blocked")} | {"sampler": sampler}
+
+
+def test_the_last_figures_stay_until_a_new_window_has_some() -> None:
+    view = LiveObservation(SafeConsole(Pty().file), "", 1.0)
+    known = Glance(4.0, "", 40, (SessionLine(7, 0, "active", None, 1, 0.5, 0.1, 0.4, 0.0, 1.0),))
+    unknown = Glance(1.0, "", 10, (SessionLine(7, 0, "active", None, 1, None, None, None, None, 1.0),))
+    look = cast("Look", SimpleNamespace(families=WaitFamilies({}), names=SimpleNamespace(frame=pl.DataFrame)))
+    for fresh, span_s, now_s, shown in (
+        (unknown, 0.002, 0.0, None),  # waits for the first readings
+        (known, 4.0, 1.0, known),
+        (unknown, 0.002, 20.0, known),
+        (known, 4.0, 20.0, known),
+        (unknown, 3.0, 23.0, known),  # the tasks of the new window were not read twice yet
+        (unknown, 5.0, 60.0, unknown),  # nor will they be
+    ):
+        view._take(fresh, _readings(span_s), look, now_s)
+        assert view._glance is shown
 
 
 def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:

@@ -14,12 +14,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from dbdyno.cli.observe_sheets import SESSION_COLUMNS, Row, session_sheet, top_statements
-from dbdyno.cli.observe_state import BUILT_IN, KEYS, LOCKS, SESSIONS, View, parse
+from dbdyno.cli.observe_sheets import (
+    SESSION_COLUMNS,
+    Row,
+    StatementRow,
+    session_sheet,
+    statement_sheet,
+    top_statements,
+)
+from dbdyno.cli.observe_state import BUILT_IN, KEYS, LOCKS, SESSIONS, STATEMENTS, View, parse
 from dbdyno.cli.observe_table import Order, Sheet, engine_sheet
 from dbdyno.cli.observe_view import MARKS, PLAIN_MARKS, Header, Screen
 from dbdyno.conduct import LiveBeside, MemoryBeside
-from dbdyno.model.engine.live import LiveAnswer, LiveColumn, LiveFigures, LiveRequest, LiveRows, LiveScreen
+from dbdyno.model.engine.live import (
+    LiveAnswer,
+    LiveColumn,
+    LiveFigures,
+    LiveRequest,
+    LiveRows,
+    LiveScreen,
+    LiveStatement,
+)
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan.plan import Observation
 from dbdyno.model.results.memory_now import MemoryNow
@@ -110,6 +125,35 @@ def test_a_table_shows_what_it_is_sorted_by_at_any_size(height: int, width: int)
         assert marked == ["s/s" + MARKS[0], head + MARKS[0]]
         assert any(line.split()[:1] == ["1"] for line in text.splitlines())
     assert f"pid{PLAIN_MARKS[0]}" in draw(View(orders={SHEET.name: Order("pid")}), marks=PLAIN_MARKS)
+
+
+@pytest.mark.parametrize(("height", "width"), [(24, 80), (40, 120), (15, 50)])
+def test_cpu_wait_is_in_the_header_and_texts_differ_at_any_size(height: int, width: int) -> None:
+    assert "+ CPU WAIT 0.9" in draw(View(), height, width)
+    texts = [f"UPDATE pgbench_{name} SET balance = $1" for name in ("accounts", "branches", "tellers")]
+    sheet = statement_sheet(
+        [StatementRow(n, 0.5, 0.3, 1.0, "Lock/x", LiveStatement(text)) for n, text in enumerate(texts)]
+    )
+    lines = {line for line in draw(View(STATEMENTS), height, width, sheet).splitlines() if "UPDATE" in line}
+    assert len({line[line.index("UPDATE") :] for line in lines}) == 3
+
+
+def test_figures_that_are_kept_have_their_age() -> None:
+    assert "ago" not in draw(View())
+    for width in (50, 120):
+        assert "6 s ago" in draw(View(), 24, width, age_s=6.0)
+
+
+def test_q_ends_but_closes_only_the_help_if_that_is_open() -> None:
+    view = press(View(), "h", "q")
+    assert not view.help and not view.ended
+    assert press(view, "q").ended
+
+
+def test_statements_are_waited_for_until_something_was_read() -> None:
+    lines = Screen(Header(), None, View(STATEMENTS), statement_sheet([])).lines(100, 24)
+    assert any("waiting for the first readings" in line.plain for line in lines)
+    assert "no statement was seen" in draw(View(STATEMENTS), sheet=statement_sheet([]))
 
 
 def test_a_filter_is_typed_and_taken_back() -> None:
@@ -311,6 +355,8 @@ def test_blocked_sessions_are_a_tree_under_their_blocker_with_durations() -> Non
         assert all(len(line) <= width for line in text)
         assert any("blocks 3: idle in transaction" in line for line in text)
         assert any("bob@prod shop  query id 7" in line for line in text)
+        known = replace(screen, texts={9: "lock table\n  t"})
+        assert any("bob@prod shop  lock table t" in line.plain for line in known.lines(width, 24))
         assert any(
             ("`- Lock/transactionid t row (0,1)" in line and "1m" in line.replace(" ", "")) or "61" in line
             for line in text

@@ -197,6 +197,8 @@ def _temporary(reader: Reader) -> LiveRows:
     rows, notes = reader.rows_or_reason("live_temporary", database=reader.in_database("datname"))
     counters = {(r["database"], what): float(r[what]) for r in rows for what in ("files", "bytes")}
     rates = reader.growth("temporary files", counters)
+    if rows and not rates:
+        notes += ["bytes/s and files/s are known from the second reading on, in a moment"]
     return LiveRows(
         [
             {
