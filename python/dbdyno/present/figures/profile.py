@@ -41,6 +41,7 @@ HEADS = {
     "per_execution": "per execution",
     "per_call": "per {~call}",
 }
+_RANKS = {"per_s": 0, "per_call": 1, "per_transaction": 2, "per_execution": 3}
 _RATIO = "ratio"
 _NONE = "-"  # text of a cell without a figure
 _OWN = {"DB CPU": "", "CPU WAIT": ""}  # these are no waits, so they have no run queue of their own
@@ -56,7 +57,7 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
     if not rows:
         return [Paragraph("No load profile: the run has no counters.", "muted")]
     per = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in rows if r["unit"] != _RATIO)]
-    columns = [Column(""), *(numeric(fill(HEADS[c])) for c in per), Column("source", rank=1)]
+    columns = [Column(""), *(numeric(fill(HEADS[c]), _RANKS[c]) for c in per), Column("source", rank=4)]
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
     shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
     profile = Table(

@@ -19,6 +19,7 @@ from dbdyno.model.text.visible import lines as lines_of
 from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import counted
 from dbdyno.present.document.document import (
+    UNKNOWN,
     Block,
     Choice,
     Column,
@@ -221,7 +222,7 @@ def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     rows = [[_filled(c.text) for c in r.cells] for r in major]
     heads = [_filled(c.head) for c in table.columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)] if heads else []
-    kept = _kept(table.columns, widths, width)
+    kept = _kept(_ranked(table, major), widths, width)
     fitted = _fitted([table.columns[n] for n in kept], [widths[n] for n in kept], width)
     columns = [table.columns[n] for n in kept]
     if table.title:
@@ -255,14 +256,30 @@ def _spread_rows(rows: list[Row], most: int | None) -> list[Row]:
     return [rows[n] for n in sorted(kept)]
 
 
+def _ranked(table: Table, rows: Sequence[Row]) -> list[Column]:
+    """Returns the columns, those whose figures are all unknown with the highest rank."""
+    highest = 1 + max((c.rank for c in table.columns), default=0)
+    unknown = [c.number and {r.cells[n].text for r in rows} == {UNKNOWN} for n, c in enumerate(table.columns)]
+    return [c._replace(rank=highest) if u else c for c, u in zip(table.columns, unknown, strict=True)]
+
+
 def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Returns the indexes of the columns that fit into a line."""
+    """Returns the indexes of the columns that fit into a line. If those without a rank do not, their figures
+    are left out from the right, the first one last."""
     kept = list(range(len(columns)))
     least = [min(w, _least(c, w)) for c, w in zip(columns, widths, strict=True)]
+
+    def fits() -> bool:
+        return sum(least[n] + len(_GAP) for n in kept) - len(_GAP) <= width
+
     for rank in sorted({c.rank for c in columns if c.rank}, reverse=True):
-        if sum(least[n] + len(_GAP) for n in kept) - len(_GAP) <= width:
-            break
+        if fits():
+            return kept
         kept = [n for n in kept if columns[n].rank != rank]
+    for n in reversed([n for n in kept if n and columns[n].number][1:]):
+        if fits():
+            return kept
+        kept.remove(n)
     return kept
 
 

@@ -43,8 +43,8 @@ _TONES: dict[str, Tone] = {"invalid": "invalid", "client": "warning", "short": "
 _STATUS = {"client": "limited by {~client}"}
 _PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
 _VARIANT_COLUMNS = (
-    "work_per_s",
     "calls_per_s_low",
+    "work_per_s",
     "calls_per_s",
     "response_p95_ns",
     "run_aas",
@@ -362,9 +362,11 @@ def _effects(results: Results, comparison: Comparison) -> Table:
     claims = {(c.sessions, c.variant): c for c in first.claims if not c.neighbours}
     ranks = {(x.sessions, x.variant): x.rank for x in first.lines}
     by_name = columns(figures.throughput_work(results, rungs["workload"][0]))
+    main = first.metric if first.metric in by_name else "calls_per_s"
+    names = [main, *(n for n in _VARIANT_COLUMNS if n in by_name and n != main)]
     own = [
-        (column._replace(rank=len(compare_rows.EFFECT) + n), cell)
-        for n, (column, cell) in enumerate(by_name[name] for name in _VARIANT_COLUMNS if name in by_name)
+        (column._replace(rank=len(compare_rows.EFFECT) + n if n else 0), cell)
+        for n, (column, cell) in enumerate(by_name[name] for name in names)
     ]
     rows = []
     for r in rungs.to_dicts():
