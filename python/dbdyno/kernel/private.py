@@ -212,7 +212,11 @@ def _check_above(place: Path, status: os.stat_result) -> None:
     """Raises :class:`NotPrivate` if another user may replace what lies below, or change a link."""
     kind = "link" if stat.S_ISLNK(status.st_mode) else "directory" if stat.S_ISDIR(status.st_mode) else "file"
     if status.st_uid not in {0, os.geteuid()} and status.st_uid != _unmapped():
-        raise _other_owner(place, status, f"{kind} {place}")
+        # Nothing above a place of ours is ours to remove: it may be another user's home.
+        raise NotPrivate(
+            f"{kind} {place} belongs to another user (uid {status.st_uid})",
+            f"run as the owner of {shlex.quote(str(place))}, or set HOME or XDG_DATA_HOME to a place of yours",
+        )
     if kind == "link" or (kind == "directory" and _is_sticky(status)):
         return
     group = stat.S_IWGRP if status.st_gid and not _is_own_group(status.st_gid) else 0
@@ -251,7 +255,7 @@ def _unmapped() -> int | None:
 def _other_owner(path: Path, status: os.stat_result, what: str) -> NotPrivate:
     return NotPrivate(
         f"{what} belongs to another user (uid {status.st_uid})",
-        f"look at it (ls -ld {shlex.quote(str(path))}), and remove it",
+        f"run as that user, or look at it (ls -ld {shlex.quote(str(path))}), and move it away",
     )
 
 
