@@ -215,7 +215,7 @@ def _check_above(place: Path, status: os.stat_result) -> None:
         # Nothing above a place of ours is ours to remove: it may be another user's home.
         raise NotPrivate(
             f"{kind} {place} belongs to another user (uid {status.st_uid})",
-            f"run as the owner of {shlex.quote(str(place))}, or set HOME or XDG_DATA_HOME to a place of yours",
+            f"run as the owner of {shlex.quote(str(place))}, or point HOME or XDG_DATA_HOME elsewhere",
         )
     if kind == "link" or (kind == "directory" and _is_sticky(status)):
         return

@@ -266,8 +266,8 @@ def tables(results: Results, together: bool = False) -> list[Block]:
         legend, shown = [], tails.with_reason(_effects(results, results.comparison))
     else:
         parallel = current_kind().among((SERVED,)) and results.tables["rungs"]["tasks_aas"].count() > 0
-        parts = (_LEGEND, parallel and _PARALLEL, not one_load(results) and _EFFICIENCY)
-        legend = [PACED_LEGEND if paced else fill("".join(filter(None, parts)))]
+        words = _LEGEND + _PARALLEL * parallel + _EFFICIENCY * (not one_load(results))
+        legend = [PACED_LEGEND if paced else fill(words)]
         ladders = [[s] for s in series]
         if one_load(results):
             # One load each: a table per workload in place of one per variant.
