@@ -28,10 +28,11 @@ GROWS = 1.10
 
 @check("lock-bound", of="whole")
 def lock_bound(case: Case) -> Iterator[Claim]:
-    """Yields a wait with a large share of DB time at the top rung, if throughput no longer grows there."""
+    """Yields a wait with a large share of DB time at the top rung, if throughput no longer grows there. In an
+    observation several sessions must have waited: :func:`chains.lone_waits` reports one alone."""
     for name, rungs in case.rungs():
         held = _held(case, rungs[-1]) if rungs else None
-        if held is None:
+        if held is None or chains.alone(case, held["name"]) is not None:
             continue
         top, rate = rungs[-1], rungs[-1]["calls_per_s"]
         lower = [r for r in rungs[:-1] if r["calls_per_s"]]
@@ -145,6 +146,8 @@ def latch(case: Case) -> Iterator[Claim]:
             own = known.of(event["name"])
             short = families.of(event["name"]) is Family.LATCH or (own.what and not own.row)
             if not short or not _is_over(event, LATCH) or (name, event["name"]) in bound:
+                continue
+            if chains.alone(case, event["name"]) is not None:
                 continue
             values = {"event": event["name"], "share": event["share"], "what": own.what}
             values |= {"place": "" if case.observed else f" {fmt.at_load(rungs[-1]['sessions'])}"}
