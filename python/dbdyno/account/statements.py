@@ -26,6 +26,7 @@ MOST, MOST_BY = 50, 10
 one row."""
 SAMPLED = "sampled only"
 AMONG = "lower bound: in some windows it is among all others"
+UNCOUNTED = "lower bound: in some windows nothing was counted"
 COUNTERS, SAMPLES = "statement counters", "activity samples"
 _CELL = [c.name for c in CELL]
 _KEY = [c.name for c in KEY]
@@ -133,7 +134,11 @@ def _joined(counted: pl.DataFrame, times: pl.DataFrame, source: str) -> pl.DataF
 
 
 def _together(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sums rows over cells by statement, and the rows of all others."""
+    """Sums rows over cells by statement, and the rows of all others. Counts are lower bounds if a cell has
+    only samples."""
+    counted = rows.group_by("cell").agg(pl.col("calls").is_not_null().any())["calls"]
+    some_counted = counted.any() and not counted.all()
+    rows = _with_roles(rows)
     cut = rows.filter(pl.col("others").is_not_null())["cell"].unique()
     rest = pl.col("others").is_not_null()
     sums = rows.group_by(*_KEY, rest.alias("rest"), maintain_order=True).agg(
@@ -143,9 +148,28 @@ def _together(rows: pl.DataFrame) -> pl.DataFrame:
         among=pl.col("cell").is_in(cut.implode()).sum() < len(cut),
     )
     lower = pl.col("among") & ~pl.col("rest") & (pl.col("status") == "ok")
-    return sums.with_columns(
-        others=pl.when("rest").then("count"), status=pl.when(lower).then(pl.lit(AMONG)).otherwise("status")
-    ).drop("rest", "count", "among")
+    missed = pl.lit(some_counted) & pl.col("calls").is_not_null() & (pl.col("status") == "ok")
+    status = pl.when(lower).then(pl.lit(AMONG)).when(missed).then(pl.lit(UNCOUNTED)).otherwise("status")
+    return sums.with_columns(others=pl.when("rest").then("count"), status=status).drop(
+        "rest", "count", "among"
+    )
+
+
+def _with_roles(rows: pl.DataFrame) -> pl.DataFrame:
+    """Divides the rows of a statement that has only samples in a cell among the roles and databases that
+    have its counters in other cells, by execution time."""
+    own = pl.col("others").is_null()
+    only = own & (pl.col("status") == SAMPLED)
+    by_statement = ["query_id", "toplevel"]
+    counted = rows.filter(own & ~only).group_by(_KEY, maintain_order=True).agg(pl.col("exec_ns").sum())
+    every = pl.col("exec_ns").sum().over(by_statement)
+    part = pl.when(every > 0).then(pl.col("exec_ns") / every).otherwise(1 / pl.len().over(by_statement))
+    roles = counted.with_columns(part=part).drop("exec_ns")
+    sampled = rows.filter(only)
+    divided = sampled.drop("user", "database").join(roles, on=by_statement, maintain_order="left")
+    divided = divided.with_columns(pl.col(_TIMES[:3]) * pl.col("part")).select(rows.columns)
+    alone = sampled.join(roles, on=by_statement, how="anti", maintain_order="left")
+    return pl.concat([rows.filter(~only), divided, alone])
 
 
 def _sums() -> list[pl.Expr]:

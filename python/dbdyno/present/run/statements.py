@@ -39,6 +39,7 @@ _READS = ("shared_blks_read", "local_blks_read")
 _LOWER = "lower bound"
 _SOURCE, _RIGHT = "statement counters", "sessions of other users"
 SAMPLES = "activity samples"
+NO_QUERY_ID = "(statement unknown: no query id, as before planning)"
 _Row = dict[str, Any]
 _Number = Callable[[_Row], float | None]
 Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
@@ -61,16 +62,17 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
     )
     first, *more = [ranked(frame, by, known_texts) for by in (time, *_OTHER_ORDERS)]
     whole_s = db_time_s(results, pick)
+    named = [r["rank"] for r in first]
     if time == DB_TIME:
-        first = of_whole(first, whole_s)
+        first = of_whole(_with_unnamed(first, frame, whole_s), whole_s)
     several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
     useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
     tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
     for by, rows in zip(_OTHER_ORDERS, more, strict=True):
         title = _ORDERS[by][0]
-        if [r["rank"] for r in rows] != [r["rank"] for r in first[:FEWER]]:
+        if [r["rank"] for r in rows] != named[:FEWER]:
             tables.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
-    shown = {r["rank"] for rows in (first, *more) for r in rows}
+    shown = {*named, *(r["rank"] for rows in more for r in rows)}
     return [*tables, *remarks(_notes(results, frame, shown, len(tables), whole_s))]
 
 
@@ -94,6 +96,20 @@ def db_time_s(results: Results, pick: Pick) -> float | None:
         return float(ledger["seconds"].sum())
     profile = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
     return profile["total"][0] if profile.height else None
+
+
+_UNNAMED = 0.005
+"""Share of DB time from which on the time without a query id is a row of its own."""
+
+
+def _with_unnamed(rows: list[_Row], frame: pl.DataFrame, whole_s: float | None) -> list[_Row]:
+    """Returns the rows with one more for the DB time that no statement is known for, in its place."""
+    seconds = (whole_s or 0.0) - float(frame["db_time_s"].sum())
+    if not whole_s or seconds < _UNNAMED * whole_s:
+        return rows
+    unnamed = dict.fromkeys(rows[0]) | {"db_time_s": seconds, "toplevel": True, "status": NO_QUERY_ID}
+    place = next((n for n, row in enumerate(rows) if (row["db_time_s"] or 0.0) < seconds), len(rows))
+    return [*rows[:place], unnamed, *rows[place:]]
 
 
 def of_whole(rows: list[_Row], whole_s: float | None) -> list[_Row]:
@@ -182,6 +198,8 @@ ORDERS = {name: order for name, order in _ORDERS.items() if name != DB_TIME} | {
 def statement(row: _Row) -> str:
     """Returns the text of a statement in one line."""
     if row["query_id"] is None:
+        if row["status"] == NO_QUERY_ID:
+            return NO_QUERY_ID
         return f"statements of {row['user'] or 'other users'}, hidden from this role"
     text = visible(" ".join((row["text"] or "text unknown").split()))
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
