@@ -193,8 +193,9 @@ def test_a_server_that_comes_back_leaves_a_gap_and_a_short_window() -> None:
     assert after[0].meta.t0_ns - short.meta.t1_ns > S
     assert all(c.meta.status == "ok" for c in after)
     assert any("is away" in n for n in listener.notices)
-    assert any("is back" in n for n in listener.notices)
+    assert any("is back" in n and f"attempt {server.attempts}" in n for n in listener.notices)
     assert server.attempts > 1
+    assert len([n for n in listener.notices if "trying again" in n]) == 1  # each time for the same reason
 
 
 def test_a_server_gone_for_good_is_raised_after_patience_and_what_was_measured_is_there() -> None:

@@ -39,7 +39,7 @@ from dbdyno.model.engine.protocols import Clock, Server, Watch, needed
 from dbdyno.model.errors import Abandoned, DbdynoError, HostLost, ServerLost, TargetError
 from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Cell, Observation, Plan
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns
 from dbdyno.plan import duration_of, observed_cell, sampled_for, window_of
 
 LEAD_NS = 500_000_000  # from opening a watch to its window: time to connect and to read once
@@ -330,26 +330,29 @@ class Windows:
         Raises :class:`ServerLost`.
         """
         self._listener.notice(f"{who} is away: {reason}")
-        since_ns, pause_ns = self._clock.now_ns(), FIRST_PAUSE_NS
+        since_ns, pause_ns, attempts, last = self._clock.now_ns(), FIRST_PAUSE_NS, 0, ""
         while self._rest(pause_ns):
-            away = format_ns(self._clock.now_ns() - since_ns)
+            away, attempts = format_ns(self._clock.now_ns() - since_ns), attempts + 1
             try:
                 needed(self._server.watching, "observe an existing workload").reconnect()
             except TargetError as e:
-                self._check_patience(who, since_ns, e.message)
+                self._check_patience(who, since_ns, attempts)
                 pause_ns = min(2 * pause_ns, LONGEST_PAUSE_NS)
-                self._listener.notice(f"{who} is away for {away} ({e.message}); trying again")
+                if e.message != last:
+                    self._listener.notice(f"{who} is away for {away} ({e.message}); trying again")
+                last = e.message
             else:
-                self._listener.notice(f"{who} is back after {away}")
+                self._listener.notice(f"{who} is back after {away}, at attempt {attempts}")
                 return self._end_ns is None or self._end_ns - self._clock.now_ns() > LEAD_NS + LEAST_WINDOW_NS
         return False
 
-    def _check_patience(self, who: str, since_ns: int, message: str) -> None:
+    def _check_patience(self, who: str, since_ns: int, attempts: int) -> None:
         now_ns = self._clock.now_ns()
         over = self._end_ns is not None and now_ns >= self._end_ns
         if over or now_ns - since_ns >= PATIENCE_NS:
             raise ServerLost(
-                f"{who} went away and was not back after {format_ns(now_ns - since_ns)}: {message}",
+                f"{who} went away and was not back after {format_ns(now_ns - since_ns)} and "
+                f"{counted(attempts, 'attempt')}",
                 "see the server's log; start it and observe again",
             )
 
