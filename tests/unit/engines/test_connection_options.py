@@ -7,13 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg import pq
 
-from dbdyno.engines.postgres import connection_options
+from dbdyno.engines.postgres import connect, connection_options
 from dbdyno.engines.postgres.connection_options import CARRIED, HARMLESS, OPTIONS, allowed_methods
+from dbdyno.engines.postgres.errors import server_error
 from dbdyno.engines.postgres.traced import Authentication, read
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import ServerLost, UsageError
 
 
 def test_every_option_of_libpq_is_supported_or_has_a_cure() -> None:
@@ -160,3 +162,31 @@ def test_no_core_dump_with_a_password(tmp_path: Path, hard: int) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False, capture_output=True)
     assert done.returncode == -6, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dsn", ["host=h dbnam=bench", "postgresql://h/d?dbnam=bench"])
+def test_an_option_that_does_not_exist_is_named(dsn: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect.connect(dsn)
+    assert '"dbnam"' in caught.value.message and "bench" not in caught.value.message
+    assert "dbname" in (caught.value.cure or "")
+
+
+def test_a_service_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSERVICEFILE", "/dev/null")
+    with pytest.raises(UsageError, match='"nowhere"'):
+        connect.connect("service=nowhere")
+
+
+@pytest.mark.parametrize("dsn", ["password=open sesame=1 host=h", "host=h password='a b' password=c d=e"])
+def test_a_word_that_may_be_a_part_of_a_password_is_not_repeated(dsn: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect.connect(dsn)
+    assert '"..."' in caught.value.message
+
+
+def test_a_lost_server_is_one_line() -> None:
+    words = "consuming input failed: server closed the connection unexpectedly"
+    lost = server_error(psycopg.OperationalError(f"{words}\n\tThis probably means\n\tbefore or"), "reading")
+    assert isinstance(lost, ServerLost)
+    assert lost.message == f"reading: {words}"

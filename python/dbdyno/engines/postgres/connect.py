@@ -66,9 +66,9 @@ class Connection(Traced):
     hold."""
 
     @contextmanager
-    def patient(self) -> Iterator[None]:
-        """Lifts the time limit of statements, for those that create data or are timed."""
-        before, self._patience_s = self._patience_s, None
+    def patient(self, limit_s: float | None = None) -> Iterator[None]:
+        """Lifts the time limit of statements, for those that create data or are timed; or sets another."""
+        before, self._patience_s = self._patience_s, limit_s
         try:
             yield
         finally:
@@ -149,7 +149,7 @@ class Connection(Traced):
             raise
         if requests() > signals_before:
             raise Abandoned
-        late = f"no answer within {STOPPING_S if signals_before else PATIENCE_S:g} s"
+        late = f"no answer within {STOPPING_S if signals_before else self._patience_s:g} s"
         if usable:
             raise psycopg.errors.QueryCanceled(f"{late}: the statement was cancelled")
         raise psycopg.OperationalError(f"{late}: the connection was closed")
@@ -252,7 +252,7 @@ def connect(dsn: str, database: bytes | None = None) -> Connection:
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error as e:
-        raise dsn_error(e) from None
+        raise dsn_error(e, dsn) from None
     check_dsn(given)
     given.setdefault("fallback_application_name", APPLICATION)
     given["client_encoding"] = "UTF8"

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import pq
 
 from dbdyno._core import DriverError
 from dbdyno.kernel.numbers import number
@@ -29,6 +30,7 @@ from dbdyno.model.errors import (
     TooFewConnections,
     Unreachable,
     UsageError,
+    did_you_mean,
 )
 
 DSN_CURE = (
@@ -100,6 +102,8 @@ def connect_error(
         r"invalid (integer|port|sslmode|URI|connection option)|definition of service|service file", words
     ):
         # A password with '/' or '@' in a URI lands in another field: libpq would quote it here.
+        if "definition of service" in words:
+            return UsageError(words, "name one of ~/.pg_service.conf, or of the file named by PGSERVICEFILE")
         return UsageError(f"the DSN is not valid: {_without_quotes(words)}", DSN_CURE)
     state = error.sqlstate or next((s for w, s in _WORDS if re.search(w, words)), None)
     kind, cure = _lookup(state)
@@ -113,9 +117,15 @@ def connect_error(
     return Unreachable(words, cure)
 
 
-def dsn_error(error: psycopg.Error) -> UsageError:
-    """Returns the error for a DSN that libpq cannot read. Does not quote it, as it may contain a password."""
-    return UsageError(f"the DSN is not valid: {_without_quotes(str(error).strip())}", DSN_CURE)
+def dsn_error(error: psycopg.Error, dsn: str) -> UsageError:
+    """Returns the error for a DSN that libpq cannot read. Quotes nothing of it but the name of an option, and
+    that only if it cannot be a part of a password with a blank."""
+    words = str(error).strip()
+    option = re.fullmatch(r'invalid (?:connection option|URI query parameter):? "(\w+)"', words)
+    if option is None or "password" in dsn:
+        return UsageError(f"the DSN is not valid: {_without_quotes(words)}", DSN_CURE)
+    known = [each.keyword.decode() for each in pq.Conninfo.get_defaults()]
+    return UsageError(f"the DSN is not valid: {words}", did_you_mean(option[1], known))
 
 
 def check_dsn(given: Mapping[str, Any]) -> None:
@@ -130,7 +140,8 @@ def check_dsn(given: Mapping[str, Any]) -> None:
 
 def server_error(error: psycopg.Error, doing: str, cure: str | None = None) -> DbdynoError:
     """Returns the error of an open connection, while ``doing`` something."""
-    message = error.diag.message_primary or str(error).strip()
+    # libpq adds to its own message two lines on what it "probably means"
+    message = error.diag.message_primary or next(iter(str(error).strip().splitlines()), "")
     if error.diag.message_detail:
         message += f" ({error.diag.message_detail})"
     kind, default_cure = _lookup(error.sqlstate)

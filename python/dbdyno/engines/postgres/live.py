@@ -32,6 +32,8 @@ from dbdyno.model.engine.live import (
 from dbdyno.model.plan.plan import Observation
 
 TIMEOUT_MS = 2000
+_PATIENCE_S = 3.0
+"""Time limit on this side, for statements without one of the server, whose message is better."""
 SPAN_S = 5.0
 """Rates are means over this time: the server counts a session's work once a second at most."""
 _RIGHTS_S = 30.0
@@ -57,7 +59,7 @@ class Live:
     @contextmanager
     def opened(self, chosen: Observation) -> Iterator[LiveReader]:
         dsn = make_conninfo(self._site.dsn, application_name=observation.OBSERVER)
-        with connect.connect(dsn) as connection:
+        with connect.connect(dsn) as connection, connection.patient(_PATIENCE_S):
             self.transactions += connection.statements
             self.statements += connection.statements
             yield Reader(connection, self._site, chosen, self)
@@ -260,11 +262,12 @@ class Reader:
             calls = {row["query_id"]: row["calls"] for row in rows}
             times = {row["query_id"]: row["exec_ns"] for row in rows}
             if unknown := set(ids) - self._texts.keys() - self._without_text:
-                for id_, words in (
-                    self._reader.texts(self.connection, unknown).select("query_id", "text").iter_rows()
-                ):
-                    if words is not None:
-                        self._keep_text(id_, words)
+                texts, _ = self._rows_or_reason(
+                    lambda: self._reader.texts(self.connection, unknown).to_dicts()
+                )
+                for row in texts:
+                    if row["text"] is not None:
+                        self._keep_text(row["query_id"], row["text"])
                 self._without_text |= unknown - self._texts.keys()
         now_s = time.monotonic()
         calls_per_s, ns_per_s = self._calls.per_s(now_s, calls), self._times.per_s(now_s, times)
