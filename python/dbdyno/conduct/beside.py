@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Generic, TypeVar
 
 from dbdyno.model.engine.live import LiveAnswer, LiveRequest, LiveScreen, LiveViewing
@@ -50,9 +50,11 @@ class Beside(Generic[_T]):
             if self._read is None:
                 self._read = self._open.enter_context(self._opened())
             self.latest, self.trouble = self._read(), ""
-        except DbdynoError as error:
-            self.trouble, self._read = error.message, None
-            self._open.close()
+        except Exception as error:  # also a fault of ours is to be seen, and delays no measurement
+            self.trouble = error.message if isinstance(error, DbdynoError) else f"unexpected {error!r}"
+            self._read = None
+            with suppress(Exception):
+                self._open.close()
         answered()
 
     def close(self) -> None:

@@ -441,14 +441,17 @@ def test_live_figures_are_unknown_once_reading_fails() -> None:
         def read(self, request: LiveRequest) -> LiveAnswer:
             if request.screen == "lost":
                 raise ServerLost("gone")
+            if request.screen == "faulty":
+                raise ZeroDivisionError("a fault of ours")
             return LiveAnswer(LiveFigures(1.0), request.screen)
 
     beside = LiveBeside(Viewing(), Observation())
     answers = []
-    for screen in ("one", "lost", "two"):
+    for screen in ("one", "lost", "two", "faulty", "three"):
         beside.request = LiveRequest(screen)
         beside.ask()
         wait_until(lambda: not beside.reading)
         answers.append(beside.current and beside.current.screen)
-    assert answers == ["one", None, "two"]
+        assert ("a fault of ours" in beside.trouble) == (screen == "faulty")
+    assert answers == ["one", None, "two", None, "three"]
     beside.close()
