@@ -337,6 +337,9 @@ def _command_path(words: Sequence[str]) -> str:
     return " ".join(path)
 
 
+_DURATION_APART = re.compile(r" (\d[\d.]*) (ms|s|min|h|d)(?= |$)")
+
+
 def _print_click_error(e: click.ClickException) -> int:
     """Prints a usage error as :func:`_print_error` does; for a group without a command, prints its help."""
     if isinstance(e, click.exceptions.NoArgsIsHelpError):
@@ -352,6 +355,8 @@ def _print_click_error(e: click.ClickException) -> int:
         near = ours if ours in options else nearest(e.option_name, e.possibilities or ())
         if near is not None:
             cure = f"did you mean {near!r}? {cure}"
+    elif duration := _DURATION_APART.search(" ".join(sys.argv[1:])) if "extra argument" in message else None:
+        cure = f"write {duration[1]}{duration[2]}"
     elif (wrong := _NOT_ONE_OF.search(message)) is not None:
         cure = did_you_mean(wrong[1], re.findall(r"'([^']*)'", wrong[2]))
     message = re.sub(r"is not a valid integer( range)?", "is not a whole number", message)

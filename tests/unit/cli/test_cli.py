@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
-from dbdyno.cli.app import REPLACED, app
+from dbdyno.cli.app import REPLACED, _exit_code, app
 from dbdyno.cli.flags import Command, Grouped
 from dbdyno.model.errors import UsageError
 
@@ -226,3 +227,11 @@ def test_the_engine_of_a_dsn_warns_of_a_password_in_it() -> None:
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0 and "~/.pgpass" in result.stderr and "geheim" not in result.output
     assert CliRunner().invoke(app, [*words, "--engine", "fake"]).stderr == ""
+
+
+def test_a_unit_apart_from_its_number_has_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["dbdyno", "observe", "--for", "5", "s"])
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    assert _exit_code() == 2
+    assert "write 5s" in errors.getvalue()
