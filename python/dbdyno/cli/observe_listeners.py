@@ -166,6 +166,7 @@ SECONDS = 5.0  # the view shows this much of the past
 _LEAST_S = 0.5  # figures of a shorter past say nothing
 _KEPT_S = 10.0  # a figure that is unknown for longer is shown as unknown
 NOTICE_S = 8.0
+_LATE = 1.5  # refresh intervals after which the screen is drawn without news
 _SAVED_COLUMNS = 160  # least width of a saved screen
 
 
@@ -264,7 +265,7 @@ class LiveObservation(NullObservationListener):
         try:
             while not self._over.is_set():
                 self._draw()
-                self._handle_keys(self._keys.pressed(self._refresh_s, self._wake[0]))
+                self._handle_keys(self._keys.pressed(_LATE * self._refresh_s, self._wake[0]))
             self._draw()  # the last notice
         except BaseException as fault:  # raised in the observation's thread, which can report it
             self._fault = fault
@@ -355,21 +356,25 @@ class LiveObservation(NullObservationListener):
         self._read_s = time.monotonic()
         if not self._view.paused:
             self._read(look)
-            self._draw_soon()
-            self._ask(due=True)
+            if not self._ask(due=True):
+                self._draw_soon()
 
-    def _ask(self, *, due: bool = False) -> None:
-        """Requests what the open screen shows: at its opening, and when it is ``due`` again."""
+    def _ask(self, *, due: bool = False) -> bool:
+        """Requests what the open screen shows: at its opening, and when it is ``due`` again. Returns whether
+        the answer will draw."""
         opened = self._view.screen == MEMORY and not self._memory_open
         self._memory_open = self._view.screen == MEMORY
         if self._memory is not None and self._memory_open and not self._view.paused:
             self._memory.ask() if opened else self._memory.ask_if_due()
         if self._live is None or self._view.paused:
-            return
+            return False
         request = self._request()
-        if due or request.screen != self._asked.screen:
-            self._live.request = self._asked = request
-            self._live.ask(self._draw_soon)
+        if not due and request.screen == self._asked.screen:
+            return False
+        self._live.request = self._asked = request
+        begins = not self._live.reading
+        self._live.ask(self._draw_soon)
+        return begins
 
     def _request(self) -> LiveRequest:
         view = self._view
