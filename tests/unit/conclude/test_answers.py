@@ -282,7 +282,11 @@ def test_cpu_wait_that_a_rungs_interval_leaves_open_is_not_claimed() -> None:
 def test_cpu_wait_from_the_start_is_caused_by_others() -> None:
     rungs = [Rung(n, 50.0 * n, 0.5 * n, 0.5 * n) for n in (1, 2, 3)]
     onset = claims_of_rungs(rungs, 9.0)["cpu-wait"]
-    assert (onset.case, onset.slots["load"], onset.slots["used"]) == ("lowest", "1 session", 0.5)
+    assert (onset.case, onset.slots["load"]) == ("lowest", "1 session")
+    assert "used" not in onset.slots  # one session cannot use all CPUs
+    more = [Rung(n, 50.0 * n, 0.1 * n, 0.9 * n) for n in (16, 20, 24)]
+    onset = claims_of_rungs(more, 20.0)["cpu-wait"]
+    assert (onset.case, onset.slots["load"], onset.slots["used"]) == ("lowest", "16 sessions", 1.6)
 
 
 # -- headroom -------------------------------------------------------------------------------------

@@ -28,3 +28,8 @@ def test_a_ladder_that_scales_to_a_higher_load_says_so() -> None:
     claim = _scales_to({1: 100.0, 2: 199.0, 4: 396.0, 8: 420.0})
     assert claim.value is not None and claim.value.value == 4
     assert claim.case not in ("early", "none") and "99 %" in claim.text
+
+
+def test_the_highest_load_is_compared_with_the_lowest_where_each_session_does_more_at_it() -> None:
+    claim = _scales_to({1: 1000.0, 4: 4520.0})
+    assert "113 %" in claim.text and "against" not in claim.text and "100 %" not in claim.text

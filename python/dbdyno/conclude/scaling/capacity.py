@@ -233,14 +233,16 @@ def scales_to(ladder: Ladder, subject: str = "") -> Iterator[Claim]:
         yield claim("scales-to", values, case="disturbed", subject=subject)
         return
     value = Estimate("scales to", reach.value, unit, reach.low, reach.high, rungs.method)
+    # The highest load is not compared with itself where throughput per session grows up to it.
+    base = rungs.loads[0] if rungs.first == top else rungs.first
     values = {
         "load": fmt.load(reach.value, unit),
         "good": GOOD_SCALING,
-        "here": fmt.percent(shares[reach.value]),
+        "here": fmt.percent(rungs.each(reach.value) / rungs.each(base)),
     }
-    values |= {"lowest": fmt.load(rungs.first, unit), "top": fmt.load_number(top), "top_share": shares[top]}
+    values |= {"lowest": fmt.load(base, unit), "top": fmt.load_number(top), "top_share": shares[top]}
     values |= {"low": fmt.load_number(reach.low), "method": rungs.method}
-    values |= {"against": "" if rungs.first == 1 else f", against {fmt.load(rungs.first, unit)}"}
+    values |= {"against": "" if base == 1 else f", against {fmt.load(base, unit)}"}
     if reach.next is None:
         parts = [] if reach.low == top else ["unsure"]
         values |= {"low": fmt.load(reach.low, unit)}

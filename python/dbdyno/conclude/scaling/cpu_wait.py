@@ -91,9 +91,10 @@ def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
 
 def _free_cpus(ladder: Ladder, load: float) -> dict[str, float]:
     """Returns CPUs in use and CPUs available if sessions wait although CPUs are free: then other processes on
-    these CPUs or a limit keep them waiting. Empty otherwise."""
+    these CPUs or a limit keep them waiting. Empty otherwise, and for fewer sessions than CPUs, which could
+    not use them all."""
     used, cpus = ladders.at(ladder, load, "cpu"), ladder.machine.cpus
-    if used is None or cpus is None or used.value >= IDLE * cpus:
+    if used is None or cpus is None or load < cpus or used.value >= IDLE * cpus:
         return {}
     return {"used": used.value, "cpus": fmt.whole(cpus)}
 
