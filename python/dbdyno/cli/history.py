@@ -135,7 +135,7 @@ def select(
     matching = [
         one
         for one in entries
-        if (workload is None or one.outline.workload == workload)
+        if (workload is None or workload in shown_as(one.outline.workload))
         and (name is None or fnmatchcase(one.run.document["name"], name))
         and set(tags) <= set(one.run.document["tags"])
         and (target is None or target.casefold() in one.outline.target.casefold())
@@ -143,6 +143,12 @@ def select(
         and (start is None or one.run.started >= start)
     ]
     return matching if limit is None else matching[-limit:]
+
+
+def shown_as(workload: str) -> tuple[str, ...]:
+    """Returns the names of a workload: its own, and the one without a suffix that run ids and titles have
+    for scripts."""
+    return workload, Path(workload).stem
 
 
 def since_when(text: str) -> datetime:

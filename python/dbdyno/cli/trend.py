@@ -12,7 +12,7 @@ from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.flags import Grouped, Option
-from dbdyno.cli.history import name_filter, select, since_when, tag_filter
+from dbdyno.cli.history import name_filter, select, shown_as, since_when, tag_filter
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import OUTPUT
@@ -136,5 +136,11 @@ def _of_runs(
     if wanted["workload"] is None:
         loads = [o.outline.workload for o in entries if o.outline.workload not in ("", "observation")]
         wanted["workload"] = loads[-1] if loads else None
+    stored = sorted({o.outline.workload for o in entries} - {""})
+    if stored and not any(wanted["workload"] in shown_as(name) for name in stored):
+        raise UsageError(
+            f"no run of workload {wanted['workload']!r}",
+            f"those stored are: {', '.join(shown_as(name)[-1] for name in stored)}",
+        )
     chosen = [one.run for one in select(entries, **wanted)]
     return conduct.trend(chosen, figure, sessions, variant, machine, screen.note)

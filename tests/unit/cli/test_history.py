@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.on_terminal import on_terminal
 
 from dbdyno import conduct
 from dbdyno.cli.app import app
-from dbdyno.cli.history import _table
+from dbdyno.cli.history import _table, select
 from dbdyno.model.errors import NoSuchRun, UsageError
 from dbdyno.store import Run, RunStore, find_run
 from dbdyno.store.overview import INDEX, overviews
@@ -84,6 +85,12 @@ def test_a_mistyped_name_is_refused_with_the_nearest_one(store: Path) -> None:
     with pytest.raises(NoSuchRun) as error:
         find_run(store, "nightyl")
     assert "nightly" in str(error.value.cure)
+
+
+def test_runs_of_a_script_are_found_by_its_file_and_by_the_name_that_titles_show(store: Path) -> None:
+    entries = [replace(o, outline=replace(o.outline, workload="mix.sql")) for o in overviews(store)]
+    assert select(entries, workload="mix") == select(entries, workload="mix.sql") == entries
+    assert select(entries, workload="mi") == select(entries, workload="sql") == []
 
 
 @pytest.mark.usefixtures("store")
