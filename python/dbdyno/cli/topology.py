@@ -20,7 +20,9 @@ _WIDTH = 100  # columns if the output is not a terminal
 
 
 @click.command()
-@click.option("--table", "as_table", is_flag=True, help="Print as cpu_topology of the cputoolkit does.")
+@click.option(
+    "--table", "as_table", is_flag=True, help="Print six lines: model, CPUs, sockets, siblings, cores."
+)
 @click.option("--parse", "as_parse", is_flag=True, help="Print as lscpu -p=CPU,CORE,SOCKET,NODE does.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the topology as SVG.")
 @json_option

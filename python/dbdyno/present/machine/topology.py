@@ -1,4 +1,4 @@
-"""Describes the topology: as the cputoolkit's ``cpu_topology`` prints it, as facts, and as nested boxes."""
+"""Describes the topology: as a table of six lines, as facts, and as nested boxes."""
 
 from __future__ import annotations
 
