@@ -216,9 +216,10 @@ def analyze(
     Examples:
       dbdyno analyze ladder.csv
       dbdyno analyze ladder.csv --cores 8 --threads-per-core 2 -o scaling.html
-      dbdyno analyze pgbench.tsv --load clients --throughput tps --response-unit ms
+      dbdyno analyze bench.tsv --load clients --throughput tps --response-unit ms
       dbdyno analyze ladder.csv --predict 200 --response-target 20ms
-      dbdyno analyze all.csv --where machine=db1 --model usl --json | jq .scalings[0].fits[0]
+      dbdyno analyze all.csv --where machine=db1 --model usl --json \\
+          | jq .scalings[0].fits[0]
       psql -AXF, -c 'select clients, tps from tests' | dbdyno analyze -
       dbdyno analyze --smt-yield 1.31
       dbdyno analyze last

@@ -119,7 +119,7 @@ def doctor(
     kernel, or not installed); remote (the server's processes are not visible from here); lost. No setting is
     changed without --fix, and then none without asking. Without --dsn, the embedded PostgreSQL is checked:
     it is started for that and stopped again, and its data directory stays. Exit code 3 if the server cannot
-    be reached: this machine is checked all the same.
+    be reached; the checks of this machine are still shown.
 
     \b
     Examples:

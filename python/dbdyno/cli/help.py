@@ -33,7 +33,7 @@ def help_command(words: tuple[str, ...]) -> None:
     \b
     Examples:
       dbdyno help                        all topics
-      dbdyno help compare                the page; the options: dbdyno compare --help
+      dbdyno help compare                the page, not dbdyno compare --help
       dbdyno help cluster security       a section of a page
       dbdyno help server start           the same as dbdyno server start --help
       dbdyno help CPU WAIT               the same as dbdyno explain CPU WAIT

@@ -116,14 +116,17 @@ def observe_command(**options: Any) -> None:
     \b
     Examples:
       dbdyno observe
-      dbdyno observe --dsn "host=/run/postgresql dbname=app user=monitor" --for 60s
+      dbdyno observe --dsn "host=/run/postgresql user=monitor" --for 60s
       dbdyno observe --only-user app --only-database prod --window 30s
       dbdyno observe --dsn service=prod --for 10min --quiet --report prod.html
-      dbdyno observe --dsn "host=db1 dbname=app user=monitor" --server-ssh dba@db1
-      dbdyno observe --cluster ray://head:10001 --dsn "host=db1 user=monitor" --dsn "host=db2 user=monitor"
+      dbdyno observe --dsn "host=db1 user=monitor" --server-ssh dba@db1
+      dbdyno observe --cluster ray://head:10001 --dsn "host=db1 user=monitor" \\
+          --dsn "host=db2 user=monitor"
       dbdyno observe --for 20s --json | jq .findings
-      dbdyno observe --only-user app --when 'sessions in (10,20,30)' --do 'trace 10s'
-      dbdyno observe --when 'cpu_wait > 30% for 3s' --do 'profile 10s' --do snapshot
+      dbdyno observe --only-user app --when 'sessions in (10,20,30)' \\
+          --do 'trace 10s'
+      dbdyno observe --when 'cpu_wait > 30% for 3s' --do 'profile 10s' \\
+          --do snapshot
     """
     fields = fields_given(options)
     chosen = fields.pop("observation", {})

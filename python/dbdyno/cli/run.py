@@ -119,10 +119,14 @@ def run(**options: Any) -> None:
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
       dbdyno run --command 'xz -T{threads} -kc {file}' threads=1,2,4 file=big.tar
-      dbdyno run --command 'gzip -kc big.tar' --command 'zstd -kc big.tar' --runs 20
-      dbdyno run --jobs builds.toml --orders serial,parallel,concurrent,both threads=1,8
-      dbdyno run lio --dsn postgresql://app@db1/prod --cluster ray://head:10001 --sessions 300,1000,3000
-      dbdyno run lio --sessions 10,20,30 --when 'sessions in (10,20,30)' --do 'profile 5s'
+      dbdyno run --command 'gzip -kc big.tar' --command 'zstd -kc big.tar' \\
+          --runs 20
+      dbdyno run --jobs builds.toml --orders serial,parallel,concurrent,both \\
+          threads=1,8
+      dbdyno run lio --dsn postgresql://app@db1/prod --cluster ray://head:10001 \\
+          --sessions 300,1000,3000
+      dbdyno run lio --sessions 10,20,30 --when 'sessions in (10,20,30)' \\
+          --do 'profile 5s'
     """
     if "list" in options["builtins"]:
         for name in conduct.builtin_scripts(options["engine"] or ""):

@@ -150,9 +150,8 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
     A run restores everything when it ends, also after an error or Ctrl-C. A run that was killed leaves a
     journal. clean ends the commands and the clusters on this machine (--cluster local:N) in it, restores
     control groups and affinities, and the settings, poolers and login traces of the named server. Then it
-    removes dbdyno's schema and its contents and a login trace that nobody watches over from the database,
-    and nothing else.
-    Runs in progress are not affected.
+    removes from the database dbdyno's schema, its contents, and a login trace whose command has ended, and
+    nothing else. Runs in progress are not affected.
 
     With --cluster it stops only the actors of runs that no longer respond. They also end by themselves after
     15 s.

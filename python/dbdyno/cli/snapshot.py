@@ -79,7 +79,8 @@ def snapshot(**options: Any) -> None:
     \b
     Examples:
       dbdyno snapshot
-      dbdyno snapshot --dsn service=prod --all-databases --name "before the release"
+      dbdyno snapshot --dsn service=prod --all-databases \\
+          --name "before the release"
       dbdyno snapshot --dsn service=prod --every 10min --keep 30d
       dbdyno snapshot --dsn "host=db1 user=monitor" --cluster ray://head:10001
       dbdyno snapshot list

@@ -49,10 +49,10 @@ def sql(
 
     \b
     Examples:
-      dbdyno sql "select run_id, sessions, calls_per_s from rungs order by started, sessions"
-      dbdyno sql "select account, aas from ledger where scope = 'rung' and parent is null" --run last
+      dbdyno sql "select run_id, sessions, calls_per_s from rungs order by 1, 2"
+      dbdyno sql "select account, aas from ledger where scope = 'rung'" --run last
       dbdyno sql "select run_id, claim from claims where severity = 'warning'"
-      dbdyno sql "select taken, relation, rows_inserted from snapshot_relations where rows_inserted > 0"
+      dbdyno sql "select taken, relation, rows_inserted from snapshot_relations"
       dbdyno sql --csv "from events where sleep > 0.1" > io.csv
       dbdyno sql --json - < slowest.sql
       dbdyno sql --tables rungs

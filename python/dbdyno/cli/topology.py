@@ -51,7 +51,8 @@ def topology(
       dbdyno topology
       dbdyno topology --table
       dbdyno topology --svg machine.svg
-      dbdyno topology --json | jq -c '.cpus[] | select(.allowed) | [.cpu, .socket, .core]'
+      dbdyno topology --json \\
+          | jq -c '.cpus[] | select(.allowed) | [.cpu, .socket, .core]'
       dbdyno topology --record db1.tar.gz; dbdyno topology --root db1.tar.gz
     """
     if as_table + as_parse + as_json + (svg is not None) + (record is not None) > 1:

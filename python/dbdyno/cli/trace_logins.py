@@ -97,7 +97,8 @@ def trace_logins(list_: bool, remove: bool, engine: str | None, dsn: str | None,
     \b
     Examples:
       dbdyno trace-logins --role app --at 10,20,30
-      dbdyno trace-logins --role app --at 50 --plans --slower-than 10ms --for 1h --yes -o traced.log
+      dbdyno trace-logins --role app --at 50 --plans --slower-than 10ms \\
+          --for 1h --yes -o traced.log
       dbdyno trace-logins --role app --at 10,20,30 --stay --dsn service=prod
       dbdyno trace-logins --list --dsn service=prod
       dbdyno trace-logins --remove --dsn service=prod

@@ -147,7 +147,8 @@ def prepare(
     Examples:
       dbdyno workload prepare pgbench -s 100
       dbdyno workload prepare order-entry -s 4 --warehouses 10
-      dbdyno workload prepare pgbench -s 1000 --partitions 8 --dsn postgresql://app@db1/bench
+      dbdyno workload prepare pgbench -s 1000 --partitions 8 \\
+          --dsn postgresql://app@db1/bench
     """
     from dbdyno.model.engine.protocols import Target
     from dbdyno.model.plan.table_making import TableOptions

@@ -115,6 +115,13 @@ def test_help_has_each_option_once_in_plain_words() -> None:
             assert {n for names in command.groups.values() for n in names} <= {p.name for p in shown}, path
 
 
+def test_every_line_of_every_help_fits_80_columns() -> None:
+    helps = [(*path, "--help") for path in COMMANDS]
+    helps += [(*path, "--help-all") for path, command in COMMANDS.items() if isinstance(command, Command)]
+    lines = [(words, line) for words in helps for line in text_of_help(*words, columns=80).splitlines()]
+    assert [(words, line) for words, line in lines if len(line) > 80] == []
+
+
 def test_every_option_is_explained() -> None:
     silent = [
         (" ".join(path), parameter.name)
