@@ -76,7 +76,10 @@ def start(
 def stop() -> dict[str, Any]:
     """Stops every embedded server that no run uses. Returns the stopped servers. Raises
     :class:`ServerBusy`."""
-    ended = [(i, p.pid) for i in _instances() if (p := i.stop()) is not None]
+    instances = _instances()
+    ended = [(i, p.pid) for i in instances if (p := i.stop()) is not None]
+    for instance in instances:
+        instance.sweep()
     return {
         "stopped": bool(ended),
         "pid": ended[0][1] if ended else None,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dbdyno.engines.postgres.embedded import cluster, defaults, files, postmaster
+from dbdyno.engines.postgres.embedded import cluster, defaults, files, leftovers, postmaster
 from dbdyno.engines.postgres.embedded.account import (
     Account,
     check_owner,
@@ -242,6 +242,11 @@ class Instance:
             self._end(running)
             return running
 
+    def sweep(self) -> None:
+        """Removes what killed servers of this user left where the sockets are."""
+        with self._worker:
+            leftovers.sweep(self.places, self._worker)
+
     def _end(self, running: Process) -> None:
         if not self._worker.end([running]):
             raise TargetError(
@@ -264,8 +269,9 @@ class Instance:
             except subprocess.TimeoutExpired:
                 cure = f"end it by hand: kill -QUIT {child.pid}"
                 raise TargetError(f"server process {child.pid} does not end", cure) from None
-        with suppress(OSError):  # not empty where the server was killed: the next start clears it
-            self.socket_dir.rmdir()
+        leftovers.remove_empty(
+            self.socket_dir
+        )  # not empty where the server was killed: a later start clears it
 
     def _own(self) -> None:
         self._owner = lock_new_file(self.directory / "owner.lock")
@@ -321,8 +327,11 @@ class Instance:
         self._worker.write(self.data / cluster.SETTINGS_FILE, cluster.settings_text(settings))
 
     def _make_socket_dir(self) -> None:
-        """Creates the directory, private to the server's user. Removes an old one, since no server runs."""
+        """Creates the directory, private to the server's user. Removes an old one, since no server runs, and
+        what killed servers left beside it."""
+        leftovers.sweep(self.places, self._worker)
         remove_directory(self.socket_dir)
+        leftovers.record(self.socket_dir, self.data)
         make_directory(self.socket_dir, self.account)
 
     def _launch(self, programs: Programs, options: StartOptions) -> subprocess.Popen[bytes]:

@@ -74,6 +74,10 @@ class Worker:
     def copy(self, source: Path, target: Path) -> None:
         self._call("files.copy", os.fspath(source), os.fspath(target), patience_s=_COPY_PATIENCE_S)
 
+    def clear_dead_socket(self, directory: Path, name: str, *, known: bool) -> bool:
+        """Returns whether the directory is empty; see ``files``."""
+        return bool(self._call("files.clear_dead_socket", os.fspath(directory), name, known))
+
     def disown(self, pid_file: Path) -> None:
         self._call("files.disown", os.fspath(pid_file), postmaster.NO_PID)
 
