@@ -121,7 +121,8 @@ def _stats(root: Path) -> Iterator[tuple[int, str]]:
 def _parsed(pid: int, stat: str) -> tuple[Identity, Process] | None:
     head, _, rest = stat.rpartition(")")
     words = rest.split(None, _START + 1)
-    if len(words) <= _START or words[_STATE] in "ZX":
+    # A zombie counts: its parent gets its time only on reaping it, and its other threads may still run.
+    if len(words) <= _START or words[_STATE] == "X":
         return None
     parent, start = number(words[_PARENT]), number(words[_START])
     own, ended = ([number(words[i]) for i in which] for which in (_OWN, _ENDED))

@@ -59,7 +59,7 @@ def readings(root: Path) -> tuple[cpu_use.Reading, cpu_use.Reading]:
                 12: stat("cc1", 1, 1060),
                 20: stat("make) (x", 1, 3, ended=500 + 70 + 10 + 1 + 20),
                 30: stat("new", 1, 7),
-                31: stat("zombie", 1, 99, state="Z"),
+                31: stat("dead", 1, 99, state="X"),
                 40: stat("new life", 1, 8, start=900),
             },
             ("cpu0 160 0 110 0 0 0 0 7 0 0", "cpu1 150 0 102 0 0 0 0 8 0 0"),
@@ -80,6 +80,21 @@ def test_processes_are_ranked_by_their_time_and_that_of_their_ended_children(tmp
         (30, "new", 7, 0),
     ]
     assert [p.user for p in ranked] == ["4242", "", "", ""], "nobody is in the tree's password file"
+
+
+def test_a_zombie_has_its_time_until_its_parent_reaps_it(tmp_path: Path) -> None:
+    cpus = ("cpu0 100 0 100 0 0 0 0 5 0 0",)
+    shell = {12: stat("cc1", 1, 0), 20: stat("sh", 1, 3)}
+    begun = read(tree(tmp_path, shell | {21: stat("job", 20, 10)}, cpus))
+    ended = read(tree(tmp_path, shell | {21: stat("job", 20, 50, state="Z")}, cpus))
+    reaped = read(tree(tmp_path, shell | {20: stat("sh", 1, 3, ended=50)}, cpus))
+
+    def ticks(first: cpu_use.Reading, last: cpu_use.Reading) -> list[tuple[int, int]]:
+        return [(i.pid, ns // TICK) for i, ns, _ in others(used(first, last), set())]
+
+    assert ticks(begun, ended) == [(21, 40)]
+    assert ticks(ended, reaped) == [], "the shell got what was the job's before"
+    assert ticks(begun, reaped) == [(20, 40)]
 
 
 def test_others_have_what_the_machine_used_without_dbdyno(tmp_path: Path) -> None:
