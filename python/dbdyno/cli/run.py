@@ -175,8 +175,7 @@ def _run(
         try:
             target, store = _target(options, plan, machine), open_store(options["store"])
             waiting = conduct.Waiting(interrupt, progress)
-            what = plan.experiment.workload or plan.experiment.name
-            quiet = options["wait_quiet"]
+            what, quiet = screen.load_words(plan), options["wait_quiet"]
             with conduct.alone(what, waiting, wait=options["wait"], quiet=quiet, machine=machine) as turn:
                 context = conduct.RunContext[conduct.ProgressListener](
                     host, target, store, progress, interrupt, labels, crew, turn

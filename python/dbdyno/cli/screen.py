@@ -110,7 +110,7 @@ def plan_lines(plan: Plan, *, every_choice: bool = False) -> list[str]:
     from dbdyno.conclude.catalogue import worded
 
     e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
-    what = e.workload or (_commands(plan) if plan.jobs else _scripts(plan))
+    what = load_words(plan)
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
     repeats = max((c.repeat for c in plan.cells), default=1)
     again = f"; {repeats} repeats" if repeats > 1 else ""
@@ -152,6 +152,11 @@ def _choice_line(choice: Choice) -> str:
     if choice.name == "call target":
         return f"A call is sized to {choice.value}, {choice.reason} (--call-target)."
     return f"{choice.name} {choice.value}: {choice.reason}"
+
+
+def load_words(plan: Plan) -> str:
+    """Returns ``lio``, ``script q.sql`` or ``command gzip``."""
+    return plan.experiment.workload or (_commands(plan) if plan.jobs else _scripts(plan))
 
 
 def _commands(plan: Plan) -> str:

@@ -65,3 +65,11 @@ def test_verbose_lists_every_choice_with_its_reason(fields: dict[str, Any]) -> N
     for choice in plan.choices:
         assert any(line.startswith(f"{choice.name} = {choice.value}: ") for line in lines)
     assert len(lines) > len(screen.plan_lines(plan))
+
+
+def test_a_load_of_scripts_is_named_by_their_files() -> None:
+    plan = plan_of()
+    assert screen.load_words(plan) == "lio"
+    experiment = plan.experiment.model_copy(update={"workload": None, "script": "q.sql"})
+    of_script = plan.model_copy(update={"experiment": experiment, "script_text": "select 1"})
+    assert screen.load_words(of_script) == "script q.sql"
