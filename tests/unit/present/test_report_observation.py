@@ -156,6 +156,34 @@ def test_rates_that_nobody_counts_are_unknown_with_the_reason() -> None:
     assert "Statements per second: unknown: the library is not loaded." in texts
 
 
+def test_a_rate_that_is_unknown_beside_another_one_has_its_reason() -> None:
+    results = with_rates(report_observation.results())
+    unknown = pl.col("name") == "transactions"
+    profile = results.tables["profile"].with_columns(
+        *(pl.when(~unknown).then(c).alias(c) for c in ("total", "per_s")),
+        status=pl.when(unknown).then(pl.lit("not all reported")).otherwise("status"),
+    )
+    results = replace(results, tables={**results.tables, "profile": profile})
+    assert "Transactions: unknown (not all reported)." in activity(results).text
+
+
+def test_the_queue_of_idle_sessions_is_a_part_of_its_own() -> None:
+    """The server shows a session that was woken as idle until it runs: its own view has fewer active ones."""
+    results = report_observation.results()
+    ledger = results.tables["ledger"].filter(pl.col("account") != "state.runq")
+    queued = [
+        {c: w[c] for c in ("cell", "workload", "variant", "sessions", "repeat")}
+        | {"scope": "memo", "who": "rung", "account": "state.runq", "detail": "idle", "aas": 0.6}
+        | {"status": "ok", "source": "scheduler trace"}
+        for w in results.tables["windows"].to_dicts()
+    ]
+    with_queue = pl.concat([ledger, rows("ledger", queued)])
+    for table, idle in ((with_queue, 0.6), (ledger, 0.0)):
+        claimed = activity(replace(results, tables={**results.tables, "ledger": table}))
+        assert claimed.slots["idle"] == pytest.approx(idle)
+        assert ("0.600" in claimed.text) == bool(idle)
+
+
 def test_the_chosen_sessions_are_named() -> None:
     asked = Observation(duration="60s", user="app", pids=(7, 9))
     assert (

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dbdyno.model.results.results import Results
 
 ACTIVITY = "activity"
+IDLE_QUEUE = 0.05
+"""Share of DB time from which on the CPU WAIT of sessions that the server shows as idle is reported."""
 IDLE = 0.0005
 """Mean active sessions below which the figure would be shown as 0."""
 TOP = 3
@@ -62,7 +64,8 @@ def activity(results: Results) -> Claim:
         "cpu_wait": wait,
         "others": others,
         "cpus": f" on {counted(cpus, 'CPU')}" if cpus else "",
-        "rates": _rates(rows),
+        "rates": _rates(rows, gaps=bool(len(gaps))),
+        "idle": _idle_queue(results),
         "sessions": processes.height,
         "brief": 0 if brief is None else int(brief.value),
         "hidden": "",
@@ -97,25 +100,49 @@ def _activity_parts(values: Mapping[str, Any], *, known: bool) -> Iterator[str]:
         yield "seen-and-brief" if values["brief"] else "seen"
     else:
         yield "brief" if values["brief"] else "not-seen"
+    if known and values["idle"] > IDLE_QUEUE * values["db_time"]:
+        yield "idle"
     yield from (name for name in ("blocks", "top", "gaps") if values[name])
 
 
-def _rates(rows: Mapping[str, Row]) -> str:
-    """Returns the transactions and statements as ``160 transactions (10.6/s). ``; empty if both are
-    unknown."""
-    known = [
+def _rates(rows: Mapping[str, Row], *, gaps: bool) -> str:
+    """Returns the transactions and statements as ``160 transactions (10.6/s). ``, with the reason if one is
+    unknown; empty if both are. Between windows, in gaps, there may have been another rate."""
+    by_noun = [
         (rows[name], noun)
         for name, noun in (("transactions", "transaction"), ("executions", "statement"))
-        if name in rows and rows[name]["per_s"] is not None
+        if name in rows
     ]
+    known = [(row, noun) for row, noun in by_noun if row["per_s"] is not None]
+    if not known:
+        return ""
     # A status other than ok counts the windows that know the figure.
     within = ["" if row["status"] == "ok" else f" in {row['status']}" for row, _ in known]
     alike = len(set(within)) == 1
+    measured = " while measured" if gaps else ""
     texts = [
         f"{counted(round(row['total']), noun)} ({format_rate(row['per_s'])}/s){'' if alike else where}"
         for (row, noun), where in zip(known, within, strict=True)
     ]
-    return f"{' and '.join(texts)}{within[0] if alike else ''}. " if texts else ""
+    unknown = [
+        f"{noun.capitalize()}s: unknown ({row['status']}). " for row, noun in by_noun if row["per_s"] is None
+    ]
+    return f"{' and '.join(texts)}{measured}{within[0] if alike else ''}. {''.join(unknown)}"
+
+
+def _idle_queue(results: Results) -> float:
+    """Returns the mean seconds per second that sessions waited for a CPU while the server showed them as
+    idle."""
+    windows = results.tables["windows"].filter(pl.col("status") != "invalid").select("cell", "wall_s")
+    memo = results.tables["ledger"].filter(
+        (pl.col("scope") == "memo")
+        & (pl.col("who") == "rung")
+        & (pl.col("account") == "state.runq")
+        & pl.col("detail").str.starts_with("idle")
+    )
+    seconds = memo.join(windows, on="cell").select((pl.col("aas") * pl.col("wall_s")).sum()).item()
+    whole = windows["wall_s"].sum()
+    return float(seconds / whole) if whole else 0.0
 
 
 def _block_reads(rows: Mapping[str, Row]) -> dict[str, str]:
