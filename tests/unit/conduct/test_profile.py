@@ -69,7 +69,7 @@ def test_the_profile_of_a_driven_cell_has_the_figures_of_its_law():
     climbed = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8])
     rows = _rows(climbed, "profile", climbed.cells[0].id)
     assert rows["DB time"]["per_s"] == pytest.approx(8.0, rel=0.01)
-    assert rows["DB time"]["source"] == "driver"
+    assert rows["DB time"]["source"].startswith("ledger")
     assert rows["DB CPU"]["per_s"] == pytest.approx(2.0, rel=0.01)
     assert rows["CPU WAIT"]["per_s"] == pytest.approx(5.0, rel=0.02)
     assert rows["calls"]["per_s"] == pytest.approx(100, rel=0.01)
@@ -80,6 +80,19 @@ def test_the_profile_of_a_driven_cell_has_the_figures_of_its_law():
     assert rows["cache hit ratio"]["total"] == pytest.approx(131 / 132)
     assert rows["deadlocks"]["total"] == 0
     assert rows["calls"]["total"] == pytest.approx(10 * rows["calls"]["per_s"])
+
+
+def test_a_driven_cell_has_one_db_time_in_all_its_tables():
+    """Half of the time of four sessions is not the client's: it is the base of every share."""
+    climbed = climb("fake:cpus=4,cpu=50ms,wait=LWLock/WALWrite:50ms,think=100ms", [4])
+    cell = climbed.cells[0].id
+    events, figures = (_rows(climbed, table, cell) for table in ("top_events", "profile"))
+    served = figures["DB time"]
+    assert served["per_s"] == pytest.approx(2.0, rel=0.1), "by samples"
+    for name, event in events.items():
+        assert event["share"] == pytest.approx(event["seconds"] / served["total"], rel=1e-6), name
+    assert events["LWLock/WALWrite"]["share"] == pytest.approx(0.5, rel=0.1)
+    assert sum(e["share"] for e in events.values()) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_think_time_is_no_db_time():

@@ -1,9 +1,9 @@
 """Session time of one cell in the terms of the load profile: DB CPU, CPU WAIT, waits, DB time.
 
-DB time is the time in which sessions are served. If dbdyno drives the load, it is the time in calls by the
-driver's clock. For an observed load, it is all session time except sleep at the client: on a CPU, in the run
-queue, and asleep in any other wait. It includes the run-queue time of a session that its client woke and
-that still shows that wait, and sleep while an answer is sent (family network).
+DB time is all session time except sleep at the client: on a CPU, in the run queue, and asleep in any other
+wait. It includes the run-queue time of a session that its client woke and that still shows that wait, and
+sleep while an answer is sent (family network). If dbdyno drives the load and cannot tell waits for the client
+from others, it is the time in calls by the driver's clock, and its source says that it includes the client.
 
 The server's ``state`` is not used. In calls of microseconds it is read at another instant than the wait
 event, and a woken session shows its old state until it gets a CPU.
@@ -40,7 +40,7 @@ def calls_per_s(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> float | None:
 
 
 def in_call(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> float | None:
-    """Returns the seconds per second in successful calls of all sessions: DB time by the driver's clock.
+    """Returns the seconds per second in successful calls of all sessions, by the driver's clock.
 
     A session with one call across the whole window counts as fully in it. ``None`` without measured calls.
     """
@@ -173,14 +173,17 @@ def parts(cell: Tables) -> dict[str, Part]:
 
 
 def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
-    """Returns the DB time, by the driver if dbdyno drives the load, else by the ledger."""
-    if window["sessions"]:
-        driven = in_call(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
-        if driven is None:
-            return Time(None, "no measured calls", "driver")
-        failed = int(cell["cell_sessions"]["errors"].sum()) > 0
-        return Time(driven, "ok", "driver, failed calls left out" if failed else "driver")
-    return served(cell)
+    """Returns the DB time by the ledger. If dbdyno drives the load and the ledger has no waits, returns the
+    time in calls by the driver, which includes the client's."""
+    by_ledger = served(cell)
+    if by_ledger.aas is not None or not window["sessions"]:
+        return by_ledger
+    driven = in_call(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
+    if driven is None:
+        return Time(None, "no measured calls", "driver")
+    failed = int(cell["cell_sessions"]["errors"].sum()) > 0
+    source = "driver, with the client's time"
+    return Time(driven, "ok", f"{source}, failed calls left out" if failed else source)
 
 
 def whole(rung: Mapping[str, Any]) -> float | None:
