@@ -191,8 +191,9 @@ def _with_halves(rows: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.
 def _per(rows: pl.DataFrame, cut: Tables, wall_s: float) -> pl.DataFrame:
     """Adds each statement's share, and its seconds per call and per unit of work."""
     busy = pl.col("account").is_in(["run", "runq", "sleep"])
-    longer = pl.col("wall_s") / wall_s  # counters span more than the window
-    counted = cut["cut_statements"].filter("toplevel").with_columns(calls=pl.col("calls") / longer)
+    measured = _measured_part(cut["rates"])
+    part = wall_s / pl.col("wall_s") if measured is None else pl.lit(measured)
+    counted = cut["cut_statements"].filter("toplevel").with_columns(calls=pl.col("calls") * part)
     calls = counted.group_by("query_id").agg(pl.col("calls").sum())
     rates = cut["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "work_per_s"))
     work = float(rates["value"].sum()) * wall_s
@@ -203,6 +204,17 @@ def _per(rows: pl.DataFrame, cut: Tables, wall_s: float) -> pl.DataFrame:
         per_call_s=pl.when(pl.col("calls") > 0).then(seconds / pl.col("calls")),
         per_work_s=seconds / work if work > 0 else pl.lit(None, pl.Float64),
     ).drop("calls")
+
+
+def _measured_part(rates: pl.DataFrame) -> float | None:
+    """Returns the measured part of the driver's calls, which statement counters count from the first one on.
+    None if dbdyno does not drive the load: then counters are scaled by time."""
+
+    def total(scope: str, *names: str) -> float:
+        return float(rates.filter(pl.col("name").is_in(names) & (pl.col("scope") == scope))["value"].sum())
+
+    made = total("session", "executions")
+    return total("rung", "calls", "errors") / made if made else None
 
 
 @makes("statement_ledger", stage="total")

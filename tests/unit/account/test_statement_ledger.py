@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from tests.fakery import S, made_cell, session_row
 
-from dbdyno.account.statement_ledger import TICKS, _slices
+from dbdyno.account.statement_ledger import TICKS, _measured_part, _slices
 from dbdyno.account.wait_durations import wait_durations, wait_histogram
 from dbdyno.account.window import cut_statement_waits, cut_wait_times, cut_waits, windows
 from dbdyno.model.sources.source import TRACE
@@ -124,3 +124,11 @@ def test_ticks_that_contradict_the_slices_divide_cpu_time() -> None:
     assert [r["source"] for r in result] == [TICKS, TICKS]
     assert [r["value"] for r in result] == pytest.approx([0.5, 0.5])
     assert result[0]["low"] < 0.5 < result[0]["high"]
+
+
+def test_calls_of_a_statement_are_the_measured_part_of_the_drivers_and_not_of_its_time() -> None:
+    """Two sessions make 500 calls each from the first one on; 799 are measured, one of them fails."""
+    rows = [("session", "executions", 500.0)] * 2 + [("rung", "calls", 799.0), ("rung", "errors", 1.0)]
+    rates = pl.DataFrame(rows, schema=["scope", "name", "value"], orient="row")
+    assert _measured_part(rates) == pytest.approx(0.8)
+    assert _measured_part(rates.clear()) is None, "of an observation"
