@@ -132,6 +132,9 @@ _OLD_S = 1.0
 _LOW = 20  # a terminal of fewer lines has no bar, and one line of keys
 
 
+_WAITING = Text("waiting for the first readings ...", "dim")
+
+
 @dataclass(frozen=True)
 class Header:
     """Facts of the header apart from the figures of the glance."""
@@ -181,7 +184,7 @@ class Screen:
         if view.screen == MEMORY:
             return [*self.memory(width)]
         if view.screen == LOCKS:
-            return [*tree_lines(self.blocked, self.texts)]
+            return [_WAITING] if self.glance is None else [*tree_lines(self.blocked, self.texts)]
         chosen = view.chosen.get(self.sheet.name)
         row = next((r for r in self.sheet.rows if self.sheet.key(r) == chosen), None)
         if row is None:
@@ -218,7 +221,7 @@ class Screen:
                 shown = [*shown, Text(end, "dim")]
             return [Text(""), *shown] if len(shown) < room else shown
         if self.glance is None and self.view.screen in (SESSIONS, STATEMENTS):
-            return [Text("waiting for the first readings ...", "dim")]
+            return [_WAITING]
         return [*self._table(width, room)]
 
     def _table(self, width: int, room: int) -> Iterator[Text]:

@@ -150,9 +150,10 @@ def test_q_ends_but_closes_only_the_help_if_that_is_open() -> None:
     assert press(view, "q").ended
 
 
-def test_statements_are_waited_for_until_something_was_read() -> None:
-    lines = Screen(Header(), None, View(STATEMENTS), statement_sheet([])).lines(100, 24)
-    assert any("waiting for the first readings" in line.plain for line in lines)
+def test_statements_and_locks_are_waited_for_until_something_was_read() -> None:
+    for name in (STATEMENTS, LOCKS):
+        lines = Screen(Header(), None, View(name), statement_sheet([])).lines(100, 24)
+        assert any("waiting for the first readings" in line.plain for line in lines)
     assert "no statement was seen" in draw(View(STATEMENTS), sheet=statement_sheet([]))
 
 
