@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, Literal
 
 import polars as pl
@@ -86,7 +87,8 @@ def _plan(results: Results) -> dict[str, str]:
     experiment = results.plan.experiment.model_dump(mode="json")
     properties = {name: _text(experiment[name]) for name in _RUN}
     for variant in results.plan.variants:
-        properties |= {f"{variant.name}: {k}": v for k, v in _flat(_variant_values(variant)).items()}
+        before = f"{variant.name}: " if len(results.plan.variants) > 1 else ""
+        properties |= {f"{before}{k}": v for k, v in _flat(_variant_values(variant)).items()}
     for name, c in results.info.calibrations.items():
         properties[f"size of a call ({name})"] = f"{c.size} {c.size_unit}"
     return properties
@@ -112,12 +114,16 @@ def _job(job: PlannedJob) -> dict[str, Any]:
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """Returns ``{"limits": {"pool": 6}}`` as ``{"limits.pool": "6"}``; values that are None are left out."""
+    """Returns ``{"limits": {"pool": 6}}`` as ``{"limits.pool": "6"}``; values that are None are left out.
+    Parts of a list are told apart by their names."""
     flat: dict[str, str] = {}
     for key, v in value.items():
         name = f"{before}{key}"
         if isinstance(v, Mapping):
             flat |= _flat(v, f"{name}.")
+        elif isinstance(v, list) and v and all(isinstance(x, Mapping) and "name" in x for x in v):
+            for x in v:
+                flat |= _flat({k: y for k, y in x.items() if k != "name"}, f"{name}.{x['name']}.")
         elif v is not None:
             flat[name] = _text(v)
     return flat
@@ -135,7 +141,19 @@ def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[
     for name in dict.fromkeys([*left, *right]):
         a, b = left.get(name, NONE), right.get(name, NONE)
         if a != b:
+            a, b = _changed_lines(a, b)
             yield Difference(what=name, baseline=a, variant=b)
+
+
+def _changed_lines(a: str, b: str) -> tuple[str, str]:
+    """Returns the lines that are on one side alone; texts of one line as they are."""
+    left, right = a.splitlines(), b.splitlines()
+    if len(left) < 2 and len(right) < 2:
+        return a.strip(), b.strip()
+    changed = [o for o in SequenceMatcher(None, left, right, autojunk=False).get_opcodes() if o[0] != "equal"]
+    ours = [line.strip() for _, i, j, _, _ in changed for line in left[i:j]]
+    theirs = [line.strip() for _, _, _, i, j in changed for line in right[i:j]]
+    return " / ".join(ours) or NONE, " / ".join(theirs) or NONE
 
 
 # -- variants of one run, paired by block --

@@ -68,6 +68,8 @@ def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) 
                 values |= _listed(table, lines, verdict, contrasts, "or" if alone else "and")
             if undecided := groups[n].get("undecided"):
                 parts.append(_ending(undecided, values))
+            if parts == ["all-undecided", "single"] and (figures := _figures(table, lines, undecided)):
+                parts, values["undecided"] = ["one-undecided"], f"{figures} {comparison.baseline}'s"
             if same < len(groups):
                 values["others"] = fmt.load(rungs[0])
                 parts.append("others")
@@ -122,6 +124,17 @@ def _listed(
         slot: _joined(names, "" if alike else last),
         f"{slot}_are": "is" if len(contrasts) == 1 else "are",
     }
+
+
+def _figures(table: MetricTable, lines: Sequence[Line], contrasts: Sequence[Contrast] | None) -> str:
+    """Returns ``B: 13.8 k calls/s, 405 times`` of the only contrast; empty if there are more or no ratio."""
+    if contrasts is None or len(contrasts) > 1:
+        return ""
+    (c,) = contrasts
+    if c.effect.ratio is None:
+        return ""
+    mean = next(x.mean for x in lines if (x.variant, x.sessions) == (c.variant, c.sessions))
+    return f"{c.variant}: {value_text(table.unit, mean)}, {ratio_text(c.effect, c.effect.ratio)} times"
 
 
 def _joined(names: Sequence[str], last: str) -> str:

@@ -109,7 +109,7 @@ def judge(
         better = (effect.ratio > 1) == higher_is_better
         return Judgement("better" if better else "worse", None, "")
     further = _further(effect, margin, alpha / family)
-    reason = _why_undecided(effect, few, family, alpha) if clear else ("", "interval contains 1")
+    reason = _why_undecided(effect, few, family, alpha) if clear else ("", "contains 1")
     return Judgement("undecided", further, *reason)
 
 

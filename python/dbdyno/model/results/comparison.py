@@ -310,12 +310,16 @@ def verdict_text(verdict: str, margin: float, because: str = "") -> str:
     return f"{verdict}: {because}" if because else verdict
 
 
+_SMALL_RATIO = 0.1
+
+
 def ratio_text(effect: Effect, ratio: float) -> str:
-    """Returns a ratio, or an end of its interval, rounded to two digits of the interval's half width."""
+    """Returns a ratio, or an end of its interval, rounded to two digits of the interval's half width. Small
+    ones, and those without an interval, have three significant digits."""
     if ratio and not 1e-3 <= ratio < 1e6:
         return f"{ratio:.3g}"
-    if effect.low is None or effect.high is None:
-        return f"{ratio:.2f}"
+    if effect.low is None or effect.high is None or 0 < ratio < _SMALL_RATIO:
+        return f"{ratio:.{max(0, 2 - math.floor(math.log10(ratio)))}f}" if ratio else "0"
     half = (effect.high - effect.low) / 2
     nearest = 0.0 if effect.low <= 1 <= effect.high else min(abs(effect.low - 1), abs(effect.high - 1))
     most = (

@@ -58,7 +58,7 @@ def document(
     if comparison is None:
         return Document(behind[0].title, behind)
     with speaking_of(kind_named(comparison.run_kind)):
-        lead = [*sides.identities(runs), *sides.doubts(runs), *_answer(comparison)]
+        lead = [*_answer(comparison), *sides.doubts(runs), *sides.identities(runs)]
         blocks = [*_sections(comparison, runs), *behind]
         return Document(sides.title(comparison, runs), blocks, lead=lead)
 
@@ -257,13 +257,13 @@ def _ratios(comparison: SampleComparison) -> Table:
         numeric("ratio"),
         Column("95 % interval"),
         numeric("p"),
-        Column("test"),
+        Column("test", wraps=True),
     ]
     test = "" if e.exact or e.degrees is None else f"Student's t, {e.degrees:.1f} degrees of freedom"
     lines = [("means", comparison.verdict, comparison.because, e, e.p, "no spread" if e.exact else test)]
     if r is not None and comparison.rank_verdict is not None:
         wide = r.low is not None and r.high is not None and r.low <= 1 <= r.high
-        because = "interval contains 1" if wide and comparison.rank_verdict == "undecided" else ""
+        because = "contains 1" if wide and comparison.rank_verdict == "undecided" else ""
         lines.append(
             ("medians", comparison.rank_verdict, because, r, r.p_permutation, f"rank sum, {r.permutation}")
         )

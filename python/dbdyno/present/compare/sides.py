@@ -31,6 +31,7 @@ from dbdyno.present.figures import figures, headline
 
 _MOST = 3
 """Most warnings of a run that are shown, the gravest first."""
+_DOUBT = "The figures may be wrong because of that."
 _LONGEST = 40
 """Most characters of a run's name in a title."""
 
@@ -79,12 +80,12 @@ def _identity(letter: str, results: Results) -> str:
 
 
 def doubts(runs: Sequence[Results]) -> list[Paragraph]:
-    """Returns what makes the figures of a run doubtful; it stands above the answer."""
+    """Returns what makes the figures of a run doubtful, in a line below the answer."""
     texts = []
     for letter, results in zip(_letters(runs), runs, strict=True):
         before = f"{letter}: " if letter else ""
-        texts += [f"{before}{c.text}" for c in headline.doubts(results)]
-    return [Paragraph(" ".join([*texts, headline.BESIDE]), "warning")] if texts else []
+        texts += [f"{before}{c.short or c.text}" for c in headline.doubts(results)]
+    return [Paragraph(f"Measurement quality: {'; '.join(texts)}. {_DOUBT}", "warning")] if texts else []
 
 
 def warnings(runs: Sequence[Results]) -> Statements | None:

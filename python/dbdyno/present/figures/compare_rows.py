@@ -246,7 +246,7 @@ def verdict(claim: Contrast, margin: float) -> str:
     e = claim.effect
     wide = claim.verdict == "undecided" and e.low is not None and e.high is not None and e.low <= 1 <= e.high
     # Comparisons of older runs are stored without this reason.
-    return verdict_text(claim.verdict, margin, claim.because or ("the interval contains 1" if wide else ""))
+    return verdict_text(claim.verdict, margin, claim.because or ("contains 1" if wide else ""))
 
 
 def claim_notes(table: MetricTable) -> list[str]:
