@@ -17,6 +17,7 @@ from tests.fake_engine import FakeServer
 from dbdyno import conduct, observe
 from dbdyno.conduct.derive.rebuild import derived_anew
 from dbdyno.conduct.measure.cell import clock_of
+from dbdyno.conduct.measure.saving import Measurements
 from dbdyno.conduct.observe.windows import PATIENCE_NS, ObservationSetting, Windows
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Target, Watch
@@ -260,6 +261,21 @@ def test_an_end_before_the_time_asked_for_is_cut_short_and_without_such_a_time_c
             tmp_path, RecordingListener({6.0: interrupt.request}), interrupt, duration=duration
         )
         assert observation.record.info.status == status
+
+
+def test_an_end_asked_for_while_the_last_window_is_derived_cuts_nothing_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt = Interrupt()
+    every = Windows.all
+
+    def asked_for_at_the_end(windows: Windows) -> Measurements:
+        yield from every(windows)
+        interrupt.request()
+
+    monkeypatch.setattr(Windows, "all", asked_for_at_the_end)
+    record = run_observation(tmp_path, RecordingListener(), interrupt, duration="20s").record
+    assert (record.info.status, len(record.cells())) == ("complete", 2)
 
 
 def test_an_observation_stopped_before_its_first_second_is_not_kept(tmp_path: Path) -> None:

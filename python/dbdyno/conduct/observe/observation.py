@@ -109,7 +109,8 @@ def observe_server(
                 windows = Windows(setting, companions, derived.tasks, memory, live, together)
                 save_each(windows.all(), companions, record)
                 companions.window_over()
-                if interrupt.stopping and (plan.expected_ns or not record.cells()):
+                whole_time = windows.over or not plan.expected_ns
+                if interrupt.stopping and not (whole_time and record.cells()):
                     raise Interrupted  # before the requested time was over
             cost = windows.costing.cost(derived.cpu_s())
             whole = finish(derived, record, listener.notice, patience_s)

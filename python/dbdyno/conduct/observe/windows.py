@@ -87,6 +87,7 @@ class Windows:
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._sampled_for = sampled_for(plan.experiment)
         self._start_ns = clock.now_ns() + LEAD_NS
+        self.over = False  # whether the requested time passed without an end before
         self._end_ns: int | None = None  # end of the requested time, known from the first window on
         self._numbers, self._names = Numbers(), Names(server, clock)
         self._filter = SessionFilter(self._chosen, setting.listener)
@@ -103,6 +104,7 @@ class Windows:
         """Yields each window when it is over. Raises :class:`ServerLost` if the server is gone for good."""
         while True:
             end = yield from self._windows()
+            self.over = end is None
             if end is not None and end.resume:
                 continue
             if end is None or not end.lost or not self._reconnect(end.who, end.reason):
