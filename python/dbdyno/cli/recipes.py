@@ -114,6 +114,8 @@ def recipe_check(file: Path) -> None:
     cells = counted(len(plan.cells), "measurement") if plan.adaptive is None else "an auto ladder"
     parts = counted(len(plan.variants), "phase" if plan.experiment.phases else "variant")
     screen.say(f"{file}: valid: {cells}, {parts}")
+    if any(v.settings for v in plan.variants):
+        screen.say(f"settings need a server to check them: dbdyno run {quote(str(file))} --dry-run --dsn DSN")
 
 
 @recipes.command("schema")

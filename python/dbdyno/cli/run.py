@@ -164,6 +164,8 @@ def _run(
     if options["dry_run"]:
         from dbdyno.plan import supposed
 
+        if options["dsn"] is not None:
+            _check_settings(plan, _target(options, plan, machine))
         plan = supposed(plan, workload)
         print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
         return
@@ -257,6 +259,18 @@ def _workload_and_params(options: dict[str, Any]) -> tuple[str | None, list[str]
             "its parameters are NAME=VALUE; dbdyno workload list",
         )
     return (named[0] if named else None), [*options["params"], *(w for w in words if "=" in w)]
+
+
+def _check_settings(plan: Plan, target: Target) -> None:
+    """Raises :class:`UsageError` if the server does not have a setting of a variant."""
+    from dbdyno.engines import open_server
+
+    wanted = [v.settings for v in plan.variants if v.settings]
+    if wanted:
+        with open_server(plan.experiment.engine, target) as server:
+            if server.settings is not None:
+                for settings in wanted:
+                    server.settings.check_settings(settings)
 
 
 def _target(options: dict[str, Any], plan: Plan, machine: Machine) -> Target:
