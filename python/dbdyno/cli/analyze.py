@@ -297,8 +297,8 @@ def _scalings_of_run(
         scalings = scalings_of(results, model=model, seed=seed)
     if not scalings:
         raise UsageError(
-            f"{record.id} has no ladder of sessions or rates",
-            "observations have windows, a single rate and phases are one load: dbdyno show RUN",
+            f"{record.id} was measured at one load, and analyze needs several",
+            f"dbdyno show {record.id} shows it",
         )
     return scalings, results
 

@@ -80,7 +80,7 @@ def test_a_claim_is_its_entrys_sentence_with_values() -> None:
     )
     assert (steal.severity, steal.value) == ("warning", Estimate("steal", 0.15, "of the machine"))
     assert steal.slots == values
-    assert claim("one-repeat", {}).text == "One repeat each: no intervals."
+    assert "within a window" in claim("one-repeat", {}).text
     work = {"work": "rows", "sessions": 1, "of_variant": "", "low": 2.0}
     assert claim("work-constant", work).text == "Rows per call is constant: 2 (1 session)."
     assert claim("work-constant", work, subject="scan, variant base").text.startswith(
