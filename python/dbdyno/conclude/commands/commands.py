@@ -268,15 +268,15 @@ def outliers(case: Case) -> Iterator[Claim]:
     if rows:
         r = max(rows, key=lambda r: r["outliers"])
         values = {
-            "outliers": r["outliers"],
+            "outliers": word(r["outliers"]).capitalize(),
             "count": r["executions"],
             "job": r["job"],
             "median": r["median_ns"],
         }
         values |= {"least": _least(r), "most": r["max_ns"], "place": _place(r, case)}
-        values["are"] = "is" if r["outliers"] == 1 else "are"
-        values["outliers"] = word(r["outliers"]).capitalize()
-        yield claim("execution-outliers", values, r["outliers"], cells=[x["cell"] for x in rows])
+        kind = "one" if r["outliers"] == 1 else "several"
+        cells = [x["cell"] for x in rows]
+        yield claim("execution-outliers", values, r["outliers"], case=kind, cells=cells)
 
 
 @check("first-execution", of="whole")

@@ -38,6 +38,7 @@ from dbdyno.present.figures.selection import Pick, pick_of, rows_of
 _RATES = (
     *("calls_per_s", "work_per_s", "work_per_call", "cpu_per_call_ns", "cpu_per_work_ns"),
     *(f"response_{s}_ns" for s in ("mean", "p50", "p95", "p99", "max")),
+    *(f"service_{s}_ns" for s in ("mean", "p50", "p95", "p99")),
 )
 _LEDGER = {
     "run_aas": ("rung", "run"),
@@ -102,7 +103,7 @@ def _reason(results: Results, column: str) -> Unknown:
         named = results.tables["sources"].filter(pl.col("name") == _SOURCE_OF[column])
         failed = named.filter(pl.col("status") != "ok").select("status", pl.col("name").alias("source"))
     if failed.is_empty():
-        return Unknown(column, "no source gave it", "see the table of sources")
+        return Unknown(column, "no data source measured it", "dbdyno doctor lists the data sources")
     reasons = (in_words(s) if s == FEW else f"{source}: {in_words(s)}" for s, source in failed.rows())
     why = "; ".join(dict.fromkeys(reasons))
     return Unknown(column, why, _cure(results, failed["source"].to_list()))

@@ -124,7 +124,7 @@ def reasons(results: Results) -> dict[str, str]:
     for column, names in _SOURCES.items():
         rows = sources.filter(pl.col("name").is_in(names)).select("name", "status", "detail").unique().rows()
         texts = [f"{n}: {in_words(s)}{f'; {d}' if d else ''}" for n, s, d in sorted(rows)]
-        reason_of[column] = "; ".join(texts) or _SWITCHED_OFF.get(column, "no source gave it")
+        reason_of[column] = "; ".join(texts) or _SWITCHED_OFF.get(column, "no data source measured it")
     return reason_of
 
 
@@ -139,7 +139,7 @@ def unknown(results: Results, pick: Pick) -> list[str]:
             continue
         bad = frame.filter(pl.col(c.name).is_null() & (pl.col("status") != "ok"))["status"].unique().sort()
         from_status = "; ".join(in_words(s) for s in bad.to_list())
-        own = why.get(c.name, "no source gave it")
+        own = why.get(c.name, "no data source measured it")
         columns_by_reason.append((own if c.name in _SOURCES else from_status or own, c.head))
     columns = [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in grouped(columns_by_reason).items()]
     return columns + _unseen_sleeps(frame)
@@ -205,7 +205,7 @@ def _cell(row: dict[str, Any], state: State, why: dict[str, str]) -> Cell:
         if row["role"] in _OURS and state.name in ("lock", "client"):
             return Cell(ABSENT, note="it is no process of the server: it waits in no wait event")
         status = "" if row["status"] == "ok" else in_words(row["status"])
-        return Cell(ABSENT, note=status or why.get(state.name, "no source gave it"))
+        return Cell(ABSENT, note=status or why.get(state.name, "no data source measured it"))
     if not state.share:
         return Cell(significant(value) if value < 100 else f"{value:,.0f}", value, "1/s")
     low, high = row.get(f"{state.name}_low"), row.get(f"{state.name}_high")
