@@ -1,8 +1,8 @@
 """The group of commands, and the one place where errors become messages and exit codes.
 
 A command's module is imported when the command is called, so that each command starts quickly. Earlier names
-of options in :data:`RENAMED` are still accepted. An earlier command in :data:`REPLACED` is an error that
-names its replacement.
+of options in :data:`RENAMED` are still accepted. A command in :data:`REPLACED` is an error that names
+its replacement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dbdyno.cli import config, surroundings
 from dbdyno.cli.streams import guard, ignore_interrupts, interrupted, tolerate_hangups
 from dbdyno.engines.attended import left_behind
 from dbdyno.lazy import at_once
-from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, did_you_mean, nearest
+from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, near_names, nearest
 from dbdyno.model.text.visible import shortened
 
 RENAMED = {
@@ -36,11 +36,13 @@ RENAMED = {
 }
 """Earlier name of an option -> its name."""
 REPLACED = {
+    "man": "dbdyno help TOPIC shows a page, dbdyno COMMAND --help the options of a command",
     "plan": "dbdyno recipes lists recipes, dbdyno run --recipe NAME --dry-run shows a plan",
     "profile": "dbdyno show RUN --profile",
     "recipe": "dbdyno recipes new, dbdyno recipes check, dbdyno recipes schema",
+    "version": "dbdyno --version",
 }
-"""Earlier command -> its replacement."""
+"""Earlier command, or one of similar programs -> its replacement."""
 
 
 class Commands(click.Group):
@@ -184,7 +186,7 @@ _TASKS = {
 _POINTERS = (
     "dbdyno COMMAND --help lists a command's options. dbdyno help lists the topics, pages of the "
     "documentation; dbdyno help TOPIC shows one (config: defaults, exit codes, completion). -q, -v print "
-    "less, more; --version."
+    "less, more; --version. dbdyno workloads is short for dbdyno workload list."
 )
 
 
@@ -358,7 +360,7 @@ def _print_click_error(e: click.ClickException) -> int:
     elif duration := _DURATION_APART.search(" ".join(sys.argv[1:])) if "extra argument" in message else None:
         cure = f"write {duration[1]}{duration[2]}"
     elif (wrong := _NOT_ONE_OF.search(message)) is not None:
-        cure = did_you_mean(wrong[1], re.findall(r"'([^']*)'", wrong[2]))
+        cure = near_names(wrong[1], re.findall(r"'([^']*)'", wrong[2])) or cure  # the message lists all
     message = re.sub(r"is not a valid integer( range)?", "is not a whole number", message)
     return _print_error(message[:1].lower() + message[1:].removesuffix("."), cure, e.exit_code)
 

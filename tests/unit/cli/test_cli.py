@@ -115,6 +115,13 @@ def test_help_has_each_option_once_in_plain_words() -> None:
             assert {n for names in command.groups.values() for n in names} <= {p.name for p in shown}, path
 
 
+@pytest.mark.parametrize(("typed", "cure"), [("version", "dbdyno --version"), ("man", "dbdyno help TOPIC")])
+def test_a_command_of_similar_programs_has_its_counterpart_as_cure(typed: str, cure: str) -> None:
+    with pytest.raises(UsageError) as error:
+        CliRunner().invoke(app, [typed], standalone_mode=False, catch_exceptions=False)
+    assert cure in (error.value.cure or "")
+
+
 def test_every_line_of_every_help_fits_80_columns() -> None:
     helps = [(*path, "--help") for path in COMMANDS]
     helps += [(*path, "--help-all") for path, command in COMMANDS.items() if isinstance(command, Command)]
@@ -141,7 +148,8 @@ def test_the_help_of_the_program_fits_a_screen_and_names_every_command_once() ->
     listed = [name for row in table if row is not None for name in row[1].split(", ")]
     others = {"workloads", "help", "completion"}  # another name of one; and two in the last lines
     assert sorted(listed) == sorted({path[0] for path in COMMANDS} - others)
-    assert "dbdyno help" in lines[-3] and "completion" in lines[-1]
+    pointers = " ".join(lines[-4:])
+    assert all(words in pointers for words in ("dbdyno help", "completion", "dbdyno workloads"))
 
 
 def test_the_index_of_the_docs_names_every_command() -> None:
