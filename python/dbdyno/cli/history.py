@@ -163,6 +163,8 @@ def since_when(text: str) -> datetime:
 
 
 def _duration(text: str) -> timedelta:
+    if re.fullmatch(r"[\d.]*[1-9][\d.]*", text.strip()):  # seconds elsewhere, but days are likely meant here
+        raise UsageError(f"{text}: a time without a unit", f"write {text.strip()}d for days, or h, min, s")
     try:
         return timedelta(seconds=parse_duration_ns(text) / NS_PER_S)
     except OverflowError as error:

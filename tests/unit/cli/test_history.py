@@ -235,3 +235,11 @@ def test_rm_on_a_terminal_names_what_it_removes_and_removes_it_after_yes(
     code, written = on_terminal("rm", "nightly", env={"DBDYNO_STORE": str(store)}, typed=answer)
     assert code == 0 and "20260103-100000-lio-0003" in written and "MiB" in written
     assert len(ids()) == left
+
+
+@pytest.mark.parametrize("words", [("runs", "--since"), ("rm", "--yes", "--older-than")])
+def test_a_time_without_a_unit_is_refused_and_nothing_is_removed(words: tuple[str, ...], store: Path) -> None:
+    before = sorted(store.glob("2026*"))
+    for text in ("30", "1.5", " 7 "):
+        assert isinstance(dbdyno(*words, text).exception, UsageError)
+    assert sorted(store.glob("2026*")) == before
