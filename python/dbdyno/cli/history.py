@@ -18,6 +18,7 @@ from dbdyno import conduct
 from dbdyno.cli import completion
 from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import (
+    check_has_unit,
     json_option,
     label_options,
     labels_of,
@@ -163,8 +164,7 @@ def since_when(text: str) -> datetime:
 
 
 def _duration(text: str) -> timedelta:
-    if re.fullmatch(r"[\d.]*[1-9][\d.]*", text.strip()):  # seconds elsewhere, but days are likely meant here
-        raise UsageError(f"{text}: a time without a unit", f"write {text.strip()}d for days, or h, min, s")
+    check_has_unit(text)
     try:
         return timedelta(seconds=parse_duration_ns(text) / NS_PER_S)
     except OverflowError as error:

@@ -132,6 +132,12 @@ def server_ssh_options(f: _F, *, several: bool = False) -> _F:
     )(f)
 
 
+def check_has_unit(age: str) -> None:
+    """Raises :class:`UsageError` for a bare number other than 0: it would mean seconds, and ages are days."""
+    if re.fullmatch(r"[\d.]*[1-9][\d.]*", age.strip()):
+        raise UsageError(f"{age}: a time without a unit", f"write {age.strip()}d for days, or h, min, s")
+
+
 def bin_dir_option(f: _F) -> _F:
     return click.option(
         "--pg-bin",

@@ -16,6 +16,7 @@ from dbdyno.cli.app import Commands
 from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import (
+    check_has_unit,
     engine_option,
     json_option,
     labels_of,
@@ -318,6 +319,8 @@ def _checked_name(name: str | None) -> str | None:
 def _seconds(text: str | None, option: str) -> float | None:
     if text is None:
         return None
+    if option == "--keep":
+        check_has_unit(text)
     seconds = parse_duration_ns(text, option) / NS_PER_S
     if seconds > timedelta.max.total_seconds() / 1e3:
         raise UsageError(f"{option} {text}: too long a time", "write a number and a unit: 30d, 12h")

@@ -77,6 +77,7 @@ def test_prune_removes_the_older_and_a_dry_run_none(run: Program, tmp_path: Path
     store, now = SnapshotStore(tmp_path), datetime.now(UTC)
     for hours in (50, 30, 1):
         store.add(snapshot((now - timedelta(hours=hours) - BEGAN).total_seconds() / 60))
+    assert isinstance(run.fails("snapshot", "prune", "--keep", "30"), UsageError), "30 s or 30 days?"
     gone = json.loads(run("snapshot", "prune", "--keep", "1d", "--dry-run", "--json").stdout)
     assert (len(gone["removed"]), gone["left"], len(_listing(run))) == (2, 1, 3)
     assert "2 snapshots" in run("snapshot", "prune", "--keep", "1d").stdout
