@@ -212,19 +212,20 @@ def _spans(case: Case, cell: str) -> list[tuple[float, float]]:
 
 def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
     """Yields a claim if there are fewer samples than the other claims need."""
+    where = "-observed" if case.observed else ""
     counted = [(n, c) for c in case.usable if 0 < (n := _samples(case, c["cell"])) < ENOUGH]
     if case.plan.jobs:  # they say why tasks sleep, and nothing else
         counted = [(n, c) for n, c in counted if case.aas(c["cell"], "sleep") > LARGE * case.wall(c["cell"])]
     if counted:
         few = [({"samples": n, "least": -n, "enough": ENOUGH}, c) for n, c in counted]
         grave: Severity = "note" if case.plan.jobs else "warning"
-        yield from case.worst("few-samples", few, "samples", by="least", case="few", severity=grave)
+        yield from case.worst("few-samples", few, "samples", by="least", case=f"few{where}", severity=grave)
     elif wide := [*_wide_claims(claims), *_wide_waits(case)]:
         text, cells = wide[0]
         more = f", and {len(wide) - 1} more" if len(wide) > 1 else ""
         value = Estimate("few-samples", float(len(wide)), "figures")
         values = {"figure": text, "more": more, "limit": WIDE}
-        yield claim("few-samples", values, value, case="wide", cells=cells)
+        yield claim("few-samples", values, value, case=f"wide{where}", cells=cells)
 
 
 @of_cell
