@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -100,12 +100,15 @@ def read_statements(server: Server, phase: str) -> pl.DataFrame:
     return empty("statement_reads")
 
 
-def statement_tables(server: Server, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
-    """Returns the statements executed between two reads; nothing if a read is missing."""
+def statement_tables(
+    server: Server, first: pl.DataFrame, last: pl.DataFrame, seen: Collection[int] = ()
+) -> Mapping[str, pl.DataFrame]:
+    """Returns the statements executed between two reads, with the texts of the ids ``seen`` as well; nothing
+    if a read is missing."""
     counting = server.statement_counting
     if counting is not None and first.height and last.height:
         with suppress(TargetError):
-            return counting.executed(first, last)
+            return counting.executed(first, last, seen)
     return {}
 
 

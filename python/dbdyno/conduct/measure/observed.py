@@ -293,7 +293,9 @@ def closed(server: Server, plan: Plan, window: Window, numbers: Numbers, closing
 def _window_tables(server: Server, window: Window, numbers: Numbers, last: Mark) -> dict[str, pl.DataFrame]:
     tables = numbers.of(observe.frames(window.watch))
     tables["counters"] = pl.concat([window.first.counters, last.counters])
-    tables |= statement_tables(server, window.first.statements, last.statements)
+    # A blocker's latest statement may have ended long before the window.
+    blockers = tables["blocked"]["query_id"].drop_nulls().unique().to_list() if "blocked" in tables else ()
+    tables |= statement_tables(server, window.first.statements, last.statements, blockers)
     tables["backends"] = pl.concat([window.first.backends, last.backends])
     own = tables["backends"].filter(pl.col("kind") == OWN_CONNECTION)["pid"].unique().to_list()
     ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -382,9 +382,11 @@ class PostgresServer:
         with doing("reading counters of statements"):
             return self._statement_reader.read(self._connection, phase, _core.now_ns)
 
-    def executed(self, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
+    def executed(
+        self, first: pl.DataFrame, last: pl.DataFrame, seen: Collection[int] = ()
+    ) -> Mapping[str, pl.DataFrame]:
         with doing("reading texts of statements"):
-            return self._statement_reader.executed(self._connection, first, last)
+            return self._statement_reader.executed(self._connection, first, last, seen)
 
     # -- loads of known truth -------------------------------------------------------------------
     def truth_cases(self) -> Sequence[TruthCase]:

@@ -73,12 +73,12 @@ class Statements:
         return by_key(conform(_READS, rows.with_columns(**{k: pl.lit(v) for k, v in read.items()})))
 
     def executed(
-        self, connection: Connection, first: pl.DataFrame, last: pl.DataFrame
+        self, connection: Connection, first: pl.DataFrame, last: pl.DataFrame, seen: Collection[int] = ()
     ) -> dict[str, pl.DataFrame]:
-        """Returns both tables for the statements executed between two reads. Texts that were requested
-        before are left out. Raises as :meth:`read`."""
+        """Returns both tables for the statements executed between two reads, with the texts of the ids
+        ``seen`` as well. Texts that were requested before are left out. Raises as :meth:`read`."""
         changed = active(first, last)
-        new_ids = set(changed["query_id"].drop_nulls()) - self._known
+        new_ids = {*changed["query_id"].drop_nulls(), *seen} - self._known
         texts = self.texts(connection, new_ids)
         self._known |= new_ids
         own = pl.col("query_id").is_in(list(self.own)).fill_null(value=False)

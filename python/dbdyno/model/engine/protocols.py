@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -190,9 +190,11 @@ class StatementCounting(Protocol):
         """Reads the counters of all statements and returns rows of the table ``statement_reads``; no rows if
         statements are not counted or may not be read."""
 
-    def executed(self, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
-        """Returns, for the statements executed between two reads, ``statement_reads``, and
-        ``statement_texts`` of those whose text was not returned before. Statements of dbdyno itself are left
+    def executed(
+        self, first: pl.DataFrame, last: pl.DataFrame, seen: Collection[int] = ()
+    ) -> Mapping[str, pl.DataFrame]:
+        """Returns ``statement_reads`` of the statements executed between two reads, and ``statement_texts``
+        of these and of the ids ``seen`` without those returned before. Statements of dbdyno itself are left
         out."""
 
 
