@@ -165,6 +165,19 @@ def test_one_repeat_decides_nothing_and_a_claim_explains_it() -> None:
     assert ("few-repeats", "one") in {(c.id, c.case) for c in comparison.conclusions}
 
 
+def test_the_smallest_p_is_of_the_quantity_that_ranks() -> None:
+    """Four repeats reach 2 / C(8, 4) = 0.029; the three that know a percentile only 2 / C(7, 3) = 0.057."""
+    world = World(rungs=(4,), repeats=4)
+    first, second = (noisy(world, seed=n, id=f"20261121-{n}") for n in (1, 2))
+    rates = second.tables["rates"]
+    few = pl.col("cell").str.ends_with("r4") & pl.col("name").str.starts_with("response_p")
+    value = pl.when(few).then(None).otherwise("value")
+    fewer = replace(second, tables={**second.tables, "rates": rates.with_columns(value=value)})
+    comparison = compare_runs(first, fewer)
+    assert {c.effect.n_variant for t in comparison.metrics for c in t.claims} == {3, 4}
+    assert "few-repeats" not in {c.id for c in comparison.conclusions}
+
+
 def with_errors(run: Results, relative: float) -> Results:
     """The same with a standard error inside each window."""
     rates = run.tables["rates"]

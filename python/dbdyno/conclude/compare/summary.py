@@ -195,7 +195,7 @@ def notes(
     if comparison.kind == "runs" or runs[0].plan.order == "ladder":
         yield claim("no-alternation", {}, case=comparison.kind)
     yield from _calls(matches, comparison.metrics[0].title)
-    yield from _repeats(contrasts)
+    yield from _repeats(comparison.metrics[0].claims)
     yield from _outliers(comparison.metrics[0], matches)
     yield from _unknown(comparison)
     if any(c.effect.floored for c in contrasts):
