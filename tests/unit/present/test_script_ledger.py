@@ -213,6 +213,19 @@ def test_scripts_and_statements_are_shown_with_their_time() -> None:
     assert "begin, commit: the server gives no query id" in words and "divided by the client's time" in words
 
 
+def test_server_time_without_an_id_is_shown_of_its_statements_together() -> None:
+    """Nobody knows whether begin or commit slept: both together took 7 s, 1 s on a CPU and 5 s asleep."""
+    (_, statements), _ = _shown(_tables())
+    rows_ = {r.cells[0].text: [c.text for c in r.cells[1:]] for r in statements.rows}
+    for line in ("a:2 begin", "a:4 commit"):
+        assert rows_[line][4:] == ["?"] * 5, line
+    together = rows_["(without query id, together)"]
+    assert (
+        together[0] == "7.00 s" and together[4] == "1.00 s" and together[6:] == ["5.00 s", "1.00 s", "IO/w"]
+    )
+    assert rows_["a:3 update t set v = :n"][6] == "1.00 s"
+
+
 def test_unknown_times_have_a_reason() -> None:
     (_, statements), words = _shown(_tables(server=()))
     assert {r.cells[5].text for r in statements.rows} == {"-"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,7 +28,7 @@ _CLIENT = (
 _SHARED = "A statement of several scripts: its server time is divided by the client's time in each."
 _BARE = (
     "{}: the server gives no query id to prepared statements that it does not plan. Server time without an "
-    "id is divided among them by the client's time; with -M simple they have ids."
+    "id is theirs together, and ? of each; with -M simple they have ids."
 )
 _OTHERS = "Statements of no script: in functions, or not matched. They are part of the client's time."
 _OF_NONE = {
@@ -49,10 +50,32 @@ def session_time(results: Results, pick: Pick) -> list[Block]:
     by_script = table(f"Session time by script {pick.at}", (_SCRIPT, *_TIMES), _rows(scripts, none))
     if not shown.height:
         return [by_script, *remarks(_notes(results, frame, 0))]
-    by_statement = table(f"Session time by statement {pick.at}", (_STATEMENT, *_TIMES), shown.to_dicts())
+    rows = [*shown.to_dicts(), *_without_id(frame)]
+    guessed = set(_guessed(frame).select(_COMMAND).iter_rows())
+    rows = [r | _UNKNOWN if (r["script"], r["command"]) in guessed else r for r in rows]
+    by_statement = table(f"Session time by statement {pick.at}", (_STATEMENT, *_TIMES), rows)
     return [by_script, by_statement, *remarks(_notes(results, frame, statements.height - shown.height))]
 
 
+_COMMAND = ["script", "command"]
+_UNKNOWN = dict.fromkeys(("user", "kernel", "run", "runq", "sleep", "client"), math.nan) | {"detail": "?"}
+"""Server time of a statement that shares time without a query id with others."""
+
+
+def _guessed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Returns the rows of statements without a query id; empty if there is one, which has all their time."""
+    bare = frame.filter(pl.col("source").str.contains(NO_ID, literal=True)).select(_COMMAND).unique()
+    rows = frame.filter(part=ScriptPart.STATEMENT).join(bare, on=_COMMAND, how="semi", maintain_order="left")
+    return rows if bare.height > 1 else rows.clear()
+
+
+def _without_id(frame: pl.DataFrame) -> list[_Row]:
+    """Returns the statements without a query id as one row, without a script of its own."""
+    rows = _guessed(frame).with_columns(script=pl.lit(None, pl.Int64), command=pl.lit(None, pl.Int64))
+    return _times(rows, *_COMMAND).with_columns(text=pl.lit(_TOGETHER)).to_dicts() if rows.height else []
+
+
+_TOGETHER = "(without query id, together)"
 _NOTHING = 5e-4
 """Seconds below which a time is shown as 0."""
 
@@ -123,6 +146,8 @@ def _time(name: str) -> Callable[[_Row], Cell]:
         value = row[name]
         if value is None:
             return Cell("-")
+        if math.isnan(value):
+            return known(None, str)
         return known(value, lambda v: "0" if abs(v) < _NOTHING else format_ns(v * NS_PER_S), "s")
 
     return cell
@@ -136,6 +161,8 @@ def _share(row: _Row) -> Cell:
 
 
 def _statement(row: _Row) -> Cell:
+    if row["script"] is None:
+        return word(row["text"])
     text = f"{visible(row['name'])}:{row['line']} {visible(' '.join(row['text'].split()))}"
     return word(text, text)
 
