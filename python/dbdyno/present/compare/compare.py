@@ -17,7 +17,7 @@ from dbdyno.model.results.comparison import (
 )
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import at_once, noun
-from dbdyno.model.units import format_apart
+from dbdyno.model.units import NS_PER_S, format_apart
 from dbdyno.present.charts.chart import Spec, channel, chart, coloured, encoded, layer, tips
 from dbdyno.present.compare import machines as of_machines
 from dbdyno.present.compare import sides
@@ -140,8 +140,46 @@ def _whys(comparison: Comparison, places: Sequence[rows.Place]) -> Iterator[Bloc
         if tables:
             yield Section(
                 f"{_where(comparison, place)}: {noun('session_time')}, largest change first",
-                tables,
+                [*tables, *remarks(_why_notes(comparison, place))],
             )
+
+
+_BOOKS = (
+    "CPU here is the ledger's, of the scheduler trace if there is one; {} is the tasks' own count "
+    "(schedstat). They differ by some microseconds a slice."
+)
+_WORKERS = (
+    "Time of parallel workers is added to that of their session: the sum is above the {}, during which they "
+    "work at the same time."
+)
+_APART = 0.02
+"""Relative difference from which on two figures of the same name need an explanation."""
+
+
+def _why_notes(comparison: Comparison, place: rows.Place) -> Iterator[str]:
+    """Yields why accounts at a rung differ from the quantities of the same calls."""
+    means = {
+        (t.metric, x.variant): x.mean / NS_PER_S for t in comparison.metrics for x in rows.at(place, t.lines)
+    }
+    metric = f"cpu_per_{'call' if comparison.metrics[0].metric == _CALLS else 'work'}_ns"
+    ran, spent = list[tuple[float, float]](), list[tuple[float, float]]()
+    for why in rows.at(place, comparison.why):
+        run = [a for a in why.accounts if a.account == "run"]
+        for side in ("baseline", "variant"):
+            name = getattr(why, side)
+            cpu = sum(getattr(a, f"{side}_s") for a in run)
+            ran += [(cpu, means[metric, name])] if (metric, name) in means else []
+            whole = getattr(why, f"{side}_s")
+            spent += [(whole, means[_RESPONSE, name])] if (_RESPONSE, name) in means else []
+    if any(abs(cpu / own - 1) > _APART for cpu, own in ran if own):
+        yield _BOOKS.format(noun("server_cpu"))
+    if comparison.metrics[0].metric == _CALLS and any(w / mean - 1 > _WORKED for w, mean in spent if mean):
+        yield _WORKERS.format(noun("response_time"))
+
+
+_CALLS, _RESPONSE = "calls_per_s", "response_mean_ns"
+_WORKED = 0.10
+"""Part of the response time from which on session time above it is of parallel workers, and no rounding."""
 
 
 def _differences(comparison: Comparison) -> Table:
