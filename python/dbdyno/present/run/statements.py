@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.scripted import NO_ID
 from dbdyno.model.schema.data_sources.statements import LIO
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.visible import shortened, visible
@@ -246,6 +247,11 @@ def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
         )
         if chosen is not None and (chosen.application or chosen.pids):
             notes.append("They are of all sessions, not only of those observed.")
+    if results.tables.get("script_ledger", empty("script_ledger"))["source"].str.contains(NO_ID).any():
+        notes.append(
+            "Of a prepared statement that it does not plan (begin, commit) the server counts only the first "
+            "execution of each session. By script has all of them."
+        )
     if frame["source"].str.contains(SAMPLES).any() and frame["db_time_s"].is_not_null().any():
         notes.append(
             "DB time, CPU WAIT and top wait are from samples. A session that was woken counts for its last "
