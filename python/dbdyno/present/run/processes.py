@@ -31,6 +31,8 @@ from dbdyno.present.figures.selection import Pick, rows_of
 from dbdyno.present.figures.sources_used import in_words
 
 ABSENT = "-"
+_MOST_ALIKE = 4
+"""Most parallel workers of a session, and most other processes of a name, that have a row each."""
 MAX_ROWS = 100
 """Most rows of a block; the least active are left out, and the block says how many."""
 
@@ -104,7 +106,31 @@ def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merges threads of one process into one row: means of their shares, sums of their rates."""
     own = [() if r["role"] in _OURS else (r["start_ticks"], r["worker"]) for r in rows]
     groups = grouped(((r["pid"], r["role"], *key), r) for r, key in zip(rows, own, strict=True))
-    return [_merged(rows) if len(rows) > 1 else rows[0] for rows in groups.values()]
+    return _summed([_merged(rows) if len(rows) > 1 else rows[0] for rows in groups.values()])
+
+
+def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merges many short-lived processes of a kind into one row: the workers of a leader, and others."""
+
+    def kind(n: int, r: dict[str, Any]) -> tuple[Any, ...]:
+        workers, others = r["worker"] and r["session"] is not None, r["role"] == "other"
+        return ("workers", r["role"], r["session"]) if workers else ("others", r["name"]) if others else (n,)
+
+    groups = grouped((kind(n, r), r) for n, r in enumerate(rows)).values()
+    return [row for alike in groups for row in ([_mean(alike)] if len(alike) > _MOST_ALIKE else alike)]
+
+
+def _mean(alike: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the mean of processes over the time that each was seen, without intervals."""
+    merged = dict(alike[0])
+    for name in merged:
+        known = [(r[name], r["wall_s"]) for r in alike if r[name] is not None]
+        if name != "wall_s" and any(isinstance(v, float) for v, _ in known):
+            weight = sum(w for _, w in known)
+            unusable = name.endswith(("_low", "_high")) or not weight
+            merged[name] = None if unusable else sum(v * w for v, w in known) / weight
+    what = "parallel workers" if merged["worker"] else f"{merged['name']} processes"
+    return {**merged, "pid": None, "wall_s": sum(r["wall_s"] for r in alike), "name": f"{len(alike)} {what}"}
 
 
 def _merged(threads: list[dict[str, Any]]) -> dict[str, Any]:
@@ -175,14 +201,15 @@ def _is_first(leader: dict[str, Any], leaders: list[dict[str, Any]]) -> bool:
 
 
 def _active(row: dict[str, Any]) -> tuple[float, int]:
-    return -sum(row[n] or 0.0 for n in ("usr", "sys", "cpu_wait")), row["pid"]
+    return -sum(row[n] or 0.0 for n in ("usr", "sys", "cpu_wait")), row["pid"] or 0
 
 
 def _row(row: dict[str, Any], rows: list[dict[str, Any]], states: list[State], why: dict[str, str]) -> Row:
     """Returns a row; a worker is indented, and has its share of the session's CPU."""
     name = f"\N{BOX DRAWINGS LIGHT UP AND RIGHT} {row['name']}" if row["worker"] else row["name"]
     share = _share(row, rows) if row["worker"] else ""
-    return Row([word(name), known(row["pid"], str), *(_cell(row, c, why) for c in states), word(share)])
+    pid = word("") if row["pid"] is None else known(row["pid"], str)
+    return Row([word(name), pid, *(_cell(row, c, why) for c in states), word(share)])
 
 
 def _states() -> list[State]:
