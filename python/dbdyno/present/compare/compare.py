@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dbdyno.model.plan.kinds import kind_named, speaking_of
 from dbdyno.model.results.analyses import Machines
@@ -56,7 +57,9 @@ def document(
     """
     behind = of_machines.sections(machines)
     if comparison is None:
-        return Document(behind[0].title, behind)
+        only = len(behind) == 1
+        sections = [replace(behind[0], title="Throughput and ratios")] if only else behind
+        return Document(behind[0].title, sections)
     with speaking_of(kind_named(comparison.run_kind)):
         lead = [*_answer(comparison), *sides.doubts(runs), *sides.identities(runs)]
         blocks = [*_sections(comparison, runs), *behind]
