@@ -11,9 +11,9 @@ from tests.unit.shown import tables
 
 from dbdyno import present
 from dbdyno.conclude.compare import compare_runs, compare_variants
-from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.results.results import Results
-from dbdyno.present.document.document import UNKNOWN, Chart, Statements, walk
+from dbdyno.present.document.document import UNKNOWN, Chart, Section, Statements, walk
 
 THREE = World(rungs=(1, 2, 4), repeats=3, variants=("base",))
 ONE = World(rungs=(1, 2, 4, 8), repeats=1, variants=("base",))
@@ -94,3 +94,25 @@ def test_where_a_server_is_makes_no_difference() -> None:
     environment = b.environment.model_copy(update={"server": server.model_copy(update=changed)})
     compared = compare_runs(a, replace(b, environment=environment))
     assert {d.what for d in compared.differences} == {"server.settings.work_mem"}
+
+
+def test_loads_with_busy_neighbours_are_no_second_warning_below_the_doubt(
+    sides: tuple[Results, Results],
+) -> None:
+    a, b = sides
+    loads = Claim(id="disturbed", text="Others were busy at 4 sessions.", severity="warning")
+    busy = Claim(
+        id="foreign-load",
+        text="Others took half of the machine.",
+        severity="warning",
+        value=Estimate("busy", 1e6, "CPU"),
+    )
+
+    def listed(*claims: Claim) -> bool:
+        first = replace(a, findings=(*claims, *a.findings))
+        document = present.comparison(compare_runs(first, b), (), (first, b))
+        below = next(s for s in document.blocks if isinstance(s, Section) and s.id == "warnings")
+        return any(loads.text in i.text for x in walk([below]) if isinstance(x, Statements) for i in x.items)
+
+    assert listed(loads)
+    assert not listed(busy, loads)

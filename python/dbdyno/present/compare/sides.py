@@ -49,7 +49,7 @@ def _name(results: Results) -> str:
     if results.info.name:
         return one_line(results.info.name)
     workloads = ", ".join(dict.fromkeys(results.tables["rungs"]["workload"])) or "run"
-    return f"{shortened(one_line(workloads), _LONGEST, 1)}, {results.info.started:%-d %b %H:%M}"
+    return f"{shortened(one_line(workloads), _LONGEST, 1)}, {results.info.started.astimezone():%-d %b %H:%M}"
 
 
 def identities(runs: Sequence[Results]) -> list[Paragraph]:
@@ -72,7 +72,7 @@ def _identity(letter: str, results: Results) -> str:
     parts = [
         f"{name}{headline.title(results)}",
         counted(results.plan.experiment.repeats, "repeat"),
-        f"{info.started:%-d %b %Y %H:%M} UTC",
+        f"{info.started.astimezone():%-d %b %Y %H:%M %Z}",
     ]
     if info.ended is not None:
         parts.append(format_ns((info.ended - info.started).total_seconds() * NS_PER_S))
@@ -89,11 +89,13 @@ def doubts(runs: Sequence[Results]) -> list[Paragraph]:
 
 
 def warnings(runs: Sequence[Results]) -> Statements | None:
-    """Returns the warnings of each run without those of :func:`doubts`; None if there are none."""
+    """Returns the warnings of each run without those of :func:`doubts` and the one that lists the loads at
+    which the same others were busy; None if there are none."""
     items = []
     for letter, results in zip(_letters(runs), runs, strict=True):
         above = headline.doubts(results)
-        grave = [c for c in results.findings if c.severity in ("invalid", "warning") and c not in above]
+        listed = [c for c in results.findings if c not in above and not (above and c.id == figures.DISTURBED)]
+        grave = [c for c in listed if c.severity in ("invalid", "warning")]
         grave.sort(key=lambda c: c.severity != "invalid")
         before = f"{_named(letter, results)}: " if letter else ""
         for c in grave[:_MOST]:
