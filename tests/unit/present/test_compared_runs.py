@@ -36,7 +36,7 @@ def test_names_or_else_what_and_when_stand_in_the_title_and_ids_below_it(
 ) -> None:
     a, b = sides
     document = present.comparison(compare_runs(a, b), (), sides)
-    assert document.title == f"lio, {b.info.started:%-d %b %H:%M} (B) against before (A)"
+    assert document.title == f"lio, {b.info.started.astimezone():%-d %b %H:%M} (B) against before (A)"
     below = [p.text for p in document.lead if not p.lead]
     assert a.info.id in below[0] and "3 repeats" in below[0]
     assert b.info.id in below[1] and "1 repeat;" in below[1]
