@@ -15,6 +15,7 @@ from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.outputs import show_outputs
 from dbdyno.model.errors import UsageError
+from dbdyno.model.units import counted
 from dbdyno.present.show_options import CLAIMS, SHOW_OPTIONS
 
 if TYPE_CHECKING:
@@ -348,8 +349,8 @@ def export(run: str, kind: str, output: Path | None, full: bool, off_cpu: bool, 
             record.id if kind in ("csv", "parquet") else f"{record.id}.{present.ENDINGS.get(kind, kind)}"
         )
     )
-    for written in present.export(results, conduct.raw_tables(record) if full else None, kind, path, off_cpu):
-        click.echo(written)
+    written = present.export(results, conduct.raw_tables(record) if full else None, kind, path, off_cpu)
+    click.echo(f"{path}: {counted(len(written), 'file')}" if kind in ("csv", "parquet") else path)
 
 
 @click.command()

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from dbdyno.model.units import counted, format_given, format_ns, shown_duration,
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from dbdyno.model.errors import Interrupted
     from dbdyno.model.plan.plan import Adaptive, Choice, Plan, Workload
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dbdyno.store import Run
 
 
-_LISTED_CELLS = 40
+_LISTED_LOADS = 40
 _BEGIN = "error: "
 _ERROR, _ERROR_LINES = 2_000, 30  # characters and lines shown of a message
 
@@ -96,11 +96,13 @@ def report_stop(end: Interrupted, before: str) -> None:
 
 
 def workloads_table(workloads: Mapping[str, Workload]) -> None:
-    table = _table("workload", "what a call does", "work unit", "parameters")
+    columns = width() or _COLUMNS
     for w in workloads.values():
-        params = "\n".join(f"{n}={p.default}  {p.doc}" for n, p in w.parameters.items())
-        table.add_row(w.name, " ".join(w.doc.split()), w.work_unit, params)
-    out().print(table)
+        say(f"{w.name}: work is counted in {w.work_unit}")
+        say(_paragraph(w.doc, columns, 2))
+        for name, p in w.parameters.items():
+            say(_paragraph(f"{name}={p.default}  {p.doc}", columns, 4))
+        say("")
     say("Your own SQL, in pgbench's language: dbdyno run -f FILE; pgbench's own scripts: dbdyno run -b list")
 
 
@@ -220,16 +222,25 @@ def in_minutes(value_ns: float) -> str:
 def plan_table(plan: Plan) -> None:
     for line in plan_lines(plan, every_choice=True):
         say(line)
-    table = _table("measurement", "sessions", "variant", "repeat", "parameters")
-    for c in plan.cells[:_LISTED_CELLS]:
-        params = " ".join(f"{k}={v}" for k, v in c.params.items())
-        table.add_row(c.id, str(c.sessions), c.variant, str(c.repeat), params)
-    out().print(table)
-    if len(plan.cells) > _LISTED_CELLS:
-        say(f"... and {len(plan.cells) - _LISTED_CELLS} more; --json lists them all")
+    rates = ["" if c.rate_per_s is None else f"{format_given(c.rate_per_s)}/s" for c in plan.cells]
+    repeats = Counter(
+        (c.variant, str(c.sessions), rate, " ".join(f"{k}={v}" for k, v in c.params.items()))
+        for c, rate in zip(plan.cells, rates, strict=True)
+    )
+    rows = [
+        (variant, sessions, rate, str(count), params)
+        for (variant, sessions, rate, params), count in list(repeats.items())[:_LISTED_LOADS]
+    ]
+    heads = ("variant", "sessions", "rate", "measurements", "parameters")
+    shown = [n for n, head in enumerate(heads) if head != "rate" or any(rates)]
+    picked = [[row[n] for n in shown] for row in (heads, *rows)]
+    for line in aligned(picked[0], picked[1:], [0 < n < len(heads) - 1 for n in shown], width()):
+        say(line)
+    if len(repeats) > _LISTED_LOADS:
+        say(f"... and {len(repeats) - _LISTED_LOADS} more; --json lists all measurements")
     if plan.adaptive is not None:
         say("further measurements depend on these results")
-    say(f"digest {plan.digest}")
+    say(f"digest of the plan: {plan.digest[:12]}; runs of the same plan have the same")
 
 
 def summary(results: Results) -> None:
@@ -255,15 +266,14 @@ def report_path(path: Path) -> None:
     say(f"report: {path.absolute()}")
 
 
-def _table(*heads: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    return table
+def _paragraph(text: str, columns: int, indent: int) -> str:
+    before = " " * indent
+    return textwrap.fill(
+        text, columns, initial_indent=before, subsequent_indent=f"{before}  ", break_on_hyphens=False
+    )
 
 
+_COLUMNS = 80  # where the output is not a terminal
 _BETWEEN = "  "
 _LEAST_WRAPPED = 12
 

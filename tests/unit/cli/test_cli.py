@@ -176,9 +176,9 @@ def test_stored_runs_show_export_and_rebuild(run, tmp_path: Path) -> None:  # ty
     assert json.loads(run("rebuild", "last", "--json").output)["findings"] == first["findings"]
     for kind, *full in (("csv",), ("xlsx", "--full"), ("parquet",), ("json", "--full"), ("md",)):
         words = ["export", "last", "--to", kind, "-o", str(tmp_path / f"out-{kind}"), *full]
-        written = run(*words).output.split()
-        assert written
-        assert all(Path(w).exists() for w in written)
+        path, _, count = run(*words).output.strip().partition(": ")
+        written = sum(1 for file in Path(path).rglob("*") if file.is_file()) if count else 1
+        assert Path(path).exists() and written == int((count or "1").split()[0])
     assert Path(run("report", "last", "-o", str(tmp_path / "r.html")).output.strip()).exists()
     run("rm", "--yes", listed[0]["id"])
     assert json.loads(run("runs", "--json").output) == []
@@ -188,7 +188,10 @@ def test_a_dry_run_shows_the_plan_and_measures_nothing(run) -> None:  # type: ig
     plan = json.loads(run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run", "--json").output)
     assert len(plan["cells"]) == 6
     assert json.loads(run("runs", "--json").output) == []
-    assert "6 measurements" in run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run").output
+    text = run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run").output
+    assert "6 measurements" in text
+    assert re.findall(r"^base +(\d) +(\d)\b", text, re.MULTILINE) == [("1", "3"), ("2", "3")]
+    assert not any(line.endswith(" ") for line in text.splitlines())
 
 
 def test_a_dry_run_knows_recipes_and_workloads(run) -> None:  # type: ignore[no-untyped-def]
