@@ -106,8 +106,9 @@ def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
     lines = [f"{label}: a wait event; sessions wait {waits} (family {family})"]
     if known is not None and known.what:
         lines.append(f"  They wait for {known.what}.")
-    if known is not None and known.advice:
-        lines.append(f"  What to do: {known.advice}")
+    own_advice = "" if known is None else known.advice
+    if to_do := own_advice or _document()["advice"].get(family, ""):
+        lines.append(f"  What to do: {to_do}")
     return "\n".join([*lines, f"  {topic('concepts')}"])
 
 

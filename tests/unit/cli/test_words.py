@@ -210,3 +210,17 @@ def test_of_many_names_of_which_none_is_near_their_place_is_named() -> None:
     assert did_you_mean("nosuch", many, "dbdyno explain lists all") == "dbdyno explain lists all"
     assert "column_7" not in did_you_mean("nosuch", many)
     assert did_you_mean("nosuch", ["a", "b"]) == "known: a, b"
+
+
+@pytest.mark.parametrize(
+    "event", ["Client/ClientRead", "Client/ClientWrite", "IO/WalSync", "IO/DataFileRead"]
+)
+def test_a_wait_event_without_advice_of_its_own_has_that_of_its_family(event: str) -> None:
+    engine = engines.DEFAULT
+    text = explanation(event, engines.wait_families(engine), engines.wait_advice(engine))
+    assert "\n  What to do: " in text
+
+
+@pytest.mark.parametrize("word", ["bloat", "commit", "spinlock", "idle in transaction"])
+def test_a_common_word_of_databases_is_explained(word: str) -> None:
+    assert explanation(word).casefold().startswith(f"{word}: ")
