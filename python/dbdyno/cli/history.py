@@ -34,21 +34,22 @@ from dbdyno.store.overview import Overview, find_run, overviews
 
 _COLUMNS = {
     "run": 0,
-    "when": 5,
+    "when": 1,
     "name": 0,
-    "workload": 4,
-    "sess": 1,
+    "workload": 3,
+    "sess": 4,
     "peak": 0,
     "target": 2,
     "status": 0,
     "server": 6,
     "lasted": 7,
-    "tags": 3,
+    "tags": 5,
     "remark": 8,
 }
-"""Head -> rank: too long lines lose the highest rank first; rank 0 stays. An id has start and workload."""
+"""Head -> rank: too long lines lose the highest rank first; rank 0 stays."""
 _SHORTENED = ("name", "target", "tags", "remark", "workload")
 _LONGEST, _LEAST = 40, 12  # characters of a text that is shortened; the least on a narrow terminal
+_STAMP = len("20261121-104501-")  # the begin of an id; what was run follows
 _MOST_SESSIONS = 3  # numbers of sessions; if there are more, only the first and the last are shown
 _STATUSES = ("running", "complete", "cut short", "broken")
 
@@ -213,6 +214,12 @@ def _table(rows: Sequence[dict[str, str]], columns: int | None) -> list[str]:
     """Returns lines of at most ``columns`` characters, as far as columns can be shortened or left out."""
     heads = [h for h in _COLUMNS if any(row[h] for row in rows)]
     shown = [_lines(rows, heads, None)]
+    if columns is not None and _longest(shown[-1]) > columns and (ends := _ends(rows)):
+        rows = [
+            row | {"run": end, "workload": row["workload"] or row["run"][_STAMP:].removesuffix(f"-{end}")}
+            for row, end in zip(rows, ends, strict=True)
+        ]
+        shown.append(_lines(rows, heads, None))
     while columns is not None and _longest(shown[-1]) > columns:
         shown.append(_lines(rows, heads, max(_LEAST, columns // 6)))
         if _longest(shown[-1]) <= columns or not any(_COLUMNS[h] for h in heads):
@@ -221,6 +228,12 @@ def _table(rows: Sequence[dict[str, str]], columns: int | None) -> list[str]:
         shown.append(_lines(rows, heads, None))
     left_out = [h for h in _COLUMNS if h not in heads and any(row[h] for row in rows)]
     return [*shown[-1], *([f"Not shown at this width: {', '.join(left_out)}."] if left_out else [])]
+
+
+def _ends(rows: Sequence[dict[str, str]]) -> list[str]:
+    """Returns the last part of each id, which names a run in all commands; empty if two runs share one."""
+    ends = [row["run"].rpartition("-")[2] for row in rows]
+    return ends if len(set(ends)) == len(ends) else []
 
 
 def _lines(rows: Sequence[dict[str, str]], heads: Sequence[str], longest: int | None) -> list[str]:

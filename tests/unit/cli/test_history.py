@@ -152,7 +152,7 @@ def test_a_store_that_cannot_be_written_is_listed(store: Path) -> None:
 
 
 @pytest.mark.parametrize(("columns", "heads"), [
-    (80, ["run", "name", "sess", "peak", "target", "status"]),
+    (80, ["run", "when", "name", "peak", "target", "status"]),
     (120, ["run", "when", "name", "workload", "sess", "peak", "target", "status"]),
 ])  # fmt: skip
 def test_the_list_of_runs_fits_the_terminal(store: Path, columns: int, heads: list[str]) -> None:
@@ -160,6 +160,7 @@ def test_the_list_of_runs_fits_the_terminal(store: Path, columns: int, heads: li
     lines = written.splitlines()
     assert code == 0 and set(heads) <= set(lines[0].split())
     assert max(map(len, lines)) <= columns
+    assert [find_run(store, line.split()[0]).name[-1] for line in lines[1:5]] == ["1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 140])
