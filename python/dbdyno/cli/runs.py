@@ -12,7 +12,15 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.flags import Grouped, Option
-from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, run_argument, store_option
+from dbdyno.cli.options import (
+    NUMBER,
+    checked,
+    json_option,
+    open_store,
+    print_json,
+    run_argument,
+    store_option,
+)
 from dbdyno.cli.outputs import show_outputs
 from dbdyno.model.errors import UsageError
 from dbdyno.model.units import counted
@@ -300,6 +308,8 @@ def _report_of_run(
     """Writes the report of a run, or of servers that were observed together; prints and returns its path."""
     if as_json:
         raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")
+    if output is not None:
+        checked(output)
     if capture is None and (runs := conduct.results_of_group(open_store(store), run)):
         path = conduct.report_group(runs, output)
     else:

@@ -180,6 +180,9 @@ def test_stored_runs_show_export_and_rebuild(run, tmp_path: Path) -> None:  # ty
         written = sum(1 for file in Path(path).rglob("*") if file.is_file()) if count else 1
         assert Path(path).exists() and written == int((count or "1").split()[0])
     assert Path(run("report", "last", "-o", str(tmp_path / "r.html")).output.strip()).exists()
+    with pytest.raises(UsageError):
+        run("report", "last", "-o", str(tmp_path / "r.pdf"))
+    assert not (tmp_path / "r.pdf").exists()
     run("rm", "--yes", listed[0]["id"])
     assert json.loads(run("runs", "--json").output) == []
 
