@@ -213,6 +213,11 @@ def digits_within(relative: float | None) -> int:
     return max(2, min(4, 1 - math.floor(math.log10(relative))))
 
 
+def repeats(number: int) -> str:
+    """Returns the number of repeats, and that one has no intervals."""
+    return str(number) if number > 1 else "1 (no intervals)"
+
+
 def counted(number: float, what: str) -> str:
     """Returns a number with its noun: ``1 session``, ``3 sessions``, ``1.5 CPUs``, ``2,050 sessions``, ``2
     processes``, ``2 queries``."""

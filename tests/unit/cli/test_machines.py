@@ -106,7 +106,7 @@ def test_twice_as_slow_alone_and_twice_as_fast_under_load_as_the_article_has_it(
     first, second, *rest = comparison.claims
     assert (first.id, first.case, first.slots["name"]) == ("alone-and-many", "slower", "T2000")
     assert (first.slots["one"], first.slots["many"]) == pytest.approx((0.5, 2))
-    assert (second.id, second.case, second.slots["place"]) == ("machine-ratio", "more", "With one session")
+    assert (second.id, second.case, second.slots["place"]) == ("machine-ratio", "once", "With one session")
     assert (second.slots["name"], second.slots["ratio"]) == ("T2000", pytest.approx(0.5))
     (overtaking,) = (c for c in rest if c.id == "crossover")
     assert (overtaking.case, overtaking.slots["load"]) == ("at", pytest.approx(16))

@@ -17,6 +17,7 @@ from dbdyno.model.units import (
     format_given,
     format_size,
     parse_duration_ns,
+    repeats,
     shown_duration,
 )
 from dbdyno.present.document.document import UNKNOWN
@@ -69,11 +70,6 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
 def _window(results: Results) -> str:
     observation = results.plan.experiment.observation
     return observation.window if observation is not None else ""
-
-
-def repeats(number: int) -> str:
-    """Returns the number of repeats, and that one has no intervals."""
-    return str(number) if number > 1 else "1 (no intervals)"
 
 
 def workload_in_words(results: Results) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dbdyno import __version__
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import OF_COMMANDS, capital, noun
 from dbdyno.model.units import (
     NS_PER_S,
@@ -20,6 +20,7 @@ from dbdyno.model.units import (
     format_given,
     format_ns,
     format_plain,
+    repeats,
     significant,
 )
 from dbdyno.present.document.document import (
@@ -43,9 +44,11 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
-from dbdyno.present.figures import title_block
 from dbdyno.present.figures.figures import interval, number, percent
 from dbdyno.present.scaling import rate_chart, scaling_charts
+
+if TYPE_CHECKING:
+    from dbdyno.model.results.results import Results
 
 _COSTS = (
     Column("range"),
@@ -173,7 +176,7 @@ _MOST_TILES = 5
 def document(scalings: Sequence[Scaling], run: Results | None = None) -> Document:
     """Returns the document of one ladder, or of several in sequence. ``run``: None for a ladder of a file."""
     footer = f"Analysed with dbdyno {__version__}"
-    about = _facts_of_file(scalings[0].ladder) if run is None else title_block.of_run(run)
+    about = _facts_of_file(scalings[0].ladder) if run is None else _facts_of_run(run)
     if len(scalings) != 1:
         blocks = [s for n, scaling in enumerate(scalings) for s in _sections(scaling, n, f"-{n + 1}")]
         return Document(f"Scaling of {len(scalings)} ladders", blocks, footer=footer, about=about)
@@ -183,14 +186,21 @@ def document(scalings: Sequence[Scaling], run: Results | None = None) -> Documen
     return Document(_title(scaling), [*_sections(scaling, 0, "")], lead, _figures(scaling), footer, about)
 
 
-def _facts_of_file(ladder: Ladder) -> title_block.Facts:
+def _facts_of_run(run: Results) -> list[tuple[str, str]]:
+    # the models of runs take as long to load as all fits, and a file needs none
+    from dbdyno.present.figures import title_block
+
+    return title_block.of_run(run)
+
+
+def _facts_of_file(ladder: Ladder) -> list[tuple[str, str]]:
     """Returns what is known of a measurement that was made elsewhere."""
     points, think_s = ladder.points, ladder.think_s
     facts = [
         ("File", ladder.name),
         ("Host", _machine(ladder.machine) or "not in the file (--cpus, --cores)"),
         ("Loads", ", ".join(dict.fromkeys(format_given(n) for n in points["load"].sort()))),
-        ("Repeats", title_block.repeats(points["repeat"].n_unique())),
+        ("Repeats", repeats(points["repeat"].n_unique())),
         ("Think time", "" if think_s is None else format_ns(think_s * NS_PER_S)),
     ]
     return [(name, value) for name, value in facts if value]
