@@ -316,6 +316,22 @@ def test_top_sql_ranks_by_db_time_where_the_ledger_has_it() -> None:
     assert "by execution time" in without.title
 
 
+def test_a_statement_without_text_and_time_is_no_row() -> None:
+    """A sampler can meet an id that no counter knows, between two readings of no length."""
+    results = with_statements(report_results.results())
+    unknown = results.tables["statements"].with_columns(
+        exec_ns=pl.when(pl.col("rank") < 3).then("exec_ns"),
+        db_time_s=pl.when(pl.col("rank") != 3).then(pl.col("rank") % 2 * 1.0),
+    )
+    without_text = results.tables["statement_texts"].filter(pl.col("query_id") < 4)
+    tables = {**results.tables, "statements": unknown, "statement_texts": without_text}
+    pick = top_pick(results)
+    changed = replace(results, tables=tables)
+    frame = statements.rows_of(changed, "statements", pick)
+    kept = statements.ranked(frame, "calls", statements.texts_of(changed))
+    assert [row["query_id"] for row in kept] == [3, 2, 1]
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> None:
     import io

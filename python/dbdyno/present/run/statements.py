@@ -158,9 +158,12 @@ def ranked(
     """Returns the first statements in an order of :data:`ORDERS`, with texts and shares (``lio_share``,
     ...).
 
-    ``most`` replaces the default number of statements.
+    ``most`` replaces the default number of statements. A statement whose text is unknown and whose time is 0
+    is left out: a sampler saw its id and nothing else of it.
     """
     single = frame.filter(pl.col("others").is_null()).with_columns(_by=(_ORDERS | ORDERS)[by][1])
+    named = pl.col("query_id").is_null() | pl.col("query_id").is_in([i for i, (t, _) in texts.items() if t])
+    single = single.filter(named | (pl.max_horizontal("exec_ns", "db_time_s").fill_null(1) > 0))
     ordered = single.sort("_by", "rank", descending=[True, False], nulls_last=True)
     rows = ordered.head(most or (SHOWN if by in ("time", DB_TIME) else FEWER)).to_dicts()
     sums = {
