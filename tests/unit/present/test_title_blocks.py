@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.fakery import climb, recorded
+from tests.unit import report_observation, report_results
 
 from dbdyno import conduct, present
 from dbdyno.conclude.snapshots.trend import concluded
 from dbdyno.model.results.analyses import Machine
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.trend import Figure, Point, Trend
+from dbdyno.present.document.document import Table
 from dbdyno.present.figures import title_block
+from dbdyno.present.run import run_facts
 from dbdyno.store import RunStore
 
 FIGURE = Figure("Rate", "rate", True, "1/s")
@@ -31,6 +34,17 @@ def test_an_analysis_of_a_run_has_the_facts_of_the_run(results: Results) -> None
     about = present.scaling(results.scaling, results).about
     assert about == present.run_document(results).about
     assert {"Workload", "Host", "Server", "When", "Repeats"} <= dict(about).keys()
+
+
+def test_an_observation_counts_its_windows_and_names_their_length() -> None:
+    assert dict(title_block.of_run(report_observation.results()))["Windows"] == "6 windows of 10 s"
+
+
+def test_the_size_of_a_call_is_in_the_unit_of_the_figures() -> None:
+    tables = [b for b in run_facts.plan(report_results.results()) if isinstance(b, Table)]
+    (table,) = (t for t in tables if t.title.startswith("Calibration"))
+    size = {r.cells[0].text: r.cells[1].text for r in table.rows}["Size of a call"]
+    assert size == f"{report_results.WORK_PER_CALL:,.0f} LIO (2,048 ranges)"
 
 
 def test_an_analysis_of_a_file_says_what_the_file_lacks(results: Results) -> None:

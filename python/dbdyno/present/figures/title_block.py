@@ -13,12 +13,12 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import capital
 from dbdyno.model.units import (
     NS_PER_S,
+    counted,
     format_duration,
     format_given,
     format_size,
     parse_duration_ns,
     repeats,
-    shown_duration,
 )
 from dbdyno.present.document.document import UNKNOWN
 from dbdyno.present.figures import figures, headline
@@ -46,6 +46,7 @@ def of_both(a: Results, b: Results) -> Facts:
 def _facts(results: Results) -> Iterator[tuple[str, str]]:
     environment, experiment, info = results.environment, results.plan.experiment, results.info
     observed = kind_of(results.plan).among((OBSERVATION,))
+    observation = experiment.observation
     yield "Question", experiment.doc
     if not observed:
         yield "Workload", workload_in_words(results)
@@ -55,8 +56,9 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
         yield "Server", headline.server_name(environment.server) + embedded
     yield "When", moment(info.started)
     windows = results.tables["windows"]
-    if observed and len(windows):
-        yield "Windows", f"{len(windows)} of {shown_duration(_window(results))}"
+    if observation is not None and len(windows):
+        seconds_each = parse_duration_ns(observation.window) / NS_PER_S
+        yield "Windows", f"{counted(len(windows), 'window')} of {format_given(seconds_each)} s"
     if info.ended is not None:
         fixed = not observed and not experiment.phases and not any(c.once for c in results.plan.cells)
         seconds_each = parse_duration_ns(experiment.measure) / NS_PER_S
@@ -65,11 +67,6 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
         yield "Duration", format_duration(seconds * NS_PER_S) + each
     if not observed and len(windows):
         yield "Repeats", repeats(int(windows["repeat"].max() or 1))  # type: ignore[arg-type]
-
-
-def _window(results: Results) -> str:
-    observation = results.plan.experiment.observation
-    return observation.window if observation is not None else ""
 
 
 def workload_in_words(results: Results) -> str:

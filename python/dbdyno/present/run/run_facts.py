@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.engine.environment import Cpu, Host
 from dbdyno.model.plan.kinds import SERVED, current_kind, kind_of, speaking_of
-from dbdyno.model.plan.plan import Cell, Observation, Plan, Variant
+from dbdyno.model.plan.plan import Calibration, Cell, Observation, Plan, Variant
 from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.results.results import Applied, Results
 from dbdyno.model.schema.tables import REGISTERED, empty
@@ -199,13 +199,22 @@ def _observation(p: Plan, observation: Observation) -> Facts:
 
 def _calibration(results: Results, key: str) -> Facts:
     c = results.info.calibrations[key]
-    yield f"Size of {noun('a_call')}", f"{c.size:,} {c.size_unit}"
+    yield f"Size of {noun('a_call')}", _call_size(results, c)
     yield "Took", f"{format_ns(c.measured_ns)} of {_BASES[c.basis]} time at one session"
     yield "Target", f"{format_ns(c.target_ns)}: {c.target_reason}"
-    yield f"Work in {noun('a_call')}", None if c.work_per_call is None else f"{c.work_per_call:,.0f}"
     steps = ", ".join(f"{size:,}: {format_ns(ns)}" for size, ns in c.steps)
-    yield "Steps", steps or "size of earlier runs; --recalibrate makes it anew"
+    yield f"Steps, in {c.size_unit}", steps or "size of earlier runs; --recalibrate makes it anew"
     yield "Note", c.note
+
+
+def _call_size(results: Results, calibration: Calibration) -> str:
+    """Returns the size in the unit of the figures, and in brackets in that of the engine's call, if work is
+    counted: ``102,768 LIO (1,554 ranges)``."""
+    c, workload = calibration, results.info.workloads.get(calibration.workload)
+    own = f"{c.size:,} {c.size_unit}"
+    if c.work_per_call is None or workload is None:
+        return own
+    return f"{c.work_per_call:,.0f} {workload.work_short} ({own})"
 
 
 def _pairs(params: Mapping[str, object]) -> str:
