@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.shown import as_text
 
 from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.present.charts.chart import response_lines
 from dbdyno.present.document.document import UNKNOWN, Document, Row, Table, numeric, word
 from dbdyno.present.figures import tails
 
@@ -36,3 +37,13 @@ def test_the_reason_is_not_given_twice() -> None:
     assert tails.explains("response_p95_ns", "too few calls")
     assert not tails.explains("response_p95_ns", "driver: off")
     assert not tails.explains("run_aas", "too few calls")
+
+
+def test_a_statistic_that_is_nowhere_known_has_no_entry_in_the_legend() -> None:
+    statistics = [("mean", "stat-mean", [1, 0]), ("99 %", "stat-p99", [2, 2])]
+    rows = [{"series": "a", "sessions": n, "statistic": "mean", "ns": 1e6 * n} for n in (1, 2)]
+    drawn = response_lines([dict(r) for r in rows], statistics, ["a"], "t", "c", "d")
+    assert [k.label for k in drawn.legend] == ["mean"]
+    tail = [{**r, "statistic": "99 %"} for r in rows]
+    both = response_lines([*rows, *tail], statistics, ["a"], "t", "c", "d")
+    assert [(k.label, k.mark) for k in both.legend] == [("mean", "line"), ("99 %", "dash")]

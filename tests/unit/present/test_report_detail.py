@@ -16,8 +16,8 @@ from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.tables import rows
-from dbdyno.present.charts import strips
-from dbdyno.present.document.document import Block, Cell, Paragraph, Section, Table, Verbatim
+from dbdyno.present.charts import charts_time, strips
+from dbdyno.present.document.document import Block, Cell, Chart, Paragraph, Section, Table, Verbatim
 from dbdyno.present.figures import figures, profile, selection, sources_used
 from dbdyno.present.run import processes, statements
 from dbdyno.present.show_options import CLAIMS, SHOW_OPTIONS
@@ -280,6 +280,22 @@ def test_top_sql_is_by_time_per_call_and_marks_lower_bounds() -> None:
     (whole,) = statements.texts(results, [top_pick(results)] * 2)  # each text once
     assert isinstance(whole, Section)
     assert len([b for b in whole.blocks if isinstance(b, Verbatim)]) == 4
+
+
+def test_a_chart_over_time_says_which_part_of_a_measurement_it_draws() -> None:
+    results = report_results.results()
+    pick = top_pick(results)
+    whole = [b.caption for b in charts_time.within(results, pick) if isinstance(b, Chart)]
+    looks = results.tables["over_time"]
+    last = looks.filter(pl.col("cell") == pick.cell)["end_s"].max()
+    shorter = with_table(
+        results, "over_time", looks.filter((pl.col("start_s") >= 1) & (pl.col("end_s") < last))
+    )
+    part = [b.caption for b in charts_time.within(shorter, pick) if isinstance(b, Chart)]
+    end_s = shorter.of_cell("over_time", pick.cell)["end_s"].max()
+    assert len(whole) == len(part) == 2
+    assert all(f"1.0 to {end_s:.1f} s of {last:.1f} s" in caption for caption in part)
+    assert not any(f" s of {last:.1f} s" in caption for caption in whole)
 
 
 def test_a_terminal_has_the_first_statements_with_the_columns_that_matter() -> None:

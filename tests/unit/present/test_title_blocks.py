@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.fakery import climb, recorded
@@ -14,7 +14,7 @@ from dbdyno.conclude.snapshots.trend import concluded
 from dbdyno.model.results.analyses import Machine
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.trend import Figure, Point, Trend
-from dbdyno.present.document.document import Table
+from dbdyno.present.document.document import Table, Verbatim, walk
 from dbdyno.present.figures import title_block
 from dbdyno.present.run import run_facts
 from dbdyno.store import RunStore
@@ -60,6 +60,17 @@ def test_facts_of_two_runs_stand_once_where_they_are_the_same(results: Results) 
     later = results.info.model_copy(update={"started": results.info.started.replace(year=2031)})
     names = [name for name, _ in title_block.of_both(results, replace(results, info=later))]
     assert "When, A" in names and "When, B" in names and "Host" in names and "Host, A" not in names
+
+
+def test_a_plot_of_one_day_has_times_at_its_ends() -> None:
+    at = datetime(2026, 11, 3, 8, tzinfo=UTC)
+    for days, ends in ((0, ("2026-11-03 08:00", " 09:30")), (2, ("2026-11-03 ", " 2026-11-05"))):
+        last = at + timedelta(days=days, minutes=90)
+        points = [Point(f"r{n}", "", t, 1.0, 1) for n, t in enumerate((at, last))]
+        shown = present.trend(concluded(Trend(FIGURE, "1/s", "w", "2 CPUs", points)))
+        (plot,) = (b.text for b in walk(shown.blocks) if isinstance(b, Verbatim))
+        axis = plot.splitlines()[-2]
+        assert all(end in axis for end in ends)
 
 
 def test_a_trend_says_what_its_runs_have_in_common(results: Results) -> None:

@@ -211,12 +211,15 @@ def response_lines(
     """Returns a chart of statistics of durations against load.
 
     ``rows`` have the columns series, load, statistic and ns; ns is removed from them. ``statistics`` are
-    name, colour and dashes; the first one is drawn as a solid line. ``labels`` are those of the series.
+    name, colour and dashes; the first one is drawn as a solid line. One without rows has no entry in the
+    legend. ``labels`` are those of the series.
     """
     unit, factor = time_unit(max(r["ns"] for r in rows))
     for r in rows:
         r["time"] = r.pop("ns") / factor
     axis, one = f"{noun('response_time')}, {unit}", len(labels) == 1
+    solid, drawn = statistics[0][0], {r["statistic"] for r in rows}
+    statistics = [s for s in statistics if s[0] in drawn]
     names, paints = [n for n, *_ in statistics], [var(p) for _, p, _ in statistics]
     dashes = {"domain": names, "range": [d for *_, d in statistics]}
     layers = line_and_points(
@@ -230,8 +233,8 @@ def response_lines(
         strokeDash=channel("statistic:N", scale=dashes, legend=None),
     )
     keys = zip(names, paints, strict=True)
-    legend = [Key(n, paint, "line" if n == names[0] else "dash") for n, paint in keys]
+    legend = [Key(n, paint, "line" if n == solid else "dash") for n, paint in keys]
     if not one:
-        legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names[1:])]
+        legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names if n != solid)]
     description = f"{capital(noun('response_time'))} in {unit} {against}"
     return chart("response", title, caption, layers, description, rows, legend=legend, log=True)

@@ -230,8 +230,23 @@ def within(results: Results, pick: Pick) -> list[Block]:
         ),
     )
     fired = triggers.of_cell(results, pick.cell)
-    charts = [_over_time(shown, slow, fired, pick, *texts) for texts in drawn]
+    part = _part(results, pick, number(rows["start_s"].min()), number(rows["end_s"].max()))
+    charts = [
+        _over_time(shown, slow, fired, pick, column, axis, title, paint, f"{caption}{part}")
+        for column, axis, title, paint, caption in drawn
+    ]
     return [c for c in charts if c]
+
+
+def _part(results: Results, pick: Pick, start_s: float, end_s: float) -> str:
+    """Returns a sentence on which part is drawn; empty if all but 1 % of the measurement is."""
+    wall_s = results.of_cell("windows", pick.cell)["wall_s"][0] if pick.cell else None
+    if wall_s is None or end_s - start_s >= 0.99 * wall_s:
+        return ""
+    return (
+        f" Drawn from the first look to the last, {start_s:.1f} to {end_s:.1f} s of {wall_s:.1f} s; figures "
+        "of the measurement are of all of it."
+    )
 
 
 def _readings(results: Results, pick: Pick) -> pl.DataFrame:

@@ -144,7 +144,9 @@ def _plot(trend: Trend) -> Verbatim:
     labels = [_text(trend, high - step * n) if n % 4 == 0 else "" for n in range(_LINES)]
     room = max(map(len, labels))
     lines = [f"{label:>{room}} ┤{''.join(row)}".rstrip() for label, row in zip(labels, grid, strict=True)]
-    ends = f"{points[0].started:%Y-%m-%d}", f"{points[-1].started:%Y-%m-%d}"
+    first, last = points[0].started, points[-1].started
+    one_day = first.date() == last.date()
+    ends = (f"{first:%Y-%m-%d %H:%M}", f"{last:%H:%M}") if one_day else (f"{first:%F}", f"{last:%F}")
     between = max(2, wide * len(points) - len(ends[0]) - len(ends[1]))
     unit = f"({trend.unit})" if trend.unit != "ns" else ""
     lines.append(f"{' ' * (room + 2)}{ends[0]}{' ' * between}{ends[1]}  {unit}".rstrip())
@@ -178,7 +180,9 @@ def _chart(trend: Trend) -> Chart:
         axis={"tickMinStep": 1, "format": "d"},
         scale={"domain": [0.5, len(rows) + 0.5], "nice": False},
     )
-    y = chart.channel("value:Q", title=f"{trend.figure.title} ({unit})", scale={"zero": False})
+    y = chart.channel(
+        "value:Q", title=f"{trend.figure.title} ({unit})", axis=chart.LETTERS, scale={"zero": False}
+    )
     names = [trend.thing, "outlier", "unusable"]
     kinds = chart.coloured("kind", names, [var("series-1"), var("series-2"), var("muted")])
     tip = [
