@@ -22,7 +22,8 @@ from dbdyno.model.engine.snapshot import Snapshot
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.interval import ALL
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
-from dbdyno.present.document.document import Chart, walk
+from dbdyno.present.document.document import Chart, Document, Paragraph, walk
+from dbdyno.present.media import html, markdown, text
 from dbdyno.store import SnapshotStore
 
 TEXTS = {1: "select old", 2: "select new", 3: "select slow", 4: "select\tsame <b>"}
@@ -172,6 +173,26 @@ def test_the_document_and_the_record_of_a_comparison_hold_its_statements() -> No
     assert record["a"]["blocks"] == 4
     document = present.intervals(comparison)
     assert "<b>" in str(present.printed(document)) or document.blocks
+
+
+def test_both_intervals_stand_once_on_a_page_and_on_a_screen() -> None:
+    shown = present.intervals(two_intervals())
+    (a, first), (b, second) = shown.about
+    assert (a, b) == ("A", "B") and first != second
+    screen = " ".join(line.text for line in text.document(shown, 400))
+    for written in (screen, markdown.page(shown), html.page(shown)):
+        assert written.count(first.rpartition(" (")[0]) == written.count(second.rpartition(" (")[0]) == 1
+
+
+def test_a_long_answer_is_a_paragraph_and_a_list() -> None:
+    answers = [Paragraph(f"answer {n}.", lead=True) for n in range(5)]
+    lead = [Paragraph("doubt", "warning"), *answers, Paragraph("name", "muted")]
+    header = html.page(Document("title", [], lead=lead)).partition("</header>")[0]
+    assert header.index(">doubt<") < header.index(">answer 0.<") < header.index(">answer 4.<")
+    assert header.index(">answer 4.<") < header.index(">name<")
+    assert header.count('class="lead"') == 1
+    assert all(f"<li>answer {n}.</li>" in header for n in range(1, 5))
+    assert "<ul" not in html.page(Document("title", [], lead=answers[:3])).partition("</header>")[0]
 
 
 def test_charts_draw_both_sides_of_the_largest_statement() -> None:

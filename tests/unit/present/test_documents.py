@@ -90,7 +90,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self.elements.append((tag, given.get("id"), given.get("class")))
-        if tag not in {"meta", "link", "br"}:
+        if tag not in {"meta", "link", "br", "wbr"}:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

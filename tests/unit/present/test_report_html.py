@@ -33,7 +33,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "br"):
+        if tag not in ("meta", "link", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

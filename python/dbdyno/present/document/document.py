@@ -112,6 +112,8 @@ class Table:
     along_axis: bool = False
     """Whether rows follow load, size or time. Then rows are left out evenly where there is no room for
     all; otherwise the first rows are the most important."""
+    in_title_block: bool = False
+    """Whether ``Document.about`` has the same facts: media with a title block leave the table out."""
 
     def with_common_source(self) -> Table:
         """Moves the column ``source`` into the title if all rows have the same source."""

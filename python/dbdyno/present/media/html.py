@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -31,7 +32,7 @@ from dbdyno.present.document.document import (
     Verbatim,
     walk,
 )
-from dbdyno.present.document.page import Content, Html, asset, charts_code, el, join
+from dbdyno.present.document.page import Content, Html, asset, charts_code, el, escaped, join
 from dbdyno.present.document.page import page as whole
 
 _DRAWING = Html(
@@ -146,8 +147,21 @@ def _header(shown: Document) -> Html:
     tiles = el("dl", *map(_tile, shown.figures), class_="tiles") if shown.figures else None
     about = el("dl", *(_fact(name, value) for name, value in shown.about), class_="about")
     return el(
-        "header", el("div", el("h1", shown.title), parts(shown.lead), tiles, about if shown.about else None)
+        "header", el("div", el("h1", shown.title), _lead(shown.lead), tiles, about if shown.about else None)
     )
+
+
+_PARAGRAPHS = 3
+"""Most answers in large type above a page; of more, those after the first are a list."""
+
+
+def _lead(lead: Sequence[Paragraph]) -> Html:
+    answers = [p for p in lead if p.lead]
+    if len(answers) <= _PARAGRAPHS:
+        return parts(lead)
+    first = lead.index(answers[0]) + 1
+    listed = el("ul", *(el("li", *_words(p)) for p in answers[1:]), class_="answers")
+    return join(parts(lead[:first]), listed, parts(p for p in lead[first:] if not p.lead))
 
 
 _SHORT = 40
@@ -166,6 +180,11 @@ def _linked(text: str, target: str) -> Content:
 
 
 def _paragraph(shown: Paragraph) -> Html:
+    return el("p", *_words(shown), class_="lead" if shown.lead else shown.tone or None)
+
+
+def _words(shown: Paragraph) -> list[Content]:
+    """Returns the text with its links."""
     elements: list[Content] = []
     rest = shown.text
     for part, target in shown.links:
@@ -173,7 +192,7 @@ def _paragraph(shown: Paragraph) -> Html:
         if separator:
             elements += [before, _linked(part, target)]
             rest = after
-    return el("p", *elements, rest, class_="lead" if shown.lead else shown.tone or None)
+    return [*elements, rest]
 
 
 def _tile(shown: KeyFigure) -> Html:
@@ -193,7 +212,7 @@ def _part(block: Block, depth: int) -> Html:
         case Statements():
             return _statements(block) if block.items else join()
         case Table():
-            return _table(block)
+            return join() if block.in_title_block else _table(block)
         case Drawing():
             caption = el("figcaption", block.caption) if block.caption else None
             return el("figure", caption, Html(block.svg))
@@ -343,7 +362,12 @@ def _table(shown: Table) -> Html:
     shown = shown.shown(sketches=False, bars=True)
     off = _unprinted(shown)
     classes = [
-        _classes(c.number and "num", c.shortens and "long", n in off and "off")
+        _classes(
+            c.number and "num",
+            c.shortens and "long",
+            not c.number and _of_short_words(r.cells[n].text for r in shown.rows) and "words",
+            n in off and "off",
+        )
         for n, c in enumerate(shown.columns)
     ]
     named = any(c.head or c.name for c in shown.columns)
@@ -373,6 +397,14 @@ def _unprinted(shown: Table) -> set[int]:
     return set(range(len(widths))) - kept
 
 
+_BREAKS = re.compile(r"[\s/]+")
+
+
+def _of_short_words(texts: Iterable[str]) -> bool:
+    """Returns whether a column for which :func:`_width` leaves room need not break inside words."""
+    return all(len(part) <= _WORD for text in texts for part in _BREAKS.split(text))
+
+
 def _width(column: Column, cells: Sequence[Cell]) -> float:
     """Returns the least width of a column in pixels: headings and texts wrap at words, numbers do not."""
     words = max(map(len, (column.name or column.head).split()), default=0)
@@ -392,7 +424,10 @@ def _cell(number: int, cell: Cell, classes: str | None) -> Html:
     unknown = cell.text == UNKNOWN
     note = cell.note or (_UNKNOWN if unknown else "")
     tone = _classes(unknown and "unknown", cell.tone and f"tone {cell.tone}")
-    text = el("span", cell.text, title=note or None, class_=tone) if note or tone else cell.text
+    words = cell.text
+    if classes and "words" in classes:  # browsers do not break at a slash by themselves
+        words = Html(escaped(cell.text).replace("/", "/<wbr>"))
+    text = el("span", words, title=note or None, class_=tone) if note or tone else words
     if cell.whole:
         text = el("details", el("summary", cell.text), el("pre", cell.whole))
     widths = [

@@ -47,7 +47,7 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
                 yield _safe_start(block.text)
             case Statements() if block.items:
                 yield "\n".join(map(_statement, block.items))
-            case Table():
+            case Table(in_title_block=False):
                 yield from _table(block.shown(sketches=False))
             case Verbatim():
                 yield _fenced(block.text)

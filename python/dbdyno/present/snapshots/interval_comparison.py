@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -67,7 +68,8 @@ def document(comparison: IntervalComparison) -> Document:
     lead = [Paragraph(c.text, "warning" if c.severity == "warning" else "", lead=True) for c in first]
     rest = [c for c in comparison.claims if c not in first]
     notes = [f"{c.text} {capital(c.advice)}." if c.advice else c.text for c in rest]
-    sides = facts("", [(f"{n}:", _side(s)) for n, s in zip("AB", (comparison.a, comparison.b), strict=True)])
+    about = [(n, _side(s)) for n, s in zip("AB", (comparison.a, comparison.b), strict=True)]
+    sides = replace(facts("", [(f"{n}:", text) for n, text in about]), in_title_block=True)
     blocks: list[Block] = [
         sides,
         Section("Most time and most blocks", _charts(comparison), "charts", detail=True),
@@ -76,7 +78,7 @@ def document(comparison: IntervalComparison) -> Document:
         Section("Tables, largest change of logical reads first", _relations(comparison.relations), "tables"),
         Section("Notes", remarks(notes), "method", minor=True),
     ]
-    return Document(f"{names[1]} (B) against {names[0]} (A)", blocks, lead=lead)
+    return Document(f"{names[1]} (B) against {names[0]} (A)", blocks, lead=lead, about=about)
 
 
 def _charts(comparison: IntervalComparison) -> list[Chart]:
