@@ -199,6 +199,10 @@ def _run(
     if record.info.status != "complete":
         screen.error(f"the run was cut short: {record.info.reason}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
+    rungs = results.tables["rungs"]
+    if rungs["errors"].sum() and not rungs["calls"].sum():
+        screen.error("every execution failed" if plan.jobs else "every call ended in an error")
+        raise click.exceptions.Exit(EXIT_CUT_SHORT)
 
 
 def _table(option: str, example: str) -> Callable[[Sequence[str]], dict[str, Any]]:

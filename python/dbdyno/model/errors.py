@@ -23,8 +23,8 @@
         +-- SchemaTooNew
         +-- StoreFull
 
-A run that was cut short but left a readable report ends with exit code 5. A self-test whose ledger is wrong
-ends with 6, and Ctrl-C with 130.
+A run that was cut short or whose calls all failed, but left a readable report, ends with exit code 5. A
+self-test whose ledger is wrong ends with 6, and Ctrl-C with 130.
 """
 
 from __future__ import annotations

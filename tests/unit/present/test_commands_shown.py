@@ -12,12 +12,14 @@ import pytest
 from tests.unit.execution_cells import amdahl, job, run_of_jobs, threads
 
 from dbdyno import present
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.plan.plan import Variant
 from dbdyno.model.results.results import Results
 from dbdyno.present import report
 from dbdyno.present.commands import commands
 from dbdyno.present.commands.commands_charts import executions, gantt, parallelism, speed_ups
 from dbdyno.present.document.document import Block, Chart, Section, Table, walk
+from dbdyno.present.figures import headline
 from dbdyno.present.figures.selection import pick_of
 from dbdyno.present.media import markdown, text
 from dbdyno.present.run import charts, rungs
@@ -75,6 +77,19 @@ def test_every_execution_is_drawn_and_marked_if_it_failed() -> None:
     assert len(points) == len(ran) and [k.label for k in drawn.legend] == ["failed"]
     assert [(p["command"], p["outcome"]) for p in points if p["outcome"] != "ok"] == [("b", "exit")] * 2
     assert max(p["value"] for p in points if p["command"] == "a") == pytest.approx(500, rel=0.1)
+
+
+def test_a_run_whose_executions_all_failed_starts_with_that_and_doubts_no_figure() -> None:
+    results = run_of_jobs(
+        (Variant(name="base", jobs=(job("xz"),)),),
+        lambda *_: 1.0,
+        repeats=1,
+        each=10,
+        change=lambda row: row | {"outcome": "exit", "exit_code": 1},
+    )
+    others = claim("foreign-load", {"used": 2.0, "place": "", "measurements": "", "who": ""}, 2.0, case="run")
+    assert headline.answer_sentences(results)[0].startswith("All 10 executions of xz failed")
+    assert not headline.doubt_sentences(replace(results, findings=(*results.findings, others)))
 
 
 def test_one_load_has_no_ladder_and_shows_user_and_system_cpu() -> None:

@@ -20,6 +20,7 @@ from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.results.ledger_rows import TOGETHER
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.model.units import counted as number_of
 from dbdyno.stats.amdahl import Serial, serial_share
 
 SLOWER_FIRST = 1.1
@@ -251,12 +252,17 @@ def failed(case: Case) -> Iterator[Claim]:
     shown = table.group_by(by, maintain_order=True).agg(
         pl.col("count").sum(), pl.col("detail").drop_nulls().first(), pl.col("cell")
     )
+    ended = _cell_rows(case, jobs=True)
     whole = sum(r["executions"] + r["failed"] for r in _cell_rows(case))
     for r in shown.sort("count", descending=True, maintain_order=True).head(3).to_dicts():
         kind = r["outcome"].replace(" ", "-")
-        values = {"count": r["count"], "job": r["job"], "code": r["exit_code"], "place": "in this run"}
+        every = r["count"] >= sum(e["executions"] + e["failed"] for e in ended if e["job"] == r["job"])
+        values = {"count": r["count"], "job": r["job"], "code": r["exit_code"]}
         detail = _HOW_IT_ENDED.sub("", " ".join((r["detail"] or "").split()))
         values |= {"share": r["count"] / max(1, whole), "detail": detail}
+        executions = number_of(r["count"], "execution")
+        values["executions"] = f"All {executions}" if every and r["count"] > 1 else executions
+        values["of_all"] = "" if every else f" ({fmt.percent(values['share'])} of executions in this run)"
         parts = ["detail" if kind in ("exit", "signal") else "reason"] if detail else []
         yield claim("executions-failed", values, r["count"], case=kind, parts=parts, cells=r["cell"])
 
