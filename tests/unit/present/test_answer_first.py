@@ -16,9 +16,10 @@ from dbdyno.conclude.reply import reply
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
 from dbdyno.present import report
-from dbdyno.present.document.document import Statements, Table, walk
-from dbdyno.present.figures import headline, jsondoc, shown_claims
+from dbdyno.present.document.document import Paragraph, Statements, Table, walk
+from dbdyno.present.figures import figures, headline, jsondoc, shown_claims
 from dbdyno.present.media import markdown
+from dbdyno.present.run import rungs
 
 REQUEST = claim(
     "cpu-per-request",
@@ -119,6 +120,17 @@ def test_several_variants_begin_with_their_verdicts_on_the_page_too() -> None:
     for document in (report.document(results), report.brief(results)):
         assert [p.text for p in document.lead] == [verdicts]
     assert "Peak throughput" in as_text(report.details(results, "claims"), 160)
+
+
+def test_a_mark_of_efficiency_is_explained_only_beside_efficiencies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "disturbed_loads", lambda *_: {1})
+    results = noisy(report_results.World(rungs=(1, 4), repeats=6, variants=("base", "second")))
+    results = replace(results, comparison=compare_variants(results))
+    for together in (True, False):
+        blocks = rungs.tables(results, together)
+        heads = {c.head for b in blocks if isinstance(b, Table) for c in b.columns}
+        explained = any("after an efficiency" in b.text for b in blocks if isinstance(b, Paragraph))
+        assert explained == ("eff%" in heads) == (not together)
 
 
 def _warned(results: Results, *claims: Claim) -> Results:

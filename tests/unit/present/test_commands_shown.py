@@ -13,13 +13,14 @@ from tests.unit.execution_cells import amdahl, job, run_of_jobs, threads
 
 from dbdyno import present
 from dbdyno.conclude.catalogue import claim
+from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.plan.plan import Variant
 from dbdyno.model.results.results import Results
 from dbdyno.present import report
 from dbdyno.present.commands import commands
 from dbdyno.present.commands.commands_charts import executions, gantt, parallelism, speed_ups
 from dbdyno.present.document.document import Block, Chart, Section, Table, walk
-from dbdyno.present.figures import headline
+from dbdyno.present.figures import headline, profile
 from dbdyno.present.figures.selection import pick_of
 from dbdyno.present.media import markdown, text
 from dbdyno.present.run import charts, rungs
@@ -107,6 +108,14 @@ def test_parts_that_mean_nothing_for_commands_are_left_out(grid: Results) -> Non
     titles = [b.title for b in _all_blocks(grid) if isinstance(b, Section) and b.blocks]
     assert not {"Top SQL", "By script", "Wait chains", "Load profile"} & set(titles)
     assert {"Commands", "Executions", "Jobs and threads"} <= set(titles)
+
+
+def test_the_profile_of_commands_has_no_counters_of_a_server(grid: Results) -> None:
+    pick = pick_of(grid)
+    assert pick is not None
+    with speaking_of(kind_of(grid.plan)):
+        (table,) = [b for b in profile.load_profile(grid, pick) if isinstance(b, Table)]
+    assert {row.cells[0].text for row in table.rows} == {"CPU", "CPU WAIT", "calls"}
 
 
 def test_no_word_is_one_of_databases(grid: Results) -> None:

@@ -69,6 +69,14 @@ def test_a_row_that_knows_nothing_yet_is_question_marks_not_zeros() -> None:
     assert table.row(line({"sessions": 4})).text.split() == ["4", *["?"] * 13]
 
 
+def test_a_remainder_is_known_only_if_a_part_is() -> None:
+    columns, line = rungs.running("LIO")
+    at = [c.head for c in columns].index("unac%")
+    nothing = {"sessions": 1, "unaccounted_aas": 1.0}
+    assert line(nothing).cells[at].text == "?"
+    assert line(nothing | {"client_aas": 0.5, "unaccounted_aas": 0.5}).cells[at].text == "50"
+
+
 def test_a_quiet_run_ends_within_a_screen() -> None:
     results = report_results.results(report_results.World(rungs=(1, 2, 4, 8)))
     quiet = replace(results, findings=tuple(f for f in results.findings if f.severity == "good"))

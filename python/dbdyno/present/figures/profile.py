@@ -43,6 +43,8 @@ HEADS = {
 }
 _RANKS = {"per_s": 0, "per_call": 1, "per_transaction": 2, "per_execution": 3}
 _RATIO = "ratio"
+_OF_COMMANDS = ("DB CPU", "CPU WAIT", "calls")
+"""Figures that executions of commands have; the others are counters and samples of a server."""
 _NONE = "-"  # text of a cell without a figure
 _OWN = {"DB CPU": "", "CPU WAIT": ""}  # these are no waits, so they have no run queue of their own
 _TOP = "time: a wait's is asleep; CPU WAIT: in the run queue under its label, counted in the line CPU WAIT."
@@ -51,9 +53,9 @@ _TOP = "time: a wait's is asleep; CPU WAIT: in the run queue under its label, co
 def load_profile(results: Results, pick: Pick) -> list[Block]:
     """Returns a row per figure and a column per divisor, and the reasons why figures are unknown."""
     rows = rows_of(results, "profile", pick).to_dicts()
-    if not current_kind().among((SERVED,)):
-        # DB time is time in calls, which executions of commands do not have.
-        rows = [r for r in rows if r["name"] != "DB time"]
+    served = current_kind().among((SERVED,))
+    if not served:
+        rows = [r for r in rows if r["name"] in _OF_COMMANDS]
     if not rows:
         return [Paragraph("No load profile: the run has no counters.", "muted")]
     per = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in rows if r["unit"] != _RATIO)]
@@ -63,7 +65,7 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
     profile = Table(
         f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True
     )
-    return [profile, *remarks(_notes(rows, per))]
+    return [profile, *remarks(_notes(rows, per if served else [*_PER]))]
 
 
 def events(results: Results, pick: Pick) -> list[dict[str, Any]]:

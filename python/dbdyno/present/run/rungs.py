@@ -70,6 +70,12 @@ def _share(name: str) -> Callable[[Record], Cell]:
     return cell
 
 
+def _unaccounted(r: Record) -> Cell:
+    """Returns the remainder of session time; unknown if no part is known, since it would be all of it."""
+    known_ones = [p for p in _PARTS if p != "unaccounted" and r.get(f"{p}_aas") is not None]
+    return _share("unaccounted_aas")(r) if known_ones else known(None, str)
+
+
 def _tasks(name: str) -> Callable[[Record], Cell]:
     return lambda r: known(r.get(name), significant)
 
@@ -153,7 +159,7 @@ def columns(work: str) -> dict[str, RungColumn]:
             _number("pool%", 5, 8, "pool queue, %")._replace(kinds=(SERVED,)),
             _share("pool_queue_aas"),
         ),
-        "unaccounted_aas": (_number("unac%", 5, 10, "unaccounted, %"), _share("unaccounted_aas")),
+        "unaccounted_aas": (_number("unac%", 5, 10, "unaccounted, %"), _unaccounted),
         "errors": (_number("err", 4, 8, "errors"), lambda r: known(r.get("errors"), _count)),
         "top_wait": (Column("top wait", rank=11, shortens=True, width=11), _top_wait),
     }
@@ -264,9 +270,11 @@ def tables(results: Results, together: bool = False) -> list[Block]:
         return [Paragraph("No load was measured.", "muted")]
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], tails.with_reason(_effects(results, results.comparison))
+        scales = False
     else:
         parallel = current_kind().among((SERVED,)) and results.tables["rungs"]["tasks_aas"].count() > 0
-        words = _LEGEND + _PARALLEL * parallel + _EFFICIENCY * (not one_load(results))
+        scales = not one_load(results)
+        words = _LEGEND + _PARALLEL * parallel + _EFFICIENCY * scales
         legend = [PACED_LEGEND if paced else fill(words)]
         ladders = [[s] for s in series]
         if one_load(results):
@@ -276,7 +284,12 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     return [
         *shown,
         *remarks(
-            [*marks(results), *legend, *_unknown(results, paced_columns() if paced else columns("work"))]
+            [
+                *marks(results),
+                *([_DOUBTFUL] if scales and not paced and _any_doubtful(results) else []),
+                *legend,
+                *_unknown(results, paced_columns() if paced else columns("work")),
+            ]
         ),
     ]
 
@@ -290,8 +303,7 @@ def one_load(results: Results) -> bool:
 def marks(results: Results) -> list[str]:
     """Returns the meaning of the marks on figures."""
     statuses = set(results.tables["rungs"]["status"])
-    doubts = [_DOUBTFUL] if not one_load(results) and _any_doubtful(results) else []
-    return [*(fill(meaning) for status, meaning in _MARKED.items() if status in statuses), *doubts]
+    return [fill(meaning) for status, meaning in _MARKED.items() if status in statuses]
 
 
 def _any_doubtful(results: Results) -> bool:
