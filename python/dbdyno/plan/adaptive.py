@@ -13,6 +13,7 @@ from dbdyno.model.plan.plan import Adaptive, Cell, Choice, Experiment, Goal, Pla
 from dbdyno.model.schema.tables import fewest_calls
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_search import (
+    CLIENT_LIMITED,
     QUANTILES,
     TIGHT,
     Done,
@@ -122,7 +123,7 @@ def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
         parts += _limit(findings, values)
     ends = sorted(n for n in (before, after) if n is not None)
     low, high = (ends[0], ends[-1]) if len(ends) == 2 else (ends[0], None)
-    case = "lowest" if sides.rate else "highest"
+    case = "lowest" if sides.rate else "at-least" if values.get("why") == CLIENT_LIMITED else "highest"
     return Done(_TARGET[sides.findings.rule.by], case, values, tuple(parts), sought, low, high, found=True)
 
 
@@ -199,7 +200,8 @@ def _other_side(sides: Sides, values: dict[str, Any], other: int | None) -> Iter
         return
     elif (blocked := findings.blocked()) is not None:
         values |= {"blocked": blocked[0], "why": blocked[1]}
-        yield "blocked"
+        if blocked[1] != CLIENT_LIMITED:  # else the sentence has it
+            yield "blocked"
         return
     else:
         yield "none-higher"

@@ -18,6 +18,10 @@ from dbdyno.stats.knee import END, KNEE, SIGMAS, bend, noise_of
 _NOTHING = 1e-9  # calls per second
 
 
+CLIENT_LIMITED = "it was limited by the client"
+"""The fault of a cell in which the driver, not the server, was the limit."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """One measured cell."""

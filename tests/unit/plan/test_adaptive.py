@@ -14,7 +14,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Adaptive, Goal
 from dbdyno.plan import Done, Findings, Seen, next_rung
-from dbdyno.plan.adaptive_search import parse_goal
+from dbdyno.plan.adaptive_search import CLIENT_LIMITED, parse_goal
 from dbdyno.stats.estimates import wilson_of
 
 S, MS = 1_000_000_000, 1_000_000
@@ -186,6 +186,13 @@ def test_rungs_that_cannot_be_used_are_not_climbed_over() -> None:
     asked, done = climb(plateau(4), 4, fault=lambda _n: "every call ended in an error")
     assert asked == [1, 4, 8]
     assert (done.case, done.slots) == ("unusable", {"fault": "every call ended in an error"})
+
+
+def test_a_target_met_up_to_where_the_driver_is_the_limit_is_a_lower_bound() -> None:
+    for fault, case in ((CLIENT_LIMITED, "at-least"), ("cold", "highest")):
+        _, done = climb(plateau(4), 4, goal="p95<5ms", fault=lambda n, why=fault: why if n > 3 else None)
+        assert (done.case, done.at, "blocked" in done.parts) == (case, 3, case == "highest")
+        assert "3 sessions" in claim(done.id, done.slots, case=done.case, parts=done.parts).text
 
 
 def test_the_limit_of_rungs_is_kept_and_given() -> None:

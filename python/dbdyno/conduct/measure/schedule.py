@@ -17,6 +17,7 @@ from dbdyno.model.results.session_time import is_limit
 from dbdyno.model.schema.tables import ByCell, known_quantiles_ns
 from dbdyno.model.units import counted, format_ns, format_percent, parse_duration_ns
 from dbdyno.plan import QUANTILES, Done, Findings, Next, Seen, grown, next_rung, repeated, so_far, until_share
+from dbdyno.plan.adaptive_search import CLIENT_LIMITED
 
 _UNITS = {"sessions": "sessions", "rate": "calls/s"}
 _RATES = {"mean": "response_mean_ns", "max": "response_max_ns", "throughput": "calls_per_s"}
@@ -48,7 +49,7 @@ def _measured_cell(
     if window["status"] == "invalid":
         fault = window["reason"] or "invalid"
     elif is_limit(figures):
-        fault = "it was limited by the client"
+        fault = CLIENT_LIMITED
     elif not calls:
         fault = "every call ended in an error" if errors else "no call ended in the window"
     unmet = (figures.get("dropped") or 0.0) + (figures.get("backlog_end") or 0.0)  # due, but never begun
