@@ -290,8 +290,10 @@ def sources_used(case: Case) -> Iterator[Claim]:
     if not named:
         return
     trace = case.tables["cell_sources"].filter(pl.col("name") == TRACE)["status"]
-    if values["waits"].startswith(TRACE):
-        used = "exact"
+    waits = ledger.filter(pl.col("account") == "sleep")
+    traced = waits.group_by("cell").agg(pl.col("source").str.starts_with(TRACE).any())["source"]
+    if len(traced) and traced.any():
+        used = "exact" if traced.all() else "both"
     else:
         refused = len(trace) > 0 and (trace == "not supported").all()
         used = "untraceable" if refused or case.plan.jobs else "sampled"
