@@ -21,7 +21,8 @@ from dbdyno.model.plan.pacing import Pacing
 from dbdyno.model.plan.plan import Experiment, Plan
 from dbdyno.model.results.results import Results
 from dbdyno.present import report
-from dbdyno.present.run import charts
+from dbdyno.present.document.document import Paragraph
+from dbdyno.present.run import charts, rungs
 
 S, MS = 1_000_000_000, 1_000_000
 pytestmark = pytest.mark.whole
@@ -73,6 +74,15 @@ def test_constant_arrivals_below_the_capacity_never_wait() -> None:
     assert rung["response_p99_ns"] == rung["service_p99_ns"] == pytest.approx(10 * MS, rel=0.01)
     assert rung["calls_per_s"] == pytest.approx(80, rel=0.01)
     assert (rung["late"], rung["dropped"], rung["backlog_end"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("arrivals", ["poisson", "constant"])
+def test_calls_due_apart_from_the_rate_are_explained_by_chance_if_they_are_at_random(arrivals: str) -> None:
+    results = _results(paced_climb("call=Timeout/PgSleep:10ms", [20.0], arrivals=arrivals))
+    frame = results.tables["rungs"].with_columns(offered_per_s=pl.col("rate_per_s") * 0.97)
+    shown = rungs.tables(replace(results, tables={**results.tables, "rungs": frame}))
+    explained = any("by chance" in b.text for b in shown if isinstance(b, Paragraph))
+    assert explained == (arrivals == "poisson")
 
 
 def test_every_call_that_became_due_is_begun_dropped_or_left_over() -> None:

@@ -80,7 +80,8 @@ def client_limits(case: Case) -> Iterator[Claim]:
         "busy": session_time.busy(figures) or 0.0,
         "cpus": figures["driver_cpus"] or 0.0,
     } | (carried := _carried(figures, case))
-    parts = ["carried"] if carried else []
+    begun = cell["rate_per_s"] is not None and not (figures.get("backlog_end") or figures.get("dropped"))
+    parts = [*(["carried"] if carried else []), *(["delivered"] if begun else [])]
     yield claim("client-limited", values, share, parts=parts, cells=ids([c for _, c in limited]))
 
 

@@ -209,6 +209,19 @@ PACED_LEGEND = (
 )
 
 
+_AT_RANDOM = (
+    "due/s differs from the rate by chance: calls become due at random (--arrivals constant: evenly)."
+)
+"""Stands below a table in which the difference is visible."""
+
+
+def _at_random(results: Results) -> bool:
+    frame = results.tables["rungs"]
+    visible = (pl.col("offered_per_s") / pl.col("rate_per_s") - 1).abs() >= 0.01
+    random = {c.pacing.arrivals for c in results.plan.cells if c.pacing is not None} == {"poisson"}
+    return random and not frame.filter(visible).is_empty()
+
+
 def is_paced(rungs: Iterable[Record]) -> bool:
     """Returns whether calls became due at a rate."""
     return any(r.get("rate_per_s") is not None for r in rungs)
@@ -288,6 +301,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
                 *marks(results),
                 *([_DOUBTFUL] if scales and not paced and _any_doubtful(results) else []),
                 *legend,
+                *([_AT_RANDOM] if paced and _at_random(results) else []),
                 *_unknown(results, paced_columns() if paced else columns("work")),
             ]
         ),
