@@ -174,3 +174,9 @@ def test_processes_left_behind_are_in_the_result(tmp_path: Path) -> None:
     for words in ((), ("--claims",)):
         assert claim["claim"] in " ".join(show(tmp_path, *words).split())
     assert "left 1 behind" in show(tmp_path, "--executions")
+
+
+def test_a_run_whose_executions_all_failed_is_no_success(tmp_path: Path) -> None:
+    run(tmp_path, "--command", "false", "--runs", "3", code=5)
+    once = "test -e was || { touch was; exit 1; }"
+    run(tmp_path, "--command", once, "--shell", "sh", "--runs", "3", "--warmup", "0")
