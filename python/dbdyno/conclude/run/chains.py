@@ -72,7 +72,7 @@ def rows_at(case: Case, rung: Row) -> list[Row]:
 # -- one session alone --
 
 
-@check("lone-wait", of="whole")
+@check("lone-wait")
 def lone_waits(case: Case) -> Iterator[Claim]:
     """Yields each lock that one session alone waited for during most of an observation, with its holder."""
     for event in sorted({e for c in case.usable for e in _lock_events(case, c["cell"])}):
@@ -89,7 +89,8 @@ def alone(case: Case, event: str) -> Row | None:
     for. None if several sessions waited, or if that is unknown."""
     if not case.observed:
         return None
-    known = [w for c in case.usable if (w := _longest_waiter(case, c["cell"], event))]
+    met = [c["cell"] for c in case.usable if event in _lock_events(case, c["cell"])]
+    known = [w for cell in met if (w := _longest_waiter(case, cell, event))]
     waited = Counter[int]()
     for row in known:
         waited[row["pid"]] += row["seconds"]
