@@ -237,7 +237,7 @@ def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> N
     known = {"sessions": [1, 2], "peak_calls_per_s": 200.0, "target": "embedded", "server": "fake 1.0"}
     assert {key: run_record[key] for key in known} == known
     (line,) = run("runs").output.splitlines()[1:]
-    assert "embedded" in line and line.split()[0] == run_record["run"].rpartition("-")[2]
+    assert "embedded" in line and line.split()[0] == run_record["id"].rpartition("-")[2]
     (plan,) = tmp_path.glob("store/*/plan.json")
     plan.write_text("[")
     (run_record,) = json.loads(run("runs", "--json").output)
