@@ -328,6 +328,8 @@ def test_keys_sort_and_filter_the_live_view(bench: Bench, tmp_path: Path) -> Non
         screen.press("h")
         screen.until(lambda text: "process id of the session" in text)
         assert screen.modes() != screen.before  # keys come one by one
+        screen.press("q")  # closes the help
+        screen.until(lambda text: "process id of the session" not in text and "PAUSED" in text)
         screen.press("q")
         assert screen.wait() == 0
         assert screen.modes() == screen.before
