@@ -57,6 +57,7 @@ def test_the_commands_that_it_offers_next_exist(ran: list[dict[str, Any]]) -> No
     for line, _ in demo._NEXT:
         assert line in output
         program, name, *words = shlex.split(line)
-        command = app.get_command(click.Context(app), name)
+        parent = click.Context(app, **app.context_settings)  # a command keeps the first context's -h
+        command = app.get_command(parent, name)
         assert program == "dbdyno" and command is not None
-        command.make_context(name, words)
+        command.make_context(name, words, parent=parent)
