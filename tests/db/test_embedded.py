@@ -372,7 +372,8 @@ def test_the_template_is_initialised_once(instance: tuple[Instance, Programs], h
     before = {p.name: p.stat().st_mtime_ns for p in clusters.iterdir()}
     server.open(programs, StartOptions(fresh=True))
     server.close()
-    assert {p.name: p.stat().st_mtime_ns for p in clusters.iterdir()} == before
+    after = {p.name: p.stat().st_mtime_ns for p in clusters.iterdir()}
+    assert before.items() <= after.items()  # a test of another server may add its own meanwhile
 
 
 def _uid(pid: int) -> int:
