@@ -159,7 +159,7 @@ def _used(busy: Busy, where: str) -> str:
 
 
 def _who(busy: Busy) -> str:
-    return "; ".join(filter(None, (busy.names, busy.hidden))) or "which processes is not visible"
+    return "; ".join(filter(None, (busy.names, busy.hidden))) or "the processes are not visible"
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class Diagnosis:
     enable: Callable[[str], None] | None
     """Executes a step that is a statement for the server. Raises :class:`TargetError`."""
     started: str = ""
-    """What was started for the check, and what stays, in a sentence; empty for a server of the user's."""
+    """A sentence on the server that was started for the check, and on what stays. Empty if none was."""
 
 
 @contextlib.contextmanager

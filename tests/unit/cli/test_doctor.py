@@ -1,4 +1,4 @@
-"""What ``dbdyno doctor`` prints of data sources, and of the server that it starts."""
+"""Lines of ``dbdyno doctor`` about data sources, and about the server that it starts."""
 
 from __future__ import annotations
 

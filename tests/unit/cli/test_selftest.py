@@ -305,7 +305,7 @@ def test_quiet_prints_the_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Begun(NamedTuple):
-    """What a self-test saw of the runs of this machine while it measured."""
+    """Other runs of this machine, as a self-test saw them while it measured."""
 
     tickets: list[list[str]]
     quiet: list[float]

@@ -1,4 +1,4 @@
-"""What to do about too few samples: with an option of the command that took them."""
+"""Advice about too few samples names an option of the command that took them."""
 
 from __future__ import annotations
 

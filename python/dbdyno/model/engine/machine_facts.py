@@ -10,7 +10,7 @@ from dbdyno.model.engine.condition import DirectFiles
 from dbdyno.model.units import NS_PER_S, counted, format_percent
 
 _DECIMALS = 2
-"""Of numbers of CPUs: ticks of 10 ms in an interval of a second count hundredths."""
+"""Decimals of a number of CPUs: ticks of 10 ms in an interval of a second count hundredths."""
 
 
 class Limit(NamedTuple):
