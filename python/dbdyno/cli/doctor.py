@@ -41,7 +41,6 @@ _STATES = {"ok": "on", "off": "available", "not here": "remote", "vanished": "lo
 _INDENT = 10
 _AS_ROOT = "sudo "
 _RUN = "dbdyno run WORKLOAD --"
-_WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 _COMMAND_FOLLOWS = ": run dbdyno as root, or"
 """In the reason of a source: the rest of the reason repeats the commands."""
 
@@ -201,7 +200,7 @@ def _steps(source: Source) -> Sequence[Step]:
 def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
     """Yields lines of at most 80 columns, except for words to be copied that have no space."""
     yield from textwrap.wrap(_heading(diagnosis), WIDTH)
-    yield from textwrap.wrap(diagnosis.started, WIDTH, **_WHOLE_WORDS)
+    yield from textwrap.wrap(diagnosis.started, WIDTH, **screen.WHOLE_WORDS)
     yield ""
     yield from check_lines(diagnosis.conditions, everything)
     read = [s for s in diagnosis.sources if s.status == "ok"]
@@ -213,7 +212,7 @@ def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
         yield from screen.aligned(("data source", "state", "what it gives"), rows, (False,) * 3, WIDTH)
     else:
         count = f"{len(read)} of {len(diagnosis.sources)} data sources are on (--all lists what each gives)"
-        yield from textwrap.wrap(f"{count}: {'; '.join(s.name for s in read)}.", WIDTH, **_WHOLE_WORDS)
+        yield from textwrap.wrap(f"{count}: {'; '.join(s.name for s in read)}.", WIDTH, **screen.WHOLE_WORDS)
     if on_request:
         yield ""
         rows = [(s.name, _requests(s), s.enabling.adds) for s in on_request]
@@ -304,7 +303,7 @@ def labelled(label: str, text: str, columns: int = WIDTH) -> list[str]:
     if not text:
         return []
     begin, later = f"  {label + ':':{_INDENT - 2}}", " " * _INDENT
-    return textwrap.wrap(text, columns, initial_indent=begin, subsequent_indent=later, **_WHOLE_WORDS)
+    return textwrap.wrap(text, columns, initial_indent=begin, subsequent_indent=later, **screen.WHOLE_WORDS)
 
 
 def command(label: str, command: str) -> list[str]:

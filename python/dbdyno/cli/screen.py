@@ -9,7 +9,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _LISTED_LOADS = 40
 _BEGIN = "error: "
+WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
+"""Options of :mod:`textwrap` for lines with paths and commands, which are to be copied."""
 _ERROR, _ERROR_LINES = 2_000, 30  # characters and lines shown of a message
 
 
@@ -82,8 +84,7 @@ def _wrapped(text: str, indent: str, columns: int | None) -> Iterator[str]:
             columns,
             initial_indent=begin,
             subsequent_indent=begin or "  ",
-            break_long_words=False,
-            break_on_hyphens=False,
+            **WHOLE_WORDS,
         )
 
 
