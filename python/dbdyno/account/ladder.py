@@ -174,7 +174,7 @@ class _Ledgers:
         sampled = asked.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
         hidden = sampled.filter(pl.col("status").str.contains(HIDDEN_STATUS))
         self._hidden = set(hidden["cell"])
-        self._with_workers = set(ledger.filter(WORKERS & (pl.col("aas") > 0))["cell"])
+        self._with_workers = set(ledger.filter(WORKERS)["cell"])
         waits = sampled.filter(pl.col("detail").is_not_null() & (pl.col("account") == "sleep"))
         self._waits = waits.select("cell", "detail", "aas")
 

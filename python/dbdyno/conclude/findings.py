@@ -15,13 +15,13 @@ import dbdyno.conclude.run
 import dbdyno.conclude.scaling.capacity
 import dbdyno.conclude.scaling.cpu_wait
 from dbdyno.conclude.checking import Check, checks
-from dbdyno.conclude.ladder.ladders import in_doubt
+from dbdyno.conclude.ladder.ladders import ABOUT_COMMANDS, in_doubt
 from dbdyno.conclude.run import coverage
 from dbdyno.conclude.run.case import Case, Facts
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.plan.plan import Plan, Workload
-from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.claim import Claim, disturbed_cells
 
 for _module in iter_modules(dbdyno.conclude.run.__path__, "dbdyno.conclude.run."):
     import_module(_module.name)  # those imported above are the only ones elsewhere that register checks
@@ -33,16 +33,12 @@ def _checks(plan: Plan) -> list[Check]:
     return checks(kind_of(plan))
 
 
-COMMANDS = ("commands-compared", "speed-up", "orders")
-"""Claims that compare commands."""
-
-
 def doubted(claims: Iterable[Claim]) -> Iterator[Claim]:
     """Yields the claims, those that compare commands with a doubt if others took much of the CPUs."""
     claims = list(claims)
-    disturbed = {cell for c in claims if c.id == "disturbed" for cell in c.cells}
+    disturbed = disturbed_cells(claims)
     for c in claims:
-        rests = c.id in COMMANDS and disturbed and (not c.cells or not disturbed.isdisjoint(c.cells))
+        rests = c.id in ABOUT_COMMANDS and disturbed and (not c.cells or not disturbed.isdisjoint(c.cells))
         yield in_doubt(c, "") if rests else c
 
 
@@ -80,5 +76,4 @@ def findings(
     with speaking_of(kind_of(plan)):
         claims = [claim for c in _checks(plan) for claim in c.function(case)]
         claims += coverage.too_few(case, claims)
-        claims = [*doubted(claims)]
-    return tuple(sorted(claims, key=lambda c: _ORDER.index(c.severity)))
+        return tuple(sorted(doubted(claims), key=lambda c: _ORDER.index(c.severity)))

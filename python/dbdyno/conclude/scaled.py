@@ -150,19 +150,19 @@ def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) ->
 
 def _scalings_of(results: Results, model: str | None, seed: int) -> tuple[Scaling, ...]:
     by_rate = tuple(
-        _in_doubt(
-            rate_capacity.scaling_by_rate(
-                ladders.with_disturbed(one, results.tables["windows"], results.findings), results, model
-            )
-        )
-        for one in ladders.rate_ladders_of(results)
+        _in_doubt(rate_capacity.scaling_by_rate(ladder, results, model))
+        for ladder in _with_disturbed(ladders.rate_ladders_of(results), results)
     )
     if by_rate:
         return by_rate
-    along_axes = with_axes(results, ladders.ladders_of(results))
-    known = [ladders.with_disturbed(one, results.tables["windows"], results.findings) for one in along_axes]
-    scalings = [_in_doubt(_scaling_of(ladder, results, model, seed)) for ladder in known]
+    along_axes = _with_disturbed(with_axes(results, ladders.ladders_of(results)), results)
+    scalings = [_in_doubt(_scaling_of(ladder, results, model, seed)) for ladder in along_axes]
     return tuple(_with_speed_up(m, results) if results.plan.jobs else m for m in scalings)
+
+
+def _with_disturbed(some: Iterable[Ladder], results: Results) -> Iterator[Ladder]:
+    for ladder in some:
+        yield ladders.with_disturbed(ladder, results.tables["windows"], results.findings)
 
 
 def _in_doubt(scaling: Scaling) -> Scaling:
@@ -175,8 +175,7 @@ def _in_doubt(scaling: Scaling) -> Scaling:
 def doubted(claims: Iterable[Claim], results: Results) -> Iterator[Claim]:
     """Yields the claims of an auto ladder, each with a doubt if its ladder has disturbed loads. The subject
     of a claim is its variant, "" if there is only one."""
-    of = (*ladders.ladders_of(results), *ladders.rate_ladders_of(results))
-    known = [ladders.with_disturbed(one, results.tables["windows"], results.findings) for one in of]
+    known = _with_disturbed((*ladders.ladders_of(results), *ladders.rate_ladders_of(results)), results)
     places = {one.variant: ladders.disturbed_place(one) for one in known if one.disturbed}
     for c in claims:
         place = next((p for variant, p in places.items() if c.subject in ("", variant)), None)

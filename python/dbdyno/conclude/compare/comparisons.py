@@ -27,7 +27,7 @@ from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan.jobs import PlannedJob
 from dbdyno.model.plan.kinds import OBSERVATION, kind_of, speaking_of
 from dbdyno.model.plan.plan import Plan, Variant
-from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.claim import Claim, disturbed_cells
 from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
@@ -242,8 +242,8 @@ def _in_doubt(rank: Claim, runs: Mapping[str, Results]) -> Claim:
 
 
 def _disturbed(run: Results) -> set[int]:
-    cells = [cell for c in run.findings if c.id == "disturbed" for cell in c.cells]
-    return set(run.tables["windows"].filter(pl.col("cell").is_in(cells))["sessions"])
+    disturbed = pl.col("cell").is_in(disturbed_cells(run.findings))
+    return set(run.tables["windows"].filter(disturbed)["sessions"])
 
 
 def _with_capacities(

@@ -15,6 +15,7 @@ from dbdyno.conclude.catalogue.number_format import load
 from dbdyno.conclude.ladder.rungs import Rungs
 from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.results.analyses import POINTS, Estimate, Ladder, Machine, Scaling
+from dbdyno.model.results.claim import disturbed_cells
 from dbdyno.model.results.ledger_rows import WORKERS, account_rows
 from dbdyno.model.results.session_time import is_limit
 from dbdyno.model.schema.tables import ByCell
@@ -151,9 +152,7 @@ def _ladder(
     points = [_point(r, figures[r["cell"]], parts, by_work=by_work, constant=constant) for r in usable]
     ledgers = [parts.table("ledger", r["cell"]) for r in usable]
     points = [
-        p | {"tasks": tasks_of(ledger)}
-        if results.plan.jobs or ledger.filter(WORKERS & (pl.col("aas") > 0)).height
-        else p
+        p | {"tasks": tasks_of(ledger)} if results.plan.jobs or ledger.filter(WORKERS).height else p
         for p, ledger in zip(points, ledgers, strict=True)
     ]
     machine, about = machine_of(results, variant)
@@ -189,12 +188,11 @@ def _usable_cells(
 def with_disturbed(ladder: Ladder, windows: pl.DataFrame, claims: Iterable[Claim]) -> Ladder:
     """Returns ``ladder`` with the loads of its cells that the claim ``disturbed`` names. Along an axis of
     threads, which joins variants, these are all loads if there is such a cell."""
-    cells = [cell for c in claims if c.id == "disturbed" for cell in c.cells]
-    found = windows.filter(pl.col("cell").is_in(cells))
+    disturbed = windows.filter(pl.col("cell").is_in(disturbed_cells(claims)))
     if ladder.variant is None:
-        return replace(ladder, disturbed=tuple(loads(ladder)) if found.height else ())
-    found = found.filter((pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant))
-    numbers = found["rate_per_s" if ladder.by_rate else "sessions"].unique().sort()
+        return replace(ladder, disturbed=tuple(loads(ladder)) if disturbed.height else ())
+    own = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
+    numbers = disturbed.filter(own)["rate_per_s" if ladder.by_rate else "sessions"].unique().sort()
     return replace(ladder, disturbed=tuple(map(float, numbers)))
 
 
@@ -213,11 +211,13 @@ def disturbed_place(ladder: Ladder) -> str:
     return f" {noun('at')} {fmt.loads_joined(ladder.disturbed, ladder.load_unit)}"
 
 
+ABOUT_COMMANDS = ("commands-compared", "speed-up", "orders")
+"""Claims that compare commands."""
 ABOUT_LADDERS = (
     *("one-session", "one-core", "one-cpu", "knee", "second-knee", "third-knee", "throughput-step"),
     *("superlinear", "throughput-drop", "at-cpus", "one-more-session", "reason", "smt-yield"),
     *("prediction", "response-target", "throughput-target", "auto-ladder", "target", "paced-capacity"),
-    *("auto-rates", "rate-target", "rate-capacity", "rank", "commands-compared", "speed-up", "orders"),
+    *("auto-rates", "rate-target", "rate-capacity", "rank", *ABOUT_COMMANDS),
 )
 """Claims that compare loads, variants or commands. Those of the peak and of good scaling have sentences of
 their own."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
-
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.checking import check
@@ -18,7 +16,7 @@ from dbdyno.conclude.run.case import Case, Row
 from dbdyno.conclude.run.reason import session_time
 from dbdyno.conclude.scaling import smt
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
-from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.claim import Claim, disturbed_cells
 from dbdyno.model.schema.derived import GOOD_SCALING
 from dbdyno.model.schema.tables import fewest_calls
 from dbdyno.model.text.nouns import noun
@@ -49,13 +47,10 @@ def headline(case: Case) -> Iterator[Claim]:
         if not rows:
             yield _at_least(case, name)
         elif paced.is_paced(case):
-            disturbed = {cell for c in disturbances for cell in c.cells}
-            of_ladder = (pl.col("workload") == rows[0]["workload"]) & (
-                pl.col("variant") == rows[0]["variant"]
-            )
-            cells = set(case.tables["windows"].filter(of_ladder)["cell"])
+            own = {c["cell"] for c in case.usable if all(c[k] == rows[0][k] for k in ("workload", "variant"))}
+            doubtful = not own.isdisjoint(disturbed_cells(disturbances))
             for claimed in paced.capacity(case, name, rows):
-                yield ladders.in_doubt(claimed, "") if cells & disturbed else claimed
+                yield ladders.in_doubt(claimed, "") if doubtful else claimed
         elif ladder is None or ladder.points.is_empty():
             yield claim("nothing-measured", {}, case="no-rate", subject=name)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -78,3 +79,13 @@ class Claim(BaseModel):
         if isinstance(figure, dict) and figure.get("value") is None:
             record = {**record, "value": None}
         return record
+
+
+DISTURBED = "disturbed"
+"""Id of the claim about loads at which others took much of the CPUs. Figures that rest on them are marked,
+and sentences about them say so."""
+
+
+def disturbed_cells(claims: Iterable[Claim]) -> set[str]:
+    """Returns the measurements at which others took much of the CPUs."""
+    return {cell for c in claims if c.id == DISTURBED for cell in c.cells}

@@ -28,8 +28,8 @@ _PARENTS = {
 }
 """Parents of the accounts that lie within another account. The parts of ``runq`` by wait label have its own
 name as their parent."""
-WORKERS = pl.col("account").str.starts_with("workers.")
-"""Rows with the part of parallel workers in their sessions' accounts."""
+WORKERS = pl.col("account").str.starts_with("workers.") & (pl.col("aas") > 0)
+"""Matches the rows with the part of parallel workers in their sessions' accounts, if they used time."""
 BY_LABEL = pl.col("parent").eq_missing(pl.col("account"))
 """Matches the rows that are parts by wait label."""
 ALL = pl.lit(True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbdyno.model.plan.kinds import LADDER, kind_of
+from dbdyno.model.results.claim import DISTURBED
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.nouns import capital, fill, noun
@@ -94,7 +95,7 @@ def warnings(runs: Sequence[Results]) -> Statements | None:
     items = []
     for letter, results in zip(_letters(runs), runs, strict=True):
         above = headline.doubts(results)
-        listed = [c for c in results.findings if c not in above and not (above and c.id == figures.DISTURBED)]
+        listed = [c for c in results.findings if c not in above and not (above and c.id == DISTURBED)]
         grave = [c for c in listed if c.severity in ("invalid", "warning")]
         grave.sort(key=lambda c: c.severity != "invalid")
         before = f"{_named(letter, results)}: " if letter else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import polars as pl
 
 from dbdyno.model.plan.kinds import DRIVEN, SERVED, current_kind, kind_of
-from dbdyno.model.results.claim import Estimate
+from dbdyno.model.results.claim import Estimate, disturbed_cells
 from dbdyno.model.text.nouns import at_once, fill
 from dbdyno.model.units import NS_PER_S, counted, format_given, format_number
 from dbdyno.present.document.document import UNKNOWN, Cell
@@ -123,16 +123,10 @@ def ladder(results: Results, series: Series) -> pl.DataFrame:
     return of_series(results.tables["rungs"], series).sort("sessions", "rate_per_s")
 
 
-DISTURBED = "disturbed"
-"""The claim about loads at which others took much of the CPUs. Figures that rest on them are marked, and
-sentences about them say so."""
-
-
 def disturbed_loads(results: Results, series: Series) -> set[int]:
     """Returns the numbers of sessions of a ladder at which others took much of the CPUs."""
-    cells = [cell for c in results.findings if c.id == DISTURBED for cell in c.cells]
-    windows = of_series(results.tables["windows"], series) if cells else pl.DataFrame()
-    return set(windows.filter(pl.col("cell").is_in(cells))["sessions"]) if cells else set()
+    disturbed = pl.col("cell").is_in(disturbed_cells(results.findings))
+    return set(of_series(results.tables["windows"].filter(disturbed), series)["sessions"])
 
 
 def work_short(results: Results, workload: str) -> str:

@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PHASES, SERVED, kind_of
 from dbdyno.model.plan.plan import Observation, Workload
-from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.claim import DISTURBED, Claim
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
@@ -259,9 +259,7 @@ def doubts(results: Results) -> list[Claim]:
 
     Empty for observations, where other load is part of what is observed, and where no rate is known.
     """
-    if figures.is_observation(results) or results.tables["rungs"]["calls_per_s"].null_count() == len(
-        results.tables["rungs"]
-    ):
+    if figures.is_observation(results) or not results.tables["rungs"]["calls_per_s"].count():
         return []
     known = [f for f in results.findings if f.id in _OTHERS and f.value is not None]
     measured = set(results.tables["windows"]["cell"])
@@ -299,7 +297,7 @@ def compared(results: Results) -> Comparison | None:
 def claims_shown_elsewhere(results: Results) -> list[Claim]:
     """Returns the claims that a list of claims leaves out, because the lead and the tables contain them."""
     replied = set(map(_key, results.reply))
-    ids = (FIRST, figures.DISTURBED) if compared(results) else (FIRST, figures.DISTURBED, *PARAGRAPH)
+    ids = (FIRST, DISTURBED) if compared(results) else (FIRST, DISTURBED, *PARAGRAPH)
     return [c for c in results.findings if c.id in ids or _key(c) in replied]
 
 
