@@ -227,6 +227,37 @@ raw_tables! {
         value: Nullable<i64>,
         status: Texts,
     }
+    "devices": Devices {
+        before_ns: Vec<i64>,
+        after_ns: Vec<i64>,
+        device: Texts,
+        reads: Nullable<i64>,
+        reads_merged: Nullable<i64>,
+        read_bytes: Nullable<i64>,
+        read_ns: Nullable<i64>,
+        writes: Nullable<i64>,
+        writes_merged: Nullable<i64>,
+        written_bytes: Nullable<i64>,
+        write_ns: Nullable<i64>,
+        in_flight: Nullable<i64>,
+        io_ns: Nullable<i64>,
+        weighted_ns: Nullable<i64>,
+        discards: Nullable<i64>,
+        discarded_bytes: Nullable<i64>,
+        discard_ns: Nullable<i64>,
+        flushes: Nullable<i64>,
+        flush_ns: Nullable<i64>,
+        status: Texts,
+    }
+    "places": Places {
+        place: Texts,
+        path: Texts,
+        filesystem: NullableTexts,
+        device: NullableTexts,
+        layers: NullableTexts,
+        below: NullableTexts,
+        status: Texts,
+    }
     "sampler": Sampler {
         sample: Vec<i64>,
         due_ns: Vec<i64>,

@@ -6,6 +6,7 @@ from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_sources import process_rates
 from dbdyno.model.schema.data_sources.blocking import WAIT_CHAINS
+from dbdyno.model.schema.data_sources.devices import DEVICE_TABLES
 from dbdyno.model.schema.data_sources.drivers import HOSTS
 from dbdyno.model.schema.data_sources.executions import EXECUTION_TABLES
 from dbdyno.model.schema.data_sources.fired import TRIGGER_TABLES
@@ -670,6 +671,7 @@ _TABLES: tuple[Table, ...] = (
         ),
     ),
     *MEMORY_TABLES,
+    *DEVICE_TABLES,
     *TRIGGER_TABLES,
     Table("hosts", HOSTS),
     Table("placed", PLACED, json=False),

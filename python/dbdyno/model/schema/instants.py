@@ -31,7 +31,7 @@ INSTANTS = frozenset(
     }
 )
 """Names of columns that are instants in every table except those of :data:`EXCEPT`."""
-EXCEPT = frozenset({("statement_reads", "exec_ns")})
+EXCEPT = frozenset({("statement_reads", "exec_ns"), ("devices", "read_ns")})
 """Columns of these names that are durations."""
 DURATIONS = frozenset(
     {
@@ -49,12 +49,15 @@ DURATIONS = frozenset(
         "clock_offset_ns",
         "connect_ns",
         "cpu_ns",
+        "discard_ns",
         "driver_lag_max_ns",
         "driver_lag_sum_ns",
         "duration_ns",
+        "flush_ns",
         "from_ns",
         "high_ns",
         "in_call_ns",
+        "io_ns",
         "jit_ns",
         "lag_max_ns",
         "lag_sum_ns",
@@ -76,6 +79,8 @@ DURATIONS = frozenset(
         "total_ns",
         "user_ns",
         "waited_ns",
+        "weighted_ns",
+        "write_ns",
     }
 )
 WALL_CLOCK = frozenset({"backend_start_ns"})
