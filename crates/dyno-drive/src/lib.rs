@@ -27,6 +27,7 @@ pub use count::call_log::{CallLog, LoggedCall};
 pub use count::errors::{ErrorTally, LOST};
 pub use count::histogram::Latency;
 pub use count::script::{ScriptCalls, ScriptTally};
+pub use count::seconds::SecondCounts;
 pub use count::tally::{Durations, Tally, Times};
 pub use load::Load;
 pub use load::phases::{Failure, Phases};

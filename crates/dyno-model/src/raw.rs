@@ -31,6 +31,13 @@ raw_tables! {
         high_ns: Vec<i64>,
         count: Vec<i64>,
     }
+    "second_histogram": SecondHistogram {
+        second: Vec<i64>,
+        seconds: Vec<i64>,
+        low_ns: Vec<i64>,
+        high_ns: Vec<i64>,
+        count: Vec<i64>,
+    }
     "errors": Errors {
         session: Vec<i64>,
         sqlstate: Texts,

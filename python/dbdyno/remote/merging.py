@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from dbdyno.model.schema.tables import RAW, CoreColumn, empty, from_core, merged, raw, schema
+from dbdyno.model.schema.tables import RAW, CoreColumn, by_second, empty, from_core, merged, raw, schema
 
 Core = Mapping[str, Mapping[str, CoreColumn]]
 
@@ -54,6 +54,8 @@ def _merge(table: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     together = pl.concat(frames)
     if table in _HISTOGRAMS:
         return _buckets(table, together)
+    if table == "second_histogram":
+        return by_second(together)
     if table not in _KEYS:
         return together
     keys = _KEYS[table]

@@ -11,8 +11,9 @@ const LONGEST_NS: u64 = 24 * 3600 * 1_000_000_000;
 const DIGITS: u32 = 11;
 /// Buckets between one power of two and the next.
 const HALF: usize = 1 << (DIGITS - 1);
-/// Number of buckets, up to the power of two above the longest duration.
-const BUCKETS: usize = place(LONGEST_NS.next_power_of_two() - 1) + 1;
+/// The power of two above the longest duration ends the last bucket.
+const HIGHEST_NS: u64 = LONGEST_NS.next_power_of_two() - 1;
+const BUCKETS: usize = place(HIGHEST_NS) + 1;
 
 /// The bucket of a duration.
 #[inline]
@@ -129,6 +130,54 @@ impl Latency {
             }
         }
         columns
+    }
+}
+
+/// Binary digits that are kept of durations by second: steps of at most one part in sixteen.
+const COARSE_DIGITS: u32 = 5;
+const COARSE_HALF: usize = 1 << (COARSE_DIGITS - 1);
+const COARSE_BUCKETS: usize = coarse_place(HIGHEST_NS) + 1;
+
+const fn coarse_place(ns: u64) -> usize {
+    let dropped = u64::BITS - COARSE_DIGITS - (ns | ((1 << COARSE_DIGITS) - 1)).leading_zeros();
+    dropped as usize * COARSE_HALF + (ns >> dropped) as usize
+}
+
+/// A histogram with fewer buckets: each of [`Latency`] lies in one of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coarse(Box<[u64]>);
+
+impl Default for Coarse {
+    fn default() -> Self {
+        Self(vec![0; COARSE_BUCKETS].into())
+    }
+}
+
+impl Coarse {
+    /// Lowest and highest duration of a bucket, inclusive.
+    pub const fn ends(bucket: usize) -> (u64, u64) {
+        let dropped = (bucket / COARSE_HALF).saturating_sub(1);
+        let low = ((bucket - dropped * COARSE_HALF) as u64) << dropped;
+        (low, low + (1 << dropped) - 1)
+    }
+
+    /// Adds the durations of a histogram, all of which are between these two.
+    pub fn add(&mut self, durations: &Latency, min_ns: u64, max_ns: u64) {
+        // What is longer than the longest is in the bucket of the longest.
+        let (first, last) = (
+            coarse_place(min_ns.min(LONGEST_NS)),
+            coarse_place(max_ns.min(HIGHEST_NS)),
+        );
+        for (bucket, sum) in self.0.iter_mut().enumerate().take(last + 1).skip(first) {
+            let (low, high) = Self::ends(bucket);
+            *sum += durations.0[place(low)..=place(high)].iter().sum::<u64>();
+        }
+    }
+
+    /// The buckets that hold more than before, and how much more.
+    pub fn growth<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (usize, u64)> + 'a {
+        let grown = self.0.iter().zip(&before.0).map(|(now, before)| now - before);
+        grown.enumerate().filter(|(_, grown)| *grown > 0)
     }
 }
 

@@ -6,4 +6,5 @@ pub mod errors;
 pub mod histogram;
 pub mod probe;
 pub mod script;
+pub mod seconds;
 pub mod tally;

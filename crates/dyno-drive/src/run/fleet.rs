@@ -7,6 +7,7 @@ use dyno_model::{Error, Result, Session, now_ns};
 
 use crate::count::call_log::CallLog;
 use crate::count::script::ScriptCalls;
+use crate::count::seconds::SecondCounts;
 use crate::pace::pacing::{PacePart, Paced};
 use crate::pace::queue::{Lookout, Queue};
 use crate::run::control::Control;
@@ -33,6 +34,8 @@ pub struct Outcome<S> {
     pub records: Vec<Record>,
     /// Durations of all measured calls that ended well.
     pub latency: Latency,
+    /// The same by second.
+    pub seconds: SecondCounts,
     /// Durations and errors by script; empty without scripts.
     pub scripts: Vec<ScriptCalls>,
     /// Result of pacing, if the load is paced.
@@ -49,6 +52,7 @@ impl<S> Default for Outcome<S> {
             sessions: Vec::new(),
             records: Vec::new(),
             latency: Latency::default(),
+            seconds: SecondCounts::default(),
             scripts: Vec::new(),
             paced: None,
             log: None,
@@ -69,6 +73,7 @@ impl<S> Outcome<S> {
             sessions,
             records: self.records,
             latency: self.latency,
+            seconds: self.seconds,
             scripts: self.scripts,
             paced: self.paced,
             log,
@@ -221,6 +226,7 @@ fn log(spec: &Spec, threads: usize) -> Option<CallLog> {
 fn gather<S: Session>(workers: Vec<Worker<S>>, windows: &[Schedule], paced: Vec<Paced>) -> Outcome<S> {
     let mut seats = Vec::new();
     let mut scripts: Vec<Vec<ScriptCalls>> = vec![Vec::new(); windows.len()];
+    let mut seconds = vec![SecondCounts::default(); windows.len()];
     let mut log: Option<CallLog> = None;
     for worker in workers {
         let past = worker.past.into_iter().map(|past| past.scripts);
@@ -230,6 +236,9 @@ fn gather<S: Session>(workers: Vec<Worker<S>>, windows: &[Schedule], paced: Vec<
             sum.resize_with(part.len(), ScriptCalls::default);
             *sum = sum.iter().zip(part).map(|(a, b)| a.clone().merge(b)).collect();
         }
+        for (part, sum) in worker.seconds.iter().rev().zip(seconds.iter_mut().rev()) {
+            *sum = std::mem::take(sum).merge(part);
+        }
         log = crate::count::tally::either(log, worker.log, CallLog::merge);
         seats.extend(worker.seats);
     }
@@ -238,13 +247,14 @@ fn gather<S: Session>(workers: Vec<Worker<S>>, windows: &[Schedule], paced: Vec<
     let ends: Vec<_> = windows[..windows.len() - 1].iter().map(|w| w.t1_ns).collect();
     let (sessions, records): (Vec<_>, Vec<_>) = seats.into_iter().map(|s| s.into_parts(&ends)).unzip();
     let mut records: Vec<_> = records.into_iter().map(Vec::into_iter).collect();
-    let mut paced = paced.into_iter();
+    let (mut paced, mut seconds) = (paced.into_iter(), seconds.into_iter());
     let mut all = scripts.into_iter().map(|calls| Outcome {
         sessions: Vec::new(),
         records: records.iter_mut().filter_map(Iterator::next).collect(),
         latency: calls
             .iter()
             .fold(Latency::default(), |all, s| all.merge(&s.latency)),
+        seconds: seconds.next().unwrap_or_default(),
         scripts: if has_scripts { calls } else { Vec::new() },
         paced: paced.next(),
         log: None,

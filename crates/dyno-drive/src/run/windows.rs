@@ -50,6 +50,11 @@ impl Windows {
         now_ns >= self.next_ns
     }
 
+    /// Beginning of the next window; `i64::MAX` after the last.
+    pub fn next_ns(&self) -> i64 {
+        self.next_ns
+    }
+
     /// Goes on to the next window; false if none begins any more.
     pub fn next(&mut self, control: &Control) -> bool {
         let begins = self.next_ns < control.deadline_ns();

@@ -15,13 +15,14 @@ use dyno_model::{Progress as Step, Result, Session, Start, now_ns};
 
 use crate::count::call_log::CallLog;
 use crate::count::script::ScriptCalls;
+use crate::count::seconds::{SecondCounts, Seconds, by_script};
 use crate::pace::pacing::{Pace, PacePart, Turn};
 use crate::pace::queue::Queue;
 use crate::run::control::{Control, Progress};
 use crate::run::poll::{Interest, Poll};
 use crate::run::seat::Seat;
 use crate::run::windows::Windows;
-use crate::{ArrivalSpec, Schedule, Spec, Think, thread};
+use crate::{ArrivalSpec, Schedule, Spec, Tally, Think, thread};
 
 /// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -55,8 +56,13 @@ pub struct Worker<S> {
     pub scripts: Vec<ScriptCalls>,
     /// Counts of earlier windows.
     pub past: Vec<Past>,
+    /// Durations by second, of each window that is over.
+    pub seconds: Vec<SecondCounts>,
     windows_ns: Vec<i64>,
     windows: Windows,
+    second: Seconds,
+    /// End of the present second or window: one comparison a call for both.
+    change_ns: i64,
     has_scripts: bool,
     pub log: Option<CallLog>,
     counts: Counts,
@@ -116,8 +122,11 @@ impl<S: Session> Worker<S> {
             round: spec.rounds.then(Vec::new),
             scripts: vec![ScriptCalls::default(); scripts.max(1)],
             past: Vec::new(),
+            seconds: Vec::new(),
             windows_ns: spec.windows_ns.clone(),
             windows: Windows::new(&[], schedule),
+            second: Seconds::new(0),
+            change_ns: 0,
             has_scripts: scripts > 0,
             log,
             counts,
@@ -134,6 +143,7 @@ impl<S: Session> Worker<S> {
         let whole = self.counts.control.wait_for_start();
         let schedule = Windows::counted(&self.windows_ns, whole);
         self.windows = Windows::new(&self.windows_ns, whole);
+        self.begin_seconds(schedule.t0_ns);
         self.counts.schedule = schedule;
         let arrivals = self.arrivals.as_ref();
         self.pace = arrivals.map(|(spec, queue)| Pace::new(spec, queue.clone(), schedule));
@@ -147,18 +157,48 @@ impl<S: Session> Worker<S> {
         }
         // All threads have as many parts, so that these can be put together by window.
         (0..self.windows.left()).for_each(|_| self.next_window());
+        self.end_seconds();
         self.counts.control.linger();
     }
 
-    /// Goes on to the window that has begun, if a further one begins at all.
+    /// Goes on to the window and to the second that have begun, if a further window begins at all.
     #[cold]
     fn look_at_windows(&mut self, now: i64) {
-        while self.windows.is_over(now) && self.windows.next(&self.counts.control) {
+        loop {
+            let t0_ns = self.windows.next_ns();
+            if !self.windows.is_over(now) || !self.windows.next(&self.counts.control) {
+                break;
+            }
             self.next_window();
+            self.begin_seconds(t0_ns);
         }
+        if now >= self.second.next_ns() {
+            let tallies = self.tallies();
+            self.second.change(now, &self.scripts, &tallies);
+        }
+        self.change_ns = self.second.next_ns().min(self.windows.next_ns());
+    }
+
+    fn begin_seconds(&mut self, t0_ns: i64) {
+        self.second = Seconds::new(t0_ns);
+        self.change_ns = self.second.next_ns().min(self.windows.next_ns());
+    }
+
+    fn end_seconds(&mut self) {
+        let over = std::mem::replace(&mut self.second, Seconds::new(i64::MAX));
+        self.seconds.push(over.end(&self.scripts, &self.tallies()));
+    }
+
+    /// The window's counts by script.
+    fn tallies(&self) -> Vec<Tally> {
+        by_script(
+            self.seats.iter().map(|seat| &seat.tallies[..]),
+            self.scripts.len(),
+        )
     }
 
     fn next_window(&mut self) {
+        self.end_seconds();
         self.seats.iter_mut().for_each(Seat::next_window);
         let fresh = vec![ScriptCalls::default(); self.scripts.len()];
         self.past.push(Past {
@@ -232,7 +272,7 @@ impl<S: Session> Worker<S> {
     /// The turn of a paced load; not inlined, since most loads are not paced.
     #[inline(never)]
     fn paced_turn(&mut self, i: usize, now: i64) -> std::result::Result<i64, i64> {
-        if self.windows.is_over(now) {
+        if now >= self.change_ns {
             self.look_at_windows(now);
         }
         let Some(pace) = &mut self.pace else {

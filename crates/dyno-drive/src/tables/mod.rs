@@ -6,6 +6,7 @@ mod scripts;
 use dyno_model::{Counter, Engine, Nullable, Table, raw};
 
 use crate::count::probe::ProbeRow;
+use crate::count::seconds::SecondCounts;
 use crate::{CallLog, Outcome, Record, Tally};
 
 /// Durations of connecting and preparing one session, and the server's process.
@@ -28,6 +29,7 @@ pub fn all<E: Engine, S>(engine: &E, setups: &[Setup], outcome: &Outcome<S>) -> 
     let mut all = vec![
         sessions(setups, records).into(),
         histogram.into(),
+        second_histogram(&outcome.seconds).into(),
         errors(records).into(),
     ];
     let paced = outcome.paced.as_ref();
@@ -61,6 +63,24 @@ fn sessions(setups: &[Setup], records: &[Record]) -> raw::Sessions {
         round_trips: records.iter().map(|r| r.round_trips.map(|n| n as i64)).collect(),
         end_reason: records.iter().map(|r| r.end.reason()).collect(),
         end_detail: records.iter().map(|r| r.end.detail()).collect(),
+    }
+}
+
+fn second_histogram(seconds: &SecondCounts) -> raw::SecondHistogram {
+    let mut columns = [const { Vec::new() }; 5];
+    for row in seconds.rows() {
+        columns
+            .iter_mut()
+            .zip(row)
+            .for_each(|(column, value)| column.push(value));
+    }
+    let [second, seconds, low_ns, high_ns, count] = columns;
+    raw::SecondHistogram {
+        second,
+        seconds,
+        low_ns,
+        high_ns,
+        count,
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::peer::{Answer, FakeSession, Peers};
-use dyno_drive::{ArrivalKind, ArrivalSpec, End, Fleet, Outcome, Paced, Record, Schedule, Spec};
+use dyno_drive::{
+    ArrivalKind, ArrivalSpec, End, Fleet, Outcome, Paced, Record, Schedule, SecondCounts, Spec,
+};
 use dyno_model::now_ns;
 
 const MS: i64 = 1_000_000;
@@ -79,6 +81,15 @@ fn calls_over_windows_are_those_of_the_whole_and_the_backlog_is_carried_over() {
         let settled: u64 = records[0].iter().map(|r| r.tally.settle_calls).sum();
         let all: u64 = settled + records.iter().map(|w| calls(w)).sum::<u64>();
         assert_eq!(all, (0..sessions).map(|i| peers.served(i)).sum::<u64>());
+        let counted = |seconds: &SecondCounts| seconds.rows().map(|row| row[4] as u64).sum::<u64>();
+        let later = outcome.later.iter().map(|o| &o.seconds);
+        for (seconds, records) in [&outcome.seconds].into_iter().chain(later).zip(&records) {
+            assert_eq!(counted(seconds), calls(records));
+            assert!(
+                seconds.rows().all(|row| row[0] == 0 && row[1] == 1),
+                "windows of 50 ms"
+            );
+        }
         for (outcome, (paced, records)) in [outcome.latency.count()]
             .into_iter()
             .chain(outcome.later.iter().map(|o| o.latency.count()))

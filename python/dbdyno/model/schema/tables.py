@@ -295,6 +295,15 @@ def merged(histogram: pl.DataFrame) -> pl.DataFrame:
     return histogram.group_by("low_ns", "high_ns").agg(pl.col("count").sum()).sort("low_ns", "high_ns")
 
 
+def by_second(histogram: pl.DataFrame) -> pl.DataFrame:
+    """Merges rows of table ``second_histogram``. All get the longest of their intervals: each length is a
+    power of two, so that a longer interval holds whole shorter ones."""
+    longest = pl.col("seconds").max()
+    same = histogram.with_columns(second=pl.col("second") // longest * longest, seconds=longest)
+    counts = same.group_by("second", "seconds", "low_ns", "high_ns").agg(pl.col("count").sum())
+    return counts.sort("second", "low_ns").select(histogram.columns)
+
+
 def quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:
     """Returns :func:`quantile_ns` for several ``q``."""
     buckets = merged(histogram)

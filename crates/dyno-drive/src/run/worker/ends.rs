@@ -106,7 +106,7 @@ impl<S: Session> Worker<S> {
 
     #[inline]
     fn count(&mut self, i: usize, now: i64, ok: bool) {
-        if self.windows.is_over(now) {
+        if now >= self.change_ns {
             self.look_at_windows(now);
         }
         let seat = &mut self.seats[i];
