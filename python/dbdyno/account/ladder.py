@@ -22,6 +22,7 @@ from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.ledger_rows import BY_LABEL, WORKERS
 from dbdyno.model.results.raw import LEFT_OUT, RawCell, RungStatus
 from dbdyno.model.results.session_time import is_limit, judged, wait_label
+from dbdyno.model.schema.quantiles import RESPONSE
 from dbdyno.model.schema.tables import ByCell, Tables, empty, known_quantiles_ns, rows
 from dbdyno.model.sources.source import HIDDEN_STATUS
 from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies, families_of
@@ -50,7 +51,6 @@ _PACED_MEANS = (
     "service_p99_ns",
     "lag_mean_ns",
 )
-_QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
 _ACCOUNTS = {
     "run_aas": "run",
     "runq_aas": "runq",
@@ -154,7 +154,7 @@ def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | No
     """Returns percentiles of the calls of all repeats together."""
     longest = max((f.get("response_max_ns") or 0 for f in figures), default=0) or None
     row: Row = {"response_max_ns": longest}
-    for name, value in zip(_QUANTILES, known_quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
+    for name, value in zip(RESPONSE, known_quantiles_ns(histogram, list(RESPONSE.values())), strict=True):
         # A percentile is the upper end of its bucket, which may lie above the longest call.
         row[name] = value if value is None or longest is None else min(value, longest)
     return row

@@ -15,6 +15,7 @@ from dbdyno.account.window.cells import key
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.quantiles import QUANTILES
 from dbdyno.model.schema.tables import Tables, conform, empty, known_quantiles_ns, sum_of_known
 
 _CELL = [c.name for c in CELL]
@@ -31,7 +32,7 @@ _SUMS = {
     "script_failures": ["count"],
     "script_durations": ["count"],
 }
-_QUANTILES = {"p50_ns": 0.50, "p95_ns": 0.95, "p99_ns": 0.99}
+_QUANTILES = {f"{one.key}_ns": one.q for one in QUANTILES}
 
 
 @makes(*NAMES)

@@ -42,7 +42,8 @@ _GROUPS = {
 @click.option(
     "--figure",
     metavar="NAME",
-    help="throughput (work units per second), calls (per second), mean, p50, p95, p99 (response time), "
+    help="throughput (work units per second), calls (per second), mean, p50, p95, p99, p99.9, p99.99 "
+    "(response time), "
     "cpu_per_call, cpu_per_work. Of snapshots: ins_ps, upd_ps, seq_ps, tps, mean_ns, size_bytes ...  "
     "[default: throughput]",
 )

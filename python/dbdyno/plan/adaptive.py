@@ -10,7 +10,7 @@ from typing import Any
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Adaptive, Cell, Choice, Experiment, Goal, Plan, Value
-from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.schema.quantiles import fewest_calls
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_search import (
     CLIENT_LIMITED,

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Adaptive, Goal
+from dbdyno.model.schema import quantiles
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import END, KNEE, SIGMAS, bend, noise_of
@@ -233,15 +234,16 @@ def _between(findings: Findings, throughputs: Mapping[int, Mean]) -> int | None:
 
 # -- a target: doubling, bisection, then both sides again --
 
-QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+QUANTILES = {"p90": 0.90, **{one.name: one.q for one in quantiles.QUANTILES}}
 METRICS: tuple[str, ...] = get_args(Goal.model_fields["metric"].annotation)
 MOST_FAILED = 0.01
 """A rung with a larger share of failed calls does not meet a goal, however short the calls were."""
-_TEXT = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9]{1,15}(?:\.[0-9]+)?)\s*([a-zA-Z/]*)\s*\Z")
+_TEXT = re.compile(r"\s*([a-z0-9_.]+)\s*(<=|>=|<|>)\s*([0-9]{1,15}(?:\.[0-9]+)?)\s*([a-zA-Z/]*)\s*\Z")
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": float(NS_PER_S)}
 _PER_S = {"": 1.0, "/s": 1.0, "calls/s": 1.0, "k": 1e3, "k/s": 1e3}
 _FORMS = (
-    "write p95<20ms (p50, p90, p95, p99, mean, max; us, ms, s) or throughput>1000, in quotes for the shell"
+    "write p95<20ms (p50, p90, p95, p99, p99.9, p99.99, mean, max; us, ms, s) or throughput>1000, in quotes "
+    "for the shell"
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dbdyno.conduct.measure.schedule import seen_in
 from dbdyno.model.plan.plan import Adaptive
-from dbdyno.plan.adaptive_search import parse_goal
+from dbdyno.plan.adaptive_search import QUANTILES, parse_goal
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,10 @@ def test_a_quantile_of_too_few_calls_is_no_figure(goal: str, calls: int, known: 
     (load,) = seen_in(tables, rule)["base"]
     assert (load.figure is not None) is known
     assert (load.calls, load.window_s, load.good) == (calls, 10.0, True)
+
+
+@pytest.mark.parametrize(("goal", "fewest"), [("p99.9<20ms", 10_000), ("p99.99 <= 1s", 100_000)])
+def test_far_tails_need_ten_calls_above_them(goal: str, fewest: int) -> None:
+    assert QUANTILES[parse_goal(goal).metric] == pytest.approx(1 - 10 / fewest)
+    for calls in (fewest - 1, fewest):
+        test_a_quantile_of_too_few_calls_is_no_figure(goal, calls, calls == fewest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.shown import as_text
 
-from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.schema.quantiles import fewest_calls
 from dbdyno.present.charts.chart import response_lines
 from dbdyno.present.document.document import UNKNOWN, Document, Row, Table, numeric, word
 from dbdyno.present.figures import tails

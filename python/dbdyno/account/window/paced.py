@@ -13,7 +13,8 @@ import polars as pl
 
 from dbdyno.account.window.cells import for_each
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.schema.tables import FEW, known_quantiles_ns
+from dbdyno.model.schema.quantiles import FEW
+from dbdyno.model.schema.tables import known_quantiles_ns
 from dbdyno.model.units import NS_PER_S
 
 Figure = tuple[str, str, float | None, str, str]

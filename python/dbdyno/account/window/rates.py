@@ -20,8 +20,8 @@ from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import REPLAY_BEHIND, REPLAY_LAG, RawCell
 from dbdyno.model.results.session_time import judged
 from dbdyno.model.schema.data_sources import files
+from dbdyno.model.schema.quantiles import FEW, RESPONSE
 from dbdyno.model.schema.tables import (
-    FEW,
     ByCell,
     Tables,
     conform,
@@ -107,7 +107,6 @@ def _response_error(bins: pl.DataFrame) -> float | None:
     return None if left is None else left.std_err * left.n / calls
 
 
-_QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
 _DRIVER, _COUNTERS, _TASKS, _DRIVER_TASKS = "driver", "engine counters", "os tasks", "driver tasks"
 
 Row = dict[str, Any]
@@ -244,7 +243,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("straddling_calls", "calls", float(straddling), "ok", _DRIVER),
         ("response_mean_ns", "ns", _quotient(float(sessions["in_call_ns"].sum()), calls), idle, _DRIVER),
         *(
-            (n, "ns", value, FEW if calls and n in _QUANTILES else idle, _DRIVER)
+            (n, "ns", value, FEW if calls and n in RESPONSE else idle, _DRIVER)
             for n, value in _extremes(cell, cut["cell_histogram"], sessions)
         ),
         *paced.figures(cell),
@@ -283,7 +282,7 @@ def _extremes(
     """Yields percentiles and the longest call. No percentile lies above the longest."""
     ended = sessions.select(pl.col("max_ns").cast(pl.Float64).max()).item()
     longest = max((v for v in (ended, paced.longest_ns(cell)) if v is not None), default=None)
-    for name, value in zip(_QUANTILES, known_quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
+    for name, value in zip(RESPONSE, known_quantiles_ns(histogram, list(RESPONSE.values())), strict=True):
         yield name, value if value is None or longest is None else min(float(value), longest)
     yield "response_max_ns", longest
 

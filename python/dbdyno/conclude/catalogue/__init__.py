@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results.claim import Claim, Estimate, Severity
+from dbdyno.model.schema.quantiles import TAILS
 from dbdyno.model.text.nouns import at_once, capital, fill, noun
 from dbdyno.model.units import format_average, format_ns, format_p, format_rate, format_size, significant
 
@@ -45,8 +46,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "average": format_average,
     "plain": fmt.plain,
     "ns": format_ns,
-    "p95": partial(fmt.tail_ns, 0.95),
-    "p99": partial(fmt.tail_ns, 0.99),
+    **{one.key: partial(fmt.tail_ns, one.q) for one in TAILS.values()},
     "seconds": fmt.seconds,
     "size": format_size,
     "capital": capital,

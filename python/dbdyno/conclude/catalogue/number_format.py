@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from dbdyno.model.results.analyses import Estimate
-from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.schema.quantiles import fewest_calls
 from dbdyno.model.text.nouns import at_once, noun, unit_of
 from dbdyno.model.units import (
     NS_PER_S,

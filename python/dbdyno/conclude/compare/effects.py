@@ -230,6 +230,8 @@ METRICS = (
     Metric("response_p50_ns", "{~response_time}, median", "ns", False, None, _BUCKET),
     Metric("response_p95_ns", "{~response_time}, 95 %", "ns", False, None, _BUCKET),
     Metric("response_p99_ns", "{~response_time}, 99 %", "ns", False, None, _BUCKET),
+    Metric("response_p999_ns", "{~response_time}, 99.9 %", "ns", False, None, _BUCKET),
+    Metric("response_p9999_ns", "{~response_time}, 99.99 %", "ns", False, None, _BUCKET),
     Metric("cpu_per_call_ns", "{~server_cpu} of {~a_call}", "ns", False, None, _TICK),
     Metric("cpu_per_work_ns", "{~server_cpu} of a {work}", "ns", False, None, _TICK, of_call=False),
     Metric("client_cpu_per_call_ns", "{~client_cpu_of_a_call}", "ns", False, None, _TICK),

@@ -11,22 +11,17 @@ from dbdyno.conclude.run.case import Case, Row
 from dbdyno.conclude.run.reason import session_time
 from dbdyno.model.plan.adaptive import Goal
 from dbdyno.model.results.claim import Claim, Severity
-from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.schema.quantiles import QUANTILES, TAILS, fewest_calls
 
 LEAST = 0.01
 """Share of the calls due in a phase from which on a backlog counts, if it is more than the number of
 sessions."""
 _METRICS = {
-    "p50": "response_p50_ns",
-    "p95": "response_p95_ns",
-    "p99": "response_p99_ns",
+    **{one.name: one.response for one in QUANTILES},
     "mean": "response_mean_ns",
     "max": "response_max_ns",
     "throughput": "calls_per_s",
 }
-
-
-_TAILS = {"p95": 0.95, "p99": 0.99}
 
 
 def headline(case: Case) -> Iterator[Claim]:
@@ -57,7 +52,7 @@ def _delivered(case: Case, row: Row) -> Claim:
     kind = "kept-up" if max(begin, end) <= slack else "grew" if end > begin + slack else "carried"
     values: dict[str, Any] = {"begin": round(begin), "end": round(end)}
     values |= {"offered": row["offered_per_s"] or 0.0, "delivered": row["calls_per_s"] or 0.0}
-    values |= {name: row[column] for name, column in list(_METRICS.items())[:3]}
+    values |= {one.name: row.get(one.response) for one in QUANTILES}
     values["p50"] = values["p50"] or 0.0
     values |= {"dropped": round(row["dropped"] or 0)}
     parts = ["dropped"] if row["dropped"] else []
@@ -109,7 +104,7 @@ def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
         return
     for row in rows:
         figure = row.get(_METRICS[goal.metric]) if goal.metric in _METRICS else None
-        if figure is None and goal.metric in _TAILS and row.get("calls"):
+        if figure is None and goal.metric in TAILS and row.get("calls"):
             yield _unknown_tail(goal, row)
         if figure is None:
             continue
@@ -129,11 +124,12 @@ def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
 def _unknown_tail(goal: Goal, row: Row) -> Claim:
     """Returns the claim about a quantile of too few calls: missed if a lower quantile already misses the
     target, else unknown."""
-    values = {"goal": goal.text, "metric": goal.metric, "fewest": fewest_calls(_TAILS[goal.metric])}
-    lower = {m: row[_METRICS[m]] for m in ("p50", "p95") if m < goal.metric and row[_METRICS[m]] is not None}
-    for metric, figure in lower.items():
-        if not goal.met(figure):
-            values |= {"lower": metric, "figure": figure}
+    values = {"goal": goal.text, "metric": goal.metric, "fewest": fewest_calls(TAILS[goal.metric].q)}
+    lower = [one for one in QUANTILES if one.q < TAILS[goal.metric].q]
+    for one in lower:
+        figure = row.get(one.response)
+        if figure is not None and not goal.met(figure):
+            values |= {"lower": one.name, "figure": figure}
             return claim("phase-target", values, case="not-lower", severity="warning", subject=row["variant"])
     return claim("phase-target", values, case="unknown", subject=row["variant"])
 

@@ -18,7 +18,7 @@ from dbdyno.conclude.scaling import smt
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.results.claim import Claim, disturbed_cells
 from dbdyno.model.schema.derived import GOOD_SCALING
-from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.schema.quantiles import fewest_calls
 from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import format_given
 

@@ -14,7 +14,7 @@ from dbdyno.model.plan.pacing import Pacing
 from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
-from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.schema.quantiles import RESPONSE, fewest_calls
 from dbdyno.model.units import counted, format_given, format_ns
 from dbdyno.store import Listed, Run
 
@@ -71,9 +71,6 @@ def trend(
             common=newest.keys,
         )
     )
-
-
-_TAILS = {"response_p95_ns": 0.95, "response_p99_ns": 0.99}
 
 
 def figure_of(name: str) -> Figure:
@@ -133,7 +130,7 @@ class _Member:
         if row is None:
             at = "" if sessions is None else f" at {counted(sessions, 'session')}"
             self.why = f"not measured{at}" if rows or variant is None else f"no variant {variant}"
-            needed = fewest_calls(_TAILS.get(figure.column, 0.0))
+            needed = fewest_calls(RESPONSE.get(figure.column, 0.0))
             if needed > 1 and any(r["calls"] and sessions in (None, r["sessions"]) for r in rows):
                 self.why = f"fewer than {needed:,} calls{at}, which it needs"
             return

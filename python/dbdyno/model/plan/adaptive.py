@@ -10,7 +10,7 @@ from dbdyno.model.plan.pacing import Strict
 class Goal(Strict):
     """A goal for a rung. A figure meets it below ``limit``, or above it if the metric is the throughput."""
 
-    metric: Literal["p50", "p90", "p95", "p99", "mean", "max", "throughput"]
+    metric: Literal["p50", "p90", "p95", "p99", "p99.9", "p99.99", "mean", "max", "throughput"]
     relation: Literal["<", "<=", ">", ">="]
     limit: float  # ns; calls per second of the throughput
     text: str  # "p95 < 20 ms"

@@ -79,7 +79,7 @@ _DECLARED = (
         "Search for the highest number of sessions (with --rates auto: the highest rate) that meets a "
         "target: 'p95<20ms'",
         LOAD,
-        "(p50, p90, p95, p99, mean, max), or the fewest sessions that meet 'throughput>1000'.",
+        "(p50, p90, p95, p99, p99.9, p99.99, mean, max), or the fewest sessions that meet 'throughput>1000'.",
         metavar="METRIC<LIMIT",
         common=True,
         brief="Search for the highest load that meets a target: 'p95<20ms'.",

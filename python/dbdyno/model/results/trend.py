@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dbdyno.model.plan.plan import Workload
 from dbdyno.model.results.claim import Claim, Estimate
+from dbdyno.model.schema.quantiles import TAILS
 
 
 class Figure(NamedTuple):
@@ -27,8 +28,9 @@ FIGURES: Mapping[str, Figure] = {
     "calls": Figure("Calls", "calls_per_s", True, "calls/s"),
     "mean": Figure("Mean response time", "response_mean_ns", False, "ns"),
     "p50": Figure("Median response time", "response_p50_ns", False, "ns"),
-    "p95": Figure("p95 of response times", "response_p95_ns", False, "ns"),
-    "p99": Figure("p99 of response times", "response_p99_ns", False, "ns"),
+    **{
+        one.name: Figure(f"{one.name} of response times", one.response, False, "ns") for one in TAILS.values()
+    },
     "cpu_per_call": Figure("CPU time per call", "cpu_per_call_ns", False, "ns"),
     "cpu_per_work": Figure("CPU time per work unit", "cpu_per_work_ns", False, "ns", by_call=False),
 }

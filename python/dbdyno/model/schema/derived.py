@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbdyno.model.schema import quantiles
 from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_sources import process_rates
@@ -119,9 +120,7 @@ _TABLES: tuple[Table, ...] = (
                 null=True,
             ),
             _c("response_mean_ns", "f64", "mean duration of measured calls", null=True),
-            _c("response_p50_ns", "f64", "median, 3 digits", null=True),
-            _c("response_p95_ns", "f64", "95th percentile; NULL of fewer than 200 calls", null=True),
-            _c("response_p99_ns", "f64", "99th percentile; NULL of fewer than 1,000 calls", null=True),
+            *quantiles.columns("response_", "f64"),
             _c("response_max_ns", "f64", "longest", null=True),
             _c("run_aas", "f64", "sessions on CPU (seconds per second)", null=True),
             _c("runq_aas", "f64", "sessions in the run queue: CPU WAIT", null=True),

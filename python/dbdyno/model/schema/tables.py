@@ -24,6 +24,7 @@ from dbdyno.model.schema.column import CELL, Column, Type, column
 from dbdyno.model.schema.column import SCHEMA_VERSION as SCHEMA_VERSION
 from dbdyno.model.schema.derived import DERIVED as DERIVED
 from dbdyno.model.schema.derived import REGISTERED as REGISTERED
+from dbdyno.model.schema.quantiles import fewest_calls
 from dbdyno.model.schema.rawtables import RAW as RAW
 from dbdyno.model.schema.table import Columns, Table, register
 from dbdyno.model.schema.window_schema import CUT
@@ -312,18 +313,6 @@ def quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | Non
     # 1e-9 absorbs the rounding of q * total: 0.07 * 100 is 7.000000000000001 and must not become rank 8
     ranks = (max(1, math.ceil(q * total - 1e-9)) for q in qs)
     return [highs[bisect_left(counts, rank)] if total else None for rank in ranks]
-
-
-CALLS_ABOVE = 10
-"""A quantile above the median needs this many calls above it. With fewer, it depends on single calls."""
-FEW = "too few calls"
-"""Status of a quantile that is unknown because of too few calls."""
-
-
-def fewest_calls(q: float) -> int:
-    """Returns the number of calls from which on a quantile is known: 200 for p95, 1,000 for p99, 1 for the
-    median."""
-    return 1 if q <= 0.5 else math.ceil(CALLS_ABOVE / (1 - q) - 1e-6)
 
 
 def known_quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.results.results import Results
-from dbdyno.model.schema.tables import FEW
+from dbdyno.model.schema.quantiles import FEW, RESPONSE
 from dbdyno.model.sources.source import READ, TRACE
 from dbdyno.model.text.nouns import fill, noun
 from dbdyno.model.units import format_given, significant
@@ -37,7 +37,7 @@ from dbdyno.present.figures.selection import Pick, pick_of, rows_of
 # Columns of table rungs by the table that has their status: rates, or scope and account of the ledger.
 _RATES = (
     *("calls_per_s", "work_per_s", "work_per_call", "cpu_per_call_ns", "cpu_per_work_ns"),
-    *(f"response_{s}_ns" for s in ("mean", "p50", "p95", "p99", "max")),
+    *("response_mean_ns", *RESPONSE, "response_max_ns"),
     *(f"service_{s}_ns" for s in ("mean", "p50", "p95", "p99")),
 )
 _LEDGER = {

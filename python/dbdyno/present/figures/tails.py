@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dbdyno.model.schema.tables import FEW, fewest_calls
+from dbdyno.model.schema.quantiles import FEW, TAILS, fewest_calls
 from dbdyno.model.text.nouns import noun
 from dbdyno.present.document.document import UNKNOWN, Block, Cell, Table, remarks
 from dbdyno.present.figures.sources_used import in_words
 
-_TAILS = {"p95": 0.95, "p99": 0.99}
+_ENDS = tuple(f"_{tail.key}_ns" for tail in TAILS.values())
 
 
 def with_reason(shown: Table, counted: str = "", numbers: Iterable[int] = ()) -> list[Block]:
@@ -21,11 +21,11 @@ def with_reason(shown: Table, counted: str = "", numbers: Iterable[int] = ()) ->
     unknown: dict[str, float] = {}
     kept = []
     for n, column in enumerate(shown.columns):
-        q = _TAILS.get(column.head.split()[-1] if column.head else "")
+        tail = TAILS.get(column.head.split()[-1] if column.head else "")
         texts = {r.cells[n].text for r in shown.rows} - {""}
-        if q is not None and UNKNOWN in texts:
-            unknown[f"p{100 * q:g}"] = q
-        if q is None or texts != {UNKNOWN}:
+        if tail is not None and UNKNOWN in texts:
+            unknown[tail.name] = tail.q
+        if tail is None or texts != {UNKNOWN}:
             kept.append(n)
     rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in shown.rows]
     why = [_too_few(unknown, counted or noun("calls"), numbers)] if unknown and shown.rows else []
@@ -34,7 +34,7 @@ def with_reason(shown: Table, counted: str = "", numbers: Iterable[int] = ()) ->
 
 def explains(column: str, why: str) -> bool:
     """Returns whether :func:`with_reason` already states why the figures of a column are unknown."""
-    return why == in_words(FEW) and column.endswith(("_p95_ns", "_p99_ns"))
+    return why == in_words(FEW) and column.endswith(_ENDS)
 
 
 def _too_few(unknown: Mapping[str, float], what: str, numbers: Iterable[int]) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 
 from dbdyno.model.plan.kinds import PHASES, kind_of
 from dbdyno.model.results.results import Results
-from dbdyno.model.schema.tables import CALLS_ABOVE, fewest_calls
+from dbdyno.model.schema.quantiles import CALLS_ABOVE, fewest_calls
 from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.present.charts import charts_paced, charts_time
 from dbdyno.present.charts.chart import (

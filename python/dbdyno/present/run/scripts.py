@@ -117,6 +117,8 @@ _SCRIPT = (
     (numeric("p50", 4), figure_cell("p50_ns", format_ns, "ns")),
     (numeric("p95"), figure_cell("p95_ns", format_ns, "ns")),
     (numeric("p99"), figure_cell("p99_ns", format_ns, "ns")),
+    (numeric("p99.9", 7), figure_cell("p999_ns", format_ns, "ns")),
+    (numeric("p99.99", 8), figure_cell("p9999_ns", format_ns, "ns")),
     (numeric("failed", 2), figure_cell("errors", format_count)),
     (numeric("retried", 2), lambda r: known(_retried(r), lambda v: f"{percent(v, digits=1)} %")),
     (numeric("retries", 3), figure_cell("retries", format_count)),

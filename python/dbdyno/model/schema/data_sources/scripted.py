@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from dbdyno.model.schema import quantiles
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.table import Table
@@ -46,9 +47,7 @@ SCRIPT_TABLES: tuple[Table, ...] = (
             _c("time_share", "f64", "of the time in calls of all scripts", null=True),
             _c("calls_per_s", "f64", "its share of the calls per second of all sessions", null=True),
             _c("mean_ns", "f64", "mean duration", null=True),
-            _c("p50_ns", "i64", "median, 3 digits", null=True),
-            _c("p95_ns", "i64", "95th percentile; NULL of fewer than 200 calls", null=True),
-            _c("p99_ns", "i64", "99th percentile; NULL of fewer than 1,000 calls", null=True),
+            *quantiles.columns("", "i64"),
             _c(
                 "lio_per_call", "f64", "logical reads of its statements; NULL: not all are counted", null=True
             ),
