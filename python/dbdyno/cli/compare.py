@@ -17,6 +17,7 @@ from dbdyno.cli import screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.flags import Grouped
+from dbdyno.cli.gate_options import Judged, fail_on_option
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError
@@ -26,7 +27,9 @@ from dbdyno.store.samples import Numbers, read_pair, read_sample
 
 if TYPE_CHECKING:
     from dbdyno.model.results.analyses import Ladder, Machines
-    from dbdyno.model.results.comparison import Comparison
+    from dbdyno.model.results.claim import Claim
+    from dbdyno.model.results.comparison import Comparison, SampleComparison
+    from dbdyno.model.results.gate import Rule
     from dbdyno.model.results.results import Results
     from dbdyno.present.document.document import Document
 
@@ -131,7 +134,7 @@ _GROUPS = {
     "Runs": ("baseline", "margin", "metric", "sessions", "across_sizes"),
     "Files of numbers": ("column", "columns", "decimal", "better"),
     "Machines": ("machines", "cores", "threads"),
-    OUTPUT: ("output", "open_page"),
+    OUTPUT: ("fail_on", "output", "open_page"),
 }
 """Heading of the help -> parameters."""
 
@@ -171,6 +174,7 @@ _GROUPS = {
 )
 @click.option("--cores", type=float, nargs=2, metavar="N N", help="Physical cores of the two machines.")
 @click.option("--threads", type=float, nargs=2, metavar="N N", help="Logical CPUs of the two machines.")
+@fail_on_option("comparison")
 @click.option(
     "-o",
     "--output",
@@ -195,6 +199,7 @@ def compare(
     machines: bool,
     cores: tuple[float, float] | None,
     threads: tuple[float, float] | None,
+    fail_on: tuple[str, ...],
     output: Path | None,
     store: Path | None,
     as_json: bool,
@@ -217,23 +222,28 @@ def compare(
       dbdyno compare old.txt new.txt
       dbdyno compare old.csv new.csv --column ms
       dbdyno compare table.csv --columns before,after
+      dbdyno compare main last --fail-on worse:5% --fail-on claim:errors
       dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
       dbdyno compare 'yesterday 14:00..yesterday 15:00' '14:00..15:00'
     """
     options = comparing.Options(margin, baseline, metric, sessions, across_sizes)
     chosen = MachineOptions.from_options(machines, cores, threads)
+    out = _Out(_rules(fail_on, margin), output, as_json, sessions)
     if second is not None and not _is_file(first) and conduct.is_interval(first):
         from dbdyno.store import SnapshotStore
 
         intervals = conduct.compared_intervals(SnapshotStore(store), first, second)
-        _out(present.intervals(intervals), present.intervals_record(intervals), output, as_json)
+        out.gate(None, (), intervals.claims, [first, second])
+        out.show(present.intervals(intervals), present.intervals_record(intervals))
         return
     if _is_file(first) or (second is not None and _is_file(second)):
         paths = _files(first, second)
+        words = [str(p) for p in paths]
         if column is None and len(paths) == 2 and (chosen.given or are_ladders(paths)):
-            _show(None, machines_of_files(paths, chosen), output, as_json)
+            _show(None, machines_of_files(paths, chosen), out, words)
         else:
-            _samples(_numbers(paths, column, columns, decimal), margin, better == "higher", output, as_json)
+            sides = _numbers(paths, column, columns, decimal)
+            _samples(sides, margin, better == "higher", out, words)
         return
     if misplaced := [
         o for o, v in (("column", column), ("columns", columns), ("decimal", decimal)) if v is not None
@@ -246,41 +256,71 @@ def compare(
         comparison = conduct.results_of(record).comparison if options == comparing.Options() else None
         derived = conduct.derived_of(record)
         comparison = comparison or comparing.compare_variants(derived, options)
-        _show(comparison, (), output, as_json, (derived,))
+        _show(comparison, (), out, [record.id], (derived,))
         return
     two = _two_runs(first, second, options, store)
     comparison, machine_comparisons = _runs(*two, options, chosen)
-    _show(comparison, machine_comparisons, output, as_json, two)
+    _show(comparison, machine_comparisons, out, [r.info.id for r in two], two)
     if kind_of(two[0].plan).name == COMMANDS and not machine_comparisons and not as_json:
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
+
+
+def _rules(fail_on: Sequence[str], margin: float) -> tuple[Rule, ...]:
+    if not fail_on:
+        return ()
+    from dbdyno.conclude import gates
+
+    return gates.parse(fail_on, "comparison", margin)
+
+
+class _Out:
+    """Where a comparison goes: a file, JSON or text; and the rules that it has to keep."""
+
+    def __init__(
+        self, rules: Sequence[Rule], output: Path | None, as_json: bool, sessions: int | None
+    ) -> None:
+        self._rules, self._sessions = rules, sessions
+        self._output, self._as_json = output, as_json
+        self._judged = Judged()
+
+    def gate(
+        self,
+        comparison: Comparison | SampleComparison | None,
+        runs: Sequence[Results],
+        claims: Sequence[Claim],
+        words: Sequence[str],
+    ) -> None:
+        """Judges what is compared, if there are rules. ``words`` name it in a command."""
+        if self._rules:
+            from dbdyno.conclude import gates
+
+            gate = gates.of_comparison(self._rules, comparison, runs, self._sessions, claims)
+            self._judged = Judged(gate, f"dbdyno compare {' '.join(map(quote, words))} -o comparison.html")
+
+    def show(self, shown: Document, data: dict[str, Any]) -> None:
+        """Writes a file if one is named; prints JSON or text; then ends by the gate."""
+        data = self._judged.data(data)
+        if self._output is not None:
+            present.write(self._judged.document(shown), self._output, data)
+        if self._as_json:
+            print_json(data)
+        elif not self._judged.alone:
+            screen.out().print(present.printed(shown), crop=False)
+            if self._output is not None:
+                screen.report_path(self._output)
+        self._judged.end(self._output, as_json=self._as_json)
 
 
 def _show(
     comparison: Comparison | None,
     machines: Sequence[Machines],
-    output: Path | None,
-    as_json: bool,
+    out: _Out,
+    words: Sequence[str],
     runs: Sequence[Results] = (),
 ) -> None:
     """Prints or writes the comparison of the runs, of the machines behind them, or both."""
-    _out(
-        present.comparison(comparison, machines, runs),
-        present.machines_document(comparison, machines),
-        output,
-        as_json,
-    )
-
-
-def _out(shown: Document, data: dict[str, Any], output: Path | None, as_json: bool) -> None:
-    """Writes a file if one is named; then prints JSON or text."""
-    if output is not None:
-        present.write(shown, output, data)
-    if as_json:
-        print_json(data)
-        return
-    screen.out().print(present.printed(shown), crop=False)
-    if output is not None:
-        screen.report_path(output)
+    out.gate(comparison, runs, [c for m in machines for c in m.claims], words)
+    out.show(present.comparison(comparison, machines, runs), present.machines_document(comparison, machines))
 
 
 def _two_runs(
@@ -356,17 +396,13 @@ def _numbers(
 
 
 def _samples(
-    sides: tuple[Numbers, Numbers], margin: float, higher: bool, output: Path | None, as_json: bool
+    sides: tuple[Numbers, Numbers], margin: float, higher: bool, out: _Out, words: Sequence[str]
 ) -> None:
     a, b = sides
     names, lines = (a.name, b.name), (a.lines, b.lines)
     comparison = comparing.compare_samples(a.values, b.values, names, margin, higher, lines)
-    _out(
-        present.samples(comparison, (a.values, b.values)),
-        present.comparison_document(comparison),
-        output,
-        as_json,
-    )
+    out.gate(comparison, (), (), words)
+    out.show(present.samples(comparison, (a.values, b.values)), present.comparison_document(comparison))
 
 
 def _is_file(word: str) -> bool:

@@ -15,6 +15,7 @@ from dbdyno.cli import script_options as scripts
 from dbdyno.cli.command_options import command_options
 from dbdyno.cli.connection_words import connection_words, dsn_of
 from dbdyno.cli.flags import Command, Option, fields_given, flag_options
+from dbdyno.cli.gate_options import Judged, check_gate, fail_on_option, judged_run
 from dbdyno.cli.options import (
     SETTING,
     bin_dir_option,
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     help="Also write a report: .html, .md or .xlsx.",
 )
 @browser.open_option
+@fail_on_option("comparison")
 @label_options
 @click.option(
     "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
@@ -167,8 +169,10 @@ def _run(
         if options["dsn"] is not None:
             _check_settings(plan, _target(options, plan, machine))
         plan = supposed(plan, workload)
+        check_gate(options["fail_on"], plan)
         print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
         return
+    check_gate(options["fail_on"], plan)
     from dbdyno.cli import live
 
     progress = live.progress(plan, as_json=options["as_json"])
@@ -187,9 +191,12 @@ def _run(
             screen.report_stop(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results = conduct.results_of(record)
+    judged = Judged()
+    if record.info.status == "complete":
+        judged = judged_run(options["fail_on"], results)
     if options["as_json"]:
-        print_json(present.document(results))
-    else:
+        print_json(judged.data(present.document(results)))
+    elif not judged.alone:
         screen.summary(results)
         if options["by_command"]:
             screen.out().print(present.details(results, "scripts"))
@@ -203,6 +210,7 @@ def _run(
     if rungs["errors"].sum() and not rungs["calls"].sum():
         screen.error("every execution failed" if plan.jobs else "every call ended in an error")
         raise click.exceptions.Exit(EXIT_CUT_SHORT)
+    judged.end(as_json=options["as_json"])
 
 
 def _table(option: str, example: str) -> Callable[[Sequence[str]], dict[str, Any]]:

@@ -12,6 +12,7 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.flags import Grouped, Option
+from dbdyno.cli.gate_options import fail_on_option, judged_run
 from dbdyno.cli.options import (
     NUMBER,
     checked,
@@ -121,10 +122,12 @@ def _tables_of(option: str) -> list[str]:
 )
 @click.option("--objects", is_flag=True, help="Tables and indexes: blocks, scans and rows per call.")
 @measurement_options
+@fail_on_option("comparison")
 @store_option
 @json_option
 def show(
     run: str,
+    fail_on: tuple[str, ...],
     output: bool,
     objects: bool,
     capture: int | None,
@@ -154,44 +157,54 @@ def show(
       dbdyno show last --captures
       dbdyno show last --capture 2
       dbdyno show last --profile --json | jq .top_events
+      dbdyno show last --claims --fail-on claim:errors
       dbdyno show 20261121-1045 --json | jq .rungs
     """
     parts["executions"] |= job is not None
     wanted = [name for name in SHOW_OPTIONS if parts[name]]
     plain = (measurement, sessions, window, capture) == (None, None, None, None) and not output
-    if plain and not (wanted or objects) and (several := _several(store, run)):
+    if plain and not (wanted or objects or fail_on) and (several := _several(store, run)):
         if as_json:
             print_json(present.servers_record(several))
         else:
             screen.out().print(present.printed(present.servers_brief(several)))
         return
-    if plain and not (wanted or as_json or objects):
+    if plain and not (wanted or as_json or objects or fail_on):
         screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
         return
     record = _run_or_capture(store, run, capture)
     results = conduct.results_of(record)
+    judged = judged_run(fail_on, results)
+    if plain and fail_on and not (wanted or as_json or objects or judged.alone):
+        screen.out().print(present.summary(results, run))
     if capture is not None and not (wanted or as_json or objects):
-        screen.summary(results)
-        captured = ("syscalls", "memory")
-        wanted = [n for n in captured if any(results.tables[t].height for t in _tables_of(n))]
-        for of_sleep in (False, True):
-            if results.tables["sleep_profile" if of_sleep else "cpu_profile"].height:
-                screen.out().print(present.hot(results, "function", 20, off_cpu=of_sleep)[0])
+        wanted = _show_capture(results)
     cell = chosen(results, measurement, sessions, window)
     results = _of_job(results, job)
     if output:
         show_outputs(record, cell, as_json=as_json)
+        judged.end(as_json=as_json)
         return
     used = conduct.object_use(record, results, cell) if objects else None
     if cell is not None and not wanted and not objects:
         wanted = [name for name in SHOW_OPTIONS if name != CLAIMS]
     if as_json:
         more = {} if used is None else {"objects": present.object_use_record(used)}
-        print_json({**_document(results, wanted, cell), **more})
+        print_json(judged.data({**_document(results, wanted, cell), **more}))
     elif used is not None:
         screen.out().print(present.printed([*present.object_use(used), *present.left_behind(results)]))
-    for name in () if as_json else wanted:
+    for name in () if as_json or judged.alone else wanted:
         screen.out().print(present.details(results, name, cell))
+    judged.end(as_json=as_json)
+
+
+def _show_capture(results: Results) -> list[str]:
+    """Prints what a trigger captured, and returns the options whose parts belong to it."""
+    screen.summary(results)
+    for of_sleep in (False, True):
+        if results.tables["sleep_profile" if of_sleep else "cpu_profile"].height:
+            screen.out().print(present.hot(results, "function", 20, off_cpu=of_sleep)[0])
+    return [n for n in ("syscalls", "memory") if any(results.tables[t].height for t in _tables_of(n))]
 
 
 def _several(store: Path | None, wanted: str) -> list[Results]:
@@ -257,12 +270,14 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
     help="Of snapshots: rows of a table.",
 )
 @browser.open_option
+@fail_on_option("claims")
 @capture_option
 @measurement_options
 @store_option
 @json_option
 def report_command(
-    run: str, until: str | None, output: Path | None, open_page: bool, top: int, capture: int | None,
+    run: str, until: str | None, output: Path | None, open_page: bool, top: int, fail_on: tuple[str, ...],
+    capture: int | None,
     measurement: str | None, sessions: int | None, window: int | None, store: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the report of a run, or of what happened between two snapshots.
@@ -281,6 +296,7 @@ def report_command(
       dbdyno report last~1 last
       dbdyno report "yesterday 14:00" "yesterday 15:00" -o afternoon.html
       dbdyno report before..after --json
+      dbdyno report before..after --fail-on claim:snapshot-deadlocks
     """
     from dbdyno.cli import snapshot_report
 
@@ -290,16 +306,18 @@ def report_command(
     if open_page and (output is not None or wanted is not None or of_measurement):
         output = browser.page_of(output, "snapshots")
     if wanted is not None:
-        snapshot_report.show(store, wanted, output, top, as_json)
+        judged = snapshot_report.show(store, wanted, output, top, as_json, fail_on)
     elif of_measurement:
         record = _run_or_capture(store, run, capture)
         cell = chosen(conduct.results_of(record), measurement, sessions, window)
         assert cell is not None
-        snapshot_report.show_measurement(record, cell, output, top, as_json)
+        judged = snapshot_report.show_measurement(record, cell, output, top, as_json, fail_on)
     else:
         output = _report_of_run(store, run, capture, output, as_json)
+        judged = judged_run(fail_on, conduct.results_of(_run_or_capture(store, run, capture)))
     if open_page and output is not None:
         browser.show_page(output)
+    judged.end(output, as_json=as_json)
 
 
 def _report_of_run(

@@ -12,6 +12,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
+from dbdyno.cli.gate_options import Judged
 from dbdyno.cli.options import REPORTS, checked, engine_option, print_json, store_option
 from dbdyno.model.errors import UsageError
 from dbdyno.model.text.nouns import capital
@@ -73,8 +74,15 @@ def between(
     return figures(interval(snapshots.read(a), snapshots.read(b), others)), notes
 
 
-def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: int, as_json: bool) -> None:
-    """Prints the report or writes it to a file; or prints JSON."""
+def show(
+    store: Path | None,
+    wanted: tuple[str, str],
+    output: Path | None,
+    top: int,
+    as_json: bool,
+    fail_on: tuple[str, ...] = (),
+) -> Judged:
+    """Prints the report or writes it to a file; or prints JSON. Returns it with the gate of its claims."""
     from dbdyno.store import SnapshotStore
 
     check(output)
@@ -82,7 +90,7 @@ def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: 
     interval_figures, notes = between(snapshots, wanted)
     infos = interval_figures.interval.first, interval_figures.interval.last
     drawn = output is not None and output.suffix not in (".json", ".md")
-    shown(
+    return shown(
         interval_figures,
         notes,
         conduct.time_model(default_root() if store is None else store, *infos),
@@ -90,14 +98,18 @@ def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: 
         top,
         as_json,
         conduct.loads_around(snapshots, *infos) if drawn else (),
+        fail_on,
     )
 
 
-def show_measurement(record: Run, cell: str, output: Path | None, top: int, as_json: bool) -> None:
+def show_measurement(
+    record: Run, cell: str, output: Path | None, top: int, as_json: bool, fail_on: tuple[str, ...] = ()
+) -> Judged:
     """Reports between the snapshots at start and end of a run's measurement."""
     check(output)
     interval_figures, covered, notes = conduct.measured(record, cell)
-    shown(interval_figures, notes, conduct.time_model_of(record, covered), output, top, as_json)
+    time = conduct.time_model_of(record, covered)
+    return shown(interval_figures, notes, time, output, top, as_json, (), fail_on)
 
 
 def check(output: Path | None) -> None:
@@ -113,25 +125,35 @@ def shown(
     top: int,
     as_json: bool,
     loads: Sequence[LoadPoint] = (),
-) -> None:
+    fail_on: tuple[str, ...] = (),
+) -> Judged:
     """Prints the report or writes it to a file; or prints JSON. ``loads`` are those of the interval and
-    around it."""
+    around it. Returns the gate of its claims, which the caller ends."""
     from dbdyno.conclude.snapshots import snapshots as concluding
 
     claims = concluding.claims(interval_figures)
+    judged = Judged()
+    if fail_on:
+        from dbdyno.conclude import gates
+
+        ends = f"{interval_figures.interval.first.id}..{interval_figures.interval.last.id}"
+        gate = gates.of_comparison(gates.parse(fail_on, "claims"), None, more=claims)
+        judged = Judged(gate, f"dbdyno report {ends} -o report.html")
     record = None
     if as_json or (output is not None and output.suffix == ".json"):
-        record = present.interval_record(interval_figures, claims, time)
+        record = judged.data(present.interval_record(interval_figures, claims, time))
     if record is not None and output is None:
         print_json(record)
-        return
+        return judged
     unused = concluding.unused(interval_figures)
     page = present.interval(interval_figures, claims, unused, top, notes, time, loads)
     if output is not None:
-        screen.report_path(present.write(page, output, record))
-        return
+        screen.report_path(present.write(judged.document(page), output, record))
+        return judged
     title = Paragraph(page.title)
-    screen.out().print(present.printed([title, *page.lead, *page.blocks]))
+    if not judged.alone:
+        screen.out().print(present.printed([title, *page.lead, *page.blocks]))
+    return judged
 
 
 @click.command("import")

@@ -12,6 +12,7 @@ from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.flags import Grouped, Option
+from dbdyno.cli.gate_options import Judged, fail_on_option
 from dbdyno.cli.history import name_filter, select, shown_as, since_when, tag_filter
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.model.errors import UsageError
@@ -27,7 +28,7 @@ _GROUPS = {
     "Which figure": ("figure", "sessions", "variant"),
     "Which runs": ("workload", "name", "tags", "machine", "target", "since", "limit"),
     "From snapshot to snapshot": ("table", "index", "statement", "database", "server"),
-    OUTPUT: ("output", "open_page"),
+    OUTPUT: ("fail_on", "output", "open_page"),
 }
 """Heading of the help -> parameters."""
 
@@ -71,6 +72,7 @@ _GROUPS = {
     "--limit", cls=Option, type=click.IntRange(1, 500), metavar="N", default=100, show_default=True,
     help="Only the newest N.",
 )  # fmt: skip
+@fail_on_option("trend")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Also write .html, .md or .xlsx."
 )
@@ -78,9 +80,8 @@ _GROUPS = {
 @json_option
 @opens("trend")
 def trend(
-    figure: str | None, sessions: int | None, variant: str | None, machine: str | None, output: Path | None,
-    store: Path | None,
-    as_json: bool, **wanted: Any,
+    figure: str | None, sessions: int | None, variant: str | None, machine: str | None,
+    fail_on: tuple[str, ...], output: Path | None, store: Path | None, as_json: bool, **wanted: Any,
 ) -> None:  # fmt: skip
     """Show when a figure changed from run to run, and by how much.
 
@@ -96,6 +97,7 @@ def trend(
       dbdyno trend
       dbdyno trend --workload lio --figure p95 --sessions 8
       dbdyno trend --tag nightly --since 90d -o trend.html
+      dbdyno trend --tag nightly --since 30d --fail-on change:worse:5%
       dbdyno trend --table orders --figure ins_ps --since 7d
     """
     objects = {kind: name for kind in _KINDS if (name := wanted.pop(kind)) is not None}
@@ -104,14 +106,25 @@ def trend(
     else:
         result = _of_runs(figure or "throughput", sessions, variant, machine, wanted, store)
     shown = present.trend(result)
+    judged = _judged(fail_on, result)
     if output is not None:
-        present.write(shown, output)
+        present.write(judged.document(shown), output)
     if as_json:
-        print_json(present.trend_record(result))
-        return
-    screen.out().print(present.printed(shown))
-    if output is not None:
-        screen.report_path(output)
+        print_json(judged.data(present.trend_record(result)))
+    elif not judged.alone:
+        screen.out().print(present.printed(shown))
+        if output is not None:
+            screen.report_path(output)
+    judged.end(output, as_json=as_json)
+
+
+def _judged(fail_on: tuple[str, ...], result: Trend) -> Judged:
+    if not fail_on:
+        return Judged()
+    from dbdyno.conclude import gates
+
+    gate = gates.of_trend(gates.parse(fail_on, "trend"), result)
+    return Judged(gate, "the same command with -o trend.html")
 
 
 _KINDS = ("table", "index", "statement", "database", "server")

@@ -24,7 +24,8 @@
         +-- StoreFull
 
 A run that was cut short or whose calls all failed, but left a readable report, ends with exit code 5. A
-self-test whose ledger is wrong ends with 6, and Ctrl-C with 130.
+self-test whose ledger is wrong ends with 6, a rule of ``--fail-on`` that is broken with 7, and Ctrl-C with
+130.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from collections.abc import Iterable
 
 EXIT_CUT_SHORT = 5
 EXIT_OFF = 6
+EXIT_GATE = 7
 EXIT_INTERRUPTED = 130
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dbdyno.present.document.document import Row
     from dbdyno.present.exports import ENDINGS, export, write
     from dbdyno.present.figures.figures import throughput_work
+    from dbdyno.present.figures.gate import gated
+    from dbdyno.present.figures.gate import record as gate_record
+    from dbdyno.present.figures.gate import summary as gate_summary
     from dbdyno.present.figures.jsondoc import comparison as comparison_document
     from dbdyno.present.figures.jsondoc import document
     from dbdyno.present.figures.jsondoc import machines as machines_document

@@ -1,0 +1,403 @@
+"""Gates: parses the rules of ``--fail-on`` and asks a comparison, a history or a run whether they are kept.
+
+A rule about a figure fails only if the comparison's verdict, with its interval and its adjustment for several
+claims, says so. With a share, the estimate has to reach it, too. It passes if the interval excludes such a
+change; in all other cases it cannot tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, cast, get_args
+
+from dbdyno.conclude.catalogue import entries, entry
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.catalogue.criteria import LEAST_RUNS
+from dbdyno.conclude.compare import paced
+from dbdyno.conclude.compare.effects import BY_NAME, RANKING
+from dbdyno.conclude.compare.table import MARGIN
+from dbdyno.model.errors import UsageError, did_you_mean, near_names
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.comparison import Comparison, Contrast, Effect, MetricTable, SampleComparison
+from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome, Rule, State
+from dbdyno.model.results.results import Results
+from dbdyno.model.results.trend import ALIASES, FIGURES, Trend
+from dbdyno.model.units import counted
+
+Scope = Literal["comparison", "trend", "claims"]
+"""``claims``: there are claims, and nothing is compared."""
+
+_FORMS = {
+    "comparison": "worse, better or different, with a figure before and a least change after it if you "
+    "like: worse:5%, p99:worse, p99:worse:5%; claim:ID; unknown",
+    "trend": "change, change:worse, change:better, change:5%, change:worse:5%; claim:ID; unknown",
+    "claims": "claim:ID",
+}
+_VERDICTS = ("worse", "better", "different")
+_KINDS = {"comparison": (*_VERDICTS, "unknown"), "trend": ("change", "unknown"), "claims": ()}
+_SHARE = re.compile(r"[0-9]+(?:\.[0-9]+)?%\Z")
+_EPSILON = 1e-9
+"""A change of exactly the share counts as one, whatever the rounding of its ratio."""
+
+
+# -- rules --
+
+
+def parse(texts: Sequence[str], scope: Scope, margin: float = MARGIN) -> tuple[Rule, ...]:
+    """Returns the rules. ``margin`` is the share up to which the comparison counts no difference. Raises
+    :class:`UsageError` that names the forms, near misses, and the figures or claims that there are."""
+    rules = tuple(_parse(text.strip(), scope, margin) for text in dict.fromkeys(texts))
+    if rules and all(r.kind == "unknown" for r in rules):
+        raise UsageError(
+            "--fail-on unknown: no other rule that may be unknown",
+            "name the rule, too: --fail-on worse --fail-on unknown",
+        )
+    return rules
+
+
+def _parse(text: str, scope: Scope, margin: float) -> Rule:
+    words = [w.strip() for w in text.split(":")]
+    if words[0] == "claim":
+        id = ":".join(words[1:])
+        if not id:
+            raise UsageError(f"--fail-on {text}: no claim is named", "claim:ID; dbdyno explain lists all")
+        entry(id)
+        return Rule(text, "claim", claim=id)
+    share = None
+    if len(words) > 1 and words[-1][:1].isdigit():
+        share = _share(text, words.pop())
+    direction: Literal["worse", "better", ""] = ""
+    if scope == "trend" and words[0] == "change" and len(words) == 2:
+        if words[1] not in ("worse", "better"):
+            raise _refused(text, words[1], scope, ("worse", "better"))
+        direction = cast('Literal["worse", "better"]', words.pop())
+    kind = words[-1]
+    if kind not in _KINDS[scope] or (kind in ("unknown", "change") and len(words) > 1) or len(words) > 2:
+        raise _refused(text, kind, scope, (*_KINDS[scope], "claim"))
+    if kind == "unknown" and share is not None:
+        raise _refused(text, text, scope, ())
+    assert kind in get_args(Kind)
+    figure = figure_of(words[0]) if len(words) == 2 else ""
+    rule = Rule(text, cast("Kind", kind), figure, share, direction)
+    if share is not None and scope == "comparison":
+        _check_share(rule, share, margin)
+    return rule
+
+
+def _refused(text: str, word: str, scope: Scope, known: Sequence[str]) -> UsageError:
+    others = {"change": "worse or different", "worse": "change:worse", "better": "change:better"}
+    if (other := {**others, "different": "change"}.get(word)) and word not in _KINDS[scope]:
+        where = {"comparison": "a comparison", "trend": "a history", "claims": "claims"}[scope]
+        cure = _FORMS[scope] if scope == "claims" else other
+        return UsageError(f"--fail-on {text}: no rule of {where}", f"use {cure}")
+    near = near_names(word, known)
+    forms = f"the forms: {_FORMS[scope]}"
+    return UsageError(f"--fail-on {text}: no such rule", f"{near} {forms}" if near else forms)
+
+
+def _share(text: str, word: str) -> float:
+    if not _SHARE.match(word):
+        raise UsageError(f"--fail-on {text}: {word!r} is no share", "write it in per cent: 5% or 2.5%")
+    share = float(word[:-1]) / 100
+    if share <= 0:
+        raise UsageError(f"--fail-on {text}: a share of 0", "leave it out: any change that is certain fails")
+    return share
+
+
+def _check_share(rule: Rule, share: float, margin: float) -> None:
+    """Raises :class:`UsageError` for a share that no change can reach, or that counts as no difference."""
+    if share < margin - _EPSILON:
+        raise UsageError(
+            f"--fail-on {rule.text}: a difference up to the margin, {100 * margin:g} %, counts as none",
+            f"name a larger share, or compare with --margin {100 * share:g}%",
+        )
+    higher = rule.figure == _THROUGHPUT or (BY_NAME[rule.figure].higher_is_better if rule.figure else True)
+    if share >= 1 and rule.kind == ("worse" if higher else "better"):
+        raise UsageError(
+            f"--fail-on {rule.text}: no figure falls by {100 * share:g} % or more",
+            "name a smaller share, or a figure that grows: p99:worse:150%",
+        )
+
+
+_THROUGHPUT = "throughput"
+
+
+def figure_of(name: str) -> str:
+    """Returns the metric that a comparison or a trend calls so: ``p99`` is ``response_p99_ns``. Throughput
+    stays, because its metric depends on the runs. Raises :class:`UsageError` that lists the names."""
+    if ALIASES.get(name, name) == _THROUGHPUT and name not in BY_NAME:
+        return _THROUGHPUT
+    column = FIGURES[ALIASES.get(name, name)].column if ALIASES.get(name, name) in FIGURES else name
+    metric = name if name in BY_NAME else column
+    if metric not in BY_NAME:
+        short = [n for n, f in FIGURES.items() if f.column in BY_NAME]
+        raise UsageError(f"no figure {name!r} for --fail-on", did_you_mean(name, (*short, *BY_NAME)))
+    return metric
+
+
+# -- comparisons --
+
+
+def of_comparison(
+    rules: Sequence[Rule],
+    comparison: Comparison | SampleComparison | None,
+    runs: Sequence[Results] = (),
+    sessions: int | None = None,
+    more: Sequence[Claim] = (),
+) -> Gate:
+    """Returns whether the rules are kept. ``runs`` are the compared ones; claims are those of the comparison,
+    of the last run, and ``more``. ``sessions``: nothing else was to be compared. Raises :class:`UsageError`
+    for rules about a figure that is not compared."""
+    claims = [*(comparison.conclusions if comparison is not None else ()), *more]
+    claims += claims_of(runs[-1]) if runs else []
+    whole = all(r.info.status == "complete" for r in runs[-1:])
+    outcomes = []
+    for rule in rules:
+        if rule.kind == "claim":
+            outcomes.append(_of_claim(rule, claims, whole))
+        elif rule.kind == "unknown":
+            continue
+        elif comparison is None:
+            raise UsageError(
+                f"--fail-on {rule.text}: nothing here is compared by repeats, so there is no verdict",
+                _FORMS["claims"],
+            )
+        elif isinstance(comparison, SampleComparison):
+            outcomes.append(_outcome(rule, [_of_samples(rule, comparison)]))
+        else:
+            outcomes.append(_outcome(rule, _of_figure(rule, comparison, runs, sessions)))
+    return _gate(rules, outcomes)
+
+
+def _gate(rules: Sequence[Rule], outcomes: Iterable[Outcome]) -> Gate:
+    return Gate(tuple(outcomes), strict=any(r.kind == "unknown" for r in rules))
+
+
+def _outcome(rule: Rule, findings: Iterable[Finding]) -> Outcome:
+    def order(f: Finding) -> tuple[int, float]:
+        return STATES.index(f.state), -(abs(f.ratio - 1) if f.ratio is not None else 0.0)
+
+    ordered = tuple(sorted(findings, key=order))
+    return Outcome(rule.text, ordered[0].state if ordered else "passed", ordered)
+
+
+def _of_samples(rule: Rule, comparison: SampleComparison) -> Finding:
+    if rule.figure:
+        raise UsageError(
+            f"--fail-on {rule.text}: files have one figure", f"leave out {rule.text.split(':')[0]}:"
+        )
+    effect = comparison.effect
+    state = _state(rule, effect, comparison.verdict, comparison.margin, comparison.higher_is_better)
+    return Finding(
+        state,
+        comparison.variant,
+        "",
+        comparison.baseline,
+        *(effect.ratio, effect.low, effect.high),
+        comparison.verdict,
+        _reason(rule, state, effect, comparison.because, comparison.margin),
+    )
+
+
+def _of_figure(
+    rule: Rule, comparison: Comparison, runs: Sequence[Results], sessions: int | None
+) -> Iterator[Finding]:
+    """Yields a finding for each variant at each load, also for those that should have been compared."""
+    table = _table(rule, comparison)
+    several = len({line.workload for line in table.lines}) > 1
+    compared = [c for c in table.claims if not c.neighbours]
+    for c in compared:
+        state = _state(rule, c.effect, c.verdict, comparison.margin, table.higher_is_better)
+        yield Finding(
+            state,
+            _place(c.workload if several else "", c.variant, c.series, c.sessions),
+            table.metric,
+            c.baseline,
+            *(c.effect.ratio, c.effect.low, c.effect.high),
+            c.verdict,
+            _reason(rule, state, c.effect, c.because, comparison.margin),
+        )
+    known = {(c.workload, c.series, c.sessions, c.variant) for c in compared}
+    first = comparison.metrics[0]
+    for c in first.claims if table is not first and not _by_rate(table, first) else ():
+        if not c.neighbours and (c.workload, c.series, c.sessions, c.variant) not in known:
+            place = _place(c.workload if several else "", c.variant, c.series, c.sessions)
+            yield Finding(
+                "cannot tell", place, table.metric, c.baseline, reason="the figure is not known there"
+            )
+    for place in _missing(comparison, first.claims, runs, sessions):
+        yield Finding("cannot tell", place, table.metric, reason="no usable measurement")
+
+
+def _by_rate(table: MetricTable, first: MetricTable) -> bool:
+    """Returns whether the table's figure was set at rates that were kept, where nobody compares it."""
+    return table.metric in paced.THROUGHPUT and first.metric in paced.RANKING
+
+
+def _place(workload: str, variant: str, series: str, sessions: int) -> str:
+    at = f"{variant} at {fmt.load(sessions)}"
+    return ", ".join(filter(None, (workload, series, at)))
+
+
+def _table(rule: Rule, comparison: Comparison) -> MetricTable:
+    if not rule.figure:
+        return comparison.metrics[0]
+    wanted = RANKING if rule.figure == _THROUGHPUT else (rule.figure,)
+    tables = {t.metric: t for t in comparison.metrics}
+    found = next((tables[name] for name in wanted if name in tables), None)
+    if found is None:
+        raise UsageError(
+            f"--fail-on {rule.text}: {rule.figure} is not known of what is compared",
+            f"known are {', '.join(tables)}",
+        )
+    return found
+
+
+def _missing(
+    comparison: Comparison, compared: Sequence[Contrast], runs: Sequence[Results], sessions: int | None
+) -> Iterator[str]:
+    """Yields loads that all sides planned and that could not be compared, in words."""
+    if not runs:
+        return
+    planned = [_planned(r) for r in runs]
+    if comparison.kind == "variants":
+        wanted = {load for load in planned[0] if load[1] != comparison.baseline}
+        have = {(c.workload, c.variant, c.sessions, c.series) for c in compared if not c.neighbours}
+        of_series = {(w, v, n, paced.series_of(rate)): (w, v, n, rate) for w, v, n, rate in wanted}
+    else:
+        names = [{v for _, v, _, _ in loads} for loads in planned]
+        alone = not names[0] & names[1] and len(names[0]) == len(names[1]) == 1
+        sides = [{(w, "" if alone else v, n, rate) for w, v, n, rate in loads} for loads in planned]
+        wanted = sides[0] & sides[1]
+        several = len(names[0] & names[1]) > 1
+        have = {(c.workload, "", c.sessions, c.series) for c in compared}
+        of_series = {
+            (w, "", n, paced.series_of(rate, *([v] if several else []))): (w, v, n, rate)
+            for w, v, n, rate in wanted
+        }
+    for key in sorted(of_series.keys() - have):
+        _, variant, n, _ = of_series[key]
+        if sessions in (None, n):
+            yield _place("", variant if comparison.kind == "variants" else _label(comparison), key[3], n)
+
+
+def _label(comparison: Comparison) -> str:
+    """Returns the label of the run that is compared with the baseline."""
+    return next((c.variant for c in comparison.metrics[0].claims), "B")
+
+
+_Load = tuple[str, str, int, float | None]
+
+
+def _planned(results: Results) -> set[_Load]:
+    """Returns workload, variant, sessions and rate of all loads that were planned or measured."""
+    planned = {(c.workload, c.variant, c.sessions, c.rate_per_s) for c in results.plan.cells}
+    windows = results.tables["windows"].select("workload", "variant", "sessions", "rate_per_s")
+    return planned | {cast("_Load", tuple(row)) for row in windows.unique().rows()}
+
+
+def _state(rule: Rule, effect: Effect, verdict: str, margin: float, higher_is_better: bool) -> State:
+    wanted = {"worse": ("worse",), "better": ("better",), "different": ("worse", "better")}[rule.kind]
+    falls = {"worse": higher_is_better, "better": not higher_is_better}
+    down = [falls[w] for w in wanted]
+    limit = margin if rule.share is None else rule.share
+    if verdict in wanted:
+        if rule.share is None or effect.ratio is None:
+            return "failed"
+        size = 1 - effect.ratio if falls[verdict] else effect.ratio - 1
+        if size >= rule.share - _EPSILON:
+            return "failed"
+    elif verdict in ("better", "worse", "equal", "no difference"):
+        return "passed"
+    if effect.exact and verdict in wanted:
+        return "passed"  # there is no interval, and the ratio below the share is all there is
+    if effect.low is None or effect.high is None or effect.basis == "within the window only":
+        return "cannot tell"
+    excluded = [effect.low > 1 - limit if d else effect.high < 1 + limit for d in down]
+    return "passed" if all(excluded) else "cannot tell"
+
+
+def _reason(rule: Rule, state: State, effect: Effect, because: str, margin: float) -> str:
+    """Returns why a rule cannot tell: the comparison's reason, or the change that the interval holds."""
+    if state != "cannot tell":
+        return ""
+    if effect.low is None or effect.high is None or effect.basis == "within the window only":
+        return because or "no interval"
+    if because and not effect.low <= 1 <= effect.high:
+        return because
+    limit = margin if rule.share is None else rule.share
+    return f"{100 * limit:g} % {rule.kind} is not excluded"
+
+
+# -- claims --
+
+
+def claims_of(results: Results) -> list[Claim]:
+    """Returns all claims of a run: findings, answers, and those of its ladders."""
+    ladders = [c for s in results.scaling for c in s.answers]
+    return [*results.findings, *results.answers, *results.reply, *ladders]
+
+
+def _of_claim(rule: Rule, claims: Sequence[Claim], whole: bool) -> Outcome:
+    begin = f"{rule.claim}-"
+    named = {
+        c.id: c for c in claims if c.id == rule.claim or (c.id.startswith(begin) and c.id not in entries())
+    }
+    findings = [Finding("failed", c.id, reason=c.text) for c in named.values()]
+    if not findings and not whole:
+        findings = [Finding("cannot tell", rule.claim, reason="the run was cut short")]
+    return Outcome(rule.text, findings[0].state if findings else "passed", tuple(findings))
+
+
+def of_run(rules: Sequence[Rule], results: Results, comparison: Comparison | None) -> Gate:
+    """Returns whether a run keeps the rules: by its claims and the comparison of its variants. Raises
+    :class:`UsageError` if no measurement is usable."""
+    if not (results.tables["windows"]["status"] != "invalid").any():
+        raise UsageError(
+            f"run {results.info.id} has no usable measurement: --fail-on has nothing to judge",
+            f"look at it: dbdyno show {results.info.id}",
+        )
+    return of_comparison(rules, comparison, (results,))
+
+
+# -- histories --
+
+
+def of_trend(rules: Sequence[Rule], trend: Trend) -> Gate:
+    """Returns whether the history keeps the rules. Raises :class:`UsageError` for a direction where neither
+    is better."""
+    outcomes = []
+    for rule in rules:
+        if rule.kind == "claim":
+            outcomes.append(_of_claim(rule, trend.claims, True))
+        elif rule.kind == "change":
+            outcomes.append(_outcome(rule, _of_steps(rule, trend)))
+    return _gate(rules, outcomes)
+
+
+def _of_steps(rule: Rule, trend: Trend) -> Iterator[Finding]:
+    higher = trend.figure.higher
+    if rule.direction and higher is None:
+        raise UsageError(
+            f"--fail-on {rule.text}: {trend.figure.title} is neither better nor worse when it grows",
+            "--fail-on change",
+        )
+    usable = sum(not p.flagged for p in trend.points)
+    if usable < LEAST_RUNS:
+        reason = f"{counted(usable, trend.thing)}, and a change needs {LEAST_RUNS}"
+        yield Finding("cannot tell", trend.what, trend.figure.column, reason=reason)
+    for step in trend.steps:
+        ratio = step.ratio
+        better = None if higher is None else (ratio.value > 1) is higher
+        fails = (not rule.direction or better is (rule.direction == "better")) and (
+            rule.share is None or abs(ratio.value - 1) >= rule.share - _EPSILON
+        )
+        yield Finding(
+            "failed" if fails else "passed",
+            trend.points[step.at].run,
+            trend.figure.column,
+            "the level before",
+            *(ratio.value, ratio.low, ratio.high),
+            "" if better is None else "better" if better else "worse",
+        )

@@ -1,0 +1,72 @@
+"""Gates: rules that a comparison, a history or a run has to keep, and how each ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dbdyno.model.errors import EXIT_GATE
+
+State = Literal["failed", "cannot tell", "passed"]
+"""The worst first. ``cannot tell``: the interval holds both a change that fails and one that does not."""
+STATES: tuple[State, ...] = ("failed", "cannot tell", "passed")
+Kind = Literal["worse", "better", "different", "change", "claim", "unknown"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as parsed from ``text``. ``unknown`` makes a failure of all that other rules cannot tell."""
+
+    text: str
+    kind: Kind
+    figure: str = ""
+    """Name of a metric; empty for the one that ranks."""
+    share: float | None = None
+    """The least change that fails, 0.05 for 5 %; None for any that is certain."""
+    direction: Literal["worse", "better", ""] = ""
+    """Of a change of a history."""
+    claim: str = ""
+    """Id of a claim."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule found at one place: a load, a change of a history, or a claim."""
+
+    state: State
+    place: str
+    """The place in words: ``B at 8 sessions``, or the id of a claim or run."""
+    figure: str = ""
+    baseline: str = ""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: str = ""
+    """The comparison's verdict."""
+    reason: str = ""
+    """Why it cannot be told, or the claim's sentence."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    rule: str
+    state: State
+    findings: tuple[Finding, ...]
+    """The worst first."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    outcomes: tuple[Outcome, ...]
+    strict: bool = False
+    """Whether a rule that cannot tell fails the gate."""
+
+    @property
+    def state(self) -> State:
+        states: list[State] = [o.state for o in self.outcomes]
+        worst = min(states, key=STATES.index, default=STATES[-1])
+        return "failed" if self.strict and worst == "cannot tell" else worst
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_GATE if self.state == "failed" else 0

@@ -1,0 +1,97 @@
+"""Shows a gate: a few lines for the log of a build, a section of a document, and an object of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from dbdyno.model.results.comparison import Effect, ratio_text
+from dbdyno.model.results.gate import STATES, Finding, Gate, Outcome
+from dbdyno.model.text.visible import one_line, shortened
+from dbdyno.model.units import counted
+from dbdyno.present.document.document import Document, Paragraph, Section, texts
+from dbdyno.present.figures.jsondoc import plain
+
+_MOST_RULES = 7
+"""Rules in the summary: with the verdict, the count of others and the command it has ten lines."""
+_LONGEST = 160
+"""Most characters of a finding; a claim's sentence may be long."""
+
+
+def summary(gate: Gate, whole: str) -> list[str]:
+    """Returns the verdict, a line for each rule, the worst first, and ``whole``, where all of it is shown."""
+    ordered = sorted(gate.outcomes, key=lambda o: STATES.index(o.state))
+    kinds = max((len(o.state) for o in ordered[:_MOST_RULES]), default=0)
+    rules = max((len(o.rule) for o in ordered[:_MOST_RULES]), default=0)
+    lines = [verdict(gate)]
+    lines += [
+        f"{o.state:{kinds}}  {one_line(o.rule):{rules}}  {described(o)}".rstrip()
+        for o in ordered[:_MOST_RULES]
+    ]
+    if more := len(ordered) - _MOST_RULES:
+        lines += [f"and {counted(more, 'rule')} more"] if more > 0 else []
+    return [*lines, *([f"all of it: {whole}"] if whole else [])]
+
+
+def verdict(gate: Gate) -> str:
+    """Returns ``gate failed``, and how many rules cannot tell."""
+    unknown = sum(o.state == "cannot tell" for o in gate.outcomes)
+    state = "failed" if gate.state == "failed" else "passed"
+    if not unknown:
+        return f"gate {state}"
+    because = " (--fail-on unknown)" if gate.strict else ""
+    return f"gate {state}; {counted(unknown, 'rule')} cannot tell{because}"
+
+
+def described(outcome: Outcome) -> str:
+    """Returns the worst finding in words, and the number of further ones of its state."""
+    same = [f for f in outcome.findings if f.state == outcome.state]
+    if not same or (outcome.state == "passed" and not same[0].place):
+        return ""
+    others = f"; also at {counted(len(same) - 1, 'more place')}" if len(same) > 1 else ""
+    if outcome.state == "passed":
+        others = f"; {counted(len(same), 'place')} in all" if len(same) > 1 else ""
+    return f"{_words(same[0])}{others}"
+
+
+def _words(finding: Finding) -> str:
+    """Returns ``B at 8 sessions: calls_per_s 0.91 times A (0.89 to 0.94)``."""
+    parts = []
+    if finding.ratio is not None:
+        effect = Effect(ratio=finding.ratio, low=finding.low, high=finding.high)
+        figure = f"{finding.figure} " if finding.figure else ""
+        times = f"{figure}{ratio_text(effect, finding.ratio)} times {finding.baseline}"
+        if finding.low is not None and finding.high is not None:
+            ends = f"{ratio_text(effect, finding.low)} to {ratio_text(effect, finding.high)}"
+            times += f" ({ends})"
+        parts.append(times)
+    elif finding.figure:
+        parts.append(finding.figure)
+    parts += [finding.reason] if finding.reason else []
+    return shortened(one_line(f"{finding.place}: {', '.join(parts)}".removesuffix(": ")), _LONGEST, 1)
+
+
+def record(gate: Gate, whole: str) -> dict[str, Any]:
+    """Returns the gate for the JSON document of what was judged."""
+    return {
+        "verdict": gate.state,
+        "exit_code": gate.exit_code,
+        "strict": gate.strict,
+        "rules": plain(gate.outcomes),
+        "summary": summary(gate, whole),
+    }
+
+
+def gated(shown: Document, gate: Gate) -> Document:
+    """Returns the document with the gate in front."""
+    rows = list(_rows(gate))
+    heads = ("rule", "verdict", "where")
+    section = Section("Gate", [texts("", heads, rows)], "gate")
+    lead = Paragraph(f"{verdict(gate).capitalize()}.", "warning" if gate.state == "failed" else "", lead=True)
+    return replace(shown, lead=[lead, *shown.lead], blocks=[section, *shown.blocks])
+
+
+def _rows(gate: Gate) -> Iterator[tuple[str, str, str]]:
+    for outcome in gate.outcomes:
+        yield outcome.rule, outcome.state, described(outcome)
