@@ -15,6 +15,7 @@ from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.flags import Command, Option, fields_given, flag_options
+from dbdyno.cli.metrics_options import exporting, metrics_options
 from dbdyno.cli.options import (
     checked_output,
     engine_option,
@@ -35,6 +36,7 @@ from dbdyno.model.units import counted, format_percent
 
 if TYPE_CHECKING:
     from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
+    from dbdyno.conduct.metrics.exporter import Exporter
     from dbdyno.model.engine.machine import Machine
     from dbdyno.model.plan.plan import Experiment, Observation
 
@@ -92,6 +94,7 @@ class _OneThread(Command):
     help="Also write a report: .html, .md or .xlsx.",
 )
 @browser.open_option
+@metrics_options
 @label_options
 @engine_option("System to observe.")
 @store_option
@@ -134,15 +137,18 @@ def observe_command(**options: Any) -> None:
         fields["triggers"] = triggers
     experiment = conduct.observation_of(fields | _where(options), options["recipe"], **chosen)
     dsns = options["dsn"] or (None,)
-    with conduct.server_machines(
-        experiment.engine, dsns, _hosts(options, experiment), screen.note
-    ) as machines:
+    with (
+        exporting(options) as exporter,
+        conduct.server_machines(
+            experiment.engine, dsns, _hosts(options, experiment), screen.note
+        ) as machines,
+    ):
         if len(dsns) == 1:
-            _observe(options | {"dsn": dsns[0]}, experiment, machines[0])
+            _observe(options | {"dsn": dsns[0]}, experiment, machines[0], exporter)
             return
         from dbdyno.cli import observe_servers  # here, since one server does not need it
 
-        observe_servers.observe(options, experiment, dsns, machines)
+        observe_servers.observe(options, experiment, dsns, machines, exporter)
 
 
 def _where(options: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +174,9 @@ def _hosts(options: dict[str, Any], experiment: Experiment) -> conduct.ServerHos
     )
 
 
-def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) -> None:
+def _observe(
+    options: dict[str, Any], experiment: Experiment, machine: Machine, exporter: Exporter | None
+) -> None:
     from dbdyno.cli.observe_listeners import LiveObservation
     from dbdyno.model.plan.plan import Observation
 
@@ -183,7 +191,7 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
         listener.on_unread(interrupt.request_once)
     shown = options["as_json"] or options["output"] is not None
     context = conduct.RunContext[conduct.ObservationListener](
-        host, target, open_store(options["store"]), listener, interrupt, labels
+        host, target, open_store(options["store"]), listener, interrupt, labels, metrics=exporter
     )
     try:
         with interrupt.caught(), listener:

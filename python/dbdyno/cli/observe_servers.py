@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -20,6 +20,9 @@ from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.plan import Experiment, Observation, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import format_percent
+
+if TYPE_CHECKING:
+    from dbdyno.conduct.metrics.exporter import Exporter
 
 _NAME_WIDTH = 20
 
@@ -81,7 +84,11 @@ def _line(name: str, wide: int, window: RawCell, ended: datetime) -> str:
 
 
 def observe(
-    options: dict[str, Any], experiment: Experiment, dsns: Sequence[str | None], machines: Sequence[Machine]
+    options: dict[str, Any],
+    experiment: Experiment,
+    dsns: Sequence[str | None],
+    machines: Sequence[Machine],
+    exporter: Exporter | None = None,
 ) -> None:
     """Observes all servers, prints them side by side, and writes the page."""
     _check(dsns)
@@ -102,7 +109,7 @@ def observe(
     with interrupt.caught():
         try:
             observed = conduct.observe_servers(
-                requests, open_store(options["store"]), interrupt, labels_of(options)
+                requests, open_store(options["store"]), interrupt, labels_of(options), exporter
             )
         except drive.Interrupted as e:
             screen.report_stop(e, "the first second was over")

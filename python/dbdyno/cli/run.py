@@ -16,6 +16,7 @@ from dbdyno.cli.command_options import command_options
 from dbdyno.cli.connection_words import connection_words, dsn_of
 from dbdyno.cli.flags import Command, Option, fields_given, flag_options
 from dbdyno.cli.gate_options import Judged, check_gate, fail_on_option, judged_run
+from dbdyno.cli.metrics_options import exporting, metrics_options
 from dbdyno.cli.options import (
     SETTING,
     bin_dir_option,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
 )
 @browser.open_option
 @fail_on_option("comparison")
+@metrics_options
 @label_options
 @click.option(
     "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
@@ -177,14 +179,14 @@ def _run(
 
     progress = live.progress(plan, as_json=options["as_json"])
     interrupt = drive.Interrupt(progress.on_signal)
-    with interrupt.caught(), progress:
+    with exporting(options) as exporter, interrupt.caught(), progress:
         try:
             target, store = _target(options, plan, machine), open_store(options["store"])
             waiting = conduct.Waiting(interrupt, progress)
             what, quiet = screen.load_words(plan), options["wait_quiet"]
             with conduct.alone(what, waiting, wait=options["wait"], quiet=quiet, machine=machine) as turn:
                 context = conduct.RunContext[conduct.ProgressListener](
-                    host, target, store, progress, interrupt, labels, crew, turn
+                    host, target, store, progress, interrupt, labels, crew, turn, exporter
                 )
                 record = conduct.run(plan, workload, context, all_variants=options["all_variants"])
         except drive.Interrupted as e:

@@ -27,6 +27,7 @@ from dbdyno.conduct.measure.schedule import Course, course_of
 from dbdyno.conduct.measure.stage import Stage
 from dbdyno.conduct.measure.warming import Warming
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
+from dbdyno.conduct.metrics.feed import Feed
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.protocols import Load, Target
 from dbdyno.model.errors import ServerLost
@@ -47,6 +48,7 @@ class Ladder:
     record: Run
     derived: Deriving
     crew: Crew | None
+    feed: Feed
 
     def climb(self, workload: Workload, target: Target) -> None:
         """Prepares ``workload`` and measures all cells. ``target``: the server, for actions of triggers."""
@@ -81,6 +83,7 @@ class Ladder:
                 OtherProcesses(server, plan, preparation.environment.server.main_pid),
                 triggers,
                 saved,
+                self.feed,
             )
             setting = replace(bare, companions=companions)
             save_each(self._measurements(course, setting, units), companions, record)

@@ -16,6 +16,7 @@ from dbdyno.conduct.measure.prepare import Preparation, check_capacity, fitted, 
 from dbdyno.conduct.measure.progress import ProgressListener, ending
 from dbdyno.conduct.measure.resets import decided
 from dbdyno.conduct.measure.stage import Stage
+from dbdyno.conduct.metrics.feed import feed_of
 from dbdyno.engines import open_server
 from dbdyno.lazy import ready
 from dbdyno.model.engine.environment import Environment, Host
@@ -51,13 +52,15 @@ def run(
             environment = _begin(server, plan, context.host, record, listener)
             if crew is not None:
                 _begin_drivers(crew, plan, listener)
-            derived = beside.enter_context(deriving(record, server))
+            derived = beside.enter_context(deriving(record, server, each=context.metrics is not None))
+            feed = feed_of(context.metrics, environment, record, listener.noted)
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 plan = stage.plan = with_shells(server, stage.check(all_variants=all_variants), listener)
                 record.write_plan(plan)
                 preparation = Preparation(server, plan, environment, store, listener, context.interrupt)
-                Ladder(preparation, stage, record, derived, crew).climb(workload, target)
+                Ladder(preparation, stage, record, derived, crew, feed).climb(workload, target)
         finish(derived, record, listener.preparing)
+        feed.advance()
     return record
 
 

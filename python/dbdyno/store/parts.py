@@ -109,6 +109,20 @@ class Parts:
         except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"derived tables in {self.path} are damaged: {error}", _REBUILD) from error
 
+    def read_one(self, name: str, tables: Sequence[str]) -> dict[str, pl.DataFrame]:
+        """Returns tables of one part, without rows of single sessions.
+
+        Raises :class:`StoreError` if it is missing, damaged or being replaced.
+        """
+        try:
+            contents = {t: c for t in tables if (c := self._read(name, f"{t}.parquet"))}
+            read = all_conformed([(t, [c]) for t, c in contents.items()])
+        except (ValueError, pl.exceptions.PolarsError) as error:
+            raise StoreError(
+                f"derived tables in {self.path / name} are damaged: {error}", _REBUILD
+            ) from error
+        return {t: empty(t) for t in tables} | dict(zip(contents, read, strict=True))
+
     def _documents(self) -> tuple[list[str], list[dict[str, Any]]]:
         """Returns names and documents, and removes parts that an interrupted merge left behind."""
         documents = {n: files.from_json(self._read(n, _DOCUMENT) or b"") for n in self.names()}

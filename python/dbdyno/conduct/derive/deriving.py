@@ -95,10 +95,10 @@ def in_this_process() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deriving(record: Run, server: Server) -> Iterator[Deriving]:
+def deriving(record: Run, server: Server, *, each: bool = False) -> Iterator[Deriving]:
     """Yields the derivation that runs beside the measurement. A simulated server cannot be disturbed by
-    it."""
-    derivation = _derivation_of(record) if server.world is None else _in_a_world(record)
+    it. ``each``: cells are wanted as they come, even of a run of few."""
+    derivation = _in_a_world(record, each) if server.world is not None else _derivation_of(record, each)
     try:
         yield derivation
     finally:
@@ -141,19 +141,21 @@ class _AtTheEnd(_Here):
     def more(self) -> None: ...
 
 
-def _in_a_world(record: Run) -> Deriving:
-    return _AtTheEnd(record) if record.plan.experiment.observation is None else _Here(record)
+def _in_a_world(record: Run, each: bool) -> Deriving:
+    at_once = each or record.plan.experiment.observation is not None
+    return _Here(record) if at_once else _AtTheEnd(record)
 
 
-def _derivation_of(record: Run) -> Deriving:
+def _derivation_of(record: Run, each: bool) -> Deriving:
     """Derives at the end of the run if there are few cells, if this user may start no further process, or if
     sources of data are registered in this process only."""
-    if _alone or _few_cells(record.plan) or tuple(SOURCES) != BUILT_IN:
-        return _AtTheEnd(record)
+    here = _Here if each else _AtTheEnd
+    if _alone or tuple(SOURCES) != BUILT_IN or (_few_cells(record.plan) and not each):
+        return here(record)
     try:
         return _Beside(record)
     except OSError:
-        return _AtTheEnd(record)
+        return here(record)
 
 
 def _few_cells(plan: Plan) -> bool:

@@ -25,6 +25,7 @@ from dbdyno.conduct.measure.progress import ObservationListener, ending
 from dbdyno.conduct.measure.saving import save_each
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
 from dbdyno.conduct.memory.memory_beside import MemoryBeside
+from dbdyno.conduct.metrics.feed import Feed, feed_of
 from dbdyno.conduct.observe.together import Together
 from dbdyno.conduct.observe.windows import ObservationSetting, Windows
 from dbdyno.conduct.request.request import cpus_reason, find_recipe
@@ -97,7 +98,8 @@ def observe_server(
         with contextlib.ExitStack() as beside:
             with ending(record):
                 environment = _begin(server, plan, context.host, record, listener)
-                derived = beside.enter_context(deriving(record, server))
+                derived = beside.enter_context(deriving(record, server, each=context.metrics is not None))
+                feed = feed_of(context.metrics, environment, record, listener.notice)
                 setting = ObservationSetting(server, plan, clock_of(server), listener, interrupt)
                 memory = MemoryBeside.of(plan.experiment.engine, target)
                 beside.callback(memory.close)
@@ -105,7 +107,7 @@ def observe_server(
                 if live is not None:
                     beside.callback(live.close)
                 main_pid = environment.server.main_pid
-                companions = _companions(setting, record, derived, target, beside, main_pid)
+                companions = _companions(setting, record, derived, target, beside, main_pid, feed)
                 windows = Windows(setting, companions, derived.tasks, memory, live, together)
                 save_each(windows.all(), companions, record)
                 companions.window_over()
@@ -114,6 +116,7 @@ def observe_server(
                     raise Interrupted  # before the requested time was over
             cost = windows.costing.cost(derived.cpu_s())
             whole = finish(derived, record, listener.notice, patience_s)
+            feed.advance()
     return Observed(record, cost, whole)
 
 
@@ -139,6 +142,7 @@ def _companions(
     target: Target,
     beside: contextlib.ExitStack,
     main_pid: int | None,
+    feed: Feed,
 ) -> Companion:
     """Returns the companions of each window; ``beside`` ends them."""
     server, plan, clock, listener = setting.server, setting.plan, setting.clock, setting.listener
@@ -149,6 +153,7 @@ def _companions(
         OtherProcesses(server, plan, main_pid, observing=True),
         beside.enter_context(triggers),
         Saved(derived, listener),
+        feed,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbdyno import present
 from dbdyno.conduct.context import RunContext
@@ -28,6 +28,9 @@ from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.plan import Experiment
 from dbdyno.model.results.results import Results
 from dbdyno.store import Run, RunStore, find_group
+
+if TYPE_CHECKING:
+    from dbdyno.conduct.metrics.exporter import Exporter
 
 PAGE = "servers.html"
 """File name in the directory of the first run of a group."""
@@ -55,7 +58,11 @@ class ObservedServers:
 
 
 def observe_servers(
-    servers: Sequence[ServerRequest], store: RunStore, interrupt: Interrupt, labels: Mapping[str, Any]
+    servers: Sequence[ServerRequest],
+    store: RunStore,
+    interrupt: Interrupt,
+    labels: Mapping[str, Any],
+    metrics: Exporter | None = None,
 ) -> ObservedServers:
     """Observes all servers as :func:`observe_server` does, until the time is over or the user ends it.
 
@@ -80,6 +87,7 @@ def observe_servers(
                     request.listener,
                     interrupt,
                     {**labels, "group": group},
+                    metrics=metrics,
                 ),
                 together,
             )

@@ -1,0 +1,1 @@
+"""Serves the figures of windows to Prometheus while dbdyno measures."""

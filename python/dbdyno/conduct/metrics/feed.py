@@ -1,0 +1,99 @@
+"""The companion of a run or observation that passes derived windows on to the exporter."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbdyno.conduct.companion import Companion, OpenWatch
+from dbdyno.model.engine.environment import Environment
+from dbdyno.model.engine.protocols import Load, Watch
+from dbdyno.model.errors import StoreError
+from dbdyno.model.plan.plan import Cell
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import REGISTERED
+from dbdyno.model.units import NS_PER_S
+from dbdyno.present import server_place
+from dbdyno.present.metrics.window import OPTIONAL, TABLES, windows
+from dbdyno.store import Run
+
+if TYPE_CHECKING:
+    from dbdyno.conduct.metrics.exporter import Exporter
+
+_LOOK_S = 0.5
+
+
+class Feed(Companion):
+    """Looks for newly derived windows: in the window, when a cell was saved, and when the run is over.
+
+    Another process may derive them. A fault here costs the metrics and not the measurement.
+    """
+
+    def __init__(self, exporter: Exporter, place: str, record: Run, notice: Callable[[str], None]) -> None:
+        """``place``: where the server is, for people."""
+        self._exporter, self._record, self._notice = exporter, record, notice
+        self._server = exporter.label(place)
+        info = record.info
+        self._epoch_ns = int(info.started.timestamp() * NS_PER_S) - info.started_monotonic_ns
+        self._tables = (*TABLES, *(t for t in OPTIONAL if t in REGISTERED))
+        self._read: dict[str, int] = {}  # part -> inode of its directory, which a merge changes
+        self._done: set[str] = set()  # cells
+        self._due_s = 0.0
+
+    def before(self, cell: Cell) -> None:  # noqa: ARG002
+        self.advance()
+
+    def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None) -> None:  # noqa: ARG002
+        if time.monotonic() >= self._due_s:
+            self.advance()
+
+    def saved(self, raw: RawCell) -> None:  # noqa: ARG002
+        self.advance()
+
+    def advance(self) -> None:
+        """Passes on the windows that were derived since the last call."""
+        try:
+            self._advance()
+        except Exception as e:  # whatever it is, what is measured matters more
+            self._notice(f"metrics: a window is left out ({type(e).__name__}: {e})")
+        self._due_s = time.monotonic() + _LOOK_S
+
+    def _advance(self) -> None:
+        parts = self._record.parts
+        present = {name: inode for name in parts.names() if (inode := _inode(parts.path / name))}
+        for name, inode in present.items():
+            if self._read.get(name) == inode:
+                continue
+            try:
+                tables = parts.read_one(name, self._tables)
+            except StoreError:
+                continue  # it is being replaced: it is read when that is done
+            self._read[name] = inode  # before a fault of its figures, which would come again
+            new = [w for w in windows(tables, self._epoch_ns) if w.cell not in self._done]
+            self._done.update(w.cell for w in new)
+            self._exporter.add(self._server, new, self._notice)
+
+
+def _inode(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_ino
+    return 0
+
+
+class NoFeed(Feed):
+    """Of a run without metrics."""
+
+    def __init__(self) -> None: ...
+
+    def advance(self) -> None: ...
+
+    def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None) -> None: ...
+
+
+def feed_of(
+    exporter: Exporter | None, environment: Environment, record: Run, notice: Callable[[str], None]
+) -> Feed:
+    return NoFeed() if exporter is None else Feed(exporter, server_place(environment.server), record, notice)
