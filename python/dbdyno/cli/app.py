@@ -156,7 +156,7 @@ _TASKS = {
     },
     "Watch": {
         "observe": "where the time of an existing workload goes",
-        "memory": "where the memory of a server and its machine is",
+        "memory, metrics": "a server's memory; what is served to Prometheus",
         "snapshot": "a server's statistics now, to be compared later",
         "trace-logins": "trace what the 10th, 20th ... session of a role does",
     },
@@ -227,6 +227,7 @@ _PLACES = {
     "run": "run:run",
     "observe": "observe:observe_command",
     "memory": "memory:memory",
+    "metrics": "metrics:metrics",
     "snapshot": "snapshot:snapshot",
     "runs": "history:runs",
     "show": "runs:show",
