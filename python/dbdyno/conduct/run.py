@@ -52,7 +52,7 @@ def run(
             environment = _begin(server, plan, context.host, record, listener)
             if crew is not None:
                 _begin_drivers(crew, plan, listener)
-            derived = beside.enter_context(deriving(record, server, each=context.metrics is not None))
+            derived = beside.enter_context(deriving(record, server, soon=context.metrics is not None))
             feed = feed_of(context.metrics, environment, record, listener.noted)
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 plan = stage.plan = with_shells(server, stage.check(all_variants=all_variants), listener)

@@ -26,6 +26,8 @@ from dbdyno.model.engine.protocols import Server
 from dbdyno.model.errors import DbdynoError, Interrupted
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.schema.data_sources import BUILT_IN, SOURCES
+from dbdyno.model.units import NS_PER_S
+from dbdyno.plan import window_of
 from dbdyno.store import Run
 
 NICE = 10
@@ -95,10 +97,10 @@ def in_this_process() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deriving(record: Run, server: Server, *, each: bool = False) -> Iterator[Deriving]:
+def deriving(record: Run, server: Server, *, soon: bool = False) -> Iterator[Deriving]:
     """Yields the derivation that runs beside the measurement. A simulated server cannot be disturbed by
-    it. ``each``: cells are wanted as they come, even of a run of few."""
-    derivation = _in_a_world(record, each) if server.world is not None else _derivation_of(record, each)
+    it. ``soon``: cells are wanted while the run goes on, even of a run of few."""
+    derivation = _in_a_world(record, soon) if server.world is not None else _derivation_of(record, soon)
     try:
         yield derivation
     finally:
@@ -141,21 +143,28 @@ class _AtTheEnd(_Here):
     def more(self) -> None: ...
 
 
-def _in_a_world(record: Run, each: bool) -> Deriving:
-    at_once = each or record.plan.experiment.observation is not None
+def _in_a_world(record: Run, soon: bool) -> Deriving:
+    at_once = soon or record.plan.experiment.observation is not None
     return _Here(record) if at_once else _AtTheEnd(record)
 
 
-def _derivation_of(record: Run, each: bool) -> Deriving:
+def _derivation_of(record: Run, soon: bool) -> Deriving:
     """Derives at the end of the run if there are few cells, if this user may start no further process, or if
     sources of data are registered in this process only."""
-    here = _Here if each else _AtTheEnd
-    if _alone or tuple(SOURCES) != BUILT_IN or (_few_cells(record.plan) and not each):
+    here = _Here if soon else _AtTheEnd
+    if _alone or tuple(SOURCES) != BUILT_IN or (_few_cells(record.plan) and not soon):
         return here(record)
     try:
-        return _Beside(record)
+        return _Beside(record, _together_within(record.plan) if soon else TOGETHER)
     except OSError:
         return here(record)
+
+
+def _together_within(plan: Plan) -> int:
+    """Returns how many windows may be derived together so that the first of them does not wait for long.
+    Cells of a load are derived between its measurements anyway."""
+    observation = plan.experiment.observation
+    return 1 if observation is None else max(1, min(TOGETHER, LAG_NS // window_of(observation)))
 
 
 def _few_cells(plan: Plan) -> bool:
@@ -173,9 +182,9 @@ class _Beside:
     """Derives in a process of its own. A line on its input announces more cells; the end of the input
     announces the end of the run."""
 
-    def __init__(self, record: Run) -> None:
+    def __init__(self, record: Run, together: int) -> None:
         self._record = record
-        command = [sys.executable, "-c", _PROGRAM, str(record.path), str(os.getpid())]
+        command = [sys.executable, "-c", _PROGRAM, str(record.path), str(os.getpid()), str(together)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -276,22 +285,24 @@ class _Beside:
             self._process.send_signal(number)
 
 
-_TOGETHER, _LITTLE_S = 4, 1.0
+TOGETHER, _LITTLE_S = 4, 1.0
 """Cells are derived together up to this number or CPU time, since several take little longer than one."""
+LAG_NS = 30 * NS_PER_S
+"""Longest wait of a window for others if its figures are served while the observation goes on."""
 
 
-def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
-    """Calls ``derive`` after each line, or after a few lines if it is quick."""
+def derive_each(lines: Iterable[str], derive: Callable[[], None], together: int = TOGETHER) -> None:
+    """Calls ``derive`` after each line, or after a few lines, at most ``together``, if it is quick."""
     waiting, each_s = 0, math.inf
     for _ in lines:
         waiting += 1
-        if waiting >= _TOGETHER or waiting * each_s > _LITTLE_S:
+        if waiting >= together or waiting * each_s > _LITTLE_S:
             began_s = time.process_time()
             derive()
             waiting, each_s = 0, (time.process_time() - began_s) / waiting
 
 
-def main(path: str, parent: str) -> int:
+def main(path: str, parent: str, together: str) -> int:
     """Runs the process. An error is not reported here: the process that started it meets and reports it
     again."""
     from dbdyno.conduct.derive.derive import Making  # takes long to load
@@ -305,7 +316,7 @@ def main(path: str, parent: str) -> int:
         Path("/proc/self/autogroup").write_text(str(NICE))
     making = Making(Run(Path(path)))
     try:
-        derive_each(sys.stdin, making.more)
+        derive_each(sys.stdin, making.more, int(together))
         conclude_made(making)
     except DbdynoError:
         return 1

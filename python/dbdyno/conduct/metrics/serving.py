@@ -24,7 +24,9 @@ _DEADLINE_S = 10.0
 """Prometheus gives up a scrape after 10 s by default."""
 _SILENCE_S = 5.0  # longest wait for a client's next bytes
 _PAUSE_S = 0.02  # between two accepted connections
-_LOOK_S = 1.0
+_LOOK_S = 0.2
+"""Interval of looking for connections that last too long, and the longest that stopping waits."""
+_ROOM_S = 1.0  # longest wait until a connection that was ended leaves its thread
 
 
 class Answer(NamedTuple):
@@ -68,7 +70,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         with self._lock:
             if len(self._active) >= _THREADS:
                 _hang_up(next(iter(self._active)))
-        if not self._slots.acquire(timeout=_LOOK_S):
+        if not self._slots.acquire(timeout=_ROOM_S):
             self.shutdown_request(request)
             return
         with self._lock:
@@ -87,7 +89,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._leave(request)
 
     def service_actions(self) -> None:
-        """Ends connections that last too long. Called between connections and once a second."""
+        """Ends connections that last too long. Called between connections and at each look."""
         with self._lock:
             for request, since in self._active.items():
                 if time.monotonic() - since > _DEADLINE_S:

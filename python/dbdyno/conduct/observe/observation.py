@@ -98,7 +98,7 @@ def observe_server(
         with contextlib.ExitStack() as beside:
             with ending(record):
                 environment = _begin(server, plan, context.host, record, listener)
-                derived = beside.enter_context(deriving(record, server, each=context.metrics is not None))
+                derived = beside.enter_context(deriving(record, server, soon=context.metrics is not None))
                 feed = feed_of(context.metrics, environment, record, listener.notice)
                 setting = ObservationSetting(server, plan, clock_of(server), listener, interrupt)
                 memory = MemoryBeside.of(plan.experiment.engine, target)
