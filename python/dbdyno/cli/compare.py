@@ -179,7 +179,8 @@ _GROUPS = {
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write an HTML report; Markdown, Excel or JSON if FILE ends in .md, .xlsx or .json.",
+    help="Write an HTML report; Markdown, Excel or JSON if FILE ends in .md, .xlsx or .json; the rules of "
+    "--fail-on as JUnit if in .xml.",
 )
 @store_option
 @json_option
@@ -301,7 +302,7 @@ class _Out:
         """Writes a file if one is named; prints JSON or text; then ends by the gate."""
         data = self._judged.data(data)
         if self._output is not None:
-            present.write(self._judged.document(shown), self._output, data)
+            self._judged.write(shown, self._output, data)
         if self._as_json:
             print_json(data)
         elif not self._judged.alone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,8 +65,16 @@ class Judged:
         """``fault``: why rules could not be judged, raised at the end, after the results."""
         self._gate, self._whole, self._fault = gate, whole, fault
 
-    def document(self, shown: Document) -> Document:
-        return shown if self._gate is None else present.gated(shown, self._gate)
+    def write(self, shown: Document, output: Path, data: dict[str, Any] | None = None) -> Path:
+        """Writes a document with the gate in front; the gate alone, as JUnit XML, if ``output`` ends in
+        .xml. Raises :class:`UsageError` for the latter without rules."""
+        if output.suffix == ".xml":
+            if self._gate is None:
+                raise UsageError(f"{output}: JUnit XML holds rules, and none is given", "--fail-on worse")
+            return present.write_atomic(
+                output, present.gate_junit(self._gate, shown.title, datetime.now(UTC))
+            )
+        return present.write(shown if self._gate is None else present.gated(shown, self._gate), output, data)
 
     def data(self, data: dict[str, Any]) -> dict[str, Any]:
         return data if self._gate is None else {**data, "gate": present.gate_record(self._gate, self._whole)}

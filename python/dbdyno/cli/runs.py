@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-_FORMATS = ("csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox")
+_FORMATS = (
+    *("csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"),
+    *("bmf", "github-benchmark", "junit", "openmetrics"),
+)  # as in present.exports, which takes long to load
 WHICH = {"Which measurement": ("sessions", "window", "measurement")}
 """Heading of the help -> parameters of :func:`measurement_options`."""
 
@@ -355,11 +358,13 @@ def _report_of_run(
 @click.option("--off-cpu", is_flag=True, help="folded, pprof, firefox: stacks of sleep in place of CPU time.")
 @store_option
 def export(run: str, kind: str, output: Path | None, full: bool, off_cpu: bool, store: Path | None) -> None:
-    """Write a run's tables as CSV, Excel, Parquet, JSON, Markdown; its CPU profile for other programs.
+    """Write a run's tables as CSV, Excel, Parquet, JSON, Markdown; its profile or figures for other programs.
 
     csv and parquet: a folder with a file for each table. xlsx: the answer, rungs and charts first, then the
     derived tables, times in ms. json: what show --json prints. md: the report as text. folded, pprof,
-    firefox: stacks of the CPU profile, for flamegraph.pl, go tool pprof and profiler.firefox.com.
+    firefox: stacks of the CPU profile, for flamegraph.pl, go tool pprof and profiler.firefox.com. bmf,
+    github-benchmark, junit, openmetrics: figures with intervals for programs that follow them over builds
+    (dbdyno help gates).
 
     \b
     Examples:
@@ -367,18 +372,15 @@ def export(run: str, kind: str, output: Path | None, full: bool, off_cpu: bool, 
       dbdyno export last --to csv -o tables/
       dbdyno export last --to json --full
       dbdyno export last --to md -o report.md
+      dbdyno export last --to bmf -o results.json
     """
     record = open_store(store).open(run)
     results = conduct.results_of(record)
-    path = (
-        output
-        if output is not None
-        else Path(
-            record.id if kind in ("csv", "parquet") else f"{record.id}.{present.ENDINGS.get(kind, kind)}"
-        )
-    )
+    several = kind in present.FOLDERS
+    default = record.id if several else f"{record.id}.{present.ENDINGS.get(kind, kind)}"
+    path = Path(default) if output is None else output
     written = present.export(results, conduct.raw_tables(record) if full else None, kind, path, off_cpu)
-    click.echo(f"{path}: {counted(len(written), 'file')}" if kind in ("csv", "parquet") else path)
+    click.echo(f"{path}: {counted(len(written), 'file')}" if several else path)
 
 
 @click.command()

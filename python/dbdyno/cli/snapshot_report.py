@@ -148,7 +148,7 @@ def shown(
     unused = concluding.unused(interval_figures)
     page = present.interval(interval_figures, claims, unused, top, notes, time, loads)
     if output is not None:
-        screen.report_path(present.write(judged.document(page), output, record))
+        screen.report_path(judged.write(page, output, record))
         return judged
     title = Paragraph(page.title)
     if not judged.alone:

@@ -108,7 +108,7 @@ def trend(
     shown = present.trend(result)
     judged = _judged(fail_on, result)
     if output is not None:
-        present.write(judged.document(shown), output)
+        judged.write(shown, output)
     if as_json:
         print_json(judged.data(present.trend_record(result)))
     elif not judged.alone:

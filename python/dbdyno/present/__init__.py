@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from dbdyno.present.compare.trend import document as trend
     from dbdyno.present.compare.trend import record as trend_record
     from dbdyno.present.document.document import Row
-    from dbdyno.present.exports import ENDINGS, export, write
+    from dbdyno.present.document.files import write_atomic
+    from dbdyno.present.exports import ENDINGS, FOLDERS, export, write
     from dbdyno.present.figures.figures import throughput_work
     from dbdyno.present.figures.gate import gated
     from dbdyno.present.figures.gate import record as gate_record
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dbdyno.present.figures.jsondoc import machines as machines_document
     from dbdyno.present.figures.jsondoc import scaling as scaling_json
     from dbdyno.present.figures.selection import Pick, pick_at
+    from dbdyno.present.junit import of_gate as gate_junit
     from dbdyno.present.machine.topology import facts as topology_facts
     from dbdyno.present.machine.topology import parsable as topology_parsable
     from dbdyno.present.machine.topology import table as topology_table

@@ -1,4 +1,5 @@
-"""Exports the tables of a run: csv and parquet (a folder, one file per table), xlsx, json, md.
+"""Exports the tables of a run: csv and parquet (a folder, one file per table), xlsx, json, md; and
+its figures for programs that follow them over builds.
 
 NULL stays empty (csv, xlsx) or null (parquet, json): an unknown figure never becomes 0. In csv, text that
 begins like a formula gets a leading apostrophe, because spreadsheets would execute it; xlsx marks it as
@@ -13,7 +14,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import polars as pl
 
@@ -44,8 +45,21 @@ def write(shown: Document, path: Path, data: dict[str, Any] | None = None) -> Pa
     return write_atomic(path, page.encode("utf-8"))
 
 
-Kind = Literal["csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"]
-ENDINGS: Mapping[str, str] = {"folded": "folded", "pprof": "pb.gz", "firefox": "firefox.json"}
+KINDS = (
+    *("csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"),
+    *("bmf", "github-benchmark", "junit", "openmetrics"),
+)
+FOLDERS = ("csv", "parquet", "github-benchmark")
+"""Kinds that are several files in a folder."""
+_PROFILES = ("folded", "pprof", "firefox")
+ENDINGS: Mapping[str, str] = {
+    "folded": "folded",
+    "pprof": "pb.gz",
+    "firefox": "firefox.json",
+    "bmf": "bmf.json",
+    "junit": "junit.xml",
+    "openmetrics": "prom",
+}
 """Endings of files that differ from their kind."""
 Tables = Mapping[str, pl.DataFrame]
 _FINDING = ("id", "severity", "subject", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
@@ -81,9 +95,23 @@ def export(
         from dbdyno.present.media import markdown
 
         return [write_atomic(path, markdown.page(report.document(results)).encode())]
-    if to in ENDINGS:
+    if to in _PROFILES:
         return [write_atomic(path, _profile(results, to, off_cpu))]
-    raise UsageError(f"unknown export format {to!r}", f"choose one of {', '.join(get_args(Kind))}")
+    if to in ("bmf", "github-benchmark", "junit", "openmetrics"):
+        return _for_builds(results, to, path)
+    raise UsageError(f"unknown export format {to!r}", f"choose one of {', '.join(KINDS)}")
+
+
+def _for_builds(results: Results, to: str, path: Path) -> list[Path]:
+    """Writes figures for a program that follows them over builds. Raises UsageError if no load is usable."""
+    from dbdyno.present import ci_formats, junit
+
+    if to == "github-benchmark":
+        files = ci_formats.github_benchmark(results)
+        _make_folder(path, to, "a direction")
+        return [write_atomic(path / name, content) for name, content in files.items()]
+    forms = {"bmf": ci_formats.bmf, "junit": junit.of_run, "openmetrics": ci_formats.openmetrics}
+    return [write_atomic(path, forms[to](results))]
 
 
 def _profile(results: Results, to: str, off_cpu: bool) -> bytes:
@@ -123,18 +151,22 @@ def _folder(
     ending: str,
     content: Callable[[pl.DataFrame], bytes],
 ) -> list[Path]:
+    _make_folder(path, ending, "a table")
+    tables = all_tables(results, raw_tables)
+    written = [write_atomic(path / f"{name}.{ending}", content(table)) for name, table in tables.items()]
+    document = json.dumps(jsondoc.document(results), indent=1, allow_nan=False).encode()
+    return [*written, write_atomic(path / "run.json", document)]
+
+
+def _make_folder(path: Path, kind: str, each: str) -> None:
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file", f"name a folder: {ending} writes one file a table")
+        raise UsageError(f"{path} is a file", f"name a folder: {kind} writes one file {each}")
     if not path.parent.exists():
         raise UsageError(
             f"no directory {path.parent}", f"make it first: mkdir -p {shlex.quote(str(path.parent))}"
         )
     with guard(path):
         path.mkdir(exist_ok=True)
-    tables = all_tables(results, raw_tables)
-    written = [write_atomic(path / f"{name}.{ending}", content(table)) for name, table in tables.items()]
-    document = json.dumps(jsondoc.document(results), indent=1, allow_nan=False).encode()
-    return [*written, write_atomic(path / "run.json", document)]
 
 
 def _csv(table: pl.DataFrame) -> bytes:

@@ -52,10 +52,10 @@ def described(outcome: Outcome) -> str:
     others = f"; also at {counted(len(same) - 1, 'more place')}" if len(same) > 1 else ""
     if outcome.state == "passed":
         others = f"; {counted(len(same), 'place')} in all" if len(same) > 1 else ""
-    return f"{_words(same[0])}{others}"
+    return f"{words(same[0])}{others}"
 
 
-def _words(finding: Finding) -> str:
+def words(finding: Finding) -> str:
     """Returns ``B at 8 sessions: calls_per_s 0.91 times A (0.89 to 0.94)``."""
     parts = []
     if finding.ratio is not None:
