@@ -25,7 +25,7 @@ pub use engine::{Counter, Engine, Reading, count_sessions};
 pub use error::{Error, Refusal, Result};
 pub use limits::{OpenFiles, raise_open_files};
 pub use rng::SplitMix64;
-pub use session::{CallEnd, Progress, Session, Start};
+pub use session::{CallEnd, Progress, Session, Start, Traffic};
 pub use table::{Column, Nullable, Table};
 pub use texts::{Coded, NullableTexts, Strings, Texts};
 pub use thread::spawn;

@@ -23,6 +23,8 @@ raw_tables! {
         max_ns: Nullable<i64>,
         sum_sq_ns2: Vec<f64>,
         round_trips: Nullable<i64>,
+        sent_bytes: Nullable<i64>,
+        received_bytes: Nullable<i64>,
         end_reason: Texts,
         end_detail: NullableTexts,
     }

@@ -1,5 +1,6 @@
 //! Interface of an engine for the driver's hot path: a connected session that makes one call after another.
 
+use std::ops::Sub;
 use std::os::fd::BorrowedFd;
 
 use crate::{Breaker, Result, TaskId};
@@ -44,6 +45,26 @@ pub struct Start {
     pub no_try_from_ns: Option<i64>,
 }
 
+/// Bytes of a protocol in both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Sent to the server.
+    pub sent: u64,
+    /// Received from it.
+    pub received: u64,
+}
+
+impl Sub for Traffic {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            sent: self.sent - earlier.sent,
+            received: self.received - earlier.received,
+        }
+    }
+}
+
 /// One connected, prepared session. The driver knows nothing else of an engine.
 ///
 /// A call is begun by [`begin`](Self::begin) and carried on by [`advance`](Self::advance) until either
@@ -75,6 +96,10 @@ pub trait Session: Send {
     fn backend(&self) -> Option<TaskId>;
     /// Messages that calls sent and waited for, since it was connected; `None`: not counted.
     fn round_trips(&self) -> Option<u64> {
+        None
+    }
+    /// Bytes of the protocol that calls sent and received, since it was connected; `None`: not counted.
+    fn traffic(&self) -> Option<Traffic> {
         None
     }
     /// How many scripts its calls are of; 0: it knows none, and its calls are not kept apart.

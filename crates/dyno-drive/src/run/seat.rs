@@ -1,6 +1,6 @@
 //! A session with its state, and its record afterwards.
 
-use dyno_model::{Progress, Result, Session, SplitMix64, Start, now_ns};
+use dyno_model::{Progress, Result, Session, SplitMix64, Start, Traffic, now_ns};
 
 use crate::count::call_log::CpuProbe;
 use crate::count::script::ScriptTally;
@@ -65,6 +65,8 @@ pub struct Record {
     pub end: End,
     /// Messages that its calls sent and waited for, from the barrier on.
     pub round_trips: Option<u64>,
+    /// Bytes that its calls sent and received, from the barrier on.
+    pub traffic: Option<Traffic>,
     /// The last call was not waited for.
     pub given_up: bool,
 }
@@ -111,6 +113,8 @@ pub struct Seat<S> {
     past: Vec<Part>,
     /// The session's round trips before the barrier.
     warm_trips: Option<u64>,
+    /// The session's bytes before the barrier.
+    warm_traffic: Option<Traffic>,
 }
 
 impl<S: Session> Seat<S> {
@@ -121,7 +125,7 @@ impl<S: Session> Seat<S> {
         } else {
             None
         };
-        let warm_trips = session.round_trips();
+        let (warm_trips, warm_traffic) = (session.round_trips(), session.traffic());
         let tallies = vec![ScriptTally::default(); session.scripts().max(1)];
         Self {
             session,
@@ -140,6 +144,7 @@ impl<S: Session> Seat<S> {
             end_ns: i64::MAX,
             past: Vec::new(),
             warm_trips,
+            warm_traffic,
         }
     }
 
@@ -211,6 +216,7 @@ impl<S: Session> Seat<S> {
         };
         // The session counts them over the whole load: of one window they are not known.
         let all_trips = self.session.round_trips().filter(|_| one);
+        let all_traffic = self.session.traffic().filter(|_| one);
         Record {
             tally: sum(&part.tallies),
             scripts: if self.session.scripts() > 0 {
@@ -222,6 +228,7 @@ impl<S: Session> Seat<S> {
             errors: part.errors,
             end,
             round_trips: all_trips.zip(self.warm_trips).map(|(all, warm)| all - warm),
+            traffic: all_traffic.zip(self.warm_traffic).map(|(all, warm)| all - warm),
             given_up: self.given_up,
         }
     }

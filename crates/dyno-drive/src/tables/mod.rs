@@ -61,6 +61,11 @@ fn sessions(setups: &[Setup], records: &[Record]) -> raw::Sessions {
         max_ns: maybe(|t| t.max_ns.map(|n| n as i64)),
         sum_sq_ns2: records.iter().map(|r| r.tally.sum_sq_ns2 as f64).collect(),
         round_trips: records.iter().map(|r| r.round_trips.map(|n| n as i64)).collect(),
+        sent_bytes: records.iter().map(|r| r.traffic.map(|t| t.sent as i64)).collect(),
+        received_bytes: records
+            .iter()
+            .map(|r| r.traffic.map(|t| t.received as i64))
+            .collect(),
         end_reason: records.iter().map(|r| r.end.reason()).collect(),
         end_detail: records.iter().map(|r| r.end.detail()).collect(),
     }

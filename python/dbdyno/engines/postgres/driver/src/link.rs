@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dyno_model::poll::wait_for;
-use dyno_model::{Breaker, Error, Progress, Reading, Result, Session, Start, TaskId, now_ns};
+use dyno_model::{Breaker, Error, Progress, Reading, Result, Session, Start, TaskId, Traffic, now_ns};
 use rustix::event::PollFlags;
 use socket2::Socket;
 
@@ -41,6 +41,8 @@ pub struct Link<M> {
     polls: bool,
     /// The connection was replaced, and the driver does not know yet.
     replaced: bool,
+    /// Bytes that calls sent and received.
+    traffic: Traffic,
 }
 
 impl<M: Machine> Link<M> {
@@ -53,6 +55,7 @@ impl<M: Machine> Link<M> {
             blocking: true,
             polls: false,
             replaced: false,
+            traffic: Traffic::default(),
         }
     }
 
@@ -122,6 +125,7 @@ impl<M: Machine> Link<M> {
             let count = self.client.wire.send(pending)?;
             let is_all = count == pending.len();
             self.machine.sent(count);
+            self.traffic.sent += count as u64;
             if is_all {
                 return self.client.wire.flush();
             }
@@ -161,7 +165,10 @@ impl<M: Machine> Link<M> {
         loop {
             match self.client.wire.recv(buffer) {
                 Ok(0) => return Err(self.machine.incoming().closed(None)),
-                Ok(n) => take(&mut self.machine, &buffer[..n])?,
+                Ok(n) => {
+                    self.traffic.received += n as u64;
+                    take(&mut self.machine, &buffer[..n])?;
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) => return Err(self.machine.incoming().closed(Some(&e))),
             }
@@ -216,6 +223,7 @@ impl<M: Machine> Link<M> {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Read),
                 Err(e) => return Err(self.machine.incoming().closed(Some(&e))),
             };
+            self.traffic.received += n as u64;
             match self.machine.feed(&buffer[..n])? {
                 Step::Read => {}
                 step => return self.follow(step),
@@ -328,6 +336,10 @@ impl<M: Machine> Session for Link<M> {
 
     fn round_trips(&self) -> Option<u64> {
         Some(self.machine.round_trips())
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.traffic)
     }
 
     fn scripts(&self) -> usize {

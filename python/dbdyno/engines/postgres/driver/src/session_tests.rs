@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dyno_model::poll::wait_for;
-use dyno_model::{CallEnd, Error, Progress, Result, Session, Start};
+use dyno_model::{CallEnd, Error, Progress, Result, Session, Start, Traffic};
 use rustix::event::PollFlags;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
@@ -192,6 +192,11 @@ fn a_pipeline_is_one_message_and_ends_with_its_last_ready() {
         server.write_all(&rest[9..]).unwrap();
         assert_eq!(session.advance(buffer), Ok(Progress::Done(CallEnd::Ok)));
         assert_eq!(session.round_trips(), Some(call));
+        let traffic = Traffic {
+            sent: call * sent.len() as u64,
+            received: call * 3 * ready(b'I').len() as u64,
+        };
+        assert_eq!(session.traffic(), Some(traffic));
     }
 }
 
