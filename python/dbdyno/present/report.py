@@ -50,6 +50,7 @@ from dbdyno.present.parts import Page, Part, Parts, has_rows, sections
 from dbdyno.present.run import (
     chains,
     charts,
+    costs,
     cpu_profile,
     growth,
     hosts,
@@ -360,6 +361,17 @@ PARTS = Parts(
         ),
         Part(
             "scaling", lambda r: scaling_document.section_title(r.scaling), _scaling, _is_ladder, detail=True
+        ),
+        Part(
+            "costs",
+            costs.TITLE,
+            lambda p: [*costs.of_loads(p.results), p.choice(costs.of_load)],
+            has_rows("costs"),
+            kinds=(DRIVEN,),
+            detail=True,
+            name="Costs",
+            option="costs",
+            details=(costs.of_load, costs.all_loads),
         ),
         Part(
             "executions",

@@ -11,6 +11,7 @@ from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.model.results.raw import OWN, OWN_READS, WARM_CALLS, RawCell, once_each
 from dbdyno.model.results.session_time import in_call
+from dbdyno.model.sources.cost_counters import REPORTED_BY_SESSIONS
 from dbdyno.model.sources.wait_families import LOG_BYTES
 
 _GAUGES = ("cpus", "procs_running", "procs_blocked")
@@ -105,6 +106,7 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
 BY_CALLS = (
     *("logical_reads", "physical_reads", "blocks_dirtied", "executions", "db_time_ns", LOG_BYTES),
     *("transactions_committed", "transactions_rolled_back", "temporary_bytes"),
+    *REPORTED_BY_SESSIONS,
 )
 """Counters of work in calls.
 

@@ -1,4 +1,4 @@
-"""The server's counters (``counters.toml``, ``counters_profile.toml``) and how they are read."""
+"""The server's counters (``counters*.toml``) and how they are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.results.raw import OWN_READS
 
-FILES = ("counters", "counters_profile")
+FILES = ("counters", "counters_costs", "counters_profile")
 CONNECTING = "connect"
 """Phase before the sessions connect. Read if their activity before the barrier is reported only after it."""
 END = "end"

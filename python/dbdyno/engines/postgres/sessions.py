@@ -113,6 +113,11 @@ COLUMNS = (
 OF_BACKENDS = (
     {"name": "read_requests", "kind": "counter", "unit": "count"},
     {"name": "wal_bytes", "kind": "counter", "unit": "bytes"},
+    *({"name": name, "kind": "counter", "unit": "bytes"} for name in ("read_bytes", "written_bytes")),
+    *(
+        {"name": name, "kind": "counter", "unit": "count"}
+        for name in ("writes", "wal_writes", "wal_syncs", "wal_records", "wal_full_page_images")
+    ),
 )
 
 

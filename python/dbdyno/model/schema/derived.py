@@ -7,6 +7,7 @@ from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_sources import process_rates
 from dbdyno.model.schema.data_sources.blocking import WAIT_CHAINS
+from dbdyno.model.schema.data_sources.costs import COSTS
 from dbdyno.model.schema.data_sources.devices import DEVICE_TABLES
 from dbdyno.model.schema.data_sources.drivers import HOSTS
 from dbdyno.model.schema.data_sources.executions import EXECUTION_TABLES
@@ -463,6 +464,7 @@ _TABLES: tuple[Table, ...] = (
             ),
         ),
     ),
+    COSTS,
     Table(
         "top_events",
         (

@@ -189,7 +189,7 @@ class Picks(NamedTuple):
 def picks(results: Results) -> Picks:
     """Returns the picks of a run; the first one is selected when a page opens."""
     if not figures.is_observation(results):
-        return _fitting(results, [], _rungs(results), "rungs")
+        return _fitting(results, [], loads(results), "rungs")
     windows = results.tables["windows"].sort("t0_ns").to_dicts()
     all_windows = [_window(results, w, i) for i, w in enumerate(windows)]
     whole = [Pick(TOGETHER, "all windows", None, all_windows[0].rung)] if all_windows else []
@@ -204,7 +204,7 @@ def pick_of(results: Results, cell: str | None = None) -> Pick | None:
     """
     if cell is None or cell == TOGETHER:
         windows = figures.is_observation(results)
-        shown = picks(results).shown if windows else _rungs(results)
+        shown = picks(results).shown if windows else loads(results)
         return shown[0] if shown else None
     rows = results.tables["windows"].filter(pl.col("cell") == cell).to_dicts()
     if not rows:
@@ -221,11 +221,11 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
 
     Raises UsageError if the run has no such load.
     """
-    loads = _rungs(results)
+    at_loads = loads(results)
     if sessions is None and (pick := pick_of(results)) is not None:
         return pick
-    counts = sorted({p.rung[2] for p in loads})
-    pick_at_load = next((p for p in loads if p.rung[2] == sessions), None)
+    counts = sorted({p.rung[2] for p in at_loads})
+    pick_at_load = next((p for p in at_loads if p.rung[2] == sessions), None)
     if pick_at_load is None:
         raise UsageError(
             f"the run has no measurement {noun('at')} {at_once(str(sessions or 0))}", f"there are {counts}"
@@ -261,7 +261,7 @@ def _rung(row: dict[str, Any]) -> tuple[str, str, int]:
     return row["workload"], row["variant"], row["sessions"]
 
 
-def _rungs(results: Results) -> list[Pick]:
+def loads(results: Results) -> list[Pick]:
     """Returns one cell per rung, from the top down; an invalid one only if there is no other."""
     series = figures.series_of(results)
     windows = results.tables["windows"].with_columns(

@@ -7,6 +7,7 @@ select sum(active_time) * 1e6 as db_time_ns,
        sum(xact_rollback) as transactions_rolled_back,
        sum(blks_hit + blks_read) as logical_reads,
        sum(blks_read) as physical_reads,
+       sum(blks_read) * pg_catalog.current_setting('block_size')::int as physical_read_bytes,
        sum(temp_bytes) as temporary_bytes,
        sum(deadlocks) as deadlocks
 from pg_catalog.pg_stat_database

@@ -1,0 +1,371 @@
+"""Table ``costs``: what a call and a unit of work cost the server, the client and the network.
+
+A figure of a call is the figure of the window over the calls of the window, by the same rates as the table
+``rates``. Where the server counts by session, a figure is that of the load's own sessions; else of all
+sessions; else of the whole server, which the source then says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.account.making import makes
+from dbdyno.model.results.ledger_rows import account_rows, groups
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.costs import (
+    CALL,
+    CLIENT_CPU,
+    CPU,
+    FIGURES,
+    INCLUDED,
+    INVOLUNTARY,
+    NETWORK,
+    RECEIVED,
+    ROUND_TRIPS,
+    SENT,
+    SYSTEM,
+    SYSTEM_CALLS,
+    USER,
+    VOLUNTARY,
+    WORK,
+)
+from dbdyno.model.schema.tables import REGISTERED, ByCell, Tables, empty, rows
+from dbdyno.model.sources.cost_counters import BACKGROUND, COUNTED, SESSIONS, Counted
+from dbdyno.model.sources.source import TRACE
+from dbdyno.model.sources.wait_families import ROLE
+from dbdyno.model.units import NS_PER_S
+from dbdyno.stats.estimates import Mean
+
+_TASKS, _COUNTERS, _DRIVER, _EXECUTIONS, _CALLS = (
+    *("os tasks", "engine counters", "driver"),
+    *("executions", "system calls"),
+)
+_DEVICES = tuple(name for name in ("device_io",) if name in REGISTERED)
+_READ = ("rates", "ledger", "microstates", "system_calls", "execution_rates", *_DEVICES)
+_CUT = ("cut_work", "cut_levels", "cut_tasks", "cell_sessions")
+_UNITS = {f.id: f.unit for f in FIGURES}
+_ROUNDING = 1e-9
+_OFF, _IDLE = "off", "no measured calls"
+_EXECUTED = {
+    USER: "cpu_user_ns",
+    SYSTEM: "cpu_system_ns",
+    VOLUNTARY: "voluntary",
+    INVOLUNTARY: "involuntary",
+    "read_bytes": "read_bytes",
+    "written_bytes": "written_bytes",
+}
+"""Columns of ``execution_rates``: means of the executions that ended well."""
+
+Row = dict[str, Any]
+
+
+class Share(NamedTuple):
+    """A figure of a call: of sessions, or of the server's own processes."""
+
+    value: float | None
+    status: str = "ok"
+    source: str = ""
+
+    @property
+    def reason(self) -> str:
+        return "ok" if self.value is not None else self.status if self.status != "ok" else _IDLE
+
+
+Ends = tuple[float | None, float | None]
+_NO_ENDS: Ends = (None, None)
+
+
+class Cost(NamedTuple):
+    of_sessions: Share
+    background: Share
+    ends: Ends = _NO_ENDS
+
+
+_NOBODY = Share(None, "none: the client's")
+"""The background's share of a figure of the client or the network."""
+
+
+@makes("costs", reads=_READ)
+def costs(tables: Tables) -> pl.DataFrame:
+    """Returns the costs of each cell of a driven load. Reads ``windows``, ``cut_work``, ``cut_levels``,
+    ``cut_tasks``, ``cell_sessions`` and the tables of ``reads``."""
+    parts = ByCell({name: tables.get(name, empty(name)) for name in (*_READ, *_CUT)})
+    records: list[Row] = []
+    for window in tables["windows"].iter_rows(named=True):
+        cell = parts.of(window["cell"])
+        if cell["cell_sessions"].height:
+            head = {c.name: window[c.name] for c in CELL}
+            records += [head | row for row in _rows(_Cell(cell), float(window["wall_s"]))]
+    return rows("costs", records)
+
+
+@makes("costs", stage="total")
+def costs_total(windows: pl.DataFrame, costs: pl.DataFrame) -> pl.DataFrame:
+    """Returns the costs over all usable cells of a load together (cell ``all``): sums over sums. The
+    interval is Student's over the cells, and not narrower than their own."""
+    records: list[Row] = []
+    for head, cells in groups(windows):
+        of_load = costs.filter(pl.col("cell").is_in([w["cell"] for w in cells]))
+        for _, figure in of_load.group_by("per", "figure", maintain_order=True):
+            records.append(head | _together(figure.to_dicts()))
+    return rows("costs", records)
+
+
+def _together(repeats: list[Row]) -> Row:
+    """Returns a figure of several cells together."""
+    known = [r for r in repeats if r["total"] is not None]
+    behind = [r for r in repeats if r["background_total"] is not None]
+    first = (known or repeats)[0]
+    record = {name: first[name] for name in ("per", "figure", "unit", "source")}
+    record["status"] = _of_all(known, repeats, "status")
+    with_background = (behind or repeats)[0]
+    record |= {n: with_background[n] for n in ("background_status", "background_source")}
+    record["background_status"] = _of_all(behind, repeats, "background_status")
+    if behind:
+        record["background_total"] = sum(r["background_total"] for r in behind)
+        record["background"] = record["background_total"] / sum(r["units"] for r in behind)
+    if known:
+        record["total"], record["units"] = (sum(r[n] for r in known) for n in ("total", "units"))
+        record["value"] = record["total"] / record["units"]
+        record["low"], record["high"] = _interval(known, record["value"])
+    return record
+
+
+def _of_all(known: list[Row], repeats: list[Row], status: str) -> str:
+    if not known:
+        return str(repeats[0][status])
+    return "ok" if len(known) == len(repeats) else f"{len(known)} of {len(repeats)} windows"
+
+
+def _interval(known: list[Row], value: float) -> Ends:
+    """Returns Student's interval over the cells, widened to the mean of their own intervals."""
+    student = Mean.of(r["value"] for r in known).positive95
+    own = [(r["low"], r["high"]) for r in known if r["low"] is not None and r["high"] is not None]
+    ends = [student] if student else []
+    if len(own) == len(known):
+        ends.append((sum(low for low, _ in own) / len(own), sum(high for _, high in own) / len(own)))
+    if not ends:
+        return _NO_ENDS
+    return min(value, *(low for low, _ in ends)), max(value, *(high for _, high in ends))
+
+
+def _rows(cell: _Cell, wall_s: float) -> Iterator[Row]:
+    """Yields the rows of a cell: of a call, and of a unit of work if its number is known."""
+    rate, work = cell.rate("calls_per_s").value, cell.rate("work_per_call").value
+    calls = rate * wall_s if rate else None
+    by_figure = cell.costs()
+    for per, divisor in ((CALL, 1.0), (WORK, work)):
+        if not divisor:
+            continue
+        for figure, unit in _UNITS.items():
+            yield _row(per, figure, unit, by_figure[figure], divisor, calls)
+
+
+def _row(per: str, figure: str, unit: str, cost: Cost, divisor: float, calls: float | None) -> Row:
+    (value, behind), (low, high) = (cost.of_sessions.value, cost.background.value), cost.ends
+    amounts = {"value": value, "low": low, "high": high, "background": behind}
+    return {
+        **{n: None if v is None else v / divisor for n, v in amounts.items()},
+        "per": per,
+        "figure": figure,
+        "unit": unit,
+        "total": None if value is None or calls is None else value * calls,
+        "background_total": None if behind is None or calls is None else behind * calls,
+        "units": None if calls is None else calls * divisor,
+        "status": cost.of_sessions.reason,
+        "source": cost.of_sessions.source,
+        "background_status": cost.background.reason,
+        "background_source": cost.background.source,
+    }
+
+
+class _Cell:
+    """The tables of a cell, and the costs that follow from them."""
+
+    def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        self._tables = tables
+        of_rung = tables["rates"].filter(pl.col("scope") == "rung")
+        figures = of_rung.select("name", "value", "status", "source").iter_rows()
+        self._rates = {name: Share(*figure) for name, *figure in figures}
+        self._executed = tables["execution_rates"].filter(pl.col("job").is_null()).to_dicts()
+        levels = tables["cut_levels"].filter(pl.col("origin") == "engine").unique("key", keep="first")
+        self._levels = {row["key"]: row for row in levels.to_dicts()}
+
+    def rate(self, name: str) -> Share:
+        return self._rates.get(name, Share(None, _OFF))
+
+    def costs(self) -> dict[str, Cost]:
+        by_figure = {c.figure: self._counted(c) for c in COUNTED}
+        by_figure |= {f.id: self._of_devices(f.device) for f in FIGURES if f.device}
+        by_figure |= self._cpu() | self._switches() | self._network()
+        by_figure[CLIENT_CPU] = Cost(self.rate("client_cpu_per_call_ns"), _NOBODY)
+        by_figure[ROUND_TRIPS] = Cost(self.rate("round_trips_per_call"), _NOBODY)
+        by_figure[SYSTEM_CALLS] = self._system_calls()
+        if self._executed:
+            by_figure |= self._of_executions()
+        return by_figure
+
+    def _per_call(self, per_s: float | None) -> float | None:
+        rate = self.rate("calls_per_s").value
+        return None if per_s is None or not rate else per_s / rate
+
+    # -- tasks --
+
+    def _cpu(self) -> dict[str, Cost]:
+        """Returns CPU of the sessions, divided into user and kernel as the ledger divides it, and of the
+        server's own processes."""
+        whole, ledger = self.rate("cpu_per_call_ns"), self._tables["ledger"]
+        run = account_rows(ledger, "run").to_dicts()
+        parts = {}
+        for figure, account in ((CPU, "run"), (USER, "run.user"), (SYSTEM, "run.system")):
+            part = account_rows(ledger, account).to_dicts()
+            share, ends = (whole, _NO_ENDS) if figure == CPU else _part(whole, run, part)
+            parts[figure] = Cost(share, self._background_cpu(account, share), ends)
+        return parts
+
+    def _background_cpu(self, account: str, whole: Share) -> Share:
+        helpers = account_rows(self._tables["ledger"], "run", scope="helper")
+        unknown = helpers.filter(pl.col("aas").is_null())
+        if helpers.is_empty() and whole.value is None:
+            return Share(None, whole.reason, whole.source)
+        if unknown.height:
+            return Share(None, str(unknown["status"][0]), str(unknown["source"][0]))
+        per_call = self._per_call(NS_PER_S * float(helpers["aas"].sum()))
+        if account == "run" or not per_call:
+            return Share(per_call, source=whole.source)
+        tasks = self._tables["cut_tasks"].filter(pl.col("role").str.starts_with(ROLE))
+        user, system = (float(tasks[f"{half}_ns"].sum()) for half in ("user", "system"))
+        part = {"run.user": user, "run.system": system}[account]
+        divided = per_call * part / (user + system) if user + system else None
+        return Share(divided, "no tick seen", f"{whole.source}, divided by ticks")
+
+    def _switches(self) -> dict[str, Cost]:
+        tasks = self._tables["microstates"]
+        role = pl.col("role")
+        own, helpers = tasks.filter(role == "session"), tasks.filter(role.str.starts_with(ROLE))
+        return {
+            figure: Cost(self._summed(own, column), self._summed(helpers, column))
+            for figure, column in ((VOLUNTARY, "voluntary_per_s"), (INVOLUNTARY, "involuntary_per_s"))
+        }
+
+    def _summed(self, tasks: pl.DataFrame, column: str) -> Share:
+        source = TRACE if tasks["source"].str.contains(TRACE, literal=True).all() and tasks.height else _TASKS
+        if unknown := tasks[column].null_count():
+            bad = tasks.filter(pl.col(column).is_null() & (pl.col("status") != "ok"))["status"]
+            why = bad[0] if len(bad) else f"{unknown} of {tasks.height} tasks were not read"
+            return Share(None, why, source)
+        if tasks.is_empty():
+            return Share(None, _OFF, source)
+        return Share(self._per_call(float(tasks[column].sum())), source=source)
+
+    # -- the engine's counters --
+
+    def _counted(self, counted: Counted) -> Cost:
+        """Returns the figure of the load's sessions, of all sessions, or of the whole server, in this
+        order."""
+        of_all, of_background = (self._level(f"{who}{counted.figure}") for who in (SESSIONS, BACKGROUND))
+        server = self._level(counted.server)
+        own = self._of_own_sessions(counted.session)
+        if own is not None:
+            rest = of_background
+            if rest.value is None and own.value is not None and server.value is not None:
+                more = server.value - own.value
+                rest = Share(
+                    more if more > _ROUNDING * server.value else 0.0,
+                    source=f"{server.source} less the sessions'",
+                )
+            return Cost(own, rest)
+        if of_all.value is not None:
+            return Cost(of_all, of_background)
+        rest = of_background if of_background.value is not None else Share(None, INCLUDED, server.source)
+        return Cost(server, rest if server.value is not None else Share(None, server.reason))
+
+    def _of_own_sessions(self, name: str) -> Share | None:
+        """Returns the counter of the load's own sessions; None if there is none, or parallel workers, which
+        count for themselves, did part of the work."""
+        counts = self._tables["cut_work"].filter(pl.col("name") == name)
+        known = counts.drop_nulls("value")
+        if known.is_empty() or self._tables["cut_tasks"]["worker"].any():
+            return None
+        sessions = self._tables["cell_sessions"].join(known.select("session", "value"), on="session")
+        calls = float(sessions.select((pl.col("calls_total") + pl.col("errors_total")).sum()).item())
+        source = _COUNTERS
+        if sessions.height < self._tables["cell_sessions"].height:
+            source += f", {sessions.height} of {self._tables['cell_sessions'].height} sessions"
+        return Share(float(sessions["value"].sum()) / calls if calls else None, source=source)
+
+    def _level(self, key: str) -> Share:
+        row = self._levels.get(key)
+        source = f"{_COUNTERS}, server-wide"
+        if row is None:
+            return Share(None, _OFF if not self._levels else "not supported", source)
+        if row["delta"] is None or not row["wall_ns"]:
+            return Share(None, row["status"], source)
+        return Share(self._per_call(NS_PER_S * row["delta"] / row["wall_ns"]), row["status"], source)
+
+    # -- devices, network, system calls --
+
+    def _of_devices(self, column: str) -> Cost:
+        source = "devices, the whole machine's"
+        if not _DEVICES or self._tables["device_io"].is_empty():
+            return Cost(Share(None, _OFF, source), Share(None, _OFF, source))
+        devices = self._tables["device_io"]
+        known = devices.drop_nulls(column)
+        if known.is_empty():
+            reason = str(devices["status"][0])
+            return Cost(Share(None, reason, source), Share(None, reason, source))
+        names = ", ".join(known["device"].unique(maintain_order=True))
+        per_call = self._per_call(float(known[column].sum()))
+        return Cost(Share(per_call, source=f"{source} ({names})"), Share(None, INCLUDED, source))
+
+    def _network(self) -> dict[str, Cost]:
+        """Returns bytes of the protocol per call. Lost sessions are left out, as in round trips."""
+        sessions = self._tables["cell_sessions"]
+        whole = sessions.filter(~pl.col("end_reason").is_in(["lost", "aborted"]))
+        calls = float(whole.select((pl.col("calls_total") + pl.col("errors_total")).sum()).item())
+        columns = {SENT: ["sent_bytes"], RECEIVED: ["received_bytes"]}
+        columns[NETWORK] = [*columns[SENT], *columns[RECEIVED]]
+        by_figure = {}
+        for figure, names in columns.items():
+            known = not any(whole[n].null_count() for n in names)
+            total = sum(float(whole[n].sum()) for n in names)
+            share = Share(
+                total / calls if known and calls else None, "ok" if known else "not supported", _DRIVER
+            )
+            by_figure[figure] = Cost(share, _NOBODY)
+        return by_figure
+
+    def _system_calls(self) -> Cost:
+        counted = self._tables["system_calls"]
+        if counted.is_empty():
+            return Cost(Share(None, _OFF, _CALLS), Share(None, _OFF, _CALLS))
+        wall_s = float(counted["wall_s"][0])
+        own, helpers = (
+            Share(self._per_call(float(counted.filter(whose)["calls"].sum()) / wall_s), source=_CALLS)
+            for whose in (pl.col("who") == "rung", pl.col("who").str.starts_with(ROLE))
+        )
+        return Cost(own, helpers)
+
+    def _of_executions(self) -> dict[str, Cost]:
+        """Returns the kernel's own figures of executions of commands (wait4(2)); no server works for them."""
+        executed, none = self._executed[0], Share(None, "not supported")
+        by_figure = {
+            figure: Cost(Share(executed[column], "not supported", _EXECUTIONS), none)
+            for figure, column in _EXECUTED.items()
+        }
+        by_figure[CPU] = Cost(self.rate("cpu_per_call_ns"), none)
+        return by_figure
+
+
+def _part(whole: Share, run: list[Row], part: Iterable[Row]) -> tuple[Share, Ends]:
+    """Returns the part of CPU time per call that the ledger puts under user or kernel, with its ends."""
+    row = next(iter(part), None)
+    ran = run[0]["aas"] if run else None
+    if whole.value is None or row is None or row["aas"] is None or ran is None:
+        why = whole.reason if whole.value is None else row["status"] if row else _OFF
+        return Share(None, why, whole.source), _NO_ENDS
+    value, low, high = (row[n] / ran * whole.value if ran else 0.0 for n in ("aas", "low", "high"))
+    return Share(value, source=f"{whole.source}, divided by ticks"), (low, high)

@@ -1,0 +1,261 @@
+"""Shows the costs of a call and of a unit of work: each figure at one load, and a line for each load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from dbdyno.model.plan.kinds import SERVED, current_kind
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.costs import CALL, CPU, FIGURES, INCLUDED, INVOLUNTARY, VOLUNTARY, WORK
+from dbdyno.model.schema.data_sources.syscalls import SYSTEM_CALLS
+from dbdyno.model.text.nouns import fill, noun
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, significant
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import selection, sources_used
+from dbdyno.present.figures.selection import Pick, rows_of
+
+TITLE = "Costs of {~a_call}"
+TITLES = {
+    CPU: "CPU",
+    "cpu_user_ns": "  user",
+    "cpu_system_ns": "  kernel",
+    "client_cpu_ns": "CPU of the client",
+    VOLUNTARY: "switches, voluntary",
+    INVOLUNTARY: "switches, involuntary",
+    "logical_reads": "logical reads",
+    "reads": "reads",
+    "read_bytes": "  size",
+    "writes": "writes",
+    "written_bytes": "  size",
+    "device_reads": "reads of devices",
+    "device_read_bytes": "  size",
+    "device_writes": "writes of devices",
+    "device_written_bytes": "  size",
+    "device_flushes": "flushes of devices",
+    "wal_bytes": "WAL",
+    "wal_records": "  records",
+    "wal_full_page_images": "  full-page images",
+    "wal_writes": "  writes",
+    "wal_syncs": "  syncs",
+    "network_bytes": "network",
+    "network_sent_bytes": "  sent to the server",
+    "network_received_bytes": "  received",
+    "round_trips": "round trips",
+    "system_calls": "system calls",
+}
+"""Titles of figures in a table; a part of the one above it is indented."""
+WHOLE_TITLES = {
+    "cpu_user_ns": "user CPU",
+    "cpu_system_ns": "kernel CPU",
+    "client_cpu_ns": "client CPU",
+    VOLUNTARY: "voluntary switches",
+    INVOLUNTARY: "involuntary switches",
+    "read_bytes": "bytes read",
+    "written_bytes": "bytes written",
+    "device_reads": "device reads",
+    "device_read_bytes": "bytes read from devices",
+    "device_writes": "device writes",
+    "device_written_bytes": "bytes written to devices",
+    "device_flushes": "device flushes",
+    "wal_records": "WAL records",
+    "wal_full_page_images": "full-page images",
+    "wal_writes": "WAL writes",
+    "wal_syncs": "WAL syncs",
+    "network_sent_bytes": "bytes sent",
+    "network_received_bytes": "bytes received",
+}
+"""Titles that stand alone, where they differ."""
+_ORDER = {f.id: n for n, f in enumerate(FIGURES)}
+_UNITS: dict[str, Callable[[float], str]] = {"ns": format_ns, "bytes": format_size}
+_Row = Mapping[str, Any]
+_Load = Mapping[str, _Row]
+"""The rows of a load by figure."""
+
+
+def title_of(figure: str) -> str:
+    """Returns the name of a figure within a sentence."""
+    return WHOLE_TITLES.get(figure, TITLES[figure])
+
+
+def of_load(results: Results, pick: Pick) -> list[Block]:
+    """Returns every figure of a load: of a call, of a unit of work, and the background's share."""
+    by_per = {per: _figures(results, pick, per) for per in (CALL, WORK)}
+    calls = by_per[CALL]
+    if not calls:
+        return [Paragraph(fill("No costs: {~calls} were not made by dbdyno, or none was measured."), "muted")]
+    work = results.info.workloads[pick.rung[0]].work_short if pick.rung[0] in results.info.workloads else ""
+    amount, per_work = _amount("value"), by_per[WORK]
+
+    def of_work(row: _Row) -> Cell:
+        return amount(per_work[row["figure"]])
+
+    columns: list[tuple[Column, Callable[[_Row], Cell]]] = [
+        (Column(""), lambda row: word(TITLES[row["figure"]])),
+        (numeric(fill("per {~call}")), amount),
+        (Column("95 % interval", rank=2), _interval),
+    ]
+    if per_work:
+        columns.append((numeric(f"per {work or WORK}"), of_work))
+    if current_kind().among((SERVED,)):
+        columns.append((numeric("background")._replace(name=fill("background per {~call}")), _background))
+    columns.append((Column("source", rank=4), lambda row: word(sources_used.named(row["source"]))))
+    repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
+    return [
+        table(f"{fill(TITLE)} {pick.at}{repeats}", columns, calls.values(), named=True),
+        *remarks(_notes(calls.values())),
+    ]
+
+
+def of_loads(results: Results) -> list[Block]:
+    """Returns a line for each load, in the manner of Mark Callaghan's tables of costs per operation."""
+    loads = [(p, rows) for p in selection.loads(results) if (rows := _figures(results, p, CALL))]
+    if not loads:
+        return []
+    by_device = any(_whole(rows, "device_reads") is not None for _, rows in loads)
+    columns: list[tuple[Column, Callable[[_Item], Cell]]] = [
+        (Column("load"), lambda item: word(item[0].label)),
+        *_columns("device_" if by_device else ""),
+    ]
+    shown = [(c, cell) for c, cell in columns if not c.rank or any(cell(i).value for i in loads)]
+    return [
+        table(f"{fill(TITLE)}, every load", shown, loads, along_axis=True),
+        *remarks([_legend(by_device)]),
+    ]
+
+
+def all_loads(results: Results, _: Pick) -> list[Block]:
+    """Returns :func:`of_loads` for ``dbdyno show``, where there is more than one."""
+    return of_loads(results) if len(selection.loads(results)) > 1 else []
+
+
+def _figures(results: Results, pick: Pick, per: str) -> dict[str, _Row]:
+    rows = (r for r in rows_of(results, "costs", pick).to_dicts() if r["per"] == per)
+    return {r["figure"]: r for r in sorted(rows, key=lambda r: _ORDER[r["figure"]])}
+
+
+def amount_text(unit: str, value: float) -> str:
+    """Returns a figure with its unit; counts have none."""
+    return _UNITS.get(unit, format_rate)(value)
+
+
+def _amount(name: str) -> Callable[[_Row], Cell]:
+    return lambda row: known(row[name], lambda v: amount_text(row["unit"], v), row["unit"])
+
+
+def _interval(row: _Row) -> Cell:
+    if row["low"] is None or row["high"] is None:
+        return word("")
+    return word(f"{amount_text(row['unit'], row['low'])} to {amount_text(row['unit'], row['high'])}")
+
+
+def _background(row: _Row) -> Cell:
+    status = row["background_status"]
+    if status.startswith("none"):
+        return word("")
+    if status == INCLUDED:
+        return word("included", note=status)
+    return _amount("background")(row)
+
+
+def _notes(rows: Iterable[_Row]) -> Iterator[str]:
+    """Yields the meaning of the columns, and why figures are unknown."""
+    shown = [*rows]
+    if current_kind().among((SERVED,)):
+        yield fill(
+            "Background: what the server's own processes used in the window, divided by its {~calls}. "
+            "Included: the server's counter does not tell them apart."
+        )
+    if server_wide := [title_of(r["figure"]) for r in shown if r["source"].endswith("server-wide")]:
+        yield f"Server-wide, so the work of other clients is in it: {', '.join(server_wide)}."
+    reasons: dict[str, list[str]] = {}
+    for row in shown:
+        if row["value"] is None:
+            reasons.setdefault(_why(row), []).append(title_of(row["figure"]))
+    for reason, names in reasons.items():
+        yield f"{UNKNOWN} {', '.join(names)}: {reason}."
+    apart: dict[str, list[str]] = {}
+    for row in shown if current_kind().among((SERVED,)) else ():
+        if row["value"] is not None and _background(row).text == UNKNOWN:
+            apart.setdefault(sources_used.in_words(row["background_status"]), []).append(
+                title_of(row["figure"])
+            )
+    for reason, names in apart.items():
+        yield f"{UNKNOWN} of the background, {', '.join(names)}: {reason}."
+
+
+def _why(row: _Row) -> str:
+    if row["status"] != "off":
+        return sources_used.in_words(row["status"])
+    if row["figure"] == "system_calls":
+        return SYSTEM_CALLS.cures["off"]
+    return "no device was read" if row["figure"].startswith("device") else sources_used.in_words("off")
+
+
+_Item = tuple[Pick, _Load]
+
+
+def _columns(device: str) -> Iterator[tuple[Column, Callable[[_Item], Cell]]]:
+    yield numeric("cpu/o"), _of(CPU, scale=1e6 / NS_PER_S)
+    yield numeric("cli/o", 3), _of("client_cpu_ns", scale=1e6 / NS_PER_S)
+    yield numeric("cs/o"), _of(VOLUNTARY, INVOLUNTARY)
+    yield numeric("r/o"), _of(f"{device}reads")
+    yield numeric("rKB/o"), _of(f"{device}read_bytes", scale=1 / 1024)
+    yield numeric("w/o", 4), _of(f"{device}writes")
+    yield numeric("wKB/o"), _of(f"{device}written_bytes", scale=1 / 1024)
+    if current_kind().among((SERVED,)):
+        yield numeric("lr/o", 2), _of("logical_reads")
+        yield numeric("walKB/o", 1), _of("wal_bytes", scale=1 / 1024)
+        yield numeric("netKB/o", 5), _of("network_bytes", scale=1 / 1024)
+
+
+def _of(*names: str, scale: float = 1.0) -> Callable[[_Item], Cell]:
+    def cell(item: _Item) -> Cell:
+        parts = [_whole(item[1], n) for n in names]
+        total = None if None in parts else scale * sum(p for p in parts if p is not None)
+        return known(total, significant)
+
+    return cell
+
+
+def _whole(rows: _Load, figure: str) -> float | None:
+    """Returns a figure of sessions and background together; None if either is unknown."""
+    row = rows[figure]
+    apart = not row["background_status"].startswith("none") and row["background_status"] != INCLUDED
+    if row["value"] is None or (apart and row["background"] is None and current_kind().among((SERVED,))):
+        return None
+    return float(row["value"] + (row["background"] or 0.0))
+
+
+def _legend(by_device: bool) -> str:
+    served = current_kind().among((SERVED,))
+    storage = (
+        "by the devices, whoever used them"
+        if by_device
+        else fill("as {~server} asked the operating system, whose cache may have had it")
+    )
+    return (
+        "; ".join(
+            (
+                f"o: {noun('call')}{', sessions and background together' if served else ''}",
+                "cpu/o: CPU in us",
+                "cli/o: CPU of the client in us",
+                "cs/o: context switches",
+                *(["lr/o: logical reads"] if served else []),
+                f"r/o, rKB/o: reads and KiB read, w/o, wKB/o: writes and KiB written, {storage}",
+                *(["walKB/o: KiB of WAL", "netKB/o: KiB over the network"] if served else []),
+            )
+        )
+        + "."
+    )
