@@ -48,6 +48,7 @@ class Place:
     machine: Machine
     spawn_worker: Callable[[Task, Program], Task]
     stalled_until_ns: int = 0
+    zero_ns: int = 0  # the law's instants count from here
     lock: Lock = field(default_factory=Lock)
     log: Log = field(default_factory=Log)
     io: IoWorkers = field(default_factory=IoWorkers)
@@ -62,6 +63,11 @@ def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
     law = place.law
     if place.stalled_until_ns > place.machine.now_ns:
         yield Sleep(place.stalled_until_ns - place.machine.now_ns, Label("active", "IO", "DataFileRead"))
+    if law.stalls is not None:
+        ns = place.machine.now_ns - place.zero_ns
+        left_ns = law.stalls.wait.ns - (ns - law.stalls.every_ns) % law.stalls.every_ns
+        if ns >= law.stalls.every_ns and left_ns > 0:
+            yield Sleep(left_ns, _label(law.stalls.wait))
     for i, part in enumerate(place.parts):
         if isinstance(part, Burst):
             ns = varied(part.ns)

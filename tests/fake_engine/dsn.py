@@ -7,7 +7,7 @@ from typing import Any
 
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
-from tests.fake_engine.law import Burst, Helper, Law, Span, Wait
+from tests.fake_engine.law import Burst, Helper, Law, Span, Stalls, Wait
 
 _EXAMPLE = (
     "as in fake:cpus=4,cpu=10ms,wait=IO/DataFileRead:5ms+Lock/tuple:1ms,lock=LWLock/WALWrite:1ms,"
@@ -69,6 +69,11 @@ def _lost(text: str) -> tuple[int, int]:
 def _span(text: str) -> Span:
     start, _, length = text.partition("+")
     return Span(parse_duration_ns(start), parse_duration_ns(length))
+
+
+def _stalls(text: str) -> Stalls:
+    wait, _, every = text.rpartition("/")
+    return Stalls(_wait(wait), parse_duration_ns(every))
 
 
 def _down(text: str) -> Span:
@@ -160,6 +165,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "delayacct": ("delayacct", _on),
     "lose": ("lose", _several(_lost)),
     "stall": ("stall", _span),
+    "stalls": ("stalls", _stalls),
     "down": ("down", _down),
     "error_every": ("error_every", _positive),
     "reset": ("reset", parse_duration_ns),

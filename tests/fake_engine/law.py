@@ -35,6 +35,13 @@ class Span(NamedTuple):
     length_ns: int
 
 
+class Stalls(NamedTuple):
+    """Stalls of a length, one at the end of each period from the barrier on, under the label of a wait."""
+
+    wait: Wait
+    every_ns: int
+
+
 @dataclass(frozen=True)
 class Law:
     """All durations in nanoseconds. The instants of faults count from the barrier."""
@@ -83,6 +90,7 @@ class Law:
     # faults
     lose: tuple[tuple[int, int], ...] = ()  # (session, instant)
     stall: Span | None = None  # calls that begin meanwhile do nothing until it is over
+    stalls: Stalls | None = None  # the same again and again, under a label
     down: Span | None = None  # the server goes away; back after so long (0: never)
     error_every: int = 0  # every n-th call of a session fails
     reset: int | None = None  # counters of the group and the server start again at 0

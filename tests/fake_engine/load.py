@@ -82,6 +82,7 @@ class FakeLoad:
         tables = {
             "sessions": [records.session(s, schedule) for s in sessions],
             "histogram": records.histogram(sessions, schedule),
+            "second_histogram": records.second_histogram(sessions, schedule),
             "errors": [row for s in sessions for row in records.errors(s)],
             "counters": [row for s in sessions for row in records.counters(s, self._work, schedule.start_ns)],
             "progress": records.progress(sessions, schedule.start_ns, self.world.machine.now_ns),

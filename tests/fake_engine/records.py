@@ -63,6 +63,24 @@ def histogram(sessions: Sequence[Session], schedule: Schedule) -> list[Row]:
     return _buckets(c.end_ns - c.since_ns for c in good)
 
 
+def second_histogram(sessions: Sequence[Session], schedule: Schedule) -> list[Row]:
+    good = [c for s in sessions for c in measured(s, schedule) if c.sqlstate is None]
+    counts = Counter(
+        ((c.end_ns - schedule.t0_ns) // NS_PER_S, _sixteenth(c.end_ns - c.since_ns)) for c in good
+    )
+    return [
+        {"second": second, "seconds": 1, "low_ns": low, "high_ns": high, "count": n}
+        for (second, (low, high)), n in sorted(counts.items())
+    ]
+
+
+def _sixteenth(ns: int) -> tuple[int, int]:
+    """Returns a bucket of five binary digits, as the real driver counts by second."""
+    width = 1 << max(0, ns.bit_length() - 5)
+    low = ns // width * width
+    return low, low + width - 1
+
+
 def _buckets(lengths: Iterable[int]) -> list[Row]:
     buckets = Counter(map(_bucket, lengths))
     return [{"low_ns": low, "high_ns": high, "count": n} for (low, high), n in sorted(buckets.items())]

@@ -178,7 +178,7 @@ class World:
 
     def _plan(self, start_ns: int) -> None:
         law, at = self.law, self.machine.at
-        self.zero_ns = start_ns
+        self.zero_ns = self.place.zero_ns = start_ns
         for session, after_ns in law.lose:
             if session in self.tasks:
                 at(start_ns + after_ns, partial(self._lose, self.tasks[session]))

@@ -10,6 +10,7 @@ _OPTIONS = {
     CLAIMS: "All claims, and what was not measured and why.",
     "profile": "Load profile per second, transaction and call; top ten events.",
     "costs": "Costs of a call: CPU, switches, reads, writes, WAL, network.",
+    "heat": "Response time over time; its modes, and what goes with them.",
     "scripts": "Calls and session time by script and by statement.",
     "statements": "Top SQL: time, calls and blocks by statement.",
     "chains": "Wait chains: who makes whom wait for locks, and what that does.",

@@ -49,6 +49,13 @@ _COLOURS = {
     "series-6": ("#3f4752", "#c9d1da"),
     "series-7": ("#56b4e9", "#9ad6f7"),
     "series-8": ("#7a6a3f", "#b3a06b"),
+    # counts of a heat map, from few to many: one hue, lighter or darker
+    "heat-1": ("#dcebf7", "#1b3145"),
+    "heat-2": ("#a9cfea", "#234b6b"),
+    "heat-3": ("#6aaed6", "#2d6f9f"),
+    "heat-4": ("#2f86bd", "#4a9bd0"),
+    "heat-5": ("#0b5d94", "#86c5ea"),
+    "heat-6": ("#08345a", "#d6efff"),
     # statistics of the response time
     "stat-mean": ("#1b2026", "#e6eaee"),
     "stat-p50": ("#0072b2", "#4ba7e5"),
@@ -69,6 +76,7 @@ _FAMILIES = {
 }
 _SPARE = ("sleep-6", "sleep-5", "sleep-4", "sleep-1", "sleep-2", "sleep-3")
 SERIES = tuple(n for n in _COLOURS if n.startswith("series-"))
+HEAT = tuple(n for n in _COLOURS if n.startswith("heat-"))
 
 
 def css() -> str:

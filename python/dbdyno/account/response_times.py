@@ -1,0 +1,352 @@
+"""Tables of response time over time: the heat map, what went on in each second, modes, and what goes with
+them. Pure.
+
+All four are of single cells. The seconds are those of the raw table ``second_histogram``, longer intervals in
+long windows. An activity is known by second from samples of waits, and from reads of tasks, the host and
+control groups about once a second; counters of the server are read at the ends of the window only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dbdyno.account.making import makes
+from dbdyno.account.window.cells import key, middle
+from dbdyno.account.window.deltas import TASK
+from dbdyno.account.window.tasks import reads_of
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import empty, rows
+from dbdyno.model.sources.wait_families import AT_CLIENT, ROLE
+from dbdyno.model.units import NS_PER_S
+from dbdyno.stats import association
+from dbdyno.stats.modes import FEWEST, LEAST_SECONDS, Mode, bucket, low_of, modes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Tables = dict[str, pl.DataFrame]
+
+TIMES, DURATIONS = 120, 40
+"""Most bins of a heat map."""
+_MOST_WAITS = 6
+"""Wait events that are looked at, those that took most time."""
+LEAST = 0.01
+"""Seconds per second below which an activity is not looked at, if it never takes more in a second."""
+_OF_KIND = 0.5
+"""Least share of a script's calls in a mode for the mode to be that script's."""
+_COVERED = 0.9
+"""Least share of a mode's calls that such scripts have."""
+_INSTANTS = 16
+FEW_CALLS, FEW_SECONDS, SAME = "too few calls", "too few seconds", "always the same"
+
+
+class _Seconds(NamedTuple):
+    """Calls by interval and bucket."""
+
+    length_s: int
+    counts: Ints  # (intervals, buckets)
+
+    @property
+    def size(self) -> int:
+        return len(self.counts)
+
+
+class _Activity(NamedTuple):
+    kind: str
+    name: str
+    values: Floats
+    """Seconds per second, by interval."""
+    own: bool = False
+    """It is time of the sessions in their calls."""
+
+
+@makes("response_heat", "activity_over_time", "response_modes", "mode_activities")
+def response_times(cells: Sequence[RawCell]) -> Tables:
+    """Returns the four tables of all cells that have calls by second."""
+    made: dict[str, list[pl.DataFrame]] = {
+        name: [empty(name)]
+        for name in ("response_heat", "activity_over_time", "response_modes", "mode_activities")
+    }
+    for cell in cells:
+        seconds = _seconds(cell)
+        if seconds is None:
+            continue
+        activities = list(_activities(cell, seconds))
+        found, goes = _modes(cell, seconds, activities)
+        records = {
+            "response_heat": _heat(seconds),
+            "activity_over_time": _over_time(seconds, activities),
+            "response_modes": found,
+            "mode_activities": goes,
+        }
+        for name, values in records.items():
+            made[name].append(rows(name, [key(cell) | row for row in values]))
+    return {name: pl.concat(frames) for name, frames in made.items()}
+
+
+def _seconds(cell: RawCell) -> _Seconds | None:
+    """Returns None if the run is older than these counts, or no measured call ended well."""
+    table = cell.tables["second_histogram"]
+    if table.is_empty():
+        return None
+    length = int(table["seconds"][0])
+    places = bucket(table["low_ns"].to_numpy().astype(np.int64))
+    intervals = table["second"].to_numpy() // length
+    window_s = (cell.meta.t1_ns - cell.meta.t0_ns) / NS_PER_S
+    size = max(int(intervals.max()) + 1, math.ceil(window_s / length))
+    counts = np.zeros((size, int(places.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (intervals, places), table["count"].to_numpy())
+    return _Seconds(length, counts)
+
+
+# -- heat --
+
+
+def _heat(seconds: _Seconds) -> list[dict[str, Any]]:
+    together = -(-seconds.size // TIMES)
+    low = int(np.flatnonzero(seconds.counts.any(axis=0))[0])
+    buckets = -(-(seconds.counts.shape[1] - low) // DURATIONS)
+    times, durations = np.nonzero(seconds.counts)
+    counts = seconds.counts[times, durations]
+    frame = pl.DataFrame({"time": times // together, "place": (durations - low) // buckets, "count": counts})
+    bins = frame.group_by("time", "place").agg(pl.col("count").sum()).sort("time", "place")
+    length = together * seconds.length_s
+    return [
+        {
+            "start_s": float(time * length),
+            "end_s": float((time + 1) * length),
+            "low_ns": low_of(low + place * buckets),
+            "high_ns": low_of(low + (place + 1) * buckets) - 1,
+            "count": count,
+        }
+        for time, place, count in bins.rows()
+    ]
+
+
+def _over_time(seconds: _Seconds, activities: Sequence[_Activity]) -> list[dict[str, Any]]:
+    together = -(-seconds.size // TIMES)
+    length = together * seconds.length_s
+    return [
+        {
+            "start_s": float(n * length),
+            "end_s": float((n + 1) * length),
+            "kind": activity.kind,
+            "name": activity.name,
+            "seconds_per_s": float(activity.values[n * together : (n + 1) * together].mean()),
+        }
+        for activity in activities
+        for n in range(-(-seconds.size // together))
+    ]
+
+
+# -- activities --
+
+
+def _activities(cell: RawCell, seconds: _Seconds) -> Iterator[_Activity]:
+    """Yields what is known by second and not next to nothing."""
+    edges = cell.meta.t0_ns + np.arange(seconds.size + 1) * seconds.length_s * NS_PER_S
+    for activity in (*_waits(cell, edges), *_of_tasks(cell, edges), *_of_machine(cell, edges)):
+        if activity.values.max(initial=0.0) >= LEAST:
+            yield activity
+
+
+def _waits(cell: RawCell, edges: Ints) -> list[_Activity]:
+    """Returns the sessions' waits by event, from the sampler with more samples."""
+    sampler = cell.tables["sampler"].filter(pl.col("status") == "ok")
+    if sampler.is_empty():
+        return []
+    via = pl.col("via").fill_null("sql")
+    counts = sampler.group_by(via.alias("via")).len().sort("len", "via")
+    chosen = sampler.filter(via == counts["via"][-1])
+    at = (pl.col("start_ns") + pl.col("end_ns")) // 2
+    times = chosen.select("sample", at=at)
+    asked = np.histogram(times["at"].to_numpy(), edges)[0]
+    asleep = pl.col("task_state").is_null() | (pl.col("task_state") != "R")
+    waits = (
+        (pl.col("role") == "session")
+        & pl.col("wait_class").is_not_null()
+        & asleep
+        & (via == counts["via"][-1])
+    )
+    name = pl.format("{}/{}", "wait_class", "wait_event").alias("name")
+    names = ("sample", "wait_class", "wait_event", "role", "task_state", "via")
+    parts = [c.select("sample", name) for c in cell.chunks("samples", *names, where=waits)]
+    if not parts:
+        return []
+    met = pl.concat(parts).drop_nulls().join(times, on="sample")
+    families = cell.meta.wait_families
+    top = met.group_by("name").len().sort("len", "name", descending=[True, False])["name"].to_list()
+    shown = [n for n in top if families.of(n) not in AT_CLIENT][:_MOST_WAITS]
+    return [
+        _Activity(
+            "wait", event, _per(np.histogram(met.filter(name=event)["at"].to_numpy(), edges)[0], asked), True
+        )
+        for event in shown
+    ]
+
+
+def _per(counts: Ints, asked: Ints) -> Floats:
+    """Returns the mean number of waiting sessions in a sample; that of the interval before, if none was
+    answered."""
+    mean = counts / np.maximum(asked, 1)
+    last = np.maximum.accumulate(np.where(asked > 0, np.arange(asked.size), 0))
+    return np.asarray(mean[last], dtype=np.float64)
+
+
+def _of_tasks(cell: RawCell, edges: Ints) -> Iterator[_Activity]:
+    """Yields the run queue of sessions and of the driver, and the CPU time of the server's own processes."""
+    reads = reads_of(cell).sort("at_ns")
+    parts: dict[tuple[str, str, bool], Floats] = {}
+    for task in reads.partition_by(*TASK, maintain_order=True):
+        role = str(task["role"][0])
+        if role.startswith(ROLE):
+            of, column = ("process", role.removeprefix(ROLE), False), "run_ns"
+        elif role == "other":
+            of, column = ("process", "other sessions", False), "run_ns"
+        elif role == "session":
+            of, column = ("run queue", "run queue of the server", True), "runq_ns"
+        elif role == "driver":
+            of, column = ("driver", "run queue of the driver", True), "runq_ns"
+        else:
+            continue
+        grown = _growth(task["at_ns"].to_numpy(), task[column].to_numpy().astype(np.float64), edges)
+        parts[of] = parts[of] + grown if of in parts else grown
+    for (kind, name, own), values in parts.items():
+        yield _Activity(kind, name, values, own)
+
+
+def _growth(at_ns: Ints, figure: Floats, edges: Ints) -> Floats:
+    """Returns the growth of a figure in each interval, per unit of time, spread evenly between reads."""
+    highest = np.maximum.accumulate(figure)
+    return np.asarray(np.diff(np.interp(edges, at_ns, highest)) / np.diff(edges))
+
+
+def _of_machine(cell: RawCell, edges: Ints) -> Iterator[_Activity]:
+    """Yields time for which a quota or the hypervisor kept tasks from running."""
+    for table, kind, name, where in (
+        ("cgroup", "quota", "CPU quota", (pl.col("key") == "throttled_ns") & (pl.col("scope") != "driver")),
+        ("host", "hypervisor", "CPU time taken by the hypervisor", pl.col("key") == "cpu.steal_ns"),
+    ):
+        reads = cell.tables[table].filter(where).drop_nulls("value").select(middle().alias("at_ns"), "value")
+        if len(reads) > 1:
+            reads = reads.group_by("at_ns").agg(pl.col("value").max()).sort("at_ns")
+            values = reads["value"].to_numpy().astype(np.float64)
+            yield _Activity(kind, name, _growth(reads["at_ns"].to_numpy(), values, edges), True)
+
+
+# -- modes --
+
+
+def _modes(
+    cell: RawCell, seconds: _Seconds, activities: Sequence[_Activity]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the rows of ``response_modes`` and of ``mode_activities``."""
+    places = np.arange(seconds.counts.shape[1])
+    lows = np.array([low_of(int(p)) for p in places], dtype=np.int64)
+    found = modes(lows, seconds.counts.sum(axis=0))
+    total = sum(m.calls for m in found)
+    most = max(found, key=lambda m: m.calls)
+    rows_of_modes, goes = [], []
+    for number, mode in enumerate(found, 1):
+        inside = (lows >= mode.low_ns) & (True if mode.high_ns is None else lows < mode.high_ns)
+        events = seconds.counts[:, inside].sum(axis=1)
+        ended = int(np.count_nonzero(events))
+        every = None if mode is most else association.regular(events > 0)
+        status = FEW_CALLS if total < FEWEST else FEW_SECONDS if ended < LEAST_SECONDS else "ok"
+        rows_of_modes.append(
+            {
+                "mode": number,
+                "low_ns": mode.low_ns,
+                "high_ns": mode.high_ns,
+                "middle_ns": mode.middle_ns,
+                "calls": mode.calls,
+                "share": mode.calls / total,
+                "seconds": ended,
+                "every_s": None if every is None else every * seconds.length_s,
+                "status": status,
+            }
+        )
+        if mode is not most and status == "ok":
+            of_mode = [*_kinds(cell, mode), *_with(mode, seconds, events, activities)]
+            goes += [{"mode": number} | row for row in of_mode]
+    return rows_of_modes, goes
+
+
+def _kinds(cell: RawCell, mode: Mode) -> list[dict[str, Any]]:
+    """Returns the scripts, or the jobs, that the mode's calls are of: exact counts. Empty if they are of
+    others, too."""
+    for kind, counts in (("script", _scripts(cell)), ("job", _jobs(cell))):
+        inside = (pl.col("low_ns") >= mode.low_ns) & (mode.high_ns is None or pl.col("low_ns") < mode.high_ns)
+        by_name = counts.group_by("name").agg(
+            inside=pl.col("count").filter(inside).sum(), all=pl.col("count").sum()
+        )
+        own = by_name.filter(pl.col("inside") >= _OF_KIND * pl.col("all")).sort(
+            "inside", "name", descending=True
+        )
+        if (
+            by_name.height > 1
+            and own.height
+            and float(own["inside"].sum()) >= _COVERED * (whole := float(by_name["inside"].sum()))
+        ):
+            return [
+                {"kind": kind, "name": name, "goes": True, "share": calls / whole, "status": "ok"}
+                for name, calls in own.select("name", "inside").rows()
+            ]
+    return []
+
+
+def _scripts(cell: RawCell) -> pl.DataFrame:
+    names = cell.tables["scripts"].select("script", "name").unique()
+    return cell.tables["script_histogram"].join(names, on="script")
+
+
+def _jobs(cell: RawCell) -> pl.DataFrame:
+    done = cell.tables["executions"].filter(pl.col("measured") & (pl.col("outcome") == "ok"))
+    return done.select(name="job", low_ns=pl.col("end_ns") - pl.col("start_ns"), count=pl.lit(1, pl.Int64))
+
+
+def _with(
+    mode: Mode, seconds: _Seconds, events: Ints, activities: Sequence[_Activity]
+) -> Iterator[dict[str, Any]]:
+    """Yields whether the mode goes with each activity. A call ended in its second, but went on before."""
+    lagged = [
+        association.Activity(_while_in_call(a.values, mode.middle_ns / NS_PER_S / seconds.length_s), a.own)
+        for a in activities
+    ]
+    few = seconds.size < association.FEWEST
+    ps = association.associated(events.astype(np.float64), lagged)
+    marked = events > 0
+    for activity, (values, _), p in zip(activities, lagged, ps, strict=True):
+        during = float(values[marked].mean())
+        otherwise = float(values[~marked].mean()) if not marked.all() else None
+        goes = p is not None and p < association.LEVEL
+        high = values > (values.mean() if otherwise is None else (during + otherwise) / 2)
+        yield {
+            "kind": activity.kind,
+            "name": activity.name,
+            "goes": goes,
+            "share": float(events[high].sum() / events.sum()),
+            "during": during,
+            "otherwise": otherwise,
+            "p": p,
+            "status": FEW_SECONDS if few else SAME if p is None else "ok",
+        }
+
+
+def _while_in_call(values: Floats, length: float) -> Floats:
+    """Returns the mean of an activity over a call of this length (in intervals) that ended in the interval,
+    at any instant in it."""
+    ends = (np.arange(_INSTANTS) + 0.5) / _INSTANTS
+    before = min(math.ceil(length), values.size - 1)
+    weights = [
+        np.clip(np.minimum(ends, 1 - n) - np.maximum(ends - length, -n), 0, None).mean()
+        for n in range(before + 1)
+    ]
+    padded = np.concatenate([np.full(before, values[0]), values])
+    mean = np.convolve(padded, np.array(weights) / sum(weights), mode="valid")
+    return np.asarray(mean)

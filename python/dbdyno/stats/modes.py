@@ -1,0 +1,149 @@
+"""Modes: do durations fall into kinds that differ by a factor, or is there one hill?
+
+Durations are compared on a logarithmic scale. A density with one hill is nowhere lower than at both of two
+places around. So of three windows of one width, the middle one contains no fewer durations than the emptier
+of the others, but for chance. Here a window is an octave (from a duration to twice that), and the middle one
+must contain significantly less than :data:`DEPTH` of either other: a test of a binomial share (by
+Chernoff's bound of its tail, Ann. Math. Statist. 23, 1952). The level is divided by the number of all triples
+of windows (Bonferroni). With one hill, whatever its shape, this finds a valley in less than :data:`LEVEL`
+of the cases. The depth is asked for because durations may be whole ticks of a timer: an octave that holds the
+second tick alone has 2/3 of its share of a smooth density. Two ticks next to each other are less than an
+octave apart, so gaps between them are no valleys.
+
+Calls need not be independent: a stall of many sessions counts as many calls. So callers ask that calls of a
+mode end in several different seconds (:data:`LEAST_SECONDS`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LEVEL = 0.05
+"""Probability of a valley in a density with one hill."""
+DEPTH = 0.5
+"""A valley has less than this part of the durations of the lower hill beside it, octave by octave."""
+LEAST_SHARE, LEAST_TIME = 0.001, 0.01
+"""Least share of the calls of a mode's hill, or of the sum of all durations: a few long calls matter, too."""
+LEAST_SECONDS = 3
+"""Least number of seconds in which calls of a mode ended."""
+OCTAVE = 16
+"""Buckets of an octave, as the driver counts by second."""
+_STEP = 4  # buckets from one window to the next
+_FIRST = 2 * OCTAVE  # shorter durations have a bucket for each nanosecond
+_BUCKETS = 44 * OCTAVE
+_APART = OCTAVE // _STEP  # windows, from one to the next that does not overlap it
+_WINDOWS = (_BUCKETS - _FIRST - OCTAVE) // _STEP + 1
+_TRIPLES = math.comb(_WINDOWS - 2 * (_APART - 1), 3)
+_CHANCE = DEPTH / (1 + DEPTH)
+FEWEST = 2 * math.ceil(math.log(LEVEL / _TRIPLES) / math.log(1 - _CHANCE))
+"""Fewest calls of which two modes can be told apart: with nothing in between, half of the calls each."""
+
+
+class Mode(NamedTuple):
+    """Durations from ``low_ns`` to below ``high_ns``. The first begins at 0, the last ends at infinity."""
+
+    low_ns: int
+    high_ns: int | None
+    middle_ns: float
+    """Median of its durations."""
+    calls: int
+
+
+def bucket(ns: Ints) -> Ints:
+    """Returns the number of the bucket of each duration. A bucket and the 16th after it are a factor of two
+    apart."""
+    dropped = np.maximum(np.floor(np.log2(np.maximum(ns, 1) + 0.5)).astype(np.int64) - 4, 0)
+    places: Ints = np.minimum(dropped * OCTAVE + (ns >> dropped), _BUCKETS - 1)
+    return places
+
+
+def low_of(place: int) -> int:
+    """Returns the lowest duration of a bucket."""
+    dropped = max(0, place // OCTAVE - 1)
+    return (place - dropped * OCTAVE) << dropped
+
+
+def modes(durations_ns: Ints, counts: Ints) -> list[Mode]:
+    """Returns the modes of a histogram, the shortest first: one if no valley is significant; none if all is
+    empty. ``durations_ns``: one duration of each bucket, the lowest if a bucket is one of the driver's."""
+    histogram = np.zeros(_BUCKETS, dtype=np.int64)
+    np.add.at(histogram, bucket(durations_ns), counts)
+    if not histogram.any():
+        return []
+    cuts = [0, *sorted(_cuts(_Sums.of(histogram), _FIRST, _BUCKETS)), _BUCKETS]
+    return [_mode(histogram, low, high) for low, high in pairwise(cuts)]
+
+
+def _mode(histogram: Ints, low: int, high: int) -> Mode:
+    counts = histogram[low:high]
+    total = int(counts.sum())
+    before = np.cumsum(counts)
+    place = int(np.searchsorted(before, total / 2))
+    # Linear within the bucket of the median.
+    inside = (total / 2 - (before[place] - counts[place])) / counts[place]
+    start, end = low_of(low + place), low_of(low + place + 1)
+    middle = start + inside * (end - start)
+    return Mode(low_of(low), low_of(high) if high < _BUCKETS else None, middle, total)
+
+
+class _Sums(NamedTuple):
+    histogram: Ints
+    windows: Ints
+    """Durations in the octave from each bucket on."""
+    hills: Ints
+    """The same; 0 where they are too few for a mode."""
+
+    @classmethod
+    def of(cls, histogram: Ints) -> _Sums:
+        def octaves(values: NDArray[Any]) -> NDArray[Any]:
+            sums: NDArray[Any] = np.concatenate([[0], np.cumsum(values)])
+            return np.asarray(sums[OCTAVE:] - sums[:-OCTAVE])
+
+        lows = np.array([low_of(place) for place in range(_BUCKETS)], dtype=np.float64)
+        counts, times = octaves(histogram), octaves(histogram * lows)
+        enough = counts >= LEAST_SHARE * histogram.sum()
+        enough |= times >= LEAST_TIME * float(histogram @ lows)
+        return cls(histogram, counts, np.where(enough, counts, 0))
+
+
+def _cuts(sums: _Sums, low: int, high: int) -> Iterator[int]:
+    """Yields the buckets at which valleys divide those from ``low`` to below ``high``."""
+    starts = np.arange(low, high - OCTAVE + 1, _STEP)
+    if starts.size <= 2 * _APART:
+        return
+    hills = sums.hills[starts]
+    left, right = np.maximum.accumulate(hills), np.maximum.accumulate(hills[::-1])[::-1]
+    middle = sums.windows[starts][_APART:-_APART]
+    lower = np.minimum(left[: -2 * _APART], right[2 * _APART :])
+    log_p = np.where(lower > 0, _log_tail(middle, np.maximum(middle + lower, 1)), 0.0)
+    if log_p.min() >= math.log(LEVEL / _TRIPLES):
+        return
+    best = np.flatnonzero(log_p == log_p.min())
+    cut = _lowest(sums.histogram, int(starts[_APART + best[best.size // 2]]))
+    yield cut
+    yield from _cuts(sums, low, cut)
+    yield from _cuts(sums, cut, high)
+
+
+def _log_tail(few: Ints, n: Ints) -> Floats:
+    """Returns a bound of the logarithm of the probability that at most so ``few`` of ``n`` are in a valley of
+    depth :data:`DEPTH`."""
+    share = np.minimum(few / n, _CHANCE)
+    inside = np.where(share > 0, share * np.log(np.maximum(share, 1e-300) / _CHANCE), 0.0)
+    return np.asarray(-n * (inside + (1 - share) * np.log((1 - share) / (1 - _CHANCE))))
+
+
+def _lowest(histogram: Ints, start: int) -> int:
+    """Returns the middle of the emptiest quarter octaves of a window."""
+    quarter = np.convolve(histogram[start : start + OCTAVE], np.ones(_STEP), mode="valid")
+    emptiest = np.flatnonzero(quarter == quarter.min())
+    return start + int(emptiest[emptiest.size // 2]) + _STEP // 2
