@@ -37,7 +37,7 @@ def test_the_costs_of_a_call_are_those_of_the_law(lawful: pl.DataFrame) -> None:
     assert costs["cpu_system_ns"]["value"] == pytest.approx(2.5 * MS, rel=3e-2)
     assert costs["cpu_user_ns"]["low"] <= 7.5 * MS <= costs["cpu_user_ns"]["high"]
     assert costs["client_cpu_ns"]["value"] == pytest.approx(20_000, rel=2e-2)
-    assert costs["switches_voluntary"]["value"] == pytest.approx(4, rel=1e-2)  # read, commit, think time, driver
+    assert costs["switches_voluntary"]["value"] == pytest.approx(4, rel=1e-2)  # read, commit, think, driver
     assert costs["switches_involuntary"]["value"] == pytest.approx(0, abs=0.01)
     assert costs["wal_bytes"]["value"] == pytest.approx(1_000, rel=1e-2)
 
