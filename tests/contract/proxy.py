@@ -10,13 +10,15 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Passes bytes on, at most ``piece`` at a time."""
+    """Passes bytes on, at most ``piece`` at a time, and counts them: ``sent`` to the server, and
+    ``received``."""
 
     def __init__(self, port: int, piece: int) -> None:
         self._port, self._piece = port, piece
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._lines: list[socket.socket] = []
+        self.sent = self.received = 0
         self._silent = threading.Event()
         self._closed = threading.Event()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -71,6 +73,8 @@ class Proxy:
                         return
                     if not self._silent.is_set():
                         other[line].sendall(data)
+                        self.sent += len(data) if line is near else 0
+                        self.received += len(data) if line is far else 0
 
 
 @contextlib.contextmanager

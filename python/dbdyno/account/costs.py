@@ -22,10 +22,12 @@ from dbdyno.model.schema.data_sources.costs import (
     FIGURES,
     INCLUDED,
     INVOLUNTARY,
+    LESS_SESSIONS,
     NETWORK,
     RECEIVED,
     ROUND_TRIPS,
     SENT,
+    SMALL,
     SYSTEM,
     SYSTEM_CALLS,
     USER,
@@ -47,7 +49,9 @@ _DEVICES = tuple(name for name in ("device_io",) if name in REGISTERED)
 _READ = ("rates", "ledger", "microstates", "system_calls", "execution_rates", *_DEVICES)
 _CUT = ("cut_work", "cut_levels", "cut_tasks", "cell_sessions")
 _UNITS = {f.id: f.unit for f in FIGURES}
-_ROUNDING = 1e-9
+TELLING = 0.02
+"""Share of the server's count from which on the rest beside the sessions' counts as that of others: both are
+scaled to the window, which leaves about a call at each end."""
 _OFF, _IDLE = "off", "no measured calls"
 _EXECUTED = {
     USER: "cpu_user_ns",
@@ -246,8 +250,9 @@ class _Cell:
         tasks = self._tables["microstates"]
         role = pl.col("role")
         own, helpers = tasks.filter(role == "session"), tasks.filter(role.str.starts_with(ROLE))
+        nobody = Share(0.0, source=_TASKS) if own.height and helpers.is_empty() else None
         return {
-            figure: Cost(self._summed(own, column), self._summed(helpers, column))
+            figure: Cost(self._summed(own, column), nobody or self._summed(helpers, column))
             for figure, column in ((VOLUNTARY, "voluntary_per_s"), (INVOLUNTARY, "involuntary_per_s"))
         }
 
@@ -272,11 +277,8 @@ class _Cell:
         if own is not None:
             rest = of_background
             if rest.value is None and own.value is not None and server.value is not None:
-                more = server.value - own.value
-                rest = Share(
-                    more if more > _ROUNDING * server.value else 0.0,
-                    source=f"{server.source} less the sessions'",
-                )
+                more, source = server.value - own.value, f"{server.source} {LESS_SESSIONS}"
+                rest = Share(more if more > TELLING * server.value else None, SMALL, source)
             return Cost(own, rest)
         if of_all.value is not None:
             return Cost(of_all, of_background)

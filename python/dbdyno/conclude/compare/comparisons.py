@@ -9,7 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.compare import paced
+from dbdyno.conclude.compare import costs, paced
 from dbdyno.conclude.compare.cache_placement import cache_placement
 from dbdyno.conclude.compare.effects import Cells, Key, cells_of
 from dbdyno.conclude.compare.sizes import check_sizes
@@ -220,13 +220,17 @@ def _comparison(
     )
     from dbdyno.conclude.compare import cpu_profile  # it stands on this package
 
+    tables_of_costs = {label: r.tables.get("costs", empty("costs")) for label, r in by_label.items()}
+    each = costs.changes(matches, tables_of_costs, unit(first, tables[0].metric)[1], comparison)
+    comparison = comparison.model_copy(update={"operation_costs": tuple(each)})
+
     profiles = {label: r.tables.get("cpu_profile", empty("cpu_profile")) for label, r in by_label.items()}
-    costs = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
-    cost_claims = [cpu_profile.cost_claim(c) for c in costs]
+    profiled = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
+    cost_claims = [*costs.claims(comparison), *(cpu_profile.cost_claim(c) for c in profiled)]
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
     ranked = [_in_doubt(c, by_label) for c in summary(comparison, first, matches)]
     concluded = (*unequal, *ranked, *cost_claims, *notes(comparison, left_out, runs, matches))
-    return comparison.model_copy(update={"conclusions": concluded, "costs": costs})
+    return comparison.model_copy(update={"conclusions": concluded, "costs": profiled})
 
 
 _DECIDED = ("better", "worse", "no_difference", "equal")

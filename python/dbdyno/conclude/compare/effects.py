@@ -218,24 +218,24 @@ class Metric(NamedTuple):
 _BUCKET = 0.001
 """Relative resolution of the histogram of response times: three significant digits."""
 
-_TICK = 0.0005
+TICK = 0.0005
 """The scheduler's figures are up to one tick old: 4 ms (CONFIG_HZ=250) in windows of about 10 s."""
-_COUNTED = 1e-6
+COUNTED = 1e-6
 """Relative resolution of counts and clock times: repeats that agree to this are equal."""
 
 METRICS = (
-    Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", _COUNTED, of_call=False),
-    Metric("calls_per_s", "{~calls} per second", "calls/s", True, "calls_per_s", _COUNTED),
-    Metric("response_mean_ns", "{~response_time}, mean", "ns", False, "response_mean", _COUNTED),
+    Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", COUNTED, of_call=False),
+    Metric("calls_per_s", "{~calls} per second", "calls/s", True, "calls_per_s", COUNTED),
+    Metric("response_mean_ns", "{~response_time}, mean", "ns", False, "response_mean", COUNTED),
     Metric("response_p50_ns", "{~response_time}, median", "ns", False, None, _BUCKET),
     Metric("response_p95_ns", "{~response_time}, 95 %", "ns", False, None, _BUCKET),
     Metric("response_p99_ns", "{~response_time}, 99 %", "ns", False, None, _BUCKET),
     Metric("response_p999_ns", "{~response_time}, 99.9 %", "ns", False, None, _BUCKET),
     Metric("response_p9999_ns", "{~response_time}, 99.99 %", "ns", False, None, _BUCKET),
-    Metric("cpu_per_call_ns", "{~server_cpu} of {~a_call}", "ns", False, None, _TICK),
-    Metric("cpu_per_work_ns", "{~server_cpu} of a {work}", "ns", False, None, _TICK, of_call=False),
-    Metric("client_cpu_per_call_ns", "{~client_cpu_of_a_call}", "ns", False, None, _TICK),
-    Metric("round_trips_per_call", "round trips of {~a_call}", "", False, None, _COUNTED, counted=True),
+    Metric("cpu_per_call_ns", "{~server_cpu} of {~a_call}", "ns", False, None, TICK),
+    Metric("cpu_per_work_ns", "{~server_cpu} of a {work}", "ns", False, None, TICK, of_call=False),
+    Metric("client_cpu_per_call_ns", "{~client_cpu_of_a_call}", "ns", False, None, TICK),
+    Metric("round_trips_per_call", "round trips of {~a_call}", "", False, None, COUNTED, counted=True),
 )
 BY_NAME = {m.name: m for m in METRICS}
 RANKING = ("work_per_s", "calls_per_s")

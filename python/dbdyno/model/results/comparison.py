@@ -182,6 +182,33 @@ class CostChange(Frozen):
     modules: tuple[CodeCost, ...] = ()
 
 
+class OperationCost(Frozen):
+    """A cost of a call or a unit of work on both sides."""
+
+    figure: str
+    """Id of the figure, as in the table ``costs``."""
+    background: bool = False
+    """The share of the server's own processes."""
+    unit: str
+    baseline_mean: float
+    variant_mean: float
+    contrast: Contrast
+    """``better`` is less. The costs of one load, and their background's shares, are a family of hypotheses
+    each."""
+
+
+class OperationCosts(Frozen):
+    """The costs of a call, or a unit of work, of two sides at one load."""
+
+    workload: str
+    sessions: int
+    series: str = ""
+    baseline: str
+    variant: str
+    unit: str
+    figures: tuple[OperationCost, ...]
+
+
 class Difference(Frozen):
     """A property that differs between the two sides."""
 
@@ -190,7 +217,7 @@ class Difference(Frozen):
     variant: str
 
 
-_ANSWERS = ("rank", "paced-capacities", "cache-placement", "cache-placement-load")
+_ANSWERS = ("rank", "cost-change", "paced-capacities", "cache-placement", "cache-placement-load")
 
 
 class Comparison(Frozen):
@@ -209,6 +236,8 @@ class Comparison(Frozen):
     why: tuple[Why, ...] = ()
     costs: tuple[CostChange, ...] = ()
     """Differences of CPU profiles, if both sides have one."""
+    operation_costs: tuple[OperationCosts, ...] = ()
+    """What a call costs on both sides."""
     differences: tuple[Difference, ...] = ()
     conclusions: tuple[Claim, ...] = ()
     """The answers (``rank``, ...) first, then the caveats."""

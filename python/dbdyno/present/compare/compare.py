@@ -17,7 +17,7 @@ from dbdyno.model.results.comparison import (
     verdict_text,
 )
 from dbdyno.model.results.results import Results
-from dbdyno.model.text.nouns import at_once, noun
+from dbdyno.model.text.nouns import at_once, fill, noun
 from dbdyno.model.units import NS_PER_S, format_apart
 from dbdyno.present.charts.chart import Spec, channel, chart, coloured, encoded, layer, tips
 from dbdyno.present.compare import machines as of_machines
@@ -101,6 +101,10 @@ def _sections(comparison: Comparison, runs: Sequence[Results]) -> Iterator[Secti
         rest = [p for p in rows.places(first) if p not in tops]
         below = [Section(_where(comparison, p), [*_whys(comparison, [p])], folded=True) for p in rest]
         yield Section(_why_title(), [*_whys(comparison, tops), *below], "why", minor=True)
+    if comparison.operation_costs:
+        yield Section(
+            fill("Costs of {~a_call}"), list(_costs(comparison, tops)), "operation-costs", minor=True
+        )
     if comparison.costs:
         tables = [
             Section(f"{c.series} {at_once(str(c.sessions))}".strip(), cpu_profile.cost_tables(c, _FUNCTIONS))
@@ -115,6 +119,15 @@ def _sections(comparison: Comparison, runs: Sequence[Results]) -> Iterator[Secti
             minor=True,
         )
     yield Section("Notes", remarks(comparison.notes), "method", minor=True)
+
+
+def _costs(comparison: Comparison, tops: Sequence[rows.Place]) -> Iterator[Block]:
+    """Yields what a call costs on both sides, at the highest loads and then, folded, at all others."""
+    rest = [p for p in rows.places(comparison.metrics[0]) if p not in tops]
+    for place in (*tops, *rest):
+        tables = [rows.cost_table(c, comparison) for c in rows.at(place, comparison.operation_costs)]
+        if tables:
+            yield Section(_where(comparison, place), tables, folded=place not in tops)
 
 
 def _where(comparison: Comparison, place: rows.Place) -> str:

@@ -14,6 +14,8 @@ from dbdyno.model.results.comparison import (
     Effect,
     Line,
     MetricTable,
+    OperationCost,
+    OperationCosts,
     Why,
     ratio_text,
     value_text,
@@ -37,6 +39,7 @@ from dbdyno.present.document.document import (
 from dbdyno.present.document.page import Html, el
 from dbdyno.present.document.palette import var
 from dbdyno.present.figures.accounts import BRACKET, NAMES, THROTTLED
+from dbdyno.present.figures.amounts import BY_ID, amount_text
 from dbdyno.present.figures.figures import grouped, plus_minus
 
 EFFECT = (
@@ -69,7 +72,7 @@ RUNS = ("A", "B")
 """Labels of two runs that are compared."""
 _LONGEST_HEAD = 24
 """Most characters of a variant's name as the heading of a column."""
-_AtRung = TypeVar("_AtRung", Line, Contrast, Why)
+_AtRung = TypeVar("_AtRung", Line, Contrast, Why, OperationCosts)
 
 
 class Place(NamedTuple):
@@ -313,6 +316,33 @@ def why_table(why: Why) -> Table:
     minor = (not a.inside and abs(a.difference_s) < _MINOR * change for a in shown)
     rows = [r._replace(minor=m) for r, m in zip(shown_table.rows, minor, strict=True)]
     return replace(shown_table, rows=rows).without_unknown()
+
+
+def cost_table(change: OperationCosts, comparison: Comparison) -> Table:
+    """Returns a table with one row per cost of a call: both means, their ratio, and the verdict."""
+
+    def shown(cost: OperationCost, mean: float) -> Cell:
+        return Cell(amount_text(cost.unit, mean), mean, cost.unit)
+
+    verdict, ratio, *rest = EFFECT
+    if (change.baseline, change.variant) == RUNS:
+        ratio = ratio._replace(head="B/A")
+    columns = [
+        Column(f"per {change.unit}"),
+        numeric(change.baseline),
+        numeric(change.variant),
+        *(ratio, rest[0], verdict, *rest[1:]),
+    ]
+    records = []
+    for cost in change.figures:
+        effect = _effect(cost.contrast, comparison.margin)
+        title = BY_ID[cost.figure].title
+        cells = [word(f"{title}, background" if cost.background else title)]
+        cells += [shown(cost, cost.baseline_mean), shown(cost, cost.variant_mean)]
+        cells += [effect[1], effect[2], effect[0], *effect[3:]]
+        records.append(Row(cells, _TONES.get(cost.contrast.verdict, ""), minor=cost.background))
+    title = f"{change.variant} against {change.baseline}; ratio of the means"
+    return Table(title, columns, records).without_unknown()
 
 
 def _seconds(seconds: float) -> str:

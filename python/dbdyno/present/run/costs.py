@@ -7,10 +7,25 @@ from typing import Any
 
 from dbdyno.model.plan.kinds import SERVED, current_kind
 from dbdyno.model.results.results import Results
-from dbdyno.model.schema.data_sources.costs import CALL, CPU, FIGURES, INCLUDED, INVOLUNTARY, VOLUNTARY, WORK
-from dbdyno.model.schema.data_sources.syscalls import SYSTEM_CALLS
+from dbdyno.model.schema.data_sources.costs import (
+    CALL,
+    CLIENT_CPU,
+    CPU,
+    FIGURES,
+    INCLUDED,
+    INVOLUNTARY,
+    NETWORK,
+    SMALL,
+    SYSTEM,
+    SYSTEM_CALLS,
+    USER,
+    VOLUNTARY,
+    WAL,
+    WORK,
+)
+from dbdyno.model.schema.data_sources.syscalls import SYSTEM_CALLS as TRACED_CALLS
 from dbdyno.model.text.nouns import fill, noun
-from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, significant
+from dbdyno.model.units import NS_PER_S, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -24,6 +39,8 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.figures import selection, sources_used
+from dbdyno.present.figures.amounts import BY_ID, amount_text
+from dbdyno.present.figures.figures import grouped
 from dbdyno.present.figures.selection import Pick, rows_of
 
 TITLE = "Costs of {~a_call}"
@@ -56,37 +73,23 @@ TITLES = {
     "system_calls": "system calls",
 }
 """Titles of figures in a table; a part of the one above it is indented."""
-WHOLE_TITLES = {
-    "cpu_user_ns": "user CPU",
-    "cpu_system_ns": "kernel CPU",
-    "client_cpu_ns": "client CPU",
-    VOLUNTARY: "voluntary switches",
-    INVOLUNTARY: "involuntary switches",
-    "read_bytes": "bytes read",
-    "written_bytes": "bytes written",
-    "device_reads": "device reads",
-    "device_read_bytes": "bytes read from devices",
-    "device_writes": "device writes",
-    "device_written_bytes": "bytes written to devices",
-    "device_flushes": "device flushes",
-    "wal_records": "WAL records",
-    "wal_full_page_images": "full-page images",
-    "wal_writes": "WAL writes",
-    "wal_syncs": "WAL syncs",
-    "network_sent_bytes": "bytes sent",
-    "network_received_bytes": "bytes received",
+_OF_COMMANDS = {
+    CPU: "CPU",
+    USER: "  user",
+    SYSTEM: "  kernel",
+    VOLUNTARY: "switches, voluntary",
+    INVOLUNTARY: "switches, involuntary",
+    "read_bytes": "read from devices",
+    "written_bytes": "written to devices",
+    SYSTEM_CALLS: "system calls",
 }
-"""Titles that stand alone, where they differ."""
+"""Titles of the figures that executions of commands have; the others are those of a server."""
+_SHORT = {INCLUDED: "included", SMALL: "small"}
+"""Words for a background's share that is no figure of its own."""
 _ORDER = {f.id: n for n, f in enumerate(FIGURES)}
-_UNITS: dict[str, Callable[[float], str]] = {"ns": format_ns, "bytes": format_size}
 _Row = Mapping[str, Any]
 _Load = Mapping[str, _Row]
 """The rows of a load by figure."""
-
-
-def title_of(figure: str) -> str:
-    """Returns the name of a figure within a sentence."""
-    return WHOLE_TITLES.get(figure, TITLES[figure])
 
 
 def of_load(results: Results, pick: Pick) -> list[Block]:
@@ -96,13 +99,13 @@ def of_load(results: Results, pick: Pick) -> list[Block]:
     if not calls:
         return [Paragraph(fill("No costs: {~calls} were not made by dbdyno, or none was measured."), "muted")]
     work = results.info.workloads[pick.rung[0]].work_short if pick.rung[0] in results.info.workloads else ""
-    amount, per_work = _amount("value"), by_per[WORK]
+    amount, per_work, titles = _amount("value"), by_per[WORK], _titles()
 
     def of_work(row: _Row) -> Cell:
         return amount(per_work[row["figure"]])
 
     columns: list[tuple[Column, Callable[[_Row], Cell]]] = [
-        (Column(""), lambda row: word(TITLES[row["figure"]])),
+        (Column(""), lambda row: word(titles[row["figure"]])),
         (numeric(fill("per {~call}")), amount),
         (Column("95 % interval", rank=2), _interval),
     ]
@@ -123,7 +126,7 @@ def of_loads(results: Results) -> list[Block]:
     loads = [(p, rows) for p in selection.loads(results) if (rows := _figures(results, p, CALL))]
     if not loads:
         return []
-    by_device = any(_whole(rows, "device_reads") is not None for _, rows in loads)
+    by_device = any("device_reads" in rows and rows["device_reads"]["value"] is not None for _, rows in loads)
     columns: list[tuple[Column, Callable[[_Item], Cell]]] = [
         (Column("load"), lambda item: word(item[0].label)),
         *_columns("device_" if by_device else ""),
@@ -142,12 +145,12 @@ def all_loads(results: Results, _: Pick) -> list[Block]:
 
 def _figures(results: Results, pick: Pick, per: str) -> dict[str, _Row]:
     rows = (r for r in rows_of(results, "costs", pick).to_dicts() if r["per"] == per)
-    return {r["figure"]: r for r in sorted(rows, key=lambda r: _ORDER[r["figure"]])}
+    titles = _titles()
+    return {r["figure"]: r for r in sorted(rows, key=lambda r: _ORDER[r["figure"]]) if r["figure"] in titles}
 
 
-def amount_text(unit: str, value: float) -> str:
-    """Returns a figure with its unit; counts have none."""
-    return _UNITS.get(unit, format_rate)(value)
+def _titles() -> Mapping[str, str]:
+    return TITLES if current_kind().among((SERVED,)) else _OF_COMMANDS
 
 
 def _amount(name: str) -> Callable[[_Row], Cell]:
@@ -164,42 +167,41 @@ def _background(row: _Row) -> Cell:
     status = row["background_status"]
     if status.startswith("none"):
         return word("")
-    if status == INCLUDED:
-        return word("included", note=status)
+    if status in _SHORT:
+        return word(_SHORT[status], note=status)
     return _amount("background")(row)
 
 
 def _notes(rows: Iterable[_Row]) -> Iterator[str]:
     """Yields the meaning of the columns, and why figures are unknown."""
     shown = [*rows]
-    if current_kind().among((SERVED,)):
-        yield fill(
-            "Background: what the server's own processes used in the window, divided by its {~calls}. "
-            "Included: the server's counter does not tell them apart."
+    served = current_kind().among((SERVED,))
+    if served:
+        yield (
+            "Background: what the server's own processes used in the window, divided by its calls. Included: "
+            "the server's counter does not tell them apart. Small: its count hardly exceeds the sessions'."
         )
-    if server_wide := [title_of(r["figure"]) for r in shown if r["source"].endswith("server-wide")]:
-        yield f"Server-wide, so the work of other clients is in it: {', '.join(server_wide)}."
-    reasons: dict[str, list[str]] = {}
-    for row in shown:
-        if row["value"] is None:
-            reasons.setdefault(_why(row), []).append(title_of(row["figure"]))
-    for reason, names in reasons.items():
-        yield f"{UNKNOWN} {', '.join(names)}: {reason}."
-    apart: dict[str, list[str]] = {}
-    for row in shown if current_kind().among((SERVED,)) else ():
-        if row["value"] is not None and _background(row).text == UNKNOWN:
-            apart.setdefault(sources_used.in_words(row["background_status"]), []).append(
-                title_of(row["figure"])
-            )
-    for reason, names in apart.items():
-        yield f"{UNKNOWN} of the background, {', '.join(names)}: {reason}."
+    if wide := [
+        r for r in shown if served and r["value"] is not None and r["source"].endswith("server-wide")
+    ]:
+        yield f"Server-wide, so the work of other clients is in it: {_listed(wide)}."
+    unknown = grouped((_why(r), r) for r in shown if r["value"] is None)
+    for reason, of_reason in unknown.items():
+        yield f"{UNKNOWN} {_listed(of_reason)}: {reason}."
+    behind = [r for r in shown if r["value"] is not None and _background(r).text == UNKNOWN]
+    for status, of_status in grouped((r["background_status"], r) for r in behind if served).items():
+        yield f"{UNKNOWN} in the background, {_listed(of_status)}: {sources_used.in_words(status)}."
+
+
+def _listed(rows: Iterable[_Row]) -> str:
+    return ", ".join(BY_ID[r["figure"]].title for r in rows)
 
 
 def _why(row: _Row) -> str:
     if row["status"] != "off":
         return sources_used.in_words(row["status"])
-    if row["figure"] == "system_calls":
-        return SYSTEM_CALLS.cures["off"]
+    if row["figure"] == SYSTEM_CALLS:
+        return TRACED_CALLS.cures["off"]
     return "no device was read" if row["figure"].startswith("device") else sources_used.in_words("off")
 
 
@@ -207,17 +209,21 @@ _Item = tuple[Pick, _Load]
 
 
 def _columns(device: str) -> Iterator[tuple[Column, Callable[[_Item], Cell]]]:
+    served = current_kind().among((SERVED,))
     yield numeric("cpu/o"), _of(CPU, scale=1e6 / NS_PER_S)
-    yield numeric("cli/o", 3), _of("client_cpu_ns", scale=1e6 / NS_PER_S)
+    if served:
+        yield numeric("cli/o", 3), _of(CLIENT_CPU, scale=1e6 / NS_PER_S)
     yield numeric("cs/o"), _of(VOLUNTARY, INVOLUNTARY)
-    yield numeric("r/o"), _of(f"{device}reads")
-    yield numeric("rKB/o"), _of(f"{device}read_bytes", scale=1 / 1024)
-    yield numeric("w/o", 4), _of(f"{device}writes")
-    yield numeric("wKB/o"), _of(f"{device}written_bytes", scale=1 / 1024)
-    if current_kind().among((SERVED,)):
+    if served:
         yield numeric("lr/o", 2), _of("logical_reads")
-        yield numeric("walKB/o", 1), _of("wal_bytes", scale=1 / 1024)
-        yield numeric("netKB/o", 5), _of("network_bytes", scale=1 / 1024)
+        yield numeric("r/o"), _of(f"{device}reads")
+    yield numeric("rKB/o"), _of(f"{device}read_bytes", scale=1 / 1024)
+    if served:
+        yield numeric("w/o", 4), _of(f"{device}writes")
+    yield numeric("wKB/o"), _of(f"{device}written_bytes", scale=1 / 1024)
+    if served:
+        yield numeric("walKB/o", 1), _of(WAL, scale=1 / 1024)
+        yield numeric("netKB/o", 5), _of(NETWORK, scale=1 / 1024)
 
 
 def _of(*names: str, scale: float = 1.0) -> Callable[[_Item], Cell]:
@@ -232,30 +238,25 @@ def _of(*names: str, scale: float = 1.0) -> Callable[[_Item], Cell]:
 def _whole(rows: _Load, figure: str) -> float | None:
     """Returns a figure of sessions and background together; None if either is unknown."""
     row = rows[figure]
-    apart = not row["background_status"].startswith("none") and row["background_status"] != INCLUDED
+    apart = not row["background_status"].startswith("none") and row["background_status"] not in _SHORT
     if row["value"] is None or (apart and row["background"] is None and current_kind().among((SERVED,))):
         return None
     return float(row["value"] + (row["background"] or 0.0))
 
 
 def _legend(by_device: bool) -> str:
-    served = current_kind().among((SERVED,))
+    if not current_kind().among((SERVED,)):
+        return (
+            f"o: {noun('call')}; cpu/o: CPU in us; cs/o: context switches; rKB/o, wKB/o: KiB read from "
+            "devices and written to them."
+        )
     storage = (
         "by the devices, whoever used them"
         if by_device
-        else fill("as {~server} asked the operating system, whose cache may have had it")
+        else "as the server asked the operating system, whose cache may have had it"
     )
     return (
-        "; ".join(
-            (
-                f"o: {noun('call')}{', sessions and background together' if served else ''}",
-                "cpu/o: CPU in us",
-                "cli/o: CPU of the client in us",
-                "cs/o: context switches",
-                *(["lr/o: logical reads"] if served else []),
-                f"r/o, rKB/o: reads and KiB read, w/o, wKB/o: writes and KiB written, {storage}",
-                *(["walKB/o: KiB of WAL", "netKB/o: KiB over the network"] if served else []),
-            )
-        )
-        + "."
+        "o: call, sessions and background together; cpu/o: CPU in us; cli/o: CPU of the client in us; cs/o: "
+        "context switches; lr/o: logical reads; r/o, rKB/o: reads and KiB read, w/o, wKB/o: writes and KiB "
+        f"written, {storage}; walKB/o: KiB of WAL; netKB/o: KiB over the network."
     )

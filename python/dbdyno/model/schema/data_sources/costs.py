@@ -13,51 +13,61 @@ CALL, WORK = "call", "work unit"
 
 
 class Figure(NamedTuple):
-    """A figure of a call. ``device``: the column of the table ``device_io`` that it is made of."""
+    """A figure of a call. ``title``: its name within a sentence; ``whole``: the figure that it is a part or
+    another measure of; ``device``: the column of the table ``device_io`` that it is made of."""
 
     id: str
     unit: str
+    title: str
+    whole: str = ""
     device: str = ""
 
 
 CPU, USER, SYSTEM, CLIENT_CPU = "cpu_ns", "cpu_user_ns", "cpu_system_ns", "client_cpu_ns"
 VOLUNTARY, INVOLUNTARY = "switches_voluntary", "switches_involuntary"
 NETWORK, SENT, RECEIVED = "network_bytes", "network_sent_bytes", "network_received_bytes"
-ROUND_TRIPS, SYSTEM_CALLS = "round_trips", "system_calls"
+ROUND_TRIPS, SYSTEM_CALLS, WAL = "round_trips", "system_calls", "wal_bytes"
 
 FIGURES = (
-    Figure(CPU, "ns"),
-    Figure(USER, "ns"),
-    Figure(SYSTEM, "ns"),
-    Figure(CLIENT_CPU, "ns"),
-    Figure(VOLUNTARY, "count"),
-    Figure(INVOLUNTARY, "count"),
-    Figure("logical_reads", "blocks"),
-    Figure("reads", "count"),
-    Figure("read_bytes", "bytes"),
-    Figure("writes", "count"),
-    Figure("written_bytes", "bytes"),
-    Figure("device_reads", "count", "reads_per_s"),
-    Figure("device_read_bytes", "bytes", "read_bytes_per_s"),
-    Figure("device_writes", "count", "writes_per_s"),
-    Figure("device_written_bytes", "bytes", "written_bytes_per_s"),
-    Figure("device_flushes", "count", "flushes_per_s"),
-    Figure("wal_bytes", "bytes"),
-    Figure("wal_records", "count"),
-    Figure("wal_full_page_images", "count"),
-    Figure("wal_writes", "count"),
-    Figure("wal_syncs", "count"),
-    Figure(NETWORK, "bytes"),
-    Figure(SENT, "bytes"),
-    Figure(RECEIVED, "bytes"),
-    Figure(ROUND_TRIPS, "count"),
-    Figure(SYSTEM_CALLS, "count"),
+    Figure(CPU, "ns", "CPU"),
+    Figure(USER, "ns", "user CPU", CPU),
+    Figure(SYSTEM, "ns", "kernel CPU", CPU),
+    Figure(CLIENT_CPU, "ns", "client CPU"),
+    Figure(VOLUNTARY, "count", "voluntary switches"),
+    Figure(INVOLUNTARY, "count", "involuntary switches"),
+    Figure("logical_reads", "blocks", "logical reads"),
+    Figure("reads", "count", "reads"),
+    Figure("read_bytes", "bytes", "bytes read", "reads"),
+    Figure("writes", "count", "writes"),
+    Figure("written_bytes", "bytes", "bytes written", "writes"),
+    Figure("device_reads", "count", "device reads", "", "reads_per_s"),
+    Figure("device_read_bytes", "bytes", "bytes read from devices", "device_reads", "read_bytes_per_s"),
+    Figure("device_writes", "count", "device writes", "", "writes_per_s"),
+    Figure(
+        "device_written_bytes", "bytes", "bytes written to devices", "device_writes", "written_bytes_per_s"
+    ),
+    Figure("device_flushes", "count", "device flushes", "", "flushes_per_s"),
+    Figure(WAL, "bytes", "WAL"),
+    Figure("wal_records", "count", "WAL records", WAL),
+    Figure("wal_full_page_images", "count", "full-page images", WAL),
+    Figure("wal_writes", "count", "WAL writes", WAL),
+    Figure("wal_syncs", "count", "WAL syncs", WAL),
+    Figure(NETWORK, "bytes", "bytes over the network"),
+    Figure(SENT, "bytes", "bytes sent", NETWORK),
+    Figure(RECEIVED, "bytes", "bytes received", NETWORK),
+    Figure(ROUND_TRIPS, "count", "round trips"),
+    Figure(SYSTEM_CALLS, "count", "system calls"),
 )
 """All figures, in the order in which they are shown."""
 
 
 INCLUDED = "included in the sessions' share"
 """Status of the background's share where a counter does not tell the processes apart."""
+
+SMALL = "too small beside the sessions' share to be told from it"
+"""Status of the background's share where the server's count hardly exceeds the sessions'."""
+LESS_SESSIONS = "less the sessions'"
+"""End of the source of a background's share that is the rest of two figures."""
 
 COSTS = Table(
     "costs",
@@ -82,9 +92,9 @@ COSTS = Table(
     options=("costs",),
     methods=(
         Method(
-            "costs of a call",
+            "costs of {~a_call}",
             "value",
-            "what sessions used in the window over the {~calls} of the window; of repeats together the sum "
+            "what {~owners} used in the window over the {~calls} of the window; of repeats together the sum "
             "over the sum, with Student's interval of the repeats",
             kinds=(DRIVEN,),
         ),

@@ -104,17 +104,26 @@ impl<M: Machine> Link<M> {
     #[expect(clippy::inline_always, reason = "the hot path; other uses are cold")]
     #[inline(always)]
     fn send(&mut self) -> Result<Progress> {
+        // Counted as a whole, since a count after each part would take registers from the loop.
+        self.traffic.sent += self.machine.pending().len() as u64;
         match self.send_all() {
             Ok(()) => {
                 self.waiting = Waiting::Answer;
                 Ok(Progress::Read)
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                self.waiting = Waiting::Room;
-                Ok(Progress::Write)
-            }
-            Err(e) => Err(self.broken(&e)),
+            Err(e) => self.unsent(&e),
         }
+    }
+
+    /// The socket did not take all.
+    #[cold]
+    fn unsent(&mut self, error: &io::Error) -> Result<Progress> {
+        self.traffic.sent -= self.machine.pending().len() as u64;
+        if error.kind() == io::ErrorKind::WouldBlock {
+            self.waiting = Waiting::Room;
+            return Ok(Progress::Write);
+        }
+        Err(self.broken(error))
     }
 
     #[inline]
@@ -125,7 +134,6 @@ impl<M: Machine> Link<M> {
             let count = self.client.wire.send(pending)?;
             let is_all = count == pending.len();
             self.machine.sent(count);
-            self.traffic.sent += count as u64;
             if is_all {
                 return self.client.wire.flush();
             }
