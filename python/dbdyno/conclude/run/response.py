@@ -14,6 +14,7 @@ from dbdyno.stats import association
 
 _KINDS = {"wait": "waits for {}", "process": "CPU time of {}"}
 """How an activity is named in a sentence, by its kind; others by their name alone."""
+_SMALL = 0.01
 _EXACT = ("script", "job")
 
 
@@ -40,8 +41,7 @@ def _modes(case: Case, cell: str) -> dict[str, Any]:
     values = {
         "modes": len(known),
         "main": main["middle_ns"],
-        "main_share": main["share"],
-        "others": listed([f"{format_ns(r['middle_ns'])} ({fmt.percent(r['share'])})" for r in others]),
+        "others": listed([f"{_share(r['share'])} about {format_ns(r['middle_ns'])}" for r in others]),
         "share": sum(r["share"] for r in others),
         "slow": told["middle_ns"],
         "every": told["every_s"],
@@ -49,6 +49,11 @@ def _modes(case: Case, cell: str) -> dict[str, Any]:
     activities = case.table("mode_activities", cell).filter(mode=told["mode"]).to_dicts()
     parts, more = _causes(activities)
     return values | more | {"parts": [*(["every"] if told["every_s"] else []), *parts]}
+
+
+def _share(share: float) -> str:
+    """Formats a share; a small one with two digits, as a tail has few calls."""
+    return fmt.percent(share) if share >= _SMALL else f"{100 * share:.2g} %"
 
 
 def _causes(activities: list[Row]) -> tuple[list[str], dict[str, Any]]:
