@@ -244,8 +244,8 @@ def _run_or_capture(store: Path | None, run: str, capture: int | None) -> Run:
 
 def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict[str, Any]:
     """Returns the whole document of a run, or selected tables, restricted to a cell if one is given."""
-    whole = present.document(results)
     shown = {t: None for name in wanted for t in (("findings",) if name == CLAIMS else _tables_of(name))}
+    whole = present.document(results, shown)
     rows = {table: whole[table] for table in shown}
     if cell is not None:
         rows = {n: [r for r in records if r.get("cell", cell) == cell] for n, records in rows.items()}

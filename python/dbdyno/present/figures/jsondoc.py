@@ -6,7 +6,7 @@ docs/json.md and docs/analyze.md explain each key.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -27,8 +27,9 @@ FORMAT = 1
 """Increased when a key of any of the documents changes its meaning or is removed, not for new keys."""
 
 
-def document(results: Results) -> dict[str, Any]:
-    """Returns identity, plan, environment, tables, sources, claims, comparison and scaling of a run."""
+def document(results: Results, also: Collection[str] = ()) -> dict[str, Any]:
+    """Returns identity, plan, environment, tables, sources, claims, comparison and scaling of a run.
+    ``also``: tables that it leaves out otherwise, for their number of rows."""
     with speaking_of(kind_of(results.plan)):
         return {
             "format": FORMAT,
@@ -39,7 +40,7 @@ def document(results: Results) -> dict[str, Any]:
             "summary": headline.sentences(results),
             "plan": results.plan.model_dump(mode="json"),
             "environment": results.environment.model_dump(mode="json"),
-            **tables(results),
+            **tables(results, also),
             "sources": plain(results.tables["sources"]),
             "ledger_sources": [_tier(t) for t in sources_used.tiers(results)],
             "observation": _observation(results),
@@ -50,12 +51,13 @@ def document(results: Results) -> dict[str, Any]:
         }
 
 
-def tables(results: Results) -> dict[str, list[dict[str, Any]]]:
-    """Returns the rows of all tables that are registered for the JSON document, by name and former names.
+def tables(results: Results, also: Collection[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """Returns the rows of all tables that are registered for the JSON document, and of those of ``also``, by
+    name and former names.
 
     Rows of single sessions are left out where the table says so.
     """
-    shown = [table for table in REGISTERED.values() if table.shown and table.json]
+    shown = [table for table in REGISTERED.values() if table.shown and (table.json or table.name in also)]
     return by_name(
         shown, {t.name: _whole(results.tables.get(t.name, empty(t.name)), t.sessions) for t in shown}
     )

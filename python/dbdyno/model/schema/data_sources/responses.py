@@ -22,6 +22,7 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _c("high_ns", "i64", "highest duration, inclusive"),
             _c("count", "i64", "measured calls that ended well in that time and took so long"),
         ),
+        json=False,
         options=("heat",),
     ),
     Table(
@@ -33,6 +34,7 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _c("name", "str", "class/event of a wait; role of a process"),
             _c("seconds_per_s", "f64", "time in it; NULL: not known", null=True),
         ),
+        json=False,
         options=("heat",),
     ),
     Table(

@@ -1,0 +1,111 @@
+"""Modes of response time on a real server: a lock held at known times is their cause, and nothing else is.
+
+The lock is taken at irregular times, so that nothing with a timer fits. Bounds hold on any machine: a slower
+one makes fewer calls, and its other calls may take longer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from dbdyno.cli.app import app
+from dbdyno.conduct.derive.rebuild import conclude
+from dbdyno.model.results.results import Results
+from dbdyno.store import RunStore
+from tests.conftest import Servers
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.db
+HELD_S = 0.6
+GAPS_S = (1.1, 4.2, 1.9, 5.3, 2.4, 3.6, 1.3, 4.7)
+"""Seconds without the lock before each time it is taken."""
+SECONDS = 30
+
+
+def _run(store: Path, dsn: str, *words: str) -> Result:
+    script = store / "touch.sql"
+    script.write_text("\\set id random(1, 100)\nupdate touched set v = v + 1 where id = :id;\n")
+    load = ("--sessions", "8", "--think", "5ms", "--measure", f"{SECONDS}s", "--settle", "500ms")
+    return CliRunner().invoke(
+        app, ["run", "-f", str(script), "--dsn", dsn, "--store", str(store), *load, *words]
+    )
+
+
+@contextmanager
+def _meanwhile(dsn: str, *steps: tuple[float, str, float, str]) -> Iterator[None]:
+    """Executes in another session, once the load is there: a pause, a statement, a pause, a statement, ..."""
+    over = threading.Event()
+
+    def work() -> None:
+        with psycopg.connect(dsn, autocommit=True, application_name="disturber") as session:
+            busy = "select count(*) > 3 from pg_stat_activity where query like 'update touched%%'"
+            eventually(lambda: session.execute(busy).fetchone() == (True,))
+            for before_s, first, after_s, then in steps:
+                if over.wait(before_s):
+                    return
+                session.execute(first.encode())
+                over.wait(after_s)
+                session.execute(then.encode())
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _results(store: Path) -> Results:
+    """Returns the results of the last run, once no call is missing in its heat map."""
+    record = RunStore(store).open("last")
+    results = conclude(record, lambda _: None)
+    calls = sum(cell.tables["sessions"]["calls"].sum() for cell in record.read_cells()[0])
+    assert results.tables["response_heat"]["count"].sum() == calls > 0
+    return results
+
+
+@pytest.fixture
+def touched(servers: Servers) -> str:
+    dsn = servers.dsn(18)
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute("drop table if exists touched; create table touched (id int primary key, v int)")
+        session.execute("insert into touched select n, 0 from generate_series(1, 100) n")
+    return dsn
+
+
+def test_a_lock_held_at_known_times_is_what_slow_calls_go_with(touched: str, tmp_path: Path) -> None:
+    lock = "begin; lock table touched in access exclusive mode"
+    with _meanwhile(touched, *((gap, lock, HELD_S, "commit") for gap in GAPS_S)):
+        done = _run(tmp_path, touched)
+    assert done.exit_code == 0, done.output
+    results = _results(tmp_path)
+    claim = next(c for c in results.findings if c.id == "response-modes")
+    slow = results.tables["response_modes"].sort("mode").row(-1, named=True)
+    assert slow["middle_ns"] > HELD_S / 2 * 1e9
+    # Each time at most one call of each session waits.
+    assert len(GAPS_S) - 2 <= slow["calls"] <= 8 * (len(GAPS_S) + 2)
+    goes = results.tables["mode_activities"].filter(pl.col("goes") & (pl.col("mode") == slow["mode"]))
+    assert "Lock/relation" in goes["name"].to_list()
+    assert "Lock/relation" in claim.text
+
+
+def test_checkpoints_at_known_times_have_no_wrong_cause(touched: str, tmp_path: Path) -> None:
+    """Whether calls are slow meanwhile depends on the disk. If they are, no lock and no driver is named."""
+    work = ((gap, "checkpoint", 0.0, "select 1") for gap in GAPS_S)
+    with _meanwhile(touched, *work):
+        done = _run(tmp_path, touched)
+    assert done.exit_code == 0, done.output
+    results = _results(tmp_path)
+    activities = results.tables["activity_over_time"]
+    assert "checkpointer" in activities.filter(kind="process")["name"].to_list()
+    goes = results.tables["mode_activities"].filter("goes")
+    assert not set(goes["name"]) & {"Lock/relation", "Lock/tuple", "CPU quota"}
