@@ -24,8 +24,8 @@ from tests.conftest import Servers
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
-HELD_S = 0.6
-GAPS_S = (1.1, 4.2, 1.9, 5.3, 2.4, 3.6, 1.3, 4.7)
+HELD_S = 2.0
+GAPS_S = (1.1, 4.2, 1.9, 5.3, 2.4, 3.6)
 """Seconds without the lock before each time it is taken."""
 SECONDS = 30
 
@@ -33,7 +33,7 @@ SECONDS = 30
 def _run(store: Path, dsn: str, *words: str) -> Result:
     script = store / "touch.sql"
     script.write_text("\\set id random(1, 100)\nupdate touched set v = v + 1 where id = :id;\n")
-    load = ("--sessions", "8", "--think", "5ms", "--measure", f"{SECONDS}s", "--settle", "500ms")
+    load = ("--sessions", "12", "--think", "5ms", "--measure", f"{SECONDS}s", "--settle", "500ms")
     return CliRunner().invoke(
         app, ["run", "-f", str(script), "--dsn", dsn, "--store", str(store), *load, *words]
     )
@@ -92,7 +92,7 @@ def test_a_lock_held_at_known_times_is_what_slow_calls_go_with(touched: str, tmp
     slow = results.tables["response_modes"].sort("mode").row(-1, named=True)
     assert slow["middle_ns"] > HELD_S / 2 * 1e9
     # Each time at most one call of each session waits.
-    assert len(GAPS_S) - 2 <= slow["calls"] <= 8 * (len(GAPS_S) + 2)
+    assert len(GAPS_S) - 2 <= slow["calls"] <= 12 * (len(GAPS_S) + 2)
     goes = results.tables["mode_activities"].filter(pl.col("goes") & (pl.col("mode") == slow["mode"]))
     assert "Lock/relation" in goes["name"].to_list()
     assert "Lock/relation" in claim.text

@@ -22,7 +22,7 @@ from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.tasks import reads_of
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import empty, rows
-from dbdyno.model.sources.wait_families import AT_CLIENT, ROLE
+from dbdyno.model.sources.wait_families import AT_CLIENT, ROLE, Family
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats import association
 from dbdyno.stats.modes import FEWEST, LEAST_SECONDS, Mode, bucket, low_of, modes
@@ -33,6 +33,8 @@ Tables = dict[str, pl.DataFrame]
 
 TIMES, DURATIONS = 120, 40
 """Most bins of a heat map."""
+_AT_WORK = (Family.IO, Family.COMMIT, Family.LOCK, Family.LATCH, Family.TIMER)
+"""Waits of a process of the server while it is at work. In others it waits for work."""
 _MOST_WAITS = 6
 """Wait events that are looked at, those that took most time."""
 LEAST = 0.01
@@ -150,44 +152,47 @@ def _over_time(seconds: _Seconds, activities: Sequence[_Activity]) -> list[dict[
 def _activities(cell: RawCell, seconds: _Seconds) -> Iterator[_Activity]:
     """Yields what is known by second and not next to nothing."""
     edges = cell.meta.t0_ns + np.arange(seconds.size + 1) * seconds.length_s * NS_PER_S
-    for activity in (*_waits(cell, edges), *_of_tasks(cell, edges), *_of_machine(cell, edges)):
+    sampled = list(_of_samples(cell, edges))
+    by_process = {a.name for a in sampled}
+    of_tasks = [a for a in _of_tasks(cell, edges) if a.name not in by_process]
+    for activity in (*sampled, *of_tasks, *_of_machine(cell, edges)):
         if activity.values.max(initial=0.0) >= LEAST:
             yield activity
 
 
-def _waits(cell: RawCell, edges: Ints) -> list[_Activity]:
-    """Returns the sessions' waits by event, from the sampler with more samples."""
-    sampler = cell.tables["sampler"].filter(pl.col("status") == "ok")
-    if sampler.is_empty():
-        return []
-    via = pl.col("via").fill_null("sql")
-    counts = sampler.group_by(via.alias("via")).len().sort("len", "via")
-    chosen = sampler.filter(via == counts["via"][-1])
-    at = (pl.col("start_ns") + pl.col("end_ns")) // 2
-    times = chosen.select("sample", at=at)
-    asked = np.histogram(times["at"].to_numpy(), edges)[0]
-    asleep = pl.col("task_state").is_null() | (pl.col("task_state") != "R")
-    waits = (
-        (pl.col("role") == "session")
-        & pl.col("wait_class").is_not_null()
-        & asleep
-        & (via == counts["via"][-1])
+def _of_samples(cell: RawCell, edges: Ints) -> Iterator[_Activity]:
+    """Yields the sessions' waits by event, and the server's own processes while they did not wait for work,
+    from the sampler with more samples."""
+    sampler = (
+        cell.tables["sampler"].filter(pl.col("status") == "ok").with_columns(pl.col("via").fill_null("sql"))
     )
-    name = pl.format("{}/{}", "wait_class", "wait_event").alias("name")
+    if sampler.is_empty():
+        return
+    via = sampler.group_by("via").len().sort("len", "via")["via"][-1]
+    times = sampler.filter(via=via).select("sample", at=(pl.col("start_ns") + pl.col("end_ns")) // 2)
+    asked = np.histogram(times["at"].to_numpy(), edges)[0]
+    chosen = pl.col("via").fill_null("sql") == via
+    in_session, helper = pl.col("role") == "session", pl.col("role").str.starts_with(ROLE)
+    label = pl.concat_str("wait_class", "wait_event", separator="/")
+    waits = in_session & label.is_not_null() & (pl.col("task_state") != "R").fill_null(True)
+    at_work = cell.meta.wait_families.among(*_AT_WORK) | pl.col("task_state").is_in(["R", "D"]).fill_null(
+        False
+    )
+    name = pl.when(in_session).then(label).otherwise(pl.col("role").str.strip_prefix(ROLE)).alias("name")
     names = ("sample", "wait_class", "wait_event", "role", "task_state", "via")
-    parts = [c.select("sample", name) for c in cell.chunks("samples", *names, where=waits)]
+    where = chosen & (waits | (helper & at_work))
+    parts = [c.select("sample", "role", name) for c in cell.chunks("samples", *names, where=where)]
     if not parts:
-        return []
-    met = pl.concat(parts).drop_nulls().join(times, on="sample")
+        return
+    met = pl.concat(parts).join(times, on="sample")
     families = cell.meta.wait_families
-    top = met.group_by("name").len().sort("len", "name", descending=[True, False])["name"].to_list()
-    shown = [n for n in top if families.of(n) not in AT_CLIENT][:_MOST_WAITS]
-    return [
-        _Activity(
-            "wait", event, _per(np.histogram(met.filter(name=event)["at"].to_numpy(), edges)[0], asked), True
-        )
-        for event in shown
-    ]
+    top = met.filter(in_session).group_by("name").len().sort("len", "name", descending=[True, False])
+    shown = [n for n in top["name"].to_list() if families.of(n) not in AT_CLIENT][:_MOST_WAITS]
+    helpers = met.filter(helper)["name"].unique().sort().to_list()
+    for kind, of_kind in (("wait", shown), ("process", helpers)):
+        for each in of_kind:
+            counts = np.histogram(met.filter(name=each)["at"].to_numpy(), edges)[0]
+            yield _Activity(kind, each, _per(counts, asked), kind == "wait")
 
 
 def _per(counts: Ints, asked: Ints) -> Floats:
@@ -199,7 +204,7 @@ def _per(counts: Ints, asked: Ints) -> Floats:
 
 
 def _of_tasks(cell: RawCell, edges: Ints) -> Iterator[_Activity]:
-    """Yields the run queue of sessions and of the driver, and the CPU time of the server's own processes."""
+    """Yields the run queue of sessions and of the driver, and the CPU time of other processes."""
     reads = reads_of(cell).sort("at_ns")
     parts: dict[tuple[str, str, bool], Floats] = {}
     for task in reads.partition_by(*TASK, maintain_order=True):

@@ -12,7 +12,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.units import format_ns
 from dbdyno.stats import association
 
-_KINDS = {"wait": "waits for {}", "process": "CPU time of {}"}
+_KINDS = {"wait": "waits for {}", "process": "work of {}"}
 """How an activity is named in a sentence, by its kind; others by their name alone."""
 _SMALL = 0.01
 _EXACT = ("script", "job")
@@ -21,7 +21,7 @@ _EXACT = ("script", "job")
 @check("response-modes")
 def response_modes(case: Case) -> Iterator[Claim]:
     """Yields the measurement whose modes apart from the most frequent one have the largest share of calls."""
-    candidates = [(values, cell) for cell in case.usable if (values := _modes(case, cell["cell"]))]
+    candidates = [(values, cell) for cell in case.valid if (values := _modes(case, cell["cell"]))]
     if candidates:
         values, _ = max(candidates, key=lambda f: float(f[0]["share"]))
         parts = values["parts"]

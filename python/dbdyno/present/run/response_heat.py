@@ -50,6 +50,8 @@ _NARROWEST = math.log(2) / 16
 """Least height of a line: that of the buckets in which the driver counts by second."""
 _AT_WORK = 0.005
 """CPUs from which on a process of maintenance is marked."""
+_SMALL = 0.01
+"""Share below which a figure has two digits: a slow mode has few calls."""
 _SHOWN = 6
 """Activities that are drawn: those that differ most over time."""
 _Row = dict[str, Any]
@@ -251,7 +253,7 @@ def _activities(results: Results, pick: Pick, end_s: float) -> Chart | None:
     return chart(
         f"{pick.key}-heat-activity",
         title,
-        fill("Waits of {~tasks}, time in run queues, CPU time of other processes, in seconds per second.")
+        fill("Waits of {~tasks}, processes of the server at work, time in run queues, in seconds per second.")
         + more,
         [lines],
         f"{title}, in seconds per second",
@@ -302,7 +304,7 @@ _MODES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("median"), lambda r: known(r["middle_ns"], format_ns)),
     (Column("range"), _range),
     (numeric("{~calls}"), lambda r: known(r["calls"], format_count)),
-    (numeric("%"), lambda r: known(r["share"], percent)),
+    (numeric("%"), lambda r: known(r["share"], lambda v: percent(v) if v >= _SMALL else f"{100 * v:.2g}")),
     (numeric("seconds", 1), lambda r: known(r["seconds"], str)),
     (numeric("every"), _dash("every_s", lambda v: f"{v:.1f} s")),
     (Column("status", rank=2), lambda r: word(r["status"])),
@@ -310,9 +312,9 @@ _MODES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
 _ACTIVITIES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("mode"), lambda r: word(str(r["mode"]))),
     (Column("activity", shortens=True), lambda r: word(r["name"])),
-    (Column("goes"), lambda r: word("yes" if r["goes"] else "?" if r["status"] != "ok" else "no")),
-    (numeric("then, s/s"), _dash("during", significant)),
-    (numeric("else, s/s"), _dash("otherwise", significant)),
+    (Column("goes with"), lambda r: word("yes" if r["goes"] else "?" if r["status"] != "ok" else "no")),
+    (numeric("during, s/s"), _dash("during", significant)),
+    (numeric("otherwise, s/s"), _dash("otherwise", significant)),
     (numeric("p", 1), _dash("p", format_p)),
     (Column("kind", rank=3), lambda r: word(r["kind"])),
     (Column("status", rank=2), lambda r: word(r["status"])),
