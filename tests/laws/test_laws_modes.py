@@ -49,8 +49,8 @@ def test_one_hill_has_one_mode(law: str):
     """At most 5 % of samples may show a valley. Level and depth leave room: none does here."""
     random = np.random.default_rng(len(law))
     for n in (100, 2_000, 20_000):
-        found = [len(_of(ONE_HILL[law](random, n))) for _ in range(tries(12))]
-        assert max(found) == 1, n
+        numbers = [len(_of(ONE_HILL[law](random, n))) for _ in range(tries(12))]
+        assert max(numbers) == 1, n
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_one_hill_has_one_mode(law: str):
 )
 def test_two_hills_are_found_with_their_place_and_share(spread: float, ratio: float, share: float, n: int):
     """In at least 80 % of samples."""
-    random, found = np.random.default_rng(7), []
+    random, hits = np.random.default_rng(7), []
     for _ in range(tries(20)):
         slow = random.uniform(size=n) < share
-        made = _of(MS * np.exp(spread * random.standard_normal(n)) * np.where(slow, ratio, 1))
-        found.append(len(made) == 2)
-        if found[-1]:
-            assert made[1].middle_ns == pytest.approx(ratio * MS, rel=0.2)
-            assert made[1].calls == pytest.approx(slow.sum(), rel=0.1)
-            assert made[0].calls + made[1].calls == n
-    assert np.mean(found) >= 0.8
+        both = _of(MS * np.exp(spread * random.standard_normal(n)) * np.where(slow, ratio, 1))
+        hits.append(len(both) == 2)
+        if hits[-1]:
+            assert both[1].middle_ns == pytest.approx(ratio * MS, rel=0.2)
+            assert both[1].calls == pytest.approx(slow.sum(), rel=0.1)
+            assert both[0].calls + both[1].calls == n
+    assert np.mean(hits) >= 0.8
 
 
 def test_few_long_calls_are_a_mode_by_their_time():
@@ -134,7 +134,7 @@ def test_unrelated_activities_seldom_go_with_events(kind: str, seconds: int):
 
 
 def test_an_activity_in_the_same_seconds_goes_with_events():
-    random, found = np.random.default_rng(2), []
+    random, hits = np.random.default_rng(2), []
     for _ in range(tries(20)):
         at = random.choice(30, 5, replace=False)
         events, cause = np.zeros(30), 0.02 * random.exponential(1, 30)
@@ -142,8 +142,8 @@ def test_an_activity_in_the_same_seconds_goes_with_events():
         others = [Activity(random.exponential(1, 30)) for _ in range(5)]
         p, *_ = associated(events, [Activity(cause), *others])
         assert p is not None
-        found.append(p < LEVEL)
-    assert np.mean(found) >= 0.8
+        hits.append(p < LEVEL)
+    assert np.mean(hits) >= 0.8
 
 
 def test_a_timer_of_the_same_period_is_no_cause_by_itself():

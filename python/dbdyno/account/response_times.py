@@ -70,7 +70,7 @@ class _Activity(NamedTuple):
 @makes("response_heat", "activity_over_time", "response_modes", "mode_activities")
 def response_times(cells: Sequence[RawCell]) -> Tables:
     """Returns the four tables of all cells that have calls by second."""
-    made: dict[str, list[pl.DataFrame]] = {
+    frames: dict[str, list[pl.DataFrame]] = {
         name: [empty(name)]
         for name in ("response_heat", "activity_over_time", "response_modes", "mode_activities")
     }
@@ -79,16 +79,16 @@ def response_times(cells: Sequence[RawCell]) -> Tables:
         if seconds is None:
             continue
         activities = list(_activities(cell, seconds))
-        found, goes = _modes(cell, seconds, activities)
+        all_modes, goes = _modes(cell, seconds, activities)
         records = {
             "response_heat": _heat(seconds),
             "activity_over_time": _over_time(seconds, activities),
-            "response_modes": found,
+            "response_modes": all_modes,
             "mode_activities": goes,
         }
         for name, values in records.items():
-            made[name].append(rows(name, [key(cell) | row for row in values]))
-    return {name: pl.concat(frames) for name, frames in made.items()}
+            frames[name].append(rows(name, [key(cell) | row for row in values]))
+    return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
 def _seconds(cell: RawCell) -> _Seconds | None:
@@ -253,11 +253,11 @@ def _modes(
     """Returns the rows of ``response_modes`` and of ``mode_activities``."""
     places = np.arange(seconds.counts.shape[1])
     lows = np.array([low_of(int(p)) for p in places], dtype=np.int64)
-    found = modes(lows, seconds.counts.sum(axis=0))
-    total = sum(m.calls for m in found)
-    most = max(found, key=lambda m: m.calls)
+    all_modes = modes(lows, seconds.counts.sum(axis=0))
+    total = sum(m.calls for m in all_modes)
+    most = max(all_modes, key=lambda m: m.calls)
     rows_of_modes, goes = [], []
-    for number, mode in enumerate(found, 1):
+    for number, mode in enumerate(all_modes, 1):
         inside = (lows >= mode.low_ns) & (True if mode.high_ns is None else lows < mode.high_ns)
         events = seconds.counts[:, inside].sum(axis=1)
         ended = int(np.count_nonzero(events))

@@ -37,18 +37,18 @@ def _modes(case: Case, cell: str) -> dict[str, Any]:
         return {}
     main = max(known, key=lambda r: int(r["calls"]))
     others = [r for r in known if r is not main]
-    told = max(others, key=lambda r: float(r["calls"] * r["middle_ns"]))
+    slow = max(others, key=lambda r: float(r["calls"] * r["middle_ns"]))
     values = {
         "modes": len(known),
         "main": main["middle_ns"],
         "others": listed([f"{_share(r['share'])} about {format_ns(r['middle_ns'])}" for r in others]),
         "share": sum(r["share"] for r in others),
-        "slow": told["middle_ns"],
-        "every": told["every_s"],
+        "slow": slow["middle_ns"],
+        "every": slow["every_s"],
     }
-    activities = case.table("mode_activities", cell).filter(mode=told["mode"]).to_dicts()
+    activities = case.table("mode_activities", cell).filter(mode=slow["mode"]).to_dicts()
     parts, more = _causes(activities)
-    return values | more | {"parts": [*(["every"] if told["every_s"] else []), *parts]}
+    return values | more | {"parts": [*(["every"] if slow["every_s"] else []), *parts]}
 
 
 def _share(share: float) -> str:
