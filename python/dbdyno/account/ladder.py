@@ -95,15 +95,15 @@ def rungs(tables: Tables, trees: bool = False) -> pl.DataFrame:
 
 def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame, histogram: pl.DataFrame) -> Row:
     """Returns the figures of one rung: means, sums and percentiles over its best cells."""
-    states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
-    ids = _best(states)
+    states = states_of_best(parts, cells)
+    ids = list(states)
     figures = {c: _figures(parts, c) for c in ids}
     rate = _mean(f.get("calls_per_s") for f in figures.values())
     low, high = (rate.positive95 if rate else None) or (None, None)
     row: Row = {
         "repeats": len(ids),
         # the worst status of the cells that count
-        "status": max((states[c] for c in ids), key=_WORST.index),
+        "status": max(states.values(), key=_WORST.index),
         "calls": round(sum(f.get("calls") or 0 for f in figures.values())),
         "errors": round(sum(f.get("errors") or 0 for f in figures.values())),
         "calls_per_s": rate.value if rate else None,
@@ -124,10 +124,12 @@ def _status(parts: ByCell, cell: str, status: str) -> str:
     return "client" if status != "invalid" and is_limit(_figures(parts, cell)) else status
 
 
-def _best(states: Mapping[str, str]) -> list[str]:
-    """Selects the usable cells; without any, those that the client limited; without any, all."""
-    usable = [c for c, s in states.items() if s not in LEFT_OUT]
-    return usable or [c for c, s in states.items() if s == "client"] or list(states)
+def states_of_best(parts: ByCell, cells: pl.DataFrame) -> dict[str, str]:
+    """Returns the status of each usable cell of one load; without any, of those that the client limited;
+    without any, of all."""
+    states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
+    usable = {c: s for c, s in states.items() if s not in LEFT_OUT}
+    return usable or {c: s for c, s in states.items() if s == "client"} or states
 
 
 def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:

@@ -59,6 +59,7 @@ from dbdyno.present.run import (
     placement,
     processes,
     response_heat,
+    response_quantiles,
     run_facts,
     rungs,
     script_time,
@@ -253,7 +254,12 @@ def _sessions(page: Page) -> list[Block]:
 
 
 def _durations(page: Page) -> list[Block]:
-    return _charts(charts.durations(page.results), "rate")
+    drawn = _charts(charts.durations(page.results), "rate")
+    return [
+        *drawn,
+        *response_quantiles.by_load(page.results),
+        page.choice(response_quantiles.intervals),
+    ]
 
 
 def _waits(page: Page) -> list[Block]:
@@ -272,6 +278,10 @@ def _checks(page: Page) -> list[Block]:
     drawn = [*charts.each(results, charts_time.cpu_by_source), *charts.each(results, charts_time.helpers)]
     checks = [page.choice(sources_used.cross_check), *([differences] if differences else [])]
     return [*_charts(drawn, "time"), *charts_time.idle_helpers(results), *checks]
+
+
+def _quantiles(results: Results, _: Pick) -> list[Block]:
+    return response_quantiles.by_load(results)
 
 
 def _fired(results: Results, _: Pick) -> list[Block]:
@@ -427,7 +437,15 @@ PARTS = Parts(
             option="microstates",
             details=(processes.tables,),
         ),
-        Part("response", "{~response_time:capital} in detail", _durations, kinds=(DRIVEN,), detail=True),
+        Part(
+            "response",
+            "{~response_time:capital} in detail",
+            _durations,
+            kinds=(DRIVEN,),
+            detail=True,
+            option="response",
+            details=(response_quantiles.intervals, _quantiles),
+        ),
         Part(
             "heat",
             "{~response_time:capital} over time",

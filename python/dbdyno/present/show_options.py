@@ -12,6 +12,7 @@ _OPTIONS = {
     "costs": "Costs of a call: CPU, switches, reads, writes, WAL, network.",
     "heat": "Response time over time; its modes, and what goes with them.",
     "scripts": "Calls and session time by script and by statement.",
+    "response": "Quantiles of response times, with intervals.",
     "statements": "Top SQL: time, calls and blocks by statement.",
     "chains": "Wait chains: who makes whom wait for locks, and what that does.",
     "events": "Every wait event: time asleep and in the run queue.",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 import pytest
+from tests.fakery import climb
 
+from dbdyno.account import window
+from dbdyno.account.response_quantiles import response_quantiles, response_quantiles_total
+from dbdyno.model.schema.data_sources.response_quantiles import REPEATS, SECONDS, UNREPEATED
 from dbdyno.model.schema.quantiles import QUANTILES, TAILS, fewest_calls
 from dbdyno.model.schema.tables import known_quantiles_ns
 
@@ -34,3 +40,46 @@ def test_a_quantile_needs_ten_calls_above_it(name: str, calls: int) -> None:
     for n in (calls - 1, calls):
         known = known_quantiles_ns(_histogram(np.arange(1, n + 1)), [TAILS[name].q])[0]
         assert (known is not None) is (n == calls)
+
+
+def _cells(repeats: int) -> dict[str, pl.DataFrame]:
+    climbed = climb("fake:cpus=2,cpu=4ms,spread=0.5", (2,), repeats=repeats)
+    tables = window.cut_rates(climbed.cells)
+    return tables | {
+        "response_quantiles": response_quantiles(climbed.cells, tables["rates"], tables["cell_histogram"])
+    }
+
+
+def test_three_repeats_have_an_interval_around_the_value_of_all_calls() -> None:
+    tables = _cells(3)
+    total = response_quantiles_total(tables)
+    p95 = total.row(by_predicate=pl.col("quantile") == "p95", named=True)
+    calls = tables["cell_histogram"]
+    assert p95["value_ns"] == known_quantiles_ns(calls, [0.95])[0]
+    assert p95["basis"] == REPEATS and p95["low_ns"] <= p95["value_ns"] <= p95["high_ns"]
+    assert p95["calls"] == calls["count"].sum() and p95["above"] == pytest.approx(p95["calls"] / 20)
+
+
+def test_one_repeat_without_calls_by_the_second_has_values_and_no_interval() -> None:
+    tables = _cells(1)
+    for frame in (tables["response_quantiles"], response_quantiles_total(tables)):
+        p50 = frame.row(by_predicate=pl.col("quantile") == "p50", named=True)
+        assert p50["value_ns"] > 0 and p50["low_ns"] is p50["high_ns"] is p50["basis"] is None
+        assert p50["reason"] == UNREPEATED
+        far = frame.row(by_predicate=pl.col("quantile") == "p99.99", named=True)
+        assert far["value_ns"] is None and far["status"] == far["reason"] == "too few calls"
+
+
+def test_calls_by_the_second_give_the_interval_of_a_window() -> None:
+    """1,000 calls a second for 60 s, of 1 to 1,000 us: p99 is 990 us, and each second has the same."""
+    us = pl.Series(range(1, 1001)) * 1000
+    second = pl.DataFrame({"low_ns": us, "high_ns": us, "count": 1})
+    seconds = pl.concat([second.with_columns(second=pl.lit(n), seconds=pl.lit(1)) for n in range(60)])
+    (cell,) = climb("fake:cpus=2,cpu=4ms", (1,)).cells
+    cell = dataclasses.replace(cell, tables={**cell.tables, "second_histogram": seconds})
+    whole = second.with_columns(pl.col("count") * 60).select(pl.lit(cell.id).alias("cell"), pl.all())
+    rates = pl.DataFrame(schema={"cell": pl.String, "name": pl.String, "value": pl.Float64})
+    p99 = response_quantiles([cell], rates, whole).row(by_predicate=pl.col("quantile") == "p99", named=True)
+    assert p99["value_ns"] == 990_000 and p99["basis"] == SECONDS
+    # 600 of 60,000 calls lie above, plus or minus 48 (1.96 sqrt(600 x 0.99)): 0.8 of the 60 calls of 1 us
+    assert 988_000 <= p99["low_ns"] <= 990_000 <= p99["high_ns"] <= 992_000

@@ -43,7 +43,9 @@ def _too_few(unknown: Mapping[str, float], what: str, numbers: Iterable[int]) ->
     few = sorted(n for n in numbers if n < max(needed.values()))
     has = [f"{few[0]:,}" if few[0] == few[-1] else f"{few[0]:,} to {few[-1]:,}"] if few else []
     needs = ", ".join(f"{name} needs {n:,}" for name, n in needed.items())
-    return f"{' and '.join(unknown)} unknown: too few {what} ({'; '.join([*has, needs])})."
+    *names, last = unknown
+    which = f"{', '.join(names)} and {last}" if names else last
+    return f"{which} unknown: too few {what} ({'; '.join([*has, needs])})."
 
 
 def note(figure: Cell, q: float, note: str) -> str:
