@@ -12,6 +12,7 @@ from dbdyno.model.schema.data_sources.devices import DEVICE_TABLES
 from dbdyno.model.schema.data_sources.drivers import HOSTS
 from dbdyno.model.schema.data_sources.executions import EXECUTION_TABLES
 from dbdyno.model.schema.data_sources.fired import TRIGGER_TABLES
+from dbdyno.model.schema.data_sources.laws import BOUNDS, LAWS
 from dbdyno.model.schema.data_sources.memory import MEMORY_TABLES
 from dbdyno.model.schema.data_sources.paced import RUNG_PACE
 from dbdyno.model.schema.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
@@ -517,6 +518,8 @@ _TABLES: tuple[Table, ...] = (
         options=("cross_check",),
         older=("witnesses",),
     ),
+    LAWS,
+    BOUNDS,
     Table(
         "statements",
         (

@@ -13,6 +13,7 @@ import polars as pl
 from dbdyno.model.plan.kinds import PHASES, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.quantiles import CALLS_ABOVE, fewest_calls
+from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.present.charts import charts_paced, charts_time
 from dbdyno.present.charts.chart import (
@@ -44,6 +45,7 @@ _STATISTICS = {"mean": "mean", "p50": "median", "p95": "95 %", "p99": "99 %"}
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _BINS = 48
 _QUARTILES = 5  # least sessions whose middle half is worth a box
+_CPU_LIMIT = ("cpu_limit_per_s", "cpu_limit_low", "cpu_limit_high")
 _POINTS = 200  # most points of a rung: more sessions are thinned by rank, extremes kept
 
 
@@ -122,6 +124,8 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     top, most = max(r["sessions"] for r in rows), 1.5 * max(r["rate"] for r in rows)
     # Two repeats may have an infinite interval, which would flatten everything else on the axis.
     cap = 1.18 * max(min(most, r["high"] or r["rate"]) for r in rows)
+    limits = _cpu_limits(results, series, column, top, most)
+    cap = max([cap, *(min(most, 1.03 * r["limit"]) for r in limits)])
     labels = [s.label for s in series]
     base = {"x": load_axis(), "color": coloured("series", labels)}
     y = channel("rate:Q", title=unit, axis=LETTERS, scale={"domain": [0, cap], "nice": False})
@@ -139,12 +143,18 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         "status:N",
     )
     measured = layer(rows, "line", strokeWidth=2.5, point={"size": 45})
+    band = layer([{**r, "high": min(r["high"], cap)} for r in limits], "area", opacity=0.12)
+    limit = layer([r for r in limits if r["limit"] <= cap], "line", strokeDash=[2, 3], strokeWidth=1.5)
+    bound = tips("series:N", ("limit:Q", ROUNDED, f"CPU limit, {unit}"))
     return chart(
         "throughput",
         f"Throughput, {unit}",
         f"The distance to the dashed line is what each further {noun('single')} fails to deliver"
-        + ("; bars are 95 % intervals over repeats." if repeated else "."),
+        + ("; bars are 95 % intervals over repeats." if repeated else ".")
+        + (" No more calls fit into the CPUs than the dotted line." if limits else ""),
         [
+            *([encoded(band, **base, y=channel("low:Q"), y2={"field": "high"})] if limits else []),
+            *([encoded(limit, **base, y=channel("limit:Q"), tooltip=bound)] if limits else []),
             *cpu_mark(figures.usable_cpus(results), "x", top),
             encoded(perfect, **base, y=y, detail=channel("series:N")),
             encoded(intervals, **base, y=channel("low:Q"), y2={"field": "high"}),
@@ -154,9 +164,33 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         rows,
         legend=[
             *(series_keys(labels) if len(labels) > 1 else [Key("measured", var(SERIES[0]))]),
-            Key("perfect scaling", var("muted") if len(labels) > 1 else var(SERIES[0]), "dash"),
+            Key(
+                "as if nobody waited (perfect scaling)",
+                var("muted") if len(labels) > 1 else var(SERIES[0]),
+                "dash",
+            ),
+            *([Key("CPU limit, with its error", var("muted"), "dash")] if limits else []),
         ],
     )
+
+
+def _cpu_limits(
+    results: Results, series: list[Series], column: str, top: float, most: float
+) -> list[dict[str, Any]]:
+    """Returns the ends of a horizontal line for each series: the calls, or their work, whose CPU time at the
+    lowest load fits into the CPUs. Lines whose band lies above the chart are left out."""
+    rows: list[dict[str, Any]] = []
+    for one in series:
+        bounds = of_series(results.tables.get("bounds", empty("bounds")), one).drop_nulls("cpu_limit_per_s")
+        lowest = figures.ladder(results, one).filter(pl.col("calls_per_s") > 0).sort("sessions").head(1)
+        if bounds.is_empty() or lowest.is_empty():
+            continue
+        size = lowest[column][0] / lowest["calls_per_s"][0]  # work of a call
+        limit, low, high = (size * v for v in bounds.select(*_CPU_LIMIT).row(0))
+        if low < most:
+            ends = {"series": one.label, "limit": limit, "low": low, "high": high}
+            rows += [{**ends, "sessions": n} for n in (0, top)]
+    return rows
 
 
 def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]]:
