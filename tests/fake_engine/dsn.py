@@ -118,6 +118,11 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _noise(text: str) -> tuple[float, float]:
+    starts, _, loads = text.partition("+")
+    return _share(starts), _share(loads or "0")
+
+
 def _on(text: str) -> bool:
     return _one_of("on", "off")(text) == "on"
 
@@ -153,6 +158,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "foreign": ("foreign", _positive),
     "stay": ("stay", _span),
     "pids": ("pids", _one_of("new", "reused")),
+    "noise": ("noise", _noise),
+    "slope": ("slope", float),
     "seed": ("seed", int),
     "helper": ("helpers", _several(_helper)),
     "vacuum": ("vacuum", _span),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
+from random import Random
 from typing import NamedTuple
+
+_HOUR_NS = 3_600_000_000_000
 
 
 class Wait(NamedTuple):
@@ -76,6 +80,8 @@ class Law:
     foreign: int = 0  # sessions of somebody else's load under the same law
     stay: Span | None = None  # of a foreign session: leaves after so long; the next comes so much later
     pids: str = "new"  # reused: a new backend gets the pid of the one that left before
+    noise: tuple[float, float] = (0.0, 0.0)  # deviations of CPU and waits between starts, and between loads
+    slope: float = 0.0  # calls take longer by this part after an hour
     seed: int = 1
     # the server's own processes
     helpers: tuple[Helper, ...] = ()
@@ -106,6 +112,17 @@ class Law:
     def unit_cpu_ns(self) -> int:
         """Returns CPU time of one unit."""
         return sum(p.ns for p in self.parts if isinstance(p, Burst))
+
+    def with_noise(self, start: int, load: int, age_ns: int) -> Law:
+        """Returns the law of a load, with the factor of its start of the server and its own."""
+        if self.noise == (0.0, 0.0) and not self.slope:
+            return self
+        deviations = zip(self.noise, (f"start {start}", f"load {load}"), strict=True)
+        sizes = [d * Random(f"{self.seed} {name}").gauss(0, 1) for d, name in deviations]
+        factor = math.exp(sum(sizes)) * (1 + self.slope * age_ns / _HOUR_NS)
+        waits = tuple(w._replace(ns=round(w.ns * factor)) for w in self.waits)
+        call = tuple(p._replace(ns=round(p.ns * factor)) for p in self.call)
+        return dataclasses.replace(self, cpu=round(self.cpu * factor), waits=waits, call=call)
 
 
 def describe(law: Law) -> dict[str, str]:

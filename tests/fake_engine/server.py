@@ -99,6 +99,7 @@ class FakeServer:
         self._set: Mapping[str, str] = {}  # over the DSN's law
         self.law = parse_law(target.dsn)
         self._now_ns = EPOCH_NS
+        self._starts, self._loads = 0, 0
         self._worlds: dict[str, World] = {}  # cell id -> its world
         self._last: World | None = None
         self._work_per_call = 0
@@ -154,6 +155,10 @@ class FakeServer:
         if restarted:
             self._let_pass(own_settings.RESTART_NS)
         return Configured(dict(settings), restarted)
+
+    def restart(self) -> None:
+        self._starts += 1
+        self._let_pass(own_settings.RESTART_NS)
 
     def _let_pass(self, ns: int) -> None:
         self._now_ns += ns
@@ -228,7 +233,9 @@ class FakeServer:
         size = 1 if calibration is None else calibration.size
         if self._last is not None:
             self._now_ns = self._last.machine.now_ns
-        law = replace(self.law, think=cell.think_ns) if cell.think_ns else self.law
+        self._loads += 1
+        law = self.law.with_noise(self._starts, self._loads, self._now_ns - EPOCH_NS)
+        law = replace(law, think=cell.think_ns) if cell.think_ns else law
         self._last = self._worlds[cell.id] = World(law, cell.sessions, size, self._now_ns)
         self._last.pacing = None if cell.pacing is None else (cell.pacing, cell.seed)
         half = _half(workload)

@@ -106,6 +106,7 @@ Examples:
   dbdyno run cpu --sessions 1:8          a CPU loop with 1, 2, ... 8 sessions
   dbdyno run lio --dsn postgresql://app@db1/prod --sessions 1,4,16,64
   dbdyno run --script q.sql --measure 30s --repeats 3
+  dbdyno noise lio                       how small a difference can be seen on this machine
   dbdyno observe --for 60s               an existing workload: live, and stored
   dbdyno snapshot --name before          a server's statistics now, to be compared with later ones
   dbdyno run --recipe limits             CPU binding or a CPU quota: which is better?
@@ -149,6 +150,7 @@ _TASKS = {
     "Measure": {
         "demo": "a first report within a minute; needs no server",
         "run": "throughput and session time as sessions increase",
+        "noise": "how small a difference a comparison can see here",
         "recipes": "prepared experiments, and the question each answers",
         "workload": "list workloads; make and remove their tables",
         "server": "start, stop and inspect the embedded PostgreSQL",
@@ -225,6 +227,7 @@ _PLACES_CURE = (
 _PLACES = {
     "demo": "demo:demo",
     "run": "run:run",
+    "noise": "noise:noise",
     "observe": "observe:observe_command",
     "memory": "memory:memory",
     "metrics": "metrics:metrics",

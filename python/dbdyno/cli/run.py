@@ -139,16 +139,17 @@ def run(**options: Any) -> None:
     options["dsn"] = dsn_of(options)
     request = _request(options)
     where = conduct.server_ssh(request)
-    _check_reach(where, options)
+    check_reach(where, options)
     cluster = None if options["dry_run"] else conduct.cluster_of(request)
     with (
         conduct.server_machine(where, options["ssh_command"]) as machine,
         conduct.crew_of(cluster, options["engine"] or "", options["dsn"]) as crew,
     ):
-        _run(options, request, machine if crew is None or crew.machine is None else crew.machine, crew)
+        run_planned(options, request, machine if crew is None or crew.machine is None else crew.machine, crew)
 
 
-def _check_reach(where: str | None, options: dict[str, Any]) -> None:
+def check_reach(where: str | None, options: dict[str, Any]) -> None:
+    """Raises :class:`UsageError` for a host of the server without a server to connect to."""
     if where is not None and options["dsn"] is None:
         raise UsageError(
             "--server-ssh is for a server on another host, and without --dsn the load goes to the embedded "
@@ -157,9 +158,11 @@ def _check_reach(where: str | None, options: dict[str, Any]) -> None:
         )
 
 
-def _run(
+def run_planned(
     options: dict[str, Any], request: conduct.Request, machine: Machine, crew: conduct.Crew | None
 ) -> None:
+    """Plans, measures and reports. Raises :class:`click.exceptions.Exit` with the exit code of a run that was
+    cut short."""
     if options["wait_quiet"] is not None and crew is not None:
         crew.check_quiet_visible()
     labels = labels_of(options)
@@ -173,6 +176,12 @@ def _run(
         plan = supposed(plan, workload)
         check_gate(options["fail_on"], plan)
         print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
+        if options["as_json"]:
+            print_json(plan.model_dump(mode="json"))
+            return
+        screen.plan_table(plan)
+        if (words := conduct.outlook(open_store(options["store"]), plan)) is not None:
+            screen.say(words)
         return
     check_gate(options["fail_on"], plan)
     from dbdyno.cli import live

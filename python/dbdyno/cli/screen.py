@@ -16,7 +16,8 @@ from dbdyno.cli.config import is_quiet
 from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.plan.literals import ALL_CPUS, INTERLEAVED
 from dbdyno.model.text.visible import one_line, shortened
-from dbdyno.model.units import counted, format_given, format_ns, shown_duration, significant
+from dbdyno.model.units import counted, format_given, format_ns, shown_duration
+from dbdyno.model.units import in_minutes as in_minutes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -210,14 +211,6 @@ def _variant_lines(plan: Plan) -> list[str]:
         changes = ", ".join(filter(None, (v.words(), params))) or "nothing changed"
         lines.append(f"variant {v.name:{wide}}  {changes}" + (f"  ({v.doc})" if v.doc else ""))
     return lines
-
-
-def in_minutes(value_ns: float) -> str:
-    """Returns ``45 s``, ``3.5 min`` or ``2.1 h``: a waiting time."""
-    for unit, factor in (("h", 3600e9), ("min", 60e9)):
-        if value_ns >= 2 * factor:
-            return f"{significant(value_ns / factor, 2)} {unit}"
-    return f"{value_ns / 1e9:.0f} s"
 
 
 def plan_table(plan: Plan) -> None:

@@ -22,6 +22,7 @@ from dbdyno.conduct.measure.plans import StatementPlans
 from dbdyno.conduct.measure.prepare import Preparation
 from dbdyno.conduct.measure.progress import Progressing, ProgressListener
 from dbdyno.conduct.measure.resets import Resets
+from dbdyno.conduct.measure.restarts import Restarts
 from dbdyno.conduct.measure.saving import Measurements, save_each
 from dbdyno.conduct.measure.schedule import Course, course_of
 from dbdyno.conduct.measure.stage import Stage
@@ -74,6 +75,7 @@ class Ladder:
             saved = Saved(self.derived, progress, course, variants, listener)
             companions = Companions(
                 variants,
+                Restarts(server, plan, listener),
                 Warming(bare, units),
                 resets,
                 DataChecks(server, units),

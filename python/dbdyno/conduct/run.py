@@ -6,8 +6,10 @@ import contextlib
 from dataclasses import replace
 
 from dbdyno import observe
+from dbdyno.conduct import noise
 from dbdyno.conduct.context import RunContext
 from dbdyno.conduct.derive.deriving import deriving, finish
+from dbdyno.conduct.derive.rebuild import results_of
 from dbdyno.conduct.ladder import Ladder
 from dbdyno.conduct.measure.crew import Crew
 from dbdyno.conduct.measure.memory_room import check_room
@@ -15,6 +17,7 @@ from dbdyno.conduct.measure.opening import environment_now
 from dbdyno.conduct.measure.prepare import Preparation, check_capacity, fitted, with_shells
 from dbdyno.conduct.measure.progress import ProgressListener, ending
 from dbdyno.conduct.measure.resets import decided
+from dbdyno.conduct.measure.restarts import with_restarts
 from dbdyno.conduct.measure.stage import Stage
 from dbdyno.conduct.metrics.feed import feed_of
 from dbdyno.engines import open_server
@@ -57,17 +60,22 @@ def run(
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 plan = stage.plan = with_shells(server, stage.check(all_variants=all_variants), listener)
                 record.write_plan(plan)
+                restarts = any(stage.applied[v.name].restarts for v in plan.variants)
+                if (words := noise.outlook(store, plan, environment, restarts=restarts)) is not None:
+                    listener.noted(words)
                 preparation = Preparation(server, plan, environment, store, listener, context.interrupt)
                 Ladder(preparation, stage, record, derived, crew, feed).climb(workload, target)
         finish(derived, record, listener.preparing)
         feed.advance()
+        if plan.experiment.noise is not None:
+            noise.remember(store, results_of(record))
     return record
 
 
 def _feasible(server: Server, plan: Plan, workload: Workload) -> Plan:
     """Returns the plan fitted to the server. Raises an error for anything impossible before a run is
     stored."""
-    plan = decided(server, fitted(server, plan), workload)
+    plan = with_restarts(server, decided(server, fitted(server, plan), workload))
     check_capacity(server, plan)
     check_room(server, plan, workload)
     observe.check_exact(server, observe.How.of(plan.experiment))

@@ -139,6 +139,14 @@ def shown_duration(text: str) -> str:
     return f"{text}s" if re.fullmatch(r"\s*[0-9.]+\s*", text) else text
 
 
+def in_minutes(value_ns: float) -> str:
+    """Returns ``45 s``, ``3.5 min`` or ``2.1 h``: a waiting time."""
+    for unit, factor in (("h", 3600e9), ("min", 60e9)):
+        if value_ns >= 2 * factor:
+            return f"{significant(value_ns / factor, 2)} {unit}"
+    return f"{value_ns / 1e9:.0f} s"
+
+
 def quantity(value: float, unit: str) -> str:
     """Formats a figure with its unit: ``5.40 us``, ``12.3 LIO/s``, ``5.40 us of CPU/LIO``, ``12 % of DB
     time``."""
@@ -182,6 +190,11 @@ def format_percent(share: float) -> str:
         return "? %"
     # + 0.0 turns -0.0 into 0.0
     return f"{value:,.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"
+
+
+def fine_percent(share: float) -> str:
+    """Formats a small share with two digits: ``2 %``, ``0.83 %``, ``0.051 %``."""
+    return f"{float(f'{100 * share:.2g}'):.6g} %"
 
 
 def format_rate(value: float, digits: int = 3) -> str:

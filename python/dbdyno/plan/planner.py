@@ -41,6 +41,8 @@ _CONNECT_NS = 20_000_000  # a session: connect, prepare, probes
 _DERIVE_NS = 80_000_000  # a cell, when all is over
 _REPORT_NS = 2 * NS_PER_S
 _CALIBRATION_NS = 3 * NS_PER_S
+RESTART_NS = NS_PER_S
+"""Expected time of a restart of the server between two measurements."""
 _RELOAD_NS, _GROUP_NS, _POOL_NS = NS_PER_S // 2, NS_PER_S // 10, NS_PER_S // 2
 MOST_CELLS = 20_000  # of a plan: each lasts a second at least, and is a folder of its own
 MOST_REPEATS = 20  # of a run that may stop early, unless it says otherwise
@@ -312,6 +314,8 @@ def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
     total = kinds * _CALIBRATION_NS if plan.call_target_ns is not None else NS_PER_S
     total += deriving_ns(len(cells))
     cool_down_ns = parse_duration_ns(plan.experiment.cool_down, "--cool-down")
+    if plan.experiment.noise is not None:
+        total += plan.experiment.noise.restarts * RESTART_NS
     if plan.experiment.snapshots is not False:
         total += 2 * len(cells) * _SNAPSHOT_NS
     if plan.experiment.memory is not False and plan.experiment.observe:

@@ -10,6 +10,7 @@ from dbdyno.model.plan.kinds import (
     COMMANDS,
     DRIVEN,
     LADDER,
+    NOISE,
     OBSERVATION,
     PHASES,
     SERVED,
@@ -55,6 +56,7 @@ from dbdyno.present.run import (
     growth,
     hosts,
     key_figures,
+    noise,
     phases,
     placement,
     processes,
@@ -344,6 +346,7 @@ PARTS = Parts(
             lambda results: not headline.idle(results),
             kinds=(OBSERVATION,),
         ),
+        Part("noise", noise.TITLE, lambda p: noise.blocks(p.results), kinds=(NOISE,)),
         Part("rungs", _throughput_title, _throughput, kinds=(LADDER,)),
         Part("placement", "{~slots:capital} started together", _placement, kinds=(LADDER,)),
         Part(
@@ -527,6 +530,7 @@ SCREEN = Parts(
         Part("", "", lambda p: [p.choice(statements.brief)], statements.observed, kinds=(OBSERVATION,)),
         Part("", "", lambda p: [p.choice(profile.top_events)], kinds=(OBSERVATION,)),
         Part("", "", _answers, kinds=(OBSERVATION,)),
+        Part("", "", lambda p: noise.blocks(p.results), kinds=(NOISE,)),
         Part("", "", lambda p: commands.brief(p.results), kinds=(COMMANDS,)),
         Part("", "", lambda p: commands.grid(p.results), kinds=(COMMANDS,)),
         Part(

@@ -6,6 +6,8 @@ Raw tables are saved as Parquet after each cell.
 
     ROOT/                              $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno (mode 0700)
       .index.json                      outline of each run for lists; can be rebuilt
+      .call-sizes.json                 calibrated sizes of calls
+      .noise.json                      measured noise of machines and servers
       20261121-104501-lio-3f9a/        a run
         run.json  plan.json  environment.json
         cells/0003-lio-base-s4-r1/     a cell, written atomically

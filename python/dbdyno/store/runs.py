@@ -25,6 +25,7 @@ from dbdyno.store.overview import find_run
 from dbdyno.store.run import Run, to_json
 
 _CALL_SIZES = ".call-sizes.json"
+_NOISE, _MOST_NOISE = ".noise.json", 200
 
 
 class RunStore:
@@ -85,6 +86,19 @@ class RunStore:
         """Remembers the size of a call, so that later runs with the same ``key`` are comparable."""
         content = json.dumps(self._call_sizes() | {key: size}, indent=1)
         files.write_atomic(self.root / _CALL_SIZES, content.encode())
+
+    def noise(self) -> Sequence[Any]:
+        """Returns the records of measured noise, oldest first."""
+        try:
+            records = files.from_json(read_limited(self.root / _NOISE))
+        except (OSError, ValueError):  # absent or damaged: noise is unknown
+            return ()
+        return records if isinstance(records, list) else ()
+
+    def remember_noise(self, records: Sequence[Any]) -> None:
+        """Replaces the records of measured noise; only the newest are kept."""
+        content = json.dumps(list(records)[-_MOST_NOISE:], indent=1)
+        files.write_atomic(self.root / _NOISE, content.encode())
 
     def _call_sizes(self) -> dict[str, object]:
         try:

@@ -23,6 +23,7 @@ from dbdyno.conclude.compare.effects import (
     known,
 )
 from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.results.comparison import MARGIN as MARGIN
 from dbdyno.model.results.comparison import Contrast, Effect, Line, MetricTable, Verdict
 from dbdyno.model.results.results import Results
 from dbdyno.model.units import counted, format_number
@@ -33,7 +34,6 @@ ALPHA = 0.05
 ALPHA_STOPPED = 0.025
 """Level for a run that stopped when its intervals were tight: simulations show at most 5 % false differences
 then."""
-MARGIN = 0.02
 MOST_REPEATS = 10_000
 
 

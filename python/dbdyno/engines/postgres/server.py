@@ -183,6 +183,10 @@ class PostgresServer:
         with doing("changing settings"):
             return self._settings.configure(settings, journal)
 
+    def restart(self) -> None:
+        with doing("restarting the server"):
+            self._settings.restart()
+
     def put_back(self, undo: Undo) -> str | None:
         if undo.kind == "pooler":
             return end_pooler(undo)

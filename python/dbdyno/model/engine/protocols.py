@@ -237,6 +237,10 @@ class Configuring(Protocol):
         the server as it was. Reloads, or restarts if a setting needs it, which replaces the control
         connection. Returns when every setting is in force."""
 
+    def restart(self) -> None:
+        """Restarts the server with its settings unchanged, and replaces the control connection. Raises
+        :class:`NotAvailable` if dbdyno did not start it, or if others are connected."""
+
     def put_back(self, undo: Undo) -> str | None:
         """Restores the settings that a killed run changed and describes that in words; None if the entry is
         of another server."""

@@ -27,6 +27,8 @@ PHASES = "phases"
 remain for the next."""
 OBSERVATION = "observation"
 """Kind of runs that observe an existing workload of a database."""
+NOISE = "noise"
+"""Kind of runs on a database that measure how much equal measurements differ."""
 COMMANDS = "commands"
 """Kind of runs that execute commands."""
 LADDER = "ladder"
@@ -66,6 +68,7 @@ KINDS = [
         tags=(DATABASE, LADDER, SERVED, DRIVEN),
     ),
     Kind(PHASES, lambda plan: bool(plan.experiment.phases), tags=(PACED, DATABASE, LADDER, SERVED, DRIVEN)),
+    Kind(NOISE, lambda plan: plan.experiment.noise is not None, tags=(DATABASE, LADDER, SERVED, DRIVEN)),
     Kind(OBSERVATION, lambda plan: plan.experiment.observation is not None, tags=(SERVED,)),
     Kind(COMMANDS, lambda plan: bool(plan.jobs), OF_COMMANDS, tags=(DRIVEN,)),
 ]

@@ -147,6 +147,21 @@ class Observation(Strict):
         return any((self.user, self.database, self.application, self.pids))
 
 
+class NoiseSpec(Strict):
+    """How equal measurements are grouped, to tell where their differences come from."""
+
+    window: str = "5s"
+    """Length of the windows that a measurement is divided into."""
+    windows: int = Field(default=2, ge=1, le=1000)
+    """Windows in a row of the same sessions: a measurement."""
+    restarts: int = Field(default=0, ge=0, le=1000)
+    """Restarts of the server between groups of measurements; only of a server that dbdyno started."""
+    per_start: int = Field(default=1, ge=1, le=20_000)
+    """Measurements on one start of the server, each with new sessions."""
+    see: float = Field(default=0.02, gt=0, lt=1)
+    """The difference to plan for: 0.02 is 2 %."""
+
+
 if TYPE_CHECKING:
 
     class _AskedSources(ResetKeys): ...
@@ -247,6 +262,8 @@ class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """How waits are measured. exact: the scheduler trace, or an error."""
     observation: Observation | None = None
     """Observe an existing workload instead of running one."""
+    noise: NoiseSpec | None = None
+    """Measure how much equal measurements differ (dbdyno noise)."""
 
     @property
     def mix(self) -> tuple[ScriptSpec, ...]:

@@ -26,6 +26,10 @@ LEAST_REPEATS = 4
 uncertain."""
 
 
+MARGIN = 0.02
+"""Difference up to which variants do not differ, unless the user says otherwise."""
+
+
 class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 

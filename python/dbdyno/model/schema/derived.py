@@ -14,6 +14,7 @@ from dbdyno.model.schema.data_sources.executions import EXECUTION_TABLES
 from dbdyno.model.schema.data_sources.fired import TRIGGER_TABLES
 from dbdyno.model.schema.data_sources.laws import BOUNDS, LAWS
 from dbdyno.model.schema.data_sources.memory import MEMORY_TABLES
+from dbdyno.model.schema.data_sources.noise import TABLES as NOISE_TABLES
 from dbdyno.model.schema.data_sources.paced import RUNG_PACE
 from dbdyno.model.schema.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
 from dbdyno.model.schema.data_sources.responses import RESPONSE_TABLES
@@ -681,6 +682,7 @@ _TABLES: tuple[Table, ...] = (
     *MEMORY_TABLES,
     *DEVICE_TABLES,
     *TRIGGER_TABLES,
+    *NOISE_TABLES,
     Table("hosts", HOSTS),
     Table(
         "machine_growth",

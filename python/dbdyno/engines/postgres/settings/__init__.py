@@ -20,7 +20,7 @@ from dbdyno.engines.postgres.settings.check import Asked, check, hidden_by, stat
 from dbdyno.engines.postgres.settings.values import Guc
 from dbdyno.engines.postgres.settings.values import Site as Site
 from dbdyno.model.engine.protocols import Configured, Journal, Undo
-from dbdyno.model.errors import DbdynoError, TargetError, UsageError
+from dbdyno.model.errors import DbdynoError, NotAvailable, TargetError, UsageError
 
 _PATIENCE_S = 10.0
 _DOUBT_S = 1.0  # after this time, look for errors in the files
@@ -203,6 +203,16 @@ class WrittenFile:
     def names(self) -> frozenset[str]:
         return frozenset(name.lower() for name in self._now)
 
+    def restart(self) -> None:
+        """Restarts the server with the settings it has. Raises :class:`NotAvailable` if others are
+        connected."""
+        if others := self._site.strangers():
+            raise NotAvailable(
+                f"the server cannot be restarted, as others are connected: {'; '.join(others)}",
+                "end these connections, or measure without restarts",
+            )
+        self._write(self._now, restart=True)
+
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
         self._begin()
         if not settings and not self._now:
@@ -334,6 +344,14 @@ class Keeper:
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
         return self._method.configure(settings, journal)
+
+    def restart(self) -> None:
+        """Raises :class:`NotAvailable` if it is not the embedded server."""
+        if not isinstance(self._method, WrittenFile):
+            raise NotAvailable(
+                "dbdyno restarts only servers that it started itself", "measure without restarts"
+            )
+        self._method.restart()
 
     def put_back(self, undo: Undo) -> str | None:
         """Restores a setting. Returns a description, None if it is not this server's. Raises

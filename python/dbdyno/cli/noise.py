@@ -1,0 +1,266 @@
+"""``dbdyno noise``: how much equal measurements differ, and which differences a comparison can see."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbdyno import conduct
+from dbdyno.cli import browser, completion
+from dbdyno.cli.connection_words import connection_words, dsn_of
+from dbdyno.cli.flags import Command, Option
+from dbdyno.cli.options import (
+    bin_dir_option,
+    checked_output,
+    dsn_option,
+    engine_option,
+    json_option,
+    label_options,
+    server_ssh_options,
+    store_option,
+)
+from dbdyno.cli.run import check_reach, run_planned
+from dbdyno.cli.wait_options import wait_options
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.flags import LOAD, MEASUREMENT, OUTPUT, SERVER, WHAT
+from dbdyno.model.units import NS_PER_S, format_ns, in_minutes, parse_duration_ns
+
+if TYPE_CHECKING:
+    from dbdyno.model.engine.environment import Host
+    from dbdyno.model.plan.plan import Plan
+
+QUESTION = "How small a difference can a comparison see here?"
+RESTARTS = 5
+"""Of a server that dbdyno started, unless the user says otherwise: of six starts the upper bound of the
+variance is about twice the estimate."""
+LEAST = 4
+"""Measurements without which nothing is known."""
+
+
+@click.command(cls=Command)
+@click.argument("workload", required=False, shell_complete=completion.WORKLOADS_OR_FILES)
+@click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option(
+    "-f",
+    "--script",
+    "files",
+    cls=Option,
+    group=WHAT,
+    multiple=True,
+    metavar="FILE",
+    help="SQL file in pgbench's language; repeatable.",
+)
+@click.option(
+    "--sessions",
+    cls=Option,
+    group=LOAD,
+    common=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of sessions.  [default: as many as CPUs]",
+)
+@click.option(
+    "--measure",
+    cls=Option,
+    group=MEASUREMENT,
+    common=True,
+    metavar="TIME",
+    default="5s",
+    show_default=True,
+    help="Length of a window.",
+)
+@click.option(
+    "--windows",
+    cls=Option,
+    group=MEASUREMENT,
+    common=True,
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=2,
+    show_default=True,
+    help="Windows in a row before the sessions connect anew.",
+)
+@click.option(
+    "--restarts",
+    cls=Option,
+    group=MEASUREMENT,
+    common=True,
+    type=click.IntRange(0, 1000),
+    metavar="N",
+    help=f"Restarts of the embedded server in between; no other is restarted.  [default: {RESTARTS}]",
+)
+@click.option(
+    "--time",
+    cls=Option,
+    group=MEASUREMENT,
+    common=True,
+    metavar="TIME",
+    default="5min",
+    show_default=True,
+    help="Duration of the whole measurement.",
+)
+@click.option(
+    "--see",
+    cls=Option,
+    group=MEASUREMENT,
+    common=True,
+    metavar="SHARE",
+    default="2%",
+    show_default=True,
+    help="The difference to plan for.",
+)
+@click.option(
+    "--settle",
+    cls=Option,
+    group=MEASUREMENT,
+    metavar="TIME",
+    help="Warm-up before each measurement.  [default: as dbdyno run]",
+)
+@click.option(
+    "--setting",
+    "settings",
+    cls=Option,
+    group=SERVER,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of the embedded server; repeatable.",
+)
+@dsn_option
+@engine_option("System under load.")
+@connection_words
+@server_ssh_options
+@bin_dir_option
+@wait_options
+@click.option(
+    "-o",
+    "--output",
+    cls=Option,
+    group=OUTPUT,
+    common=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=checked_output,
+    help="Also write a report: .html, .md or .xlsx.",
+)
+@browser.open_option
+@label_options
+@click.option(
+    "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
+)
+@store_option
+@json_option
+def noise(**options: Any) -> None:
+    """Measure how small a difference a comparison can see here.
+
+    Repeats one load: windows in a row, with new sessions, after restarts of the embedded server. Tells how
+    many repeats a difference takes, and where noise comes from. Later comparisons say before they start
+    what they can see. WORKLOAD as in dbdyno run. Ctrl-C keeps what was measured.
+
+    \b
+    Examples:
+      dbdyno noise lio
+      dbdyno noise lio --sessions 8 --time 15min --see 1%
+      dbdyno noise random-read blocks=64 update=20 --measure 10s
+      dbdyno noise -f queries.sql --dsn service=test
+
+    \b
+    Exit codes: 0 measured; 2 usage error, also where --time is too short; 3 server error; 5 cut short; 130
+    Ctrl-C.
+    """
+    words = [w for w in (options["workload"], *options["more"]) if w is not None]
+    named = [w for w in words if "=" not in w]
+    if len(named) > 1 or bool(named) == bool(options["files"]):
+        cure = "dbdyno noise lio, or -f FILE; its parameters are NAME=VALUE; dbdyno workload list"
+        raise UsageError(f"{', '.join(named)}: one workload at a time" if named else "no workload", cure)
+    options["workload"] = named[0] if named else None
+    for unused in ("builtins", "select_only", "skip_some_updates", "by_command", "all_variants"):
+        options[unused] = ()
+    options["dsn"] = dsn_of(options)
+    check_reach(options["server_ssh"], options)
+    if options["restarts"] and options["dsn"] is not None and options["engine"] is None:
+        raise UsageError(
+            f"--restarts {options['restarts']}: dbdyno restarts only servers that it started itself",
+            "leave out --dsn or --restarts",
+        )
+    with conduct.server_machine(options["server_ssh"], options["ssh_command"]) as machine:
+        request = _fitted(options, [w for w in words if "=" in w], conduct.host_of(machine))
+        run_planned(options, request, machine, None)
+
+
+def _fitted(options: dict[str, Any], params: list[str], host: Host) -> conduct.Request:
+    """Returns the request with as many measurements as the time allows. Raises :class:`UsageError` if they
+    are too few."""
+    time_ns = parse_duration_ns(options["time"], "--time")
+    given = options["restarts"]
+    starts = (RESTARTS if given is None else given) + 1
+    if options["dsn"] is not None and given is None and options["engine"] is None:
+        starts = 1
+
+    def requested(per_start: int, starts: int) -> conduct.Request:
+        return _request(options, params, host, per_start, starts)
+
+    def planned(per_start: int, starts: int) -> Plan:
+        return conduct.planned(requested(per_start, starts), host)[0]
+
+    one_ns, two_ns = (planned(n, 1).expected_ns for n in (1, 2))
+    each_ns = two_ns - one_ns
+    least_ns = one_ns + (LEAST - 1) * each_ns
+    if least_ns > time_ns:
+        raise UsageError(
+            f"--time {options['time']}: {LEAST} measurements take {in_minutes(least_ns)}",
+            "a longer --time, or a shorter --measure",
+        )
+    room = 1 + int((time_ns - one_ns - (starts - 1) * NS_PER_S) / each_ns)
+    if room // starts < 2 and given:
+        needed_ns = one_ns + (2 * starts - 1) * each_ns + (starts - 1) * NS_PER_S
+        raise UsageError(
+            f"--time {options['time']}: two measurements on each of {starts} starts of the server take "
+            + in_minutes(needed_ns),
+            "a longer --time, fewer --restarts, or a shorter --measure",
+        )
+    starts = max(1, min(starts, room // 2))
+    return requested(max(2, room // starts), starts)
+
+
+def _request(
+    options: dict[str, Any], params: list[str], host: Host, per_start: int, starts: int
+) -> conduct.Request:
+    from dbdyno.plan import parse_params
+
+    window_ns = parse_duration_ns(options["measure"], "--measure")
+    fields: dict[str, Any] = {
+        "name": "noise",
+        "doc": QUESTION,
+        "answer": ("noise", "noise-restarts"),
+        "sessions": str(options["sessions"] or max(1, int(host.limits.usable_cpus))),
+        "measure": format_ns(window_ns * options["windows"]).replace(" ", ""),
+        "repeats": per_start * starts,
+        "budget": options["time"],
+        "noise": {
+            "window": options["measure"],
+            "windows": options["windows"],
+            "restarts": starts - 1,
+            "per_start": per_start,
+            "see": _share(options["see"]),
+        },
+    }
+    for name in ("settle", "engine", "server_ssh"):
+        if options[name] is not None:
+            fields[name] = options[name]
+    if options["files"]:
+        fields["scripts"] = tuple({"file": file} for file in options["files"])
+    if params:
+        fields["variables" if options["files"] else "params"] = parse_params(params)
+    if options["dsn"] is not None and options["settings"]:
+        raise UsageError("--setting is for the embedded server", "leave out --dsn, or set it there yourself")
+    return conduct.Request(options["workload"], None, conduct.Patch(fields))
+
+
+def _share(text: str) -> float:
+    match = re.fullmatch(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*", text)
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share < 1:
+        raise UsageError(f"--see {text}: not a difference", "write 2%: more than 0%, less than 100%")
+    return share
