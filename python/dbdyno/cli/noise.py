@@ -30,14 +30,11 @@ from dbdyno.model.units import NS_PER_S, format_ns, in_minutes, parse_duration_n
 
 if TYPE_CHECKING:
     from dbdyno.model.engine.environment import Host
-    from dbdyno.model.plan.plan import Plan
 
 QUESTION = "How small a difference can a comparison see here?"
 RESTARTS = 5
 """Of a server that dbdyno started, unless the user says otherwise: of six starts the upper bound of the
 variance is about twice the estimate."""
-LEAST = 4
-"""Measurements without which nothing is known."""
 
 
 @click.command(cls=Command)
@@ -192,24 +189,22 @@ def noise(**options: Any) -> None:
 def _fitted(options: dict[str, Any], params: list[str], host: Host) -> conduct.Request:
     """Returns the request with as many measurements as the time allows. Raises :class:`UsageError` if they
     are too few."""
+    from dbdyno.stats.noise_budget import LEAST_CELLS, LEAST_STARTS  # here, since it imports numpy
+
     time_ns = parse_duration_ns(options["time"], "--time")
     given = options["restarts"]
     starts = (RESTARTS if given is None else given) + 1
     if options["dsn"] is not None and given is None and options["engine"] is None:
         starts = 1
 
-    def requested(per_start: int, starts: int) -> conduct.Request:
-        return _request(options, params, host, per_start, starts)
-
-    def planned(per_start: int, starts: int) -> Plan:
-        return conduct.planned(requested(per_start, starts), host)[0]
-
-    one_ns, two_ns = (planned(n, 1).expected_ns for n in (1, 2))
+    unlimited = {**options, "time": None}
+    plans = (conduct.planned(_request(unlimited, params, host, n, 1), host)[0] for n in (1, 2))
+    one_ns, two_ns = (plan.expected_ns for plan in plans)
     each_ns = two_ns - one_ns
-    least_ns = one_ns + (LEAST - 1) * each_ns
+    least_ns = one_ns + (LEAST_CELLS - 1) * each_ns
     if least_ns > time_ns:
         raise UsageError(
-            f"--time {options['time']}: {LEAST} measurements take {in_minutes(least_ns)}",
+            f"--time {options['time']}: {LEAST_CELLS} measurements take {in_minutes(least_ns)}",
             "a longer --time, or a shorter --measure",
         )
     room = 1 + int((time_ns - one_ns - (starts - 1) * NS_PER_S) / each_ns)
@@ -220,8 +215,9 @@ def _fitted(options: dict[str, Any], params: list[str], host: Host) -> conduct.R
             + in_minutes(needed_ns),
             "a longer --time, fewer --restarts, or a shorter --measure",
         )
-    starts = max(1, min(starts, room // 2))
-    return requested(max(2, room // starts), starts)
+    if room // starts < 2:
+        starts = room // 2 if room // 2 >= LEAST_STARTS else 1
+    return _request(options, params, host, room // starts, starts)
 
 
 def _request(

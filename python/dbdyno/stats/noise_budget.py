@@ -134,8 +134,10 @@ class Budget(NamedTuple):
         return min(tried, key=lambda r: (r.time_s, r.length_s), default=None)
 
     def lengths(self) -> list[float]:
-        """Returns the lengths of a measurement that can be planned with."""
-        usable = [s for s in LENGTHS_S if s >= _STEPS * self.steps_s]
+        """Returns the lengths of a measurement that can be planned with: none shorter than the one measured
+        if its seconds are not known."""
+        least = _STEPS * self.steps_s if self.second.value else self.cell_s
+        usable = sorted(s for s in {*LENGTHS_S, self.cell_s} if s >= least)
         return usable or [max(self.cell_s, LENGTHS_S[-1])]
 
 

@@ -75,6 +75,11 @@ def test_lengths_last_five_autocorrelation_times() -> None:
     assert BUDGET._replace(steps_s=100.0).lengths() == [60.0]
 
 
+def test_without_its_seconds_no_shorter_measurement_is_planned() -> None:
+    unknown = BUDGET._replace(second=Variance(0.0, 1.0), cell_s=12.0)
+    assert min(unknown.lengths()) == 12.0
+
+
 def test_the_least_difference_is_the_inverse_of_the_plan() -> None:
     plan = BUDGET.plan(0.02, 0.05, 4)
     assert plan is not None

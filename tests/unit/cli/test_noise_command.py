@@ -1,0 +1,245 @@
+"""``dbdyno noise`` on the simulated server: the answer, the record, later comparisons, refusals."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.fake_engine import FakeServer
+
+from dbdyno import conduct
+from dbdyno.cli.app import app
+from dbdyno.conclude.noise_records import NoiseRecord, sees
+from dbdyno.conduct import NullProgressListener, host_of
+from dbdyno.conduct.noise import known
+from dbdyno.drive import Interrupt
+from dbdyno.engines import open_server
+from dbdyno.kernel.machine import HERE
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.results import Results
+from dbdyno.store import RunStore
+
+DSN = "fake:cpus=2,cpu=4ms,noise=0.1+0.004"
+BRIEF = ("--sessions", "2", "--measure", "1s", "--settle", "100ms")
+RECIPE = """
+workload = "lio"
+sessions = "2"
+measure = "2s"
+settle = "100ms"
+repeats = 5
+[variants.a]
+[variants.b]
+settings = { cpu = "5ms" }
+"""
+
+
+def invoke(*words: str, dsn: str = DSN) -> Result:
+    return CliRunner().invoke(app, [*words, "--engine", "fake", "--dsn", dsn])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("noise") / "runs"
+    done = invoke("noise", "lio", *BRIEF, "--restarts", "3", "--time", "70s", "--store", str(path), "--json")
+    assert done.exit_code == 0, done.output
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(store: Path) -> Results:
+    return conduct.results_of(RunStore(store).open("last"))
+
+
+def recipe(path: Path, text: str = RECIPE) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_answer_has_repeats_time_and_what_restarts_decide(results: Results) -> None:
+    first, second = results.reply[:2]
+    row = results.tables["noise_plan"].filter(difference=0.02, restarts=False).row(0, named=True)
+    assert first.text.startswith(
+        f"To see a difference of 2 % in throughput at 2 sessions with 2 variants you need {row['repeats']} "
+        "repeats of "
+    )
+    assert "restarts decide: more repeats on one server start will not help." in first.text
+    assert (second.id, second.case) == ("noise-restarts", "some")
+
+
+def test_intervals_hold_the_law_of_the_server(results: Results) -> None:
+    parts = {row["part"]: row for row in results.tables["noise"].to_dicts()}
+    for part, truth in (("restarts of the server", 0.1), ("one repeat", 0.004)):
+        assert parts[part]["low"] <= truth <= parts[part]["high"], part
+
+
+def test_the_server_was_restarted_between_groups(results: Results) -> None:
+    noise = results.plan.experiment.noise
+    assert noise is not None
+    assert noise.restarts == 3
+    windows = results.tables["windows"].sort("repeat").to_dicts()
+    assert len(windows) == 4 * noise.per_start
+    gaps = [(b["t0_ns"] - a["t1_ns"]) / 1e9 for a, b in pairwise(windows)]
+    long = [n for n, gap in enumerate(gaps, start=1) if gap > 1]  # a restart takes a virtual second
+    assert long == [noise.per_start * n for n in (1, 2, 3)]
+
+
+def test_the_run_is_shown_and_rebuilt_as_any_other(store: Path) -> None:
+    shown = CliRunner().invoke(app, ["show", "last", "--store", str(store)])
+    assert "Where the noise comes from" in shown.output
+    assert CliRunner().invoke(app, ["rebuild", "last", "--store", str(store)]).exit_code == 0
+    document = json.loads(CliRunner().invoke(app, ["show", "last", "--json", "--store", str(store)]).output)
+    assert {row["part"] for row in document["noise"]} >= {"one repeat", "drift"}
+
+
+def test_a_later_comparison_says_what_it_can_see(store: Path, tmp_path: Path) -> None:
+    path = recipe(tmp_path / "two.toml")
+    (record,) = known(RunStore(store))
+    assert (record.workload, record.sessions) == ("lio", 2)
+    planned = invoke("run", path, "--dry-run", "--store", str(store))
+    assert "With 5 repeats of 2 s this comparison can see differences from " in planned.output
+    few = invoke("run", path, "--repeats", "3", "--dry-run", "--store", str(store))
+    assert "With 3 repeats this comparison decides no difference below a factor of 2" in few.output
+    done = invoke("run", path, "--store", str(store))
+    assert done.exit_code == 0
+    assert "this comparison can see differences from " in done.output
+    other = invoke("run", path, "--store", str(store), dsn=DSN.replace("4ms", "8ms"))
+    assert "is not applied, as it was with cpu = 4000000: dbdyno noise lio --sessions 2" in other.output
+
+
+def test_without_a_record_one_line_names_the_command(tmp_path: Path) -> None:
+    path = recipe(tmp_path / "two.toml")
+    done = invoke("run", path, "--dry-run", "--store", str(tmp_path / "runs"))
+    assert "is not known: dbdyno noise lio --sessions 2 measures it." in done.output
+    one = recipe(tmp_path / "one.toml", RECIPE.partition("[variants")[0])
+    assert "dbdyno noise" not in invoke("run", one, "--dry-run", "--store", str(tmp_path / "runs")).output
+
+
+def planned(path: Path, text: str = RECIPE) -> Plan:
+    request = conduct.Request(recipe(path, text), None, conduct.Patch({"engine": "fake"}))
+    return conduct.planned(request, host_of(HERE))[0]
+
+
+def test_old_and_foreign_records_are_not_applied(store: Path, tmp_path: Path, results: Results) -> None:
+    plan, (record,) = planned(tmp_path / "two.toml"), known(RunStore(store))
+    now = record.measured + timedelta(days=1)
+
+    def case(changed: NoiseRecord, later: timedelta = timedelta()) -> tuple[str, str]:
+        claim = sees(plan, results.environment, [changed], now + later)
+        assert claim is not None
+        return claim.case, claim.text
+
+    assert case(record)[0] == "sees"
+    assert case(record, timedelta(days=30))[0] == "old"
+    kind, text = case(record.model_copy(update={"machine": "a machine of 1999"}))
+    assert kind == "differs"
+    assert "another machine (a machine of 1999)" in text
+    assert case(record.model_copy(update={"server": "other 2.0"}))[0] == "differs"
+    assert case(record.model_copy(update={"sessions": 3}))[0] == "none"
+    assert case(record.model_copy(update={"params": {}}))[0] == "none"
+
+
+def test_more_claims_and_restarts_make_differences_larger(store: Path, tmp_path: Path) -> None:
+    (record,) = known(RunStore(store))
+    now = datetime.now(UTC)
+
+    def least(text: str, *, restarts: bool = False) -> float:
+        claim = sees(planned(tmp_path / "x.toml", text), None, [record], now, restarts=restarts)
+        assert claim is not None
+        assert claim.value is not None
+        return claim.value.value
+
+    two = least(RECIPE)
+    assert least(RECIPE + '[variants.c]\nsettings = { cpu = "6ms" }\n') > two
+    assert least(RECIPE, restarts=True) > 5 * two
+    assert least(RECIPE.replace("repeats = 5", "repeats = 20")) < two
+
+
+def test_a_damaged_record_is_as_none(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for content in ("{", "{}", '[1, {"run": 5}, null]'):
+        (tmp_path / ".noise.json").write_text(content)
+        assert known(store) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("lio", "--windows", "0"), "--windows"),
+        (("lio", "--sessions", "0"), "--sessions"),
+        (("lio", "--sessions", "1,2"), "--sessions"),
+        (("lio", "--see", "0"), "not a difference"),
+        (("lio", "--see", "0%"), "not a difference"),
+        (("lio", "--see", "100%"), "not a difference"),
+        (("lio", "--time", "10s"), "4 measurements take"),
+        (("lio", "--time", "40s", "--restarts", "9", *BRIEF), "two measurements on each of 10 starts"),
+        (("lio", "--measure", "100ms", "--windows", "1"), "100ms"),
+        (("lio", "--restarts", "-1"), "--restarts"),
+        (("nothing",), "no workload 'nothing'"),
+        ((), "no workload"),
+        (("lio", "cpu"), "one workload at a time"),
+        (("lio", "no=1"), "has no parameter 'no'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_a_cure(words: tuple[str, ...], message: str) -> None:
+    done = invoke("noise", *words, "--dry-run")
+    assert done.exit_code != 0
+    assert message in done.output + str(getattr(done.exception, "message", ""))
+
+
+def test_another_server_is_not_restarted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    real = FakeServer.facts
+    monkeypatch.setattr(FakeServer, "facts", lambda self: real(self).model_copy(update={"embedded": False}))
+    monkeypatch.setattr(FakeServer, "restart", lambda _self: pytest.fail("restarted"))
+    done = invoke("noise", "lio", *BRIEF, "--time", "35s", "--store", str(tmp_path), "--json")
+    assert done.exit_code == 0, done.output
+    results = conduct.results_of(RunStore(tmp_path).open("last"))
+    (claim,) = [c for c in results.findings if c.id == "noise-restarts"]
+    assert "not measured, as dbdyno did not start this server" in claim.text
+    assert results.tables["noise_budget"]["floor"].to_list() == [None]
+
+
+class _Stopping(NullProgressListener):
+    """Asks to stop after the first measurement."""
+
+    def __init__(self, interrupt: Interrupt) -> None:
+        self._interrupt = interrupt
+
+    def measured(self, results: Results) -> None:  # noqa: ARG002
+        self._interrupt.request_once()
+
+
+def test_stopped_after_the_first_measurement_says_what_is_not_known(tmp_path: Path) -> None:
+    interrupt, store, target = Interrupt(), RunStore(tmp_path), Target(dsn=DSN, sessions=2)
+    noise: dict[str, Any] = {"window": "1s", "windows": 2, "restarts": 1, "per_start": 3}
+    fields = {"engine": "fake", "sessions": "2", "measure": "2s", "repeats": 6, "noise": noise}
+    request = conduct.Request("lio", None, conduct.Patch({**fields, "answer": ("noise",)}))
+    host = host_of(HERE)
+    context = conduct.RunContext[conduct.ProgressListener](
+        host, target, store, _Stopping(interrupt), interrupt
+    )
+    record = conduct.run(*conduct.planned(request, host), context)
+    assert record.info.status == "cut short"
+    results = conduct.results_of(record)
+    (answer,) = results.reply
+    assert answer.text.startswith(
+        "How small a difference can be seen is not known: 1 usable measurement was made of the 4"
+    )
+    assert known(store) == []
+    assert results.tables["noise"]["deviation"].null_count() == results.tables["noise"].height
+
+
+def test_the_embedded_server_alone_can_be_restarted() -> None:
+    with open_server("fake", Target(dsn=DSN)) as server:
+        assert server.settings is not None
+        server.settings.restart()
+    with pytest.raises(DbdynoError, match="only servers that it started"):
+        CliRunner().invoke(
+            app, ["noise", "lio", "--dsn", "host=/nowhere", "--restarts", "2"], catch_exceptions=False
+        )
