@@ -33,6 +33,12 @@ def test_the_table_of_checks_is_that_of_the_registries() -> None:
     assert page == tool["render"](page), "run: python tools/checks_doc.py"
 
 
+def test_the_table_of_metrics_is_that_of_their_records() -> None:
+    tool = runpy.run_path(str(TOOL.with_name("metrics_doc.py")))
+    page = tool["PAGE"].read_text(encoding="utf-8")
+    assert page == tool["render"](page), "run: python tools/metrics_doc.py"
+
+
 def test_the_glossary_has_the_words_of_explain() -> None:
     tool = runpy.run_path(str(TOOL.with_name("glossary_doc.py")))
     page = tool["PAGE"].read_text(encoding="utf-8")

@@ -41,14 +41,17 @@ class Feed(Companion):
         self._tables = (*TABLES, *(t for t in OPTIONAL if t in REGISTERED))
         self._read: dict[str, int] = {}  # part -> inode of its directory, which a merge changes
         self._done: set[str] = set()  # cells
-        self._due_s = 0.0
+        self._due_s, self._changed_ns = 0.0, 0
 
     def before(self, cell: Cell) -> None:  # noqa: ARG002
         self.advance()
 
     def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None) -> None:  # noqa: ARG002
         if time.monotonic() >= self._due_s:
-            self.advance()
+            self._due_s = time.monotonic() + _LOOK_S
+            if (changed_ns := _changed_ns(self._record.parts.path)) != self._changed_ns:
+                self._changed_ns = changed_ns
+                self.advance()
 
     def saved(self, raw: RawCell) -> None:  # noqa: ARG002
         self.advance()
@@ -59,7 +62,6 @@ class Feed(Companion):
             self._advance()
         except Exception as e:  # whatever it is, what is measured matters more
             self._notice(f"metrics: a window is left out ({type(e).__name__}: {e})")
-        self._due_s = time.monotonic() + _LOOK_S
 
     def _advance(self) -> None:
         parts = self._record.parts
@@ -80,6 +82,12 @@ class Feed(Companion):
 def _inode(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_ino
+    return 0
+
+
+def _changed_ns(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime_ns
     return 0
 
 

@@ -7,8 +7,9 @@ window's. An unknown figure has no sample.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -16,11 +17,6 @@ from dbdyno.model.sources.wait_families import Family, WaitFamilies, families_of
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present.metrics.records import BUCKETS_S
 
-TABLES = (
-    *("windows", "ledger", "events", "rates", "profile", "cell_histogram", "cell_sources"),
-    *("machine_growth", "wait_families"),
-)
-"""Derived tables that a window's metrics are made from."""
 OPTIONAL = ("device_io",)
 """Tables that runs of this version need not have."""
 
@@ -43,32 +39,56 @@ class Window(NamedTuple):
     samples: tuple[Sample, ...]
 
 
+_COLUMNS = {
+    "windows": ("t1_ns", "wall_s", "status", "workload", "variant", "sessions", "repeat"),
+    "ledger": ("scope", "who", "account", "parent", "detail", "aas"),
+    "events": ("scope", "wait_class", "wait_event", "waits_per_s"),
+    "rates": ("scope", "name", "value"),
+    "profile": ("name", "total"),
+    "cell_histogram": ("low_ns", "high_ns", "count"),
+    "cell_sources": ("name", "status"),
+    "machine_growth": ("origin", "key", "last", "delta", "wall_ns"),
+}
+TABLES = (*_COLUMNS, "wait_families")
+"""Derived tables that a window's metrics are made from."""
+Row = tuple[Any, ...]
+Rows = Mapping[str, list[Row]]
+
+
 def windows(tables: Mapping[str, pl.DataFrame], epoch_ns: int) -> Iterator[Window]:
     """Yields the metrics of each window of ``tables``, in the order of running.
 
     ``epoch_ns``: nanoseconds since 1970 less those of the clock of the tables.
     """
     families = families_of(tables)
-    for row in tables["windows"].iter_rows(named=True):
-        of_cell = pl.col("cell") == row["cell"]
-        own = {name: frame.filter(of_cell) for name, frame in tables.items() if "cell" in frame.columns}
-        samples = [Sample("dbdyno_windows", (row["status"],), 1.0)]
-        if row["status"] != "invalid":
-            end_s = (row["t1_ns"] + epoch_ns) / NS_PER_S
-            load = tuple(str(row[name] or "") for name in ("workload", "variant", "sessions", "repeat"))
+    by_cell = {name: _by_cell(tables[name], columns) for name, columns in _COLUMNS.items()}
+    devices = [] if "device_io" not in tables else tables["device_io"].to_dicts()
+    for cell, ((t1_ns, wall_s, status, *load),) in by_cell["windows"].items():
+        samples = [Sample("dbdyno_windows", (status,), 1.0)]
+        if status != "invalid":
+            own = {name: rows.get(cell, []) for name, rows in by_cell.items()}
             samples += [
-                Sample("dbdyno_window_length_seconds", (), row["wall_s"]),
-                Sample("dbdyno_window_end_timestamp_seconds", (), end_s),
-                Sample("dbdyno_window", load, 1.0),
-                *_session_time(own["ledger"], families, row["wall_s"]),
-                *_processes(own["ledger"], row["wall_s"]),
-                *_waits(own["events"], families, row["wall_s"]),
-                *_throughput(own, row["wall_s"]),
-                *_host(own["machine_growth"], row["wall_s"]),
-                *_devices(own.get("device_io"), row["wall_s"]),
+                Sample("dbdyno_window_length_seconds", (), wall_s),
+                Sample("dbdyno_window_end_timestamp_seconds", (), (t1_ns + epoch_ns) / NS_PER_S),
+                Sample("dbdyno_window", tuple(str(value or "") for value in load), 1.0),
+                *_session_time(own["ledger"], families, wall_s),
+                *_memos(own["ledger"], wall_s),
+                *_processes(own["ledger"], wall_s),
+                *_waits(own["events"], families, wall_s),
+                *_throughput(own, wall_s),
+                *_host(own["machine_growth"], wall_s),
+                *_devices([row for row in devices if row["cell"] == cell], wall_s),
                 *_sources(own["cell_sources"]),
             ]
-        yield Window(row["cell"], tuple(samples))
+        yield Window(cell, tuple(samples))
+
+
+def _by_cell(table: pl.DataFrame, columns: Sequence[str]) -> dict[str, list[Row]]:
+    """Returns the rows by cell. The tables are so small that loops cost less than queries."""
+    by_cell: dict[str, list[Row]] = {}
+    for cell, *row in table.select("cell", *columns).rows():
+        by_cell.setdefault(cell, []).append(tuple(row))
+    return by_cell
 
 
 _ACCOUNTS = {
@@ -81,8 +101,8 @@ _LEAST = 1e-9  # seconds per second
 _NONE = ("", "", "")  # class, event and family of time without a wait event
 
 
-def _session_time(ledger: pl.DataFrame, families: WaitFamilies, wall_s: float) -> Iterator[Sample]:
-    rung = ledger.filter(pl.col("scope") == "rung").select("account", "parent", "detail", "aas").rows()
+def _session_time(ledger: list[Row], families: WaitFamilies, wall_s: float) -> Iterator[Sample]:
+    rung = [row[2:] for row in ledger if row[0] == "rung"]
     sums = {account: aas for account, _, detail, aas in rung if detail is None and aas is not None}
     divided = "run.user" in sums and "run.system" in sums
     for account, name in _ACCOUNTS.items():
@@ -103,13 +123,15 @@ def _session_time(ledger: pl.DataFrame, families: WaitFamilies, wall_s: float) -
         yield _seconds("run_queue", _NONE, (sums["runq"] - queued) * wall_s)
     if "runq.throttled" in sums:
         yield Sample("dbdyno_session_throttled_seconds", (), sums["runq.throttled"] * wall_s)
-    yield from _memos(ledger, sums.get("unaccounted"), wall_s)
 
 
-def _memos(ledger: pl.DataFrame, unaccounted: float | None, wall_s: float) -> Iterator[Sample]:
-    memos = ledger.filter((pl.col("scope") == "memo") & pl.col("aas").is_not_null())
+def _memos(ledger: list[Row], wall_s: float) -> Iterator[Sample]:
+    """Yields session time, the part of it that is not accounted for, and sessions by state."""
     states: dict[str, float] = {}
-    for account, detail, aas in memos.select("account", "detail", "aas").iter_rows():
+    unaccounted = next((row[-1] for row in ledger if (row[0], row[2]) == ("rung", "unaccounted")), None)
+    for scope, _, account, _, detail, aas in ledger:
+        if scope != "memo" or aas is None:
+            continue
         if account == "wall":
             yield Sample("dbdyno_session_wall_seconds", (), aas * wall_s)
             if unaccounted is not None and aas > 0:
@@ -130,16 +152,17 @@ def _event(detail: str, families: WaitFamilies) -> tuple[str, str, str]:
     return (wait_class, event, str(families.of(detail))) if slash else ("", detail, "")
 
 
-def _processes(ledger: pl.DataFrame, wall_s: float) -> Iterator[Sample]:
+def _processes(ledger: list[Row], wall_s: float) -> Iterator[Sample]:
     """Yields CPU and run queue of the server's processes, and CPU of dbdyno."""
-    whole = ledger.filter(
-        pl.col("account").is_in(["run", "runq"]) & pl.col("parent").is_null() & pl.col("detail").is_null()
-    )
-    rows = whole.select("scope", "who", "account", "aas").rows()
-    server = [aas for scope, _, account, aas in rows if scope in ("rung", "helper") and account == "run"]
+    whole = [
+        (scope, who, account, aas)
+        for scope, who, account, parent, detail, aas in ledger
+        if account in ("run", "runq") and parent is None and detail is None
+    ]
+    server = [aas for scope, _, account, aas in whole if scope in ("rung", "helper") and account == "run"]
     if server and None not in server:
         yield Sample("dbdyno_server_cpu_seconds", (), sum(server) * wall_s)
-    for scope, who, account, aas in rows:
+    for scope, who, account, aas in whole:
         if aas is not None and scope == "helper":
             name = f"dbdyno_helper_{'cpu' if account == 'run' else 'run_queue'}_seconds"
             yield Sample(name, (who,), aas * wall_s)
@@ -147,16 +170,15 @@ def _processes(ledger: pl.DataFrame, wall_s: float) -> Iterator[Sample]:
             yield Sample("dbdyno_observer_cpu_seconds", (), aas * wall_s)
 
 
-def _waits(events: pl.DataFrame, families: WaitFamilies, wall_s: float) -> Iterator[Sample]:
-    counted = events.filter(
-        (pl.col("scope") == "rung") & (pl.col("waits_per_s") > 0) & pl.col("wait_event").is_not_null()
-    )
-    by_event = counted.group_by("wait_class", "wait_event", maintain_order=True).agg(
-        pl.col("waits_per_s").sum()
-    )
-    for wait_class, event, per_s in by_event.iter_rows():
-        label = f"{wait_class or ''}/{event}"
-        yield Sample("dbdyno_waits", (wait_class or "", event, str(families.of(label))), per_s * wall_s)
+def _waits(events: list[Row], families: WaitFamilies, wall_s: float) -> Iterator[Sample]:
+    by_event: dict[tuple[str, str], float] = {}
+    for scope, wait_class, event, per_s in events:
+        if scope == "rung" and per_s and event is not None:
+            label = wait_class or "", event
+            by_event[label] = by_event.get(label, 0.0) + per_s
+    for (wait_class, event), per_s in by_event.items():
+        family = str(families.of(f"{wait_class}/{event}"))
+        yield Sample("dbdyno_waits", (wait_class, event, family), per_s * wall_s)
 
 
 _SUMS = {"calls": "dbdyno_calls", "errors": "dbdyno_errors"}
@@ -164,32 +186,29 @@ _PER_S = {"driver_cpus": "dbdyno_driver_cpu_seconds", "driver_runq": "dbdyno_dri
 _COUNTED = {"transactions": "dbdyno_transactions", "executions": "dbdyno_statements"}
 
 
-def _throughput(own: Mapping[str, pl.DataFrame], wall_s: float) -> Iterator[Sample]:
-    known = own["rates"].filter((pl.col("scope") == "rung") & pl.col("value").is_not_null())
-    rates = dict(known.select("name", "value").iter_rows())
+def _throughput(own: Rows, wall_s: float) -> Iterator[Sample]:
+    rates = {name: value for scope, name, value in own["rates"] if scope == "rung" and value is not None}
     for name, metric in _SUMS.items():
         if name in rates:
             yield Sample(metric, (), rates[name])
     for name, metric in _PER_S.items():
         if name in rates:
             yield Sample(metric, (), rates[name] * wall_s)
-    for name, total in own["profile"].select("name", "total").drop_nulls().iter_rows():
-        if name in _COUNTED:
+    for name, total in own["profile"]:
+        if name in _COUNTED and total is not None:
             yield Sample(_COUNTED[name], (), total)
     bins = own["cell_histogram"]
-    if bins.height and "response_mean_ns" in rates and "calls" in rates:
+    if bins and "response_mean_ns" in rates and "calls" in rates:
         total_s = rates["response_mean_ns"] * rates["calls"] / NS_PER_S
         yield Sample("dbdyno_response_seconds", (), total_s, _buckets(bins))
 
 
-def _buckets(bins: pl.DataFrame) -> tuple[float, ...]:
+def _buckets(bins: list[Row]) -> tuple[float, ...]:
     """Returns the calls in each bucket, those of a bin in the bucket that its middle lies in: a bin spans
     less than 1 % of its value."""
-    middle_s = (pl.col("low_ns") + pl.col("high_ns")) / (2 * NS_PER_S)
-    numbers = bins.select(bucket=pl.lit(pl.Series(BUCKETS_S)).search_sorted(middle_s), calls="count")
     counts = [0.0] * (len(BUCKETS_S) + 1)
-    for bucket, calls in numbers.iter_rows():
-        counts[bucket] += calls
+    for low_ns, high_ns, calls in bins:
+        counts[bisect_left(BUCKETS_S, (low_ns + high_ns) / (2 * NS_PER_S))] += calls
     return tuple(counts)
 
 
@@ -202,16 +221,15 @@ _LEVELS = {
 }
 
 
-def _host(growth: pl.DataFrame, wall_s: float) -> Iterator[Sample]:
-    known = growth.select("origin", "key", "last", "delta", "wall_ns").rows()
+def _host(growth: list[Row], wall_s: float) -> Iterator[Sample]:
     throttled = [
         delta / wall_ns * wall_s
-        for origin, key, _, delta, wall_ns in known
+        for origin, key, _, delta, wall_ns in growth
         if (origin, key) == ("cgroup", "throttled_ns") and delta is not None and wall_ns
     ]
     if throttled:  # groups lie within each other
         yield Sample("dbdyno_group_throttled_seconds", (), max(throttled))
-    for origin, key, last, delta, wall_ns in known:
+    for origin, key, last, delta, wall_ns in growth:
         if origin != "host":
             continue
         if key in _LEVELS and last is not None:
@@ -239,8 +257,8 @@ _DEVICE_TIMES = {
 }
 
 
-def _devices(devices: pl.DataFrame | None, wall_s: float) -> Iterator[Sample]:
-    for row in () if devices is None else devices.iter_rows(named=True):
+def _devices(devices: list[dict[str, Any]], wall_s: float) -> Iterator[Sample]:
+    for row in devices:
         device = (row["device"],)
         for column, name in _DEVICE_RATES.items():
             if row.get(column) is not None:
@@ -255,11 +273,11 @@ def _devices(devices: pl.DataFrame | None, wall_s: float) -> Iterator[Sample]:
             yield Sample("dbdyno_device", (row["device"], row["places"]), 1.0)
 
 
-def _sources(sources: pl.DataFrame) -> Iterator[Sample]:
+def _sources(sources: list[Row]) -> Iterator[Sample]:
     """Yields whether each source that was asked for could be read."""
-    asked = sources.filter(pl.col("status") != "off").select("name", "status").unique(maintain_order=True)
     up: dict[str, bool] = {}
-    for name, status in asked.iter_rows():
-        up[name] = up.get(name, True) and status == "ok"
+    for name, status in sources:
+        if status != "off":
+            up[name] = up.get(name, True) and status == "ok"
     for name, read in up.items():
         yield Sample("dbdyno_source_up", (name,), float(read))
