@@ -41,7 +41,8 @@ from dbdyno.model.plan.flags import MEASUREMENT, OUTPUT, RUN, WHAT
 if TYPE_CHECKING:
     from dbdyno.model.engine.machine import Machine
     from dbdyno.model.engine.protocols import Target
-    from dbdyno.model.plan.plan import Plan
+    from dbdyno.model.plan.plan import Plan, Workload
+    from dbdyno.store import Run
 
 
 @click.command(cls=Command)
@@ -168,22 +169,10 @@ def run_planned(
     labels = labels_of(options)
     host = conduct.host_of(machine)
     plan, workload = conduct.planned(request, host)
-    if options["dry_run"]:
-        from dbdyno.plan import supposed
-
-        if options["dsn"] is not None:
-            _check_settings(plan, _target(options, plan, machine))
-        plan = supposed(plan, workload)
-        check_gate(options["fail_on"], plan)
-        print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
-        if options["as_json"]:
-            print_json(plan.model_dump(mode="json"))
-            return
-        screen.plan_table(plan)
-        if (words := conduct.outlook(open_store(options["store"]), plan)) is not None:
-            screen.say(words)
-        return
     check_gate(options["fail_on"], plan)
+    if options["dry_run"]:
+        _show_plan(options, plan, workload, machine)
+        return
     from dbdyno.cli import live
 
     progress = live.progress(plan, as_json=options["as_json"])
@@ -201,6 +190,27 @@ def run_planned(
         except drive.Interrupted as e:
             screen.report_stop(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    _report(options, plan, record, interrupted=interrupt.stopping)
+
+
+def _show_plan(options: dict[str, Any], plan: Plan, workload: Workload, machine: Machine) -> None:
+    """Shows what would be measured, and what the comparison could see."""
+    from dbdyno.plan import supposed
+
+    if options["dsn"] is not None:
+        _check_settings(plan, _target(options, plan, machine))
+    plan = supposed(plan, workload)
+    if options["as_json"]:
+        print_json(plan.model_dump(mode="json"))
+        return
+    screen.plan_table(plan)
+    if (words := conduct.outlook(open_store(options["store"]), plan)) is not None:
+        screen.say(words)
+
+
+def _report(options: dict[str, Any], plan: Plan, record: Run, *, interrupted: bool) -> None:
+    """Shows the results. Raises :class:`click.exceptions.Exit` unless the run is complete and keeps its
+    rules."""
     results = conduct.results_of(record)
     judged = Judged()
     if record.info.status == "complete":
@@ -216,7 +226,7 @@ def run_planned(
         browser.show_page(page)
     if record.info.status != "complete":
         screen.error(f"the run was cut short: {record.info.reason}")
-        raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupted else EXIT_CUT_SHORT)
     rungs = results.tables["rungs"]
     if rungs["errors"].sum() and not rungs["calls"].sum():
         screen.error("every execution failed" if plan.jobs else "every call ended in an error")

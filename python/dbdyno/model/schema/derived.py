@@ -17,8 +17,8 @@ from dbdyno.model.schema.data_sources.memory import MEMORY_TABLES
 from dbdyno.model.schema.data_sources.noise import TABLES as NOISE_TABLES
 from dbdyno.model.schema.data_sources.paced import RUNG_PACE
 from dbdyno.model.schema.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
-from dbdyno.model.schema.data_sources.responses import RESPONSE_TABLES
 from dbdyno.model.schema.data_sources.response_quantiles import RESPONSE_QUANTILES
+from dbdyno.model.schema.data_sources.responses import RESPONSE_TABLES
 from dbdyno.model.schema.data_sources.scripted import SCRIPT_TABLES
 from dbdyno.model.schema.data_sources.sleeps import DERIVED_SLEEP_STACKS, DERIVED_SLEEPS
 from dbdyno.model.schema.data_sources.statements import FIGURES, STATEMENT_LEDGER, WAITS_OF
