@@ -30,7 +30,7 @@ def server(servers: Servers) -> Iterator[PlainServer]:
         (["select 1"], {}),
         (["select 1"], {"warm_calls": 3}),
         (["select 1", "select 2", LONG], {"protocol": "simple"}),
-        (["select 1", LONG, f"select '{'x' * 200_000}' = 'x'"], {"protocol": "extended", "pipeline": True}),
+        (["select 1", LONG, f"select '{'x' * 200_000}' = 'x'"], {"protocol": "extended"}),
     ],
 )
 def test_the_bytes_of_calls_are_those_on_the_line(

@@ -164,8 +164,8 @@ def _rows(cell: _Cell, wall_s: float) -> Iterator[Row]:
     for per, divisor in ((CALL, 1.0), (WORK, work)):
         if not divisor:
             continue
-        for figure, unit in _UNITS.items():
-            yield _row(per, figure, unit, by_figure[figure], divisor, calls)
+        for figure, cost in by_figure.items():
+            yield _row(per, figure, _UNITS[figure], cost, divisor, calls)
 
 
 def _row(per: str, figure: str, unit: str, cost: Cost, divisor: float, calls: float | None) -> Row:
@@ -202,14 +202,17 @@ class _Cell:
         return self._rates.get(name, Share(None, _OFF))
 
     def costs(self) -> dict[str, Cost]:
-        by_figure = {c.figure: self._counted(c) for c in COUNTED}
-        by_figure |= {f.id: self._of_devices(f.device) for f in FIGURES if f.device}
-        by_figure |= self._cpu() | self._switches() | self._network()
+        """Returns the costs in the order of their figures; of commands those that executions have."""
+        by_figure = self._of_executions() if self._executed else self._of_server()
         by_figure[CLIENT_CPU] = Cost(self.rate("client_cpu_per_call_ns"), _NOBODY)
-        by_figure[ROUND_TRIPS] = Cost(self.rate("round_trips_per_call"), _NOBODY)
         by_figure[SYSTEM_CALLS] = self._system_calls()
-        if self._executed:
-            by_figure |= self._of_executions()
+        by_figure |= {f.id: self._of_devices(f.device) for f in FIGURES if f.device}
+        return {f.id: by_figure[f.id] for f in FIGURES if f.id in by_figure}
+
+    def _of_server(self) -> dict[str, Cost]:
+        by_figure = {c.figure: self._counted(c) for c in COUNTED}
+        by_figure |= self._cpu() | self._switches() | self._network()
+        by_figure[ROUND_TRIPS] = Cost(self.rate("round_trips_per_call"), _NOBODY)
         return by_figure
 
     def _per_call(self, per_s: float | None) -> float | None:
