@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Passes bytes on, at most ``piece`` at a time, and counts them: ``sent`` to the server, and
-    ``received``."""
+    """Passes bytes on, at most ``piece`` at a time, and counts them: ``sent`` to the server,
+    ``received``, and lines that ``ended``."""
 
     def __init__(self, port: int, piece: int) -> None:
         self._port, self._piece = port, piece
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._lines: list[socket.socket] = []
-        self.sent = self.received = 0
+        self.sent = self.received = self.ended = 0
         self._silent = threading.Event()
         self._closed = threading.Event()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -68,6 +68,7 @@ class Proxy:
                     assert isinstance(line, socket.socket)
                     data = line.recv(self._piece)
                     if not data:
+                        self.ended += 1
                         near.close()
                         far.close()
                         return

@@ -10,6 +10,7 @@ from tests.conftest import Servers
 from tests.contract.driving import run, statement
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.proxy import proxy
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
 
@@ -44,6 +45,7 @@ def test_the_bytes_of_calls_are_those_on_the_line(
             target = server.target(host="127.0.0.1", port=line.port)
             sessions = run(target, [*map(statement, statements)], 1, group=group, max_calls=calls)["sessions"]
             counted.append(sessions.select("sent_bytes", "received_bytes").row(0))
+            eventually(lambda line=line: line.ended == 1)
             passed.append((line.sent, line.received))
         assert sessions["calls_total"].to_list() == [calls]
     more = CALLS[1] - CALLS[0]
