@@ -177,6 +177,34 @@ def test_block_writes_are_those_of_a_checkpoint(bench: Bench) -> None:
     )  # the old versions' blocks and the new ones'; before 16 extending, too
 
 
+def test_work_of_sessions_and_of_the_servers_own_processes_is_counted_apart(bench: Bench) -> None:
+    """A session changes every block and extends the table; a checkpoint writes what it changed."""
+    bench.settled()
+    blocks = bench.plain.ask("select relpages from pg_class where relname = 'big'")[0][0]
+    before = bench.read()
+    parts = [n for n in before if n.startswith(("sessions_", "background_"))]
+    assert {n.partition("_")[2] for n in parts} >= {"writes", "written_bytes"}
+    assert [n for n in parts if before[n] is None] == []
+
+    def write() -> None:
+        bench.plain.ask("update big set n = n")
+        bench.plain.ask("checkpoint")
+
+    by_checkpoint = bench.grown("background_writes", blocks, write)
+    now = bench.read()
+    bench.fill()
+    grown = {n: (now[n] or 0.0) - (before[n] or 0.0) for n in now if before.get(n) is not None}
+    # Old versions' blocks and new ones', but for those that the session had to write to make room.
+    assert blocks <= by_checkpoint < 3 * blocks
+    assert grown["sessions_written_bytes"] >= 0.8 * blocks * BLOCK_BYTES  # new versions need new blocks
+    assert grown["background_written_bytes"] >= by_checkpoint * BLOCK_BYTES
+    written = grown["sessions_written_bytes"] + grown["background_written_bytes"]
+    assert written >= 2 * blocks * BLOCK_BYTES
+    if "sessions_logical_reads" in grown:  # from 16 on
+        assert grown["sessions_logical_reads"] > 2 * blocks > grown["background_logical_reads"]
+    assert grown["wal_writes" if "wal_writes" in grown else "sessions_wal_writes"] > 0
+
+
 def test_database_time_is_that_of_statements(bench: Bench) -> None:
     slept = bench.grown("db_time_ns", 0.3e9, repeat(bench, "select pg_sleep(0.3)", 1))
     assert slept >= 0.3e9

@@ -24,6 +24,7 @@ from dbdyno.model.schema.data_sources.costs import (
     INVOLUNTARY,
     LESS_SESSIONS,
     NETWORK,
+    NO_TICK,
     RECEIVED,
     ROUND_TRIPS,
     SENT,
@@ -247,7 +248,7 @@ class _Cell:
         user, system = (float(tasks[f"{half}_ns"].sum()) for half in ("user", "system"))
         part = {"run.user": user, "run.system": system}[account]
         divided = per_call * part / (user + system) if user + system else None
-        return Share(divided, "no tick seen", f"{whole.source}, divided by ticks")
+        return Share(divided, NO_TICK, f"{whole.source}, divided by ticks")
 
     def _switches(self) -> dict[str, Cost]:
         tasks = self._tables["microstates"]

@@ -172,7 +172,13 @@ def more(results: Results, run: str) -> list[Paragraph]:
     counts = [f"Measurement quality: {warnings}"] if warnings else []
     counts += [counted(len(rest), "more claim")] if rest else []
     profiled = [f"{f.text} More: dbdyno hot {run}" for f in results.findings if f.id == cpu_profile.CLAIM]
-    return remarks([*profiled[:1], *([f"{'; '.join(counts)}: dbdyno show {run} --claims"] if counts else [])])
+    costly = [fill(f"Costs of {{~a_call}}: dbdyno show {run} --costs")] if _has_costs(results) else []
+    return remarks(
+        [*profiled[:1], *costly, *([f"{'; '.join(counts)}: dbdyno show {run} --claims"] if counts else [])]
+    )
+
+
+_has_costs = has_rows("costs")
 
 
 def findings(results: Results) -> list[Block]:

@@ -15,6 +15,7 @@ from dbdyno.model.schema.data_sources.costs import (
     INCLUDED,
     INVOLUNTARY,
     NETWORK,
+    NO_TICK,
     SMALL,
     SYSTEM,
     SYSTEM_CALLS,
@@ -44,46 +45,9 @@ from dbdyno.present.figures.figures import grouped
 from dbdyno.present.figures.selection import Pick, rows_of
 
 TITLE = "Costs of {~a_call}"
-TITLES = {
-    CPU: "CPU",
-    "cpu_user_ns": "  user",
-    "cpu_system_ns": "  kernel",
-    "client_cpu_ns": "CPU of the client",
-    VOLUNTARY: "switches, voluntary",
-    INVOLUNTARY: "switches, involuntary",
-    "logical_reads": "logical reads",
-    "reads": "reads",
-    "read_bytes": "  size",
-    "writes": "writes",
-    "written_bytes": "  size",
-    "device_reads": "reads of devices",
-    "device_read_bytes": "  size",
-    "device_writes": "writes of devices",
-    "device_written_bytes": "  size",
-    "device_flushes": "flushes of devices",
-    "wal_bytes": "WAL",
-    "wal_records": "  records",
-    "wal_full_page_images": "  full-page images",
-    "wal_writes": "  writes",
-    "wal_syncs": "  syncs",
-    "network_bytes": "network",
-    "network_sent_bytes": "  sent to the server",
-    "network_received_bytes": "  received",
-    "round_trips": "round trips",
-    "system_calls": "system calls",
-}
-"""Titles of figures in a table; a part of the one above it is indented."""
-_OF_COMMANDS = {
-    CPU: "CPU",
-    USER: "  user",
-    SYSTEM: "  kernel",
-    VOLUNTARY: "switches, voluntary",
-    INVOLUNTARY: "switches, involuntary",
-    "read_bytes": "read from devices",
-    "written_bytes": "written to devices",
-    SYSTEM_CALLS: "system calls",
-}
-"""Titles of the figures that executions of commands have; the others are those of a server."""
+_OF_COMMANDS = (CPU, USER, SYSTEM, VOLUNTARY, INVOLUNTARY, "read_bytes", "written_bytes", SYSTEM_CALLS)
+"""Figures that executions of commands have; the others are those of a server."""
+_NO_TICK = "too little CPU time to be divided by the kernel's ticks"
 _SHORT = {INCLUDED: "included", SMALL: "small"}
 """Words for a background's share that is no figure of its own."""
 _ORDER = {f.id: n for n, f in enumerate(FIGURES)}
@@ -99,13 +63,13 @@ def of_load(results: Results, pick: Pick) -> list[Block]:
     if not calls:
         return [Paragraph(fill("No costs: {~calls} were not made by dbdyno, or none was measured."), "muted")]
     work = results.info.workloads[pick.rung[0]].work_short if pick.rung[0] in results.info.workloads else ""
-    amount, per_work, titles = _amount("value"), by_per[WORK], _titles()
+    amount, per_work = _amount("value"), by_per[WORK]
 
     def of_work(row: _Row) -> Cell:
         return amount(per_work[row["figure"]])
 
     columns: list[tuple[Column, Callable[[_Row], Cell]]] = [
-        (Column(""), lambda row: word(titles[row["figure"]])),
+        (Column(""), lambda row: word(BY_ID[row["figure"]].title)),
         (numeric(fill("per {~call}")), amount),
         (Column("95 % interval", rank=2), _interval),
     ]
@@ -145,12 +109,8 @@ def all_loads(results: Results, _: Pick) -> list[Block]:
 
 def _figures(results: Results, pick: Pick, per: str) -> dict[str, _Row]:
     rows = (r for r in rows_of(results, "costs", pick).to_dicts() if r["per"] == per)
-    titles = _titles()
-    return {r["figure"]: r for r in sorted(rows, key=lambda r: _ORDER[r["figure"]]) if r["figure"] in titles}
-
-
-def _titles() -> Mapping[str, str]:
-    return TITLES if current_kind().among((SERVED,)) else _OF_COMMANDS
+    shown = _ORDER if current_kind().among((SERVED,)) else _OF_COMMANDS
+    return {r["figure"]: r for r in sorted(rows, key=lambda r: _ORDER[r["figure"]]) if r["figure"] in shown}
 
 
 def _amount(name: str) -> Callable[[_Row], Cell]:
@@ -190,7 +150,8 @@ def _notes(rows: Iterable[_Row]) -> Iterator[str]:
         yield f"{UNKNOWN} {_listed(of_reason)}: {reason}."
     behind = [r for r in shown if r["value"] is not None and _background(r).text == UNKNOWN]
     for status, of_status in grouped((r["background_status"], r) for r in behind if served).items():
-        yield f"{UNKNOWN} in the background, {_listed(of_status)}: {sources_used.in_words(status)}."
+        why = _NO_TICK if status == NO_TICK else sources_used.in_words(status)
+        yield f"{UNKNOWN} in the background, {_listed(of_status)}: {why}."
 
 
 def _listed(rows: Iterable[_Row]) -> str:

@@ -64,6 +64,8 @@ FIGURES = (
 INCLUDED = "included in the sessions' share"
 """Status of the background's share where a counter does not tell the processes apart."""
 
+NO_TICK = "no tick seen"
+"""Status of a part of CPU time that was too little for the kernel's ticks."""
 SMALL = "too small beside the sessions' share to be told from it"
 """Status of the background's share where the server's count hardly exceeds the sessions'."""
 LESS_SESSIONS = "less the sessions'"
