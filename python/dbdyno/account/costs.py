@@ -315,16 +315,18 @@ class _Cell:
     # -- devices, network, system calls --
 
     def _of_devices(self, column: str) -> Cost:
+        """Returns what all devices below the server's directories did, each counted once."""
         source = "devices, the whole machine's"
-        if not _DEVICES or self._tables["device_io"].is_empty():
+        devices = self._tables.get("device_io", pl.DataFrame())
+        if devices.is_empty():
             return Cost(Share(None, _OFF, source), Share(None, _OFF, source))
-        devices = self._tables["device_io"]
-        known = devices.drop_nulls(column)
-        if known.is_empty():
-            reason = str(devices["status"][0])
-            return Cost(Share(None, reason, source), Share(None, reason, source))
-        names = ", ".join(known["device"].unique(maintain_order=True))
-        per_call = self._per_call(float(known[column].sum()))
+        counted = devices.filter("counted")
+        if counted.is_empty() or counted[column].null_count():
+            bad = [s for s in (counted if counted.height else devices)["status"] if s != "ok"]
+            unknown = Share(None, bad[0] if bad else "not supported", source)
+            return Cost(unknown, unknown)
+        names = ", ".join(sorted(counted["device"].unique()))
+        per_call = self._per_call(float(counted[column].sum()))
         return Cost(Share(per_call, source=f"{source} ({names})"), Share(None, INCLUDED, source))
 
     def _network(self) -> dict[str, Cost]:

@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 from tests.fakery import MS, S, climb, made_cell, session_row, task_row
 
+from dbdyno.account import costs as costs_of_cells
 from dbdyno.conduct.derive.derive import derive, part_of
 from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import empty
 
 LAW = (
     "fake:cpus=4,cpu=10ms,system=0.25,wait=IO/DataFileRead:5ms,commit=IO/WalSync:2ms,think=5ms,driver=20us,"
@@ -165,3 +167,17 @@ def test_switches_are_those_of_the_sessions_and_of_the_servers_processes() -> No
     assert costs["switches_voluntary"]["background"] == pytest.approx(0.5)
     assert costs["switches_involuntary"]["background"] == 0
     assert costs["switches_voluntary"]["source"] == "os tasks"
+
+
+def test_devices_are_summed_once_each_and_an_unknown_one_is_not_left_out() -> None:
+    """A volume lies on a disk: the I/O of the disk has that of the volume in it."""
+    rate = {"scope": "rung", "name": "calls_per_s", "value": 50.0, "status": "ok", "source": "driver"}
+    device = {"device": "sda", "counted": True, "reads_per_s": 100.0, "flushes_per_s": None, "status": "ok"}
+    devices = pl.DataFrame([device, device | {"device": "dm-0", "counted": False, "reads_per_s": 90.0}])
+    tables = {n: empty(n) for n in ("rates", "execution_rates", "cut_levels")}
+    cell = costs_of_cells._Cell(tables | {"rates": pl.DataFrame([rate]), "device_io": devices})
+    reads, flushes = cell._of_devices("reads_per_s"), cell._of_devices("flushes_per_s")
+    assert reads.of_sessions.value == 100 / 50
+    assert reads.background.reason == "included in the sessions' share"
+    assert "sda" in reads.of_sessions.source
+    assert (flushes.of_sessions.value, flushes.of_sessions.reason) == (None, "not supported")
