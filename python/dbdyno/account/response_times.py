@@ -255,6 +255,8 @@ def _modes(
     lows = np.array([low_of(int(p)) for p in places], dtype=np.int64)
     all_modes = modes(lows, seconds.counts.sum(axis=0))
     total = sum(m.calls for m in all_modes)
+    middles = (lows + [low_of(int(p) + 1) for p in places]) / 2
+    spent = seconds.counts.sum(axis=0) * middles
     most = max(all_modes, key=lambda m: m.calls)
     rows_of_modes, goes = [], []
     for number, mode in enumerate(all_modes, 1):
@@ -271,6 +273,7 @@ def _modes(
                 "middle_ns": mode.middle_ns,
                 "calls": mode.calls,
                 "share": mode.calls / total,
+                "time_share": float(spent[inside].sum() / spent.sum()),
                 "seconds": ended,
                 "every_s": None if every is None else every * seconds.length_s,
                 "status": status,

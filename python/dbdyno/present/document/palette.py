@@ -50,12 +50,12 @@ _COLOURS = {
     "series-7": ("#56b4e9", "#9ad6f7"),
     "series-8": ("#7a6a3f", "#b3a06b"),
     # counts of a heat map, from few to many: one hue, lighter or darker
-    "heat-1": ("#dcebf7", "#1b3145"),
-    "heat-2": ("#a9cfea", "#234b6b"),
-    "heat-3": ("#6aaed6", "#2d6f9f"),
-    "heat-4": ("#2f86bd", "#4a9bd0"),
-    "heat-5": ("#0b5d94", "#86c5ea"),
-    "heat-6": ("#08345a", "#d6efff"),
+    "heat-1": ("#bcd9ef", "#2c4d6b"),
+    "heat-2": ("#8fc1e3", "#356c96"),
+    "heat-3": ("#5ba3d0", "#418bc0"),
+    "heat-4": ("#2b7fb8", "#66abd9"),
+    "heat-5": ("#0b5a90", "#9bcfee"),
+    "heat-6": ("#08335a", "#e0f2ff"),
     # statistics of the response time
     "stat-mean": ("#1b2026", "#e6eaee"),
     "stat-p50": ("#0072b2", "#4ba7e5"),

@@ -148,6 +148,7 @@ def _conforming(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 ROWS = 1_000
 """Most table rows and pieces of strips in a page, to keep it small; the export has all."""
 _PIECES_A_ROW = 40  # pieces of a strip that take as much room as one row of a table
+_RECTANGLES_A_ROW = 6  # of a heat map
 
 
 class Pick(NamedTuple):
@@ -317,7 +318,9 @@ def _sizes(results: Results) -> dict[str, int]:
     """Returns the number of table rows by cell; pieces of strips count less."""
     tables = results.tables
     events = tables["events"].filter(pl.col("scope") != "session")
+    heat = tables.get("response_heat", empty("response_heat"))
     counted = [
+        heat.group_by("cell").agg(n=pl.len() / _RECTANGLES_A_ROW),
         events.group_by("cell").agg(n=pl.len().cast(pl.Float64)),
         results.ask("microstates", _counted),
         results.ask("strips", _counted).with_columns(pl.col("n") / _PIECES_A_ROW),

@@ -136,10 +136,10 @@ def _heat(results: Results, heat: pl.DataFrame, pick: Pick, fired: list[_Row]) -
         {
             "start_s": r["start_s"],
             "end_s": r["end_s"],
-            "low": max(r["low_ns"], 1) / factor,
-            "high": (r["high_ns"] + 1) / factor,
+            "low": _digits(max(r["low_ns"], 1) / factor),
+            "high": _digits((r["high_ns"] + 1) / factor),
             "calls": r["count"],
-            "number": names[_shade(r["count"], most, len(names)) - 1],
+            "n": _shade(r["count"], most, len(names)),
         }
         for r in heat.to_dicts()
     ]
@@ -157,7 +157,7 @@ def _heat(results: Results, heat: pl.DataFrame, pick: Pick, fired: list[_Row]) -
         **span,
         y=channel("low:Q", title=title, axis=_AXIS, scale={"type": "log", "nice": False}),
         y2={"field": "high"},
-        color=coloured("number", names, paints),
+        color=channel("n:O", scale={"domain": [*range(1, len(names) + 1)], "range": paints}, legend=None),
         tooltip=tooltip,
     )
     maintenance = _maintenance(results, pick)
@@ -185,6 +185,11 @@ def _heat(results: Results, heat: pl.DataFrame, pick: Pick, fired: list[_Row]) -
         legend=[Key(f"{n} {noun('calls')}", paint, "fill") for n, paint in zip(names, paints, strict=True)],
         wide=True,
     )
+
+
+def _digits(value: float) -> float:
+    """Returns a value with four digits: a page has thousands of them."""
+    return float(f"{value:.4g}")
 
 
 def _classes(most: float) -> list[str]:

@@ -47,6 +47,7 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _c("middle_ns", "f64", "median of its durations", null=True),
             _c("calls", "i64", "measured calls that ended well"),
             _c("share", "f64", "of all of them"),
+            _c("time_share", "f64", "of the sum of their durations"),
             _c("seconds", "i64", "seconds (in a long window: intervals) in which one of them ended"),
             _c("every_s", "f64", "distance of such seconds, if they come regularly", null=True),
             _c(
