@@ -1,4 +1,4 @@
-"""Response time by second: sums are those of the histogram; known stalls have their share, period and wait."""
+"""Response time by second: sums are those of the histogram; known stalls have their share, period, wait."""
 
 from __future__ import annotations
 

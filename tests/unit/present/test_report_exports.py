@@ -74,6 +74,7 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
         "hosts",
         "data_sources", "sources", "placements",
         "statements", "statement_texts", "statement_ledger", "wait_durations",
+        "response_modes", "mode_activities",
         "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
         "execution_rates", "execution_failures", "execution_times", "parallelism",
         "growth", "resets", "large_scans", "other_processes", "triggers_fired", "captured",

@@ -37,7 +37,8 @@ class Table(NamedTuple):
     ``session``), which stay in the stored parts; ``all`` means that it has only such rows, or rows of
     stacks. ``together``: it also has rows that combine all repeats of a load (cell ``all``). ``json``: the
     JSON document has its rows, but not those of single sessions if ``sessions`` is ``some``. ``options``:
-    the options of ``dbdyno show`` that show it. ``older``: its former names in stored runs.
+    the options of ``dbdyno show`` that show it; their ``--json`` has its rows in any case.
+    ``older``: its former names in stored runs.
     """
 
     name: str
