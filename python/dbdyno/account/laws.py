@@ -56,9 +56,9 @@ def _littles(cell: Tables, window: Mapping[str, Any], think_s: float) -> Iterato
     pooled = wall.height > 0 and wall["source"][0] == _DRIVER
     if window["rate_per_s"] is None:
         present = None if pooled else known_sum(wall["aas"])
-        pause, error_of_pause = _pause(cell, window, rate or 0.0, think_s)
-        by_law = None if rate is None or mean_ns is None else rate * mean_ns / NS_PER_S + pause
-        error = None if by_law is None else TOLERANCE * by_law + error_of_pause
+        rest, error_of_rest = _uncounted(cell, window, rate or 0.0, think_s)
+        by_law = None if rate is None or mean_ns is None else rate * mean_ns / NS_PER_S + rest
+        error = None if by_law is None else TOLERANCE * by_law + error_of_rest
         if error is not None and by_law is not None and think_s:
             error += failed * by_law
         why = "a pooler's connections are not the sessions" if pooled else "off"
@@ -66,13 +66,21 @@ def _littles(cell: Tables, window: Mapping[str, Any], think_s: float) -> Iterato
     yield _in_progress(cell, window, figures)
 
 
-def _pause(cell: Tables, window: Mapping[str, Any], rate: float, think_s: float) -> tuple[float, float]:
-    """Returns the mean number of sessions between two calls, and its error: those that think by the plan;
-    without think time those that the driver did not have in calls that ended well."""
+def _uncounted(cell: Tables, window: Mapping[str, Any], rate: float, think_s: float) -> tuple[float, float]:
+    """Returns the mean number of sessions in no counted call, and its error: those between two calls, and
+    those in one call across the whole window.
+
+    Between calls sessions think by the plan; without think time they are those that the driver did not have
+    in calls that ended well.
+    """
+    sessions = cell["cell_sessions"]
+    each = each_in_call(sessions, window["t0_ns"], window["t1_ns"])
+    none = sessions.filter(pl.col("calls") + pl.col("errors") == 0)["session"]
+    across = float(each.filter(pl.col("session").is_in(none.implode()))["in_call"].sum())
     if think_s:
-        return rate * think_s, rate * OVERSLEPT_S
-    each = each_in_call(cell["cell_sessions"], window["t0_ns"], window["t1_ns"]).drop_nulls("in_call")
-    return max(0.0, float((each["alive"] - each["in_call"]).sum())), 0.0
+        return rate * think_s + across, rate * OVERSLEPT_S
+    idle = each.drop_nulls("in_call").select((pl.col("alive") - pl.col("in_call")).sum()).item()
+    return max(0.0, float(idle)) + across, 0.0
 
 
 def _in_progress(cell: Tables, window: Mapping[str, Any], figures: Mapping[str, float | None]) -> Row:
