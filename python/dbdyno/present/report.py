@@ -57,6 +57,7 @@ from dbdyno.present.run import (
     hosts,
     key_figures,
     noise,
+    laws,
     phases,
     placement,
     processes,
@@ -212,8 +213,8 @@ def _timeline(page: Page) -> list[Block]:
 
 def _throughput(page: Page) -> list[Block]:
     results = page.results
-    behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
-    return [*_rungs(results), *behind]
+    behind = [rungs.further(results), laws.bounds(results)] if len(results.tables["rungs"]) else []
+    return [*_rungs(results), *filter(None, behind)]
 
 
 def _throughput_title(results: Results) -> str:
@@ -284,7 +285,10 @@ def _checks(page: Page) -> list[Block]:
     results = page.results
     differences = sources_used.differences(results)
     drawn = [*charts.each(results, charts_time.cpu_by_source), *charts.each(results, charts_time.helpers)]
-    checks = [page.choice(sources_used.cross_check), *([differences] if differences else [])]
+    checks = [
+        page.choice(laws.of_measurement, sources_used.cross_check),
+        *([differences] if differences else []),
+    ]
     return [*_charts(drawn, "time"), *charts_time.idle_helpers(results), *checks]
 
 
@@ -517,7 +521,7 @@ PARTS = Parts(
             _checks,
             folded=True,
             option="cross_check",
-            details=(sources_used.cross_check,),
+            details=(laws.of_measurement, sources_used.cross_check),
         ),
         Part("environment", "Environment", lambda p: run_facts.environment(p.results), folded=True),
         Part(
