@@ -94,6 +94,12 @@ def test_nothing_is_named_where_nothing_differs() -> None:
     assert "no cost per " in claim.text
 
 
+def test_three_repeats_say_that_they_are_too_few() -> None:
+    _, (claim,) = _cost_change(LAW, LAW.replace("cpu=10ms", "cpu=11ms"), 3)
+    assert claim.case == "few"
+    assert "3 repeats" in claim.text
+
+
 def test_one_repeat_decides_no_cost() -> None:
     comparison, claims = _cost_change(LAW, LAW.replace("cpu=10ms", "cpu=20ms"), 1)
     assert claims == []

@@ -3,15 +3,16 @@ names those that differ."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare.effects import COUNTED, TICK, CellFigures, Group, Metric, effect_between
-from dbdyno.conclude.compare.table import Match, careful_p, judge
+from dbdyno.conclude.compare.table import ALPHA, Match, careful_p, judge
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import (
     Comparison,
@@ -162,7 +163,7 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
             continue
         if not any(f.contrast.effect.low is not None or f.contrast.effect.exact for f in change.figures):
             continue
-        values = {
+        values: dict[str, Any] = {
             "variant": f"{change.series} {change.variant}".strip(),
             "baseline": change.baseline,
             "load": fmt.load(change.sessions),
@@ -173,7 +174,11 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
         }
         cpu = next((f.contrast.effect for f in change.figures if f.figure == CPU and not f.background), None)
         ends = (None, None, None) if cpu is None else (cpu.ratio, cpu.low, cpu.high)
-        case = "some" if values["named"] else "none"
+        effects = [f.contrast.effect for f in change.figures]
+        n, m = (min(getattr(e, side) for e in effects) for side in ("n_baseline", "n_variant"))
+        few = math.comb(n + m, n) < 2 / ALPHA
+        values["repeats"] = min(n, m)
+        case = "some" if values["named"] else "few" if few else "none"
         yield claim("cost-change", values, ends[0], case=case, low=ends[1], high=ends[2])
 
 
