@@ -240,18 +240,18 @@ def _activities(results: Results, pick: Pick, end_s: float) -> Chart | None:
         .sort("seconds_per_s", "name", descending=[True, False])
     )
     names = varied["name"].head(_SHOWN).to_list()
-    shown = rows.filter(pl.col("name").is_in(names)).sort("start_s")
-    lines = encoded(
-        layer(
-            shown.select("start_s", "end_s", "name", "kind", "seconds_per_s"),
-            "line",
-            interpolate="step-after",
-        ),
-        x=_x(end_s),
-        y=channel("seconds_per_s:Q", title="s/s", axis=_AXIS, scale={"zero": True}),
-        color=coloured("name", names),
-        tooltip=tips(*_SPAN, ("name:N", "", "activity"), ("seconds_per_s:Q", ".3~r", "s/s")),
-    )
+    middle = (pl.col("start_s") + pl.col("end_s")) / 2
+    shown = rows.filter(pl.col("name").is_in(names)).sort("start_s").with_columns(middle_s=middle)
+    shown = shown.select("start_s", "end_s", "middle_s", "name", pl.col("seconds_per_s").round(4))
+    channels = {
+        "x": {**_x(end_s), "field": "middle_s"},
+        "y": channel("seconds_per_s:Q", title="s/s", axis=_AXIS, scale={"zero": True}),
+        "color": coloured("name", names),
+    }
+    lines = encoded(layer(shown, "line", interpolate="step"), **channels)
+    tooltip = tips(*_SPAN, ("name:N", "", "activity"), ("seconds_per_s:Q", ".3~r", "s/s"))
+    # Points that cannot be seen, for tooltips; with an opacity of 0 none would be drawn.
+    points = encoded(layer(shown, "point", size=60, opacity=0.01), **channels, tooltip=tooltip)
     left = len(varied) - len(names)
     more = f" {counted(left, 'other')} differ less over time: table activity_over_time." if left > 0 else ""
     title = f"What went on meanwhile, {pick.at}"
@@ -260,7 +260,7 @@ def _activities(results: Results, pick: Pick, end_s: float) -> Chart | None:
         title,
         fill("Waits of {~tasks}, processes of the server at work, time in run queues, in seconds per second.")
         + more,
-        [lines],
+        [lines, points],
         f"{title}, in seconds per second",
         shown,
         legend=series_keys(names),
