@@ -27,7 +27,8 @@ def laws(case: Case) -> Iterator[Claim]:
         "of", maintain_order=True
     ):
         by_cell = {r["cell"]: r for r in rows.to_dicts()}
-        found = [(_values(by_cell[c["cell"]]), c) for c in case.valid if c["cell"] in by_cell]
+        # Of a measurement that the client limited, that is the reason, and another claim.
+        found = [(_values(by_cell[c["cell"]]), c) for c in case.usable if c["cell"] in by_cell]
         kind = "sessions" if of == "sessions" else "in-progress"
         yield from case.worst("littles-law-violated", found, "off", by="size", each=str(of), case=kind)
     for law in (LITTLE, UTILISATION):
