@@ -332,6 +332,7 @@ PARTS = Parts(
             option="statements",
             details=(statements.top_sql, waiting.statement_ledger),
         ),
+        Part("noise", noise.TITLE, lambda p: noise.blocks(p.results), kinds=(NOISE,)),
         Part(
             "charts",
             "Throughput, and where the time went",
@@ -356,7 +357,6 @@ PARTS = Parts(
             lambda results: not headline.idle(results),
             kinds=(OBSERVATION,),
         ),
-        Part("noise", noise.TITLE, lambda p: noise.blocks(p.results), kinds=(NOISE,)),
         Part("rungs", _throughput_title, _throughput, kinds=(LADDER,)),
         Part("placement", "{~slots:capital} started together", _placement, kinds=(LADDER,)),
         Part(

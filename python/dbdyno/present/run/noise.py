@@ -69,15 +69,20 @@ def part_blocks(results: Results) -> list[Block]:
     )
     budget = results.tables["noise_budget"].to_dicts()
     times = [
-        f"Between two measurements {fine(row['overhead_s'])} s pass"
-        + (f", with a restart {fine(row['overhead_s'] + row['restart_s'])} s" if row["restart_s"] else "")
-        + f". Seconds resemble their neighbours over {fine(row['autocorrelation_s'])} s."
+        f"Between two measurements {_brief(row['overhead_s'])} s pass"
+        + (f", with a restart {_brief(row['overhead_s'] + row['restart_s'])} s" if row["restart_s"] else "")
+        + "."
+        + (
+            f" Seconds resemble their neighbours over {_brief(row['autocorrelation_s'])} s."
+            if row["second_variance"]
+            else ""
+        )
         for row in budget[:1]
     ]
     return [table("Where the noise comes from", columns, frame.to_dicts()), *remarks([note, *times])]
 
 
-def fine(value: float) -> str:
+def _brief(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
