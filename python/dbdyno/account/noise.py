@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from dbdyno.account.making import makes
+from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.plan import NoiseSpec, Plan
 from dbdyno.model.results.comparison import LEAST_REPEATS
 from dbdyno.model.results.ledger_rows import groups
@@ -75,16 +76,23 @@ class _Drift(NamedTuple):
 
 
 @makes(*_TABLES, stage="run")
-def noise(windows: pl.DataFrame, rates: pl.DataFrame, over_time: pl.DataFrame, plan: Plan) -> dict[str, Any]:
+def noise(
+    windows: pl.DataFrame,
+    rates: pl.DataFrame,
+    over_time: pl.DataFrame,
+    plan: Plan,
+    environment: Environment | None = None,
+) -> dict[str, Any]:
     """Returns the tables of the noise of each load; empty for other runs."""
     spec = plan.experiment.noise
+    own = environment is None or environment.server.embedded
     made: dict[str, list[_Row]] = {name: [] for name in _TABLES}
     for head, cells in groups(windows) if spec is not None else ():
         assert spec is not None
         load = {name: head[name] for name in ("workload", "sessions")}
         measured = _cells(cells, rates, over_time, spec)
         levels = _levels(measured)
-        made["noise"] += [load | row for row in _parts(levels, measured, spec)]
+        made["noise"] += [load | row for row in _parts(levels, measured, spec, own)]
         budget = budget_of(levels, measured)
         if budget is not None:
             made["noise_budget"].append(load | budget.as_row())
@@ -199,8 +207,9 @@ def _step_s(cells: Sequence[_Cell]) -> float:
     return sum(c.step_s for c in cells) / len(cells) if cells else 1.0
 
 
-def _parts(levels: _Levels, cells: Sequence[_Cell], spec: NoiseSpec) -> list[_Row]:
-    """Returns a row of table ``noise`` for each part. A level that was not measured has the reason."""
+def _parts(levels: _Levels, cells: Sequence[_Cell], spec: NoiseSpec, own: bool) -> list[_Row]:
+    """Returns a row of table ``noise`` for each part. A level that was not measured has the reason. ``own``:
+    dbdyno started the server."""
     window_s = parse_duration_ns(spec.window) / NS_PER_S
     starts = len({c.start for c in cells})
     within = levels.within.variance.times(_step_s(cells) / window_s) if levels.within is not None else None
@@ -212,7 +221,8 @@ def _parts(levels: _Levels, cells: Sequence[_Cell], spec: NoiseSpec) -> list[_Ro
         DRIFT: f"{counted(len(cells), 'measurement')} of {LEAST_FOR_DRIFT} that it needs",
     }
     if spec.restarts == 0:
-        unknown[RESTARTS] = "not measured: the server was not restarted"
+        why = "it was not restarted" if own else "dbdyno did not start this server"
+        unknown[RESTARTS] = f"not measured: {why}"
     unknown[REPEAT] = unknown[NEW_SESSIONS]
     known: dict[str, _Row] = {}
     if within is not None:

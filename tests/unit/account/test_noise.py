@@ -54,7 +54,7 @@ def test_levels_with_too_few_values_are_unknown_with_the_reason() -> None:
     rows = measured(WORLD, Place(1, 3, 5, 1), np.random.default_rng(3))
     status = dict(rows["noise"].select("part", "status").rows())
     assert status[WINDOWS] == "one window in a measurement"
-    assert status[RESTARTS] == "not measured: the server was not restarted"
+    assert status[RESTARTS] == "not measured: it was not restarted"
     assert status[REPEAT] == "3 measurements of 4 that it needs"
     assert rows["noise_plan"].is_empty()
     assert rows["noise_budget"].is_empty()

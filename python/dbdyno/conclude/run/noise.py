@@ -58,8 +58,6 @@ def restarts(case: Case) -> Iterator[Claim]:
     for row in case.tables["noise"].filter(part=RESTARTS).to_dicts():
         if row["deviation"] is None:
             why = row["status"].removeprefix("not measured: ")
-            if not case.environment.server.embedded:
-                why = "not measured, as dbdyno did not start this server"
             yield claim("noise-restarts", {"why": why}, case="unknown")
             continue
         ends = {name: fine_percent(row[name]) for name in ("deviation", "low", "high")}
