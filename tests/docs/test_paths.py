@@ -33,6 +33,8 @@ ELSEWHERE = {
     "triggers/0001.json": "in the folder of a stored run",
     "captures/": "in the folder of a stored run",
     "heapam.c": "a source of PostgreSQL",
+    "bigger-is-better.json": "in the folder of an export",
+    "smaller-is-better.json": "in the folder of an export",
 }
 """Names that look like a path of the repository, with their real place."""
 

@@ -131,8 +131,8 @@ follow the command. NO_COLOR turns colours off. Shell completion: dbdyno complet
 
 \b
 Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run store error;
-5 run cut short, or all its calls failed; 6 self-test or doctor --strict failed; 7 a rule of
---fail-on is broken; 130 Ctrl-C.
+5 run cut short, or all its calls failed; 6 self-test or doctor --strict failed; 7 --fail-on: the gate
+failed; 130 Ctrl-C.
 """
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _HELP = {
-    "comparison": "Exit code 7 if something is worse, better or different, by a figure and an amount if "
-    "given (p99:worse:5%), or a claim is made (claim:ID). Repeatable; unknown: also if that cannot be told.",
-    "trend": "Exit code 7 at a change, change:worse, change:5% or claim:ID. Repeatable; unknown: also if "
-    "that cannot be told.",
-    "claims": "Exit code 7 if this claim is made: claim:ID. Repeatable.",
+    "comparison": "Fail (exit code 7) if something is worse, better or different, of a figure or by a share "
+    "(p99:worse:5%), or if a claim is made (claim:ID). Repeatable; dbdyno help gates.",
+    "trend": "Fail (exit code 7) at a change, change:worse, change:5%, or if a claim is made (claim:ID). "
+    "Repeatable; dbdyno help gates.",
+    "claims": "Fail (exit code 7) if this claim is made: claim:ID. Repeatable.",
 }
 
 
@@ -54,7 +54,7 @@ def fail_on_option(scope: Scope) -> Callable[[_F], _F]:
         multiple=True,
         metavar="RULE",
         callback=known,
-        help=f"{_HELP[scope]}",
+        help=_HELP[scope],
     )
 
 

@@ -24,8 +24,7 @@
         +-- StoreFull
 
 A run that was cut short or whose calls all failed, but left a readable report, ends with exit code 5. A
-self-test whose ledger is wrong ends with 6, a rule of ``--fail-on`` that is broken with 7, and Ctrl-C with
-130.
+self-test whose ledger is wrong ends with 6, a gate of ``--fail-on`` that failed with 7, and Ctrl-C with 130.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def test_junit_has_a_case_for_each_level_and_claim(tmp_path: Path) -> None:
     levels, claims = _check_junit(path.read_bytes())
     failures = {c.get("name"): c[0].get("message") for c in levels.iter("testcase") if len(c)}
     assert failures == {"lio, second, 4 sessions": "cut short"}
-    assert float(levels.find("testcase").get("time")) == pytest.approx(50, abs=5)  # type: ignore[union-attr, arg-type]
+    assert float(levels.find("testcase").get("time")) == pytest.approx(50, abs=5)
     assert [c.get("name") for c in claims.iter("testcase")] == [c.id for c in results.findings]
 
 
@@ -230,6 +230,6 @@ def test_a_gate_as_junit_fails_and_skips() -> None:
     when = datetime(2026, 11, 21, tzinfo=UTC)
     one, two = _check_junit(junit.of_gate(gate, "A and B", when))
     assert (one.get("failures"), one.get("skipped"), two.get("tests")) == ("1", "1", "1")
-    assert "0.8" in (one.find("testcase/failure").get("message") or "")  # type: ignore[union-attr]
+    assert "0.8" in (one.find("testcase/failure").get("message") or "")
     one, _ = _check_junit(junit.of_gate(replace(gate, strict=True), "A and B", when))
     assert (one.get("failures"), one.get("skipped")) == ("2", "0")

@@ -1,0 +1,179 @@
+"""The GitHub Action: its metadata, and its steps as a runner executes them, on the simulated server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from tests.github_runner import ACTION, ROOT, SCRIPT, Runner, repository
+
+from dbdyno.model.errors import EXIT_GATE
+
+FAKE = "--engine fake --dsn fake:cpus=2,cpu=5ms --sessions 1 --repeats 2 --measure 2s --call-target 5ms"
+
+METADATA = {
+    "type": "object",
+    "required": ["name", "description", "runs"],
+    "additionalProperties": False,
+    "properties": {
+        **{key: {"type": "string"} for key in ("name", "description", "author")},
+        "branding": {"type": "object", "properties": {"color": {"enum": ["blue"]}}},
+        "inputs": {
+            "patternProperties": {
+                "^[_a-zA-Z][a-zA-Z0-9_-]*$": {
+                    "type": "object",
+                    "required": ["description", "required"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "description": {"type": "string"},
+                        "required": {"type": "boolean"},
+                        "default": {"type": "string"},
+                    },
+                }
+            },
+            "additionalProperties": False,
+        },
+        "outputs": {
+            "additionalProperties": {
+                "required": ["description", "value"],
+                "properties": {"value": {"type": "string", "pattern": r"^\$\{\{ steps\."}},
+                "additionalProperties": {"type": "string"},
+            }
+        },
+        "runs": {
+            "required": ["using", "steps"],
+            "additionalProperties": False,
+            "properties": {
+                "using": {"const": "composite"},
+                "steps": {
+                    "items": {
+                        "type": "object",
+                        "oneOf": [{"required": ["run", "shell"]}, {"required": ["uses"]}],
+                        "additionalProperties": False,
+                        "properties": {
+                            **{k: {"type": "string"} for k in ("name", "id", "if", "run", "shell", "uses")},
+                            **{k: {"additionalProperties": {"type": "string"}} for k in ("env", "with")},
+                        },
+                    }
+                },
+            },
+        },
+    },
+}
+"""What https://docs.github.com/actions/creating-actions/metadata-syntax-for-github-actions says of composite
+actions."""
+
+
+def test_the_metadata_is_that_of_a_composite_action() -> None:
+    jsonschema.validate(ACTION, METADATA)
+
+
+def test_every_input_is_used_and_none_is_within_the_text_of_a_shell() -> None:
+    steps = ACTION["runs"]["steps"]
+    assert not any("${{" in step.get("run", "") for step in steps)  # a ref could be named $(rm -rf .)
+    texts = [str(v) for step in steps for v in (step.get("if"), step.get("env"), step.get("with"))]
+    used = {name for text in texts for name in re.findall(r"inputs\.([\w-]+)", text)}
+    assert used == set(ACTION["inputs"])
+    environment = {k: v for step in steps for k, v in step.get("env", {}).items()}
+    for name, value in environment.items():
+        of = name.removeprefix("INPUT_").lower().replace("_", "-")
+        assert value == f"${{{{ inputs.{of} }}}}"
+    asked = set(re.findall(r'given\("([\w-]+)"', SCRIPT.read_text("utf-8")))
+    assert {f"INPUT_{n.upper().replace('-', '_')}" for n in asked} == set(environment)
+
+
+def test_every_output_is_set_and_the_script_exists() -> None:
+    steps = ACTION["runs"]["steps"]
+    ids = {step["id"] for step in steps if "id" in step}
+    source = SCRIPT.read_text("utf-8")
+    for name, out in ACTION["outputs"].items():
+        step, wanted = re.fullmatch(r"\$\{\{ steps\.(\w+)\.outputs\.([\w-]+) \}\}", out["value"]).groups()
+        assert step in ids and wanted == name and f'output("{name}"' in source
+    for step in steps:
+        for path in re.findall(r"\$GITHUB_ACTION_PATH/([\w./]+)", step.get("run", "")):
+            assert (ROOT / path).is_file()
+
+
+@pytest.mark.whole
+def test_the_first_build_has_no_baseline_and_the_second_compares_with_it(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"run": f"lio {FAKE}"})
+    required = runner.step("measure", require_baseline="true")
+    assert required.returncode == 4 and "::error title=dbdyno::no baseline last" in required.stdout
+    first = runner.step("measure")
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert runner.outputs["verdict"] == "no baseline" and runner.outputs["base-run"] == ""
+    assert "no baseline" in runner.summary and "::warning" in first.stdout
+    baseline = runner.outputs["head-run"]
+
+    second = runner.step("measure", fail_on="worse:5%\n\nclaim:errors\n")
+    assert second.returncode == 0, second.stdout + second.stderr
+    outputs = runner.outputs
+    assert outputs["base-run"] == baseline != outputs["head-run"]
+    assert outputs["verdict"] == "passed" and Path(outputs["report"]).is_file()
+    assert (Path(outputs["store"]) / outputs["head-run"]).is_dir()
+    assert (
+        runner.summary.startswith("#") and "claim:errors" in runner.summary and "worse:5%" in runner.summary
+    )
+
+    third = runner.step("measure", baseline=baseline, fail_on="claim:peak")
+    assert third.returncode == EXIT_GATE and runner.outputs["verdict"] == "failed"
+    assert runner.outputs["base-run"] == baseline
+    assert "::error title=dbdyno::gate failed%0Afailed  claim:peak" in third.stdout
+    assert "Gate failed" in runner.summary
+
+
+@pytest.mark.whole
+def test_two_refs_are_built_measured_and_compared(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"mode": "refs", "base": "main", "head": "slow"})
+    repository(runner.workspace, "select 1;", "select 2;")
+    inputs = {
+        "run": "-f {tree}/built.sql --engine fake --dsn fake: --sessions 1 --measure 1s",
+        "build": 'cp q.sql built.sql; echo "$DBDYNO_SIDE $(cat built.sql)" >> ../log',
+        "stop": 'echo "stop $DBDYNO_SIDE" >> ../log',
+        "fail_on": "claim:peak",
+    }
+    done = runner.step("measure", **inputs)
+    assert done.returncode == EXIT_GATE, done.stdout + done.stderr
+    log = (tmp_path / "log").read_text().splitlines()
+    assert log == ["base select 1;", "stop base", "head select 2;", "stop head"]
+    assert runner.outputs["base-run"] != runner.outputs["head-run"]
+    trees = subprocess.run(
+        ["git", "worktree", "list"], cwd=runner.workspace, capture_output=True, text=True, check=True
+    )
+    assert len(trees.stdout.splitlines()) == 1  # nothing is left behind
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code", "words"),
+    [
+        ({"run": ""}, 2, "run is empty"),
+        ({"mode": "ref"}, 2, "baseline or refs"),
+        ({"fail_on": "wrose"}, 2, "did you mean 'worse'?"),
+        ({"compare": "--margn 1%"}, 2, "--margin"),
+        ({"mode": "refs", "base": "nowhere"}, 2, "fetch-depth: 0"),
+        ({"mode": "refs", "base": "--upload-pack=touch x"}, 2, "fetch-depth: 0"),
+        ({"mode": "refs", "base": "$(touch injected)"}, 2, "fetch-depth: 0"),
+        ({"build": "exit 3"}, 2, "exit code 3"),
+        ({"run": "no-such-workload"}, 2, "exit code 2"),
+    ],
+)
+def test_mistakes_are_errors_beside_the_job(
+    tmp_path: Path, inputs: dict[str, str], code: int, words: str
+) -> None:
+    runner = Runner(tmp_path, {"run": f"lio {FAKE}"})
+    repository(runner.workspace, "select 1;", "select 2;")
+    done = runner.step("measure", **inputs)
+    assert done.returncode == code
+    (error,) = (line for line in done.stdout.splitlines() if line.startswith("::error"))
+    assert words in error
+    assert not (runner.workspace / "injected").exists()
+
+
+def test_an_installation_refuses_what_is_no_package(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    for package, words in (("dist/*.whl", "0 such wheels"), ("--index-url=http://x", "neither")):
+        done = runner.step("install", package=package)
+        assert done.returncode == 2 and words in done.stdout

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""The steps of the GitHub Action in action.yml: ``install`` and ``measure``.
+
+It needs the standard library only, since it installs dbdyno. Whatever a workflow says comes by environment
+variables, INPUT_RUN for the input ``run``, and never within the text of a shell. Files of the runner
+(GITHUB_OUTPUT, GITHUB_STEP_SUMMARY, GITHUB_PATH) may be missing: then nothing is written there, and a step
+can be tried anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+SUMMARY_BYTES = 1_000_000
+"""A job's summary may have 1 MiB."""
+MODES = ("baseline", "refs")
+
+
+class Fault(Exception):
+    """What the user has to correct, with the exit code of the step."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def given(name: str, default: str = "") -> str:
+    """Returns an input of the action, without blanks around it."""
+    return os.environ.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip() or default
+
+
+def append(file: str, text: str) -> None:
+    """Appends to a file of the runner, which an environment variable names."""
+    if path := os.environ.get(file):
+        with Path(path).open("a", encoding="utf-8") as opened:
+            opened.write(text)
+
+
+def output(name: str, value: object) -> None:
+    """Sets an output of the step. A value of several lines could set others, and is refused."""
+    text = str(value)
+    if "\n" in text or "\r" in text:
+        raise Fault(f"the output {name} would have several lines: {text!r}")
+    append("GITHUB_OUTPUT", f"{name}={text}\n")
+
+
+def annotate(kind: str, message: str) -> None:
+    """Prints a remark that GitHub shows beside the job. Its characters must not be read as a command."""
+    text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    print(f"::{kind} title=dbdyno::{text}", flush=True)
+
+
+# -- install --
+
+
+def install() -> None:
+    """Installs dbdyno into an environment of its own, whose programs later steps find."""
+    folder = Path(os.environ.get("RUNNER_TEMP", ".")).absolute() / "dbdyno"
+    venv.create(folder, with_pip=True)
+    package = given("package", "dbdyno")
+    if package.startswith("-"):
+        raise Fault(f"package {package!r} is neither a requirement nor a wheel")
+    if package.endswith(".whl") and "://" not in package and not Path(package).is_absolute():
+        wheels = sorted(Path().glob(package))
+        if len(wheels) != 1:
+            raise Fault(f"package {package!r}: {len(wheels)} such wheels here")
+        package = str(wheels[0])
+    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*pip, "--", package], check=False).returncode:
+        raise Fault(f"pip cannot install {package!r}")
+    append("GITHUB_PATH", f"{folder / 'bin'}\n")
+
+
+# -- measure --
+
+
+class Measure:
+    """Measures the two sides, compares them, and says how it ended."""
+
+    def __init__(self) -> None:
+        self.workspace = Path(os.environ.get("GITHUB_WORKSPACE", ".")).absolute()
+        self.temporary = Path(os.environ.get("RUNNER_TEMP", self.workspace)).absolute()
+        self.store = self.workspace / given("store", ".dbdyno")
+        self.program = os.environ.get("DBDYNO_PROGRAM", "dbdyno")
+        self.mode = given("mode", MODES[0])
+        if self.mode not in MODES:
+            raise Fault(f"mode {self.mode!r}: it is {' or '.join(MODES)}")
+        self.run_words = shlex.split(given("run"), comments=True)
+        if not self.run_words:
+            raise Fault("run is empty: give the words of dbdyno run, as in lio --sessions 1,8 --repeats 5")
+        lines = [line.strip() for line in given("fail-on").splitlines()]
+        rules = [word for line in lines if line for word in ("--fail-on", line)]
+        self.compare_words = [*shlex.split(given("compare")), *rules]
+
+    def dbdyno(
+        self, *words: str, cwd: Path | None = None, capture: bool = False, quiet: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs dbdyno with the store of this action. What is not captured goes to the log."""
+        env = {**os.environ, "DBDYNO_STORE": str(self.store)}
+        sys.stdout.flush()
+        return subprocess.run(
+            [self.program, *words],
+            cwd=cwd or self.workspace,
+            env=env,
+            stdout=subprocess.PIPE if capture or quiet else None,
+            stderr=subprocess.PIPE if quiet else None,
+            text=True,
+            check=False,
+        )
+
+    def check_rules(self) -> None:
+        """Raises Fault for words of compare that are wrong, before anything is measured: they are read before
+        the runs, and there are none of these names."""
+        done = self.dbdyno("compare", "no-such-run", "nor-such-a-run", *self.compare_words, quiet=True)
+        if done.returncode == 2:
+            raise Fault(done.stderr.strip())
+
+    def id_of(self, run: str) -> str | None:
+        """Returns the id of a stored run; None if there is none. Raises Fault for any other error."""
+        done = self.dbdyno("show", run, "--claims", "--json", quiet=True)
+        if done.returncode == 4:  # the store has no such run
+            return None
+        if done.returncode:
+            raise Fault(f"dbdyno show {run}: {done.stderr.strip()}", done.returncode)
+        return str(json.loads(done.stdout)["run"]["id"])
+
+    def measured(self, tree: Path, side: str) -> str:
+        """Builds what is measured in ``tree``, measures it, and returns the id of the run."""
+        env = {**os.environ, "DBDYNO_TREE": str(tree), "DBDYNO_SIDE": side}
+        if build := given("build"):
+            self._shell("build", build, tree, env)
+        try:
+            words = [w.replace("{tree}", str(tree)) for w in self.run_words]
+            done = self.dbdyno("run", *words, "--tag", f"action-{side}", cwd=tree)
+            if done.returncode:
+                raise Fault(f"dbdyno run of {side} failed with exit code {done.returncode}", done.returncode)
+        finally:
+            if stop := given("stop"):
+                self._shell("stop", stop, tree, env)
+        if (run := self.id_of("last")) is None:
+            raise Fault(f"the run of {side} is not in {self.store}", 4)
+        return run
+
+    def _shell(self, name: str, command: str, tree: Path, env: dict[str, str]) -> None:
+        sys.stdout.flush()
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=tree, env=env, check=False)
+        if done.returncode:
+            raise Fault(f"{name} in {tree} failed with exit code {done.returncode}")
+
+    def sides(self) -> tuple[str | None, str]:
+        """Returns the ids of the two runs; the first is None if there is no baseline yet."""
+        self.store.mkdir(parents=True, exist_ok=True)
+        if self.mode == "baseline":
+            baseline = self.id_of(given("baseline", "last"))
+            if baseline is None and given("require-baseline", "false") == "true":
+                raise Fault(f"no baseline {given('baseline', 'last')} in {self.store}", 4)
+            return baseline, self.measured(self.workspace, "head")
+        trees: list[Path] = []
+        try:
+            for side, ref in (("base", given("base")), ("head", given("head", "HEAD"))):
+                trees.append(self._tree(ref, side))
+            base, head = (self.measured(t, side) for t, side in zip(trees, ("base", "head"), strict=True))
+        finally:
+            for tree in trees:
+                self._git("worktree", "remove", "--force", str(tree))
+        return base, head
+
+    def _tree(self, ref: str, side: str) -> Path:
+        """Returns a folder with the files of a ref."""
+        if not ref:
+            raise Fault(f"mode refs: {side} is empty")
+        for name in (ref, f"origin/{ref}"):
+            found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            if found is not None:
+                break
+        else:
+            raise Fault(f"no ref {ref!r} here: does actions/checkout have fetch-depth: 0?")
+        tree = self.temporary / f"dbdyno-{side}-{os.getpid()}"
+        if self._git("worktree", "add", "--detach", str(tree), found) is None:
+            raise Fault(f"git cannot check out {ref!r} at {tree}")
+        return tree
+
+    def _git(self, *words: str) -> str | None:
+        done = subprocess.run(
+            ["git", *words], cwd=self.workspace, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def compared(self, base: str, head: str) -> int:
+        """Compares the runs, writes summary and outputs, and returns the exit code."""
+        page, markdown = self.store / "comparison.html", self.temporary / "dbdyno-comparison.md"
+        words = ("compare", base, head, *self.compare_words)
+        done = self.dbdyno(*words, "--json", "-o", str(markdown), capture=True)
+        if done.returncode not in (0, 7):
+            raise Fault(f"dbdyno compare failed with exit code {done.returncode}", done.returncode)
+        gate = json.loads(done.stdout).get("gate", {"verdict": "passed", "summary": []})
+        self.dbdyno(*words, "-o", str(page), quiet=True)
+        append("GITHUB_STEP_SUMMARY", limited(markdown.read_text(encoding="utf-8")))
+        output("report", page)
+        output("verdict", gate["verdict"])
+        if gate["verdict"] == "failed":
+            annotate("error", "\n".join(gate["summary"]))
+        elif gate["verdict"] == "cannot tell":
+            annotate("warning", "\n".join(gate["summary"]))
+        return done.returncode
+
+    def all(self) -> int:
+        """Measures and compares, and returns the exit code of the step."""
+        output("store", self.store)
+        self.check_rules()
+        base, head = self.sides()
+        output("head-run", head)
+        output("base-run", base or "")
+        if base is None:
+            text = f"There is no baseline in {self.store} yet: run {head} is the first."
+            annotate("warning", text)
+            append("GITHUB_STEP_SUMMARY", f"{text}\n")
+            output("verdict", "no baseline")
+            return 0
+        return self.compared(base, head)
+
+
+def limited(text: str) -> str:
+    """Returns the text as far as a summary may be long."""
+    raw = text.encode()
+    if len(raw) <= SUMMARY_BYTES:
+        return f"{text}\n"
+    return f"{raw[:SUMMARY_BYTES].decode(errors='ignore')}\n\n(cut off; the report has all of it)\n"
+
+
+def main(words: list[str]) -> int:
+    try:
+        if words == ["install"]:
+            install()
+            return 0
+        if words == ["measure"]:
+            return Measure().all()
+        raise Fault("install or measure")
+    except Fault as fault:
+        annotate("error", str(fault))
+        return fault.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
