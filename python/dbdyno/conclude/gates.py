@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, cast, get_args
 
 from dbdyno.conclude.catalogue import entries, entry
@@ -167,7 +168,10 @@ def of_comparison(
             outcomes.append(_outcome(rule, [_of_samples(rule, comparison)]))
         else:
             outcomes.append(_outcome(rule, _of_figure(rule, comparison, runs, sessions)))
-    return _gate(rules, outcomes)
+    named = {f.place for o in outcomes for f in o.findings}
+    serious = [c.id for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
+    warnings = tuple(id for id in dict.fromkeys(serious) if id not in named)
+    return replace(_gate(rules, outcomes), warnings=warnings)
 
 
 def _gate(rules: Sequence[Rule], outcomes: Iterable[Outcome]) -> Gate:

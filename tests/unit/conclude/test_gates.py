@@ -235,6 +235,15 @@ def test_claims_of_a_run_fail_by_id_with_or_without_its_end() -> None:
     assert gates.of_run(gates.parse(["claim:errors-99999"], "comparison"), cut, None).state == "cannot tell"
 
 
+def test_warnings_that_no_rule_names_are_listed() -> None:
+    slots = {"count": 3, "calls": 100, "code": "40001", "message": "could not serialize"}
+    failed = claim("errors", slots, 3, each="40001")
+    run = replace(noisy(TWO), findings=(failed, claim("executions-agree", {"calls": 5.0}, case="counted")))
+    assert gate_of(run, "better").warnings == ("errors-40001",)
+    assert "errors-40001" in summary(gate_of(run, "better"), "")[-1]
+    assert gate_of(run, "better", "claim:errors").warnings == ()
+
+
 def _history(values: list[float], figure: Figure = FIGURES["p95"]) -> Trend:
     day = datetime(2026, 11, 1, tzinfo=UTC)
     points = [Point(f"run{i}", "", day + timedelta(days=i), v, 4) for i, v in enumerate(values)]

@@ -60,6 +60,8 @@ class Gate:
     outcomes: tuple[Outcome, ...]
     strict: bool = False
     """Whether a rule that cannot tell fails the gate."""
+    warnings: tuple[str, ...] = ()
+    """Ids of warnings about the judged run that no rule names: calls that failed, for example."""
 
     @property
     def state(self) -> State:

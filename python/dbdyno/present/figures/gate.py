@@ -13,8 +13,9 @@ from dbdyno.model.units import counted
 from dbdyno.present.document.document import Document, Paragraph, Section, texts
 from dbdyno.present.figures.jsondoc import plain
 
-_MOST_RULES = 7
-"""Rules in the summary: with the verdict, the count of others and the command it has ten lines."""
+_MOST_RULES = 6
+"""Rules in the summary: with the verdict, the count of others, warnings and the command it has ten lines."""
+_MOST_WARNINGS = 4
 _LONGEST = 160
 """Most characters of a finding; a claim's sentence may be long."""
 
@@ -31,6 +32,10 @@ def summary(gate: Gate, whole: str) -> list[str]:
     ]
     if more := len(ordered) - _MOST_RULES:
         lines += [f"and {counted(more, 'rule')} more"] if more > 0 else []
+    if gate.warnings:
+        named = ", ".join(one_line(id) for id in gate.warnings[:_MOST_WARNINGS])
+        rest = len(gate.warnings) - _MOST_WARNINGS
+        lines.append(f"warnings that no rule names: {named}{f' and {rest} more' if rest > 0 else ''}")
     return [*lines, *([f"all of it: {whole}"] if whole else [])]
 
 
@@ -79,6 +84,7 @@ def record(gate: Gate, whole: str) -> dict[str, Any]:
         "exit_code": gate.exit_code,
         "strict": gate.strict,
         "rules": plain(gate.outcomes),
+        "warnings": list(gate.warnings),
         "summary": summary(gate, whole),
     }
 
