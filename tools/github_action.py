@@ -63,9 +63,9 @@ def install() -> None:
     """Installs dbdyno into an environment of its own, whose programs later steps find."""
     folder = Path(os.environ.get("RUNNER_TEMP", ".")).absolute() / "dbdyno"
     venv.create(folder, with_pip=True)
-    package = given("package", "dbdyno")
-    if package.startswith("-"):
-        raise Fault(f"package {package!r} is neither a requirement nor a wheel")
+    package = given("package")
+    if not package or package.startswith("-"):
+        raise Fault(f"package {package!r} is neither a wheel nor a requirement")
     if package.endswith(".whl") and "://" not in package and not Path(package).is_absolute():
         wheels = sorted(Path().glob(package))
         if len(wheels) != 1:

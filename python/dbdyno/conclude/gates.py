@@ -16,6 +16,7 @@ from dbdyno.conclude.catalogue import entries, entry
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue.criteria import LEAST_RUNS
 from dbdyno.conclude.compare import paced
+from dbdyno.conclude.compare.comparisons import variants_of
 from dbdyno.conclude.compare.effects import BY_NAME, RANKING
 from dbdyno.conclude.compare.table import MARGIN
 from dbdyno.model.errors import UsageError, did_you_mean, near_names
@@ -231,7 +232,7 @@ def _of_figure(
                 "cannot tell", place, table.metric, c.baseline, reason="the figure is not known there"
             )
     for place in _missing(comparison, first.claims, runs, sessions):
-        yield Finding("cannot tell", place, table.metric, reason="no usable measurement")
+        yield Finding("cannot tell", place, table.metric, reason="nothing usable to compare")
 
 
 def _by_rate(table: MetricTable, first: MetricTable) -> bool:
@@ -270,16 +271,18 @@ def _missing(
         have = {(c.workload, c.variant, c.sessions, c.series) for c in compared if not c.neighbours}
         of_series = {(w, v, n, paced.series_of(rate)): (w, v, n, rate) for w, v, n, rate in wanted}
     else:
-        names = [{v for _, v, _, _ in loads} for loads in planned]
-        alone = not names[0] & names[1] and len(names[0]) == len(names[1]) == 1
+        names = [set(variants_of(r)) for r in runs]
+        common = names[0] & names[1]
+        alone = not common and len(names[0]) == len(names[1]) == 1
         sides = [{(w, "" if alone else v, n, rate) for w, v, n, rate in loads} for loads in planned]
         wanted = sides[0] & sides[1]
-        several = len(names[0] & names[1]) > 1
         have = {(c.workload, "", c.sessions, c.series) for c in compared}
-        of_series = {
-            (w, "", n, paced.series_of(rate, *([v] if several else []))): (w, v, n, rate)
-            for w, v, n, rate in wanted
-        }
+
+        def series(variant: str, rate: float | None) -> str:
+            named = len(common) > 1 or (variant and variant not in common)
+            return paced.series_of(rate, *([variant] if named else []))
+
+        of_series = {(w, "", n, series(v, rate)): (w, v, n, rate) for w, v, n, rate in wanted}
     for key in sorted(of_series.keys() - have):
         _, variant, n, _ = of_series[key]
         if sessions in (None, n):

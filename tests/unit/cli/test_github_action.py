@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import zipfile
 from pathlib import Path
 
 import jsonschema
@@ -174,6 +175,29 @@ def test_mistakes_are_errors_beside_the_job(
 
 def test_an_installation_refuses_what_is_no_package(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
-    for package, words in (("dist/*.whl", "0 such wheels"), ("--index-url=http://x", "neither")):
+    for package, words in (
+        ("dist/*.whl", "0 such wheels"),
+        ("--index-url=http://x", "neither"),
+        ("", "neither"),
+    ):
         done = runner.step("install", package=package)
         assert done.returncode == 2 and words in done.stdout
+
+
+@pytest.mark.whole
+def test_a_wheel_is_installed_where_later_steps_find_its_program(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    (runner.workspace / "dist").mkdir(parents=True)
+    with zipfile.ZipFile(runner.workspace / "dist" / "small-1.0-py3-none-any.whl", "w") as wheel:
+        about = "small-1.0.dist-info"
+        wheel.writestr("small.py", "def main():\n    print('installed')\n")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n")
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{about}/entry_points.txt", "[console_scripts]\nsmall = small:main\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    done = runner.step("install", package="dist/small-*.whl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    program = Path((tmp_path / "PATH").read_text().strip()) / "small"
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "installed\n"

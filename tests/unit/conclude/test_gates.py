@@ -182,7 +182,7 @@ def test_a_load_that_was_lost_does_not_pass_in_silence() -> None:
     run = without_cells(noisy(TWO), "second-s4")
     gate = gate_of(run, "better")
     lost = [f for f in gate.outcomes[0].findings if f.state == "cannot tell"]
-    assert [(f.place, f.reason) for f in lost] == [("second at 4 sessions", "no usable measurement")]
+    assert [(f.place, f.reason) for f in lost] == [("second at 4 sessions", "nothing usable to compare")]
 
 
 def test_a_load_that_the_second_run_lost_does_not_pass_in_silence() -> None:
@@ -194,6 +194,15 @@ def test_a_load_that_the_second_run_lost_does_not_pass_in_silence() -> None:
     assert ("B at 4 sessions", "cannot tell") in [(f.place, f.state) for f in gate.outcomes[0].findings]
     alone = gates.of_comparison(rules, comparison, (a, b), sessions=1)
     assert "B at 4 sessions" not in [f.place for f in alone.outcomes[0].findings]
+
+
+def test_a_variant_that_the_second_run_did_not_reach_does_not_pass_in_silence() -> None:
+    a, whole = noisy(TWO, id="20261121-a", seed=1), noisy(TWO, id="20261121-b", seed=2)
+    windows = whole.tables["windows"]
+    b = replace(whole, tables={**whole.tables, "windows": windows.filter(windows["variant"] == "base")})
+    gate = gates.of_comparison(gates.parse(["better"], "comparison"), compare.compare_runs(a, b), (a, b))
+    lost = [f.place for f in gate.outcomes[0].findings if f.reason == "nothing usable to compare"]
+    assert lost == ["second, B at 1 session", "second, B at 4 sessions"]
 
 
 def test_a_figure_that_a_variant_lacks_cannot_be_told() -> None:
