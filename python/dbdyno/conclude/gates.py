@@ -108,16 +108,25 @@ def _share(text: str, word: str) -> float:
 
 
 def _check_share(rule: Rule, share: float, margin: float) -> None:
-    """Raises :class:`UsageError` for a share that no change can reach, or that counts as no difference."""
+    """Raises :class:`UsageError` for a share that counts as no difference, or that no change can reach."""
     if share < margin - _EPSILON:
         raise UsageError(
             f"--fail-on {rule.text}: a difference up to the margin, {100 * margin:g} %, counts as none",
             f"name a larger share, or compare with --margin {100 * share:g}%",
         )
-    higher = rule.figure == _THROUGHPUT or (BY_NAME[rule.figure].higher_is_better if rule.figure else True)
-    if share >= 1 and rule.kind == ("worse" if higher else "better"):
+    if rule.figure:
+        _check_reachable(rule, rule.figure == _THROUGHPUT or BY_NAME[rule.figure].higher_is_better)
+
+
+def _check_reachable(rule: Rule, higher_is_better: bool) -> None:
+    """Raises :class:`UsageError` for a share by which no figure can fall."""
+    if (
+        rule.share is not None
+        and rule.share >= 1
+        and rule.kind == ("worse" if higher_is_better else "better")
+    ):
         raise UsageError(
-            f"--fail-on {rule.text}: no figure falls by {100 * share:g} % or more",
+            f"--fail-on {rule.text}: no figure falls by {100 * rule.share:g} % or more",
             "name a smaller share, or a figure that grows: p99:worse:150%",
         )
 
@@ -168,7 +177,9 @@ def of_comparison(
         elif isinstance(comparison, SampleComparison):
             outcomes.append(_outcome(rule, [_of_samples(rule, comparison)]))
         else:
-            outcomes.append(_outcome(rule, _of_figure(rule, comparison, runs, sessions)))
+            findings = [*_of_figure(rule, comparison, runs, sessions)]
+            nothing = Finding("cannot tell", _label(comparison), reason="nothing usable to compare")
+            outcomes.append(_outcome(rule, findings or [nothing]))
     named = {f.place for o in outcomes for f in o.findings}
     serious = [c.id for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
     warnings = tuple(id for id in dict.fromkeys(serious) if id not in named)
@@ -192,6 +203,7 @@ def _of_samples(rule: Rule, comparison: SampleComparison) -> Finding:
         raise UsageError(
             f"--fail-on {rule.text}: files have one figure", f"leave out {rule.text.split(':')[0]}:"
         )
+    _check_reachable(rule, comparison.higher_is_better)
     effect = comparison.effect
     state = _state(rule, effect, comparison.verdict, comparison.margin, comparison.higher_is_better)
     return Finding(
@@ -210,6 +222,7 @@ def _of_figure(
 ) -> Iterator[Finding]:
     """Yields a finding for each variant at each load, also for those that should have been compared."""
     table = _table(rule, comparison)
+    _check_reachable(rule, table.higher_is_better)
     several = len({line.workload for line in table.lines}) > 1
     compared = [c for c in table.claims if not c.neighbours]
     for c in compared:
