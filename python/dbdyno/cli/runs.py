@@ -12,7 +12,7 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.flags import Grouped, Option
-from dbdyno.cli.gate_options import fail_on_option, judged_run
+from dbdyno.cli.gate_options import Judged, fail_on_option, judged_run
 from dbdyno.cli.options import (
     NUMBER,
     checked,
@@ -316,8 +316,10 @@ def report_command(
         assert cell is not None
         judged = snapshot_report.show_measurement(record, cell, output, top, as_json, fail_on)
     else:
+        judged = Judged()
+        if fail_on:
+            judged = judged_run(fail_on, conduct.results_of(_run_or_capture(store, run, capture)))
         output = _report_of_run(store, run, capture, output, as_json)
-        judged = judged_run(fail_on, conduct.results_of(_run_or_capture(store, run, capture)))
     if open_page and output is not None:
         browser.show_page(output)
     judged.end(output, as_json=as_json)
