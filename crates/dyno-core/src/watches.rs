@@ -1,7 +1,9 @@
 //! A watch from its specification.
 
 use dyno_model::{Error, Result, TaskId};
-use dyno_observe::{Granted, GroupSpec, Profiler, Refusal, Spec, Status, TaskSpec, Tracer, Watch, WordSpec};
+use dyno_observe::{
+    Granted, GroupSpec, PlaceSpec, Profiler, Refusal, Spec, Status, TaskSpec, Tracer, Watch, WordSpec,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -57,6 +59,8 @@ struct WatchSpec {
     cgroups: Vec<GroupSpec>,
     #[serde(default = "default_host")]
     host: bool,
+    #[serde(default)]
+    places: Vec<PlaceSpec>,
     #[serde(default)]
     word: Option<WordSpec>,
     #[serde(default = "default_memory_hz")]
@@ -182,6 +186,7 @@ impl WatchSpec {
             task_interval_ns: self.task_interval_ms.saturating_mul(1_000_000),
             cgroups: self.cgroups.clone(),
             host: self.host,
+            places: self.places.clone(),
             word: self.word.clone(),
             memory_hz: self.memory_hz,
             memory_budget: self.memory_budget,

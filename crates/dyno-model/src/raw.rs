@@ -259,6 +259,8 @@ raw_tables! {
         status: Texts,
     }
     "places": Places {
+        before_ns: Vec<i64>,
+        after_ns: Vec<i64>,
         place: Texts,
         path: Texts,
         filesystem: NullableTexts,

@@ -19,10 +19,11 @@ mod tracer;
 mod watch;
 pub mod word;
 
+pub use places::PlaceSpec;
 pub use profiler::Profiler;
 pub use read::{
-    cpu_stat, file, freezers, groups, host, maps, mountinfo, once, page_cache, parse, psi, schedstat, stat,
-    switches, task,
+    block, cpu_stat, device_rows, file, freezers, groups, host, maps, mountinfo, once, page_cache, parse,
+    places, psi, schedstat, stat, switches, task,
 };
 pub use shared::UNSEEN;
 pub use spec::{GroupSpec, Spec, TaskSpec};

@@ -110,6 +110,7 @@ impl Reader {
         if let Some(host) = &self.shared.host {
             lock(host).read(&mut self.buffer);
         }
+        lock(&self.shared.devices).read(&mut self.buffer);
         self.read_memberships(ends);
     }
 

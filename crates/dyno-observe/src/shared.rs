@@ -7,8 +7,10 @@ use dyno_model::{Table, TaskId, now_ns};
 
 use crate::profiler::Profiler;
 use crate::read::cgroup_rows::GroupRows;
+use crate::read::device_rows::DeviceRows;
 use crate::read::file::descriptor_budget;
 use crate::read::host_rows::HostRows;
+use crate::read::places::Places;
 use crate::read::task::{DelayAccounting, Task};
 use crate::read::task_rows::TaskRows;
 use crate::roster::Roster;
@@ -40,6 +42,9 @@ pub struct Shared {
     pub tasks: Mutex<TaskRows>,
     pub groups: Mutex<GroupRows>,
     pub host: Option<Mutex<HostRows>>,
+    /// The server's directories, and the counters of their devices.
+    pub places: Option<Places>,
+    pub devices: Mutex<DeviceRows>,
     pub samples: Mutex<SampleRows>,
     pub blocked: Mutex<BlockedRows>,
     pub memory: Mutex<MemoryRows>,
@@ -57,6 +62,10 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(spec: Spec, asked: Option<TaskId>) -> Self {
+        let places = (!spec.places.is_empty()).then(|| match spec.os {
+            true => Places::look(&spec.places, spec.main_pid),
+            false => Places::unseen(&spec.places, spec.unseen),
+        });
         Self {
             signal: Signal::default(),
             roster: Mutex::new(Roster::new(&spec, asked, descriptor_budget())),
@@ -64,6 +73,10 @@ impl Shared {
             tasks: Mutex::new(TaskRows::new(DelayAccounting::now())),
             groups: Mutex::new(GroupRows::new(&spec.cgroups)),
             host: spec.host.then(|| Mutex::new(HostRows::new())),
+            devices: Mutex::new(DeviceRows::new(
+                places.as_ref().map(Places::devices).unwrap_or_default(),
+            )),
+            places,
             samples: Mutex::default(),
             blocked: Mutex::default(),
             memory: Mutex::default(),

@@ -3,6 +3,7 @@
 use dyno_model::TaskId;
 use serde::Deserialize;
 
+use crate::read::places::PlaceSpec;
 use crate::sample::pace::Pace;
 use crate::status::Status;
 use crate::word::WordSpec;
@@ -67,6 +68,8 @@ pub struct Spec {
     pub cgroups: Vec<GroupSpec>,
     /// Whether to read the host's figures.
     pub host: bool,
+    /// Directories of the server, whose devices are read with the host.
+    pub places: Vec<PlaceSpec>,
 }
 
 /// Rates below it make intervals that no sum of times holds.
@@ -111,7 +114,7 @@ impl Spec {
         if let Some(group) = self.cgroups.iter().find(|g| !matches!(g.version, 1 | 2)) {
             return Err(format!("cgroup version must be 1 or 2, not {}", group.version));
         }
-        Ok(())
+        PlaceSpec::check(&self.places)
     }
 
     /// Returns whether there is a word to be sampled.

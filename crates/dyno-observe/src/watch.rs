@@ -7,6 +7,7 @@ use std::thread;
 use dyno_model::{ActivityProbe, Error, Result, Table, TaskId, now_ns};
 
 use crate::profiler::Profiler;
+use crate::read::places::Places;
 use crate::reader::Reader;
 use crate::sample::memory::Memory;
 use crate::sample::sampler::Sampler;
@@ -190,7 +191,7 @@ impl Watch {
         self.shared.first_trouble()
     }
 
-    /// `samples`, `blocked`, `tasks`, `cgroup`, `host`, `sampler`, the tracer's and the profiler's, as far as they
+    /// `samples`, `blocked`, `tasks`, `cgroup`, `host`, `places`, `devices`, `sampler`, the tracer's and the profiler's, as far as they
     /// are.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = self.recent(i64::MIN);
@@ -206,6 +207,8 @@ impl Watch {
         tables.push(lock(&shared.tasks).table(since_ns));
         tables.push(lock(&shared.groups).table(since_ns));
         tables.extend(shared.host.as_ref().map(|h| lock(h).table(since_ns)));
+        tables.extend(shared.places.as_ref().map(Places::table));
+        tables.push(lock(&shared.devices).table(since_ns));
         tables.extend(shared.traced(since_ns));
         tables
     }
@@ -219,6 +222,7 @@ impl Watch {
         tables.extend(lock(&shared.tasks).take(before_ns));
         tables.push(lock(&shared.groups).take(before_ns));
         tables.extend(shared.host.as_ref().map(|h| lock(h).take(before_ns)));
+        tables.push(lock(&shared.devices).take(before_ns));
         tables.extend(shared.take_traced(before_ns));
         tables.retain(|table| table.rows() > 0);
         tables

@@ -1,7 +1,4 @@
-"""Tables ``device_io`` and ``device_time``: the devices below the server's directories. Pure.
-
-Rates are those of iostat(1) of sysstat; :mod:`dbdyno.model.schema.data_sources.devices` names them.
-"""
+"""Tables ``device_io`` and ``device_time``: the devices below the server's directories. Pure."""
 
 from __future__ import annotations
 
@@ -14,43 +11,16 @@ from dbdyno.account.making import makes
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import nearest
 from dbdyno.model.plan.plan import LEAST_WINDOW_NS
+from dbdyno.model.results import device_reads
+from dbdyno.model.results.device_reads import FIGURES, RATES
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import CELL
-from dbdyno.model.schema.data_sources.devices import DEVICES, SUMS
-from dbdyno.model.schema.tables import conform, empty, schema, sum_if_all_known
+from dbdyno.model.schema.data_sources.devices import DEVICES
+from dbdyno.model.schema.tables import conform, empty, schema
 from dbdyno.model.units import NS_PER_S
 
-WRAP_NS = 1_000_000 << 32
-"""The kernel prints times as 32-bit numbers of ms (block/genhd.c, part_stat_show), which begin anew at 2^32:
-with 32 requests in progress all the time, the weighted time does so every 37 hours."""
-_FIGURES = tuple(c.name for c in SUMS)
-_TIMES = tuple(name for name in _FIGURES if name.endswith("_ns"))
-_COUNTS = tuple(name for name in _FIGURES if name not in _TIMES)
-_WALL_S = pl.col("wall_s")
-
-
-def _mean(total: str, number: str) -> pl.Expr:
-    return pl.when(pl.col(number) > 0).then(pl.col(total) / pl.col(number))
-
-
 _CELL = tuple(c.name for c in CELL)
-_REQUESTS = pl.col("reads") + pl.col("writes")
-_RATES = {
-    "reads_per_s": pl.col("reads") / _WALL_S,
-    "read_bytes_per_s": pl.col("read_bytes") / _WALL_S,
-    "read_await_ns": _mean("read_ns", "reads"),
-    "writes_per_s": pl.col("writes") / _WALL_S,
-    "written_bytes_per_s": pl.col("written_bytes") / _WALL_S,
-    "write_await_ns": _mean("write_ns", "writes"),
-    "flushes_per_s": pl.col("flushes") / _WALL_S,
-    "flush_await_ns": _mean("flush_ns", "flushes"),
-    "request_bytes": pl.when(_REQUESTS > 0).then(
-        (pl.col("read_bytes") + pl.col("written_bytes")) / _REQUESTS
-    ),
-    "utilisation": pl.col("io_ns") / NS_PER_S / _WALL_S,
-    "in_flight": pl.col("weighted_ns") / NS_PER_S / _WALL_S,
-}
 
 
 @makes("device_io")
@@ -67,20 +37,26 @@ def device_time(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 @makes("device_io", stage="total")
 def device_io_total(windows: pl.DataFrame, device_io: pl.DataFrame) -> pl.DataFrame:
-    """Returns the same of all usable cells of a load together. A figure that is unknown in one of them is
-    unknown."""
+    """Returns the same of all usable cells of a load together. Where a device is unknown in some of them, its
+    figures are of the others, and the status is ``limited``."""
     parts = [empty("device_io")]
+    ok = pl.col("status") == "ok"
     for head, cells in groups(windows):
         of_load = device_io.filter(pl.col("cell").is_in([w["cell"] for w in cells]))
         together = of_load.group_by("device", "places", maintain_order=True).agg(
             pl.col("layers", "below", "source").first(),
             pl.col("counted").any(),
-            *(sum_if_all_known(name) for name in ("wall_s", *_FIGURES)),
-            # the first status that is not ok, if there is one
-            status=pl.col("status").sort_by(pl.col("status") == "ok", maintain_order=True).first(),
+            *(pl.when(ok.any()).then(_sum_of(name, ok)).alias(name) for name in ("wall_s", *FIGURES)),
+            status=pl.when(ok.all() | ~ok.any()).then(pl.col("status").first()).otherwise(pl.lit("limited")),
         )
-        parts.append(conform("device_io", together.with_columns(**_RATES), head))
+        parts.append(conform("device_io", together.with_columns(**RATES), head))
     return pl.concat(parts)
+
+
+def _sum_of(column: str, ok: pl.Expr) -> pl.Expr:
+    """Returns the sum of the rows that are ``ok``; NULL if the figure is unknown in one of them."""
+    values = pl.col(column).filter(ok)
+    return pl.when(values.null_count() == 0).then(values.sum())
 
 
 def _device_rows(cell: RawCell) -> pl.DataFrame | None:
@@ -98,9 +74,9 @@ def _device_rows(cell: RawCell) -> pl.DataFrame | None:
         {"places": row["place"], "counted": False, "status": row["status"]}
         for row in places.filter(pl.col("device").is_null()).iter_rows(named=True)
     ]
-    columns = {name: kind for name, kind in schema("device_io").items() if name not in (*_CELL, *_RATES)}
+    columns = {name: kind for name, kind in schema("device_io").items() if name not in (*_CELL, *RATES)}
     frame = pl.DataFrame([{name: row.get(name) for name in columns} for row in table], schema=columns)
-    return frame.with_columns(**_RATES, source=pl.lit(DEVICES))
+    return frame.with_columns(**RATES, source=pl.lit(DEVICES))
 
 
 def _disks(places: pl.DataFrame) -> Iterator[str]:
@@ -123,7 +99,7 @@ def _device_row(
         "layers": next(iter(on_it["layers"].drop_nulls()), None),
         "below": ", ".join(lying_on_it) or None,
         "counted": on_it.height > 0 and not below_it,
-        **{name: growth.get(name) for name in ("wall_s", *_FIGURES)},
+        **{name: growth.get(name) for name in ("wall_s", *FIGURES)},
         "status": growth["status"],
     }
 
@@ -140,12 +116,12 @@ def _growth(cell: RawCell) -> pl.DataFrame:
     between = reads.join(first, on="device").join(last, on="device")
     between = between.filter(pl.col("at_ns").is_between(pl.col("from_ns"), pl.col("to_ns")))
     failed = pl.col("status").filter(pl.col("status") != "ok").first()
-    steps = _steps(between)
     return (
-        steps.group_by("device", maintain_order=True)
+        device_reads.steps(between)
+        .group_by("device", maintain_order=True)
         .agg(
-            *(pl.col(name).slice(1).sum().alias(name) for name in _FIGURES),
-            *((pl.col(name).slice(1).null_count() > 0).alias(f"{name}_unknown") for name in _FIGURES),
+            *(pl.col(name).slice(1).sum().alias(name) for name in FIGURES),
+            *((pl.col(name).slice(1).null_count() > 0).alias(f"{name}_unknown") for name in FIGURES),
             wall_ns=pl.col("at_ns").last() - pl.col("at_ns").first(),
             failed=failed,
             back=pl.col("back").any(),
@@ -163,24 +139,10 @@ def _growth(cell: RawCell) -> pl.DataFrame:
             wall_s=pl.when(pl.col("status") == "ok").then(pl.col("wall_ns") / NS_PER_S),
             **{
                 name: pl.when((pl.col("status") == "ok") & ~pl.col(f"{name}_unknown")).then(name)
-                for name in _FIGURES
+                for name in FIGURES
             },
         )
     )
-
-
-def _steps(reads: pl.DataFrame) -> pl.DataFrame:
-    """Returns growth from read to read of each device, and whether a counter went ``back``. The first row of
-    a device has none."""
-    ordered = reads.sort("at_ns", maintain_order=True)
-    grown = {name: pl.col(name).diff().over("device") for name in _FIGURES}
-    # Half of the range or more cannot pass between two reads: the counter went back by a little.
-    for name in _TIMES:
-        wrapped = grown[name] + WRAP_NS
-        went_round = (grown[name] < 0) & (wrapped < WRAP_NS // 2)
-        grown[name] = pl.when(went_round).then(wrapped).otherwise(grown[name])
-    steps = ordered.with_columns(before_at_ns=pl.col("at_ns").shift(1).over("device"), **grown)
-    return steps.with_columns(back=pl.any_horizontal(pl.col(name) < 0 for name in _FIGURES).fill_null(False))
 
 
 def _steps_in_window(cell: RawCell) -> pl.DataFrame | None:
@@ -191,9 +153,9 @@ def _steps_in_window(cell: RawCell) -> pl.DataFrame | None:
     start, end = pl.col("before_at_ns"), pl.col("at_ns")
     half_ns = (end - start) // 2  # a step belongs to the window that has most of it
     inside = (start >= t0 - half_ns) & (end <= t1 + half_ns) & (end > start)
-    steps = _steps(reads.filter(pl.col("status") == "ok")).filter(inside & ~pl.col("back"))
+    steps = device_reads.steps(reads.filter(pl.col("status") == "ok")).filter(inside & ~pl.col("back"))
     timed = steps.with_columns(
         start_s=(start - t0) / NS_PER_S, end_s=(end - t0) / NS_PER_S, wall_s=(end - start) / NS_PER_S
     )
     wanted = [name for name in schema("device_time") if name not in _CELL]
-    return timed.with_columns(**_RATES).select(wanted)
+    return timed.with_columns(**RATES).select(wanted)

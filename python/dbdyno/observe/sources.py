@@ -66,6 +66,13 @@ def _registered(tables: Tables) -> Iterator[_Spec]:
             read = tables["host"].filter(_in_files([s.file.key]))["status"]
         elif s.counts and s.counts[0].table in tables:
             read = tables[s.counts[0].table]["status"]
+        elif s.reads is not None and (parts := tables.get(s.reads.parts)) is not None and parts.height:
+            read = tables[s.reads.table]["status"]
+            if read.is_empty():  # no part could be read, and a reason of its own is that there is none
+                known = pl.col("status").is_in(get_args(Status))
+                read = parts.select(pl.when(known).then("status").otherwise(pl.lit("not supported")))[
+                    "status"
+                ]
         else:
             continue
         if s.option is None or read.len():

@@ -19,7 +19,7 @@ from dbdyno.model.engine.protocols import Load, Server, Watch, needed
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan.plan import Experiment, Observation
 from dbdyno.model.schema.data_source import Option
-from dbdyno.model.schema.data_sources import TRACED, asked, options, sampled
+from dbdyno.model.schema.data_sources import TRACED, asked, options, read_tables, sampled
 from dbdyno.model.schema.rawtables import OF_CLIENT
 from dbdyno.model.schema.tables import CoreColumn, empty, from_core
 from dbdyno.model.sources.source import READ, TRACE
@@ -310,7 +310,7 @@ def _groups_of(scope: str, pid: int, machine: Machine = HERE) -> list[dict[str, 
 
 _ASKED = tuple(a.table for a in asked())
 _WHOLE: Mapping[str, Sequence[str]] = {}
-TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *_ASKED, *TRACED, *sampled())
+TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *read_tables(), *_ASKED, *TRACED, *sampled())
 
 
 def frames(watch: Watch) -> dict[str, pl.DataFrame]:

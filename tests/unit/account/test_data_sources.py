@@ -84,11 +84,10 @@ def test_without_a_registration_nothing_is_read() -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: s.name)
 def test_a_registration_is_whole(source: DataSource) -> None:
     """Tables and columns are in the schema, and a request for the source goes from plan to watch."""
-    assert (
-        source.name
-        and source.provenance
-        and (source.counts or source.file or source.keyed or source.stacks or source.asked or source.tables)
-    )
+    kinds = (source.counts, source.file, source.keyed, source.stacks, source.asked, source.reads)
+    assert source.name and source.provenance and any((*kinds, source.tables))
+    for read in source.reads or ():
+        assert read in WATCHED and {"before_ns", "after_ns", "status"} <= {c.name for c in RAW[read]}
     for asked in (a for a in [source.asked] if a):
         assert RAW[asked.table] == asked.columns and asked.table in WATCHED
     for counted in source.counts:

@@ -15,7 +15,15 @@ from dbdyno.model.schema.raw import TABLES
 S, MS = 1_000_000_000, 1_000_000
 T0, T1 = 10 * S, 20 * S
 COUNTS = [c.name for c in TABLES["devices"] if c.type == "i64" and c.name not in ("before_ns", "after_ns")]
-DATA = {"place": "data", "path": "/data", "filesystem": "ext4", "device": "sda1", "status": "ok"}
+DATA = {
+    "before_ns": T0 - S,
+    "after_ns": T0 - S,
+    "place": "data",
+    "path": "/data",
+    "filesystem": "ext4",
+    "device": "sda1",
+    "status": "ok",
+}
 ON_DISK = {"layers": "sda1 on sda", "below": "sda"}
 
 
@@ -140,10 +148,14 @@ def test_totals_over_repeats_are_made_of_sums() -> None:
     assert total[0]["reads_per_s"] == 50 and total[0]["read_await_ns"] == 2.8 * MS
 
 
-def test_a_total_of_an_unknown_is_unknown() -> None:
-    cells = [cell(read(T0), read(T1, reads=100)), cell(read(T0, reads=7), read(T1, reads=6))]
+def test_a_total_leaves_out_what_is_unknown_and_says_so() -> None:
+    unknown = cell(read(T0, reads=7), read(T1, reads=6))
+    cells = [cell(read(T0), read(T1, reads=100)), unknown]
     (total,) = device_io_total(windows(cells), device_io(cells)).filter(device="sda1").to_dicts()
-    assert total["reads"] is None and total["status"] == "reset"
+    assert (total["reads"], total["wall_s"], total["reads_per_s"]) == (100, 10, 10)
+    assert total["status"] == "limited"
+    (lost,) = device_io_total(windows([unknown]), device_io([unknown])).filter(device="sda1").to_dicts()
+    assert (lost["reads"], lost["wall_s"], lost["status"]) == (None, None, "reset")
 
 
 def test_steps_over_time() -> None:

@@ -67,7 +67,7 @@ def tables_of_watch(
 
 def test_tables_are_as_the_schema_says(sleeper: int) -> None:
     tables = tables_of_watch(0.1, sessions=[[0, sleeper]])
-    seen = {"samples", "blocked", "tasks", "cgroup", "host", "sampler"}
+    seen = {"samples", "blocked", "tasks", "cgroup", "host", "sampler", "devices", "places"}
     assert set(tables) == {*seen, *TRACED, *sampled()}
     for name, frame in tables.items():
         assert frame.columns == [c.name for c in RAW[name]]

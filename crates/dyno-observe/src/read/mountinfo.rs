@@ -1,6 +1,6 @@
-//! `/proc/PID/mountinfo`: proc(5). Only mounts of control groups.
+//! `/proc/PID/mountinfo`: proc(5).
 
-/// One mounted hierarchy.
+/// One mounted hierarchy of control groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// 1 or 2.
@@ -16,29 +16,75 @@ pub struct Mount {
 /// All control-group mounts, in the order of the text. Lines of another form are passed over: the file
 /// describes all mounts of the machine, and most are none of ours.
 pub fn parse(text: &str) -> Vec<Mount> {
-    text.lines().filter_map(mount).collect()
+    entries(text).filter_map(mount).collect()
 }
 
-fn mount(line: &str) -> Option<Mount> {
+/// One line: a mount of any file system, still with the kernel's escapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Number of the mount, unique on the machine.
+    pub id: &'a str,
+    root: &'a str,
+    point: &'a str,
+    /// Type of the file system.
+    pub filesystem: &'a str,
+    source: &'a str,
+    options: &'a str,
+}
+
+impl Entry<'_> {
+    /// Source of the file system: a device, or whatever its type calls so.
+    pub fn source(&self) -> String {
+        unescape(self.source)
+    }
+
+    /// Value of an option `name=value` of the file system.
+    pub fn option(&self, name: &str) -> Option<String> {
+        let mut values = self.options.split(',').filter_map(|o| o.split_once('='));
+        values
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| unescape(value))
+    }
+}
+
+/// All mounts, in the order of the text. Lines of another form are passed over.
+pub fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
+    text.lines().filter_map(entry)
+}
+
+fn entry(line: &str) -> Option<Entry<'_>> {
     // Any number of optional fields before the lone dash; it cannot occur earlier, blanks are escaped.
     let (left, right) = line.split_once(" - ")?;
-    let mut left = left.split(' ').skip(3);
-    let (root, point) = (unescape(left.next()?), unescape(left.next()?));
+    let mut left = left.split(' ');
+    let id = left.next()?;
+    let mut left = left.skip(2);
+    let (root, point) = (left.next()?, left.next()?);
     let mut right = right.split(' ');
-    let version = match right.next()? {
+    Some(Entry {
+        id,
+        root,
+        point,
+        filesystem: right.next()?,
+        source: right.next().unwrap_or_default(),
+        options: right.next_back().unwrap_or_default(),
+    })
+}
+
+fn mount(entry: Entry) -> Option<Mount> {
+    let version = match entry.filesystem {
         "cgroup" => 1,
         "cgroup2" => 2,
         _ => return None,
     };
-    let options = if version == 1 { right.next_back()? } else { "" };
+    let options = if version == 1 { entry.options } else { "" };
     let controllers = options
         .split(',')
         .filter(|o| !matches!(*o, "" | "rw" | "ro"))
         .map(str::to_owned);
     Some(Mount {
         version,
-        root,
-        point,
+        root: unescape(entry.root),
+        point: unescape(entry.point),
         controllers: controllers.collect(),
     })
 }

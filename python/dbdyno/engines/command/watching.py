@@ -33,4 +33,5 @@ def watch_spec(launcher: int) -> dict[str, Any]:
         "main_pid": launcher,
         "tree": True,
         "word": None,
+        "places": [{"place": "working directory", "paths": ["."]}],
     }

@@ -40,6 +40,7 @@ from dbdyno.engines.postgres.facts import visibility
 from dbdyno.engines.postgres.from_there import FromThere
 from dbdyno.engines.postgres.live import Live
 from dbdyno.engines.postgres.login_trace import LoginTraces
+from dbdyno.engines.postgres.places import places
 from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
@@ -95,6 +96,7 @@ class PostgresServer:
             self._presence = presence.presence(self._connection, machine)
             self._identity = facts.identity(self._connection)
             self._visibility = visibility(self._connection)
+            self._places = places(self._connection, self._presence)
         self._target = connect.driver_target(self._connection)
         site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
         self._settings = Keeper(site)
@@ -166,6 +168,7 @@ class PostgresServer:
                 facts.check_same(self._identity, facts.identity(connection))
                 self.machine.revive()
                 self._presence = presence.presence(connection, self.machine)
+                self._places = places(connection, self._presence)
                 if self._run is not None:
                     sessions.claim(connection, self._run)
         except BaseException:
@@ -337,6 +340,7 @@ class PostgresServer:
             "main_pid": self._presence.main_pid,
             "word": backend_word(self._connection, self._presence) if visible else None,
             "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in unseen],
+            "places": self._places,
         }
 
     def backends(self) -> pl.DataFrame:

@@ -126,6 +126,17 @@ class Asked(NamedTuple):
     columns: tuple[Column, ...]
 
 
+class WatchedReads(NamedTuple):
+    """Counters of parts of the machine, which the core's watch reads with the machine's own.
+
+    ``table`` names the raw table of the reads. ``parts`` names the one that says once which parts there are,
+    or with its status why there is none. Without a row there nothing was asked for.
+    """
+
+    table: str
+    parts: str
+
+
 class DataSource(NamedTuple):
     name: str  # as in the table of sources
     provenance: str
@@ -137,4 +148,5 @@ class DataSource(NamedTuple):
     keyed: KeyedCounters | None = None
     stacks: SampledStacks | None = None
     asked: Asked | None = None
+    reads: WatchedReads | None = None
     tables: Mapping[str, tuple[Column, ...]] | None = None  # raw tables that are not read by the watch

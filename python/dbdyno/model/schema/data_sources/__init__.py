@@ -12,6 +12,7 @@ from dbdyno.model.schema.data_source import (
     TaskCounts,
 )
 from dbdyno.model.schema.data_sources.blocking import BLOCKING
+from dbdyno.model.schema.data_sources.devices import DEVICE_SOURCE
 from dbdyno.model.schema.data_sources.memory import MEMORY_SOURCE
 from dbdyno.model.schema.data_sources.profile import CPU_PROFILE
 from dbdyno.model.schema.data_sources.sleeps import OFF_CPU
@@ -25,6 +26,7 @@ BUILT_IN: tuple[DataSource, ...] = (
     OFF_CPU,
     BLOCKING,
     MEMORY_SOURCE,
+    DEVICE_SOURCE,
 )
 SOURCES = list(BUILT_IN)
 
@@ -54,6 +56,11 @@ def sampled() -> tuple[str, ...]:
 
 def asked() -> tuple[Asked, ...]:
     return tuple(s.asked for s in SOURCES if s.asked)
+
+
+def read_tables() -> tuple[str, ...]:
+    """Returns the names of the raw tables of parts of the machine."""
+    return tuple(table for s in SOURCES if s.reads for table in s.reads)
 
 
 def files() -> dict[str, CounterFile]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.column import column as _c
+from dbdyno.model.schema.data_source import DataSource, Enabling, Step, WatchedReads
 from dbdyno.model.schema.table import Method, Table
 
 DEVICES = "devices"
@@ -90,4 +91,22 @@ DEVICE_TABLES = (
         ),
         json=False,
     ),
+)
+
+DEVICE_SOURCE = DataSource(
+    name=DEVICES,
+    provenance="/proc/diskstats, of the devices below the server's directories",
+    cures={
+        "not supported": "none of the server's directories is on a block device of this machine: "
+        "dbdyno show RUN --devices says on what they are",
+        "not permitted": "the server's directories are not visible to this user: run dbdyno as the server's "
+        "user or root",
+        "vanished": "the device was removed, or the server's directories were",
+    },
+    enabling=Enabling(
+        "IOPS, MB/s, response time and queue of the devices below data, WAL and temporary files",
+        "the server's user or root, if its directories are not visible to others",
+        (Step("sudo -E $(command -v dbdyno) run WORKLOAD --dsn DSN"),),
+    ),
+    reads=WatchedReads("devices", "places"),
 )
