@@ -53,6 +53,7 @@ from dbdyno.present.run import (
     charts,
     costs,
     cpu_profile,
+    devices,
     growth,
     hosts,
     key_figures,
@@ -486,6 +487,7 @@ PARTS = Parts(
             option="syscalls",
             details=(system_calls.tables,),
         ),
+        devices.PART,
         Part(
             "memory",
             memory.TITLE,

@@ -19,6 +19,7 @@ _OPTIONS = {
     "microstates": "Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep.",
     "syscalls": "System calls: errors, time, CPU time inside, sizes.",
     "memory": "Where the memory is: machine, caches, relations, processes.",
+    "devices": "Block devices: IOPS, throughput, response time, queue.",
     "cross_check": "Quantities that several data sources measure, compared.",
     "executions": "Executions of commands: durations, CPU, failures, outliers.",
     "captures": "What triggers captured: when, why, and the largest parts of it.",
