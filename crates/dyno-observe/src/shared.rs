@@ -62,9 +62,12 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(spec: Spec, asked: Option<TaskId>) -> Self {
-        let places = (!spec.places.is_empty()).then(|| match spec.os {
-            true => Places::look(&spec.places, spec.main_pid),
-            false => Places::unseen(&spec.places, spec.unseen),
+        let places = (!spec.places.is_empty()).then(|| {
+            if spec.os {
+                Places::look(&spec.places, spec.main_pid)
+            } else {
+                Places::unseen(&spec.places, spec.unseen)
+            }
         });
         Self {
             signal: Signal::default(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -66,7 +66,7 @@ def _device_rows(cell: RawCell) -> pl.DataFrame | None:
         return None
     growth = {row["device"]: row for row in _growth(cell).iter_rows(named=True)}
     known = places.drop_nulls("device")
-    devices = list(dict.fromkeys([*known["device"], *_disks(known), *growth]))
+    devices = list(dict.fromkeys([*known["device"], *device_reads.disks(known), *growth]))
     table = [
         _device_row(device, known, growth.get(device, {"status": "lost"}), devices) for device in devices
     ]
@@ -79,26 +79,18 @@ def _device_rows(cell: RawCell) -> pl.DataFrame | None:
     return frame.with_columns(**RATES, source=pl.lit(DEVICES))
 
 
-def _disks(places: pl.DataFrame) -> Iterator[str]:
-    """Yields the disks at the bottom of the devices of places."""
-    for below in places["below"].drop_nulls():
-        yield from below.split(", ")
-
-
 def _device_row(
     device: str, places: pl.DataFrame, growth: Mapping[str, Any], devices: Sequence[str]
 ) -> dict[str, Any]:
     on_it = places.filter(pl.col("device") == device)
     above = places.filter(pl.col("below").str.split(", ").list.contains(device)).drop_nulls("device")
     lying_on_it = [d for d in dict.fromkeys(above["device"]) if d in devices]
-    # A device of places that lies on another one of places, as a loop device may, is in that one's figures.
-    below_it = set(_disks(on_it)) & set(places["device"])
     return {
         "device": device,
         "places": ", ".join(dict.fromkeys(on_it["place"])) or None,
         "layers": next(iter(on_it["layers"].drop_nulls()), None),
         "below": ", ".join(lying_on_it) or None,
-        "counted": on_it.height > 0 and not below_it,
+        "counted": device in device_reads.counted_devices(places),
         **{name: growth.get(name) for name in ("wall_s", *FIGURES)},
         "status": growth["status"],
     }

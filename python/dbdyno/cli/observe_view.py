@@ -18,6 +18,7 @@ from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate
 from dbdyno.observe.blocking import Blocked
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
+from dbdyno.observe.glance_devices import DevicesNow
 
 LEAST = 0.0005  # seconds per second: the least value that is not shown as 0.000
 MARKS = "\u25bc\u25b2"
@@ -127,6 +128,7 @@ def _microstates(s: SessionLine) -> Iterator[Text]:
 
 _LEAST_EVENTS, _MOST_EVENTS = 2, 7
 _KEYS_LINE = "q quit  h help  enter row  / find  f filter  p pause  s save"
+_ROOMY = 110  # from here on the line of CPUs has the devices in more words
 _WIDE = 70  # a narrower terminal has the sum of DB time alone
 _OLD_S = 1.0
 _LOW = 20  # a terminal of fewer lines has no bar, and one line of keys
@@ -308,7 +310,11 @@ _HEADER_HELP = (
         "CPUs",
         "CPUs in use on the machine by kind; server: its sessions and own processes",
     ),
-    ("devices", "?: devices are not measured yet"),
+    (
+        "devices",
+        "reads and writes a second of the devices below the server's directories, by all processes; their "
+        "mean response time (await); requests in flight",
+    ),
     ("DB time", "time of all sessions on a CPU, waiting for one (CPU WAIT), or asleep in the database"),
     ("waits", "how waits were measured; what the server's own processes use; what observing costs"),
 )
@@ -349,20 +355,31 @@ _KINDS = {
 }
 
 
-def _cpus(g: Glance) -> Text:
-    """Returns CPUs in use: of the machine by kind, and of the server."""
+def _cpus(g: Glance, width: int) -> Text:
+    """Returns CPUs in use: of the machine by kind, and of the server; and the devices."""
     m = g.machine
     by_kind = {name: sum(m.cpu.get(kind, 0.0) for kind in kinds) for name, kinds in _KINDS.items()}
     used = " ".join(f"{n} {number(v)}" for n, v in by_kind.items() if v >= 0.005 or n in ("user", "system"))
     line = Text(f"CPUs   {m.cpus or '?'}: {used if m.cpu else '?'}")
     system = m.server_system
     modes = "" if system is None else f" ({share(system)} % system)"
-    return line.append(f" | server {number(g.server_cpu)}{modes} | devices ?")
+    return line.append(f" | server {number(g.server_cpu)}{modes} | {_devices(g.machine.devices, width)}")
+
+
+def _devices(now: DevicesNow | None, width: int) -> str:
+    """Returns requests a second and their response time, with more words where there is room."""
+    if now is None:
+        return "devices ?"
+    waited = "" if now.await_ns is None else f" {format_ns(now.await_ns)}"
+    if width < _ROOMY:
+        return f"I/O {format_rate(now.reads_per_s + now.writes_per_s)}/s{waited}"
+    rates = f"{format_rate(now.reads_per_s)} r/s {format_rate(now.writes_per_s)} w/s"
+    return f"devices {rates}, await{waited or ' -'}, {number(now.in_flight)} in flight"
 
 
 def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
     m = g.machine
-    yield _cpus(g)
+    yield _cpus(g, width)
     parts = ("db_time", "run", "runq", "sleep", "client")
     db, run, runq, sleep, client = (number(g.total(part)) for part in parts)
     past = [f"last {format_ns(g.seconds * NS_PER_S)}"] if width >= _WIDE else []

@@ -18,6 +18,8 @@ from dbdyno.model.schema.tables import Tables
 from dbdyno.model.sources.source import HIDDEN
 from dbdyno.model.sources.wait_families import AT_CLIENT, Family, WaitFamilies
 from dbdyno.model.units import NS_PER_S
+from dbdyno.observe import glance_devices
+from dbdyno.observe.glance_devices import DevicesNow, devices_now
 from dbdyno.observe.glance_parts import (
     IDLE,
     NONE_AT_REST,
@@ -51,6 +53,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
         *("after_ns", "pid", "tid", "start_ticks", "role", "wait_class", "wait_event", "status"),
         *("sleep_ns", "runq_ns", "begun", "unclear", "query_id", "query_status"),
     ),
+    **glance_devices.NEEDED,
     "traced": ("after_ns", "pid", "tid", "start_ticks", "role", "session", "run_ns", "runq_ns", "sleep_ns"),
 }
 """Tables and columns that a glance reads. Others are not converted for a live view, as that is its largest
@@ -68,6 +71,7 @@ class Machine:
     server_system: float | None = None  # share of system mode in the server's CPU time, by ticks
     samplers: float | None = None  # our observing threads
     at_server: float | None = None  # the server's processes that answer them
+    devices: DevicesNow | None = None
 
 
 def machine(recent: Tables) -> Machine:
@@ -100,6 +104,7 @@ def machine(recent: Tables) -> Machine:
         server_system=system / (user + system) if user + system else None,
         samplers=sums.get("samplers"),
         at_server=sums.get("at server"),
+        devices=devices_now(recent),
     )
 
 

@@ -68,11 +68,11 @@ impl Devices {
             return Some(name);
         }
         let all = fs::read_dir(self.root.join("sys/class/block")).ok()?;
-        let mapped = all.flatten().take(MOST_DEVICES * DEEPEST).find_map(|entry| {
+        let mut names = all.flatten().take(MOST_DEVICES * DEEPEST);
+        names.find_map(|entry| {
             let device = named(entry.file_name().to_str()?)?;
             (self.text(&device, "dm/name")? == name).then_some(device)
-        });
-        mapped
+        })
     }
 
     /// Returns the devices of a file system of several (btrfs), by one of them; this one first.
@@ -111,32 +111,27 @@ impl Devices {
         disks: &mut Vec<String>,
         count: &mut usize,
     ) -> String {
-        let mut words = device.to_owned();
-        if let Some(name) = self.text(device, "dm/name") {
-            words += &format!(" ({name})");
-        }
+        let mapped = self.text(device, "dm/name");
+        let words = mapped.map_or_else(|| device.to_owned(), |name| format!("{device} ({name})"));
         *count += 1;
         above.push(device.to_owned());
         let mut lower = self.lower(device);
         lower.retain(|name| !above.contains(name));
-        if lower.is_empty() || above.len() >= DEEPEST || *count >= MOST_DEVICES {
-            if !disks.iter().any(|disk| disk == device) {
-                disks.push(device.to_owned());
-            }
-        } else {
-            let parts: Vec<String> = lower
-                .iter()
-                .map(|name| self.descend(name, above, disks, count))
-                .collect();
-            let parts = parts.join(", ");
-            words += &if lower.len() > 1 {
-                format!(" on ({parts})")
-            } else {
-                format!(" on {parts}")
-            };
+        let bottom = lower.is_empty() || above.len() >= DEEPEST || *count >= MOST_DEVICES;
+        if bottom && !disks.iter().any(|disk| disk == device) {
+            disks.push(device.to_owned());
         }
+        let below = if bottom { &[][..] } else { &lower };
+        let parts: Vec<String> = below
+            .iter()
+            .map(|name| self.descend(name, above, disks, count))
+            .collect();
         above.pop();
-        words
+        match parts.as_slice() {
+            [] => words,
+            [one] => format!("{words} on {one}"),
+            _ => format!("{words} on ({})", parts.join(", ")),
+        }
     }
 
     /// Returns the devices directly below one.

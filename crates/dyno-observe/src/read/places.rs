@@ -63,7 +63,7 @@ impl PlaceSpec {
 /// A directory with a device of its file system.
 #[derive(Debug, Clone)]
 pub struct Place {
-    place: String,
+    label: String,
     path: String,
     filesystem: Option<String>,
     stack: Option<Stack>,
@@ -115,7 +115,7 @@ impl Places {
         raw::Places {
             before_ns: places().map(|_| self.bracket.before_ns).collect(),
             after_ns: places().map(|_| self.bracket.after_ns).collect(),
-            place: places().map(|p| &p.place).collect(),
+            place: places().map(|p| &p.label).collect(),
             path: places().map(|p| &p.path).collect(),
             filesystem: places().map(|p| p.filesystem.as_ref()).collect(),
             device: stacks().map(|s| s.map(|s| &s.device)).collect(),
@@ -175,7 +175,9 @@ impl World {
             };
             let (found, shown) = (self.open(&path), path.to_string_lossy().into_owned());
             match found.and_then(|fd| self.located(&fd, devices)) {
-                Ok((filesystem, stacks, status)) => return rows(spec, &shown, &filesystem, stacks, &status),
+                Ok((filesystem, stacks, status)) => {
+                    return rows(spec, &shown, filesystem.as_ref(), stacks, &status);
+                }
                 Err(error) => failed = Status::from_error(&error),
             }
         }
@@ -287,7 +289,7 @@ fn on_mount(
 
 fn unknown(spec: &PlaceSpec, status: Status) -> Place {
     Place {
-        place: spec.place.clone(),
+        label: spec.place.clone(),
         path: spec.paths.last().cloned().unwrap_or_default(),
         filesystem: None,
         stack: None,
@@ -302,14 +304,14 @@ fn no_device(kind: &str) -> String {
 fn rows(
     spec: &PlaceSpec,
     path: &str,
-    filesystem: &Option<String>,
+    filesystem: Option<&String>,
     stacks: Vec<Stack>,
     status: &str,
 ) -> Vec<Place> {
     let row = |stack| Place {
-        place: spec.place.clone(),
+        label: spec.place.clone(),
         path: path.to_owned(),
-        filesystem: filesystem.clone(),
+        filesystem: filesystem.cloned(),
         stack,
         status: status.to_owned(),
     };

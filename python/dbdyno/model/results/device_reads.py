@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from dbdyno.model.schema.data_sources.devices import SUMS
@@ -54,3 +56,17 @@ def steps(reads: pl.DataFrame) -> pl.DataFrame:
     grown_rows = ordered.with_columns(before_at_ns=pl.col("at_ns").shift(1).over("device"), **grown)
     back = pl.any_horizontal(pl.col(name) < 0 for name in FIGURES)
     return grown_rows.with_columns(back=back.fill_null(False))
+
+
+def disks(places: pl.DataFrame) -> Iterator[str]:
+    """Yields the disks at the bottom of the devices of ``places``, rows of that table."""
+    for below in places["below"].drop_nulls():
+        yield from below.split(", ")
+
+
+def counted_devices(places: pl.DataFrame) -> list[str]:
+    """Returns the devices that a sum adds, so that each request is in one of them: those that a directory is
+    on, without one that lies on another of them, as a loop device may."""
+    on = places.drop_nulls("device")
+    names = dict.fromkeys(on["device"])
+    return [name for name in names if not set(disks(on.filter(pl.col("device") == name))) & set(names)]
