@@ -175,8 +175,10 @@ def _chart(
     if not known_rows.filter(pl.col("value") > 0).height:
         return None
     names = known_rows["series"].unique(maintain_order=True).to_list()
+    ends = [float(rows.select(end).item()) for end in (pl.col("start_s").min(), pl.col("end_s").max())]
+    scale = {"nice": False, "domain": ends}  # one axis for all three charts
     span: dict[str, Spec] = {
-        "x": channel("start_s:Q", title="seconds since the start of the measurement", scale={"nice": False}),
+        "x": channel("start_s:Q", title="seconds since the start of the measurement", scale=scale),
         "x2": {"field": "end_s"},
     }
     tooltip = tips(
