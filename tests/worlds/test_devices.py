@@ -15,14 +15,16 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from dbdyno import _core
+from dbdyno import _core, remote
 from dbdyno.account.devices import device_io, device_time
 from dbdyno.observe.watch import frames
+from tests.agents import INSTANTS, OtherClock, agent
 from tests.elsewhere import needs_root
 from tests.fakery import made_cell
 
 pytestmark = [pytest.mark.root, needs_root]
 S = 1_000_000_000
+CLOCKED = INSTANTS | {name: {"before_ns", "after_ns"} for name in ("devices", "places")}
 BLOCK_BYTES, WRITES, READS = 64 << 10, 48, 32
 INSIDE = f"""
 mount -o noatime "$1" "$2"
@@ -199,3 +201,22 @@ def test_a_server_on_another_host_has_places_without_devices() -> None:
         ("data", "/var/lib/data", None, "not here")
     ]
     assert tables["devices"].is_empty()
+
+
+def test_the_agent_on_another_host_reads_them_with_times_on_our_clock(inside: Inside) -> None:
+    spec = {"engine": None, "os": True, "main_pid": inside.process.pid, "places": places(("data", "."))}
+    with agent(lambda channel: OtherClock(channel, 3600 * S, 0.0, CLOCKED)) as (peer, _):
+        watch = remote.RemoteWatch(peer, remote.HostClock(peer.clock), spec | {"task_interval_ms": 100})
+        t0_ns = _core.now_ns() + S // 5
+        watch.start(t0_ns, t0_ns + S)
+        inside.goes_on()
+        while _core.now_ns() < t0_ns + 13 * S // 10:
+            time.sleep(0.01)
+        watch.stop()
+        tables = frames(watch)
+    assert tables["places"].select("device", "status").rows() == [(inside.device, "ok")]
+    reads = tables["devices"].filter(pl.col("device") == inside.device)
+    assert reads.height >= 10 and set(reads["status"]) == {"ok"}
+    assert reads["before_ns"].is_between(t0_ns - 10 * S, t0_ns + 10 * S).all()
+    assert reads["writes"][-1] - reads["writes"][0] >= WRITES
+    assert reads["read_ns"].max() < 60 * S, "a duration is not shifted by the clocks"
