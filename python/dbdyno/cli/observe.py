@@ -130,6 +130,7 @@ def observe_command(**options: Any) -> None:
           --do 'trace 10s'
       dbdyno observe --when 'cpu_wait > 30% for 3s' --do 'profile 10s' \\
           --do snapshot
+      dbdyno observe --dsn service=prod --metrics 127.0.0.1:9187
     """
     fields = fields_given(options)
     chosen = fields.pop("observation", {})

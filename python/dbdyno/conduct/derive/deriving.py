@@ -287,8 +287,9 @@ class _Beside:
 
 TOGETHER, _LITTLE_S = 4, 1.0
 """Cells are derived together up to this number or CPU time, since several take little longer than one."""
-LAG_NS = 30 * NS_PER_S
-"""Longest wait of a window for others if its figures are served while the observation goes on."""
+LAG_NS = 40 * NS_PER_S
+"""Longest time that windows which are derived together may span if their figures are served while the
+observation goes on. Of those of 10 s that is four, as without."""
 
 
 def derive_each(lines: Iterable[str], derive: Callable[[], None], together: int = TOGETHER) -> None:

@@ -261,7 +261,7 @@ METRICS: tuple[Metric, ...] = (
         "info",
         "What the last window measured.",
         "windows",
-        (SERVER, "workload", "variant", "sessions", "repeat"),
+        (SERVER, "workload", "variant", "sessions"),
         open=("workload", "variant"),
     ),
     Metric("dbdyno_build", "info", "The program that measures.", "", ("version",)),

@@ -40,7 +40,7 @@ class Window(NamedTuple):
 
 
 _COLUMNS = {
-    "windows": ("t1_ns", "wall_s", "status", "workload", "variant", "sessions", "repeat"),
+    "windows": ("t1_ns", "wall_s", "status", "workload", "variant", "sessions"),
     "ledger": ("scope", "who", "account", "parent", "detail", "aas"),
     "events": ("scope", "wait_class", "wait_event", "waits_per_s"),
     "rates": ("scope", "name", "value"),
