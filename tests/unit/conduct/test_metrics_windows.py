@@ -32,7 +32,7 @@ from dbdyno.store import Run, RunStore
 LAW = "fake:cpus=2,foreign=3,cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms,helper=checkpointer:0.1"
 OPEN_METRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 Scrape = dict[tuple[str, frozenset[tuple[str, str]]], float]
-SERVER = "in memory:in memory"
+SERVER = "in memory"
 
 
 def text_of(exporter: Exporter, headers: dict[str, str] | None = None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbdyno import present
 from dbdyno.conduct.companion import Companion, OpenWatch
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.protocols import Load, Watch
@@ -16,7 +17,6 @@ from dbdyno.model.plan.plan import Cell
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import REGISTERED
 from dbdyno.model.units import NS_PER_S
-from dbdyno.present import server_place
 from dbdyno.present.metrics.window import OPTIONAL, TABLES, windows
 from dbdyno.store import Run
 
@@ -104,4 +104,8 @@ class NoFeed(Feed):
 def feed_of(
     exporter: Exporter | None, environment: Environment, record: Run, notice: Callable[[str], None]
 ) -> Feed:
-    return NoFeed() if exporter is None else Feed(exporter, server_place(environment.server), record, notice)
+    if exporter is None:
+        return NoFeed()
+    where = environment.server.where
+    has_address = ":" in where or "," in where  # not "this machine", where commands run
+    return Feed(exporter, present.server_place(environment.server) if has_address else where, record, notice)
