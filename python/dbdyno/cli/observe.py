@@ -190,7 +190,7 @@ def _observe(
         listener.on_quit(interrupt.request_once)
     elif not plan.expected_ns and not is_quiet():
         listener.on_unread(interrupt.request_once)
-    shown = options["as_json"] or options["output"] is not None
+    shown = options["as_json"] or options["output"] is not None or options["metrics_file"] is not None
     context = conduct.RunContext[conduct.ObservationListener](
         host, target, open_store(options["store"]), listener, interrupt, labels, metrics=exporter
     )
@@ -215,7 +215,7 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
 
 
 _PATIENCE_S = 10.0
-"""Limit of deriving after the last window, unless a document of the run is requested."""
+"""Limit of deriving after the last window, unless a document or a file of metrics is requested."""
 
 
 def _end(observed: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:

@@ -212,7 +212,7 @@ def derive_beside(run: Run) -> Deriving:
     """Derives the run in another process, as for a server with the machine's clock."""
     from dbdyno.conduct.derive.deriving import _Beside
 
-    return _Beside(run, together=1)
+    return _Beside(run)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

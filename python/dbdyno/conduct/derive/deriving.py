@@ -30,7 +30,9 @@ from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import window_of
 from dbdyno.store import Run
 
-NICE = 10
+NICE, NICE_SOON = 10, 5
+"""Niceness of the process that derives; the lower one where its results are wanted while the load goes on: on
+a machine whose CPUs are all busy the other leaves it next to no time."""
 _FEW = 2
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PROGRAM = f"""
@@ -155,7 +157,9 @@ def _derivation_of(record: Run, soon: bool) -> Deriving:
     if _alone or tuple(SOURCES) != BUILT_IN or (_few_cells(record.plan) and not soon):
         return here(record)
     try:
-        return _Beside(record, _together_within(record.plan) if soon else TOGETHER)
+        if soon:
+            return _Beside(record, _together_within(record.plan), NICE_SOON)
+        return _Beside(record)
     except OSError:
         return here(record)
 
@@ -182,9 +186,11 @@ class _Beside:
     """Derives in a process of its own. A line on its input announces more cells; the end of the input
     announces the end of the run."""
 
-    def __init__(self, record: Run, together: int) -> None:
+    def __init__(self, record: Run, together: int | None = None, nice: int = NICE) -> None:
+        """``together``: most cells that are derived together."""
         self._record = record
-        command = [sys.executable, "-c", _PROGRAM, str(record.path), str(os.getpid()), str(together)]
+        arguments = (record.path, os.getpid(), TOGETHER if together is None else together, nice)
+        command = [sys.executable, "-c", _PROGRAM, *map(str, arguments)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -303,7 +309,7 @@ def derive_each(lines: Iterable[str], derive: Callable[[], None], together: int 
             waiting, each_s = 0, (time.process_time() - began_s) / waiting
 
 
-def main(path: str, parent: str, together: str) -> int:
+def main(path: str, parent: str, together: str, nice: str) -> int:
     """Runs the process. An error is not reported here: the process that started it meets and reports it
     again."""
     from dbdyno.conduct.derive.derive import Making  # takes long to load
@@ -311,10 +317,10 @@ def main(path: str, parent: str, together: str) -> int:
 
     if os.getppid() != int(parent):
         return 1
-    os.nice(NICE)
+    os.nice(int(nice))
     # the scheduler may group processes by session (autogroup): then nice only counts within the session
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICE))
+        Path("/proc/self/autogroup").write_text(nice)
     making = Making(Run(Path(path)))
     try:
         derive_each(sys.stdin, making.more, int(together))

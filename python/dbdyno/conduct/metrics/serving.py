@@ -24,7 +24,7 @@ _DEADLINE_S = 10.0
 """Prometheus gives up a scrape after 10 s by default."""
 _SILENCE_S = 5.0  # longest wait for a client's next bytes
 _PAUSE_S = 0.02  # between two accepted connections
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 """Interval of looking for connections that last too long, and the longest that stopping waits."""
 _ROOM_S = 1.0  # longest wait until a connection that was ended leaves its thread
 
