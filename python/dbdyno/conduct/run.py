@@ -66,7 +66,7 @@ def run(
                 preparation = Preparation(server, plan, environment, store, listener, context.interrupt)
                 Ladder(preparation, stage, record, derived, crew, feed).climb(workload, target)
         finish(derived, record, listener.preparing)
-        feed.advance()
+        feed.finish()
         if plan.experiment.noise is not None:
             noise.remember(store, results_of(record))
     return record

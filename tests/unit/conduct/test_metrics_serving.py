@@ -112,7 +112,7 @@ def test_figures_are_rendered_once_a_window(exporter: Exporter, monkeypatch: pyt
         for more in headers:
             assert get(exporter, Authorization=f"Bearer {TOKEN}", **more)[0] == 200
     assert sorted(rendered) == [False, True]  # one of each format
-    exporter.add("db1:5432", [], print)
+    exporter.add("db1:5432", [Window("2", ())], print)
     assert is_served(exporter)
     assert sorted(rendered) == [False, False, True]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -388,16 +389,47 @@ def test_a_fault_of_the_metrics_is_reported_and_the_measurement_goes_on(
     assert notices == ["metrics: a window is left out (ValueError: a figure that cannot be)"]
 
 
+def test_windows_that_are_derived_together_are_passed_on_one_by_one(
+    exporter: Exporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbdyno.conduct.metrics import feed as module
+
+    now_s = 100.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store = RunStore(tmp_path / "store")
+    run = store.create(conduct.observation_plan(conduct.observation_of({"engine": "fake"}), observe.host()))
+    feed = module.Feed(exporter, SERVER, run, print)
+
+    def write(*cells: str) -> None:
+        parts = [part(cell) for cell in cells]
+        run.parts.write(cells[0], {n: pl.concat([p[n] for p in parts]) for n in parts[0]}, {})
+
+    def passed_on(at_s: float) -> float:
+        nonlocal now_s
+        now_s = at_s
+        feed.look(observe.NoWatch(), lambda _: observe.NoWatch(), None)
+        return sum_of(scrape(exporter), "dbdyno_windows_total")
+
+    write("0001-a", "0002-a", "0003-a", "0004-a")  # of 4 s each
+    assert [passed_on(s) for s in (100, 103, 104, 107, 108.5)] == [1, 1, 2, 2, 3]
+    write("0005-a", "0006-a")
+    assert [passed_on(s) for s in (110, 113, 114)] == [5, 5, 6], "what was held is not held longer"
+    write("0007-a", "0008-a")
+    feed.finish()
+    assert sum_of(scrape(exporter), "dbdyno_windows_total") == 8
+
+
+def part(cell: str) -> dict[str, pl.DataFrame]:
+    made = tables(ledger=[ledger_row("run", 0.5)])
+    return {n: t.with_columns(cell=pl.lit(cell)) if "cell" in t.columns else t for n, t in made.items()}
+
+
 def test_windows_of_merged_parts_count_once(exporter: Exporter, tmp_path: Path) -> None:
     from dbdyno.conduct.metrics.feed import Feed
 
     store = RunStore(tmp_path / "store")
     run = store.create(conduct.observation_plan(conduct.observation_of({"engine": "fake"}), observe.host()))
     feed = Feed(exporter, SERVER, run, print)
-
-    def part(cell: str) -> dict[str, pl.DataFrame]:
-        made = tables(ledger=[ledger_row("run", 0.5)])
-        return {n: t.with_columns(cell=pl.lit(cell)) if "cell" in t.columns else t for n, t in made.items()}
 
     for number, cell in enumerate(("0001-a", "0002-a"), 1):
         run.parts.write(cell, part(cell), {})
@@ -406,6 +438,6 @@ def test_windows_of_merged_parts_count_once(exporter: Exporter, tmp_path: Path) 
     run.parts.write("0003-a", part("0003-a"), {})  # derived and merged before it is looked for
     run.parts.merge(["0001-a", "0002-a", "0003-a"], {})
     feed.advance()
-    feed.advance()
+    feed.finish()
     assert sum_of(scrape(exporter), "dbdyno_windows_total") == 3
     assert sum_of(scrape(exporter), "dbdyno_session_seconds_total") == pytest.approx(6)

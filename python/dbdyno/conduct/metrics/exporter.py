@@ -11,7 +11,7 @@ import secrets
 import socket
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -97,8 +97,10 @@ class Exporter:
             self._servers.append(f"{place} #{same + 1}" if same else place)
             return self._servers[-1]
 
-    def add(self, server: str, windows: Iterable[Window], notice: Callable[[str], None]) -> None:
+    def add(self, server: str, windows: Collection[Window], notice: Callable[[str], None]) -> None:
         """Adds windows of a server. ``notice`` is called once if the file cannot be written."""
+        if not windows:
+            return
         with self._lock:
             self._sums.add(server, windows)
             self._answers.clear()

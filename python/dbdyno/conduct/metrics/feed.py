@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from dbdyno.model.plan.plan import Cell
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import REGISTERED
 from dbdyno.model.units import NS_PER_S
-from dbdyno.present.metrics.window import OPTIONAL, TABLES, windows
+from dbdyno.present.metrics.window import OPTIONAL, TABLES, Window, windows
 from dbdyno.store import Run
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ _LOOK_S = 0.5
 class Feed(Companion):
     """Looks for newly derived windows: in the window, when a cell was saved, and when the run is over.
 
-    Another process may derive them. A fault here costs the metrics and not the measurement.
+    Another process may derive them, several together. These are passed on at the distance in which they were
+    measured: if counters grew by several windows at once, their rates would rise and fall. A fault here costs
+    the metrics and not the measurement.
     """
 
     def __init__(self, exporter: Exporter, place: str, record: Run, notice: Callable[[str], None]) -> None:
@@ -41,7 +44,8 @@ class Feed(Companion):
         self._tables = (*TABLES, *(t for t in OPTIONAL if t in REGISTERED))
         self._read: dict[str, int] = {}  # part -> inode of its directory, which a merge changes
         self._done: set[str] = set()  # cells
-        self._due_s, self._changed_ns = 0.0, 0
+        self._held = deque[Window]()
+        self._due_s, self._next_s, self._changed_ns = 0.0, 0.0, 0
 
     def before(self, cell: Cell) -> None:  # noqa: ARG002
         self.advance()
@@ -52,14 +56,24 @@ class Feed(Companion):
             if (changed_ns := _changed_ns(self._record.parts.path)) != self._changed_ns:
                 self._changed_ns = changed_ns
                 self.advance()
+        if self._held and time.monotonic() >= self._next_s:
+            self._safely(self._pass_on)
 
     def saved(self, raw: RawCell) -> None:  # noqa: ARG002
         self.advance()
 
+    def finish(self) -> None:
+        """Passes on all windows; called when the last one is derived."""
+        self.advance()
+        self._safely(self._flush)
+
     def advance(self) -> None:
-        """Passes on the windows that were derived since the last call."""
+        """Reads the windows that were derived since the last call, and passes on those before them."""
+        self._safely(self._advance)
+
+    def _safely(self, action: Callable[[], None]) -> None:
         try:
-            self._advance()
+            action()
         except Exception as e:  # whatever it is, what is measured matters more
             self._notice(f"metrics: a window is left out ({type(e).__name__}: {e})")
 
@@ -76,7 +90,20 @@ class Feed(Companion):
             self._read[name] = inode  # before a fault of its figures, which would come again
             new = [w for w in windows(tables, self._epoch_ns) if w.cell not in self._done]
             self._done.update(w.cell for w in new)
-            self._exporter.add(self._server, new, self._notice)
+            if new:
+                self._flush()
+                self._held.extend(new)
+                self._pass_on()
+
+    def _flush(self) -> None:
+        windows, self._held = self._held, deque()
+        self._exporter.add(self._server, windows, self._notice)
+
+    def _pass_on(self) -> None:
+        """Passes on one window; the next one follows after the time that this one took."""
+        window = self._held.popleft()
+        self._next_s = time.monotonic() + window.length_s
+        self._exporter.add(self._server, (window,), self._notice)
 
 
 def _inode(path: Path) -> int:
@@ -97,6 +124,8 @@ class NoFeed(Feed):
     def __init__(self) -> None: ...
 
     def advance(self) -> None: ...
+
+    def finish(self) -> None: ...
 
     def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None) -> None: ...
 

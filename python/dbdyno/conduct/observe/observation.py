@@ -116,7 +116,7 @@ def observe_server(
                     raise Interrupted  # before the requested time was over
             cost = windows.costing.cost(derived.cpu_s())
             whole = finish(derived, record, listener.notice, patience_s)
-            feed.advance()
+            feed.finish()
     return Observed(record, cost, whole)
 
 

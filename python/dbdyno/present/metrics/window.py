@@ -37,6 +37,7 @@ class Sample(NamedTuple):
 class Window(NamedTuple):
     cell: str
     samples: tuple[Sample, ...]
+    length_s: float = 0.0
 
 
 _COLUMNS = {
@@ -80,7 +81,7 @@ def windows(tables: Mapping[str, pl.DataFrame], epoch_ns: int) -> Iterator[Windo
                 *_devices([row for row in devices if row["cell"] == cell], wall_s),
                 *_sources(own["cell_sources"]),
             ]
-        yield Window(cell, tuple(samples))
+        yield Window(cell, tuple(samples), wall_s)
 
 
 def _by_cell(table: pl.DataFrame, columns: Sequence[str]) -> dict[str, list[Row]]:
