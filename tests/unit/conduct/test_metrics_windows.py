@@ -326,7 +326,8 @@ def test_devices_are_sums_of_the_windows_rates() -> None:
         "utilisation": 0.25,
         "in_flight": 0.2,
     }
-    made = tables() | {"device_io": pl.DataFrame([device])}
+    tmpfs = dict.fromkeys(device) | {"cell": "c", "places": "temporary"}
+    made = tables() | {"device_io": pl.DataFrame([device, tmpfs])}
     (window,) = windows(made, 0)
     found = {s.name: s.value for s in window.samples if s.name.startswith("dbdyno_device")}
     assert found == pytest.approx(

@@ -181,7 +181,11 @@ METRICS: tuple[Metric, ...] = (
         (SERVER, "resource", "kind"),
         "seconds",
     ),
-    _device("reads", "Reads that a device below the server's directories completed."),
+    _device(
+        "reads",
+        "Reads that a device below the server's directories completed. A device that lies on others (a "
+        "partition, LVM, RAID) has its requests in theirs, too: do not add them up.",
+    ),
     _device("writes", "Writes that the device completed."),
     _device("flushes", "Flushes that the device completed."),
     _device("read_bytes", "Bytes read from the device.", "bytes"),

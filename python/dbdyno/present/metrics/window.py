@@ -260,6 +260,8 @@ _DEVICE_TIMES = {
 
 def _devices(devices: list[dict[str, Any]], wall_s: float) -> Iterator[Sample]:
     for row in devices:
+        if row["device"] is None:  # a place without one, such as tmpfs
+            continue
         device = (row["device"],)
         for column, name in _DEVICE_RATES.items():
             if row.get(column) is not None:
