@@ -37,4 +37,4 @@ def test_states_that_servers_name_are_no_subject_of_commands() -> None:
     names = {c.claims[0] for c in checking.checks(kind_named("database"))} - {
         c.claims[0] for c in checking.checks(kind_named("commands"))
     }
-    assert names == {"naive-cpu", "idle-busy", "hidden-run-queue", "errors"}
+    assert names == {"naive-cpu", "idle-busy", "hidden-run-queue", "errors", "littles-law-violated"}
