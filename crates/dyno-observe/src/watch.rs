@@ -7,7 +7,6 @@ use std::thread;
 use dyno_model::{ActivityProbe, Error, Result, Table, TaskId, now_ns};
 
 use crate::profiler::Profiler;
-use crate::read::places::Places;
 use crate::reader::Reader;
 use crate::sample::memory::Memory;
 use crate::sample::sampler::Sampler;
@@ -207,8 +206,9 @@ impl Watch {
         tables.push(lock(&shared.tasks).table(since_ns));
         tables.push(lock(&shared.groups).table(since_ns));
         tables.extend(shared.host.as_ref().map(|h| lock(h).table(since_ns)));
-        tables.extend(shared.places.as_ref().map(Places::table));
-        tables.push(lock(&shared.devices).table(since_ns));
+        if let Some(places) = &shared.places {
+            tables.extend([places.table(), lock(&shared.devices).table(since_ns)]);
+        }
         tables.extend(shared.traced(since_ns));
         tables
     }
