@@ -7,13 +7,13 @@ sessions; else of the whole server, which the source then says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.account.making import makes
-from dbdyno.model.results.ledger_rows import account_rows, groups
+from dbdyno.model.results.ledger_rows import BY_LABEL, groups
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.costs import (
     CALL,
@@ -53,6 +53,7 @@ _UNITS = {f.id: f.unit for f in FIGURES}
 TELLING = 0.02
 """Share of the server's count from which on the rest beside the sessions' counts as that of others: both are
 scaled to the window, which leaves about a call at each end."""
+_HALVES = {USER: "run.user", SYSTEM: "run.system"}
 _OFF, _IDLE = "off", "no measured calls"
 _EXECUTED = {
     USER: "cpu_user_ns",
@@ -198,6 +199,13 @@ class _Cell:
         self._executed = tables["execution_rates"].filter(pl.col("job").is_null()).to_dicts()
         levels = tables["cut_levels"].filter(pl.col("origin") == "engine").unique("key", keep="first")
         self._levels = {row["key"]: row for row in levels.to_dicts()}
+        calls = pl.col("calls_total") + pl.col("errors_total")
+        self._calls = dict(tables["cell_sessions"].select("session", calls).iter_rows())
+        self._workers = bool(tables["cut_tasks"]["worker"].any())
+        self._own: dict[str, dict[int, float]] = {}
+        work = tables["cut_work"].drop_nulls("value").select("name", "session", "value")
+        for name, session, value in work.iter_rows():
+            self._own.setdefault(name, {})[session] = value
 
     def rate(self, name: str) -> Share:
         return self._rates.get(name, Share(None, _OFF))
@@ -225,30 +233,35 @@ class _Cell:
     def _cpu(self) -> dict[str, Cost]:
         """Returns CPU of the sessions, divided into user and kernel as the ledger divides it, and of the
         server's own processes."""
-        whole, ledger = self.rate("cpu_per_call_ns"), self._tables["ledger"]
-        run = account_rows(ledger, "run").to_dicts()
-        parts = {}
-        for figure, account in ((CPU, "run"), (USER, "run.user"), (SYSTEM, "run.system")):
-            part = account_rows(ledger, account).to_dicts()
-            share, ends = (whole, _NO_ENDS) if figure == CPU else _part(whole, run, part)
-            parts[figure] = Cost(share, self._background_cpu(account, share), ends)
-        return parts
+        whole = self.rate("cpu_per_call_ns")
+        accounts = pl.col("account").is_in(["run", *_HALVES.values()]) & ~BY_LABEL
+        ledger = (
+            self._tables["ledger"].filter(accounts & pl.col("scope").is_in(["rung", "helper"])).to_dicts()
+        )
+        rung = {row["account"]: row for row in ledger if row["scope"] == "rung"}
+        behind = self._background_cpu(whole, [r for r in ledger if r["scope"] == "helper"])
+        costs = {CPU: Cost(whole, behind[CPU])}
+        for half, account in _HALVES.items():
+            share, ends = _half(whole, rung.get("run"), rung.get(account))
+            costs[half] = Cost(share, behind[half], ends)
+        return costs
 
-    def _background_cpu(self, account: str, whole: Share) -> Share:
-        helpers = account_rows(self._tables["ledger"], "run", scope="helper")
-        unknown = helpers.filter(pl.col("aas").is_null())
-        if helpers.is_empty() and whole.value is None:
-            return Share(None, whole.reason, whole.source)
-        if unknown.height:
-            return Share(None, str(unknown["status"][0]), str(unknown["source"][0]))
-        per_call = self._per_call(NS_PER_S * float(helpers["aas"].sum()))
-        if account == "run" or not per_call:
-            return Share(per_call, source=whole.source)
+    def _background_cpu(self, whole: Share, ledger: list[Row]) -> dict[str, Share]:
+        """Returns CPU of the server's own processes, divided by the ratio of all their ticks."""
+        helpers = [row for row in ledger if row["account"] == "run"]
+        unknown = [row for row in helpers if row["aas"] is None]
+        if unknown or (not helpers and whole.value is None):
+            share = Share(None, unknown[0]["status"], unknown[0]["source"]) if unknown else whole
+            return dict.fromkeys((CPU, *_HALVES), share)
+        per_call = self._per_call(NS_PER_S * sum(row["aas"] for row in helpers))
+        share, source = Share(per_call, source=whole.source), f"{whole.source}, divided by ticks"
+        if not per_call:
+            return dict.fromkeys((CPU, *_HALVES), share)
         tasks = self._tables["cut_tasks"].filter(pl.col("role").str.starts_with(ROLE))
-        user, system = (float(tasks[f"{half}_ns"].sum()) for half in ("user", "system"))
-        part = {"run.user": user, "run.system": system}[account]
-        divided = per_call * part / (user + system) if user + system else None
-        return Share(divided, NO_TICK, f"{whole.source}, divided by ticks")
+        ticks = {USER: float(tasks["user_ns"].sum()), SYSTEM: float(tasks["system_ns"].sum())}
+        both = sum(ticks.values())
+        halves = {h: Share(per_call * t / both if both else None, NO_TICK, source) for h, t in ticks.items()}
+        return {CPU: share, **halves}
 
     def _switches(self) -> dict[str, Cost]:
         tasks = self._tables["microstates"]
@@ -292,16 +305,14 @@ class _Cell:
     def _of_own_sessions(self, name: str) -> Share | None:
         """Returns the counter of the load's own sessions; None if there is none, or parallel workers, which
         count for themselves, did part of the work."""
-        counts = self._tables["cut_work"].filter(pl.col("name") == name)
-        known = counts.drop_nulls("value")
-        if known.is_empty() or self._tables["cut_tasks"]["worker"].any():
+        counted = self._own.get(name)
+        if counted is None or self._workers:
             return None
-        sessions = self._tables["cell_sessions"].join(known.select("session", "value"), on="session")
-        calls = float(sessions.select((pl.col("calls_total") + pl.col("errors_total")).sum()).item())
+        calls = sum(self._calls[session] for session in counted)
         source = _COUNTERS
-        if sessions.height < self._tables["cell_sessions"].height:
-            source += f", {sessions.height} of {self._tables['cell_sessions'].height} sessions"
-        return Share(float(sessions["value"].sum()) / calls if calls else None, source=source)
+        if len(counted) < len(self._calls):
+            source += f", {len(counted)} of {len(self._calls)} sessions"
+        return Share(sum(counted.values()) / calls if calls else None, source=source)
 
     def _level(self, key: str) -> Share:
         row = self._levels.get(key)
@@ -368,12 +379,12 @@ class _Cell:
         return by_figure
 
 
-def _part(whole: Share, run: list[Row], part: Iterable[Row]) -> tuple[Share, Ends]:
+def _half(whole: Share, run: Row | None, half: Row | None) -> tuple[Share, Ends]:
     """Returns the part of CPU time per call that the ledger puts under user or kernel, with its ends."""
-    row = next(iter(part), None)
-    ran = run[0]["aas"] if run else None
-    if whole.value is None or row is None or row["aas"] is None or ran is None:
-        why = whole.reason if whole.value is None else row["status"] if row else _OFF
+    if whole.value is None or run is None or half is None or None in (run["aas"], half["aas"]):
+        why = whole.reason if whole.value is None else half["status"] if half else _OFF
         return Share(None, why, whole.source), _NO_ENDS
-    value, low, high = (row[n] / ran * whole.value if ran else 0.0 for n in ("aas", "low", "high"))
+    value, low, high = (
+        half[n] / run["aas"] * whole.value if run["aas"] else 0.0 for n in ("aas", "low", "high")
+    )
     return Share(value, source=f"{whole.source}, divided by ticks"), (low, high)

@@ -174,7 +174,8 @@ def test_devices_are_summed_once_each_and_an_unknown_one_is_not_left_out() -> No
     rate = {"scope": "rung", "name": "calls_per_s", "value": 50.0, "status": "ok", "source": "driver"}
     device = {"device": "sda", "counted": True, "reads_per_s": 100.0, "flushes_per_s": None, "status": "ok"}
     devices = pl.DataFrame([device, device | {"device": "dm-0", "counted": False, "reads_per_s": 90.0}])
-    tables = {n: empty(n) for n in ("rates", "execution_rates", "cut_levels")}
+    needed = ("execution_rates", "cut_levels", "cut_tasks", "cut_work", "cell_sessions")
+    tables = {n: empty(n) for n in needed}
     cell = costs_of_cells._Cell(tables | {"rates": pl.DataFrame([rate]), "device_io": devices})
     reads, flushes = cell._of_devices("reads_per_s"), cell._of_devices("flushes_per_s")
     assert reads.of_sessions.value == 100 / 50
