@@ -25,6 +25,7 @@ from dbdyno.model.schema.data_sources.response_quantiles import (
     REPEATS,
     SECONDS,
     SHORT,
+    UNEQUAL,
     UNREPEATED,
 )
 from dbdyno.model.schema.quantiles import FEW, QUANTILES, Quantile
@@ -106,7 +107,8 @@ def _row(
     row["value_ns"] = _at_most(value, longest)
     between = None if effect is None else ranks(calls, one.q, effect)
     if between is None or between.low is None or between.high is None:
-        return row | {"reason": reason if effect is None else BURSTS}
+        wide = UNEQUAL if basis == REPEATS else BURSTS
+        return row | {"reason": reason if effect is None else wide}
     sorted_ = merged(histogram)
     places = np.searchsorted(sorted_["count"].cum_sum().to_numpy(), [between.low, between.high])
     low, high = sorted_["low_ns"][int(places[0])], sorted_["high_ns"][int(places[1])]

@@ -11,6 +11,7 @@ UNREPEATED = "it needs 3 repeats or calls by the second"
 SHORT = "it needs 3 repeats or 30 s"
 DRIFTING = "response times drift within the window"
 BURSTS = "slow calls came in too few bursts"
+UNEQUAL = "the repeats differ too much for their number"
 
 RESPONSE_QUANTILES = Table(
     "response_quantiles",
