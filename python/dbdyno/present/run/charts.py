@@ -144,7 +144,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     )
     measured = layer(rows, "line", strokeWidth=2.5, point={"size": 45})
     band = layer([{**r, "high": min(r["high"], cap)} for r in limits], "area", opacity=0.12)
-    limit = layer([r for r in limits if r["limit"] <= cap], "line", strokeDash=[2, 3], strokeWidth=1.5)
+    limit = layer([r for r in limits if r["limit"] <= cap], "line", strokeWidth=1.5)
     bound = tips("series:N", ("limit:Q", ROUNDED, f"CPU limit, {unit}"))
     return chart(
         "throughput",
@@ -154,7 +154,11 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         + (" No more calls fit into the CPUs than the dotted line." if limits else ""),
         [
             *([encoded(band, **base, y=channel("low:Q"), y2={"field": "high"})] if limits else []),
-            *([encoded(limit, **base, y=channel("limit:Q"), tooltip=bound)] if limits else []),
+            *(
+                [encoded(limit, **base, y=channel("limit:Q"), strokeDash={"value": [2, 3]}, tooltip=bound)]
+                if limits
+                else []
+            ),
             *cpu_mark(figures.usable_cpus(results), "x", top),
             encoded(perfect, **base, y=y, detail=channel("series:N")),
             encoded(intervals, **base, y=channel("low:Q"), y2={"field": "high"}),
@@ -188,7 +192,8 @@ def _cpu_limits(
         size = lowest[column][0] / lowest["calls_per_s"][0]  # work of a call
         limit, low, high = (size * v for v in bounds.select(*_CPU_LIMIT).row(0))
         if low < most:
-            ends = {"series": one.label, "limit": limit, "low": low, "high": high}
+            name = f"{one.label}: CPU limit"  # of the series in a workbook
+            ends = {"series": one.label, "label": name, "limit": limit, "low": low, "high": high}
             rows += [{**ends, "sessions": n} for n in (0, top)]
     return rows
 
