@@ -150,7 +150,6 @@ _TASKS = {
     "Measure": {
         "demo": "a first report within a minute; needs no server",
         "run": "throughput and session time as sessions increase",
-        "noise": "how small a difference a comparison can see here",
         "recipes": "prepared experiments, and the question each answers",
         "workload": "list workloads; make and remove their tables",
         "server": "start, stop and inspect the embedded PostgreSQL",
@@ -173,7 +172,7 @@ _TASKS = {
         "explain": "a word of the output: its meaning, what to do",
     },
     "Check": {
-        "doctor": "what spoils measurements here, and how to cure it",
+        "doctor, noise": "what spoils measurements; which differences show here",
         "topology": "sockets, NUMA nodes, cores, threads, usable CPUs",
         "selftest": "loads with known results, to check the figures",
     },

@@ -163,8 +163,8 @@ def noise(**options: Any) -> None:
       dbdyno noise -f queries.sql --dsn service=test
 
     \b
-    Exit codes: 0 measured; 2 usage error, also where --time is too short; 3 server error; 5 cut short; 130
-    Ctrl-C.
+    Exit codes: 0 measured; 2 usage error, also if --time is too short;
+    3 server error; 5 cut short; 130 Ctrl-C.
     """
     words = [w for w in (options["workload"], *options["more"]) if w is not None]
     named = [w for w in words if "=" not in w]

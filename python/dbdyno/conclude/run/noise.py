@@ -29,14 +29,14 @@ def answer(case: Case) -> Iterator[Claim]:
     if not budgets:
         usable = len(case.valid)
         values = {"measurements": usable, "was": "was" if usable == 1 else "were", "least": LEAST_CELLS}
-        yield claim("noise", values, case="few", parts=["end"], severity="warning")
+        yield claim("noise", values, case="few", severity="warning")
     differ = set(case.tables["noise"].filter((pl.col("part") == RESTARTS) & (pl.col("low") > 0))["sessions"])
     wanted = pl.col("difference").is_close(see) & ~pl.col("restarts")
     for row in case.tables["noise_plan"].filter(wanted).to_dicts():
         floor = budgets[row["sessions"]]["floor"] if row["sessions"] in differ else None
         values = {"see": fine_percent(see), "sessions": row["sessions"]}
         if row["repeats"] is None:
-            yield claim("noise", values, case="too-many", parts=["end"], severity="warning")
+            yield claim("noise", values, case="too-many", severity="warning")
             continue
         values |= {
             "repeats": row["repeats"],
@@ -45,7 +45,7 @@ def answer(case: Case) -> Iterator[Claim]:
             "floor": fine_percent(floor or 0.0),
         }
         values["margin"] = fine_percent(MARGIN)
-        parts = [*(["floor"] if floor else []), "end", *(["margin"] if see < MARGIN else [])]
+        parts = [*(["floor"] if floor else []), *(["margin"] if see < MARGIN else [])]
         yield claim(
             "noise", values, Estimate("noise", row["repeats"], "repeats"), case="planned", parts=parts
         )
