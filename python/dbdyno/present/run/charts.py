@@ -4,7 +4,7 @@ sessions."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.quantiles import CALLS_ABOVE, fewest_calls
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.nouns import capital, fill, noun
+from dbdyno.model.units import format_rate
 from dbdyno.present.charts import charts_paced, charts_time
 from dbdyno.present.charts.chart import (
     LETTERS,
@@ -151,7 +152,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         f"Throughput, {unit}",
         f"The distance to the dashed line is what each further {noun('single')} fails to deliver"
         + ("; bars are 95 % intervals over repeats." if repeated else ".")
-        + (" No more calls fit into the CPUs than the dotted line." if limits else ""),
+        + _limit_note(results, series, column, unit, drawn={r["series"] for r in limits}),
         [
             *([encoded(band, **base, y=channel("low:Q"), y2={"field": "high"})] if limits else []),
             *(
@@ -178,6 +179,18 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     )
 
 
+def _limit_note(results: Results, series: list[Series], column: str, unit: str, drawn: Set[str]) -> str:
+    """Returns what the dotted line is, and the limits that lie too far above the chart to be drawn."""
+    above = [
+        f"{format_rate(ends[0])} {unit}" + (f" ({one.label})" if len(series) > 1 else "")
+        for one in series
+        if one.label not in drawn and (ends := _cpu_limit(results, one, column))
+    ]
+    return (fill(" No more {~calls} fit into the CPUs than the dotted line.") if drawn else "") + (
+        f" The CPU limit is above the chart: {', '.join(above)}." if above else ""
+    )
+
+
 def _cpu_limits(
     results: Results, series: list[Series], column: str, top: float, most: float
 ) -> list[dict[str, Any]]:
@@ -185,17 +198,26 @@ def _cpu_limits(
     lowest load fits into the CPUs. Lines whose band lies above the chart are left out."""
     rows: list[dict[str, Any]] = []
     for one in series:
-        bounds = of_series(results.tables.get("bounds", empty("bounds")), one).drop_nulls("cpu_limit_per_s")
-        lowest = figures.ladder(results, one).filter(pl.col("calls_per_s") > 0).sort("sessions").head(1)
-        if bounds.is_empty() or lowest.is_empty():
+        if (ends := _cpu_limit(results, one, column)) is None:
             continue
-        size = lowest[column][0] / lowest["calls_per_s"][0]  # work of a call
-        limit, low, high = (size * v for v in bounds.select(*_CPU_LIMIT).row(0))
+        limit, low, high = ends
         if low < most:
             name = f"{one.label}: CPU limit"  # of the series in a workbook
-            ends = {"series": one.label, "label": name, "limit": limit, "low": low, "high": high}
-            rows += [{**ends, "sessions": n} for n in (0, top)]
+            line = {"series": one.label, "label": name, "limit": limit, "low": low, "high": high}
+            rows += [{**line, "sessions": n} for n in (0, top)]
     return rows
+
+
+def _cpu_limit(results: Results, series: Series, column: str) -> tuple[float, float, float] | None:
+    """Returns the CPU limit of a series with its ends, in calls or their work per second; None if it is
+    unknown."""
+    bounds = of_series(results.tables.get("bounds", empty("bounds")), series).drop_nulls("cpu_limit_per_s")
+    lowest = figures.ladder(results, series).filter(pl.col("calls_per_s") > 0).sort("sessions").head(1)
+    if bounds.is_empty() or lowest.is_empty():
+        return None
+    size = lowest[column][0] / lowest["calls_per_s"][0]  # work of a call
+    limit, low, high = (size * v for v in bounds.select(*_CPU_LIMIT).row(0))
+    return limit, low, high
 
 
 def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]]:

@@ -282,7 +282,10 @@ def _modes(results: Results, pick: Pick) -> list[Block]:
     if rows[0]["status"] == "too few calls":
         notes.append(fill("There are too few {~calls} to tell modes apart."))
     elif len(rows) == 1:
-        notes.append(fill("One mode: no valley between durations is deeper than by chance."))
+        notes.append(
+            "One mode: no clear gap lies between durations. Groups that overlap, or are less than "
+            "about 3 times apart, are not told apart."
+        )
     shown: list[Block] = [table(f"Modes of {noun('response_time')} {pick.at}", _MODES, rows)]
     if activities.height:
         title = f"What goes with the modes {pick.at}"
