@@ -355,7 +355,8 @@ def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> N
     from rich.console import Console
 
     results = with_statements(report_results.results())
-    apart = {"syscalls", "chains", "scripts", "memory", "captures", "costs", "heat"}  # each has its own test
+    # each has a test of its own
+    apart = {"syscalls", "chains", "scripts", "memory", "captures", "costs", "devices", "heat"}
     for name in {*SHOW_OPTIONS} - {CLAIMS, *apart}:
         console = Console(file=io.StringIO(), width=width)
         console.print(present.details(results, name))
