@@ -35,6 +35,14 @@ QUESTION = "How small a difference can a comparison see here?"
 RESTARTS = 5
 """Of a server that dbdyno started, unless the user says otherwise: of six starts the upper bound of the
 variance is about twice the estimate."""
+_NOT_OFFERED: dict[str, Any] = {
+    **dict.fromkeys(("builtins", "fail_on"), ()),
+    **dict.fromkeys(
+        ("select_only", "skip_some_updates", "by_command", "all_variants", "metrics_open"), False
+    ),
+    **dict.fromkeys(("metrics", "metrics_token_file", "metrics_file")),
+}
+"""Options of ``dbdyno run`` that this command does not have, with their values when they are not given."""
 
 
 @click.command(cls=Command)
@@ -172,8 +180,7 @@ def noise(**options: Any) -> None:
         cure = "dbdyno noise lio, or -f FILE; its parameters are NAME=VALUE; dbdyno workload list"
         raise UsageError(f"{', '.join(named)}: one workload at a time" if named else "no workload", cure)
     options["workload"] = named[0] if named else None
-    for unused in ("builtins", "select_only", "skip_some_updates", "by_command", "all_variants"):
-        options[unused] = ()
+    options |= _NOT_OFFERED
     options["dsn"] = dsn_of(options)
     check_reach(options["server_ssh"], options)
     if options["restarts"] and options["dsn"] is not None and options["engine"] is None:
