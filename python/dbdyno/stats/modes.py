@@ -4,9 +4,10 @@ Durations are compared on a logarithmic scale. A density with one hill is nowher
 places around. So of three windows of one width, the middle one contains no fewer durations than the emptier
 of the others, but for chance. Here a window is an octave (from a duration to twice that), and the middle one
 must contain significantly less than :data:`DEPTH` of either other: a test of a binomial share (by
-Chernoff's bound of its tail, Ann. Math. Statist. 23, 1952). The level is divided by the number of all triples
-of windows (Bonferroni). With one hill, whatever its shape, this finds a valley in less than :data:`LEVEL`
-of the cases. The depth is asked for because durations may be whole ticks of a timer: an octave that holds the
+Chernoff's bound of its tail, Ann. Math. Statist. 23, 1952). With one hill, each window contains, but for
+chance, no fewer than any on one side of it: so the level is divided by the number of pairs of a window and
+another on that side (Bonferroni). Whatever the shape of the hill, this finds a valley in less than
+:data:`LEVEL` of the cases. The depth is asked for because durations may be whole ticks of a timer: an octave that holds the
 second tick alone has 2/3 of its share of a smooth density. Two ticks next to each other are less than an
 octave apart, so gaps between them are no valleys.
 
@@ -42,9 +43,10 @@ _FIRST = 2 * OCTAVE  # shorter durations have a bucket for each nanosecond
 _BUCKETS = 44 * OCTAVE
 _APART = OCTAVE // _STEP  # windows, from one to the next that does not overlap it
 _WINDOWS = (_BUCKETS - _FIRST - OCTAVE) // _STEP + 1
-_TRIPLES = math.comb(_WINDOWS - 2 * (_APART - 1), 3)
+_PAIRS = sum(max(m - _APART + 1, _WINDOWS - m - _APART) for m in range(_WINDOWS))
+"""Pairs of a window and another on that side of it which has more of them."""
 _CHANCE = DEPTH / (1 + DEPTH)
-FEWEST = 2 * math.ceil(math.log(LEVEL / _TRIPLES) / math.log(1 - _CHANCE))
+FEWEST = 2 * math.ceil(math.log(LEVEL / _PAIRS) / math.log(1 - _CHANCE))
 """Fewest calls of which two modes can be told apart: with nothing in between, half of the calls each."""
 
 
@@ -125,7 +127,7 @@ def _cuts(sums: _Sums, low: int, high: int) -> Iterator[int]:
     middle = sums.windows[starts][_APART:-_APART]
     lower = np.minimum(left[: -2 * _APART], right[2 * _APART :])
     log_p = np.where(lower > 0, _log_tail(middle, np.maximum(middle + lower, 1)), 0.0)
-    if log_p.min() >= math.log(LEVEL / _TRIPLES):
+    if log_p.min() >= math.log(LEVEL / _PAIRS):
         return
     best = np.flatnonzero(log_p == log_p.min())
     cut = _lowest(sums.histogram, int(starts[_APART + best[best.size // 2]]))

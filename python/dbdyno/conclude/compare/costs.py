@@ -175,9 +175,9 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
         cpu = next((f.contrast.effect for f in change.figures if f.figure == CPU and not f.background), None)
         ends = (None, None, None) if cpu is None else (cpu.ratio, cpu.low, cpu.high)
         effects = [f.contrast.effect for f in change.figures]
-        n, m = (min(getattr(e, side) for e in effects) for side in ("n_baseline", "n_variant"))
+        n, m = (max(getattr(e, side) for e in effects) for side in ("n_baseline", "n_variant"))
         few = math.comb(n + m, n) < 2 / ALPHA
-        values["repeats"] = min(n, m)
+        values |= {"repeats": min(n, m), "are": "is" if min(n, m) == 1 else "are"}
         case = "some" if values["named"] else "few" if few else "none"
         yield claim("cost-change", values, ends[0], case=case, low=ends[1], high=ends[2])
 

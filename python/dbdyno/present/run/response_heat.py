@@ -109,7 +109,7 @@ def _sketch(heat: pl.DataFrame, pick: Pick) -> Block:
         ),
         (numeric(noun("calls")), lambda r: known(r["count"], format_count)),
     )
-    title = f"{capital(noun('response_time'))} over time {pick.at}"
+    title = f"{capital(noun('response_time'))} over time {pick.at}{pick.which}"
     return table(title, shown, reversed(rows), named=True)
 
 
@@ -172,7 +172,7 @@ def _heat(results: Results, heat: pl.DataFrame, pick: Pick, fired: list[_Row]) -
     note = f" Bars at the bottom: {', '.join(at_work)} at work." if at_work else ""
     return chart(
         f"{pick.key}-heat",
-        f"{capital(noun('response_time'))} over time, {pick.at}",
+        f"{capital(noun('response_time'))} over time, {pick.at}{pick.which}",
         fill(
             "Each cell counts the {~calls} that ended in that time and took so long. Separate bands are "
             "modes."
@@ -225,7 +225,7 @@ def _throughput(heat: pl.DataFrame, pick: Pick) -> Chart:
         y2={"datum": 0},
         tooltip=tips(*_SPAN, ("rate:Q", ",.4~r", unit)),
     )
-    title = f"Throughput by second, {pick.at}"
+    title = f"Throughput by second, {pick.at}{pick.which}"
     caption = fill("{~calls:capital} that ended in each second; the last one may be cut short.")
     return chart(f"{pick.key}-heat-calls", title, caption, [bars], f"{title}, in {unit}", rows, wide=True)
 
@@ -254,7 +254,7 @@ def _activities(results: Results, pick: Pick, end_s: float) -> Chart | None:
     points = encoded(layer(shown, "point", size=60, opacity=0.01), **channels, tooltip=tooltip)
     left = len(varied) - len(names)
     more = f" {counted(left, 'other')} differ less over time: table activity_over_time." if left > 0 else ""
-    title = f"What went on meanwhile, {pick.at}"
+    title = f"What went on meanwhile, {pick.at}{pick.which}"
     return chart(
         f"{pick.key}-heat-activity",
         title,
@@ -286,9 +286,9 @@ def _modes(results: Results, pick: Pick) -> list[Block]:
             "One mode: no clear gap lies between durations. Groups that overlap, or are less than "
             "about 3 times apart, are not told apart."
         )
-    shown: list[Block] = [table(f"Modes of {noun('response_time')} {pick.at}", _MODES, rows)]
+    shown: list[Block] = [table(f"Modes of {noun('response_time')} {pick.at}{pick.which}", _MODES, rows)]
     if activities.height:
-        title = f"What goes with the modes {pick.at}"
+        title = f"What goes with the modes {pick.at}{pick.which}"
         shown.append(table(title, _ACTIVITIES, activities.to_dicts()))
         notes.append(
             "Going together is no proof of a cause. p: by chance, adjusted for all activities (Holm)."
