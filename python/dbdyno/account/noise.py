@@ -105,10 +105,12 @@ def _cells(
 ) -> list[_Cell]:
     of_rung = rates.filter((pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s"))
     rate = {c: v for c, v in of_rung.select("cell", "value").rows() if v}
+    # A comparison leaves out what the client limited, so its noise is not that of comparisons.
+    limited = set(rates.filter((pl.col("name") == "client_limits") & (pl.col("value") == 1))["cell"])
     window_s = parse_duration_ns(spec.window) / NS_PER_S
     cells = []
     for w in windows:
-        if w["status"] == "invalid" or w["cell"] not in rate:
+        if w["status"] == "invalid" or w["cell"] not in rate.keys() - limited:
             continue
         reports = over_time.filter((pl.col("cell") == w["cell"]) & (pl.col("calls") > 0))
         # Sessions over the mean duration of calls: a count of calls in a second is rounded at its ends.

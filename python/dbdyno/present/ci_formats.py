@@ -11,6 +11,7 @@ unusable. Their formats:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -109,9 +110,9 @@ _BENCHER = {"calls": "throughput", "throughput": "work-per-second", "mean": "lat
 
 
 def bencher_measure(name: str) -> str:
-    """Returns the slug of a measure: ``latency-p99``, ``cpu-per-call``."""
-    quantile = name[:1] == "p" and name[1:].isdigit()
-    return _BENCHER.get(name, f"latency-{name}" if quantile else name.replace("_", "-"))
+    """Returns the slug of a measure: ``latency-p99-9``, ``cpu-per-call``."""
+    quantile = name[:1] == "p" and name[1:].replace(".", "").isdigit()
+    return _BENCHER.get(name, re.sub("[_.]", "-", f"latency-{name}" if quantile else name))
 
 
 def bmf(results: Results) -> bytes:

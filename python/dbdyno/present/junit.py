@@ -14,11 +14,13 @@ from xml.etree import ElementTree
 
 import polars as pl
 
+from dbdyno.model.results.claim import DISTURBED
 from dbdyno.model.results.gate import Gate
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.visible import one_line, visible
 from dbdyno.model.units import counted, format_given
+from dbdyno.present.figures import headline
 from dbdyno.present.figures.gate import words
 
 _HOST = "localhost"  # what the schema wants where the host is not known
@@ -41,9 +43,15 @@ class Suite(NamedTuple):
 
 def of_run(results: Results) -> bytes:
     """Returns a suite of the load levels, which fail if they are unusable, and one of the claims, which fail
-    if they are of the level ``invalid``."""
+    if they are of the level ``invalid``. Claims by which figures may be wrong are skipped."""
+    doubtful = {DISTURBED, *(c.id for c in headline.doubts(results))}
     claims = [
-        Case(c.id, failure=c.text if c.severity == "invalid" else "", output=f"{c.id}: {c.text}")
+        Case(
+            c.id,
+            failure=c.text if c.severity == "invalid" else "",
+            skipped=c.text if c.id in doubtful and c.severity != "invalid" else "",
+            output=f"{c.id}: {c.text}",
+        )
         for c in results.findings
     ]
     suites = (Suite("load levels", _levels(results)), Suite("claims", claims))

@@ -7,9 +7,9 @@ must contain significantly less than :data:`DEPTH` of either other: a test of a 
 Chernoff's bound of its tail, Ann. Math. Statist. 23, 1952). With one hill, each window contains, but for
 chance, no fewer than any on one side of it: so the level is divided by the number of pairs of a window and
 another on that side (Bonferroni). Whatever the shape of the hill, this finds a valley in less than
-:data:`LEVEL` of the cases. The depth is asked for because durations may be whole ticks of a timer: an octave that holds the
-second tick alone has 2/3 of its share of a smooth density. Two ticks next to each other are less than an
-octave apart, so gaps between them are no valleys.
+:data:`LEVEL` of the cases. The depth is asked for because durations may be whole ticks of a timer: an octave
+that holds the second tick alone has 2/3 of its share of a smooth density. Two ticks next to each other are
+less than an octave apart, so gaps between them are no valleys.
 
 Calls need not be independent: a stall of many sessions counts as many calls. So callers ask that calls of a
 mode end in several different seconds (:data:`LEAST_SECONDS`).

@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare.effects import COUNTED, TICK, CellFigures, Group, Metric, effect_between
-from dbdyno.conclude.compare.table import ALPHA, Match, careful_p, judge
+from dbdyno.conclude.compare.table import ALPHA, Match, careful_p, few_repeats, judge
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import (
     Comparison,
@@ -24,10 +24,12 @@ from dbdyno.model.results.comparison import (
 )
 from dbdyno.model.schema.data_sources.costs import (
     CALL,
+    CLIENT_CPU,
     CPU,
     FIGURES,
     LESS_SESSIONS,
     NETWORK,
+    ROUND_TRIPS,
     SYSTEM,
     USER,
     VOLUNTARY,
@@ -35,6 +37,7 @@ from dbdyno.model.schema.data_sources.costs import (
     WORK,
 )
 from dbdyno.model.text.nouns import noun
+from dbdyno.model.units import counted
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import holm
 
@@ -45,6 +48,17 @@ _SAME = (CPU, VOLUNTARY, "logical_reads", WAL, NETWORK)
 _MOST = 0.9
 """Share of the additional CPU time from which on all of it is said to be in one mode."""
 _BY_ID = {f.id: f for f in FIGURES}
+_RARE = {"count": 0.01, "bytes": 0.01 * 8192}
+"""Amount per call, by unit, below which a cost on both sides is not named: one in a hundred calls."""
+_METRICS = {
+    CALL: {
+        CPU: "cpu_per_call_ns",
+        CLIENT_CPU: "client_cpu_per_call_ns",
+        ROUND_TRIPS: "round_trips_per_call",
+    },
+    WORK: {CPU: "cpu_per_work_ns"},
+}
+"""Costs that are metrics of the comparison, too, by what they are the costs of."""
 
 
 class _Value(NamedTuple):
@@ -89,35 +103,58 @@ def _contrasted(
     *,
     background: bool,
 ) -> Iterator[OperationCost]:
-    """Yields the figures that both sides know. All of them are one family of hypotheses."""
-    sides = [
-        _side(costs[m.of.get(side, "")].filter(pl.col("per") == per), m.groups[side], background)
-        for side in (m.baseline, label)
-    ]
+    """Yields the figures that both sides know. Those that have no verdict elsewhere are one family of
+    hypotheses."""
+    of_side = [(costs[m.of.get(side, "")], m.groups[side]) for side in (m.baseline, label)]
+    sides = [_side(table.filter(pl.col("per") == per), cells, background) for table, cells in of_side]
+    per_call = [_side(table.filter(pl.col("per") == CALL), cells, background) for table, cells in of_side]
     common = [f for f in FIGURES if f.id in sides[0] and f.id in sides[1]]
-    effects = [_effect(f.id, f.unit, sides, m.paired) for f in common]
+    contrasts = {} if background else _contrasts_of_metrics(comparison, m, label, per)
+    alone = [f for f in common if f.id not in contrasts]
+    effects = [_effect(f.id, f.unit, sides, m.paired) for f in alone]
     adjusted = holm([careful_p(e) for e in effects])
     family = sum(p is not None for p in adjusted) or 1
-    for figure, effect, p in zip(common, effects, adjusted, strict=True):
-        means = [Mean.of(v.value for v in side[figure.id].values()).value for side in sides]
+    for figure, effect, p in zip(alone, effects, adjusted, strict=True):
         verdict = judge(effect, p, comparison.margin, False, family, comparison.alpha)
+        contrasts[figure.id] = Contrast(
+            workload=m.workload,
+            sessions=m.sessions,
+            series=m.series,
+            baseline=m.baseline,
+            variant=label,
+            effect=effect,
+            p_holm=p,
+            **verdict._asdict(),
+        )
+    for figure in common:
+        means = [_mean(side, figure.id) for side in sides]
+        most = max(_mean(side, figure.id) for side in per_call)
         yield OperationCost(
             figure=figure.id,
             background=background,
             unit=figure.unit,
             baseline_mean=means[0],
             variant_mean=means[1],
-            contrast=Contrast(
-                workload=m.workload,
-                sessions=m.sessions,
-                series=m.series,
-                baseline=m.baseline,
-                variant=label,
-                effect=effect,
-                p_holm=p,
-                **verdict._asdict(),
-            ),
+            rare=most < _RARE.get(figure.unit, 0.0),
+            contrast=contrasts[figure.id],
         )
+
+
+def _mean(side: _Side, figure: str) -> float:
+    return Mean.of(v.value for v in side[figure].values()).value
+
+
+def _contrasts_of_metrics(comparison: Comparison, m: Match, label: str, per: str) -> dict[str, Contrast]:
+    """Returns the contrasts of those figures that the comparison has as metrics, so that no figure has two
+    verdicts."""
+    by_metric = {
+        table.metric: c
+        for table in comparison.metrics
+        for c in table.claims
+        if (c.workload, c.sessions, c.series, c.variant) == (m.workload, m.sessions, m.series, label)
+        and not c.neighbours
+    }
+    return {figure: by_metric[name] for figure, name in _METRICS[per].items() if name in by_metric}
 
 
 def _side(costs: pl.DataFrame, cells: Group, background: bool) -> _Side:
@@ -177,7 +214,7 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
         effects = [f.contrast.effect for f in change.figures]
         n, m = (max(getattr(e, side) for e in effects) for side in ("n_baseline", "n_variant"))
         few = math.comb(n + m, n) < 2 / ALPHA
-        values |= {"repeats": min(n, m), "are": "is" if min(n, m) == 1 else "are"}
+        values["few"] = few_repeats(n) if n == m else f"{n} and {counted(m, 'repeat')} are too few"
         case = "some" if values["named"] else "few" if few else "none"
         yield claim("cost-change", values, ends[0], case=case, low=ends[1], high=ends[2])
 
@@ -211,7 +248,7 @@ def _stands_for_another(figure: str, differing: Mapping[str, OperationCost]) -> 
 
 
 def _differs(cost: OperationCost) -> bool:
-    return cost.contrast.verdict in ("better", "worse")
+    return cost.contrast.verdict in ("better", "worse") and not cost.rare
 
 
 def _words(cost: OperationCost, change: OperationCosts) -> str:

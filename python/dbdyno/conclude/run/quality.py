@@ -199,7 +199,7 @@ def disturbed(case: Case) -> Iterator[Claim]:
         rungs.setdefault((c["workload"], c["variant"], c["sessions"], c["rate_per_s"]), []).append(c)
     means = [(sum(shares[c["cell"]] for c in cells) / len(cells), cells) for cells in rungs.values()]
     bad = [({"share": share}, c) for share, cells in means if share >= DISTURBED for c in cells]
-    yield from case.worst("disturbed", bad, "share")
+    yield from case.worst("disturbed", bad, "share", case="measured")
 
 
 NAMED = 3

@@ -129,6 +129,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
+    def _refuse(self) -> None:
+        refusal = Answer("text/plain", b"405: GET or HEAD\n")
+        self._send(HTTPStatus.METHOD_NOT_ALLOWED, refusal, {"Allow": "GET, HEAD"})
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
+
     def _is_permitted(self) -> bool:
         token = self.server.token
         given = self.headers.get("Authorization", "").partition(" ")

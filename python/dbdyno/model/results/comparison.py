@@ -196,9 +196,11 @@ class OperationCost(Frozen):
     unit: str
     baseline_mean: float
     variant_mean: float
+    rare: bool = False
+    """Less than one in a hundred calls on both sides, or a page in as many: no sentence names it."""
     contrast: Contrast
     """``better`` is less. The costs of one load, and their background's shares, are a family of hypotheses
-    each."""
+    each; a figure that is a metric of the comparison, too, has the verdict of its table."""
 
 
 class OperationCosts(Frozen):

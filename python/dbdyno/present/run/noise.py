@@ -57,11 +57,11 @@ def part_blocks(results: Results) -> list[Block]:
     if frame.is_empty():
         return []
     columns = (
-        (Column("where noise comes from"), lambda r: word(r["part"])),
+        (Column("part"), lambda r: word(r["part"])),
         (numeric("deviation"), lambda r: known(r["deviation"], fine_percent)),
         (numeric("95 % interval"), _interval),
         (numeric("values"), lambda r: known(r["values"], format_count)),
-        (Column("status"), lambda r: word("" if r["status"] == "ok" else r["status"])),
+        (Column("unknown because", wraps=True), lambda r: word("" if r["status"] == "ok" else r["status"])),
     )
     note = (
         "Standard deviation of throughput that each part adds; one repeat: all but restarts and drift, which "
