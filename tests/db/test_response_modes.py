@@ -6,9 +6,6 @@ one makes fewer calls, and its other calls may take longer.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -21,7 +18,7 @@ from dbdyno.conduct.derive.rebuild import conclude
 from dbdyno.model.results.results import Results
 from dbdyno.store import RunStore
 from tests.conftest import Servers
-from tests.waiting import eventually
+from tests.db.meanwhile import disturbed
 
 pytestmark = pytest.mark.db
 HELD_S = 2.0
@@ -37,31 +34,6 @@ def _run(store: Path, dsn: str, *words: str) -> Result:
     return CliRunner().invoke(
         app, ["run", "-f", str(script), "--dsn", dsn, "--store", str(store), *load, *words]
     )
-
-
-@contextmanager
-def _meanwhile(dsn: str, *steps: tuple[float, str, float, str]) -> Iterator[None]:
-    """Executes in another session, once the load is there: a pause, a statement, a pause, a statement, ..."""
-    over = threading.Event()
-
-    def work() -> None:
-        with psycopg.connect(dsn, autocommit=True, application_name="disturber") as session:
-            busy = "select count(*) > 3 from pg_stat_activity where query like 'update touched%%'"
-            eventually(lambda: session.execute(busy).fetchone() == (True,))
-            for before_s, first, after_s, then in steps:
-                if over.wait(before_s):
-                    return
-                session.execute(first.encode())
-                over.wait(after_s)
-                session.execute(then.encode())
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _results(store: Path) -> Results:
@@ -84,7 +56,8 @@ def touched(servers: Servers) -> str:
 
 def test_a_lock_held_at_known_times_is_what_slow_calls_go_with(touched: str, tmp_path: Path) -> None:
     lock = "begin; lock table touched in access exclusive mode"
-    with _meanwhile(touched, *((gap, lock, HELD_S, "commit") for gap in GAPS_S)):
+    steps = [step for gap in GAPS_S for step in ((gap, lock), (HELD_S, "commit"))]
+    with disturbed(touched, "update touched", *steps):
         done = _run(tmp_path, touched)
     assert done.exit_code == 0, done.output
     results = _results(tmp_path)
@@ -100,8 +73,7 @@ def test_a_lock_held_at_known_times_is_what_slow_calls_go_with(touched: str, tmp
 
 def test_checkpoints_at_known_times_have_no_wrong_cause(touched: str, tmp_path: Path) -> None:
     """Whether calls are slow meanwhile depends on the disk. If they are, no lock and no driver is named."""
-    work = ((gap, "checkpoint", 0.0, "select 1") for gap in GAPS_S)
-    with _meanwhile(touched, *work):
+    with disturbed(touched, "update touched", *((gap, "checkpoint") for gap in GAPS_S)):
         done = _run(tmp_path, touched)
     assert done.exit_code == 0, done.output
     results = _results(tmp_path)

@@ -105,6 +105,7 @@ class FakeServer:
         self._work_per_call = 0
         self.counting = self.listing = self.watching = self.settings = self.world = self
         self.statement_counting, self.snapshots, self.tables, self.checking = None, self, None, None
+        self.second_counting = None
         self.resetting = self.planning = self.caching = self.conditions = self.login_tracing = None
         self.commands = self.live = None
         self.scripts = self.calibrating = self.pooling = self.truths = self

@@ -56,9 +56,9 @@ class SecondServer:
 
     wait_families = wait_families()
     machine: Machine = HERE
-    counting = statement_counting = settings = scripts = calibrating = pooling = snapshots = truths = (
-        tables
-    ) = checking = commands = resetting = planning = caching = conditions = login_tracing = live = None
+    counting = second_counting = statement_counting = settings = scripts = calibrating = pooling = None
+    snapshots = truths = tables = checking = commands = resetting = planning = caching = conditions = None
+    login_tracing = live = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)

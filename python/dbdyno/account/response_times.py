@@ -2,8 +2,8 @@
 them. Pure.
 
 All four are of single cells. The seconds are those of the raw table ``second_histogram``, longer intervals in
-long windows. An activity is known by second from samples of waits, and from reads of tasks, the host and
-control groups about once a second; counters of the server are read at the ends of the window only.
+long windows. An activity is known by second from samples of waits, and from reads of tasks, the host, control
+groups, devices and a few counters of the server about once a second.
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ from dbdyno.account.making import makes
 from dbdyno.account.window.cells import key, middle
 from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.tasks import reads_of
+from dbdyno.model.results import device_reads
 from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources.responses import BYTES, DURATION, IMAGES, SHARE
 from dbdyno.model.schema.tables import empty, rows
+from dbdyno.model.sources.second_counters import (
+    CHECKPOINT_START,
+    CHECKPOINTS_BEGUN,
+    FULL_PAGE_IMAGES,
+    LATE_S,
+    WAL_POSITION,
+)
 from dbdyno.model.sources.wait_families import AT_CLIENT, ROLE, Family
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats import association
@@ -37,8 +46,8 @@ _AT_WORK = (Family.IO, Family.COMMIT, Family.LOCK, Family.LATCH, Family.TIMER)
 """Waits of a process of the server while it is at work. In others it waits for work."""
 _MOST_WAITS = 6
 """Wait events that are looked at, those that took most time."""
-LEAST = 0.01
-"""Seconds per second below which an activity is not looked at, if it never takes more in a second."""
+LEAST = {SHARE: 0.01, IMAGES: 1.0, BYTES: 1e3, DURATION: 1e5}
+"""By unit, what an activity reaches in some second, or it is not looked at."""
 _OF_KIND = 0.5
 """Least share of a script's calls in a mode for the mode to be that script's."""
 _COVERED = 0.9
@@ -62,9 +71,14 @@ class _Activity(NamedTuple):
     kind: str
     name: str
     values: Floats
-    """Seconds per second, by interval."""
+    """By interval, in its unit."""
     own: bool = False
     """It is time of the sessions in their calls."""
+    unit: str = SHARE
+    late_s: float = 0.0
+    """What happened in a second may have been counted so much later."""
+    tested: bool = True
+    """Whether a mode may go with it; otherwise it is only drawn."""
 
 
 @makes("response_heat", "activity_over_time", "response_modes", "mode_activities")
@@ -79,7 +93,7 @@ def response_times(cells: Sequence[RawCell]) -> Tables:
         if seconds is None:
             continue
         activities = list(_activities(cell, seconds))
-        all_modes, goes = _modes(cell, seconds, activities)
+        all_modes, goes = _modes(cell, seconds, [a for a in activities if a.tested])
         records = {
             "response_heat": _heat(seconds),
             "activity_over_time": _over_time(seconds, activities),
@@ -139,7 +153,8 @@ def _over_time(seconds: _Seconds, activities: Sequence[_Activity]) -> list[dict[
             "end_s": float((n + 1) * length),
             "kind": activity.kind,
             "name": activity.name,
-            "seconds_per_s": float(activity.values[n * together : (n + 1) * together].mean()),
+            "value": float(activity.values[n * together : (n + 1) * together].mean()),
+            "unit": activity.unit,
         }
         for activity in activities
         for n in range(-(-seconds.size // together))
@@ -155,8 +170,9 @@ def _activities(cell: RawCell, seconds: _Seconds) -> Iterator[_Activity]:
     sampled = list(_of_samples(cell, edges))
     by_process = {a.name for a in sampled}
     of_tasks = [a for a in _of_tasks(cell, edges) if a.name not in by_process]
-    for activity in (*sampled, *of_tasks, *_of_machine(cell, edges)):
-        if activity.values.max(initial=0.0) >= LEAST:
+    others = (*_of_machine(cell, edges), *_of_server(cell, edges), *_of_devices(cell, edges))
+    for activity in (*sampled, *of_tasks, *others):
+        if activity.values.max(initial=0.0) >= LEAST[activity.unit]:
             yield activity
 
 
@@ -244,6 +260,75 @@ def _of_machine(cell: RawCell, edges: Ints) -> Iterator[_Activity]:
             yield _Activity(kind, name, _growth(reads["at_ns"].to_numpy(), values, edges), True)
 
 
+def _of_server(cell: RawCell, edges: Ints) -> Iterator[_Activity]:
+    """Yields WAL, full-page images, and time with a checkpoint in progress, from the server's counters."""
+    read = cell.tables["counter_series"].filter(pl.col("status") == "ok").drop_nulls("value")
+    by_name = {
+        str(name): (reads["at_ns"].to_numpy(), reads["value"].to_numpy())
+        for (name,), reads in read.with_columns(at_ns=middle()).sort("at_ns").group_by("name")
+    }
+    for name, words, unit, late_s, tested in (
+        (FULL_PAGE_IMAGES, "full-page images", IMAGES, LATE_S, True),
+        (WAL_POSITION, "WAL", BYTES, 0.0, False),
+    ):
+        if name in by_name and by_name[name][0].size > 1:
+            at_ns, values = by_name[name]
+            grown = np.cumsum(np.diff(values, prepend=values[0]).clip(0))  # less than before: it was reset
+            per_s = _growth(at_ns, grown, edges) * NS_PER_S
+            yield _Activity("WAL", words, per_s, unit=unit, late_s=late_s, tested=tested)
+    needed = [by_name[n] for n in (WAL_POSITION, CHECKPOINT_START, CHECKPOINTS_BEGUN) if n in by_name]
+    if len(needed) == 3:
+        yield _Activity("checkpoint", "checkpoint", _covered(_checkpoints(*needed), edges))
+
+
+def _checkpoints(
+    position: tuple[Ints, Floats], start: tuple[Ints, Floats], begun: tuple[Ints, Floats]
+) -> list[tuple[float, float]]:
+    """Returns from when to when checkpoints may have been in progress: from the last read before one began to
+    the first read after it was complete. One that is complete has left the position in WAL at which it began;
+    of one that is not, it is known that it began if the server has counted that."""
+    (places_ns, places), (at_ns, starts), (counted_ns, counted) = position, start, begun
+    spans, complete = [], 0
+    for n in np.flatnonzero(np.diff(starts)) + 1:
+        before = max(int(np.searchsorted(places, starts[n], side="right")) - 1, 0)
+        spans.append((float(places_ns[before]), float(at_ns[n])))
+        complete = int(n)
+    later = np.flatnonzero(counted[complete:] > counted[complete]) + complete
+    if later.size:
+        spans.append((float(counted_ns[later[0] - 1]), float(counted_ns[-1])))
+    return spans
+
+
+def _covered(spans: Sequence[tuple[float, float]], edges: Ints) -> Floats:
+    """Returns the share of each interval that spans of time cover."""
+    covered = np.zeros(edges.size - 1)
+    for begin_ns, end_ns in spans:
+        covered += np.clip(np.minimum(edges[1:], end_ns) - np.maximum(edges[:-1], begin_ns), 0, None)
+    return np.minimum(covered / np.diff(edges), 1.0)
+
+
+def _of_devices(cell: RawCell, edges: Ints) -> Iterator[_Activity]:
+    """Yields the response time of reads, writes and flushes of the devices below the server's directories; 0
+    in seconds without any."""
+    places = cell.tables["places"].drop_nulls("device")
+    reads = cell.tables["devices"].filter(pl.col("status") == "ok").with_columns(at_ns=middle())
+    if places.is_empty() or reads.is_empty():
+        return
+    steps = device_reads.steps(reads).filter(~pl.col("back"))
+    for device in device_reads.counted_devices(places):
+        grown = steps.filter(device=device).sort("at_ns")
+        if grown.height < 2:
+            continue
+        at_ns = grown["at_ns"].to_numpy()
+        for column, time in (("reads", "read_ns"), ("writes", "write_ns"), ("flushes", "flush_ns")):
+            number, spent = (
+                _growth(at_ns, grown[c].fill_null(0).cum_sum().to_numpy().astype(np.float64), edges)
+                for c in (column, time)
+            )
+            mean = np.divide(spent, number, out=np.zeros_like(spent), where=number > 0)
+            yield _Activity("device", f"{column} of {device}", mean, unit=DURATION)
+
+
 # -- modes --
 
 
@@ -322,14 +407,21 @@ def _with(
     mode: Mode, seconds: _Seconds, events: Ints, activities: Sequence[_Activity]
 ) -> Iterator[dict[str, Any]]:
     """Yields whether the mode goes with each activity. A call ended in its second, but went on before."""
-    lagged = [
-        association.Activity(_while_in_call(a.values, mode.middle_ns / NS_PER_S / seconds.length_s), a.own)
-        for a in activities
+    length = mode.middle_ns / NS_PER_S / seconds.length_s
+    # What may have been counted late is tested without delay and with it, as two of all activities.
+    tried = [
+        (n, association.Activity(_while_in_call(_earlier(a.values, late), length), a.own))
+        for n, a in enumerate(activities)
+        for late in range(1 + math.ceil(a.late_s / seconds.length_s))
     ]
+    ps = association.associated(events.astype(np.float64), [test for _, test in tried])
     few = seconds.size < association.FEWEST
-    ps = association.associated(events.astype(np.float64), lagged)
     marked = events > 0
-    for activity, (values, _), p in zip(activities, lagged, ps, strict=True):
+    for n, activity in enumerate(activities):
+        p, values = min(
+            ((p, test.values) for (of, test), p in zip(tried, ps, strict=True) if of == n),
+            key=lambda t: (math.inf if t[0] is None else t[0], -float(t[1][marked].mean())),
+        )
         during = float(values[marked].mean())
         otherwise = float(values[~marked].mean()) if not marked.all() else None
         goes = p is not None and p < association.LEVEL
@@ -341,9 +433,15 @@ def _with(
             "share": float(events[high].sum() / events.sum()),
             "during": during,
             "otherwise": otherwise,
+            "unit": activity.unit,
             "p": p,
             "status": FEW_SECONDS if few else SAME if p is None else "ok",
         }
+
+
+def _earlier(values: Floats, intervals: int) -> Floats:
+    """Returns what is counted so many intervals later; the last known one for those after."""
+    return np.concatenate([values[intervals:], np.full(min(intervals, values.size), values[-1])])
 
 
 def _while_in_call(values: Floats, length: float) -> Floats:

@@ -25,6 +25,7 @@ from dbdyno.conduct.measure.resets import Resets
 from dbdyno.conduct.measure.restarts import Restarts
 from dbdyno.conduct.measure.saving import Measurements, save_each
 from dbdyno.conduct.measure.schedule import Course, course_of
+from dbdyno.conduct.measure.second_counters import SecondCounters
 from dbdyno.conduct.measure.stage import Stage
 from dbdyno.conduct.measure.warming import Warming
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
@@ -82,6 +83,7 @@ class Ladder:
                 StatementPlans(server, plan),
                 MeasurementMemory(server, plan, clock),
                 MeasurementSnapshots(server, plan, record, clock),
+                SecondCounters(server, plan, clock),
                 OtherProcesses(server, plan, preparation.environment.server.main_pid),
                 triggers,
                 saved,

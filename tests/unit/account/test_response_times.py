@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 import pytest
 from tests.fakery import MS, Climb, S, climb, made_cell, sample_row, sampler_row, task_row
@@ -68,9 +71,9 @@ def test_activities_by_second_are_those_of_the_samples_and_reads():
         t1=12 * S,
     )
     activity = response_times([cell])["activity_over_time"]
-    lock = activity.filter(name="Lock/tuple")["seconds_per_s"].to_list()
+    lock = activity.filter(name="Lock/tuple")["value"].to_list()
     assert lock == [0.0, pytest.approx(0.5)]
-    queue = activity.filter(kind="run queue")["seconds_per_s"].to_list()
+    queue = activity.filter(kind="run queue")["value"].to_list()
     assert queue == [pytest.approx(0.2), pytest.approx(0.0)]
 
 
@@ -161,3 +164,136 @@ def test_rows_of_a_cell_name_their_cell():
     cells = results.tables["response_heat"].group_by("cell").agg(pl.col("count").sum())
     driven = {c.id: c.tables["sessions"]["calls"].sum() for c in climbed.cells}
     assert dict(cells.rows()) == driven
+
+
+# -- counters of the server and devices by second --
+
+
+def series_rows(at_ns: int, images: float, position: float, begun: float, start: float) -> list[dict]:
+    head = {"before_ns": at_ns, "after_ns": at_ns, "status": "ok"}
+    values = {
+        "wal_full_page_images": images,
+        "wal_position": position,
+        "checkpoints_begun": begun,
+        "checkpoint_start": start,
+    }
+    return [head | {"name": name, "value": value} for name, value in values.items()]
+
+
+def activity(series: list[dict], seconds: int, **more: list[dict]) -> pl.DataFrame:
+    """Returns table ``activity_over_time`` of a window with one call a second; it begins at 10 s."""
+    calls = [second_row(n, MS, 5) for n in range(seconds)]
+    raw_tables = {"second_histogram": calls, "counter_series": series, **more}
+    return response_times([made_cell(raw_tables, t1=(10 + seconds) * S)])["activity_over_time"]
+
+
+def by_second(table: pl.DataFrame, name: str) -> list[float]:
+    return table.filter(name=name).sort("start_s")["value"].to_list()
+
+
+def test_images_and_wal_by_second_are_the_growth_between_reads():
+    """Reads at each full second: 300 images and 1 MB in the third one; then the statistics are reset."""
+    images, position = [10, 10, 10, 310, 310, 5], [1e6, 1e6, 1e6, 2e6, 2e6, 2e6]
+    reads = [series_rows((10 + n) * S, images[n], position[n], 0, 5e5) for n in range(6)]
+    table = activity([row for read in reads for row in read], 5)
+    assert by_second(table, "full-page images") == [0, 0, pytest.approx(300), 0, 0]
+    assert by_second(table, "WAL") == [0, 0, pytest.approx(1e6), 0, 0]
+    assert dict(table.select("name", "unit").unique().rows()) == {
+        "full-page images": "images/s",
+        "WAL": "bytes/s",
+    }
+
+
+def test_a_checkpoint_is_in_progress_from_where_it_began_until_it_is_complete():
+    """It began at position 250, after the read of 12 s and before that of 13 s, and was complete between 14 s
+    and 15 s; the server has counted it by then. The next began after 17 s and is not complete."""
+    position = [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]
+    start = [0, 0, 0, 0, 0, 250, 250, 250, 250, 250]
+    begun = [3, 3, 3, 3, 3, 4, 4, 4, 5, 5]
+    reads = [series_rows((10 + n) * S, 0, position[n], begun[n], start[n]) for n in range(10)]
+    table = activity([row for read in reads for row in read], 9)
+    assert by_second(table, "checkpoint") == [0, 0, 1, 1, 1, 0, 0, 1, 1]
+
+
+def test_response_times_of_devices_are_those_of_the_requests_in_the_second():
+    """100 writes of 1 ms in the first second, 10 of 50 ms in the second one, none in the third."""
+    counted = [(0, 0), (100, 100 * MS), (110, 600 * MS), (110, 600 * MS)]
+    head = {"device": "sda", "status": "ok"}
+    devices = [
+        head | {"before_ns": at, "after_ns": at, "writes": writes, "write_ns": ns, "reads": 0, "read_ns": 0}
+        for n, (writes, ns) in enumerate(counted)
+        for at in [(10 + n) * S]
+    ]
+    place = {"before_ns": 0, "after_ns": 0, "place": "data", "path": "/d", "device": "sda", "status": "ok"}
+    table = activity([], 3, devices=devices, places=[place])
+    assert by_second(table, "writes of sda") == [pytest.approx(MS), pytest.approx(50 * MS), 0]
+    assert table["unit"].unique().to_list() == ["ns"], "no reads, and flushes are not counted"
+
+
+def _after_checkpoints(
+    at_s: list[int], seconds: int, late_s: int, slow: frozenset[int], t0_s: float = 10
+) -> dict[str, list[dict]]:
+    """Returns raw tables of a window with checkpoints, whose images come in the two seconds after them and
+    are counted ``late_s`` later; calls are slow in the seconds ``slow``."""
+    of_second = [0.0] * (seconds + 3)
+    for at in at_s:
+        of_second[at + late_s] += 4000
+        of_second[at + 1 + late_s] += 2000
+    images, reads = 0.0, []
+    for n in range(seconds + 1):
+        done = sum(at + 1 <= n for at in at_s)
+        start = 1e6 * at_s[done - 1] + 5e5 if done else 0.0
+        reads += series_rows(int((t0_s + n) * S), images, 1e6 * n, done, start)
+        images += of_second[n]
+    calls = [second_row(n, MS, 2000) for n in range(seconds)]
+    calls += [second_row(n, 300 * MS, 20) for n in sorted(slow)]
+    return {"second_histogram": calls, "counter_series": reads}
+
+
+def _goes(tables: dict[str, list[dict]], seconds: int = 60) -> pl.DataFrame:
+    return response_times([made_cell(tables, t1=(10 + seconds) * S)])["mode_activities"]
+
+
+AT_S = [4, 13, 19, 31, 42, 47]
+SLOW = frozenset(at + n for at in AT_S for n in (0, 1))
+
+
+@pytest.mark.parametrize("late_s", [0, 1])
+def test_a_slow_mode_after_checkpoints_goes_with_full_page_images(late_s: int):
+    """Checkpoints come at irregular times. Images may be counted a second after they were made."""
+    goes = _goes(_after_checkpoints(AT_S, 60, late_s, SLOW)).filter(name="full-page images")
+    row = goes.row(0, named=True)
+    assert row["goes"] and row["unit"] == "images/s" and row["during"] > 1000 > row["otherwise"]
+
+
+def test_slow_seconds_apart_from_checkpoints_go_with_none_of_their_work():
+    """100 windows with checkpoints and slow seconds at random: at most 5 % name anything."""
+    random = np.random.default_rng(1)
+    named = 0
+    for _ in range(100):
+        at_s = sorted(random.choice(np.arange(2, 56), 5, replace=False).tolist())
+        begins = random.choice(np.arange(58), 5, replace=False)
+        slow = frozenset(int(b) + n for b in begins for n in (0, 1))
+        named += _goes(_after_checkpoints(at_s, 60, 1, slow))["goes"].any()
+    assert named <= 100 * 0.05 + 3 * (100 * 0.05 * 0.95) ** 0.5
+
+
+def test_the_claim_names_causes_before_what_follows_from_them():
+    """Devices write slowly in the same seconds: the checkpoint is named first, then images, then writes."""
+    climbed = climb("fake:cpus=4,cpu=2ms,trace=off", [4], measure_ns=60 * S)
+    (cell,) = climbed.cells
+    t0_s = cell.meta.t0_ns / S
+    hand = _after_checkpoints(AT_S, 60, 0, SLOW, t0_s)
+    writes, spent, counted = 0, 0, []
+    for n in range(61):
+        at = cell.meta.t0_ns + n * S
+        head = {"before_ns": at, "after_ns": at, "device": "sda", "status": "ok"}
+        counted.append(head | {"writes": writes, "write_ns": spent})
+        writes, spent = writes + 100, spent + 100 * MS * (40 if n in SLOW else 1)
+    place = {"before_ns": 0, "after_ns": 0, "place": "data", "path": "/d", "device": "sda", "status": "ok"}
+    hand |= {"devices": counted, "places": [place]}
+    tables = cell.tables | {name: rows(raw(name), records) for name, records in hand.items()}
+    results = derive(climbed.info, climbed.plan, climbed.environment, [replace(cell, tables=tables)])
+    claim = next(c for c in results.findings if c.id == "response-modes")
+    assert "go with a checkpoint in progress: 0.500 s/s in seconds in which they ended" in claim.text
+    assert "They also go with full-page images, the response time of writes of sda." in claim.text

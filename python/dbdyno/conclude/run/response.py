@@ -9,11 +9,30 @@ from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, listed, of_cell
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.units import format_ns
+from dbdyno.model.schema.data_sources.responses import DURATION, IMAGES
+from dbdyno.model.sources.wait_families import Family, Helper, families_of
+from dbdyno.model.units import format_average, format_ns
 from dbdyno.stats import association
 
-_KINDS = {"wait": "waits for {}", "process": "work of {}"}
+_KINDS = {
+    "wait": "waits for {}",
+    "process": "work of {}",
+    "checkpoint": "a {} in progress",
+    "device": "the response time of {}",
+}
 """How an activity is named in a sentence, by its kind; others by their name alone."""
+_CHECKPOINT, _CLEANUP, _WAL, _LOCK, _DEVICE, _WAIT, _PROCESS, _QUEUE, _REST = range(9)
+"""Activities in the order in which they are named: what may be a cause before what follows from it."""
+_RANKS = {
+    "checkpoint": _CHECKPOINT,
+    "WAL": _WAL,
+    "device": _DEVICE,
+    "wait": _WAIT,
+    "process": _PROCESS,
+    "run queue": _QUEUE,
+}
+_MOST = 3
+"""Activities that are named; the table has the rest."""
 _SMALL = 0.01
 _EXACT = ("script", "job")
 
@@ -47,7 +66,7 @@ def _modes(case: Case, cell: str) -> dict[str, Any]:
         "every": slow["every_s"],
     }
     activities = case.table("mode_activities", cell).filter(mode=slow["mode"]).to_dicts()
-    parts, more = _causes(activities)
+    parts, more = _causes(case, activities)
     return values | more | {"parts": [*(["every"] if slow["every_s"] else []), *parts]}
 
 
@@ -62,18 +81,20 @@ def _share(share: float) -> str:
     return fmt.percent(share) if share >= _SMALL else f"{100 * share:.2g} %"
 
 
-def _causes(activities: list[Row]) -> tuple[list[str], dict[str, Any]]:
+def _causes(case: Case, activities: list[Row]) -> tuple[list[str], dict[str, Any]]:
     """Returns the parts of the sentence about what goes with a mode, and their values."""
     exact = [r for r in activities if r["kind"] in _EXACT]
     if exact:
         return ["script"], {"kinds": listed([f"{r['kind']} {r['name']}" for r in exact])}
-    goes = sorted((r for r in activities if r["goes"]), key=lambda r: (r["p"], -r["share"]))
+    goes = sorted((r for r in activities if r["goes"]), key=lambda r: (r["p"], _rank(case, r), -r["share"]))
     if goes:
-        first, *rest = goes
+        if any(r["kind"] == "checkpoint" for r in goes):  # the checkpointer's work is the same
+            goes = [r for r in goes if r["kind"] == "checkpoint" or _rank(case, r) != _CHECKPOINT]
+        first, *rest = sorted(goes[:_MOST], key=lambda r: _rank(case, r))
         values = {
             "name": _name(first),
-            "during": first["during"],
-            "otherwise": first["otherwise"] or 0.0,
+            "during": _amount(first["during"], first["unit"]),
+            "otherwise": _amount(first["otherwise"] or 0.0, first["unit"]),
             "goes_share": first["share"],
             "also": listed([_name(r) for r in rest]),
         }
@@ -83,6 +104,26 @@ def _causes(activities: list[Row]) -> tuple[list[str], dict[str, Any]]:
     if all(r["status"] == "too few seconds" for r in activities):
         return ["few"], {"fewest": association.FEWEST}
     return ["none"], {"looked": listed([_name(r) for r in activities], 8)}
+
+
+def _rank(case: Case, row: Row) -> int:
+    if row["kind"] == "process":
+        helper = case.environment.server.helpers.get(row["name"])
+        if helper is Helper.CHECKPOINT:
+            return _CHECKPOINT
+        return _CLEANUP if helper is Helper.CLEANUP else _PROCESS
+    if row["kind"] == "wait" and families_of(case.tables).of(row["name"]) is Family.LOCK:
+        return _LOCK
+    return _RANKS.get(row["kind"], _REST)
+
+
+def _amount(value: float, unit: str) -> str:
+    """Writes ``4,100/s``, ``296 ms`` or ``2.03 s/s``."""
+    if unit == DURATION:
+        return format_ns(value)
+    if unit == IMAGES:
+        return f"{value:,.0f}/s"
+    return f"{format_average(value)} {unit}"
 
 
 def _name(row: Row) -> str:

@@ -23,6 +23,7 @@ from dbdyno.conduct.measure.opening import environment_now
 from dbdyno.conduct.measure.others import OtherProcesses
 from dbdyno.conduct.measure.progress import ObservationListener, ending
 from dbdyno.conduct.measure.saving import save_each
+from dbdyno.conduct.measure.second_counters import SecondCounters
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
 from dbdyno.conduct.memory.memory_beside import MemoryBeside
 from dbdyno.conduct.metrics.feed import Feed, feed_of
@@ -150,6 +151,7 @@ def _companions(
     return Companions(
         MeasurementMemory(server, plan, clock, observing=True),
         MeasurementSnapshots(server, plan, record, clock, observing=True),
+        SecondCounters(server, plan, clock),
         OtherProcesses(server, plan, main_pid, observing=True),
         beside.enter_context(triggers),
         Saved(derived, listener),

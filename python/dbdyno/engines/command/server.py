@@ -44,9 +44,9 @@ class CommandServer:
     """Runs commands as calls. The capability ``commands`` is the object itself."""
 
     wait_families = wait_families()
-    counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = None
+    counting = second_counting = statement_counting = listing = watching = settings = scripts = None
     snapshots = tables = resetting = planning = checking = caching = conditions = login_tracing = live = None
-    truths = world = None
+    truths = world = calibrating = pooling = None
     machine: Machine = HERE
 
     def __init__(

@@ -17,7 +17,7 @@ from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.results.raw import OWN_READS
 
-FILES = ("counters", "counters_costs", "counters_profile")
+FILES = ("counters", "counters_costs", "counters_profile", "counters_series")
 CONNECTING = "connect"
 """Phase before the sessions connect. Read if their activity before the barrier is reported only after it."""
 END = "end"
@@ -26,6 +26,8 @@ WHOLE = (CONNECTING, "start", END)
 REPORTS_ON_REQUEST = 15
 """First version whose sessions can be made to report. Before, figures may be half a second old."""
 COLLECTOR_S = 0.6
+SERIES_S = 2.0
+"""Most time that a read of counters by second may take."""
 BY_CONNECTION = 18
 """First version that counts blocks by connection."""
 
@@ -43,6 +45,7 @@ class Counter(BaseModel):
     since: int = Field(ge=14)  # major version
     until: int | None = None
     needs: str | None = None
+    series: bool = False  # read about once a second, not at the ends of a window
     extension: str | None = None  # whose schema stands for ${schema} in the file
     sql: str
 
@@ -59,8 +62,29 @@ def all_counters() -> tuple[Counter, ...]:
 
 
 def server_wide(major: int) -> list[Counter]:
-    """Returns the counters of server and database in this version."""
-    return [c for c in all_counters() if c.scope != "session" and c.has(major)]
+    """Returns the counters of server and database in this version that are read at the ends of a window."""
+    return [c for c in all_counters() if c.scope != "session" and not c.series and c.has(major)]
+
+
+def read_series(connection: Connection, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
+    """Returns rows of the table ``counter_series``; none in a version without these counters. If the
+    statement fails, they are NULL with a status.
+
+    Raises :class:`psycopg.Error` if the connection is lost, or the answer does not come soon.
+    """
+    major = connection.info.server_version // 10000
+    counters = [c for c in all_counters() if c.series and c.has(major)]
+    records: list[dict[str, Any]] = []
+    for file in dict.fromkeys(c.sql for c in counters):
+        before_ns = now_ns()
+        with connection.patient(SERIES_S):
+            values, status = _values(connection, sql.text(file))
+        head = {"before_ns": before_ns, "after_ns": now_ns()}
+        for name in (c.name for c in counters if c.sql == file):
+            value = values.get(name)
+            known = None if value is None else float(value)
+            records.append(head | {"name": name, "value": known, "status": status})
+    return records
 
 
 def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[dict[str, Any]]:

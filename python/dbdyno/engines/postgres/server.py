@@ -112,7 +112,8 @@ class PostgresServer:
         self._added = Counter(dict.fromkeys(OWN, 0))  # by samplers and probes
         self._own_reads = counters.OwnReads()
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
-        self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
+        self.counting = self.second_counting = self.statement_counting = self.listing = self.watching = self
+        self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
         self.snapshots = Snapshots(site, self._statements, self._added)
         self.tables, self.resetting, self.login_tracing = Tables(site), Resets(site), LoginTraces(site)
@@ -379,6 +380,10 @@ class PostgresServer:
         read += counters.own({**added, **reads} | {WARM_CALLS: self._warm}, phase, _core.now_ns())
         read += self._storage_reads.rows(self._presence, phase, _core.now_ns)
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
+
+    def second_counters(self) -> pl.DataFrame:
+        with doing("reading counters by second"):
+            return rows("counter_series", counters.read_series(self._connection, _core.now_ns))
 
     def _own_activity(self) -> tuple[int, int]:
         """Returns the transactions and executions of dbdyno's own connections so far, without samples."""

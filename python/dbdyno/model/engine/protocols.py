@@ -183,6 +183,15 @@ class Counting(Protocol):
         """Reads server-wide counters and returns rows of the table ``counters``."""
 
 
+class SecondCounting(Protocol):
+    """Counters of the whole server that change within a window in ways that a session's response time may
+    follow: one cheap statement, about once a second."""
+
+    def second_counters(self) -> pl.DataFrame:
+        """Returns rows of the table ``counter_series``. Raises :class:`TargetError` if the server does not
+        answer soon. Names with a meaning: :mod:`dbdyno.model.sources.second_counters`."""
+
+
 class StatementCounting(Protocol):
     """Counters of single statements."""
 
@@ -366,6 +375,9 @@ class Server(Protocol):
     # -- capabilities; None if the engine lacks one -------------------------------------------------
     @property
     def counting(self) -> Counting | None: ...
+
+    @property
+    def second_counting(self) -> SecondCounting | None: ...
 
     @property
     def statement_counting(self) -> StatementCounting | None: ...

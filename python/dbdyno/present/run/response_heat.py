@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.responses import BYTES, DURATION, IMAGES, SHARE
 from dbdyno.model.sources.wait_families import Helper
 from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.units import counted, format_count, format_ns, format_p, significant
@@ -65,10 +66,12 @@ def blocks(results: Results, pick: Pick) -> list[Block]:
     if heat.is_empty():
         return []
     fired = triggers.of_cell(results, pick.cell)
+    end_s = number(heat["end_s"].max())
     drawn = (
         _heat(results, heat, pick, fired),
         _throughput(heat, pick),
-        _activities(results, pick, number(heat["end_s"].max())),
+        _activities(results, pick, end_s),
+        *(_of_server(results, pick, end_s, *chosen) for chosen in _COUNTED),
     )
     return [*(c for c in drawn if c), *_modes(results, pick)]
 
@@ -207,9 +210,8 @@ def _maintenance(results: Results, pick: Pick) -> list[_Row]:
     """Returns the times in which the server's own maintenance was at work."""
     kinds = results.environment.server.helpers
     names = [name for name, kind in kinds.items() if kind in (Helper.CHECKPOINT, Helper.CLEANUP)]
-    rows = rows_of(results, "activity_over_time", pick).filter(
-        (pl.col("kind") == "process") & pl.col("name").is_in(names) & (pl.col("seconds_per_s") >= _AT_WORK)
-    )
+    at_work = (pl.col("kind") == "process") & pl.col("name").is_in(names)
+    rows = rows_of(results, "activity_over_time", pick).filter(at_work & (pl.col("value") >= _AT_WORK))
     return rows.select("start_s", "end_s", "name").to_dicts()
 
 
@@ -231,25 +233,25 @@ def _throughput(heat: pl.DataFrame, pick: Pick) -> Chart:
 
 
 def _activities(results: Results, pick: Pick, end_s: float) -> Chart | None:
-    rows = rows_of(results, "activity_over_time", pick).drop_nulls("seconds_per_s")
+    rows = rows_of(results, "activity_over_time", pick).filter(unit=SHARE).drop_nulls("value")
     if rows.is_empty():
         return None
     varied = (
         rows.group_by("name")
-        .agg(pl.col("seconds_per_s").std().fill_null(0))
-        .sort("seconds_per_s", "name", descending=[True, False])
+        .agg(pl.col("value").std().fill_null(0))
+        .sort("value", "name", descending=[True, False])
     )
     names = varied["name"].head(_SHOWN).to_list()
     middle = (pl.col("start_s") + pl.col("end_s")) / 2
     shown = rows.filter(pl.col("name").is_in(names)).sort("start_s").with_columns(middle_s=middle)
-    shown = shown.select("start_s", "end_s", "middle_s", "name", pl.col("seconds_per_s").round(4))
+    shown = shown.select("start_s", "end_s", "middle_s", "name", pl.col("value").round(4))
     channels = {
         "x": {**_x(end_s), "field": "middle_s"},
-        "y": channel("seconds_per_s:Q", title="s/s", axis=_AXIS, scale={"zero": True}),
+        "y": channel("value:Q", title="s/s", axis=_AXIS, scale={"zero": True}),
         "color": coloured("name", names),
     }
     lines = encoded(layer(shown, "line", interpolate="step"), **channels)
-    tooltip = tips(*_SPAN, ("name:N", "", "activity"), ("seconds_per_s:Q", ".3~r", "s/s"))
+    tooltip = tips(*_SPAN, ("name:N", "", "activity"), ("value:Q", ".3~r", "s/s"))
     # Points that cannot be seen, for tooltips; with an opacity of 0 none would be drawn.
     points = encoded(layer(shown, "point", size=60, opacity=0.01), **channels, tooltip=tooltip)
     left = len(varied) - len(names)
@@ -258,7 +260,10 @@ def _activities(results: Results, pick: Pick, end_s: float) -> Chart | None:
     return chart(
         f"{pick.key}-heat-activity",
         title,
-        fill("Waits of {~tasks}, processes of the server at work, time in run queues, in seconds per second.")
+        fill(
+            "Waits of {~tasks}, processes of the server at work, checkpoints in progress and time in run "
+            "queues, in seconds per second."
+        )
         + more,
         [lines, points],
         f"{title}, in seconds per second",
@@ -266,6 +271,39 @@ def _activities(results: Results, pick: Pick, end_s: float) -> Chart | None:
         legend=series_keys(names),
         wide=True,
     )
+
+
+_COUNTED = (
+    (
+        IMAGES,
+        1.0,
+        "images/s",
+        "Full-page images by second",
+        "Pages written to WAL as a whole: the first change of each page after a checkpoint. "
+        "The server may count them a second later.",
+    ),
+    (BYTES, 1e6, "MB/s", "WAL by second", "WAL that the server made."),
+)
+
+
+def _of_server(
+    results: Results, pick: Pick, end_s: float, kind: str, factor: float, unit: str, title: str, caption: str
+) -> Chart | None:
+    """Returns the bars of a figure that the server counts; None if it does not vary."""
+    rows = rows_of(results, "activity_over_time", pick).filter(unit=kind)
+    if rows["value"].n_unique() < 2:
+        return None
+    shown = rows.sort("start_s").select("start_s", "end_s", value=(pl.col("value") / factor).round(4))
+    bars = encoded(
+        layer(shown, "bar", color=var("series-1"), opacity=0.7),
+        x=_x(end_s),
+        x2={"field": "end_s"},
+        y=channel("value:Q", title=unit, axis=_AXIS, scale={"zero": True}),
+        y2={"datum": 0},
+        tooltip=tips(*_SPAN, ("value:Q", ",.4~r", unit)),
+    )
+    key, title = f"{pick.key}-heat-{unit.partition('/')[0].lower()}", f"{title}, {pick.at}"
+    return chart(key, title, caption, [bars], f"{title}, in {unit}", shown, wide=True)
 
 
 # -- tables --
@@ -307,6 +345,16 @@ def _dash(name: str, text: Callable[[float], str]) -> Callable[[_Row], Cell]:
     return lambda row: word("-") if row[name] is None else known(row[name], text)
 
 
+def _amount(name: str) -> Callable[[_Row], Cell]:
+    def amount(row: _Row) -> Cell:
+        if row[name] is None:
+            return word("-")
+        unit = row["unit"]
+        return known(row[name], format_ns if unit == DURATION else lambda v: f"{significant(v)} {unit}")
+
+    return amount
+
+
 _MODES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("mode"), lambda r: word(str(r["mode"]))),
     (numeric("median"), lambda r: known(r["middle_ns"], format_ns)),
@@ -321,8 +369,8 @@ _ACTIVITIES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("mode"), lambda r: word(str(r["mode"]))),
     (Column("activity", shortens=True), lambda r: word(r["name"])),
     (Column("goes with"), lambda r: word("yes" if r["goes"] else "?" if r["status"] != "ok" else "no")),
-    (numeric("during, s/s"), _dash("during", significant)),
-    (numeric("otherwise, s/s"), _dash("otherwise", significant)),
+    (numeric("during"), _amount("during")),
+    (numeric("otherwise"), _amount("otherwise")),
     (numeric("p", 1), _dash("p", format_p)),
     (Column("kind", rank=3), lambda r: word(r["kind"])),
     (Column("status", rank=2), lambda r: word(r["status"])),

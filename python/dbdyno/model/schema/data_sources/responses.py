@@ -6,6 +6,8 @@ from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.table import Table
 
+SHARE, IMAGES, BYTES, DURATION = "s/s", "images/s", "bytes/s", "ns"
+"""Units of activities."""
 _SPAN = (
     _c("start_s", "f64", "since t0"),
     _c("end_s", "f64", "since t0"),
@@ -30,9 +32,14 @@ RESPONSE_TABLES: tuple[Table, ...] = (
         (
             *CELL,
             *_SPAN,
-            _c("kind", "str", "wait | process | run queue | quota | hypervisor | driver"),
-            _c("name", "str", "class/event of a wait; role of a process"),
-            _c("seconds_per_s", "f64", "time in it; NULL: not known", null=True),
+            _c(
+                "kind",
+                "str",
+                "wait | process | checkpoint | WAL | device | run queue | quota | hypervisor | driver",
+            ),
+            _c("name", "str", "class/event of a wait; role of a process; requests of a device"),
+            _c("value", "f64", "mean, in its unit; NULL: not known", null=True),
+            _c("unit", "str", f"{SHARE} (time in it) | {IMAGES} | {BYTES} | {DURATION} (mean duration)"),
         ),
         json=False,
         options=("heat",),
@@ -76,8 +83,9 @@ RESPONSE_TABLES: tuple[Table, ...] = (
                 "of the mode's calls: those that ended while it was higher than otherwise",
                 null=True,
             ),
-            _c("during", "f64", "seconds per second in seconds in which calls of the mode ended", null=True),
+            _c("during", "f64", "its mean in seconds in which calls of the mode ended", null=True),
             _c("otherwise", "f64", "the same in all others", null=True),
+            _c("unit", "str", "of both, as in activity_over_time; NULL: script, job", null=True),
             _c("p", "f64", "of coincidence, adjusted for all activities (Holm)", null=True),
             _c("status", "str", "ok | too few seconds | always the same"),
         ),

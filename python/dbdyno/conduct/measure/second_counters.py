@@ -1,0 +1,75 @@
+"""Reads a few counters of the server about once a second in a window, over the control connection.
+
+The ends of windows are read by others, and at their own time: a read here is over before, or given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import polars as pl
+
+from dbdyno.conduct.companion import Companion, OpenWatch
+from dbdyno.model.engine.protocols import Clock, Load, Server, Watch
+from dbdyno.model.errors import Abandoned, TargetError
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.units import NS_PER_S
+
+TABLE = "counter_series"
+EVERY_NS = NS_PER_S
+_SHARE = 20
+"""A read takes at most this part of the time, one in 20: a slow one is followed by a longer pause."""
+_FAILED_NS, _LONGEST_NS = 5 * NS_PER_S, 60 * NS_PER_S
+_AROUND_NS = 2 * NS_PER_S
+"""Reads this long before and after a window are of it, too."""
+
+
+class SecondCounters(Companion):
+    """Stores the raw table ``counter_series``. Off with ``--no-observe``, and where the engine reads
+    none."""
+
+    def __init__(self, server: Server, plan: Plan, clock: Clock) -> None:
+        self._counting = server.second_counting if plan.experiment.observe else None
+        self._clock = clock
+        self._reads: list[pl.DataFrame] = []
+        self._due_ns, self._pause_ns = 0, _FAILED_NS
+
+    def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None) -> None:  # noqa: ARG002
+        if self._counting is not None and self._clock.now_ns() >= self._due_ns:
+            self._read()
+
+    def window_over(self) -> None:
+        if self._counting is not None and self._reads:
+            self._read()
+
+    def _read(self) -> None:
+        assert self._counting is not None
+        begun_ns = self._clock.now_ns()
+        answer = None
+        with suppress(TargetError, Abandoned):  # whoever needs the server will notice
+            answer = self._counting.second_counters()
+        took_ns = self._clock.now_ns() - begun_ns
+        if answer is None:
+            self._due_ns = begun_ns + took_ns + self._pause_ns
+            self._pause_ns = min(2 * self._pause_ns, _LONGEST_NS)
+            return
+        self._reads.append(answer)
+        self._due_ns, self._pause_ns = begun_ns + max(EVERY_NS, _SHARE * took_ns), _FAILED_NS
+        if answer.is_empty():  # this version has none
+            self._counting = None
+
+    def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
+        """Adds the reads in and around each window. Those of a window in progress remain."""
+        if not self._reads:
+            return raws
+        reads = pl.concat(self._reads)
+        self._reads = [reads.filter(pl.col("after_ns") >= raws[-1].meta.t1_ns - _AROUND_NS)]
+        return [replace(r, tables={**r.tables, TABLE: _around(reads, r)}) for r in raws]
+
+
+def _around(reads: pl.DataFrame, raw: RawCell) -> pl.DataFrame:
+    first_ns, last_ns = raw.meta.t0_ns - _AROUND_NS, raw.meta.t1_ns + _AROUND_NS
+    return reads.filter((pl.col("after_ns") >= first_ns) & (pl.col("before_ns") <= last_ns))
