@@ -13,11 +13,12 @@ from typing import Any
 import polars as pl
 
 from dbdyno.account.making import makes
+from dbdyno.model.plan.kinds import SERVED, kind_of
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.session_time import each_in_call, in_call
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.laws import HOLDS, LITTLE, UTILISATION, VIOLATED
-from dbdyno.model.schema.tables import ByCell, Tables, known_sum, rows
+from dbdyno.model.schema.tables import ByCell, Tables, empty, known_sum, rows
 from dbdyno.model.units import NS_PER_S
 
 TOLERANCE = 0.02
@@ -32,7 +33,9 @@ Row = dict[str, Any]
 
 @makes("laws", reads=("rates", "ledger", "data_sources"))
 def laws(tables: Tables, plan: Plan) -> pl.DataFrame:
-    """Returns the laws of each measurement that dbdyno drove."""
+    """Returns the laws of each measurement of a database that dbdyno drove."""
+    if not kind_of(plan).among((SERVED,)):
+        return empty("laws")
     think = {c.id: c.think_ns / NS_PER_S for c in plan.cells}
     parts = ByCell({n: tables[n] for n in ("rates", "ledger", "data_sources", "cell_sessions")})
     records: list[Row] = []

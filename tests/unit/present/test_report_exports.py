@@ -81,7 +81,8 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
         "memory", "memory_relations", "memory_processes", "memory_parts",
         "memory_roles", "memory_figures", "system_calls", "system_call_sizes",
         "rates", "ledger", "ledger_sources", "events", "microstates",
-        "profile", "costs", "top_events", "observation", "comparison", "scaling", "answers", "findings",
+        "profile", "costs", "response_quantiles", "laws", "bounds", "device_io", "noise", "noise_plan",
+        "noise_budget", "top_events", "observation", "comparison", "scaling", "answers", "findings",
         # former names
         "witnesses", "grown", "resets_done", "large_scans_read",
         "memory_held", "relations_held", "processes_held",

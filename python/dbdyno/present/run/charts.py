@@ -4,6 +4,7 @@ sessions."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,8 @@ _STATISTICS = {"mean": "mean", "p50": "median", "p95": "95 %", "p99": "99 %"}
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _BINS = 48
 _QUARTILES = 5  # least sessions whose middle half is worth a box
+_DISTANCE = "The distance to the dashed line is what each further"
+_IDEAL = "as if nobody waited (perfect scaling)"
 _CPU_LIMIT = ("cpu_limit_per_s", "cpu_limit_low", "cpu_limit_high")
 _POINTS = 200  # most points of a rung: more sessions are thinned by rank, extremes kept
 
@@ -130,9 +133,8 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     labels = [s.label for s in series]
     base = {"x": load_axis(), "color": coloured("series", labels)}
     y = channel("rate:Q", title=unit, axis=LETTERS, scale={"domain": [0, cap], "nice": False})
-    perfect = layer(
-        _perfect(rows, labels, top, cap), "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75
-    )
+    ideal = _perfect(rows, labels, top, cap)
+    perfect = layer(ideal, "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75)
     intervals = layer([{**r, "high": min(cap, r["high"])} for r in repeated], "rule", strokeWidth=2)
     ends = [("low:Q", ROUNDED, "95 % from"), ("high:Q", ROUNDED, "95 % to")] if repeated else []
     tooltip = tips(
@@ -150,8 +152,12 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     return chart(
         "throughput",
         f"Throughput, {unit}",
-        f"The distance to the dashed line is what each further {noun('single')} fails to deliver"
-        + ("; bars are 95 % intervals over repeats." if repeated else ".")
+        " ".join(
+            [
+                *([f"{_DISTANCE} {noun('single')} fails to deliver."] if ideal else []),
+                *(["Bars are 95 % intervals over repeats."] if repeated else []),
+            ]
+        )
         + _limit_note(results, series, column, unit, drawn={r["series"] for r in limits}),
         [
             *([encoded(band, **base, y=channel("low:Q"), y2={"field": "high"})] if limits else []),
@@ -161,19 +167,16 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
                 else []
             ),
             *cpu_mark(figures.usable_cpus(results), "x", top),
-            encoded(perfect, **base, y=y, detail=channel("series:N")),
+            *([encoded(perfect, **base, y=y, detail=channel("series:N"))] if ideal else []),
             encoded(intervals, **base, y=channel("low:Q"), y2={"field": "high"}),
             encoded(measured, **base, y=y, tooltip=tooltip),
         ],
-        f"Throughput in {unit} against {noun('at_once')}, with the line of perfect scaling",
+        f"Throughput in {unit} against {noun('at_once')}"
+        + (", with the line of perfect scaling" if ideal else ""),
         rows,
         legend=[
             *(series_keys(labels) if len(labels) > 1 else [Key("measured", var(SERIES[0]))]),
-            Key(
-                "as if nobody waited (perfect scaling)",
-                var("muted") if len(labels) > 1 else var(SERIES[0]),
-                "dash",
-            ),
+            *([Key(_IDEAL, var("muted") if len(labels) > 1 else var(SERIES[0]), "dash")] if ideal else []),
             *([Key("CPU limit, with its error", var("muted"), "dash")] if limits else []),
         ],
     )
@@ -237,8 +240,11 @@ def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]
 
 
 def _perfect(rows: list[Spec], labels: list[str], top: float, cap: float) -> list[Spec]:
-    """Returns the line from the origin through the lowest rung, up to the edge of the chart."""
+    """Returns the line from the origin through the lowest rung, up to the edge of the chart; none for a
+    series of one load, which would lie on it."""
     lowest = {r["series"]: r for r in reversed(rows) if r["rate"] > 0}
+    loads = Counter(r["series"] for r in rows)
+    labels = [label for label in labels if loads[label] > 1]
     ends = []
     for label in filter(lowest.get, labels):
         slope = lowest[label]["rate"] / lowest[label]["sessions"]

@@ -16,6 +16,7 @@ from dbdyno.present.document.document import UNKNOWN, Cell, KeyFigure, known, wo
 from dbdyno.present.figures import figures, headline, tails
 from dbdyno.present.figures.targets import Targets, row_id
 from dbdyno.present.run import phases
+from dbdyno.present.run.rungs import one_load
 
 
 def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
@@ -33,6 +34,9 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     whose = f" ({best.series.label})" if len(answers) > 1 else ""
     rate, scaling, load = peak[best.rate_column], peak["scaling"], at_once(f"{top['sessions']:,}")
     efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
+    peak_of, at_peak = ("Peak throughput", " at the peak")
+    if one_load(results):  # nothing was compared with another load
+        peak_of, at_peak, efficiency = "Throughput", "", ""
     number = figures.series_of(results).index(best.series)
     row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
     throughput_target, response_target = (
@@ -45,10 +49,10 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     )
     note, at = tails.note(p95, 0.95, noun("response_time")), noun("at")
     return [
-        KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit), target=throughput_target),
-        KeyFigure(f"{capital(noun('at_once'))} at the peak", known(peak["sessions"], str), efficiency, row),
+        KeyFigure(f"{peak_of}{whose}", known(rate, format_rate, best.unit), target=throughput_target),
+        KeyFigure(f"{capital(noun('at_once'))}{at_peak}", known(peak["sessions"], str), efficiency, row),
         KeyFigure(
-            f"95 % of {noun('calls')} at the peak within",
+            f"95 % of {noun('calls')}{at_peak} within",
             p95,
             note,
             response_target,

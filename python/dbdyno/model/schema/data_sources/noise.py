@@ -42,6 +42,7 @@ TABLES = (
                 "nested variances of the logarithm of throughput: seconds with their autocorrelation, "
                 "windows of one measurement, neighbouring measurements, means of starts; each less what the "
                 "level below it explains",
+                kinds=(NOISE,),
             ),
         ),
     ),
@@ -68,6 +69,7 @@ TABLES = (
                 "repeats",
                 "power of the paired t test of a comparison at 5 %, with the upper bound of the variance "
                 "(80 % confidence)",
+                kinds=(NOISE,),
             ),
         ),
     ),
