@@ -23,6 +23,7 @@ from benchmarks import (
     observe,
     paced,
     placement,
+    quantile_intervals,
     rebuild,
     regression,
     report,
@@ -75,6 +76,7 @@ ALL = {
     "aa": aa.main,
     "noise": noise.main,
     "noise-simulated": lambda *_: noise.simulated(),
+    "quantile-intervals": lambda *_: quantile_intervals.main(),
     "claims": lambda *_: claims.main(),
     "scaling": lambda *_: scaling.main(),
     "laws": lambda *_: scaling_laws.main(),
@@ -98,6 +100,7 @@ def main() -> None:
     ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS, args.file)
     ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
     ALL["laws"] = lambda *_: scaling_laws.main(args.ladders or scaling_laws.LADDERS)
+    ALL["quantile-intervals"] = lambda *_: quantile_intervals.main(args.ladders or quantile_intervals.TRIES)
     ALL["fuzz"] = lambda *_: fuzz.main(args.ladders or fuzz.LADDERS)
     for name in args.names or ALL:
         if name not in ALL:

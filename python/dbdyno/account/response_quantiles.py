@@ -8,6 +8,7 @@ seconds of a window. Neither covers a cause that did not come up in the measurem
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -31,8 +32,17 @@ from dbdyno.model.schema.data_sources.response_quantiles import (
 from dbdyno.model.schema.quantiles import FEW, QUANTILES, Quantile
 from dbdyno.model.schema.tables import ByCell, Tables, known_quantiles_ns, merged, quantile_ns, rows
 from dbdyno.stats.autocorrelation import Floats
-from dbdyno.stats.tail_intervals import LEAST_SECONDS, design_effect, effect_of_groups, ranks
+from dbdyno.stats.tail_intervals import (
+    LEAST_ABOVE,
+    LEAST_SECONDS,
+    design_effect,
+    effect_of_groups,
+    is_steady,
+    ranks,
+)
 
+_LONGEST = 20
+"""Most windows' lengths that are named as long enough. For more, the estimate says little."""
 _COUNTS = ("low_ns", "high_ns", "count")
 
 
@@ -46,8 +56,11 @@ def response_quantiles(
     for cell in cells:
         histogram = parts.table("cell_histogram", cell.id).select(_COUNTS)
         by_second = cell.tables.get("second_histogram")
+        seconds = [] if by_second is None else list(_seconds(by_second))
+        refused = _refused(histogram, seconds)
         for one in QUANTILES if histogram.height else ():
-            effect, reason = _within(histogram, by_second, one.q)
+            effect = None if refused else design_effect(*_above(seconds, histogram, one.q))
+            reason = refused or (DRIFTING if effect is None else None)
             found = _row(one, histogram, _longest(parts, [cell.id]), effect, SECONDS, reason)
             records.append(key(cell) | found)
     return rows("response_quantiles", records)
@@ -107,12 +120,18 @@ def _row(
     row["value_ns"] = _at_most(value, longest)
     between = None if effect is None else ranks(calls, one.q, effect)
     if between is None or between.low is None or between.high is None:
-        wide = UNEQUAL if basis == REPEATS else BURSTS
-        return row | {"reason": reason if effect is None else wide}
+        if effect is not None:
+            reason = UNEQUAL if basis == REPEATS else _too_few(calls * min(one.q, 1 - one.q) / effect)
+        return row | {"reason": reason}
     sorted_ = merged(histogram)
     places = np.searchsorted(sorted_["count"].cum_sum().to_numpy(), [between.low, between.high])
     low, high = sorted_["low_ns"][int(places[0])], sorted_["high_ns"][int(places[1])]
     return row | {"low_ns": low, "high_ns": _at_most(high, longest), "basis": basis}
+
+
+def _too_few(independent: float) -> str:
+    times = math.ceil(1.2 * LEAST_ABOVE / independent)
+    return f"{BURSTS}, so it needs {times} times as long, or 5 repeats" if times <= _LONGEST else BURSTS
 
 
 def _at_most(value: float, longest: float | None) -> float:
@@ -120,21 +139,23 @@ def _at_most(value: float, longest: float | None) -> float:
     return float(value) if longest is None else min(float(value), longest)
 
 
-def _within(
-    histogram: pl.DataFrame, by_second: pl.DataFrame | None, q: float
-) -> tuple[float | None, str | None]:
-    """Returns the design effect within a window; without one, the reason."""
-    if by_second is None or by_second.is_empty():
-        return None, UNREPEATED
-    seconds = list(_seconds(by_second))
+def _refused(histogram: pl.DataFrame, seconds: Sequence[pl.DataFrame]) -> str | None:
+    """Returns why no quantile of a window has an interval. Where most calls drift, the slow ones do, too,
+    even if they are too few to show it."""
+    if not seconds:
+        return UNREPEATED
     if len(seconds) < LEAST_SECONDS:
-        return None, SHORT
-    effect = design_effect(*_above(seconds, histogram, q))
-    return effect, DRIFTING if effect is None else None
+        return SHORT
+    counts = [_above(seconds, histogram, q)[:2] for q in (0.5, 0.95)]
+    middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(1).log()
+    logs = np.array([s.select((middle * pl.col("count")).sum()).item() for s in seconds], dtype=float)
+    return None if all(is_steady(*one) for one in (*counts, (logs, counts[0][1]))) else DRIFTING
 
 
 def _seconds(by_second: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yields the histograms of successive intervals of time, also of those in which no call ended."""
+    if by_second.is_empty():
+        return
     step = int(by_second["seconds"].max()) if "seconds" in by_second.columns else 1  # type: ignore[arg-type]
     of_second = {int(s): part for (s,), part in by_second.group_by("second")}
     for second in range(min(of_second), max(of_second) + 1, step):

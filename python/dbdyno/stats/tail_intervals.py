@@ -5,6 +5,9 @@ ordered values the ends of its interval (David, Nagaraja 2003, Order Statistics,
 independent: a stall makes many of them slow at once. The variance of the number of values above, from its
 course in time, over that of independent values is the design effect (Kish 1965, Survey Sampling, 8.2). The
 values count as that many fewer (Woodruff 1952, JASA 47, 635-646).
+
+An interval that is shown has to hold, not only most of all that could be asked for. So a window in which
+levels last long, as far as it shows, has none.
 """
 
 from __future__ import annotations
@@ -22,11 +25,74 @@ LEAST_ABOVE = 10.0
 burst more or less moves the quantile out of it."""
 LEAST_GROUPS = 3
 """Least number of repeats whose variation is an error."""
-LEAST_SECONDS = 30
-"""Least number of seconds of a window from which correlation in time can be estimated. In 10 s with a
-correlation time of 3 s, two intervals of ten would miss the quantile."""
-LEAST_EFFECTIVE = 10.0
+LEAST_SECONDS = 60
+"""Least number of seconds of a window from which its own variation is an error. In 30 s, levels that last as
+long pass for steady too often."""
+LEAST_EFFECTIVE = 15.0
 """The same of independent intervals of time."""
+SURE = 0.01
+"""Share of errors that the factors of Student's distribution allow. An interval is refused where the
+variation looks large, so those that are shown are more often wrong than all: up to as many times as the share
+shown is below 1. With one in a hundred, intervals shown in a fifth of the windows still hold in 95 of 100."""
+SURE_OF_GROUPS = 0.003
+"""The same of repeats. Levels that last longer than they do let few intervals through, the worst of all."""
+_LOW, _SUM, _HIGH = 3, 6, 30
+"""Cosine waves that show levels; from which the error of a sum follows; with which both are compared."""
+_PASSED = 0.9
+"""Share of steady series that pass one test. Where the test is weak, levels of 30 s pass as steady."""
+_WEIGHTED = 0.28
+"""Limit of the weighted squares (Nyblom, Makelainen 1983, JASA 78, 856-864), which 85 of 100 series of
+independent values do not exceed."""
+
+
+def _waves(residuals: Floats, n: int) -> Floats:
+    """Returns the squares of the series' first cosine waves. Each has the variance of the sum as its mean, if
+    the correlation in time is short."""
+    frequency = np.arange(1, n + 1)[:, None]
+    place = (np.arange(len(residuals)) + 0.5) / len(residuals)
+    return np.asarray(2 * (np.cos(np.pi * frequency * place) @ residuals) ** 2)
+
+
+def _residuals(sums: Floats, sizes: Floats) -> Floats:
+    return np.asarray(sums - sums.sum() / sizes.sum() * sizes)
+
+
+def is_steady(sums: Sequence[float] | Floats, values: Sequence[float] | Floats) -> bool:
+    """Returns whether a window is long compared with the time for which levels last, as far as it shows.
+
+    ``sums`` and ``values`` are of successive seconds: what is summed, and the number of values. The slowest
+    waves of steady series are not higher than others (Mueller, Watson 2008, Econometrica 76, 979-1016), and
+    their neighbours differ.
+    """
+    from scipy.special import fdtri
+
+    series = np.asarray(sums, dtype=float)
+    residuals = _residuals(series, np.asarray(values, dtype=float))
+    seconds = len(residuals)
+    if seconds < LEAST_SECONDS:
+        return False
+    squares = _waves(residuals, _HIGH)
+    if squares.max() <= (1e-9 * np.abs(series).sum()) ** 2:  # rounding
+        return True
+    level = float(squares[_SUM:].mean())
+    slow, frequency = squares / level, np.pi * np.arange(1, _SUM + 1)
+    return bool(
+        seconds / _correlation_time(residuals - residuals.mean()) >= LEAST_EFFECTIVE
+        and all(slow[:k].mean() <= fdtri(k, _HIGH - _SUM, _PASSED) for k in (1, _LOW))
+        and (slow[:_SUM] / frequency**2).sum() <= _WEIGHTED
+    )
+
+
+def _correlation_time(residuals: Floats) -> float:
+    """Returns the integrated autocorrelation time in seconds, not too small but by chance."""
+    squares, seconds = float(residuals @ residuals), len(residuals)
+    if not squares:
+        return 1.0
+    # The first autocorrelation of a short series is too small (Kendall 1954, Biometrika 41, 403-404). One
+    # standard error is added (Bartlett 1946), as intervals are too short by far where it is missed.
+    first = max(0.0, float(residuals[1:] @ residuals[:-1]) / squares)
+    first = min(0.98, first + (1 + 3 * first) / seconds + ((1 - first**2) / seconds) ** 0.5)
+    return float(max(1.0, (1 + first) / (1 - first), integrated_time(residuals)))
 
 
 def design_effect(
@@ -35,27 +101,25 @@ def design_effect(
     """Returns the variance of the number of values above a threshold, over that of independent values.
 
     ``above`` and ``values`` are counts of successive seconds, ``extra`` a further variance of the sum of
-    ``above``. The result has Student's factor for the number of seconds, and is at least 1. None if there
-    are too few seconds, or no or every value is above.
+    ``above``. The variance is that of the slowest waves, with Student's factor for their number, and at least
+    that of seconds. The result is at least 1. None if the seconds are too few or not steady, or no or every
+    value is above.
     """
     counts, sizes = np.asarray(above, dtype=float), np.asarray(values, dtype=float)
     seconds, n = len(sizes), float(sizes.sum())
     share = float(counts.sum()) / n if n else 0.0
-    if seconds < LEAST_SECONDS or not 0 < share < 1:
+    if not 0 < share < 1 or not is_steady(counts, sizes):
         return None
-    residuals = counts - share * sizes
-    residuals -= residuals.mean()
-    squares = float(residuals @ residuals)
-    # The first autocorrelation of a short series is too small (Kendall 1954, Biometrika 41, 403-404). One
-    # standard error is added (Bartlett 1946), as intervals are too short by far where it is missed.
-    first = max(0.0, float(residuals[1:] @ residuals[:-1]) / squares) if squares else 0.0
-    first = min(0.98, first + (1 + 3 * first) / seconds + ((1 - first**2) / seconds) ** 0.5)
-    time = max(1.0, (1 + first) / (1 - first), integrated_time(residuals) if squares else 1.0)
-    if seconds / time < LEAST_EFFECTIVE:
-        return None
-    variance = squares * seconds / (seconds - 1) * time + extra
-    student = students_quantile(seconds / time - 1) / Z95
-    return max(1.0, float(variance * student**2 / (n * share * (1 - share))))
+    residuals = _residuals(counts, sizes)
+    slow = float(_waves(residuals, _SUM).mean()) * _widened(_SUM)
+    single = float(residuals @ residuals) * seconds / (seconds - 1) * _widened(seconds - 1)
+    return max(1.0, (max(slow, single) + extra) / (n * share * (1 - share)))
+
+
+def _widened(degrees: int, alpha: float = SURE) -> float:
+    """Returns the factor of a variance of so many degrees of freedom with which an interval that is normal at
+    95 % is Student's at ``alpha``."""
+    return float(students_quantile(degrees, alpha) / Z95) ** 2
 
 
 def effect_of_groups(above: Sequence[float] | Floats, values: Sequence[float] | Floats) -> float | None:
@@ -68,8 +132,8 @@ def effect_of_groups(above: Sequence[float] | Floats, values: Sequence[float] | 
         return None
     residuals = counts - share * sizes
     variance = groups / (groups - 1) * float(residuals @ residuals)
-    student = students_quantile(groups - 1) / Z95
-    return max(1.0, float(variance * student**2 / (n * share * (1 - share))))
+    # Less than the binomial variance is chance: bursts of equal number in all of three repeats.
+    return max(1.0, variance / (n * share * (1 - share))) * _widened(groups - 1, SURE_OF_GROUPS)
 
 
 class Ranks(NamedTuple):
