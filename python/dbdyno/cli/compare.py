@@ -144,7 +144,7 @@ _GROUPS = {
 @click.argument("second", metavar="[RUN|FILE|SNAP3..SNAP4]", required=False, shell_complete=RUNS_OR_FILES)
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
-@click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")
+@click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, p95, p99.9, ...")
 @click.option("--sessions", type=NUMBER, metavar="N", help="Only at N sessions.")
 @click.option(
     "--across-sizes",

@@ -24,7 +24,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, Contrast, Effect, MetricTable, SampleComparison
 from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome, Rule, State
 from dbdyno.model.results.results import Results
-from dbdyno.model.results.trend import ALIASES, FIGURES, Trend
+from dbdyno.model.results.trend import ALIASES, FIGURES, Trend, column_of
 from dbdyno.model.units import counted
 
 Scope = Literal["comparison", "trend", "claims"]
@@ -139,8 +139,7 @@ def figure_of(name: str) -> str:
     stays, because its metric depends on the runs. Raises :class:`UsageError` that lists the names."""
     if ALIASES.get(name, name) == _THROUGHPUT and name not in BY_NAME:
         return _THROUGHPUT
-    column = FIGURES[ALIASES.get(name, name)].column if ALIASES.get(name, name) in FIGURES else name
-    metric = name if name in BY_NAME else column
+    metric = name if name in BY_NAME else column_of(name)
     if metric not in BY_NAME:
         short = [n for n, f in FIGURES.items() if f.column in BY_NAME]
         raise UsageError(f"no figure {name!r} for --fail-on", did_you_mean(name, (*short, *BY_NAME)))

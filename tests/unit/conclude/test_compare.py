@@ -91,6 +91,15 @@ def test_a_longer_response_is_worse_and_a_baseline_can_be_chosen() -> None:
     assert claim(comparison, "base", 4, against="second").verdict == "better"
 
 
+def test_a_metric_has_the_short_name_that_a_history_knows() -> None:
+    for name, column in (("p95", "response_p95_ns"), ("mean", "response_mean_ns"), ("calls", "calls_per_s")):
+        comparison = compare_variants(noisy(THREE), Options(metric=name))
+        assert [table.metric for table in comparison.metrics] == [column]
+    with pytest.raises(UsageError) as caught:
+        compare_variants(noisy(THREE), Options(metric="p99.0"))
+    assert caught.value.cure is not None and "p99" in caught.value.cure
+
+
 def test_an_invalid_window_takes_its_block_out_and_is_named() -> None:
     comparison = compare_variants(without_cells(noisy(THREE), "second-s4-r2"))
     assert claim(comparison, "second", 4).effect.n_variant == 5

@@ -84,9 +84,10 @@ def test_a_history_has_rules_of_its_own(rule: str, cure: str) -> None:
 
 
 def test_short_names_are_those_of_a_trend_and_longer_ones_those_of_a_comparison() -> None:
-    names = ["p99", "response_p99_ns", "calls", "mean", "cpu_per_call", "lio_per_s"]
+    names = ["p99", "response_p99_ns", "p99.9", "p99.99", "calls", "mean", "cpu_per_call", "lio_per_s"]
     assert [gates.figure_of(n) for n in names] == [
-        *("response_p99_ns", "response_p99_ns", "calls_per_s", "response_mean_ns", "cpu_per_call_ns"),
+        *("response_p99_ns", "response_p99_ns", "response_p999_ns", "response_p9999_ns"),
+        *("calls_per_s", "response_mean_ns", "cpu_per_call_ns"),
         "throughput",
     ]
 

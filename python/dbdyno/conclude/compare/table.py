@@ -26,6 +26,7 @@ from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results.comparison import MARGIN as MARGIN
 from dbdyno.model.results.comparison import Contrast, Effect, Line, MetricTable, Verdict
 from dbdyno.model.results.results import Results
+from dbdyno.model.results.trend import FIGURES, column_of
 from dbdyno.model.units import counted, format_number
 from dbdyno.stats.estimates import Mean, students_quantile, students_tail
 from dbdyno.stats.significance import holm
@@ -351,8 +352,10 @@ def _comparable(match: Match, metric: Metric) -> bool:
 
 
 def _named(name: str, known: Sequence[Metric]) -> Metric:
+    name = name if name in BY_NAME else column_of(name)
     if name not in BY_NAME:
-        raise UsageError(f"no quantity {name!r}", did_you_mean(name, BY_NAME))
+        short = [n for n, figure in FIGURES.items() if figure.column in BY_NAME]
+        raise UsageError(f"no quantity {name!r}", did_you_mean(name, (*short, *BY_NAME)))
     if BY_NAME[name] not in known and name in RANKING and any(m.name == paced.RANKING[0] for m in known):
         raise UsageError(f"{name} was set by the rate, which was kept", f"compare {paced.RANKING[0]}")
     if BY_NAME[name] not in known:

@@ -75,7 +75,9 @@ def trend(
 
 def figure_of(name: str) -> Figure:
     """Raises :class:`UsageError` that suggests the nearest name."""
-    figure = FIGURES.get(ALIASES.get(name, name))
+    figure = FIGURES.get(ALIASES.get(name, name)) or next(
+        (f for f in FIGURES.values() if f.column == name), None
+    )
     if figure is None:
         raise UsageError(f"no figure {name!r}", did_you_mean(name, (*FIGURES, *ALIASES)))
     return figure

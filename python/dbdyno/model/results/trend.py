@@ -42,6 +42,13 @@ ALIASES = {
 }
 
 
+def column_of(name: str) -> str:
+    """Returns the column of a figure's short name: ``p99.9`` is ``response_p999_ns``; other names as they
+    are."""
+    figure = FIGURES.get(ALIASES.get(name, name))
+    return name if figure is None else figure.column
+
+
 @dataclass(frozen=True)
 class Point:
     """A run or snapshot with its value."""
