@@ -21,8 +21,10 @@ from tests.on_terminal import on_terminal
 from dbdyno import conduct, present
 from dbdyno.cli.app import app
 from dbdyno.conclude.snapshots.trend import concluded
+from dbdyno.conduct.history.trend import interval_of
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results.trend import Figure, Point, Trend
+from dbdyno.model.results.ledger_rows import together_at
+from dbdyno.model.results.trend import FIGURES, Figure, Point, Trend
 from dbdyno.present.document.document import Chart, walk
 from dbdyno.stats.change_points import LEAST, changes, outliers
 from dbdyno.stats.steps import correlated_noise
@@ -278,3 +280,17 @@ def test_a_figure_of_zero_is_shown(values: tuple[float, ...], unit: str) -> None
     trend = concluded(Trend(figure, unit, "table quiet", "a machine", points, thing="interval"))
     assert str(present.trend(trend)).count("0.0 %")
     assert [r["value"] for r in present.trend_record(trend)["runs"]] == list(values)
+
+
+def test_a_quantile_has_the_interval_of_its_run_where_there_is_one() -> None:
+    class Stored:
+        def read_table(self, name: str) -> pl.DataFrame:
+            assert name == "response_quantiles"
+            load = {"workload": "lio", "variant": "base", "sessions": 2, "quantile": ["p95", "p99.9"]}
+            ends = {"low_ns": [1.0, None], "high_ns": [2.0, None]}
+            return pl.DataFrame(load | ends).with_columns(cell=pl.lit(together_at(None)))
+
+    rung = {"workload": "lio", "variant": "base", "sessions": 2, "rate_per_s": None}
+    known = {name: interval_of(Stored(), rung, FIGURES[name]) for name in ("p95", "p99.9", "mean")}
+    assert known == {"p95": (1.0, 2.0), "p99.9": (None, None), "mean": (None, None)}
+    assert interval_of(Stored(), rung | {"rate_per_s": 50.0}, FIGURES["p95"]) == (None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -12,15 +12,17 @@ from dbdyno.conclude.snapshots.trend import concluded
 from dbdyno.model.errors import StoreError, UsageError, did_you_mean
 from dbdyno.model.plan.pacing import Pacing
 from dbdyno.model.plan.plan import Plan, Workload
+from dbdyno.model.results.ledger_rows import together_at
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
-from dbdyno.model.schema.quantiles import RESPONSE, fewest_calls
+from dbdyno.model.schema.quantiles import QUANTILES, RESPONSE, fewest_calls
 from dbdyno.model.units import counted, format_given, format_ns
 from dbdyno.store import Listed, Run
 
 Say = Callable[[str], None]
 _REPORTED_FROM = 50  # least number of runs whose reading is reported
 _LONGEST = 40  # characters
+_QUANTILE = {one.response: one.name for one in QUANTILES}
 
 
 def trend(
@@ -171,6 +173,8 @@ class _Member:
             row["sessions"],
             unusable,
             {**versions, **around.server.settings},
+            "",
+            *interval_of(record, row, figure),
         )
 
 
@@ -189,6 +193,21 @@ def _row(
     if figure.column == "work_per_s":
         return max(good, key=lambda r: float(r[column])), unit
     return max(candidates, key=lambda r: (int(r["sessions"]), r["rate_per_s"] or 0.0)), unit
+
+
+class Tabled(Protocol):
+    def read_table(self, name: str) -> pl.DataFrame | None: ...
+
+
+def interval_of(record: Tabled, row: Mapping[str, Any], figure: Figure) -> tuple[float | None, float | None]:
+    """Returns the ends of the 95 % interval of a rung's quantile; None for both without one."""
+    of_runs = record.read_table("response_quantiles") if figure.column in _QUANTILE else None
+    if of_runs is None:
+        return None, None
+    same = [pl.col(c) == row[c] for c in ("workload", "variant", "sessions")]
+    same += [pl.col("cell") == together_at(row["rate_per_s"]), pl.col("quantile") == _QUANTILE[figure.column]]
+    found = of_runs.filter(*same)
+    return found.select("low_ns", "high_ns").row(0) if found.height else (None, None)
 
 
 def _parameters(plan: Plan, name: str) -> str:

@@ -65,6 +65,9 @@ class Point:
     """Versions and settings that may have changed as well."""
     remark: str = ""
     """The reason of the flag, if the measurement itself is usable, or a note on a gap before this point."""
+    low: float | None = None
+    high: float | None = None
+    """95 % interval of a quantile, within the run; None if it has none."""
 
 
 @dataclass(frozen=True)

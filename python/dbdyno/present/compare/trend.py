@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from dbdyno.model.results.trend import Trend
+from dbdyno.model.schema.quantiles import RESPONSE
 from dbdyno.model.units import counted, format_ns, format_rate
 from dbdyno.present.charts import chart
 from dbdyno.present.document.document import (
@@ -82,6 +83,8 @@ def record(trend: Trend) -> dict[str, Any]:
                 "started": p.started.isoformat(),
                 "sessions": p.sessions,
                 "value": p.value,
+                "low": p.low,
+                "high": p.high,
                 "level": levels[n],
                 "flagged": p.flagged,
                 "remark": p.remark,
@@ -233,6 +236,7 @@ def _runs(trend: Trend) -> Table:
         Column("name", rank=1, shortens=True),
         Column("sess", True, name="sessions"),
         Column(trend.figure.title.lower(), True),
+        *([Column("95 % from", True), Column("to", True)] if _has_intervals(trend) else []),
         Column("to level", True),
         Column("remark", rank=1),
     )
@@ -254,10 +258,19 @@ def _rows(trend: Trend) -> Iterator[Row]:
             word(p.name),
             Cell(str(p.sessions or ""), p.sessions or None),
             Cell(f"{_text(trend, p.value)}{unit}", p.value, trend.unit),
+            *([_end(p.low), _end(p.high)] if _has_intervals(trend) else []),
             _to_level(p.value, levels[n]),
             word(remark),
         )
         yield Row(cells, "muted" if p.flagged else "", minor=n < last and n not in beside)
+
+
+def _has_intervals(trend: Trend) -> bool:
+    return trend.thing == "run" and trend.figure.column in RESPONSE
+
+
+def _end(value: float | None) -> Cell:
+    return Cell(UNKNOWN) if value is None else Cell(format_ns(value), value, "ns")
 
 
 def _to_level(value: float, level: float) -> Cell:
