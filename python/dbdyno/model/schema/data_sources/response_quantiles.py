@@ -9,7 +9,7 @@ from dbdyno.model.schema.table import DRIVEN, Method, Table
 REPEATS, SECONDS = "repeats", "seconds"
 UNREPEATED = "it needs 5 repeats or calls by the second"
 SHORT = "it needs 5 repeats or 60 s"
-DRIFTING = "response times drift within the window, so it needs a longer one, or 5 repeats"
+DRIFTING = "response times drift within the window, so it needs a longer one, or 10 repeats"
 BURSTS = "too few slow calls that are independent of each other"
 UNEQUAL = "the repeats differ too much for their number, so it needs more of them"
 
