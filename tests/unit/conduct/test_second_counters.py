@@ -10,7 +10,6 @@ from tests.fakery import S, made_cell
 
 from dbdyno.conduct.measure.second_counters import SecondCounters
 from dbdyno.model.errors import ServerLost
-from dbdyno.model.schema.tables import raw, rows
 
 STEP_NS = S // 10
 
@@ -26,14 +25,14 @@ class _Server:
     def now_ns(self) -> int:
         return self.at_ns
 
-    def second_counters(self) -> pl.DataFrame:
+    def second_counters(self) -> list[dict[str, Any]]:
         before_ns = self.at_ns
         self.asked.append((before_ns - 10 * S) / S)
         self.at_ns += self._took_ns
         if int(self.asked[-1]) in self._failing:
             raise ServerLost("away", "")
         head = {"before_ns": before_ns, "after_ns": self.at_ns, "status": "ok"}
-        return rows(raw("counter_series"), [head | {"name": "wal_position", "value": 1.0}])
+        return [head | {"name": "wal_position", "value": 1.0}]
 
 
 def _measured(server: Any, seconds: int, *, observe: bool = True) -> pl.DataFrame:
@@ -71,3 +70,10 @@ def test_without_observers_or_the_capability_nothing_is_read():
     assert _measured(server, 3, observe=False).is_empty() and not server.asked
     server.second_counting = None  # type: ignore[assignment]
     assert _measured(server, 3).is_empty()
+
+
+def test_the_first_read_is_before_the_sessions_connect():
+    server: Any = _Server()
+    plan: Any = SimpleNamespace(experiment=SimpleNamespace(observe=True))
+    SecondCounters(server, plan, server).before(made_cell({}).meta.cell)
+    assert server.asked == [0]

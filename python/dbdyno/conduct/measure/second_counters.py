@@ -5,17 +5,19 @@ The ends of windows are read by others, and at their own time: a read here is ov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
 from dbdyno.conduct.companion import Companion, OpenWatch
 from dbdyno.model.engine.protocols import Clock, Load, Server, Watch
 from dbdyno.model.errors import Abandoned, TargetError
-from dbdyno.model.plan.plan import Plan
+from dbdyno.model.plan.plan import Cell, Plan
 from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import rows
 from dbdyno.model.units import NS_PER_S
 
 TABLE = "counter_series"
@@ -34,8 +36,13 @@ class SecondCounters(Companion):
     def __init__(self, server: Server, plan: Plan, clock: Clock) -> None:
         self._counting = server.second_counting if plan.experiment.observe else None
         self._clock = clock
-        self._reads: list[pl.DataFrame] = []
+        self._reads: list[Mapping[str, Any]] = []
         self._due_ns, self._pause_ns = 0, _FAILED_NS
+
+    def before(self, cell: Cell) -> None:  # noqa: ARG002
+        """Reads once, so that what a first statement reads of the server's catalogue is not in a window."""
+        if self._counting is not None:
+            self._read()
 
     def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None) -> None:  # noqa: ARG002
         if self._counting is not None and self._clock.now_ns() >= self._due_ns:
@@ -56,17 +63,17 @@ class SecondCounters(Companion):
             self._due_ns = begun_ns + took_ns + self._pause_ns
             self._pause_ns = min(2 * self._pause_ns, _LONGEST_NS)
             return
-        self._reads.append(answer)
+        self._reads += answer
         self._due_ns, self._pause_ns = begun_ns + max(EVERY_NS, _SHARE * took_ns), _FAILED_NS
-        if answer.is_empty():  # this version has none
+        if not answer:  # this version has none
             self._counting = None
 
     def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
         """Adds the reads in and around each window. Those of a window in progress remain."""
         if not self._reads:
             return raws
-        reads = pl.concat(self._reads)
-        self._reads = [reads.filter(pl.col("after_ns") >= raws[-1].meta.t1_ns - _AROUND_NS)]
+        reads = rows(TABLE, self._reads)
+        self._reads = [r for r in self._reads if r["after_ns"] >= raws[-1].meta.t1_ns - _AROUND_NS]
         return [replace(r, tables={**r.tables, TABLE: _around(reads, r)}) for r in raws]
 
 

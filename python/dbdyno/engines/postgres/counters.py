@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -73,14 +73,13 @@ def read_series(connection: Connection, now_ns: Callable[[], int]) -> list[dict[
     Raises :class:`psycopg.Error` if the connection is lost, or the answer does not come soon.
     """
     major = connection.info.server_version // 10000
-    counters = [c for c in all_counters() if c.series and c.has(major)]
     records: list[dict[str, Any]] = []
-    for file in dict.fromkeys(c.sql for c in counters):
+    for file, names in _series(major).items():
         before_ns = now_ns()
         with connection.patient(SERIES_S):
             values, status = _values(connection, sql.text(file))
         head = {"before_ns": before_ns, "after_ns": now_ns()}
-        for name in (c.name for c in counters if c.sql == file):
+        for name in names:
             value = values.get(name)
             known = None if value is None else float(value)
             records.append(head | {"name": name, "value": known, "status": status})
@@ -118,6 +117,13 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
                 }
             )
     return records
+
+
+@cache
+def _series(major: int) -> Mapping[str, Sequence[str]]:
+    """Returns the names of the counters by second of a version, by file."""
+    counters = [c for c in all_counters() if c.series and c.has(major)]
+    return {file: [c.name for c in counters if c.sql == file] for file in {c.sql for c in counters}}
 
 
 def _report_all(connection: Connection, major: int) -> None:

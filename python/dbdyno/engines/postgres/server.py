@@ -381,9 +381,9 @@ class PostgresServer:
         read += self._storage_reads.rows(self._presence, phase, _core.now_ns)
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 
-    def second_counters(self) -> pl.DataFrame:
+    def second_counters(self) -> Sequence[Mapping[str, Any]]:
         with doing("reading counters by second"):
-            return rows("counter_series", counters.read_series(self._connection, _core.now_ns))
+            return counters.read_series(self._connection, _core.now_ns)
 
     def _own_activity(self) -> tuple[int, int]:
         """Returns the transactions and executions of dbdyno's own connections so far, without samples."""

@@ -187,7 +187,7 @@ class SecondCounting(Protocol):
     """Counters of the whole server that change within a window in ways that a session's response time may
     follow: one cheap statement, about once a second."""
 
-    def second_counters(self) -> pl.DataFrame:
+    def second_counters(self) -> Sequence[Mapping[str, Any]]:
         """Returns rows of the table ``counter_series``. Raises :class:`TargetError` if the server does not
         answer soon. Names with a meaning: :mod:`dbdyno.model.sources.second_counters`."""
 
