@@ -9,6 +9,7 @@ import polars as pl
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg.conninfo import make_conninfo
 
 from dbdyno.cli.app import app
 from dbdyno.conduct.derive.rebuild import conclude
@@ -74,6 +75,19 @@ def test_each_counter_is_what_the_server_says(paged: str) -> None:
             assert changed[WAL_POSITION] <= done[CHECKPOINT_START] <= done[WAL_POSITION]
         finally:
             server.close()
+
+
+def test_a_role_that_may_not_call_a_function_has_unknown_counters(dsn18: str) -> None:
+    function = "function pg_control_checkpoint()"
+    with psycopg.connect(dsn18, autocommit=True) as session:
+        session.execute(f"create role few login; revoke execute on {function} from public".encode())
+        try:
+            server = PostgresServer(make_conninfo(dsn18, user="few"))
+            read = server.second_counters()
+            server.close()
+        finally:
+            session.execute(f"grant execute on {function} to public; drop role few".encode())
+    assert [(row["value"], row["status"]) for row in read] == [(None, "not permitted")] * 4
 
 
 def test_images_rise_after_each_checkpoint_of_a_run(paged: str, tmp_path: Path) -> None:

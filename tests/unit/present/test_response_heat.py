@@ -10,7 +10,7 @@ from tests.fakery import S, climb
 
 from dbdyno.conduct.derive.derive import derive
 from dbdyno.model.results.results import Results
-from dbdyno.model.schema.tables import empty
+from dbdyno.model.schema.tables import empty, rows
 from dbdyno.present.document.document import Chart, Table
 from dbdyno.present.figures.selection import Pick, pick_at
 from dbdyno.present.media import text
@@ -99,3 +99,34 @@ def test_long_windows_are_drawn_in_at_most_56_characters(results: Results, pick:
         replace(results, tables=dict(results.tables) | {"response_heat": long}), pick
     )[0]
     assert isinstance(table, Table) and max(len(r.cells[1].text) for r in table.rows) <= 56
+
+
+def test_images_and_wal_have_charts_on_the_same_axis_and_units_in_the_table(results: Results, pick: Pick):
+    """Images vary and are drawn, WAL does not and is not; the table has each figure in its unit."""
+    over_time = results.tables["activity_over_time"]
+    (head,) = over_time.filter(start_s=0.0).head(1).to_dicts()
+    images = {"kind": "WAL", "name": "full-page images", "unit": "images/s"}
+    wal = {"kind": "WAL", "name": "WAL", "unit": "bytes/s", "value": 1e6}
+    added = [
+        head | more | {"start_s": float(n), "end_s": n + 1.0}
+        for n in range(8)
+        for more in (images | {"value": 100.0 * n}, wal)
+    ]
+    goes = [
+        {k: head[k] for k in ("cell", "workload", "variant", "sessions", "repeat")}
+        | {"mode": 2, "kind": "WAL", "name": name, "goes": True, "share": 1.0, "p": 0.01, "status": "ok"}
+        | {"unit": unit, "during": during, "otherwise": None}
+        for name, unit, during in (("full-page images", "images/s", 4100.0), ("writes of sda", "ns", 35e6))
+    ]
+    tables = dict(results.tables) | {
+        "activity_over_time": pl.concat([over_time, rows("activity_over_time", added)]),
+        "mode_activities": rows("mode_activities", goes),
+    }
+    grown = replace(results, tables=tables)
+    charts = _charts(grown, pick)
+    assert "heat-images" in charts and "heat-mb" not in charts
+    assert [r["value"] for r in _rows(charts["heat-images"], 0)] == [100.0 * n for n in range(8)]
+    axis = charts["heat-images"].spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert axis == charts["heat"].spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    words = "\n".join(line.text for line in text.lines(response_heat.sketch(grown, pick), 80))
+    assert "4,100 images/s" in words and "35.0 ms" in words
