@@ -181,7 +181,8 @@ def of_comparison(
             outcomes.append(_outcome(rule, findings or [nothing]))
     named = {f.place for o in outcomes for f in o.findings}
     serious = [c.id for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
-    warnings = tuple(id for id in dict.fromkeys(serious) if id not in named)
+    cut_short = [f"run {r.info.id} is {r.info.status}" for r in runs if r.info.status != "complete"]
+    warnings = (*cut_short, *(id for id in dict.fromkeys(serious) if id not in named))
     return replace(_gate(rules, outcomes), warnings=warnings)
 
 

@@ -70,9 +70,11 @@ def _named(letter: str, results: Results) -> str:
 def _identity(letter: str, results: Results) -> str:
     info = results.info
     name = f"{one_line(info.name)}, " if info.name and letter else ""
+    repeats = results.tables["windows"]["repeat"].n_unique() or results.plan.experiment.repeats
     parts = [
         f"{name}{headline.title(results)}",
-        counted(results.plan.experiment.repeats, "repeat"),
+        *([] if info.status == "complete" else [info.status]),
+        counted(repeats, "repeat"),
         f"{info.started.astimezone():%-d %b %Y %H:%M %Z}",
     ]
     if info.ended is not None:
