@@ -52,8 +52,8 @@ def test_it_is_read_once_a_second_and_at_the_end():
 
 
 def test_a_slow_read_is_followed_by_a_longer_pause():
-    """A read of 0.2 s is made every 4 s: it takes a twentieth of the time."""
-    server = _Server(took_ns=S // 5)
+    """A read of 0.8 s is made every 4 s: it takes a fifth of the time."""
+    server = _Server(took_ns=4 * S // 5)
     _measured(server, 12)
     gaps = [b - a for a, b in zip(server.asked, server.asked[1:-1], strict=False)]
     assert gaps and min(gaps) >= 4

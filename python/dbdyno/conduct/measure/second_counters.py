@@ -22,8 +22,9 @@ from dbdyno.model.units import NS_PER_S
 
 TABLE = "counter_series"
 EVERY_NS = NS_PER_S
-_SHARE = 20
-"""A read takes at most this part of the time, one in 20: a slow one is followed by a longer pause."""
+_SHARE = 5
+"""A read takes at most a fifth of the time: a slow one, of a far or busy server, is followed by a longer
+pause."""
 _FAILED_NS, _LONGEST_NS = 5 * NS_PER_S, 60 * NS_PER_S
 _AROUND_NS = 2 * NS_PER_S
 """Reads this long before and after a window are of it, too."""
