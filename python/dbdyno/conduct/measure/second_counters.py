@@ -73,6 +73,9 @@ class SecondCounters(Companion):
         """Adds the reads in and around each window. Those of a window in progress remain."""
         if not self._reads:
             return raws
+        answers = self._counting is not None and self._pause_ns == _FAILED_NS
+        if answers and self._reads[-1]["after_ns"] < raws[-1].meta.t1_ns:  # of an observation
+            self._read()
         reads = rows(TABLE, self._reads)
         self._reads = [r for r in self._reads if r["after_ns"] >= raws[-1].meta.t1_ns - _AROUND_NS]
         return [replace(r, tables={**r.tables, TABLE: _around(reads, r)}) for r in raws]
