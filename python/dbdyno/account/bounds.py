@@ -15,6 +15,7 @@ import polars as pl
 
 from dbdyno.account.ladder import states_of_best
 from dbdyno.account.making import makes
+from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.plan import Plan, cpus_under
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.schema.tables import ByCell, Tables, rows
@@ -30,7 +31,7 @@ Row = dict[str, Any]
 
 
 @makes("bounds", reads=("rungs",), stage="run")
-def bounds(tables: Tables, plan: Plan) -> pl.DataFrame:
+def bounds(tables: Tables, plan: Plan, environment: Environment | None = None) -> pl.DataFrame:
     """Returns a row for each rung of a ladder. Paced load has none: its throughput is what was asked for."""
     records: list[Row] = []
     ladders = tables["rungs"].filter(pl.col("rate_per_s").is_null() & (pl.col("sessions") > 0))
@@ -48,11 +49,20 @@ def bounds(tables: Tables, plan: Plan) -> pl.DataFrame:
         chance = _chance(lowest["calls"])
         demand = _between(_mean(parts, ids, "cpu_per_call_ns"), _stale(lowest, wall_s), chance)
         alone = _between(_mean(parts, ids, "calls_per_s"), 0.0, chance)
-        cpus = cpus_under(plan.variant(str(variant)).limits, plan.cpus)
+        cpus = _cpus(plan, str(variant), environment)
         records += [
             _row(rung, lowest["sessions"], alone, demand, cpus) for rung in rungs.iter_rows(named=True)
         ]
     return rows("bounds", records)
+
+
+def _cpus(plan: Plan, variant: str, environment: Environment | None) -> float | None:
+    """Returns the CPUs that the server may use; None if it is on a host whose CPUs are not known."""
+    limits = plan.variant(variant).limits
+    if environment is not None and not environment.server.here:
+        return None
+    own = environment.server.own_cpus if environment is not None else None
+    return cpus_under(limits, plan.cpus if own is None else own)
 
 
 _Ends = tuple[float, float, float]
@@ -87,7 +97,7 @@ def _between(mean: Mean, stale: float, chance: float) -> _Ends | None:
     return mean.value, min(low, mean.value / factor), max(high, mean.value * factor)
 
 
-def _row(rung: Row, lowest: int, alone: _Ends | None, demand: _Ends | None, cpus: float) -> Row:
+def _row(rung: Row, lowest: int, alone: _Ends | None, demand: _Ends | None, cpus: float | None) -> Row:
     row: Row = {n: rung[n] for n in ("workload", "variant", "sessions", "calls_per_s")}
     row |= {
         "from_sessions": lowest,
@@ -102,7 +112,8 @@ def _row(rung: Row, lowest: int, alone: _Ends | None, demand: _Ends | None, cpus
     if demand is not None:
         value, low, high = demand
         ends = {"cpu_limit_per_s": value, "cpu_limit_low": high, "cpu_limit_high": low}
-        row |= {"cpu_demand_ns": value, **{n: cpus * NS_PER_S / ns for n, ns in ends.items()}}
+        row["cpu_demand_ns"] = value
+        row |= {n: cpus * NS_PER_S / ns for n, ns in ends.items()} if cpus is not None else {}
     known = [n for n in ("waitless", "cpu_limit") if row.get(f"{n}_per_s") is not None]
     if not known:
         return row | {"status": "off"}

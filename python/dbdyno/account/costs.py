@@ -305,9 +305,10 @@ class _Cell:
     def _of_own_sessions(self, name: str) -> Share | None:
         """Returns the counter of the load's own sessions; None if there is none, or parallel workers, which
         count for themselves, did part of the work."""
-        counted = self._own.get(name)
-        if counted is None or self._workers:
+        if name not in self._own or self._workers:
             return None
+        # Sessions of a lost driver were counted, and nobody knows their calls.
+        counted = {s: value for s, value in self._own[name].items() if s in self._calls}
         calls = sum(self._calls[session] for session in counted)
         source = _COUNTERS
         if len(counted) < len(self._calls):

@@ -157,13 +157,13 @@ _TASKS = {
     },
     "Watch": {
         "observe": "where the time of an existing workload goes",
-        "memory, metrics": "a server's memory; what is served to Prometheus",
+        "memory, metrics": "where a server's memory is; metrics for Prometheus",
         "snapshot": "a server's statistics now, to be compared later",
-        "trace-logins": "trace what the 10th, 20th ... session of a role does",
+        "trace-logins": "trace what every tenth session of a role does",
     },
     "Read": {
         "runs": "list stored runs",
-        "show, open": "the results of a run: on the terminal, in the browser",
+        "show, open": "the results of a run: on the screen, in the browser",
         "report": "write a page: of a run, or of two snapshots",
         "compare": "variants, runs or files: ratio, interval, verdict",
         "trend": "a figure over many runs, and when it changed",
@@ -172,7 +172,7 @@ _TASKS = {
         "explain": "a word of the output: its meaning, what to do",
     },
     "Check": {
-        "doctor, noise": "what spoils measurements; which differences show here",
+        "doctor, noise": "what spoils measurements; which differences show",
         "topology": "sockets, NUMA nodes, cores, threads, usable CPUs",
         "selftest": "loads with known results, to check the figures",
     },
@@ -208,11 +208,11 @@ class Program(Commands):
         formatter.write(f"{wrapped(_ABOUT)}\n\n")
         width = max(len(command) for command, _ in _EXAMPLES)
         formatter.write("".join(f"  {command:{width}}  {what}\n" for command, what in _EXAMPLES))
-        indent = " " * 25
+        indent = " " * 26
         formatter.write("\n")
         for task, commands in _TASKS.items():
             for n, (names, what) in enumerate(commands.items()):
-                begin = f"{'' if n else task:9}{names:16}"
+                begin = f"{'' if n else task:9}{names:17}"
                 formatter.write(f"{wrapped(what, initial_indent=begin, subsequent_indent=indent)}\n")
         formatter.write(f"\n{wrapped(_POINTERS)}\n")
 

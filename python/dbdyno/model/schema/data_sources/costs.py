@@ -76,7 +76,7 @@ COSTS = Table(
     (
         *CELL,
         _c("per", "str", f"{CALL} | {WORK}"),
-        _c("figure", "str", "cpu_ns | switches_voluntary | wal_bytes | ...: see docs/costs.md"),
+        _c("figure", "str", "cpu_ns | switches_voluntary | wal_bytes | ...: dbdyno help costs"),
         _c("unit", "str", "ns | count | blocks | bytes"),
         _c("value", "f64", "of sessions, with their parallel workers, and of the client", null=True),
         _c("low", "f64", "lower end of its interval; NULL: none known", null=True),

@@ -55,7 +55,7 @@ BOUNDS = Table(
         _c("waitless_per_s", "f64", "N / (R + Z): calls/s if nobody waited for another", null=True),
         _c("waitless_low", "f64", "lower end of its interval", null=True),
         _c("waitless_high", "f64", "its upper end", null=True),
-        _c("cpus", "f64", "CPUs that the server may use"),
+        _c("cpus", "f64", "CPUs that the server may use; NULL: its host is not known", null=True),
         _c("cpu_demand_ns", "f64", "CPU time of a call at the lowest load", null=True),
         _c("cpu_limit_per_s", "f64", "CPUs / CPU time of a call", null=True),
         _c("cpu_limit_low", "f64", "lower end of its interval", null=True),
