@@ -102,7 +102,7 @@ def test_a_sleeping_call_switches_once_for_its_sleep_and_at_most_once_for_its_cl
     bench: Bench, kind_dsn: str, tmp_path: Path
 ) -> None:
     """The test counts by /proc what the run counts by its own means: a backend that sleeps and answers. On a
-    busy machine the driver's next call may be there before the backend waits for it."""
+    busy machine the next call may be there before the backend waits for it."""
     text = "select pg_sleep(0.005);\n"
     costs = _costs(bench, tmp_path / "sleep.sql", text, kind_dsn, "--waits", "sampled")
     with psycopg.connect(kind_dsn, autocommit=True) as connection:
@@ -112,8 +112,9 @@ def test_a_sleeping_call_switches_once_for_its_sleep_and_at_most_once_for_its_cl
         for _ in range(OWN):
             connection.execute(text.encode())
         own = (_voluntary(row[0]) - before) / OWN
-    assert own >= 2
-    assert 1 <= costs["switches_voluntary"]["value"] <= 1.1 * own
+    most = 2.2  # and now and then one for something else
+    assert 1 <= own <= most
+    assert 1 <= costs["switches_voluntary"]["value"] <= most
 
 
 def _voluntary(pid: int) -> int:
