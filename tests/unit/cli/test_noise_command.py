@@ -110,7 +110,8 @@ def test_a_later_comparison_says_what_it_can_see(store: Path, tmp_path: Path) ->
     assert done.exit_code == 0
     assert "this comparison can see differences from " in done.output
     other = invoke("run", path, "--store", str(store), dsn=DSN.replace("4ms", "8ms"))
-    assert "is not applied, as it was with cpu = 4000000: dbdyno noise lio --sessions 2" in " ".join(other.output.split())
+    text = " ".join(other.output.split())
+    assert "is not applied, as it was with cpu = 4000000: dbdyno noise lio --sessions 2" in text
 
 
 def test_without_a_record_one_line_names_the_command(tmp_path: Path) -> None:
