@@ -11,5 +11,5 @@ CHECKPOINTS_BEGUN = "checkpoints_begun"
 CHECKPOINT_START = "checkpoint_start"
 """The position in WAL at which the latest complete checkpoint began: it changes when one is complete."""
 LATE_S = 1.0
-"""Sessions of PostgreSQL report what they did between statements, at most once a second (pgstat_report_stat,
-PGSTAT_MIN_INTERVAL)."""
+"""Sessions may report what they did only between statements, at most once a second, so growth may be in the
+second after."""
