@@ -16,8 +16,9 @@ import polars as pl
 from dbdyno.account.ladder import states_of_best
 from dbdyno.account.making import makes
 from dbdyno.model.engine.environment import Environment
-from dbdyno.model.plan.plan import Plan, cpus_under
+from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import LEFT_OUT
+from dbdyno.model.results.server_cpus import server_cpus
 from dbdyno.model.schema.tables import ByCell, Tables, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.estimates import Mean
@@ -31,7 +32,7 @@ Row = dict[str, Any]
 
 
 @makes("bounds", reads=("rungs",), stage="run")
-def bounds(tables: Tables, plan: Plan, environment: Environment | None = None) -> pl.DataFrame:
+def bounds(tables: Tables, plan: Plan, environment: Environment) -> pl.DataFrame:
     """Returns a row for each rung of a ladder. Paced load has none: its throughput is what was asked for."""
     records: list[Row] = []
     ladders = tables["rungs"].filter(pl.col("rate_per_s").is_null() & (pl.col("sessions") > 0))
@@ -49,20 +50,11 @@ def bounds(tables: Tables, plan: Plan, environment: Environment | None = None) -
         chance = _chance(lowest["calls"])
         demand = _between(_mean(parts, ids, "cpu_per_call_ns"), _stale(lowest, wall_s), chance)
         alone = _between(_mean(parts, ids, "calls_per_s"), 0.0, chance)
-        cpus = _cpus(plan, str(variant), environment)
+        cpus = server_cpus(plan, str(variant), environment)
         records += [
             _row(rung, lowest["sessions"], alone, demand, cpus) for rung in rungs.iter_rows(named=True)
         ]
     return rows("bounds", records)
-
-
-def _cpus(plan: Plan, variant: str, environment: Environment | None) -> float | None:
-    """Returns the CPUs that the server may use; None if it is on a host whose CPUs are not known."""
-    limits = plan.variant(variant).limits
-    if environment is not None and not environment.server.here:
-        return None
-    own = environment.server.own_cpus if environment is not None else None
-    return cpus_under(limits, plan.cpus if own is None else own)
 
 
 _Ends = tuple[float, float, float]

@@ -35,7 +35,7 @@ from dbdyno.model.schema.data_sources.costs import (
     VOLUNTARY,
     WORK,
 )
-from dbdyno.model.schema.tables import REGISTERED, ByCell, Tables, empty, rows
+from dbdyno.model.schema.tables import ByCell, Tables, empty, rows
 from dbdyno.model.sources.cost_counters import BACKGROUND, COUNTED, SESSIONS, Counted
 from dbdyno.model.sources.source import TRACE
 from dbdyno.model.sources.wait_families import ROLE
@@ -46,8 +46,7 @@ _TASKS, _COUNTERS, _DRIVER, _EXECUTIONS, _CALLS = (
     *("os tasks", "engine counters", "driver"),
     *("executions", "system calls"),
 )
-_DEVICES = tuple(name for name in ("device_io",) if name in REGISTERED)
-_READ = ("rates", "ledger", "microstates", "system_calls", "execution_rates", *_DEVICES)
+_READ = ("rates", "ledger", "microstates", "system_calls", "execution_rates", "device_io")
 _CUT = ("cut_work", "cut_levels", "cut_tasks", "cell_sessions")
 _UNITS = {f.id: f.unit for f in FIGURES}
 TELLING = 0.02
@@ -329,7 +328,7 @@ class _Cell:
     def _of_devices(self, column: str) -> Cost:
         """Returns what all devices below the server's directories did, each counted once."""
         source = "devices, the whole machine's"
-        devices = self._tables.get("device_io", pl.DataFrame())
+        devices = self._tables["device_io"]
         if devices.is_empty():
             return Cost(Share(None, _OFF, source), Share(None, _OFF, source))
         counted = devices.filter("counted")

@@ -67,8 +67,11 @@ def _device_rows(cell: RawCell) -> pl.DataFrame | None:
     growth = {row["device"]: row for row in _growth(cell).iter_rows(named=True)}
     known = places.drop_nulls("device")
     devices = list(dict.fromkeys([*known["device"], *device_reads.disks(known), *growth]))
+    counted = device_reads.counted_devices(known)
     table = [
-        _device_row(device, known, growth.get(device, {"status": "lost"}), devices) for device in devices
+        _device_row(device, known, growth.get(device, {"status": "lost"}), devices)
+        | {"counted": device in counted}
+        for device in devices
     ]
     table += [
         {"places": row["place"], "counted": False, "status": row["status"]}
@@ -90,7 +93,6 @@ def _device_row(
         "places": ", ".join(dict.fromkeys(on_it["place"])) or None,
         "layers": next(iter(on_it["layers"].drop_nulls()), None),
         "below": ", ".join(lying_on_it) or None,
-        "counted": device in device_reads.counted_devices(places),
         **{name: growth.get(name) for name in ("wall_s", *FIGURES)},
         "status": growth["status"],
     }

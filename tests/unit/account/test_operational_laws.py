@@ -27,7 +27,7 @@ def _tables(climbed: Climb) -> dict[str, pl.DataFrame]:
     tables["data_sources"] = cross_check(tables, tables["ledger"])
     tables["rungs"] = rungs(tables)
     tables["laws"] = laws(tables, climbed.plan)
-    tables["bounds"] = bounds(tables, climbed.plan)
+    tables["bounds"] = bounds(tables, climbed.plan, climbed.environment)
     return tables
 
 

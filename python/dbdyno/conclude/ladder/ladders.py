@@ -51,14 +51,13 @@ def source(ladder: Ladder, account: str) -> str:
 def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...]]:
     """Returns the machine under a variant's limits, and notes on unknown properties with the reason."""
     host, server = results.environment.host, results.environment.server
-    if not server.here:
-        return Machine(), (sentence("ladder-note", case="elsewhere"),)
-    from dbdyno.model.plan.plan import cpus_under  # a ladder of a file needs no run's models
+    from dbdyno.model.results.server_cpus import server_cpus  # a ladder of a file needs no run's models
 
-    limits = results.plan.variant(variant).limits
+    cpus = server_cpus(results.plan, variant, results.environment)
+    if cpus is None:
+        return Machine(), (sentence("ladder-note", case="elsewhere"),)
     if server.own_cpus is not None:
-        return Machine(cpus=cpus_under(limits, server.own_cpus)), ()
-    cpus = cpus_under(limits, results.plan.cpus)
+        return Machine(cpus=cpus), ()
     cores = cores_for(results, variant)
     if cores is None and host.cpu.cores is not None and cpus == host.cpu.logical:
         return Machine(cpus, host.cpu.cores, host.cpu.threads_per_core, host.cpu.model), ()
