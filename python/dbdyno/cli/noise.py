@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,18 +13,19 @@ from dbdyno.cli.connection_words import connection_words, dsn_of
 from dbdyno.cli.flags import Command, Option
 from dbdyno.cli.options import (
     bin_dir_option,
-    checked_output,
+    dry_run_option,
     dsn_option,
     engine_option,
     json_option,
     label_options,
+    report_option,
     server_ssh_options,
     store_option,
 )
-from dbdyno.cli.run import check_reach, run_planned
+from dbdyno.cli.run import check_reach, run, run_planned
 from dbdyno.cli.wait_options import wait_options
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.flags import LOAD, MEASUREMENT, OUTPUT, SERVER, WHAT
+from dbdyno.model.plan.flags import LOAD, MEASUREMENT, SERVER, WHAT
 from dbdyno.model.units import NS_PER_S, format_ns, in_minutes, parse_duration_ns
 
 if TYPE_CHECKING:
@@ -33,16 +33,8 @@ if TYPE_CHECKING:
 
 QUESTION = "How small a difference can a comparison see here?"
 RESTARTS = 5
-"""Of a server that dbdyno started, unless the user says otherwise: of six starts the upper bound of the
-variance is about twice the estimate."""
-_NOT_OFFERED: dict[str, Any] = {
-    **dict.fromkeys(("builtins", "fail_on"), ()),
-    **dict.fromkeys(
-        ("select_only", "skip_some_updates", "by_command", "all_variants", "metrics_open"), False
-    ),
-    **dict.fromkeys(("metrics", "metrics_token_file", "metrics_file")),
-}
-"""Options of ``dbdyno run`` that this command does not have, with their values when they are not given."""
+"""Restarts of a server that dbdyno started, unless the user gives a number: of six starts the upper
+bound of the variance is about twice the estimate."""
 
 
 @click.command(cls=Command)
@@ -139,21 +131,10 @@ _NOT_OFFERED: dict[str, Any] = {
 @server_ssh_options
 @bin_dir_option
 @wait_options
-@click.option(
-    "-o",
-    "--output",
-    cls=Option,
-    group=OUTPUT,
-    common=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=checked_output,
-    help="Also write a report: .html, .md or .xlsx.",
-)
+@report_option()
 @browser.open_option
 @label_options
-@click.option(
-    "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
-)
+@dry_run_option
 @store_option
 @json_option
 def noise(**options: Any) -> None:
@@ -180,7 +161,8 @@ def noise(**options: Any) -> None:
         cure = "dbdyno noise lio, or -f FILE; its parameters are NAME=VALUE; dbdyno workload list"
         raise UsageError(f"{', '.join(named)}: one workload at a time" if named else "no workload", cure)
     options["workload"] = named[0] if named else None
-    options |= _NOT_OFFERED
+    # Options that dbdyno run alone has are as if nobody gave them there.
+    options = run.make_context("run", [], resilient_parsing=True).params | options
     options["dsn"] = dsn_of(options)
     check_reach(options["server_ssh"], options)
     if options["restarts"] and options["dsn"] is not None and options["engine"] is None:

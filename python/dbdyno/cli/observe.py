@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,13 +16,13 @@ from dbdyno.cli.config import is_quiet
 from dbdyno.cli.flags import Command, Option, fields_given, flag_options
 from dbdyno.cli.metrics_options import exporting, metrics_options
 from dbdyno.cli.options import (
-    checked_output,
     engine_option,
     json_option,
     label_options,
     labels_of,
     open_store,
     print_json,
+    report_option,
     running_dsns_option,
     server_ssh_options,
     store_option,
@@ -82,17 +81,7 @@ class _OneThread(Command):
     is_flag=True,
     help="Print one line per window instead of the live view.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "--report",
-    cls=Option,
-    group=OUTPUT,
-    common=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=checked_output,
-    help="Also write a report: .html, .md or .xlsx.",
-)
+@report_option("--report")
 @browser.open_option
 @metrics_options
 @label_options

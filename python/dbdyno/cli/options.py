@@ -176,6 +176,27 @@ def checked(path: Path, endings: Sequence[str] = REPORTS) -> Path:
     return path
 
 
+def report_option(*more: str) -> Callable[[_F], _F]:
+    """Declares ``-o``, ``--output`` and ``more``: the file of a report that is written besides."""
+    return click.option(
+        "-o",
+        "--output",
+        *more,
+        cls=Option,
+        group=OUTPUT,
+        common=True,
+        type=click.Path(path_type=Path, dir_okay=False),
+        callback=checked_output,
+        help="Also write a report: .html, .md or .xlsx.",
+    )
+
+
+def dry_run_option(f: _F) -> _F:
+    return click.option(
+        "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
+    )(f)
+
+
 def label_options(f: _F) -> _F:
     """Adds ``--name``, ``--tag`` and ``--note``, which :func:`labels_of` reads."""
     option = partial(click.option, cls=Option, group=OUTPUT)

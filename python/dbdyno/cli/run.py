@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +19,7 @@ from dbdyno.cli.metrics_options import exporting, metrics_options
 from dbdyno.cli.options import (
     SETTING,
     bin_dir_option,
-    checked_output,
+    dry_run_option,
     dsn_option,
     engine_option,
     json_option,
@@ -28,6 +27,7 @@ from dbdyno.cli.options import (
     labels_of,
     open_store,
     print_json,
+    report_option,
     server_ssh_options,
     store_option,
 )
@@ -36,7 +36,7 @@ from dbdyno.cli.source_options import source_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.cli.wait_options import wait_options
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
-from dbdyno.model.plan.flags import MEASUREMENT, OUTPUT, RUN, WHAT
+from dbdyno.model.plan.flags import MEASUREMENT, RUN, WHAT
 
 if TYPE_CHECKING:
     from dbdyno.model.engine.machine import Machine
@@ -75,23 +75,12 @@ if TYPE_CHECKING:
 @wait_options
 @source_options
 @trigger_options
-@click.option(
-    "-o",
-    "--output",
-    cls=Option,
-    group=OUTPUT,
-    common=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=checked_output,
-    help="Also write a report: .html, .md or .xlsx.",
-)
+@report_option()
 @browser.open_option
 @fail_on_option("comparison")
 @metrics_options
 @label_options
-@click.option(
-    "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
-)
+@dry_run_option
 @store_option
 @json_option
 def run(**options: Any) -> None:

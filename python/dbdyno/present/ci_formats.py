@@ -47,10 +47,14 @@ class Level(NamedTuple):
     @property
     def name(self) -> str:
         """``lio, base, 4 sessions``, with the rate of paced load."""
-        row = self.row
-        rate = None if row["rate_per_s"] is None else f"{format_given(row['rate_per_s'])}/s"
-        parts = (row["workload"], row["variant"], counted(row["sessions"], "session"), rate)
-        return one_line(", ".join(filter(None, parts)))[:_LONGEST_NAME]
+        return one_line(load_name(self.row))[:_LONGEST_NAME]
+
+
+def load_name(row: Mapping[str, Any]) -> str:
+    """Returns ``lio, base, 4 sessions`` for a row of table ``rungs``, with the rate of paced load."""
+    rate = None if row["rate_per_s"] is None else f"{format_given(row['rate_per_s'])}/s"
+    parts = (row["workload"], row["variant"], counted(row["sessions"], "session"), rate)
+    return ", ".join(filter(None, parts))
 
 
 def levels(results: Results) -> list[Level]:

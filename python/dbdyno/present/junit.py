@@ -19,7 +19,7 @@ from dbdyno.model.results.gate import Gate
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.visible import one_line, visible
-from dbdyno.model.units import counted, format_given
+from dbdyno.present.ci_formats import load_name
 from dbdyno.present.figures import headline
 from dbdyno.present.figures.gate import words
 
@@ -66,14 +66,12 @@ def _levels(results: Results) -> list[Case]:
     cases = []
     for row in results.tables["rungs"].to_dicts():
         wall_s, invalid = of_place.get(tuple(row[p] for p in place), (0.0, []))
-        rate = None if row["rate_per_s"] is None else f"{format_given(row['rate_per_s'])}/s"
-        parts = (row["workload"], row["variant"], counted(row["sessions"], "session"), rate)
         failure = ""
         if row["status"] in LEFT_OUT:
             failure = "; ".join(invalid) or (
                 "limited by the client" if row["status"] == "client" else "unusable"
             )
-        name = ", ".join(filter(None, parts))
+        name = load_name(row)
         output = "" if row["calls_per_s"] is None else f"{name}: {row['calls_per_s']:.6g} calls/s"
         cases.append(Case(name, wall_s, failure, output=output))
     return cases
