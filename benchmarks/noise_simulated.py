@@ -146,7 +146,7 @@ class Promise(NamedTuple):
     false: int
     """Differences that were found without an effect."""
     comparisons: int
-    """Of each kind."""
+    """Number of comparisons of each kind."""
     repeats: float
     """Mean of those planned."""
 

@@ -76,7 +76,7 @@ class _Activity(NamedTuple):
     """It is time of the sessions in their calls."""
     unit: str = SHARE
     late_s: float = 0.0
-    """What happened in a second may have been counted so much later."""
+    """Delay in seconds with which the server may count an event."""
     tested: bool = True
     """Whether a mode may go with it; otherwise it is only drawn."""
 

@@ -41,7 +41,7 @@ class NoiseRecord(BaseModel):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What a later record of the same replaces."""
+        """Machine and load: a later record with the same key replaces this one."""
         return self.machine, self.workload, tuple(sorted(self.params.items())), self.sessions
 
 

@@ -32,7 +32,7 @@ const MISSING: usize = 2;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlaceSpec {
-    /// What is in it, in the engine's words.
+    /// Name of its contents in the engine's words: data, WAL, ...
     pub place: String,
     /// Its path, or several of which the first that can be reached counts: absolute as the server sees it, else
     /// relative to the working directory of its main process.

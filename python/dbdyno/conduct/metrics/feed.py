@@ -119,7 +119,7 @@ def _changed_ns(path: Path) -> int:
 
 
 class NoFeed(Feed):
-    """Of a run without metrics."""
+    """The feed of a run without metrics, which does nothing."""
 
     def __init__(self) -> None: ...
 

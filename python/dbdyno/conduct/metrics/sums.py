@@ -128,8 +128,8 @@ class Sums:
 
 
 class Exposed(Collector):
-    """What a registry collects. ``created``: OpenMetrics has the time from which sums count; in the older
-    text format that would be further gauges."""
+    """The sums as a registry collects them. ``created``: with the time from which sums count, which
+    OpenMetrics has; in the older text format it would be further gauges."""
 
     def __init__(self, sums: Sums, *, created: bool) -> None:
         self._sums, self._created = sums, created

@@ -148,7 +148,7 @@ class Observation(Strict):
 
 
 class NoiseSpec(Strict):
-    """How equal measurements are grouped, to tell where their differences come from."""
+    """The groups of equal measurements, by which the causes of their differences are told apart."""
 
     window: str = "5s"
     """Length of the windows that a measurement is divided into."""

@@ -243,7 +243,7 @@ class Comparison(Frozen):
     costs: tuple[CostChange, ...] = ()
     """Differences of CPU profiles, if both sides have one."""
     operation_costs: tuple[OperationCosts, ...] = ()
-    """What a call costs on both sides."""
+    """The costs of a call on both sides, at each load."""
     differences: tuple[Difference, ...] = ()
     conclusions: tuple[Claim, ...] = ()
     """The answers (``rank``, ...) first, then the caveats."""

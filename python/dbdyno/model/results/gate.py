@@ -24,14 +24,14 @@ class Rule:
     share: float | None = None
     """The least change that fails, 0.05 for 5 %; None for any that is certain."""
     direction: Literal["worse", "better", ""] = ""
-    """Of a change of a history."""
+    """The direction in which a change of a history fails; empty for both."""
     claim: str = ""
     """Id of a claim."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found at one place: a load, a change of a history, or a claim."""
+    """The result of a rule at one place: a load, a change of a history, or a claim."""
 
     state: State
     place: str
@@ -44,7 +44,7 @@ class Finding:
     verdict: str = ""
     """The comparison's verdict."""
     reason: str = ""
-    """Why it cannot be told, or the claim's sentence."""
+    """Why the rule could not be decided, or the claim's sentence."""
 
 
 @dataclass(frozen=True)
