@@ -125,7 +125,7 @@ SERIES: dict[str, Law] = {
 def test_unrelated_activities_seldom_go_with_events(kind: str, seconds: int):
     """Six activities, one answer at most wrong in 5 % of runs (here 12 %: the noise of 60 runs)."""
     random, wrong = np.random.default_rng(seconds), []
-    for _ in range(tries(60)):
+    for _ in range(60):  # always: with fewer, the bound would be another
         events = np.floor(10 * SERIES[kind](random, seconds))
         activities = [Activity(SERIES[kind](random, seconds), own=bool(i % 2)) for i in range(6)]
         ps = associated(events, activities)
