@@ -117,6 +117,33 @@ def test_figures_are_rendered_once_a_window(exporter: Exporter, monkeypatch: pyt
     assert sorted(rendered) == [False, False, True]
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PURGE"])
+def test_another_method_is_not_allowed(exporter: Exporter, method: str) -> None:
+    connection = HTTPConnection(*place(exporter), timeout=60)
+    connection.request(method, "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    response = connection.getresponse()
+    assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+    assert response.headers["Content-Type"] == "text/plain"
+    assert response.read() == b"405: Method Not Allowed\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET /metrics HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+        (b"GET a b c HTTP/1.1\r\n\r\n", 400),
+    ],
+)
+def test_a_refusal_is_plain_text(exporter: Exporter, sent: bytes, status: int) -> None:
+    with socket.create_connection(place(exporter), timeout=60) as client:
+        client.sendall(sent)
+        answer = client.makefile("rb").read()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.0 {status} ".encode()) and b"Content-Type: text/plain" in head
+    assert body.startswith(f"{status}: ".encode()) and b"<" not in body
+
+
 @pytest.mark.parametrize("sent", GARBAGE, ids=range(len(GARBAGE)))
 def test_garbage_is_refused_and_costs_nothing(
     exporter: Exporter, sent: bytes, capfd: pytest.CaptureFixture[str]

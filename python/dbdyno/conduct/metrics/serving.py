@@ -129,11 +129,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def _refuse(self) -> None:
-        refusal = Answer("text/plain", b"405: GET or HEAD\n")
-        self._send(HTTPStatus.METHOD_NOT_ALLOWED, refusal, {"Allow": "GET, HEAD"})
-
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """Refuses in plain text. A method that is not implemented is one that is not allowed here."""
+        status, headers = HTTPStatus(code), {}
+        if status is HTTPStatus.NOT_IMPLEMENTED:
+            status, headers = HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": "GET, HEAD"}
+        self._send(status, Answer("text/plain", f"{status.value}: {status.phrase}\n".encode()), headers)
 
     def _is_permitted(self) -> bool:
         token = self.server.token
