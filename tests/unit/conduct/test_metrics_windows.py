@@ -258,6 +258,20 @@ def test_gauges_are_those_of_the_last_window_and_sums_do_not_fall(exporter: Expo
     assert sum_of(values, "dbdyno_session_seconds_total", server="a") == 1
 
 
+def test_gaps_between_windows_lower_no_mean(exporter: Exporter) -> None:
+    """4 sessions for 10 s, 8 s in which the server did not answer, an invalid window of 2 s, 4 sessions for
+    5 s: 60 session seconds in 15 s are 4 sessions; over all 25 s they would be 2.4."""
+    wall = [ledger_row("wall", 4.0) | {"scope": "memo"}]
+    for start_s, end_s, status in ((100, 110, "ok"), (118, 120, "invalid"), (120, 125, "short")):
+        ends = {"t0_ns": start_s * 10**9, "t1_ns": end_s * 10**9}
+        window = CELL | ends | {"wall_s": float(end_s - start_s), "status": status}
+        exporter.add(SERVER, [*windows(tables(windows=[window], ledger=wall), 0)], print)
+    values = scrape(exporter)
+    observed_s = sum_of(values, "dbdyno_observed_seconds_total")
+    assert (observed_s, sum_of(values, "dbdyno_unobserved_seconds_total")) == (15, 10)
+    assert sum_of(values, "dbdyno_session_wall_seconds_total") / observed_s == 4
+
+
 def test_servers_at_the_same_place_have_labels_of_their_own(exporter: Exporter) -> None:
     labels = [exporter.label(place) for place in ("db1:5432", "db2:5432", "db1:5432", "db1:5432")]
     assert labels == ["db1:5432", "db2:5432", "db1:5432 #2", "db1:5432 #3"]

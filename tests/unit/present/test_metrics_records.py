@@ -19,6 +19,7 @@ SERIES = {series: metric for metric in METRICS for series in metric.samples}
 OF_THE_SCRAPE = {"job", "instance"}
 SELECTOR = re.compile(r"(dbdyno_\w+)(?:\{([^{}]*)\})?")
 GROUPING = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
+MATCHING = re.compile(r"\bon\s*\(([^)]*)\) group_left ")  # keeps the labels of the left side
 
 
 def labels_of(series: str) -> set[str]:
@@ -61,7 +62,10 @@ def test_a_query_of_the_dashboard_names_series_and_labels_that_exist(query: str)
     for name, labels in found:
         assert name in SERIES, f"{name} is no series of a metric"
         assert set(labels) <= labels_of(name), f"{name} has no label {set(labels) - labels_of(name)}"
-    known = set.intersection(*(labels_of(name) for name, _ in found))
+    for match in MATCHING.findall(query):
+        assert {label.strip() for label in match.split(",")} == {*OF_THE_SCRAPE, "server"}
+    left = found[:1] if MATCHING.search(query) else found
+    known = set.intersection(*(labels_of(name) for name, _ in left))
     for group in GROUPING.findall(query):
         assert {label.strip() for label in group.split(",")} <= known
     for matched in re.findall(r"label_values\(.*, (\w+)\)", query):
@@ -77,6 +81,15 @@ def test_counters_are_read_as_rates_and_gauges_are_not(query: str) -> None:
         if match[1] == "dbdyno_windows_total":
             continue  # shown as a number
         assert is_rate == (kind in ("counter", "histogram")), match[1]
+
+
+@pytest.mark.parametrize("query", tuple(queries()))
+def test_what_is_shown_per_second_is_of_the_observed_time(query: str) -> None:
+    """A gap between windows lowers a rate alone; of two counters it cancels, as in quantiles of buckets."""
+    rates = query.count("rate(")
+    alone = rates == 1 and "histogram_quantile" not in query and "dbdyno_unobserved_seconds" not in query
+    assert not alone, query
+    assert rates <= 2, "one division"
 
 
 def test_every_metric_is_on_the_dashboard() -> None:

@@ -46,12 +46,13 @@ class Sums:
         self._counters: dict[str, dict[Labels, float]] = {}
         self._histograms: dict[str, dict[Labels, _Histogram]] = {}
         self._latest: dict[str, dict[str, dict[Labels, float]]] = {}  # by server, then metric
+        self._ends_s: dict[str, float] = {}  # of the last window
         self._known: dict[tuple[str, Labels], set[Labels]] = {}
 
     def add(self, server: str, windows: Iterable[Window]) -> None:
         for window in windows:
             latest: dict[str, dict[Labels, float]] = {}
-            for sample in window.samples:
+            for sample in (*window.samples, *self._unobserved(server, window)):
                 kind = BY_NAME[sample.name].kind
                 labels = (server, *self._bounded(server, sample))
                 if kind == "counter":
@@ -65,6 +66,14 @@ class Sums:
                     values[labels] = max(sample.value, values.get(labels, sample.value))
             if latest:
                 self._latest[server] = latest
+
+    def _unobserved(self, server: str, window: Window) -> Iterator[Sample]:
+        """Yields the time since the end of the server's last window; 0 at the first, so that it grows from
+        there."""
+        if window.start_s is not None and window.end_s is not None:
+            since_s = window.start_s - self._ends_s.get(server, window.start_s)
+            self._ends_s[server] = window.end_s
+            yield Sample("dbdyno_unobserved_seconds", (), since_s)
 
     def _add_calls(self, labels: Labels, sample: Sample) -> None:
         histograms = self._histograms.setdefault(sample.name, {})

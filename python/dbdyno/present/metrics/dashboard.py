@@ -140,8 +140,16 @@ def _panel(panel: dict[str, Any], number: int, place: dict[str, int]) -> dict[st
     }
 
 
+_PER_SECOND = (
+    r"rate(\1{\2}[$range]) / on (job, instance, server) group_left "
+    "rate(dbdyno_observed_seconds_total{}[$range])"
+)
+
+
 def _selected(query: str) -> str:
-    """Returns the query with the selection in all its braces."""
+    """Returns the query with the selection in all its braces. ``per_second`` of a counter becomes its growth
+    over that of the observed time, so that gaps between windows do not lower it."""
+    query = re.sub(r"per_second\((\w+)\{([^{}]*)\}\)", _PER_SECOND, query)
 
     def braces(match: re.Match[str]) -> str:
         name, more = match.groups()

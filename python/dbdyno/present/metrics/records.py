@@ -64,8 +64,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "dbdyno_session_wall_seconds",
         "counter",
-        "Session time: the length of the window for each session that existed throughout. Its rate is the "
-        "mean number of sessions.",
+        "Session time: the length of the window for each session that existed throughout. Its rate over "
+        "that of dbdyno_observed_seconds_total is the mean number of sessions.",
         "ledger",
         unit="seconds",
     ),
@@ -251,6 +251,22 @@ METRICS: tuple[Metric, ...] = (
         "Measured windows by status: ok, short (cut, and counted), invalid (not counted in any figure).",
         "windows",
         (SERVER, "status"),
+    ),
+    Metric(
+        "dbdyno_observed_seconds",
+        "counter",
+        "Length of all windows but invalid ones: the time that all other counters are of. Divide a counter's "
+        "rate by the rate of this one.",
+        "windows",
+        unit="seconds",
+    ),
+    Metric(
+        "dbdyno_unobserved_seconds",
+        "counter",
+        "Time between these windows, of which no counter has anything: the server answered late or not at "
+        "all, a window was invalid, or a run prepared its next measurement.",
+        "windows",
+        unit="seconds",
     ),
     Metric("dbdyno_window_length_seconds", "gauge", "Length of the last window.", "windows", unit="seconds"),
     Metric(

@@ -35,13 +35,17 @@ class Sample(NamedTuple):
 
 
 class Window(NamedTuple):
+    """``start_s`` and ``end_s``: by the clock of the tables; None if no figure is of the window."""
+
     cell: str
     samples: tuple[Sample, ...]
     length_s: float = 0.0
+    start_s: float | None = None
+    end_s: float | None = None
 
 
 _COLUMNS = {
-    "windows": ("t1_ns", "wall_s", "status", "workload", "variant", "sessions"),
+    "windows": ("t0_ns", "t1_ns", "wall_s", "status", "workload", "variant", "sessions"),
     "ledger": ("scope", "who", "account", "parent", "detail", "aas"),
     "events": ("scope", "wait_class", "wait_event", "waits_per_s"),
     "rates": ("scope", "name", "value"),
@@ -64,11 +68,13 @@ def windows(tables: Mapping[str, pl.DataFrame], epoch_ns: int) -> Iterator[Windo
     families = families_of(tables)
     by_cell = {name: _by_cell(tables[name], columns) for name, columns in _COLUMNS.items()}
     devices = [] if "device_io" not in tables else tables["device_io"].to_dicts()
-    for cell, ((t1_ns, wall_s, status, *load),) in by_cell["windows"].items():
-        samples = [Sample("dbdyno_windows", (status,), 1.0)]
+    for cell, ((t0_ns, t1_ns, wall_s, status, *load),) in by_cell["windows"].items():
+        samples, ends_s = [Sample("dbdyno_windows", (status,), 1.0)], (None, None)
         if status != "invalid":
+            ends_s = t0_ns / NS_PER_S, t1_ns / NS_PER_S
             own = {name: rows.get(cell, []) for name, rows in by_cell.items()}
             samples += [
+                Sample("dbdyno_observed_seconds", (), wall_s),
                 Sample("dbdyno_window_length_seconds", (), wall_s),
                 Sample("dbdyno_window_end_timestamp_seconds", (), (t1_ns + epoch_ns) / NS_PER_S),
                 Sample("dbdyno_window", tuple(str(value or "") for value in load), 1.0),
@@ -81,7 +87,7 @@ def windows(tables: Mapping[str, pl.DataFrame], epoch_ns: int) -> Iterator[Windo
                 *_devices([row for row in devices if row["cell"] == cell], wall_s),
                 *_sources(own["cell_sources"]),
             ]
-        yield Window(cell, tuple(samples), wall_s)
+        yield Window(cell, tuple(samples), wall_s, *ends_s)
 
 
 def _by_cell(table: pl.DataFrame, columns: Sequence[str]) -> dict[str, list[Row]]:
