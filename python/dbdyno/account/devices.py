@@ -16,7 +16,7 @@ from dbdyno.model.results.device_reads import FIGURES, RATES
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import CELL
-from dbdyno.model.schema.data_sources.devices import DEVICES
+from dbdyno.model.schema.data_sources.devices import ASSUMED_PLACE, DEVICES
 from dbdyno.model.schema.tables import conform, empty, schema
 from dbdyno.model.units import NS_PER_S
 
@@ -90,12 +90,17 @@ def _device_row(
     lying_on_it = [d for d in dict.fromkeys(above["device"]) if d in devices]
     return {
         "device": device,
-        "places": ", ".join(dict.fromkeys(on_it["place"])) or None,
+        "places": ", ".join(dict.fromkeys(map(_held, on_it["place"], on_it["status"]))) or None,
         "layers": next(iter(on_it["layers"].drop_nulls()), None),
         "below": ", ".join(lying_on_it) or None,
         **{name: growth.get(name) for name in ("wall_s", *FIGURES)},
         "status": growth["status"],
     }
+
+
+def _held(place: str, status: str) -> str:
+    """Returns the name of a directory; with a mark if its device follows from mount points alone."""
+    return f"{place} {ASSUMED_PLACE}" if status == "assumed" else place
 
 
 def _growth(cell: RawCell) -> pl.DataFrame:

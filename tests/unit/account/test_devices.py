@@ -55,6 +55,12 @@ BUSY = {
 }
 
 
+def test_a_device_that_mount_points_name_is_marked() -> None:
+    wal = {**DATA, **ON_DISK, "place": "WAL", "path": "/data/pg_wal", "status": "assumed"}
+    row = only(cell(read(T0), read(T1, **BUSY), places=({**DATA, **ON_DISK}, wal)))
+    assert (row["places"], row["status"], row["reads"]) == ("data, WAL (unless a link)", "ok", 1000)
+
+
 def test_rates_of_a_window() -> None:
     row = only(
         cell(read(T0, reads=5, read_bytes=512), read(T1, **{**BUSY, "reads": 1005, "read_bytes": 8_192_512}))

@@ -65,3 +65,12 @@ def test_a_device_has_its_figures_and_what_has_none_says_why() -> None:
     (gone,) = re.findall(r"^sdb .*", text, re.MULTILINE)
     assert "vanished" in gone and "?" in gone and " 0 " not in gone
     assert "sda1 on sda. What lies below contains the figures of what lies on it." in text
+
+
+def test_what_is_assumed_or_not_permitted_is_explained_with_the_cure() -> None:
+    text = _text(160, SDA | {"places": "data, WAL (unless a link)"})
+    assert "Unless a link: the directory may not be looked at" in text and "Not permitted" not in text
+    hidden = {"places": "data", "counted": False, "status": "not permitted"}
+    text = " ".join(_text(160, hidden).split())
+    assert "Not permitted: the server's directories are not known to this user: run dbdyno as the" in text
+    assert "Unless a link" not in text

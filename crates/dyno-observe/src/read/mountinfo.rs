@@ -24,6 +24,8 @@ pub fn parse(text: &str) -> Vec<Mount> {
 pub struct Entry<'a> {
     /// Number of the mount, unique on the machine.
     pub id: &'a str,
+    /// Number of the device: `major:minor`.
+    number: &'a str,
     root: &'a str,
     point: &'a str,
     /// Type of the file system.
@@ -33,6 +35,17 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// Major and minor number of the device, or of a file system without one.
+    pub fn numbers(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.number.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+
+    /// Where it is mounted.
+    pub fn point(&self) -> String {
+        unescape(self.point)
+    }
+
     /// Source of the file system: a device, or whatever its type calls so.
     pub fn source(&self) -> String {
         unescape(self.source)
@@ -57,11 +70,13 @@ fn entry(line: &str) -> Option<Entry<'_>> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ');
     let id = left.next()?;
-    let mut left = left.skip(2);
+    let mut left = left.skip(1);
+    let number = left.next()?;
     let (root, point) = (left.next()?, left.next()?);
     let mut right = right.split(' ');
     Some(Entry {
         id,
+        number,
         root,
         point,
         filesystem: right.next()?,

@@ -2,7 +2,8 @@
 //!
 //! A directory is opened without reading it (`O_PATH`), within the root directory of the server's main process: links in
 //! a container then lead where they lead the server (`openat2(2)`, `RESOLVE_IN_ROOT`). The number of its mount
-//! (`fdinfo`) names the line of `mountinfo`.
+//! (`fdinfo`) names the line of `mountinfo`. Where that is not permitted, the longest mount point that the path begins
+//! with names it, and the status is `assumed`: a link on the way would lead elsewhere.
 
 use std::fs;
 use std::io;
@@ -10,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use dyno_model::{Bracket, Table, raw};
-use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, major, open, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, major, makedev, open, openat2};
 use serde::Deserialize;
 
 use crate::read::block::{Devices, Stack};
@@ -27,6 +28,9 @@ const MOST_PATHS: usize = 4;
 const DEEPEST: usize = 4;
 /// A directory that does not exist yet will be where its parent is; the server makes at most so many.
 const MISSING: usize = 2;
+
+/// Status of a device that a mount point names, as the directory itself may not be looked at.
+const ASSUMED: &str = "assumed";
 
 /// A directory of the server.
 #[derive(Debug, Clone, Deserialize)]
@@ -169,6 +173,7 @@ impl World {
 
     fn find(&self, spec: &PlaceSpec, devices: &Devices) -> Vec<Place> {
         let mut failed = Status::NotPermitted; // without a path that can be tried
+        let mut assumed = None;
         for path in &spec.paths {
             let Some(path) = self.absolute(Path::new(path)) else {
                 continue;
@@ -180,17 +185,41 @@ impl World {
                 }
                 Err(error) => failed = Status::from_error(&error),
             }
+            if failed == Status::NotPermitted {
+                let by_name = self.assumed(&path, devices);
+                assumed =
+                    by_name.map(|(kind, stacks, status)| rows(spec, &shown, Some(&kind), stacks, &status));
+            }
         }
-        vec![unknown(spec, failed)]
+        assumed.unwrap_or_else(|| vec![unknown(spec, failed)])
+    }
+
+    /// Returns type of the file system, its devices and the status of a directory that may not be looked at.
+    fn assumed(&self, path: &Path, devices: &Devices) -> Option<(String, Vec<Stack>, String)> {
+        if path.components().any(|c| c == Component::ParentDir) {
+            return None;
+        }
+        let around = mountinfo::entries(&self.mounts).filter(|mount| path.starts_with(mount.point()));
+        let mount = around.max_by_key(|mount| mount.point().len())?; // the last one of equals hides the others
+        let (major, minor) = mount.numbers()?;
+        let number = makedev(major, minor);
+        let (stacks, status) = on_mount(&mount, number, devices, &upper_directory, DEEPEST);
+        let status = if stacks.is_empty() {
+            status
+        } else {
+            ASSUMED.to_owned()
+        };
+        Some((mount.filesystem.to_owned(), stacks, status))
     }
 
     /// Returns a path of the server as an absolute one, or None if its working directory is unknown.
     fn absolute(&self, path: &Path) -> Option<PathBuf> {
-        if path.is_absolute() {
-            return Some(path.to_owned());
-        }
-        let joined = self.directory.as_ref()?.join(path);
-        Some(joined.components().collect()) // without `.`
+        let joined = match &self.directory {
+            Some(directory) => directory.join(path),
+            None => path.to_owned(),
+        };
+        // without `.`: to look at that of a directory takes a right that looking at the directory does not
+        joined.is_absolute().then(|| joined.components().collect())
     }
 
     fn open(&self, path: &Path) -> io::Result<OwnedFd> {

@@ -288,6 +288,50 @@ fn links_and_directories_of_this_process_are_followed() {
     assert_eq!(lost.places[0].status, "vanished");
 }
 
+/// The mounts of a server whose directories may not be looked at.
+fn closed(mounts: &str) -> World {
+    World {
+        root: None,
+        directory: None,
+        mounts: mounts.to_owned(),
+        closed: true,
+    }
+}
+
+#[test]
+fn the_longest_mount_point_stands_for_a_directory_that_may_not_be_looked_at() {
+    let tree = Tree::new("assumed");
+    tree.device("sda", "8:0")
+        .device("sdb", "8:16")
+        .device("sdc", "8:32");
+    let world = closed(
+        "1 0 8:0 / / rw - ext4 /dev/sda rw\n\
+         2 1 8:16 / /srv/pg\\040data rw - xfs /dev/sdb rw\n\
+         3 2 8:0 / /srv/pg\\040data/base rw - ext4 /dev/sda rw\n\
+         4 2 8:32 / /srv/pg\\040data/base rw - ext4 /dev/sdc rw\n\
+         5 2 0:44 / /srv/pg\\040data/tmp rw - tmpfs tmpfs rw\n",
+    );
+    for (path, device, status) in [
+        ("/srv/pg data/pg_wal", Some("sdb"), "assumed"),
+        ("/srv/pg data/.", Some("sdb"), "assumed"),
+        ("/srv/pg data/base/pgsql_tmp", Some("sdc"), "assumed"),
+        ("/srv/pg data2", Some("sda"), "assumed"),
+        ("/srv/pg data/tmp/x", None, "no device: tmpfs"),
+        ("/srv/pg data/../x", None, "not permitted"),
+        ("pg_wal", None, "not permitted"),
+    ] {
+        let found = world.find(&spec(&[path]), &tree.devices());
+        let stack = found[0].stack.as_ref().map(|s| s.device.as_str());
+        assert_eq!((stack, found[0].status.as_str()), (device, status), "{path}");
+    }
+    // to look at `data/.` takes the right to look into `data`
+    assert_eq!(world.absolute(Path::new("/data/.")).unwrap().as_os_str(), "/data");
+    assert_eq!(
+        closed("").find(&spec(&["/data"]), &tree.devices())[0].status,
+        "not permitted"
+    );
+}
+
 #[test]
 fn a_process_in_no_reach_and_one_that_is_gone() {
     let gone = Places::look(&[spec(&["wal"])], Some(i64::from(i32::MAX)));

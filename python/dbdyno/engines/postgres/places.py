@@ -14,6 +14,8 @@ from typing import Any
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.presence import Presence
+from dbdyno.model.schema.data_sources.devices import DEVICE_SOURCE
+from dbdyno.model.sources.source import Source
 
 MOST_TABLESPACES = 40
 _LONGEST = 4000
@@ -33,6 +35,20 @@ def places(connection: Connection, presence: Presence) -> list[dict[str, Any]]:
         if name is not None:
             found.append((f"temporary files in {name}" if in_use else f"tablespace {name}", path, []))
     return [{"place": _text(label), "paths": list(_paths(path, below))} for label, path, below in found]
+
+
+def unknown_directories(places: list[dict[str, Any]], role: str) -> Iterator[Source]:
+    """Yields the data source of devices with the right that this role lacks, if it may not see the data
+    directory and nothing else names it. Who may look at the working directory of the main process needs
+    none, and then reads the devices."""
+    if any(place["place"] == "data" and place["paths"] == ["."] for place in places):
+        yield Source(
+            name=DEVICE_SOURCE.name,
+            provenance=DEVICE_SOURCE.provenance,
+            status="not permitted",
+            detail=f"or let the role see data_directory: GRANT pg_read_all_settings TO {role} (pg_monitor "
+            "includes it)",
+        )
 
 
 def _paths(path: str, directories: list[str]) -> Iterator[str]:

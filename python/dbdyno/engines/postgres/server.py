@@ -40,7 +40,7 @@ from dbdyno.engines.postgres.facts import visibility
 from dbdyno.engines.postgres.from_there import FromThere
 from dbdyno.engines.postgres.live import Live
 from dbdyno.engines.postgres.login_trace import LoginTraces
-from dbdyno.engines.postgres.places import places
+from dbdyno.engines.postgres.places import places, unknown_directories
 from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
@@ -136,6 +136,8 @@ class PostgresServer:
         known = facts.sources(
             self.version, self._scripts.values(), self._visibility, self._statements(), self._unprobed
         )
+        if self._presence.here:
+            known += unknown_directories(self._places, self._visibility.role)
         return [*known, *self._presence.sources(), *self._front.sources()]
 
     def _statements(self) -> Source:  # reads the libraries once: they change only with a restart

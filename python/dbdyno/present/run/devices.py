@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.model.results.device_reads import FIGURES, RATES
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.devices import ASSUMED_PLACE, DEVICE_SOURCE, DEVICES
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import format_ns, format_percent, format_rate, format_size, significant
 from dbdyno.present.charts import triggers
@@ -47,7 +48,7 @@ def blocks(results: Results, pick: Pick) -> list[Block]:
     rows = rows_of(results, "device_io", pick).to_dicts()
     if not rows:
         return [*remarks([f"No devices were read {pick.at}."])]
-    return [table(f"{TITLE} {pick.at}", _COLUMNS, rows), *remarks([*_notes(rows), _HOW])]
+    return [table(f"{TITLE} {pick.at}", _COLUMNS, rows), *remarks([*_notes(results, rows), _HOW])]
 
 
 def by_load(results: Results, pick: Pick | None = None) -> list[Block]:  # noqa: ARG001
@@ -97,13 +98,21 @@ _COLUMNS: _Columns = (
 )
 
 
-def _notes(rows: list[_Row]) -> Iterator[str]:
-    """Yields what lies on what, and what is left out."""
+def _notes(results: Results, rows: list[_Row]) -> Iterator[str]:
+    """Yields what lies on what, what is left out, and the cure of what is not permitted."""
     layers = [row["layers"] for row in rows if row["layers"] and row["places"]]
     if layers:
         yield f"{'; '.join(layers)}. What lies below contains the figures of what lies on it."
     if any(row["status"] == "limited" for row in rows):
         yield "Measurements in which a device could not be read are left out of its figures."
+    if any(ASSUMED_PLACE in (row["places"] or "") for row in rows):
+        yield (
+            "Unless a link: the directory may not be looked at by the user that dbdyno ran as. Its device is "
+            "that of the mount point above it, or another if a link leads elsewhere."
+        )
+    if any(row["status"] == "not permitted" for row in rows):
+        sources = results.tables["sources"].filter(name=DEVICES, status="not permitted")
+        yield f"Not permitted: {next(iter(sources['detail']), DEVICE_SOURCE.cures['not permitted'])}."
 
 
 _KINDS = (("read", "reads"), ("write", "writes"))

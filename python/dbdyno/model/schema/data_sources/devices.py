@@ -14,6 +14,8 @@ from dbdyno.model.schema.data_source import DataSource, Enabling, Step, WatchedR
 from dbdyno.model.schema.table import Method, Table
 
 DEVICES = "devices"
+ASSUMED_PLACE = "(unless a link)"
+"""Follows the name of a directory whose device is known by mount points alone."""
 """Name of the data source."""
 SUMS = (
     _c("reads", "i64", "reads completed in the window", null=True),
@@ -99,13 +101,13 @@ DEVICE_SOURCE = DataSource(
     cures={
         "not supported": "none of the server's directories is on a block device of this machine: "
         "dbdyno show RUN --devices says on what they are",
-        "not permitted": "the server's directories are not visible to this user: run dbdyno as the server's "
+        "not permitted": "the server's directories are not known to this user: run dbdyno as the server's "
         "user or root",
         "vanished": "the device was removed, or the server's directories were",
     },
     enabling=Enabling(
         "IOPS, MB/s, response time and queue of the devices below data, WAL and temporary files",
-        "the server's user or root, if its directories are not visible to others",
+        "the server's user or root, or a role that may see where the directories are",
         (Step("sudo -E $(command -v dbdyno) run WORKLOAD --dsn DSN"),),
     ),
     reads=WatchedReads("devices", "places"),
