@@ -163,6 +163,7 @@ def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:
 
 
 SECONDS = 5.0  # the view shows this much of the past
+_FIRST_S = 0.5  # between readings until there are figures
 _LEAST_S = 0.5  # figures of a shorter past say nothing
 _KEPT_S = 10.0  # a figure that is unknown for longer is shown as unknown
 NOTICE_S = 8.0
@@ -351,7 +352,8 @@ class LiveObservation(NullObservationListener):
         if look.live is not None and not self._screens:
             self._screens = {screen.name: screen for screen in look.live.screens}
             self._view.screens = (*BUILT_IN, *self._screens)
-        if time.monotonic() - self._read_s < self._refresh_s:
+        pause_s = min(_FIRST_S, self._refresh_s) if self._glance is None else self._refresh_s
+        if time.monotonic() - self._read_s < pause_s:
             return
         self._read_s = time.monotonic()
         if not self._view.paused:

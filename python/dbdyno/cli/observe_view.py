@@ -128,13 +128,14 @@ def _microstates(s: SessionLine) -> Iterator[Text]:
 
 _LEAST_EVENTS, _MOST_EVENTS = 2, 7
 _KEYS_LINE = "q quit  h help  enter row  / find  f filter  p pause  s save"
+_FEW_KEYS = "q quit  h help"
 _ROOMY = 110  # from here on the line of CPUs has the devices in more words
-_WIDE = 70  # a narrower terminal has the sum of DB time alone
 _OLD_S = 1.0
 _LOW = 20  # a terminal of fewer lines has no bar, and one line of keys
 
 
 _WAITING = Text("waiting for the first readings ...", "dim")
+_CONNECTING = Text("connecting ...", "dim")
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Screen:
 
     def lines(self, width: int, height: int) -> list[Text]:
         """Returns ``height`` lines; the last are for keys and notices."""
-        foot = self._foot(height)
+        foot = self._foot(width, height)
         lines = [*self._top(width, height)][: max(1, height - len(foot))]
         lines += self._body(width, height - len(foot) - len(lines))
         lines = lines[: max(0, height - len(foot))]
@@ -197,21 +198,17 @@ class Screen:
         return [*row_lines(self.sheet, row, width)]
 
     def _top(self, width: int, height: int) -> Iterator[Text]:
-        h = self.header
-        left = "" if h.left_s is None else f", {clock(max(0.0, h.left_s))} left"
-        title = Text()
-        if self.view.paused:
-            title.append("PAUSED", "bold yellow").append(", measuring goes on  ", "yellow")
-        title.append("dbdyno observe ", "bold").append(f"{clock(h.since_s)}{left}  ")
-        yield title.append(f"{counted(h.stored, 'window')} stored  {h.server}")
-        yield _load(h.figures, width)
+        yield _title(self.header, width, paused=self.view.paused)
+        if self.glance is not None or self.header.figures != LiveFigures():
+            yield _load(self.header.figures, width)
         if self.glance is not None:
-            yield from _sums(self.glance, h, width, low=height < _LOW)
+            yield from _sums(self.glance, self.header, width, low=height < _LOW)
         roots = [b for b in self.blocked if not b.depth]
         if roots and self.view.screen != LOCKS:
             waiters = sum(b.waiters for b in roots)
             plural = "session waits" if waiters == 1 else "sessions wait"
-            yield Text(f"locks  {waiters} {plural} for locks: b shows who blocks whom", "red")
+            locks = f"locks  {waiters} {plural} for locks"
+            yield _fitting(width, Text(f"{locks}: b shows who blocks whom", "red"), Text(locks, "red"))
 
     def _body(self, width: int, room: int) -> list[Text]:
         if self.view.is_text:
@@ -223,7 +220,7 @@ class Screen:
                 shown = [*shown, Text(end, "dim")]
             return [Text(""), *shown] if len(shown) < room else shown
         if self.glance is None and self.view.screen in (SESSIONS, STATEMENTS):
-            return [_WAITING]
+            return [_WAITING if self.header.server else _CONNECTING]
         return [*self._table(width, room)]
 
     def _table(self, width: int, room: int) -> Iterator[Text]:
@@ -267,24 +264,27 @@ class Screen:
             yield Text("Unknown", "bold")
             yield from (line for note in notes for line in _entry("", note, width))
 
-    def _foot(self, height: int) -> list[Text]:
+    def _foot(self, width: int, height: int) -> list[Text]:
         view = self.view
         tabs = Text()
         for n, name in enumerate(view.screens, start=1):
             tabs.append(f"{n} {name}", "reverse" if name == view.screen else "dim").append(" ")
+        if len(tabs) > width:
+            tabs = Text.assemble((f"{view.screens.index(view.screen) + 1} {view.screen}", "reverse"))
+            tabs.append(f" 1-{len(view.screens)} other screens", "dim")
         low = height < _LOW
         if view.typing:
             last = Text.assemble((f"{view.typing}: ", "bold"), getattr(view, view.typing), ("_", "blink"))
         elif self.header.notice:
             last = Text(self.header.notice, "yellow")
         else:
-            parts = [f"only {view.filter!r}"] if view.filter else []
-            parts += [_KEYS_LINE] if not low else ["q quit  h help  1-9 screens"]
+            ends = [f"only {view.filter!r}"] if view.filter else []
             if not view.is_text:
                 order = view.order(self.sheet)
                 rising = ", rising" if order.reverse else ""
-                parts.append(f"sorted by {self.sheet.column(order.column).head}{rising}")
-            last = Text("  ".join(parts), "dim")
+                ends.append(f"sorted by {self.sheet.column(order.column).head}{rising}")
+            keys = ["q quit  h help  1-9 screens"] if low else [_KEYS_LINE, _FEW_KEYS]
+            last = _fitting(width, *(Text("  ".join((k, *ends)), "dim") for k in keys))
         return [last] if low else [tabs, last]
 
 
@@ -334,17 +334,56 @@ def _entry(head: str, text: str, width: int) -> Iterator[Text]:
         yield Text.assemble((f"{'' if n else head:>{wide}}  ", "bold"), part)
 
 
+def _fitting(width: int, *options: Text) -> Text:
+    """Returns the first of some texts that a line has room for; the last, if it has for none."""
+    return next((text for text in options if len(text) <= width), options[-1])
+
+
+def _title(h: Header, width: int, *, paused: bool) -> Text:
+    left = "" if h.left_s is None else f", {clock(max(0.0, h.left_s))} left"
+    product = h.server.partition(" at ")[0]
+    options = (
+        ("dbdyno observe ", f"  {counted(h.stored, 'window')} stored", h.server),
+        ("dbdyno ", f"  {h.stored} stored", h.server),
+        ("dbdyno ", "", h.server),
+        ("dbdyno ", f"  {h.stored} stored", product),
+        ("dbdyno ", "", product),
+        ("", "", ""),
+    )
+    pauses = ("PAUSED, measuring goes on  ", "PAUSED  ") if paused else ("",)
+    return _fitting(
+        width,
+        *(
+            Text.assemble(
+                (pause, "bold yellow"), (name, "bold"), f"{clock(h.since_s)}{left}{stored}  {server}"
+            )
+            for name, stored, server in options
+            for pause in pauses
+        ),
+    )
+
+
 def _load(f: LiveFigures, width: int) -> Text:
     """Returns transactions, statements and sessions: in words if there is room for them."""
-    wide = width >= 100
     tps, sps = ("?" if v is None else format_rate(v) for v in (f.transactions_per_s, f.statements_per_s))
     sessions, most, active, idle = (
         "?" if v is None else f"{v:,}" for v in (f.sessions, f.most_sessions, f.active, f.idle_in_transaction)
     )
-    line = Text("load   ").append(tps, "bold").append(" transactions/s  " if wide else " tx/s  ")
-    line.append(sps, "bold").append(" statements/s  " if wide else " stmt/s  ")
-    line.append(f"sessions {sessions} of {most}" if wide else f"sessions {sessions}/{most}")
-    return line.append(f": {active} active, {idle} idle in {'transaction' if wide else 'tx'}")
+    long = f"sessions {sessions} of {most}: {active} active, {idle} idle in transaction"
+    short = f"sessions {sessions}/{most}: {active} active"
+    return _fitting(
+        width,
+        _rates(tps, " transactions/s", sps, " statements/s", long),
+        _rates(tps, " tx/s", sps, " stmt/s", f"{short}, {idle} idle in tx"),
+        _rates(tps, " tx/s", sps, " stmt/s", short),
+        _rates(tps, " tx/s", sps, " stmt/s", ""),
+    )
+
+
+def _rates(tps: str, transactions: str, sps: str, statements: str, sessions: str) -> Text:
+    return Text.assemble(
+        "load   ", (tps, "bold"), f"{transactions}  ", (sps, "bold"), f"{statements}  ", sessions
+    )
 
 
 _KINDS = {
@@ -359,11 +398,24 @@ def _cpus(g: Glance, width: int) -> Text:
     """Returns CPUs in use: of the machine by kind, and of the server; and the devices."""
     m = g.machine
     by_kind = {name: sum(m.cpu.get(kind, 0.0) for kind in kinds) for name, kinds in _KINDS.items()}
-    used = " ".join(f"{n} {number(v)}" for n, v in by_kind.items() if v >= 0.005 or n in ("user", "system"))
-    line = Text(f"CPUs   {m.cpus or '?'}: {used if m.cpu else '?'}")
+    kinds = " ".join(f"{n} {number(v)}" for n, v in by_kind.items() if v >= 0.005 or n in ("user", "system"))
+    used = f"{number(sum(by_kind.values()) - by_kind['iowait'])} used"
     system = m.server_system
     modes = "" if system is None else f" ({share(system)} % system)"
-    return line.append(f" | server {number(g.server_cpu)}{modes} | {_devices(g.machine.devices, width)}")
+    head, server, devices = (
+        f"CPUs   {m.cpus or '?'}: ",
+        f" | server {number(g.server_cpu)}",
+        _devices(m.devices, width),
+    )
+    if not m.cpu:
+        kinds = used = "?"
+    return _fitting(
+        width,
+        Text(f"{head}{kinds}{server}{modes} | {devices}"),
+        Text(f"{head}{kinds}{server} | {devices}"),
+        Text(f"{head}{used}{server} | {devices}"),
+        Text(f"{head}{used}{server}"),
+    )
 
 
 def _devices(now: DevicesNow | None, width: int) -> str:
@@ -382,12 +434,28 @@ def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
     yield _cpus(g, width)
     parts = ("db_time", "run", "runq", "sleep", "client")
     db, run, runq, sleep, client = (number(g.total(part)) for part in parts)
-    past = [f"last {format_ns(g.seconds * NS_PER_S)}"] if width >= _WIDE else []
-    past += [f"{h.age_s:.0f} s ago"] if h.age_s >= _OLD_S else []
-    time = Text("time   " if width >= _WIDE else "").append(f"{', '.join(past)}: " if past else "")
-    time.append(f"DB time {db}", "bold")
-    time.append(" = ").append(f"CPU {run}", RUN).append(" + ").append(f"CPU WAIT {runq}", WAIT)
-    yield time.append(f" + asleep {sleep} s/s;  client {client}")
+    last, age = f"last {format_ns(g.seconds * NS_PER_S)}", f"{h.age_s:.0f} s ago" if h.age_s >= _OLD_S else ""
+    sum_of_parts = Text.assemble((f"DB time {db}", "bold"), " = ", (f"CPU {run}", RUN), " + ")
+    sum_of_parts.append(f"CPU WAIT {runq}", WAIT)
+    asleep, at_client = f" + asleep {sleep}", f" s/s;  client {client}"
+    yield _fitting(
+        width,
+        *(
+            Text("time   " if label else "")
+            .append(f"{past}: " if past else "")
+            .append(sum_of_parts)
+            .append(end)
+            for label, past, end in (
+                (True, ", ".join(filter(None, (last, age))), asleep + at_client),
+                (True, age or last, asleep + at_client),
+                (True, age, asleep + at_client),
+                (True, age, asleep),
+                (False, age, asleep),
+                (False, age, ""),
+                (False, "", ""),
+            )
+        ),
+    )
     if hidden := hidden_in_words(g.hidden, g.count):
         yield Text(f"hidden {hidden}: their waits are unknown, and so is DB time", "yellow")
     if low:
@@ -396,11 +464,9 @@ def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
     helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:3]
     own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= LEAST)
     cost = f"cost: here {share(h.here)} %, at server {share(m.at_server)} % of a CPU"
-    yield Text(
-        f"waits  {g.tier}, {counted(g.samples, 'sample')}   {cost}"
-        + (f"   server's own: {own}" if own else ""),
-        "dim",
-    )
+    waits = f"waits  {g.tier}, {counted(g.samples, 'sample')}"
+    own = f"   server's own: {own}" if own else ""
+    yield _fitting(width, *(Text(waits + more, "dim") for more in (f"   {cost}{own}", f"   {cost}", "")))
     if busy := g.idle_busy:
         run_s, runq_s = (sum(getattr(s, p) or 0.0 for s in busy) for p in ("run", "runq"))
         yield Text(

@@ -41,7 +41,8 @@ from dbdyno.model.results.memory_now import MemoryNow
 from dbdyno.model.schema.tables import empty, rows
 from dbdyno.model.sources.wait_families import Family, WaitFamilies
 from dbdyno.observe.blocking import Blocked, blocking
-from dbdyno.observe.glance import EventLine, Glance, SessionLine
+from dbdyno.observe.glance import EventLine, Glance, Machine, SessionLine
+from dbdyno.observe.glance_devices import DevicesNow
 
 
 def row(pid: int, run: float | None, runq: float | None, user: str = "app", event: str = "") -> Row:
@@ -152,8 +153,12 @@ def test_q_ends_but_closes_only_the_help_if_that_is_open() -> None:
 
 def test_statements_and_locks_are_waited_for_until_something_was_read() -> None:
     for name in (STATEMENTS, LOCKS):
-        lines = Screen(Header(), None, View(name), statement_sheet([])).lines(100, 24)
-        assert any("waiting for the first readings" in line.plain for line in lines)
+        for server in ("", "postgres 18.4 at db1:5432"):
+            lines = Screen(Header(server), None, View(name), statement_sheet([])).lines(100, 24)
+            text = "\n".join(line.plain for line in lines)
+            waiting = name == LOCKS or server
+            assert ("waiting for the first readings" if waiting else "connecting ...") in text
+            assert "?" not in text, "nothing was asked yet"
     assert "no statement was seen" in draw(View(STATEMENTS), sheet=statement_sheet([]))
 
 
@@ -248,6 +253,36 @@ def test_the_header_shows_rates_and_sessions_and_nothing_unknown_as_zero() -> No
     head = draw(View(), 24, 120).splitlines()[1:3]
     assert head[0].count("?") == 6 and not any(c.isdigit() for c in head[0])
     assert "CPUs   ?: ? |" in head[1] and "devices ?" in head[1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("paused", [False, True])
+def test_no_line_of_the_header_is_cut(width: int, paused: bool) -> None:
+    """Large figures; what there is no room for is left out from the end of a list of priorities."""
+    cpu = {"user": 118.3, "system": 21.2, "iowait": 4.21, "steal": 1.02, "softirq": 3.1}
+    devices = DevicesNow(123_456.0, 98_765.0, 1e9, 1_234_567.0, 212.5)
+    machine = Machine(
+        192, cpu, {"checkpointer": 0.512, "walwriter": 0.253}, 101.4, 0.37, 0.01, 0.004, devices
+    )
+    sessions = [row(n, 0.5, 0.4).line for n in range(400)]
+    glance = Glance(4.0, "scheduler trace", 12_345, tuple(sessions), sessions[0].events, machine=machine)
+    place = "PostgreSQL 18.4 at socket /var/run/postgresql, port 5432"
+    header = Header(
+        place, 7265.0, 12.0, 3600.0, 1234, figures=LiveFigures(12_345.0, 98_765.0, True, 400, 500, 380, 3)
+    )
+    view = View(paused=paused)
+    saved = Screen(header, glance, view, SHEET).plain_text(width).splitlines()  # nothing of it is cut
+    heads = ("dbdyno", "PAUSED", "load", "CPUs", "time", "12 s ago", "DB time", "waits")
+    text = [line for line in saved if line.startswith(heads)]
+    assert max(map(len, text)) <= width
+    assert len(text) == 5
+    title, load, cpus, time_line, _ = text
+    assert "2:01:05, 1:00:00 left" in title and "12.3 k tx/s" in load.replace(" transactions/s", " tx/s")
+    assert "| server 101" in cpus and "DB time 400" in time_line and "CPU WAIT 160" in time_line
+    if width >= 80:
+        assert "PostgreSQL 18.4" in title or paused
+        assert "222 k/s 1.23 ms" in cpus or "devices 123 k r/s" in cpus
+        assert "asleep" in time_line and "380 active" in load
 
 
 SCREEN = LiveScreen(
