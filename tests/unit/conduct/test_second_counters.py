@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
+import pytest
 from tests.fakery import S, made_cell
 
 from dbdyno.conduct.measure.second_counters import SecondCounters
@@ -35,14 +37,18 @@ class _Server:
         return [head | {"name": "wal_position", "value": 1.0}]
 
 
-def _measured(server: Any, seconds: int, *, observe: bool = True) -> pl.DataFrame:
+def _tables(server: Any, seconds: int, *, observe: bool = True) -> Mapping[str, pl.DataFrame]:
     plan: Any = SimpleNamespace(experiment=SimpleNamespace(observe=observe))
     companion = SecondCounters(server, plan, server)
     while server.at_ns < (10 + seconds) * S:
         companion.look(None, None, None)  # type: ignore[arg-type]
         server.at_ns += STEP_NS
     companion.window_over()
-    return companion.after([made_cell({}, t1=(10 + seconds) * S)])[0].tables["counter_series"]
+    return companion.after([made_cell({}, t1=(10 + seconds) * S)])[0].tables
+
+
+def _measured(server: Any, seconds: int) -> pl.DataFrame:
+    return _tables(server, seconds)["counter_series"]
 
 
 def test_it_is_read_once_a_second_and_at_the_end():
@@ -65,11 +71,42 @@ def test_a_server_that_is_away_is_asked_rarely_and_delays_nothing():
     assert len(server.asked) <= 3 + 5
 
 
-def test_without_observers_or_the_capability_nothing_is_read():
+def _source(server: Any, **chosen: bool) -> tuple[str, str]:
+    ((name, _, status, detail),) = _tables(server, 8, **chosen)["sources"].rows()
+    assert name == "counters by second"
+    return status, detail
+
+
+def test_the_sources_say_whether_there_are_any_and_why_not():
+    """A version without them answers with no rows, once; its server is not asked again."""
+    assert _source(_Server()) == ("ok", "")
+    assert _source(_Server(failing=range(100)))[0] == "lost"
+    off = _Server()
+    assert _source(off, observe=False)[0] == "off" and not off.asked
+    old: Any = _Server()
+    answer, old.second_counters = old.second_counters, lambda: answer()[:0]
+    status, detail = _source(old)
+    assert status == "not supported" and "this version" in detail and old.asked == [0]
+
+
+@pytest.mark.parametrize(("denied", "status"), [(9, "not permitted"), (4, "limited")])
+def test_reads_that_the_role_may_not_make_are_told_from_lost_ones(denied: int, status: str):
+    server: Any = _Server()
+    answer = server.second_counters
+
+    def hidden() -> list[dict[str, Any]]:
+        seen = len(server.asked) >= denied
+        return [r | ({} if seen else {"value": None, "status": "not permitted"}) for r in answer()]
+
+    server.second_counters = hidden
+    assert _source(server)[0] == status
+
+
+def test_an_engine_without_the_capability_has_no_such_source():
     server = _Server()
-    assert _measured(server, 3, observe=False).is_empty() and not server.asked
     server.second_counting = None  # type: ignore[assignment]
-    assert _measured(server, 3).is_empty()
+    tables = _tables(server, 3)
+    assert tables["sources"].is_empty() and tables["counter_series"].is_empty()
 
 
 def test_the_first_read_is_before_the_sessions_connect():

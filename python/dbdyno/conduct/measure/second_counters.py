@@ -18,9 +18,10 @@ from dbdyno.model.errors import Abandoned, TargetError
 from dbdyno.model.plan.plan import Cell, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import rows
+from dbdyno.model.sources.source import Source
 from dbdyno.model.units import NS_PER_S
 
-TABLE = "counter_series"
+TABLE, NAME = "counter_series", "counters by second"
 EVERY_NS = NS_PER_S
 _SHARE = 5
 """A read takes at most a fifth of the time: a slow one, of a far or busy server, is followed by a longer
@@ -31,10 +32,11 @@ _AROUND_NS = 2 * NS_PER_S
 
 
 class SecondCounters(Companion):
-    """Stores the raw table ``counter_series``. Off with ``--no-observe``, and where the engine reads
-    none."""
+    """Stores the raw table ``counter_series``, and in ``sources`` whether there are any. Off with
+    ``--no-observe``, and where the engine reads none."""
 
     def __init__(self, server: Server, plan: Plan, clock: Clock) -> None:
+        self._can, self._lacking = server.second_counting is not None, False
         self._counting = server.second_counting if plan.experiment.observe else None
         self._clock = clock
         self._reads: list[Mapping[str, Any]] = []
@@ -67,18 +69,44 @@ class SecondCounters(Companion):
         self._reads += answer
         self._due_ns, self._pause_ns = begun_ns + max(EVERY_NS, _SHARE * took_ns), _FAILED_NS
         if not answer:  # this version has none
-            self._counting = None
+            self._counting, self._lacking = None, True
 
     def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
         """Adds the reads in and around each window. Those of a window in progress remain."""
-        if not self._reads:
+        if not self._can:
             return raws
         answers = self._counting is not None and self._pause_ns == _FAILED_NS
-        if answers and self._reads[-1]["after_ns"] < raws[-1].meta.t1_ns:  # of an observation
+        if self._reads and answers and self._reads[-1]["after_ns"] < raws[-1].meta.t1_ns:  # of an observation
             self._read()
         reads = rows(TABLE, self._reads)
         self._reads = [r for r in self._reads if r["after_ns"] >= raws[-1].meta.t1_ns - _AROUND_NS]
-        return [replace(r, tables={**r.tables, TABLE: _around(reads, r)}) for r in raws]
+        return [self._with(_around(reads, r), r) for r in raws]
+
+    def _with(self, reads: pl.DataFrame, raw: RawCell) -> RawCell:
+        line = rows("sources", [self._source(reads["status"]).model_dump()])
+        return replace(
+            raw, tables={**raw.tables, TABLE: reads, "sources": pl.concat([raw.tables["sources"], line])}
+        )
+
+    def _source(self, statuses: pl.Series) -> Source:
+        failed = statuses.filter(statuses != "ok")
+        status, detail = "ok", ""
+        if self._lacking:
+            status, detail = "not supported", "this version of the server has none that can be read so often"
+        elif self._counting is None:
+            status, detail = "off", "switched off with --no-observe"
+        elif statuses.is_empty():
+            status, detail = "lost", "the server did not answer, or too late"
+        elif len(failed) == len(statuses):
+            status, detail = failed[0], "the role may not read them, or the statement failed"
+        elif len(failed):
+            status, detail = "limited", f"{len(failed)} of {len(statuses)} figures could not be read"
+        if detail:
+            detail += " (dbdyno help tails)"
+        provenance = "a few counters of the server, read about once a second in the window"
+        return Source.model_validate(
+            {"name": NAME, "provenance": provenance, "status": status, "detail": detail}
+        )
 
 
 def _around(reads: pl.DataFrame, raw: RawCell) -> pl.DataFrame:
