@@ -19,18 +19,22 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.ledger_rows import together_at
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.trend import FIGURES, Figure
+from dbdyno.model.schema.quantiles import QUANTILES, RESPONSE
+from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S, counted, format_given
 from dbdyno.stats.estimates import Mean
 
+_QUANTILES = {one.name: one for one in QUANTILES}
 _LONGEST_NAME = 1024  # characters of a benchmark's name in Bencher
 
 
 class Measure(NamedTuple):
-    """A figure of a load level with its 95 % interval over repeats, if there is one."""
+    """A figure of a load level with its 95 % interval, if there is one."""
 
     name: str
     figure: Figure
@@ -71,16 +75,18 @@ def levels(results: Results) -> list[Level]:
     return found
 
 
-_Place = tuple[str, str, int, float | None]
+_Place = tuple[str, str, int, str]
+"""Workload, variant, sessions, and the name of all repeats together."""
 
 
 def _place(row: Mapping[str, Any]) -> _Place:
-    return row["workload"], row["variant"], row["sessions"], row["rate_per_s"]
+    return row["workload"], row["variant"], row["sessions"], together_at(row["rate_per_s"])
 
 
 def _spreads(results: Results) -> dict[tuple[_Place, str], tuple[float, float]]:
-    """Returns Student's interval of the mean over the usable repeats of each load level, by figure."""
-    columns = [f.column for f in FIGURES.values()]
+    """Returns the 95 % interval of each load level's figures, where there is one: of percentiles that of all
+    calls together, of others Student's of the mean over the usable repeats."""
+    columns = [f.column for f in FIGURES.values() if f.column not in RESPONSE]
     wanted = (pl.col("scope") == "rung") & pl.col("name").is_in(columns) & pl.col("value").is_not_null()
     windows = results.tables["windows"].filter(pl.col("status") != "invalid")
     rates = results.tables["rates"].filter(wanted).select("cell", "name", "value")
@@ -88,14 +94,21 @@ def _spreads(results: Results) -> dict[tuple[_Place, str], tuple[float, float]]:
     values: dict[tuple[_Place, str], list[float]] = {}
     for row in cells.iter_rows(named=True):
         values.setdefault((_place(row), row["name"]), []).append(row["value"])
-    return {key: ends for key, of_key in values.items() if (ends := Mean.of(of_key).positive95) is not None}
+    spreads = {
+        key: ends for key, of_key in values.items() if (ends := Mean.of(of_key).positive95) is not None
+    }
+    quantiles = results.tables.get("response_quantiles", empty("response_quantiles"))
+    for row in quantiles.drop_nulls(["low_ns", "high_ns"]).iter_rows(named=True):
+        place = (row["workload"], row["variant"], row["sessions"], row["cell"])
+        spreads[place, _QUANTILES[row["quantile"]].response] = row["low_ns"], row["high_ns"]
+    return spreads
 
 
 def _measures(
     row: Mapping[str, Any], spreads: Mapping[tuple[_Place, str], tuple[float, float]]
 ) -> Iterator[Measure]:
-    """Yields known figures. The interval is that of the mean of repeats; a percentile of all calls together
-    may lie outside, and then has none."""
+    """Yields known figures. The mean of all calls together may lie outside the interval of the mean of
+    repeats, and then has none."""
     for name, figure in FIGURES.items():
         value = row.get(figure.column)
         if value is None:
@@ -115,8 +128,7 @@ _BENCHER = {"calls": "throughput", "throughput": "work-per-second", "mean": "lat
 
 def bencher_measure(name: str) -> str:
     """Returns the slug of a measure: ``latency-p99-9``, ``cpu-per-call``."""
-    quantile = name[:1] == "p" and name[1:].replace(".", "").isdigit()
-    return _BENCHER.get(name, re.sub("[_.]", "-", f"latency-{name}" if quantile else name))
+    return _BENCHER.get(name, re.sub("[_.]", "-", f"latency-{name}" if name in _QUANTILES else name))
 
 
 def bmf(results: Results) -> bytes:
@@ -258,16 +270,11 @@ class _Collected:
             labels = self._labels(level)
             named = dict(zip(_LABELS, labels, strict=True))
             for measure in level.measures:
-                if (quantile := _quantile(measure.name)) is not None:
-                    key = {**named, "quantile": f"{quantile:g}"}
+                if (quantile := _QUANTILES.get(measure.name)) is not None:
+                    key = {**named, "quantile": f"{quantile.q:g}"}
                     family.add_sample(family.name, key, measure.value / NS_PER_S)
             mean = next((m.value for m in level.measures if m.name == "mean"), None)
             if mean is not None:
                 calls = level.row["calls"]
                 family.add_metric(labels, count_value=calls, sum_value=mean * calls / NS_PER_S)
         return family
-
-
-def _quantile(name: str) -> float | None:
-    """Returns 0.999 for ``p999``; None for a figure that is no quantile."""
-    return float(f"0.{name[1:]}") if name[:1] == "p" and name[1:].isdigit() else None

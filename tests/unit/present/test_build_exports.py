@@ -20,6 +20,7 @@ from dbdyno import present
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.gate import Finding, Gate, Outcome
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import rows
 from dbdyno.present import junit
 
 pytestmark = pytest.mark.queries
@@ -91,6 +92,26 @@ def test_an_interval_of_the_repeats_is_students(tmp_path: Path) -> None:
     latency = json.loads(path.read_text())["lio, base, 4 sessions"]["latency"]
     assert latency["lower_value"] == pytest.approx(11e6 * 2.71828 ** (-12.706 / 11), rel=1e-3)
     assert latency["upper_value"] == pytest.approx(11e6 * 2.71828 ** (12.706 / 11), rel=1e-3)
+
+
+def test_intervals_of_percentiles_are_those_of_the_table(tmp_path: Path) -> None:
+    """Each percentile has the ends that the table of all repeats together has, or none."""
+    results = noisy(TWO)
+    row = rung(results, "base", 4)
+    quantiles = ("p50", "p95", "p99", "p99.9")
+    head = {"workload": "lio", "variant": "base", "sessions": 4, "repeat": 0, "cell": "all"}
+    head |= {"q": 0.5, "calls": 10**6, "above": 1.0, "status": "ok", "source": "driver"}
+    ends = zip(quantiles, (None, 3.0, 5.0, 7.0), (None, 4.0, 6.0, 8.0), strict=True)
+    known = [{**head, "quantile": q, "low_ns": low, "high_ns": high} for q, low, high in ends]
+    table = rows("response_quantiles", known)
+    rungs = results.tables["rungs"].with_columns(response_p999_ns=pl.lit(7.5))
+    tables = {**results.tables, "rungs": rungs, "response_quantiles": table}
+    (path,) = present.export(replace(results, tables=tables), None, "bmf", tmp_path / "r.json")
+    measures = json.loads(path.read_text())["lio, base, 4 sessions"]
+    assert measures["latency-p50"] == {"value": row["response_p50_ns"]}
+    assert measures["latency-p99-9"] == {"value": 7.5, "lower_value": 7.0, "upper_value": 8.0}
+    (path,) = present.export(replace(results, tables=tables), None, "openmetrics", tmp_path / "r.prom")
+    assert 'quantile="0.999"' in path.read_text()
 
 
 @pytest.mark.parametrize("kind", ["bmf", "github-benchmark", "openmetrics"])
