@@ -93,7 +93,7 @@ class Ladder:
             save_each(self._measurements(course, setting, units), companions, record)
         if course.stopped is not None:
             record.update_info(stopped=course.stopped)
-            listener.noted(course.stopped)
+            listener.noted(f"stopped {course.stopped}")
 
     def _grew(self, plan: Plan, progress: Progressing) -> None:
         self.record.write_plan(plan)

@@ -116,7 +116,7 @@ def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
     parts = [
         *_failed(values),
         *_other_side(sides, values, other),
-        *_too_few(sides, values, sought),
+        *_too_few(sides, values),
         *_strays(sides, values),
     ]
     if cut and "limit" not in parts:
@@ -130,7 +130,7 @@ def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
 def _not_met(sides: Sides, *, cut: bool) -> Done:
     rung = max(sides.of, key=lambda n: _mean(sides, n).value) if sides.rate else min(sides.of)
     values = _values(sides, rung) | {"top": max(sides.of)}
-    few = [] if sides.rate else _too_few(sides, values, rung)
+    few = [] if sides.rate else _too_few(sides, values)
     parts = (
         *_failed(values),
         *few,
@@ -145,25 +145,34 @@ def _not_met(sides: Sides, *, cut: bool) -> Done:
 def _unknown(sides: Sides) -> Done:
     """Returns the result of a ladder in which no rung has enough calls for the goal's quantile."""
     values = {"goal": sides.goal.text, "top": max(sides.unknown)}
-    values |= _calls(sides, max(sides.unknown.values(), key=lambda s: s.calls))
+    values |= {"most": max(s.calls for s in sides.unknown.values())}
+    values |= _calls(sides, _slowest(sides.unknown.values()))
     return Done(_TARGET[sides.findings.rule.by], "unknown", values)
 
 
-def _too_few(sides: Sides, values: dict[str, Any], at: int) -> list[str]:
-    """Returns the part of the claim about the rung nearest to ``at`` that has too few calls for the goal's
-    quantile."""
-    if not sides.unknown:
+def _too_few(sides: Sides, values: dict[str, Any]) -> list[str]:
+    """Returns the part of the claim about rungs between both sides that have too few calls for the goal's
+    quantile: the boundary may lie there. It names the one with the fewest calls per second, as a measurement
+    that is long enough for it is so for all."""
+    low, high = sides.before or 0, sides.after or math.inf
+    between = [seen for n, seen in sides.unknown.items() if low < n < high]
+    if not between:
         return []
-    nearest = min(sides.unknown, key=lambda n: abs(n - at))
-    values |= {"few_at": nearest, **_calls(sides, sides.unknown[nearest])}
+    values |= _calls(sides, _slowest(between))
     return ["few"]
 
 
+def _slowest(seen: Iterable[Seen]) -> Seen:
+    return min(seen, key=lambda s: s.calls / s.window_s)
+
+
 def _calls(sides: Sides, seen: Seen) -> dict[str, Any]:
-    """Returns the number of calls, the number needed, and the time to measure, with a margin of a fifth."""
+    """Returns the load, its number of calls, the number needed, and the time to measure, with a margin of a
+    fifth."""
     needed = fewest_calls(QUANTILES[sides.goal.metric])
     longer_s = math.ceil(1.2 * seen.window_s * needed / max(1, seen.calls))
-    return {"metric": sides.goal.metric, "calls": seen.calls, "needed": needed, "longer": f"{longer_s}s"}
+    values = {"metric": sides.goal.metric, "calls": seen.calls, "needed": needed, "longer": f"{longer_s}s"}
+    return values | {"few_at": seen.load}
 
 
 def _values(sides: Sides, rung: int) -> dict[str, Any]:

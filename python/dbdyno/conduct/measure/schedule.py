@@ -228,7 +228,7 @@ class AdaptiveCourse:
                     self.stopped = self._reason("as another load would end after the budget; so far: ")
                     return
                 yield from self._block(*grown(self._plan, wanted, self._repeat_of(wanted, repeat)))
-            self.stopped = self._reason("as no further load was needed: ")
+            self.stopped = self._reason("as the search is over: ")
             if self._rule.goal is not None or repeat == self._rule.repeats:
                 return
             repeat += 1
