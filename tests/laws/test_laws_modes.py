@@ -79,6 +79,18 @@ def test_few_long_calls_are_a_mode_by_their_time():
     assert len(_of(np.concatenate([fast, np.full(60, 16 * MS)]))) == 1, "neither calls nor time"
 
 
+def test_few_calls_apart_from_all_others_are_an_uncertain_mode():
+    """24 calls of 300 ms among 40,000, none of more than about 60 ms. With 8, a gap may be chance."""
+    random = np.random.default_rng(3)
+    fast = np.minimum(MS * np.exp(random.standard_normal(40_000)), 60 * MS)
+    for few, seen in ((24, [True, False]), (8, [True])):
+        both = _of(np.concatenate([fast, random.uniform(250, 350, few) * MS]))
+        assert [m.certain for m in both] == seen
+    both = _of(np.concatenate([fast, random.uniform(250, 350, 24) * MS]))
+    assert both[1].calls == 24 and both[0].longest_ns <= 64 * MS
+    assert 230 * MS <= both[1].shortest_ns <= both[1].longest_ns <= 375 * MS
+
+
 def test_three_hills_are_three_modes_and_fewer_calls_than_needed_are_one():
     three = np.repeat([1 * MS, 10 * MS, 100 * MS], 100)
     assert [m.calls for m in _of(three)] == [100, 100, 100]

@@ -22,7 +22,15 @@ from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.tasks import reads_of
 from dbdyno.model.results import device_reads
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.schema.data_sources.responses import BYTES, DURATION, IMAGES, SHARE
+from dbdyno.model.schema.data_sources.responses import (
+    BYTES,
+    DURATION,
+    FEW_CALLS,
+    FEW_SECONDS,
+    IMAGES,
+    SHARE,
+    UNCERTAIN,
+)
 from dbdyno.model.schema.tables import empty, rows
 from dbdyno.model.sources.second_counters import (
     CHECKPOINT_START,
@@ -53,7 +61,7 @@ _OF_KIND = 0.5
 _COVERED = 0.9
 """Least share of a mode's calls that such scripts have."""
 _INSTANTS = 16
-FEW_CALLS, FEW_SECONDS, SAME = "too few calls", "too few seconds", "always the same"
+SAME = "always the same"
 
 
 class _Seconds(NamedTuple):
@@ -349,22 +357,24 @@ def _modes(
         events = seconds.counts[:, inside].sum(axis=1)
         ended = int(np.count_nonzero(events))
         every = None if mode is most else association.regular(events > 0)
-        status = FEW_CALLS if total < FEWEST else FEW_SECONDS if ended < LEAST_SECONDS else "ok"
+        short = UNCERTAIN if not mode.certain else FEW_SECONDS if ended < LEAST_SECONDS else "ok"
         rows_of_modes.append(
             {
                 "mode": number,
                 "low_ns": mode.low_ns,
                 "high_ns": mode.high_ns,
+                "shortest_ns": mode.shortest_ns,
+                "longest_ns": mode.longest_ns,
                 "middle_ns": mode.middle_ns,
                 "calls": mode.calls,
                 "share": mode.calls / total,
                 "time_share": float(spent[inside].sum() / spent.sum()),
                 "seconds": ended,
                 "every_s": None if every is None else every * seconds.length_s,
-                "status": status,
+                "status": FEW_CALLS if total < FEWEST else short,
             }
         )
-        if mode is not most and status == "ok":
+        if mode is not most:
             of_mode = [*_kinds(cell, mode), *_with(mode, seconds, events, activities)]
             goes += [{"mode": number} | row for row in of_mode]
     return rows_of_modes, goes

@@ -11,6 +11,10 @@ another on that side (Bonferroni). Whatever the shape of the hill, this finds a 
 that holds the second tick alone has 2/3 of its share of a smooth density. Two ticks next to each other are
 less than an octave apart, so gaps between them are no valleys.
 
+A few calls that are apart from all others are less than that test asks for. They are an
+uncertain mode: the same test of a single valley, at :data:`APART`. No more is claimed of them than that they
+are there.
+
 Calls need not be independent: a stall of many sessions counts as many calls. So callers ask that calls of a
 mode end in several different seconds (:data:`LEAST_SECONDS`).
 """
@@ -30,6 +34,8 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.05
 """Probability of a valley in a density with one hill."""
+APART = 0.005
+"""Probability of one valley by chance, below which an uncertain mode begins."""
 DEPTH = 0.5
 """A valley has less than this part of the durations of the lower hill beside it, octave by octave."""
 LEAST_SHARE, LEAST_TIME = 0.001, 0.01
@@ -58,6 +64,11 @@ class Mode(NamedTuple):
     middle_ns: float
     """Median of its durations."""
     calls: int
+    shortest_ns: int
+    longest_ns: int
+    """Of its durations, by their buckets."""
+    certain: bool = True
+    """Whether the valley before it is deeper than by chance."""
 
 
 def bucket(ns: Ints) -> Ints:
@@ -76,13 +87,26 @@ def low_of(place: int) -> int:
 
 def modes(durations_ns: Ints, counts: Ints) -> list[Mode]:
     """Returns the modes of a histogram, the shortest first: one if no valley is significant; none if all is
-    empty. ``durations_ns``: one duration of each bucket, the lowest if a bucket is one of the driver's."""
+    empty. The last ones may be uncertain. ``durations_ns``: one duration of each bucket, the lowest if a
+    bucket is one of the driver's."""
     histogram = np.zeros(_BUCKETS, dtype=np.int64)
     np.add.at(histogram, bucket(durations_ns), counts)
     if not histogram.any():
         return []
-    cuts = [0, *sorted(_cuts(_Sums.of(histogram), _FIRST, _BUCKETS)), _BUCKETS]
-    return [_mode(histogram, low, high) for low, high in pairwise(cuts)]
+    sums = _Sums.of(histogram)
+    cuts = sorted(_cuts(sums, _FIRST, _BUCKETS, LEVEL / _PAIRS))
+    uncertain = _apart(sums, max(cuts, default=_FIRST)) if histogram.sum() >= FEWEST else []
+    edges = [0, *cuts, *uncertain, _BUCKETS]
+    return [
+        _mode(histogram, low, high)._replace(certain=low not in uncertain) for low, high in pairwise(edges)
+    ]
+
+
+def _apart(sums: _Sums, low: int) -> list[int]:
+    """Returns the buckets from ``low`` on at which calls begin that are apart from the others, and fewer."""
+    whole = sums.histogram[low:].sum()
+    cuts = sorted(_cuts(sums, low, _BUCKETS, APART))
+    return [cut for cut in cuts if 2 * sums.histogram[cut:].sum() < whole]
 
 
 def _mode(histogram: Ints, low: int, high: int) -> Mode:
@@ -94,7 +118,9 @@ def _mode(histogram: Ints, low: int, high: int) -> Mode:
     inside = (total / 2 - (before[place] - counts[place])) / counts[place]
     start, end = low_of(low + place), low_of(low + place + 1)
     middle = start + inside * (end - start)
-    return Mode(low_of(low), low_of(high) if high < _BUCKETS else None, middle, total)
+    held = low + np.flatnonzero(counts)
+    ends = low_of(int(held[0])), low_of(int(held[-1]) + 1) - 1
+    return Mode(low_of(low), low_of(high) if high < _BUCKETS else None, middle, total, *ends)
 
 
 class _Sums(NamedTuple):
@@ -117,8 +143,8 @@ class _Sums(NamedTuple):
         return cls(histogram, counts, np.where(enough, counts, 0))
 
 
-def _cuts(sums: _Sums, low: int, high: int) -> Iterator[int]:
-    """Yields the buckets at which valleys divide those from ``low`` to below ``high``."""
+def _cuts(sums: _Sums, low: int, high: int, level: float) -> Iterator[int]:
+    """Yields the buckets at which valleys divide those from ``low`` to below ``high``, each at ``level``."""
     starts = np.arange(low, high - OCTAVE + 1, _STEP)
     if starts.size <= 2 * _APART:
         return
@@ -127,13 +153,13 @@ def _cuts(sums: _Sums, low: int, high: int) -> Iterator[int]:
     middle = sums.windows[starts][_APART:-_APART]
     lower = np.minimum(left[: -2 * _APART], right[2 * _APART :])
     log_p = np.where(lower > 0, _log_tail(middle, np.maximum(middle + lower, 1)), 0.0)
-    if log_p.min() >= math.log(LEVEL / _PAIRS):
+    if log_p.min() >= math.log(level):
         return
     best = np.flatnonzero(log_p == log_p.min())
     cut = _lowest(sums.histogram, int(starts[_APART + best[best.size // 2]]))
     yield cut
-    yield from _cuts(sums, low, cut)
-    yield from _cuts(sums, cut, high)
+    yield from _cuts(sums, low, cut, level)
+    yield from _cuts(sums, cut, high, level)
 
 
 def _log_tail(few: Ints, n: Ints) -> Floats:

@@ -134,8 +134,43 @@ def test_stalls_of_a_known_period_are_claimed_with_share_period_and_wait():
     assert goes["name"].to_list() == ["Lock/relation"]
     claim = _claim(climbed)
     assert claim is not None and claim.case == "goes"
-    assert claim.value is not None and claim.value.value == pytest.approx(64 / driven)
+    # 8 stalls of 300 ms, each of all sessions, in 40 s.
+    assert claim.value is not None and claim.value.value == pytest.approx(8 * 0.3 / 40, rel=0.06)
     assert claim.slots["every"] == 5.0
+
+
+def test_stalls_of_few_calls_are_claimed_without_certainty():
+    """30 s with six stalls of 300 ms for 4 sessions: 24 calls, 6 % of the time, in six seconds."""
+    climbed = climb(STALLS, [4], measure_ns=30 * S)
+    results = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
+    modes = results.tables["response_modes"]
+    assert modes["status"].to_list() == ["ok", "uncertain"] and modes["calls"][1] == 24
+    assert _claim(climbed) is None
+    claim = next(c for c in results.findings if c.id == "slow-calls")
+    assert claim.value is not None and claim.value.value == pytest.approx(6 * 0.3 / 30, rel=0.06)
+    assert claim.slots["seconds"] == 6 and claim.slots["every"] == 5.0
+    assert claim.slots["shortest_ns"] == pytest.approx(300 * MS, rel=0.06) and claim.slots["next"] < 100 * MS
+    assert "too few to be sure" in claim.text and "waits for Lock/relation" in claim.text
+
+
+def test_one_stall_is_claimed_with_its_longest_wait_and_not_as_a_mode():
+    """100 calls of 300 ms end in a single second, in which sessions wait for a lock. 15 s are too
+    few to conclude that it goes with them."""
+    climbed = climb("fake:cpus=4,cpu=2ms,trace=off", [4], measure_ns=15 * S)
+    (cell,) = climbed.cells
+    calls = [second_row(n, MS, 2000) for n in range(15)] + [second_row(12, 300 * MS, 100)]
+    t0 = cell.meta.t0_ns
+    times = [t0 + n * S // 10 + 1 for n in range(150)]
+    hand = {
+        "second_histogram": calls,
+        "samples": [sample_row(n, at, "S", "Lock/tuple") for n, at in enumerate(times) if 117 <= n < 130],
+        "sampler": [sampler_row(n, at) for n, at in enumerate(times)],
+    }
+    tables = cell.tables | {name: rows(raw(name), records) for name, records in hand.items()}
+    results = derive(climbed.info, climbed.plan, climbed.environment, [replace(cell, tables=tables)])
+    assert not any(c.id == "response-modes" for c in results.findings)
+    claim = next(c for c in results.findings if c.id == "slow-calls")
+    assert claim.case == "wait" and "ended in 1 second." in claim.text and "Lock/tuple" in claim.text
 
 
 @pytest.mark.parametrize(

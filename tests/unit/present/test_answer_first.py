@@ -186,6 +186,22 @@ def test_grave_claims_come_first_and_throughput_before_time() -> None:
     assert report.more(one, "last")[-1].text == "1 more claim: dbdyno show last --claims"
 
 
+def test_claims_of_much_time_come_by_their_share_before_those_of_none() -> None:
+    def note(id: str, about: str, value: float, unit: str) -> Claim:
+        figure = {"name": id, "value": value, "unit": unit}
+        return Claim.model_validate({"id": id, "text": id, "about": about, "value": figure})
+
+    claims = [
+        note("uneven", "time", 1.25, "fastest over slowest"),
+        note("drop", "throughput", 0.3, "of the peak"),
+        note("little", "time", 0.01, "of session time"),
+        note("modes", "time", 0.06, "of the time"),
+        note("waits", "time", 0.4, "of DB time"),
+    ]
+    results = replace(report_results.results(), findings=tuple(claims))
+    assert [g[0].id for g in shown_claims.first(results)] == ["waits", "modes", "drop"]
+
+
 def _waits(variant: str, share: str, used: float) -> Claim:
     values = {"share": share, "load": "1 session", "used": used, "cpus": 2, "source": "scheduler trace"}
     return claim("cpu-wait", values, case="lowest", parts=["spare"], subject=f"lio, variant {variant}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, listed, of_cell
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.schema.data_sources.responses import DURATION, IMAGES
+from dbdyno.model.schema.data_sources.responses import DURATION, FEW_SECONDS, IMAGES, UNCERTAIN
 from dbdyno.model.sources.wait_families import Family, Helper, families_of
 from dbdyno.model.units import format_average, format_ns
 from dbdyno.stats import association
@@ -37,14 +38,23 @@ _SMALL = 0.01
 _EXACT = ("script", "job")
 
 
-@check("response-modes")
+@check("response-modes", "slow-calls")
 def response_modes(case: Case) -> Iterator[Claim]:
-    """Yields the measurement whose modes apart from the most frequent one have the largest share of calls."""
-    candidates = [(values, cell) for cell in case.valid if (values := _modes(case, cell["cell"]))]
-    if candidates:
-        values, _ = max(candidates, key=lambda f: float(f[0]["share"]))
-        parts = values["parts"]
-        yield from case.worst("response-modes", candidates, "share", case=parts[-1], parts=parts)
+    """Yields the measurement whose modes apart from the most frequent one have the largest share of time.
+    Unless there is one, or the modes are scripts, yields the one with most time in slow calls that are too
+    few for a mode."""
+    modes = _worst(case, "response-modes", _modes)
+    yield from modes
+    if not modes or "script" in modes[0].slots["parts"]:
+        yield from _worst(case, "slow-calls", _slow_calls)
+
+
+def _worst(case: Case, id: str, ask: Callable[[Case, str], dict[str, Any]]) -> list[Claim]:
+    candidates = [(values, cell) for cell in case.valid if (values := ask(case, cell["cell"]))]
+    if not candidates:
+        return []
+    parts = max(candidates, key=lambda f: float(f[0]["time_share"]))[0]["parts"]
+    return list(case.worst(id, candidates, "time_share", case=parts[-1] if parts else "", parts=parts))
 
 
 @of_cell
@@ -61,13 +71,48 @@ def _modes(case: Case, cell: str) -> dict[str, Any]:
         "modes": len(known),
         "main": main["middle_ns"],
         "others": listed([_mode(r) for r in others]),
-        "share": sum(r["share"] for r in others),
+        "time_share": sum(r["time_share"] for r in others),
         "slow": slow["middle_ns"],
         "every": slow["every_s"],
     }
     activities = case.table("mode_activities", cell).filter(mode=slow["mode"]).to_dicts()
     parts, more = _causes(case, activities)
     return values | more | {"parts": [*(["every"] if slow["every_s"] else []), *parts]}
+
+
+@of_cell
+def _slow_calls(case: Case, cell: str) -> dict[str, Any]:
+    """Returns values of the sentence about slow calls apart from all others, which are no mode for sure;
+    empty without any."""
+    rows = case.table("response_modes", cell).sort("mode").to_dicts()
+    few = [(before, r) for before, r in pairwise(rows) if r["status"] in (UNCERTAIN, FEW_SECONDS)]
+    main = max(rows, key=lambda r: int(r["calls"]), default=None)
+    few = [(before, r) for before, r in few if r["mode"] > main["mode"]] if main else []
+    if not few:
+        return {}
+    before, slow = max(few, key=lambda pair: float(pair[1]["time_share"]))
+    activities = case.table("mode_activities", cell).filter(mode=slow["mode"]).to_dicts()
+    goes, more = _causes(case, activities)
+    parts = ["every"] if slow["every_s"] else []
+    parts += ["uncertain"] if slow["status"] == UNCERTAIN else []
+    waits = [r for r in activities if r["kind"] == "wait" and r["during"]]
+    if more.keys() & {"name", "kinds"}:
+        parts += goes
+    elif waits:
+        longest = max(waits, key=lambda r: float(r["during"]))
+        more = {name: _amount(longest[name] or 0.0, longest["unit"]) for name in ("during", "otherwise")}
+        more["name"] = longest["name"]
+        parts.append("wait")
+    figures = {n: slow[n] for n in ("calls", "time_share", "seconds", "shortest_ns", "longest_ns")}
+    return {
+        **figures,
+        "share": _share(slow["share"]),
+        "slow": slow["middle_ns"],
+        "next": before["longest_ns"],
+        "every": slow["every_s"],
+        **more,
+        "parts": parts,
+    }
 
 
 def _mode(row: Row) -> str:
@@ -101,7 +146,7 @@ def _causes(case: Case, activities: list[Row]) -> tuple[list[str], dict[str, Any
         return ["goes", *(["also"] if rest else [])], values
     if not activities:
         return ["nothing"], {}
-    if all(r["status"] == "too few seconds" for r in activities):
+    if all(r["status"] == FEW_SECONDS for r in activities):
         return ["few"], {"fewest": association.FEWEST}
     return ["none"], {"looked": listed([_name(r) for r in activities], 8)}
 

@@ -20,6 +20,8 @@ _ABOUT = ("throughput", "time")
 """Subjects of the claims that are shown first. All others are details, or about how it was measured."""
 MOST = 3
 """Most claims that are shown at once."""
+MUCH = 0.05
+"""Share of time from which on the claims of one severity come by their share, before those without any."""
 _NAMED = 3
 """Most warnings that the line of measurement quality names."""
 
@@ -54,8 +56,16 @@ def first(results: Results) -> list[Group]:
             and g[0].id not in headline.PARAGRAPH  # of several variants: the table has their figures
         )
     ]
-    groups.sort(key=lambda g: (SEVERITIES.index(g[0].severity), _place(g[0])))
+    groups.sort(key=lambda g: (SEVERITIES.index(g[0].severity), -_much(g[0]), _place(g[0])))
     return groups[:MOST]
+
+
+def _much(claim: Claim) -> float:
+    """Returns the share of time that the claim is about; 0 if it is small, or the claim is of other things.
+    The unit says what it is a share of: "of session time"."""
+    value = claim.value
+    of_time = value is not None and value.unit.startswith("of ") and value.unit.endswith(" time")
+    return value.value if value is not None and of_time and value.value >= MUCH else 0.0
 
 
 def _place(claim: Claim) -> int:

@@ -16,7 +16,7 @@ _PLACES = {
     "top": ("lock-bound", "hidden-run-queue", "idle-busy", "naive-cpu"),
     "commands": ("speed-up", "commands-compared", "orders", "command-time"),
     "executions": ("executions-failed", "execution-outliers", "first-execution", "serial-time"),
-    "heat": ("response-modes",),
+    "heat": ("response-modes", "slow-calls"),
     "spread": ("uneven-sessions",),
     "sessions": ("drift", "level-step"),
     "rungs": (

@@ -9,7 +9,15 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.results import Results
-from dbdyno.model.schema.data_sources.responses import BYTES, DURATION, IMAGES, SHARE
+from dbdyno.model.schema.data_sources.responses import (
+    BYTES,
+    DURATION,
+    FEW_CALLS,
+    FEW_SECONDS,
+    IMAGES,
+    SHARE,
+    UNCERTAIN,
+)
 from dbdyno.model.sources.wait_families import Helper
 from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.units import counted, format_count, format_ns, format_p, significant
@@ -177,8 +185,8 @@ def _heat(results: Results, heat: pl.DataFrame, pick: Pick, fired: list[_Row]) -
         f"{pick.key}-heat",
         f"{capital(noun('response_time'))} over time, {pick.at}{pick.which}",
         fill(
-            "Each cell counts the {~calls} that ended in that time and took so long. Separate bands are "
-            "modes."
+            "Each cell counts the {~calls} that ended in that time and took so long. The table "
+            "of modes has the bands that are separate."
         )
         + note
         + triggers.caption_note(fired),
@@ -308,6 +316,11 @@ def _of_server(
 
 # -- tables --
 
+_WHY_NOT = {
+    UNCERTAIN: "its {~calls} are apart from all others, but too few to be sure that they are a mode.",
+    FEW_SECONDS: "its {~calls} ended in fewer than 3 seconds, as those of a single stall do.",
+}
+
 
 def _modes(results: Results, pick: Pick) -> list[Block]:
     rows = rows_of(results, "response_modes", pick).sort("mode").to_dicts()
@@ -317,13 +330,18 @@ def _modes(results: Results, pick: Pick) -> list[Block]:
         "mode", pl.col("goes").not_(), "p", "kind", "name", nulls_last=True
     )
     notes = []
-    if rows[0]["status"] == "too few calls":
+    if rows[0]["status"] == FEW_CALLS:
         notes.append(fill("There are too few {~calls} to tell modes apart."))
     elif len(rows) == 1:
         notes.append(
-            "One mode: no clear gap lies between durations. Groups that overlap, or are less than "
-            "about 3 times apart, are not told apart."
+            fill(
+                "No separate modes can be seen: no clear gap lies between durations. Modes that overlap, are "
+                "less than about 3 times apart, or have few {~calls}, would look the same."
+            )
         )
+    for status, why in _WHY_NOT.items():
+        numbers = [str(r["mode"]) for r in rows if r["status"] == status]
+        notes += [f"Mode {n}: {fill(why)}" for n in [", ".join(numbers)] if n]
     shown: list[Block] = [table(f"Modes of {noun('response_time')} {pick.at}{pick.which}", _MODES, rows)]
     if activities.height:
         title = f"What goes with the modes {pick.at}{pick.which}"
@@ -335,10 +353,10 @@ def _modes(results: Results, pick: Pick) -> list[Block]:
 
 
 def _range(row: _Row) -> Cell:
-    low, high = row["low_ns"], row["high_ns"]
-    if high is None:
-        return word(f"from {format_ns(low)}" if low else "all")
-    return word(f"{format_ns(low)} to {format_ns(high)}" if low else f"below {format_ns(high)}")
+    """Returns the ends; unknown in tables of older versions."""
+    return known(
+        row["shortest_ns"], lambda shortest: f"{format_ns(shortest)} to {format_ns(row['longest_ns'])}"
+    )
 
 
 def _dash(name: str, text: Callable[[float], str]) -> Callable[[_Row], Cell]:

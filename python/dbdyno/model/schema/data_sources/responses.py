@@ -8,6 +8,8 @@ from dbdyno.model.schema.table import Table
 
 SHARE, IMAGES, BYTES, DURATION = "s/s", "images/s", "bytes/s", "ns"
 """Units of activities."""
+FEW_CALLS, UNCERTAIN, FEW_SECONDS = "too few calls", "uncertain", "too few seconds"
+"""Statuses of modes."""
 _SPAN = (
     _c("start_s", "f64", "since t0"),
     _c("end_s", "f64", "since t0"),
@@ -51,6 +53,8 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _MODE,
             _c("low_ns", "i64", "its durations are from here", null=True),
             _c("high_ns", "i64", "to below this; NULL: no end", null=True),
+            _c("shortest_ns", "i64", "the shortest of its durations, to 6 %", null=True),
+            _c("longest_ns", "i64", "the longest", null=True),
             _c("middle_ns", "f64", "median of its durations", null=True),
             _c("calls", "i64", "measured calls that ended well"),
             _c("share", "f64", "of all of them"),
@@ -60,7 +64,8 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _c(
                 "status",
                 "str",
-                "ok | too few calls | too few seconds (calls of a mode ended in fewer than 3)",
+                f"ok | {FEW_CALLS} (in all) | {UNCERTAIN} (few calls, apart from all others) | {FEW_SECONDS} "
+                "(calls of a mode ended in fewer than 3)",
             ),
         ),
         options=("heat",),
@@ -87,7 +92,7 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _c("otherwise", "f64", "the same in all others", null=True),
             _c("unit", "str", "of both, as in activity_over_time; NULL: script, job", null=True),
             _c("p", "f64", "of coincidence, adjusted for all activities (Holm)", null=True),
-            _c("status", "str", "ok | too few seconds | always the same"),
+            _c("status", "str", f"ok | {FEW_SECONDS} | always the same"),
         ),
         options=("heat",),
     ),
