@@ -131,7 +131,7 @@ def _row(
 
 def _too_few(independent: float) -> str:
     times = math.ceil(1.2 * LEAST_ABOVE / independent)
-    return f"{BURSTS}, so it needs {times} times as long, or 10 repeats" if times <= _LONGEST else BURSTS
+    return f"{BURSTS}; {times} times as long is needed, or 10 repeats" if times <= _LONGEST else BURSTS
 
 
 def _at_most(value: float, longest: float | None) -> float:

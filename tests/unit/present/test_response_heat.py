@@ -130,3 +130,27 @@ def test_images_and_wal_have_charts_on_the_same_axis_and_units_in_the_table(resu
     assert axis == charts["heat"].spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
     words = "\n".join(line.text for line in text.lines(response_heat.sketch(grown, pick), 80))
     assert "4,100 images/s" in words and "35.0 ms" in words
+
+
+@pytest.mark.parametrize(
+    ("statuses", "words"),
+    [
+        (["ok"], "No separate modes can be seen"),
+        (["ok", "uncertain"], "Mode 2: its calls are apart from all others, but too few to be sure"),
+        (["ok", "too few seconds"], "Mode 2: its calls ended in fewer than 3 seconds"),
+        (["too few calls"], "too few calls to tell modes apart"),
+    ],
+)
+def test_words_about_modes_are_no_surer_than_their_status(
+    results: Results, pick: Pick, statuses: list[str], words: str
+):
+    head = results.tables["response_heat"].row(0, named=True)
+    cell = {k: head[k] for k in ("cell", "workload", "variant", "sessions", "repeat")}
+    figures = {"low_ns": 0, "middle_ns": 1e6, "calls": 40, "share": 0.5, "time_share": 0.5, "seconds": 1}
+    modes = [cell | figures | {"mode": n, "status": status} for n, status in enumerate(statuses, 1)]
+    tables = dict(results.tables) | {"response_modes": rows("response_modes", modes)}
+    lines = " ".join(
+        line.text for line in text.lines(response_heat.sketch(replace(results, tables=tables), pick), 80)
+    )
+    assert words in " ".join(lines.split())
+    assert "Separate bands are" not in _charts(results, pick)["heat"].caption

@@ -327,8 +327,8 @@ def distribution(results: Results, series: Series) -> Chart | None:
         "distribution",
         f"Durations of {noun('calls')} {noun('at')} {top}",
         fill(
-            "More than one hill says that {~calls} fall into kinds, for example those that found a free CPU "
-            "and those that queued."
+            "More than one hill may be {~calls} of several kinds, for example those that met a free CPU and "
+            "those that queued."
         ),
         [drawn],
         f"Number of {noun('calls')} by {noun('response_time')} {noun('at')} {top}",

@@ -359,6 +359,10 @@ def _range(row: _Row) -> Cell:
     )
 
 
+def _status(row: _Row) -> Cell:
+    return word("" if row["status"] == "ok" else row["status"])
+
+
 def _dash(name: str, text: Callable[[float], str]) -> Callable[[_Row], Cell]:
     return lambda row: word("-") if row[name] is None else known(row[name], text)
 
@@ -376,12 +380,12 @@ def _amount(name: str) -> Callable[[_Row], Cell]:
 _MODES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("mode"), lambda r: word(str(r["mode"]))),
     (numeric("median"), lambda r: known(r["middle_ns"], format_ns)),
-    (Column("range"), _range),
+    (numeric("range"), _range),
     (numeric("{~calls}"), lambda r: known(r["calls"], format_count)),
     (numeric("%"), lambda r: known(r["share"], lambda v: percent(v) if v >= _SMALL else f"{100 * v:.2g}")),
     (numeric("seconds", 1), lambda r: known(r["seconds"], str)),
     (numeric("every"), _dash("every_s", lambda v: f"{v:.1f} s")),
-    (Column("status", rank=2), lambda r: word(r["status"])),
+    (Column("status", rank=2), _status),
 )
 _ACTIVITIES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("mode"), lambda r: word(str(r["mode"]))),
@@ -391,5 +395,5 @@ _ACTIVITIES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("otherwise"), _amount("otherwise")),
     (numeric("p", 1), _dash("p", format_p)),
     (Column("kind", rank=3), lambda r: word(r["kind"])),
-    (Column("status", rank=2), lambda r: word(r["status"])),
+    (Column("status", rank=2), _status),
 )

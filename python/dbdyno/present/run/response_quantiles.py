@@ -51,7 +51,7 @@ def intervals(results: Results, pick: Pick) -> list[Block]:
     covers = dict.fromkeys(_COVERS[r["basis"]] for r in rows if r["basis"])
     reasons: dict[str, list[str]] = {}
     for r in rows:
-        if r["basis"] is None:
+        if r["basis"] is None and r["value_ns"] is not None:
             reasons.setdefault(r["reason"] or "unknown", []).append(r["quantile"])
     why = [f"No interval of {', '.join(names)}: {in_words(reason)}." for reason, names in reasons.items()]
     title = fill("Quantiles of {~response_time} ") + pick.at

@@ -7,11 +7,11 @@ from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.table import DRIVEN, Method, Table
 
 REPEATS, SECONDS = "repeats", "seconds"
-UNREPEATED = "it needs 5 repeats or calls by the second"
-SHORT = "it needs 5 repeats or 60 s"
-DRIFTING = "response times drift within the window, so it needs a longer one, or 10 repeats"
+UNREPEATED = "5 repeats are needed, as nothing was counted by second"
+SHORT = "5 repeats are needed, or a measurement of 60 s"
+DRIFTING = "response times drift within the measurement; a longer one is needed, or 10 repeats"
 BURSTS = "too few slow calls that are independent of each other"
-UNEQUAL = "the repeats differ too much for their number, so it needs more of them"
+UNEQUAL = "the repeats differ too much for their number; more are needed"
 
 RESPONSE_QUANTILES = Table(
     "response_quantiles",
