@@ -69,6 +69,8 @@ class _Seconds(NamedTuple):
 
     length_s: int
     counts: Ints  # (intervals, buckets)
+    inside: int
+    """Intervals that lie in the window as a whole. In the last one calls end, but little is read."""
 
     @property
     def size(self) -> int:
@@ -125,7 +127,7 @@ def _seconds(cell: RawCell) -> _Seconds | None:
     size = max(int(intervals.max()) + 1, math.ceil(window_s / length))
     counts = np.zeros((size, int(places.max()) + 1), dtype=np.int64)
     np.add.at(counts, (intervals, places), table["count"].to_numpy())
-    return _Seconds(length, counts)
+    return _Seconds(length, counts, int(window_s // length))
 
 
 # -- heat --
@@ -418,14 +420,16 @@ def _with(
 ) -> Iterator[dict[str, Any]]:
     """Yields whether the mode goes with each activity. A call ended in its second, but went on before."""
     length = mode.middle_ns / NS_PER_S / seconds.length_s
+    inside = seconds.inside if events[: seconds.inside].any() else seconds.size
+    events = events[:inside]
     # What may have been counted late is tested without delay and with it, as two of all activities.
     tried = [
-        (n, association.Activity(_while_in_call(_earlier(a.values, late), length), a.own))
+        (n, association.Activity(_while_in_call(_earlier(a.values, late), length)[:inside], a.own))
         for n, a in enumerate(activities)
         for late in range(1 + math.ceil(a.late_s / seconds.length_s))
     ]
     ps = association.associated(events.astype(np.float64), [test for _, test in tried])
-    few = seconds.size < association.FEWEST
+    few = inside < association.FEWEST
     marked = events > 0
     for n, activity in enumerate(activities):
         p, values = min(

@@ -77,6 +77,20 @@ def test_activities_by_second_are_those_of_the_samples_and_reads():
     assert queue == [pytest.approx(0.2), pytest.approx(0.0)]
 
 
+def test_the_second_in_which_a_window_ends_is_not_compared():
+    """Calls of 1 ms and of 100 ms end all the time, and a few more after the window of 30 s, where the lock
+    is not known any more: they do not go with it."""
+    times = [10 * S + n * S // 10 + 1 for n in range(300)]
+    samples = [sample_row(n, at, "S", "Lock/tuple") for n, at in enumerate(times) if n % 7]
+    calls = [second_row(n, ns, 100 - n % 3) for n in range(30) for ns in (MS, 100 * MS)]
+    calls.append(second_row(30, 100 * MS, 1))
+    raw_tables = {"second_histogram": calls, "samples": samples}
+    raw_tables["sampler"] = [sampler_row(n, at) for n, at in enumerate(times)]
+    row = response_times([made_cell(raw_tables, t1=40 * S)])["mode_activities"].row(0, named=True)
+    assert row["name"] == "Lock/tuple" and not row["goes"]
+    assert row["otherwise"] is None, "calls ended in all seconds of the window"
+
+
 def test_a_mode_of_one_script_is_that_script():
     """Script a takes 1 ms, script b 100 ms: counted, not inferred from time."""
     calls = [second_row(n, ns, 20) for n in range(10) for ns in (MS, 100 * MS)]

@@ -140,7 +140,10 @@ _SPAN = (("start_s:Q", "~g", "from second"), ("end_s:Q", "~g", "to second"))
 
 
 def _heat(results: Results, heat: pl.DataFrame, pick: Pick, fired: list[_Row]) -> Chart:
-    unit, factor = time_unit(number(heat["high_ns"].max()))
+    # The middle of the axis: of the longest, the shortest would be a thousandth or less.
+    unit, factor = time_unit(
+        math.sqrt(max(1.0, number(heat["low_ns"].min())) * number(heat["high_ns"].max()))
+    )
     most, end_s = number(heat["count"].max()), number(heat["end_s"].max())
     names = _classes(most)
     rows = [
