@@ -25,6 +25,8 @@ HELD_S = 2.0
 GAPS_S = (1.1, 4.2, 1.9, 5.3, 2.4, 3.6)
 """Seconds without the lock before each time it is taken."""
 SECONDS = 30
+PAGES = 100
+"""Rows of the table, each on a page of its own."""
 
 
 def _run(store: Path, dsn: str, *words: str) -> Result:
@@ -49,8 +51,11 @@ def _results(store: Path) -> Results:
 def touched(servers: Servers) -> str:
     dsn = servers.dsn(18)
     with psycopg.connect(dsn, autocommit=True) as session:
-        session.execute("drop table if exists touched; create table touched (id int primary key, v int)")
-        session.execute("insert into touched select n, 0 from generate_series(1, 100) n")
+        session.execute("drop table if exists touched")
+        filled = "filler char(1500) default 'x') with (fillfactor = 20)"
+        session.execute(f"create table touched (id int primary key, v int, {filled}".encode())
+        session.execute(f"insert into touched select n, 0 from generate_series(1, {PAGES}) n".encode())
+        session.execute("vacuum analyze touched")
     return dsn
 
 
@@ -72,7 +77,10 @@ def test_a_lock_held_at_known_times_is_what_slow_calls_go_with(touched: str, tmp
 
 
 def test_checkpoints_at_known_times_have_no_wrong_cause(touched: str, tmp_path: Path) -> None:
-    """Whether calls are slow meanwhile depends on the disk. If they are, no lock and no driver is named."""
+    """Whether calls are slow meanwhile depends on the disk. If they are, no lock and no driver is named.
+
+    A page is written to WAL as a whole once after each checkpoint, however many calls change it.
+    """
     with disturbed(touched, "update touched", *((gap, "checkpoint") for gap in GAPS_S)):
         done = _run(tmp_path, touched)
     assert done.exit_code == 0, done.output
@@ -81,3 +89,8 @@ def test_checkpoints_at_known_times_have_no_wrong_cause(touched: str, tmp_path: 
     assert "checkpointer" in activities.filter(kind="process")["name"].to_list()
     goes = results.tables["mode_activities"].filter("goes")
     assert not set(goes["name"]) & {"Lock/relation", "Lock/tuple", "CPU quota"}
+    images = activities.filter(name="full-page images").select(
+        pl.col("value") * (pl.col("end_s") - pl.col("start_s"))
+    )
+    assert PAGES < images.sum().item() < 2 * PAGES * (len(GAPS_S) + 2)
+    assert results.tables["response_heat"]["count"].sum() > images.sum().item()
