@@ -11,6 +11,7 @@ from benchmarks import (
     commands,
     costs,
     devices,
+    false_modes,
     fuzz,
     hot_path,
     instructions,
@@ -78,6 +79,7 @@ ALL = {
     "aa": aa.main,
     "noise": noise.main,
     "noise-simulated": lambda *_: noise.simulated(),
+    "false-modes": lambda *_: false_modes.main(),
     "quantile-intervals": lambda *_: quantile_intervals.main(),
     "claims": lambda *_: claims.main(),
     "scaling": lambda *_: scaling.main(),
@@ -102,6 +104,7 @@ def main() -> None:
     ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS, args.file)
     ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
     ALL["laws"] = lambda *_: scaling_laws.main(args.ladders or scaling_laws.LADDERS)
+    ALL["false-modes"] = lambda *_: false_modes.main(args.ladders or false_modes.TRIES)
     ALL["quantile-intervals"] = lambda *_: quantile_intervals.main(args.ladders or quantile_intervals.TRIES)
     ALL["fuzz"] = lambda *_: fuzz.main(args.ladders or fuzz.LADDERS)
     for name in args.names or ALL:

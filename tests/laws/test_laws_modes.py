@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from benchmarks.false_modes import LAWS, seen
 from numpy.typing import NDArray
 from tests.examples import tries
 
@@ -53,6 +54,12 @@ def test_one_hill_has_one_mode(law: str):
         assert max(numbers) == 1, n
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_heavy_tails_and_mixtures_have_one_mode(law: str):
+    """Neither a certain nor an uncertain one more."""
+    assert seen(LAWS[law], 20_000, tries(10)) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("spread", "ratio", "share", "n"),
     [(0.1, 4, 0.3, 500), (0.1, 4, 0.01, 10_000), (0.25, 8, 0.05, 2_000), (0.5, 50, 0.05, 5_000)],
@@ -83,9 +90,9 @@ def test_few_calls_apart_from_all_others_are_an_uncertain_mode():
     """24 calls of 300 ms among 40,000, none of more than about 60 ms. With 8, a gap may be chance."""
     random = np.random.default_rng(3)
     fast = np.minimum(MS * np.exp(random.standard_normal(40_000)), 60 * MS)
-    for few, seen in ((24, [True, False]), (8, [True])):
+    for few, certain in ((24, [True, False]), (8, [True])):
         both = _of(np.concatenate([fast, random.uniform(250, 350, few) * MS]))
-        assert [m.certain for m in both] == seen
+        assert [m.certain for m in both] == certain
     both = _of(np.concatenate([fast, random.uniform(250, 350, 24) * MS]))
     assert both[1].calls == 24 and both[0].longest_ns <= 64 * MS
     assert 230 * MS <= both[1].shortest_ns <= both[1].longest_ns <= 375 * MS
