@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dbdyno.engines.postgres.embedded.account import cure_for
 from dbdyno.engines.postgres.settings.check import statement
 from dbdyno.engines.postgres.settings.values import Guc, canonical, elements, same
 from dbdyno.model.errors import UsageError
@@ -72,6 +73,26 @@ def test_an_impossible_value_is_refused_with_possible_ones(row: Guc, value: str,
     with pytest.raises(UsageError) as caught:
         canonical(row, value)
     assert words in str(caught.value.cure)
+    assert "variant" not in str(caught.value.cure)
+
+
+@pytest.mark.parametrize(("row", "value"), [(SWITCH, "on,off"), (CHOICE, "on,off"), (BLOCKS, "1GB,2GB")])
+def test_several_values_are_refused_with_the_way_to_compare_them(row: Guc, value: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        canonical(row, value)
+    assert "variant of a recipe: dbdyno help variants" in str(caught.value.cure)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'LOG:  invalid value for parameter "wal_compression": "on,off"',
+        'LOG:  parameter "jit" requires a Boolean value',
+    ],
+)
+def test_the_embedded_server_refuses_them_with_the_same_cure(line: str) -> None:
+    assert "variant of a recipe: dbdyno help variants" in (cure_for(line) or "")
+    assert cure_for('LOG:  invalid value for parameter "wal_level": "maximal"') is None
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ from dbdyno.model.errors import (
     did_you_mean,
 )
 
+COMPARE_VALUES = "to compare values, make each a variant of a recipe: dbdyno help variants"
+"""Cure of a list of values for a setting that has one."""
 DSN_CURE = (
     "write postgresql://user@host:port/database or 'host=... port=... user=... dbname=...', and keep the "
     "password in ~/.pgpass, a file named by PGPASSFILE, or a service file (in a URI write %40 for @, %2F for "

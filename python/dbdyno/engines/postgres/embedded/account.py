@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbdyno.engines.postgres.errors import COMPARE_VALUES
 from dbdyno.kernel.private import NotPrivate
 from dbdyno.model.errors import TargetError, UsageError
 
@@ -191,12 +192,15 @@ _SHARED_MEMORY = re.compile(r"shared memory segment.*(No space left|Cannot alloc
 _FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _READ_ONLY = re.compile(r"Read-only file system", re.IGNORECASE)
 _MEMORY = re.compile(r"Cannot allocate memory|could not map anonymous shared memory", re.IGNORECASE)
+_SEVERAL = re.compile(r'invalid value for parameter "\w+": "[^"]*,|requires a Boolean value')
 _DENIED = re.compile(r"Permission denied|Operation not permitted", re.IGNORECASE)
 
 
 def cure_for(words: str) -> str | None:
-    """Returns the cure for an error message of PostgreSQL's programs. None if it names no limit of the
-    machine."""
+    """Returns the cure for an error message of PostgreSQL's programs. None if it names neither a limit of
+    the machine nor a list of values."""
+    if _SEVERAL.search(words):
+        return f"give the setting one value that the server takes; {COMPARE_VALUES}"
     if _SHARED_MEMORY.search(words):
         return (
             "/dev/shm is full or too small: enlarge it (docker run --shm-size=1g), and start the server again"

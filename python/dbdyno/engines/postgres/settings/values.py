@@ -13,6 +13,7 @@ from psycopg.rows import class_row
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded import Instance
+from dbdyno.engines.postgres.errors import COMPARE_VALUES
 from dbdyno.engines.postgres.facts import Identity
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.engine.machine import Machine
@@ -183,7 +184,8 @@ def _text(guc: Guc, value: str) -> str:  # noqa: ARG001
 
 
 def _refused(guc: Guc, value: str, cure: str) -> UsageError:
-    return UsageError(f"setting {guc.name} cannot be {value!r}", cure)
+    several = f"; {COMPARE_VALUES}" if "," in value else ""
+    return UsageError(f"setting {guc.name} cannot be {value!r}", cure + several)
 
 
 _PARSERS: dict[str, Any] = {"bool": _switch, "enum": _choice, "integer": _whole, "real": _number}
