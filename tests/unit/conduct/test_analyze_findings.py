@@ -10,6 +10,7 @@ from dbdyno.account.load_profile import event_seconds, profile, top_events, top_
 from dbdyno.account.window import cut
 from dbdyno.conclude.catalogue.criteria import writes_as_planned
 from dbdyno.conclude.findings import findings
+from dbdyno.conclude.run import background
 from dbdyno.conduct.derive.derive import derive
 from dbdyno.model.plan.plan import Observation
 from dbdyno.model.results.claim import Claim
@@ -152,6 +153,15 @@ def test_vacuum_and_checkpoint_inside_a_window_are_claims():
     assert claims["checkpoint"].value.value == 1
     outside = _claims_of_law("fake:cpus=8,cpu=10ms,vacuum=100s+1s,checkpoint=100s+1s")
     assert not {"autovacuum", "checkpoint"} & set(outside)
+
+
+@pytest.mark.parametrize(("cpus", "end"), [(0.0, "2 sessions."), (0.12, "2 sessions, using 0.120 CPUs.")])
+def test_a_vacuum_that_used_no_cpu_to_speak_of_has_no_such_figure(
+    monkeypatch: pytest.MonkeyPatch, cpus: float, end: str
+):
+    monkeypatch.setattr(background, "_vacuum", lambda *_: [(cpus, 0.38)])
+    text = _claims_of_law("fake:cpus=8,cpu=10ms", (2,))["autovacuum"].text
+    assert "for 38 % of the time" in text and text.endswith(end)
 
 
 @pytest.mark.parametrize("instant", ["3s", "6s", "11s"])

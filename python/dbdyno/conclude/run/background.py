@@ -87,9 +87,13 @@ def _workers(case: Case, cell: str) -> tuple[float, float]:
 
 @check("autovacuum")
 def autovacuum(case: Case) -> Iterator[Claim]:
-    candidates = [({"run": run, "lived": lived}, c) for c in case.usable for run, lived in _vacuum(case, c)]
-    at_work = [f for f in candidates if f[0]["run"] >= RAN or f[0]["lived"] >= LIVED]
-    yield from case.worst("autovacuum", at_work, "run", grave=GRAVE, case=case.kind)
+    candidates = [
+        ({"run": run, "lived": lived, "used": f", using {significant(run)} CPUs" if run >= RAN else ""}, c)
+        for c in case.usable
+        for run, lived in _vacuum(case, c)
+        if run >= RAN or lived >= LIVED
+    ]
+    yield from case.worst("autovacuum", candidates, "run", grave=GRAVE, case=case.kind)
 
 
 @of_cell
