@@ -52,7 +52,8 @@ def bounds(tables: Tables, plan: Plan, environment: Environment) -> pl.DataFrame
         alone = _between(_mean(parts, ids, "calls_per_s"), 0.0, chance)
         cpus = server_cpus(plan, str(variant), environment)
         records += [
-            _row(rung, lowest["sessions"], alone, demand, cpus) for rung in rungs.iter_rows(named=True)
+            _row(rung, lowest["sessions"], alone, demand, cpus and cpus.cpus)
+            for rung in rungs.iter_rows(named=True)
         ]
     return rows("bounds", records)
 

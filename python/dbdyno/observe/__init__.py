@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dbdyno.observe.free_memory import free_memory
     from dbdyno.observe.glance_parts import brief_seen
     from dbdyno.observe.host import at_end, counter_files, host, per_cpu
-    from dbdyno.observe.limits import opened, read_of_host, record
+    from dbdyno.observe.limits import opened, read_of_host, record, server_limits
     from dbdyno.observe.open_files import direct_files
     from dbdyno.observe.sources import WatchState, judged, sources
     from dbdyno.observe.topology import topology

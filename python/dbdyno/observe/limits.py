@@ -16,9 +16,10 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from dbdyno.kernel.machine import groups_of, machine_of
+from dbdyno.kernel.processes import cpus_allowed
 from dbdyno.model.engine.environment import Limits
 from dbdyno.model.engine.topology import CpuQuota, Cpuset, Why
 from dbdyno.model.errors import StoreError, UsageError
@@ -48,6 +49,17 @@ def limits(root: Path) -> Limits:
         memory_bytes=next(iter(memory_limit(find_groups(root, "memory")) or ()), None),
         open_files=_open_files(root),
     )
+
+
+def server_limits(main_pid: int, root: Path) -> dict[str, Any]:
+    """Returns the fields of :class:`ServerFacts` for the CPUs that the server may use."""
+    mask, online = cpus_allowed(main_pid, root), kernel_online(root)
+    tightest = tightest_quota(groups_of(main_pid, root, ["cpu"]))
+    return {
+        "allowed_cpus": len(mask.intersection(online) if online else mask) or None,
+        "quota_cpus": None if tightest is None else tightest.cpus,
+        "quota_where": None if tightest is None else own_path(root, tightest.where),
+    }
 
 
 def affinity(root: Path) -> tuple[int, ...]:

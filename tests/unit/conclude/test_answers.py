@@ -63,7 +63,8 @@ def test_invalid_and_starved_cells_are_left_out_with_a_note() -> None:
         (LimitSpec(), Machine(16, 8, 2)),
         (LimitSpec(cpus="0-3,8-11"), Machine(8, 4, 2)),
         (LimitSpec(cpus="0-3"), Machine(4, 4, 1)),
-        (LimitSpec(quota=1.5), Machine(1.5, 1.5, 2)),
+        (LimitSpec(quota=1.5), Machine(1.5, 1.5, 2, quota=True)),
+        (LimitSpec(quota=32), Machine(16, 8, 2)),
     ],
 )
 def test_the_machine_is_what_the_variant_may_use(limits: LimitSpec, expected: Machine) -> None:

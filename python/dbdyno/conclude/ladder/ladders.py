@@ -53,22 +53,36 @@ def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...
     host, server = results.environment.host, results.environment.server
     from dbdyno.model.results.server_cpus import server_cpus  # a ladder of a file needs no run's models
 
-    cpus = server_cpus(results.plan, variant, results.environment)
-    if cpus is None:
+    usable = server_cpus(results.plan, variant, results.environment)
+    if usable is None:
         return Machine(), (sentence("ladder-note", case="elsewhere"),)
+    cpus, quota = usable.cpus, usable.quota
     if server.own_cpus is not None:
-        return Machine(cpus=cpus), ()
+        return Machine(cpus=cpus, quota=quota), ()
     cores = cores_for(results, variant)
     if cores is None and host.cpu.cores is not None and cpus == host.cpu.logical:
-        return Machine(cpus, host.cpu.cores, host.cpu.threads_per_core, host.cpu.model), ()
+        return Machine(cpus, host.cpu.cores, host.cpu.threads_per_core, host.cpu.model, quota), ()
     if cores is None:
-        return Machine(cpus=cpus, model=host.cpu.model), (sentence("ladder-note", case="no-cores"),)
+        note = sentence("ladder-note", case="no-cores")
+        return Machine(cpus=cpus, model=host.cpu.model, quota=quota), (note,)
     return Machine(
         cpus=cpus,
         cores=min(float(len(cores)), cpus),
         threads_per_core=max(len(core) for core in cores),
         model=host.cpu.model,
+        quota=quota,
     ), ()
+
+
+_RAISE = "raise the quota of the group that /proc/PID/cgroup names (cpu.max; v1: cpu.cfs_quota_us)"
+
+
+def quota_cure(results: Measured, variant: str) -> str:
+    """Returns how to raise the quota that throttles the server under a variant."""
+    from dbdyno.model.results.server_cpus import server_cpus
+
+    usable = server_cpus(results.plan, variant, results.environment)
+    return usable.cure if usable is not None and usable.quota else _RAISE
 
 
 def cores_for(results: Measured, variant: str) -> tuple[tuple[int, ...], ...] | None:

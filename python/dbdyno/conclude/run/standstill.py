@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.checking import check
+from dbdyno.conclude.ladder.ladders import quota_cure
 from dbdyno.conclude.run.case import SESSION_LEDGER, Case, known_aas, of_cell
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import account_rows
@@ -26,8 +27,8 @@ STOOD_S = 0.01
 @check("cpu-wait-throttled")
 def throttled_wait(case: Case) -> Iterator[Claim]:
     """Yields the part of CPU WAIT that is throttling by a quota, where it is largest."""
-    exact: list[tuple[dict[str, float], dict[str, Any]]] = []
-    least: list[tuple[dict[str, float], dict[str, Any]]] = []
+    exact: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    least: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for cell in case.usable:
         queued, wall = case.known(cell["cell"], "runq"), case.wall(cell["cell"])
         ledger = case.table("ledger", cell["cell"])
@@ -36,7 +37,12 @@ def throttled_wait(case: Case) -> Iterator[Claim]:
         known = low if throttled is None else throttled
         if not queued or known is None or known < max(THROTTLED * queued, THROTTLED_S * wall):
             continue
-        values = {"share": min(1.0, known / queued), "throttled": known, "queued": queued}
+        values: dict[str, Any] = {
+            "share": min(1.0, known / queued),
+            "throttled": known,
+            "queued": queued,
+        }
+        values["cure"] = quota_cure(case, cell["variant"])
         (least if throttled is None else exact).append((values, cell))
     yield from case.worst("cpu-wait-throttled", exact or least, "share", case="exact" if exact else "least")
 
@@ -50,11 +56,13 @@ def throttled_sessions(case: Case) -> Iterator[Claim]:
     for cell in case.usable:
         places = _throttled_groups(case, cell["cell"])
         names = ", ".join(name for name, _ in places)
+        cure = f"raise the quota of {names}" if names else quota_cure(case, cell["variant"])
         if sessions := _throttled_sessions(case, cell["cell"]):
             pid, share = max(sessions, key=lambda s: s[1])
-            exact.append(({"sessions": len(sessions), "pid": str(pid), "share": share, "group": names}, cell))
+            values = {"sessions": len(sessions), "pid": str(pid), "share": share, "group": names}
+            exact.append((values | {"cure": cure}, cell))
         elif places and places[0][1] >= OF_SESSION:
-            groups.append(({"share": places[0][1], "group": places[0][0]}, cell))
+            groups.append(({"share": places[0][1], "group": places[0][0], "cure": cure}, cell))
     candidates = exact or groups
     parts = ["group"] if exact and max(exact, key=lambda f: f[0]["share"])[0]["group"] else []
     yield from case.worst(

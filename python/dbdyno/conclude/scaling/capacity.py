@@ -177,10 +177,14 @@ def _peak_per_part(scaling: Scaling) -> Iterator[Claim]:
     assert top is not None
     unit = ladder.throughput_unit
     for part, count in (("core", machine.cores), ("cpu", machine.cpus)):
-        if count is None or (part == "cpu" and count == machine.cores):
+        if count is None or (
+            machine.quota if part == "core" else count == machine.cores and not machine.quota
+        ):
             continue
         each = top.over(count, f"one {part}", unit)
-        yield claim(f"one-{part}", {"rate": _rate(each, unit), "count": fmt.whole(count)}, each)
+        values = {"rate": _rate(each, unit), "count": fmt.whole(count)}
+        by_quota = " by its quota" if machine.quota else ""
+        yield claim(f"one-{part}", values | {"by_quota": by_quota}, each)
 
 
 def _knees(scaling: Scaling) -> Iterator[Claim]:
@@ -207,9 +211,11 @@ def _knee_values(scaling: Scaling, knee: Estimate) -> dict[str, str]:
 def _near_count(scaling: Scaling, knee: Estimate) -> str:
     machine = scaling.ladder.machine
     low, high = knee.low, knee.high
-    for what, count in (("cores", machine.cores), ("CPUs", machine.cpus)):
+    counts = (("cores", machine.cores), ("CPUs", machine.cpus))
+    for what, count in counts[machine.quota :]:
         if count is not None and low is not None and high is not None and low <= count <= high:
-            return f"; the machine has {fmt.plain(count)} {what}"
+            whose = "the server may use" if machine.quota else "the machine has"
+            return f"; {whose} {fmt.plain(count)} {what}"
     return ""
 
 
@@ -294,7 +300,7 @@ def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
     """Yields efficiency at as many sessions as there are CPUs, measured or by the fit within its measured
     range."""
     ladder, cpus, one = scaling.ladder, scaling.ladder.machine.cpus, ladders.alone(scaling)
-    if cpus is None or one is None:
+    if cpus is None or one is None or cpus % 1:  # no load is one session per CPU
         return
     measured = ladders.loads(ladder)
     if not measured[0] <= cpus <= measured[-1]:

@@ -14,7 +14,7 @@ from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue.criteria import CPU_WAIT, begins, waiting
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.ladder import ladders
-from dbdyno.conclude.ladder.ladders import Measured, cells_of, machine_of
+from dbdyno.conclude.ladder.ladders import Measured, cells_of, machine_of, quota_cure
 from dbdyno.conclude.run.activity import activity
 from dbdyno.conclude.run.case import OF_MEMO, SESSION_LEDGER, Case, Row, at, ids, known_aas, of_cell
 from dbdyno.conclude.scaling.smt import equivalent
@@ -79,22 +79,26 @@ def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
     spare = _free_cpus(ladder, load)
     values |= {"load": fmt.load(load, unit), "share": _share_text(share)} | spare
     parts = [*(["spare"] if spare else []), *(["climbing"] if load != highest else [])]
+    advice = None
+    if ladder.machine.quota and run is not None and ladder.variant is not None:
+        cure = quota_cure(run, ladder.variant)
+        advice = f"{cure}, use fewer {noun('at_once')}, or measure when others do not use the CPUs"
     if not first:
         value = Estimate("CPU WAIT from", load, unit, high=load)
         case = "lowest" if len(shares) > 1 else "only"
-        return claim("cpu-wait", values, value, case=case, parts=parts, subject=subject)
+        return claim("cpu-wait", values, value, case=case, parts=parts, advice=advice, subject=subject)
     below, before = shares[first - 1]
     values |= {"before": before.value, "below": fmt.load(below, unit)}
     value = Estimate("CPU WAIT from", load, unit, below, load, "between two loads")
-    return claim("cpu-wait", values, value, case="onset", parts=parts, subject=subject)
+    return claim("cpu-wait", values, value, case="onset", parts=parts, advice=advice, subject=subject)
 
 
 def _free_cpus(ladder: Ladder, load: float) -> dict[str, float]:
-    """Returns CPUs in use and CPUs available if sessions wait although CPUs are free: then other processes on
-    these CPUs or a limit keep them waiting. Empty otherwise, and for fewer sessions than CPUs, which could
-    not use them all."""
-    used, cpus = ladders.at(ladder, load, "cpu"), ladder.machine.cpus
-    if used is None or cpus is None or load < cpus or used.value >= IDLE * cpus:
+    """Returns CPUs in use and CPUs available if sessions wait although CPUs are free: then other processes
+    keep them waiting. Empty otherwise, for fewer sessions than CPUs, which could not use them all, and under
+    a quota, of which others use nothing."""
+    used, machine, cpus = ladders.at(ladder, load, "cpu"), ladder.machine, ladder.machine.cpus
+    if used is None or cpus is None or machine.quota or load < cpus or used.value >= IDLE * cpus:
         return {}
     return {"used": used.value, "cpus": fmt.whole(cpus)}
 
@@ -131,7 +135,8 @@ def observed(results: Results) -> tuple[Claim, ...]:
     cpus = claimed.slots.get("cpus")
     if known.is_empty():
         return active, claimed
-    in_use = equivalent(known, "At the present load", cpus)
+    quota = machine_of(results, _variant(results))[0].quota
+    in_use = equivalent(known, "At the present load", None if quota else cpus)
     # Without SMT it is what the claim of headroom contains.
     return (active, claimed) if in_use.case == "same" else (active, claimed, in_use)
 
@@ -170,7 +175,7 @@ def headroom(results: Results) -> Claim | None:
     if results.plan.experiment.observation is None:
         return None
     machine, notes = machine_of(results, _variant(results))
-    now = present(results)
+    now = present(results, of_server=machine.quota)
     if machine.cpus is None or now is None:
         why = next(iter(notes), "CPU times of the sessions could not be read.")
         return claim("headroom", {"why": why}, case="unknown")
@@ -235,14 +240,15 @@ def delay(servers: int, offered: float) -> float:
     return blocked / (1 - busy * (1 - blocked))
 
 
-def present(results: Results) -> Present | None:
-    """Returns the load over all usable windows. None if the CPU in use is unknown."""
+def present(results: Results, *, of_server: bool = False) -> Present | None:
+    """Returns the load over all usable windows: of the whole machine where that is known, or ``of_server``
+    alone. None if the CPU in use is unknown."""
     usable = pl.col("status") != "invalid"
     cells = results.tables["windows"].filter(usable)["cell"].to_list()
     used_by, source = _machine_wide(results.tables["data_sources"], cells), MACHINE
     ledger = results.tables["ledger"]
     runs, runqs = (_sums(ledger.filter(_account_rows(name)), cells) for name in ("run", "runq"))
-    if None in used_by or not used_by:
+    if of_server or None in used_by or not used_by:
         every = _sums(
             ledger.filter(_account_rows("run", "rung", "helper", "beside")).drop_nulls("aas"), cells
         )
@@ -307,6 +313,7 @@ def throttled(case: Case) -> Iterator[Claim]:
         "place": at(cell, case),
         "throttled": count,
         "periods": periods,
+        "cure": quota_cure(case, cell["variant"]),
     }
     cells = ids([c for _, _, c in throttled_cells])
     yield claim(

@@ -343,7 +343,7 @@ def _cores(scaling: Scaling, results: Measured | None) -> Iterator[Claim]:
         seen = [p["cores"] for w, p in cells_of(results, ladder) if w["sessions"] == where and "cores" in p]
         known = pl.concat(seen).drop_nulls("threads") if seen else pl.DataFrame()
         if known.height:
-            yield equivalent(known, place, ladder.machine.cpus)
+            yield equivalent(known, place, None if ladder.machine.quota else ladder.machine.cpus)
             return
     used = ladders.at(ladder, where, "cpu")
     if used is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbdyno import __version__
+from dbdyno import __version__, observe
 from dbdyno.conduct.hosts.hosts import check_reached, other_client
 from dbdyno.conduct.measure.conditions import before_run
 from dbdyno.conduct.measure.prepare import server_facts
@@ -17,6 +17,8 @@ def environment_now(server: Server, plan: Plan, host: Host, window_ns: int | Non
     enough."""
     facts = server_facts(server, plan)
     check_reached(server, facts, window_ns)
+    if server.world is None and facts.here and facts.own_cpus is None and facts.main_pid is not None:
+        facts = facts.model_copy(update=observe.server_limits(facts.main_pid, server.machine.root))
     return Environment(
         dbdyno=__version__,
         host=host,

@@ -77,6 +77,11 @@ class ServerFacts(BaseModel):
     product: str = ""  # the system's own name
     helpers: dict[str, Helper] = {}  # the purpose of each background process, by name
     own_cpus: float | None = None  # CPUs of the server's machine, if that is another host
+    # CPUs that its main process may run on, and the tightest quota of its control groups, before dbdyno
+    # limits it; None if unknown or without a quota, and in older runs
+    allowed_cpus: int | None = None
+    quota_cpus: float | None = None
+    quota_where: str | None = None
     # the cost of reading the clock on the server; filled only if variants differ in timing
     clock: dict[str, str] = {}
 

@@ -56,6 +56,9 @@ class Machine:
     """Physical cores of these CPUs."""
     threads_per_core: int | None = None
     model: str | None = None
+    quota: bool = False
+    """Whether a quota of CPU time decides ``cpus``: it belongs to the server alone, and no cores belong to
+    it."""
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,10 @@ _STRIPED = (
     "WAIT together are the time in the run queue."
 )
 _CAPTIONS = {
-    "aas": "The bar's height is {~stack_height}. Above the dotted line (CPUs) they only wait.",
+    "aas": "The bar's height is {~stack_height}.",
     "share": "What grows from left to right is what a further {~single} is spent on.",
 }
+_BEYOND = " Above the dotted line (CPUs that may be used) they only wait."
 _TWICE, _VISIBLE = " Below zero: time counted twice.", 0.005
 """Remark on a negative remainder, and the share of the time from which on it can be seen."""
 
@@ -99,13 +100,15 @@ def _time_stack(
     drawn_whole = load == figures.SESSIONS and not tasks
     top = number((rows["place"] if drawn_whole else 1.3 * drawn["y1"]).max())
     bars = _bars(drawn, rows, rungs_axis(load), unit, form, [f"{load.column}:O"])
-    cpus = figures.usable_cpus(results) if measure == "aas" else None
+    mark = cpu_mark(figures.usable_cpus(results, [series]), "y", top) if measure == "aas" else []
+    beyond = _BEYOND if mark and load == figures.SESSIONS else ""
     below = _TWICE if number(drawn["y1"].min()) < -_VISIBLE * number(drawn["y1"].max()) else ""
     return chart(
         f"stack-{measure}",
         title,
-        _caption(results, places, fill(_CAPTIONS[measure]) if load == figures.SESSIONS else _PACED) + below,
-        [bars, *cpu_mark(cpus, "y", top)],
+        _caption(results, places, fill(_CAPTIONS[measure]) + beyond if load == figures.SESSIONS else _PACED)
+        + below,
+        [bars, *mark],
         f"{title}: stacked accounts per rung, in {unit}",
         rows,
         legend=_keys(rows),
@@ -184,7 +187,7 @@ def variant_stack(results: Results, series: list[Series]) -> Chart | None:
         _caption(results, places, ""),
         [
             _bars(drawn, rows, names, unit, form, ["series:N"]),
-            *cpu_mark(figures.usable_cpus(results), "y", top),
+            *cpu_mark(figures.usable_cpus(results, series), "y", top),
         ],
         f"{title}: stacked accounts per variant, in {unit}",
         rows,
@@ -418,7 +421,11 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
         "CPU used, by source",
         "Independent data sources of one quantity: where they differ, the cross-check says by how much, and "
         "which one is the reference.",
-        [lines, points, *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(rows["value"].max()))],
+        [
+            lines,
+            points,
+            *cpu_mark(figures.usable_cpus(results, [series]), "y", 1.3 * number(rows["value"].max())),
+        ],
         "CPUs used, by each source",
         rows,
         legend=series_keys(names),

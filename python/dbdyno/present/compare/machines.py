@@ -8,7 +8,7 @@ import polars as pl
 
 from dbdyno.model.results.analyses import Estimate, Ladder, Machine, Machines, Speed
 from dbdyno.model.text.nouns import capital
-from dbdyno.model.units import counted, format_given, format_ns, format_plain, format_rate
+from dbdyno.model.units import format_given, format_ns, format_plain, format_rate
 from dbdyno.present.charts.chart import (
     LETTERS,
     ROUNDED,
@@ -42,6 +42,7 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.document.palette import var
+from dbdyno.present.figures.figures import machine_counts
 
 
 def throughput(pair: Machines, number: int = 0) -> Chart:
@@ -127,7 +128,7 @@ def title(pair: Machines) -> str:
 
 def about(machine: Machine) -> str:
     """Returns the hardware in words: ``4 cores, 8 threads, a model``."""
-    counts = [counted(n, what) for n, what in ((machine.cores, "core"), (machine.cpus, "thread")) if n]
+    counts = machine_counts(machine, "thread")
     return ", ".join([*counts, *([machine.model] if machine.model else [])]) or "hardware unknown"
 
 

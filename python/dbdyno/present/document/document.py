@@ -247,7 +247,7 @@ class Key(NamedTuple):
 
     label: str
     colour: str
-    mark: Literal["fill", "line", "dash", "dot"] = "line"
+    mark: Literal["fill", "line", "dash", "dots", "dot"] = "line"
     opacity: float = 1.0
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import polars as pl
 
 from dbdyno.model.plan.kinds import DRIVEN, SERVED, current_kind, kind_of
+from dbdyno.model.results.analyses import Machine
 from dbdyno.model.results.claim import Estimate, disturbed_cells
+from dbdyno.model.results.server_cpus import ServerCpus, server_cpus
 from dbdyno.model.text.nouns import at_once, fill
 from dbdyno.model.units import NS_PER_S, counted, format_given, format_number
 from dbdyno.present.document.document import UNKNOWN, Cell
@@ -142,11 +144,19 @@ def throughput_work(results: Results, workload: str) -> str:
     return "" if known and not known.work_constant else work_short(results, workload)
 
 
-def usable_cpus(results: Results) -> float | None:
-    """Returns the CPUs that the server may use; None unless its main process is on this host."""
-    environment = results.environment
-    seen = environment.server.here and environment.server.main_pid is not None
-    return environment.host.limits.usable_cpus if seen else None
+def limits_of_cpus(results: Results, series: Sequence[Series] = ()) -> list[ServerCpus]:
+    """Returns the different numbers of CPUs that the server may use under the variants of these series
+    (none: of all), the fewest first; empty if they are unknown."""
+    variants = [s.variant for s in series or series_of(results)] or ["base"]
+    known = {server_cpus(results.plan, v, results.environment) for v in variants}
+    return sorted(k for k in known if k is not None)
+
+
+def usable_cpus(results: Results, series: Sequence[Series] = ()) -> float | None:
+    """Returns the CPUs that the server may use under the variants of these series (none: of all); None if
+    they are unknown or differ."""
+    cpus = {k.cpus for k in limits_of_cpus(results, series)}
+    return cpus.pop() if len(cpus) == 1 else None
 
 
 def percent(part: float | None, whole: float | None = 1.0, digits: int = 0) -> str:
@@ -182,6 +192,14 @@ def plus_minus(ends: tuple[float, float] | None) -> Cell:
 def cpus_text(cpus: float) -> str:
     """Returns ``2 CPUs``, ``1 CPU`` or ``1.5 CPUs``."""
     return counted(cpus, "CPU")
+
+
+def machine_counts(machine: Machine, thread: str) -> list[str]:
+    """Returns ``8 cores`` and ``16 CPUs`` (or what a hardware ``thread`` is called), or ``quota of 1.5
+    CPUs``, to which no cores belong."""
+    if machine.quota and machine.cpus is not None:
+        return [f"quota of {cpus_text(machine.cpus)}"]
+    return [counted(n, what) for n, what in ((machine.cores, "core"), (machine.cpus, thread)) if n]
 
 
 def quantity(name: str) -> str:

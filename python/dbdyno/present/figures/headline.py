@@ -201,9 +201,14 @@ def _ladder_title(results: Results) -> str:
     if paced := sorted(rungs["rate_per_s"].drop_nulls().unique().to_list()):
         last = f" to {format_given(paced[-1])}" if len(paced) > 1 else ""
         ladder = f", {format_given(paced[0])}{last} {noun('calls')}/s due{ladder}"
-    cpus = figures.usable_cpus(results)
-    where = f" on {figures.cpus_text(cpus)}" if cpus else ""
-    return f"{workloads} on {server_name(server)}{ladder}{where}"
+    return f"{workloads} on {server_name(server)}{ladder}{_on_cpus(results)}"
+
+
+def _on_cpus(results: Results) -> str:
+    """Returns `` on 2 CPUs``, or of variants with different limits `` on 0.5 to 2 CPUs``."""
+    cpus = [k.cpus for k in figures.limits_of_cpus(results)]
+    least = f"{cpus[0]:g} to " if len(set(cpus)) > 1 else ""
+    return f" on {least}{figures.cpus_text(cpus[-1])}" if cpus else ""
 
 
 def _names_in_words(results: Results) -> list[str]:
@@ -223,14 +228,14 @@ def _commands_title(results: Results) -> str:
     tables = results.tables
     jobs = tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
     steps: list[int] = tables["rungs"]["sessions"].unique().sort().to_list()
-    variants, cpus = tables["rungs"]["variant"].n_unique(), figures.usable_cpus(results)
+    variants = tables["rungs"]["variant"].n_unique()
     at_once = f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else f"{steps[-1]}" if steps else ""
     parts = [
         ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""),
         f"{variants} variants" if variants > 1 else "",
         f"{at_once} jobs at once" if steps and steps[-1] > 1 else "",
     ]
-    return ", ".join(filter(None, parts)) + (f" on {figures.cpus_text(cpus)}" if cpus else "")
+    return ", ".join(filter(None, parts)) + _on_cpus(results)
 
 
 _TITLES = {
@@ -264,18 +269,17 @@ def doubts(results: Results) -> list[Claim]:
     known = [f for f in results.findings if f.id in _OTHERS and f.value is not None]
     measured = set(results.tables["windows"]["cell"])
     basis = {cell for c in results.reply for cell in c.cells or measured} or measured
-    cpus = figures.usable_cpus(results)
     return [
         f
         for f in known
-        if _share(f, cpus) >= DOUBTFUL
+        if _share(f, results.plan.cpus) >= DOUBTFUL
         and len(basis.intersection(f.cells or measured)) >= DOUBTFUL * len(basis)
     ]
 
 
-def _share(claim: Claim, cpus: float | None) -> float:
+def _share(claim: Claim, cpus: float) -> float:
     value = claim.value.value if claim.value is not None else 0.0
-    return value / (cpus or 1.0) if claim.id == "foreign-load" else value
+    return value / cpus if claim.id == "foreign-load" else value
 
 
 def doubt_sentences(results: Results) -> list[str]:

@@ -10,6 +10,7 @@ from dbdyno.model.engine.environment import Host
 from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, SERVED, kind_of, speaking_of
 from dbdyno.model.plan.plan import Workload
 from dbdyno.model.results.results import Results
+from dbdyno.model.results.server_cpus import ServerCpus
 from dbdyno.model.text.nouns import capital
 from dbdyno.model.units import (
     NS_PER_S,
@@ -51,6 +52,8 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
     if not observed:
         yield "Workload", workload_in_words(results)
     yield "Host" if environment.server.here else "Host of the load driver", host_in_words(environment.host)
+    if limits := figures.limits_of_cpus(results):
+        yield "CPUs", "; ".join(map(_limited, limits)) if any(k.limit for k in limits) else ""
     if kind_of(results.plan).among((SERVED,)):
         embedded = " (embedded)" if environment.server.embedded else f", {environment.server.where}"
         yield "Server", headline.server_name(environment.server) + embedded
@@ -99,6 +102,12 @@ def _first_sentence(text: str) -> str:
 def moment(at: datetime) -> str:
     """Returns the local date and time with its zone: ``2026-11-29 13:32 CET``."""
     return f"{at.astimezone():%Y-%m-%d %H:%M %Z}"
+
+
+def _limited(known: ServerCpus) -> str:
+    """Returns ``0.5 CPUs of 2 (limit by dbdyno: --limit quota=0.5)``."""
+    of = f" of {known.of}" if known.of is not None else ""
+    return f"{figures.cpus_text(known.cpus)}{of}" + (f" ({known.limit})" if known.limit else "")
 
 
 def host_in_words(host: Host) -> str:

@@ -113,7 +113,7 @@ def _name(chart: Chart, layer: Spec, one: Drawn) -> str:
     """Returns the distinguishing values, or the entry of the legend if they do not name the series."""
     if one.name and "strokeDash" not in layer["mark"]:
         return one.name
-    alike = [k for k in chart.legend if (k.mark == "dash") == one.dashed]
+    alike = [k for k in chart.legend if (k.mark in ("dash", "dots")) == one.dashed]
     labels = [k.label for k in alike if k.colour == one.colour] or [k.label for k in alike]
     return ": ".join(filter(None, (one.name, *labels[:1]))) or chart.title
 

@@ -70,5 +70,5 @@ def bounds(results: Results) -> Section | None:
             blocks.append(table(one.label if len(series) > 1 else "", columns, rows, along_axis=True))
             if (demand := rows[0]["cpu_demand_ns"]) is not None:
                 cost = fill("CPU limit: {~calls} of ") + f"{format_ns(demand)} of CPU that fit into "
-                blocks += remarks([f"{cost}{rows[0]['cpus']:g} CPUs."])
+                blocks += remarks([f"{cost}{figures.cpus_text(rows[0]['cpus'])}."])
     return Section("Bounds from the lowest load", blocks, folded=True) if blocks else None

@@ -44,7 +44,7 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
-from dbdyno.present.figures.figures import interval, number, percent
+from dbdyno.present.figures.figures import interval, machine_counts, number, percent
 from dbdyno.present.scaling import rate_chart, scaling_charts
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def _title(scaling: Scaling) -> str:
 
 def _machine(known: Machine) -> str:
     """Returns ``8 cores, 16 CPUs``; empty if nothing is known."""
-    counts = [counted(n, what) for n, what in ((known.cores, "core"), (known.cpus, "CPU")) if n]
+    counts = machine_counts(known, "CPU")
     threads = f"{counted(known.threads_per_core, 'thread')} per core" if known.threads_per_core else ""
     return ", ".join(p for p in (known.model, *counts, threads) if p)
 
