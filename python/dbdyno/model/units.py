@@ -218,14 +218,6 @@ def format_count(value: float) -> str:
     return f"{value:.0f}" if abs(value) < 1e3 and value == round(value) else format_rate(value)
 
 
-def digits_within(relative: float | None) -> int:
-    """Returns the significant digits, two to four, of a figure whose interval extends by this share to both
-    sides."""
-    if relative is None or not math.isfinite(relative) or relative <= 0:
-        return 3
-    return max(2, min(4, 1 - math.floor(math.log10(relative))))
-
-
 def repeats(number: int) -> str:
     """Returns the number of repeats, and that one has no intervals."""
     return str(number) if number > 1 else "1 (no intervals)"

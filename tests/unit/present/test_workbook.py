@@ -151,7 +151,7 @@ def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
     by_title = {_text(c.find(f"{_DRAWN}chart/{_DRAWN}title")): c for c in charts}
     assert {"Response time of a call", "Where session time went", "CPU used, by source"} <= set(by_title)
     named = {c.id: [s.name for s in xlsx_charts.series(c)] for c in drawn}
-    assert named["throughput"] == ["base: as if nobody waited (perfect scaling)", "base"]
+    assert named["throughput"] == ["base: perfect scaling from 1 session", "base"]
     assert named["response"] == ["mean", "median", "95 %", "99 %"]
     stack = by_title["Where session time went"]
     assert stack.find(f".//{_DRAWN}grouping").attrib["val"] == "stacked"  # type: ignore[union-attr]

@@ -4,8 +4,7 @@ sessions."""
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from dbdyno.model.plan.kinds import PHASES, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.quantiles import CALLS_ABOVE, fewest_calls
 from dbdyno.model.schema.tables import empty
-from dbdyno.model.text.nouns import capital, fill, noun
+from dbdyno.model.text.nouns import at_once, capital, fill, noun
 from dbdyno.model.units import format_rate
 from dbdyno.present.charts import charts_paced, charts_time
 from dbdyno.present.charts.chart import (
@@ -39,7 +38,7 @@ from dbdyno.present.charts.chart import (
 )
 from dbdyno.present.document.document import Chart, Key
 from dbdyno.present.document.palette import SERIES, var
-from dbdyno.present.figures import figures, headline
+from dbdyno.present.figures import efficiency, figures, headline
 from dbdyno.present.figures.figures import Series, of_series, series_of
 from dbdyno.present.run import phases, variant_charts
 
@@ -48,7 +47,6 @@ _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _BINS = 48
 _QUARTILES = 5  # least sessions whose middle half is worth a box
 _DISTANCE = "The distance to the dashed line is what each further"
-_IDEAL = "as if nobody waited (perfect scaling)"
 _CPU_LIMIT = ("cpu_limit_per_s", "cpu_limit_low", "cpu_limit_high")
 _POINTS = 200  # most points of a rung: more sessions are thinned by rank, extremes kept
 
@@ -133,7 +131,10 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     labels = [s.label for s in series]
     base = {"x": load_axis(), "color": coloured("series", labels)}
     y = channel("rate:Q", title=unit, axis=LETTERS, scale={"domain": [0, cap], "nice": False})
-    ideal = _perfect(rows, labels, top, cap)
+    start = {s.label: n for s in series if (n := efficiency.reference(results, s)) is not None}
+    ideal, alike = _perfect(rows, start, top, cap), set(start.values())
+    perfect_from = at_once(str(alike.pop())) if len(alike) == 1 else "the lowest load"
+    paint = var("muted") if len(labels) > 1 else var(SERIES[0])
     perfect = layer(ideal, "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75)
     intervals = layer([{**r, "high": min(cap, r["high"])} for r in repeated], "rule", strokeWidth=2)
     ends = [("low:Q", ROUNDED, "95 % from"), ("high:Q", ROUNDED, "95 % to")] if repeated else []
@@ -142,7 +143,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         "sessions:Q",
         ("rate:Q", ROUNDED, unit),
         *ends,
-        ("scaling:Q", ".1%", "of perfect scaling"),
+        *([("scaling:Q", ".1%", "of perfect scaling")] if ideal else []),
         "status:N",
     )
     measured = layer(rows, "line", strokeWidth=2.5, point={"size": 45})
@@ -166,7 +167,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
                 if limits
                 else []
             ),
-            *cpu_mark(figures.usable_cpus(results), "x", top),
+            *cpu_mark(figures.usable_cpus(results, series), "x", top),
             *([encoded(perfect, **base, y=y, detail=channel("series:N"))] if ideal else []),
             encoded(intervals, **base, y=channel("low:Q"), y2={"field": "high"}),
             encoded(measured, **base, y=y, tooltip=tooltip),
@@ -176,8 +177,8 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         rows,
         legend=[
             *(series_keys(labels) if len(labels) > 1 else [Key("measured", var(SERIES[0]))]),
-            *([Key(_IDEAL, var("muted") if len(labels) > 1 else var(SERIES[0]), "dash")] if ideal else []),
-            *([Key("CPU limit, with its error", var("muted"), "dash")] if limits else []),
+            *([Key(f"perfect scaling from {perfect_from}", paint, "dash")] if ideal else []),
+            *([Key("CPU limit, with its error", paint, "dots")] if limits else []),
         ],
     )
 
@@ -189,7 +190,7 @@ def _limit_note(results: Results, series: list[Series], column: str, unit: str, 
         for one in series
         if one.label not in drawn and (ends := _cpu_limit(results, one, column))
     ]
-    return (fill(" No more {~calls} fit into the CPUs than the dotted line.") if drawn else "") + (
+    return (fill(" No more {~calls} fit into the CPUs than the level dotted line.") if drawn else "") + (
         f" The CPU limit is above the chart: {', '.join(above)}." if above else ""
     )
 
@@ -239,17 +240,16 @@ def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]
     ]
 
 
-def _perfect(rows: list[Spec], labels: list[str], top: float, cap: float) -> list[Spec]:
-    """Returns the line from the origin through the lowest rung, up to the edge of the chart; none for a
-    series of one load, which would lie on it."""
-    lowest = {r["series"]: r for r in reversed(rows) if r["rate"] > 0}
-    loads = Counter(r["series"] for r in rows)
-    labels = [label for label in labels if loads[label] > 1]
+def _perfect(rows: list[Spec], start: Mapping[str, int], top: float, cap: float) -> list[Spec]:
+    """Returns the line from the origin through the rung that efficiency refers to, up to the edge of the
+    chart; none for a series without one. ``start``: its number of sessions by series."""
     ends = []
-    for label in filter(lowest.get, labels):
-        slope = lowest[label]["rate"] / lowest[label]["sessions"]
-        x = min(top, cap / slope)
-        ends += [{"series": label, "sessions": n, "rate": slope * n} for n in (0, x)]
+    for r in rows:
+        if r["rate"] > 0 and r["sessions"] == start.get(r["series"]):
+            slope = r["rate"] / r["sessions"]
+            ends += [
+                {"series": r["series"], "sessions": n, "rate": slope * n} for n in (0, min(top, cap / slope))
+            ]
     return ends
 
 

@@ -13,7 +13,7 @@ from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, for
 from dbdyno.present.charts import charts_paced
 from dbdyno.present.commands import commands
 from dbdyno.present.document.document import UNKNOWN, Cell, KeyFigure, known, word
-from dbdyno.present.figures import figures, headline, tails
+from dbdyno.present.figures import efficiency, figures, headline, tails
 from dbdyno.present.figures.targets import Targets, row_id
 from dbdyno.present.run import phases
 from dbdyno.present.run.rungs import one_load
@@ -32,11 +32,10 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     best = max(answers, key=lambda a: float((a.peak or {})[a.rate_column]))
     peak, top = best.peak or {}, best.top
     whose = f" ({best.series.label})" if len(answers) > 1 else ""
-    rate, scaling, load = peak[best.rate_column], peak["scaling"], at_once(f"{top['sessions']:,}")
-    efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
+    rate, load = peak[best.rate_column], at_once(f"{top['sessions']:,}")
     peak_of, at_peak = ("Peak throughput", " at the peak")
     if one_load(results):  # nothing was compared with another load
-        peak_of, at_peak, efficiency = "Throughput", "", ""
+        peak_of, at_peak = "Throughput", ""
     number = figures.series_of(results).index(best.series)
     row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
     throughput_target, response_target = (
@@ -50,7 +49,12 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     note, at = tails.note(p95, 0.95, noun("response_time")), noun("at")
     return [
         KeyFigure(f"{peak_of}{whose}", known(rate, format_rate, best.unit), target=throughput_target),
-        KeyFigure(f"{capital(noun('at_once'))}{at_peak}", known(peak["sessions"], str), efficiency, row),
+        KeyFigure(
+            f"{capital(noun('at_once'))}{at_peak}",
+            known(peak["sessions"], str),
+            _efficiency(results, best),
+            row,
+        ),
         KeyFigure(
             f"95 % of {noun('calls')}{at_peak} within",
             p95,
@@ -60,6 +64,17 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
         KeyFigure(f"CPU WAIT {at} {load}", *_part(top, "runq_aas"), stack_target),
         KeyFigure(f"On a CPU {at} {load}", *_part(top, "run_aas"), stack_target),
     ]
+
+
+def _efficiency(results: Results, best: headline.LadderFigures) -> str:
+    """Returns the efficiency at the peak, the load it refers to unless that is 1, and a doubt; empty for a
+    ladder of one load."""
+    lowest = efficiency.reference(results, best.series)
+    if lowest is None or best.peak is None:
+        return ""
+    shown = efficiency.of_rung(results, best.series, best.peak)
+    against = f" against {at_once(str(lowest))}" if lowest > 1 else ""
+    return f"efficiency {shown.cell.text} %{against}" + (f": {shown.why}" if shown.why else "")
 
 
 def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:

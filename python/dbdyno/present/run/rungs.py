@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,11 +10,10 @@ import polars as pl
 
 from dbdyno.model.plan.kinds import COMMANDS, SERVED, current_kind, kind_of, speaking_of
 from dbdyno.model.results.comparison import Comparison
-from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import whole
-from dbdyno.model.text.nouns import fill, noun
-from dbdyno.model.units import digits_within, format_given, format_ns, format_rate, significant
+from dbdyno.model.text.nouns import at_once, fill, noun
+from dbdyno.model.units import format_given, format_ns, format_rate, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -31,7 +30,7 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
-from dbdyno.present.figures import accounts, compare_rows, figures, sources_used, tails
+from dbdyno.present.figures import accounts, compare_rows, efficiency, figures, sources_used, tails
 from dbdyno.present.figures.figures import Series, percent
 from dbdyno.present.figures.targets import row_id
 
@@ -55,7 +54,6 @@ _VARIANT_COLUMNS = (
 _COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
 _LEGEND = "CPU to unaccounted: shares of {~session_time}."
 _PARALLEL = " It includes the time of parallel workers."
-_EFFICIENCY = " Efficiency: of perfect scaling."
 
 
 def _number(head: str, width: int, rank: int, name: str) -> Column:
@@ -85,13 +83,7 @@ def _ns(name: str) -> Callable[[Record], Cell]:
 
 
 def _rate(name: str) -> Callable[[Record], Cell]:
-    """Returns a rate, rounded according to the relative interval of calls/s."""
-
-    def cell(r: Record) -> Cell:
-        digits = digits_within(figures.half_width(figures.ends(r)))
-        return known(r.get(name), lambda v: format_rate(v, digits))
-
-    return cell
+    return lambda r: known(r.get(name), format_rate)
 
 
 def _interval(r: Record) -> Cell:
@@ -118,9 +110,6 @@ _MARKED = {
     "client": "* limited by {~client}: in no conclusion",
     "invalid": "! unusable (reason: dbdyno show last --claims): in no conclusion",
 }
-
-
-_DOUBTFUL = f"{UNKNOWN} after an efficiency: uncertain, because the machine was not quiet."
 
 
 def _sessions(r: Record) -> Cell:
@@ -263,7 +252,10 @@ def running(
     """Returns the columns of lines that are printed one by one, and the function that returns such a line."""
     with nullcontext() if results is None else speaking_of(kind_of(results.plan)):
         by_name = paced_columns() if paced else columns(work)
-    kept = [m for name, m in by_name.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
+    left_out = {"calls_per_s_low", "pool_queue_aas"}
+    if results is not None and results.plan.adaptive is None:
+        left_out |= {"scaling"} if len({c.sessions for c in results.plan.cells}) == 1 else set()
+    kept = [m for name, m in by_name.items() if name not in left_out]
     shown = [m for m in kept if m[0].width]
     return [c for c, _ in shown], lambda r: row(r, shown)
 
@@ -287,7 +279,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     else:
         parallel = current_kind().among((SERVED,)) and results.tables["rungs"]["tasks_aas"].count() > 0
         scales = not one_load(results)
-        words = _LEGEND + _PARALLEL * parallel + _EFFICIENCY * scales
+        words = _LEGEND + _PARALLEL * parallel + _reference(results, series) * scales
         legend = [PACED_LEGEND if paced else fill(words)]
         ladders = [[s] for s in series]
         if one_load(results):
@@ -299,7 +291,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
         *remarks(
             [
                 *marks(results),
-                *([_DOUBTFUL] if scales and not paced and _any_doubtful(results) else []),
+                *(_doubts(results, series) if scales and not paced else []),
                 *legend,
                 *([_AT_RANDOM] if paced and _at_random(results) else []),
                 *_unknown(results, paced_columns() if paced else columns("work")),
@@ -320,8 +312,19 @@ def marks(results: Results) -> list[str]:
     return [fill(meaning) for status, meaning in _MARKED.items() if status in statuses]
 
 
-def _any_doubtful(results: Results) -> bool:
-    return any(figures.disturbed_loads(results, s) for s in figures.series_of(results))
+def _reference(results: Results, series: Sequence[Series]) -> str:
+    """Returns what efficiency is, and the load it refers to unless that is 1."""
+    lowest = {efficiency.reference(results, s) for s in series}
+    only = lowest.pop() if len(lowest) == 1 else None
+    start = at_once(str(only)) if only else "the lowest load"
+    return f" Efficiency: of perfect scaling{'' if only == 1 else f' from {start} on'}."
+
+
+def _doubts(results: Results, series: Sequence[Series]) -> list[str]:
+    why = [
+        efficiency.of_rung(results, s, r).why for s in series for r in figures.ladder(results, s).to_dicts()
+    ]
+    return [f"{UNKNOWN} after an efficiency: {w}." for w in dict.fromkeys(why) if w]
 
 
 def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block]:
@@ -341,7 +344,7 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
         by_name = {"sessions": columns("")["sessions"], **by_name}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
     if "scaling" in by_name and len(series) == 1:
-        by_name["scaling"] = by_name["scaling"][0], _efficiency(results, series[0], frame)
+        by_name["scaling"] = by_name["scaling"][0], lambda r: efficiency.of_rung(results, series[0], r).cell
     kept = [m for n, m in by_name.items() if not absent.get(n)]
     if len(series) > 1:
         kept = [(Column("variant"), lambda r: word(r["variant"])), *kept]
@@ -362,20 +365,6 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
     table_of_rungs = Table(title, [c for c, _ in kept], rows, along_axis=len(series) == 1)
     shown = tails.with_reason(table_of_rungs, numbers=frame["calls"].drop_nulls())
     return [*shown, *remarks([throttled] if brackets else [])]
-
-
-def _efficiency(results: Results, series: Series, frame: pl.DataFrame) -> Callable[[Record], Cell]:
-    """Returns the function of the efficiency's cell, which is marked where others took much of the CPUs, at
-    that load or at the one that efficiency refers to."""
-    disturbed = figures.disturbed_loads(results, series)
-    known_ones = frame.drop_nulls("scaling").filter(~pl.col("status").is_in(LEFT_OUT))
-    doubtful = bool(disturbed) and known_ones["sessions"].min() in disturbed
-
-    def cell(r: Record) -> Cell:
-        mark = UNKNOWN if doubtful or r["sessions"] in disturbed else ""
-        return known(r.get("scaling"), lambda v: percent(v) + mark)
-
-    return cell
 
 
 def _no_intervals(frame: pl.DataFrame) -> bool:

@@ -1,0 +1,55 @@
+"""The efficiency of a rung with its doubt, for the table, the key figures and the charts alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.results.raw import LEFT_OUT
+from dbdyno.model.results.results import Results
+from dbdyno.present.document.document import UNKNOWN, Cell, known
+from dbdyno.present.figures import figures
+from dbdyno.present.figures.figures import Series, percent
+
+_DISTURBED = "uncertain, because the machine was not quiet"
+_ABOVE = "above 100 %, so the lowest load may have been slow (cold caches, low clocks)"
+
+
+class Efficiency(NamedTuple):
+    cell: Cell
+    """In percent, with a mark if it is in doubt."""
+    why: str = ""
+    """The reason of the doubt."""
+
+
+def reference(results: Results, series: Series) -> int | None:
+    """Returns the number of sessions that efficiency refers to: the lowest usable load. None for a ladder of
+    one load, which has no efficiency."""
+    ladder = figures.ladder(results, series).drop_nulls("scaling")
+    usable = ladder.filter(~pl.col("status").is_in(LEFT_OUT))
+    lowest = (ladder if usable.is_empty() else usable)["sessions"].min()
+    return int(lowest) if ladder.height > 1 and isinstance(lowest, int) else None
+
+
+def of_rung(results: Results, series: Series, rung: Mapping[str, Any]) -> Efficiency:
+    """Returns the efficiency of a rung of a ladder; unknown if it has no other load."""
+    lowest = reference(results, series)
+    value = None if lowest is None else rung["scaling"]
+    why = _why(results, series, value, {rung["sessions"], lowest})
+    return Efficiency(known(value, lambda v: percent(v) + (UNKNOWN if why else "")), why)
+
+
+def _why(results: Results, series: Series, value: float | None, loads: set[int | None]) -> str:
+    if value is None:
+        return ""
+    if loads & figures.disturbed_loads(results, series):
+        return _DISTURBED
+    return _ABOVE if value > 1 and _beyond_noise(results, series) else ""
+
+
+def _beyond_noise(results: Results, series: Series) -> bool:
+    """Returns whether a load of the ladder delivers more per session than the lowest by more than noise."""
+    own = (s for s in results.scaling if (s.ladder.workload, s.ladder.variant) == series[:2])
+    return any(a.id == "superlinear" for s in own for a in s.answers)
