@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dbdyno import limits
+from dbdyno import limits, observe
 from dbdyno.kernel import processes
 from dbdyno.kernel.control_groups import members
 from dbdyno.model.errors import NotPrivileged, ServerBusy, TargetError
@@ -52,6 +52,8 @@ def test_a_quota_throttles_and_everything_goes_back(dsn18: str, main_pid: int) -
         assert own_groups() == []
         with limits.apply(spec, main_pid, journal) as applied:
             (group,) = applied.groups
+            known = observe.server_limits(main_pid, Path("/"))
+            assert known["quota_cpus"] == 0.2 and known["quota_where"] == str(group)
             with sessions(dsn18, 1) as (late,):
                 assert {early.info.backend_pid, late.info.backend_pid, main_pid} <= set(members(group))
                 late.execute(SPIN)
@@ -76,6 +78,7 @@ def test_a_cpuset_confines_every_process_and_the_masks_come_back(dsn18: str, mai
                 assert {plain.info.backend_pid, special.info.backend_pid, late.info.backend_pid} <= tree
                 gone: frozenset[int] = frozenset()
                 assert {processes.cpus_allowed(pid) for pid in tree} - {gone} == {frozenset({0})}
+            assert observe.server_limits(main_pid, Path("/"))["allowed_cpus"] == 1
             assert "cpuset.cpus = 0" in {m.limit: m for m in applied.means}["cpus"].words
         assert are_unmoved(before)
         assert processes.cpus_allowed(special.info.backend_pid) == {1}

@@ -216,7 +216,7 @@ def test_quantiles_of_few_calls_are_unknown_and_say_why() -> None:
     named = {n: (v, s) for n, v, s in results.tables["rates"].select("name", "value", "status").rows()}
     assert named["response_p99_ns"] == named["service_p99_ns"] == (None, "too few calls")
     text = " ".join(as_text(present.brief(results), 100).split())
-    assert "p99 unknown (of fewer than 1,000 calls)" in text
+    assert "p99 unknown, from fewer than 1,000 calls" in text
     assert "p95 and p99 unknown: too few calls (" in text and "p95 needs 200, p99 needs 1,000)." in text
     assert " p99 " not in text.partition("due/s")[2].partition("Shares")[0].replace("svc p99", "")[:60]
 

@@ -28,9 +28,9 @@ def rate(value: float, unit: str) -> str:
 
 
 def tail_ns(q: float, value: float | None) -> str:
-    """Formats a quantile, or states how many calls it needs: ``1.23 ms``, ``unknown (of fewer than 1,000
-    calls)``."""
-    return f"unknown (of fewer than {fewest_calls(q):,} calls)" if value is None else format_ns(value)
+    """Formats a quantile, or states how many calls it needs: ``1.23 ms``, ``unknown, from fewer than 1,000
+    calls``."""
+    return f"unknown, from fewer than {fewest_calls(q):,} calls" if value is None else format_ns(value)
 
 
 def seconds(value: float) -> str:
