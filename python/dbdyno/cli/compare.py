@@ -144,7 +144,9 @@ _GROUPS = {
 @click.argument("second", metavar="[RUN|FILE|SNAP3..SNAP4]", required=False, shell_complete=RUNS_OR_FILES)
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
-@click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, p95, p99.9, ...")
+@click.option(
+    "--metric", metavar="NAME", help="Compare this metric only: p95, calls_per_s, wal_bytes_per_call, ..."
+)
 @click.option("--sessions", type=NUMBER, metavar="N", help="Only at N sessions.")
 @click.option(
     "--across-sizes",
@@ -227,9 +229,10 @@ def compare(
       dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
       dbdyno compare 'yesterday 14:00..yesterday 15:00' '14:00..15:00'
     """
-    options = comparing.Options(margin, baseline, metric, sessions, across_sizes)
+    rules, costs = _rules(fail_on, margin)
+    options = comparing.Options(margin, baseline, metric, sessions, across_sizes, costs)
     chosen = MachineOptions.from_options(machines, cores, threads)
-    out = _Out(_rules(fail_on, margin), output, as_json, sessions)
+    out = _Out(rules, output, as_json, sessions)
     if second is not None and not _is_file(first) and conduct.is_interval(first):
         from dbdyno.store import SnapshotStore
 
@@ -266,12 +269,14 @@ def compare(
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
 
 
-def _rules(fail_on: Sequence[str], margin: float) -> tuple[Rule, ...]:
+def _rules(fail_on: Sequence[str], margin: float) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """Returns the rules, and the costs that they name."""
     if not fail_on:
-        return ()
+        return (), ()
     from dbdyno.conclude import gates
 
-    return gates.parse(fail_on, "comparison", margin)
+    rules = gates.parse(fail_on, "comparison", margin)
+    return rules, comparing.costs_among(r.figure for r in rules)
 
 
 class _Out:

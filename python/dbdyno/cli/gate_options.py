@@ -125,8 +125,9 @@ def judged_run(fail_on: tuple[str, ...], results: Results) -> Judged:
     id = results.info.id
     try:
         comparison = results.comparison
-        if compares and comparison is None:
-            comparison = compare.compare_variants(results)
+        costs = compare.costs_among(r.figure for r in rules)
+        if compares and (comparison is None or costs):
+            comparison = compare.compare_variants(results, compare.Options(costs=costs))
         gate = gates.of_run(rules, results, comparison)
     except UsageError as fault:
         return Judged(fault=fault)

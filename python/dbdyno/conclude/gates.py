@@ -18,13 +18,13 @@ from dbdyno.conclude.catalogue.criteria import LEAST_RUNS
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.comparisons import variants_of
 from dbdyno.conclude.compare.effects import BY_NAME, RANKING
-from dbdyno.conclude.compare.table import MARGIN
-from dbdyno.model.errors import UsageError, did_you_mean, near_names
+from dbdyno.conclude.compare.table import MARGIN, metric_named
+from dbdyno.model.errors import UsageError, near_names
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, Contrast, Effect, MetricTable, SampleComparison
 from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome, Rule, State
 from dbdyno.model.results.results import Results
-from dbdyno.model.results.trend import ALIASES, FIGURES, Trend, column_of
+from dbdyno.model.results.trend import ALIASES, Trend
 from dbdyno.model.units import counted
 
 Scope = Literal["comparison", "trend", "claims"]
@@ -139,11 +139,7 @@ def figure_of(name: str) -> str:
     stays, because its metric depends on the runs. Raises :class:`UsageError` that lists the names."""
     if ALIASES.get(name, name) == _THROUGHPUT and name not in BY_NAME:
         return _THROUGHPUT
-    metric = name if name in BY_NAME else column_of(name)
-    if metric not in BY_NAME:
-        short = [n for n, f in FIGURES.items() if f.column in BY_NAME]
-        raise UsageError(f"no figure {name!r} for --fail-on", did_you_mean(name, (*short, *BY_NAME)))
-    return metric
+    return metric_named(name, f"no figure {name!r} for --fail-on")
 
 
 # -- comparisons --

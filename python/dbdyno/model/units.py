@@ -213,6 +213,20 @@ def format_size(size_bytes: float) -> str:
     return f"{significant(size_bytes)} B"
 
 
+_TINY = 0.001
+"""Amount of a call below which its inverse is easier to read."""
+
+
+def format_amount(value: float, unit: str) -> str:
+    """Formats an amount of a call or unit of work: a time, a size, or a count, which has no unit. Of a tiny
+    one it names the number of calls for one: ``1 in 12.3 k``, ``1 B in 1.01 M``."""
+    if unit == "ns":
+        return format_ns(value)
+    if 0 < value < _TINY:
+        return f"1 {'B ' if unit == 'bytes' else ''}in {format_rate(1 / value)}"
+    return format_size(value) if unit == "bytes" else format_rate(value)
+
+
 def format_count(value: float) -> str:
     """Formats a number of things: ``90``, ``3.21 k``. A mean of several numbers may have a fraction."""
     return f"{value:.0f}" if abs(value) < 1e3 and value == round(value) else format_rate(value)

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
     from dbdyno.conclude.compare.comparisons import compare_runs, compare_variants
     from dbdyno.conclude.compare.samples import compare_samples
     from dbdyno.conclude.compare.stopping_rule import rule, tight_enough
-    from dbdyno.conclude.compare.table import MARGIN, Options
+    from dbdyno.conclude.compare.table import MARGIN, Options, costs_among
 
 lazy(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import costs, paced
 from dbdyno.conclude.compare.cache_placement import cache_placement
-from dbdyno.conclude.compare.effects import Cells, Key, cells_of
+from dbdyno.conclude.compare.effects import RANKING, Cells, Key, cells_of
 from dbdyno.conclude.compare.sizes import check_sizes
 from dbdyno.conclude.compare.summary import notes, summary, whys
 from dbdyno.conclude.compare.table import (
@@ -220,8 +221,10 @@ def _comparison(
     )
     from dbdyno.conclude.compare import cpu_profile  # it stands on this package
 
-    tables_of_costs = {label: r.tables.get("costs", empty("costs")) for label, r in by_label.items()}
-    each = costs.changes(matches, tables_of_costs, unit(first, tables[0].metric)[1], comparison)
+    every = tables
+    if options.metric is not None:
+        every += tables_of(matches, replace(options, metric=None), work_short(first), alpha_of(*runs))
+    each = costs.changes(matches, every, unit(first, tables[0].metric)[1], comparison)
     comparison = comparison.model_copy(update={"operation_costs": tuple(each)})
 
     profiles = {label: r.tables.get("cpu_profile", empty("cpu_profile")) for label, r in by_label.items()}
@@ -269,7 +272,7 @@ def variants_of(results: Results) -> list[str]:
 def unit(results: Results, metric: str) -> tuple[str, str]:
     """Returns what session time is divided by: the name of the rate, and the noun for one of the things it
     counts."""
-    if metric in ("work_per_s", "cpu_per_work_ns"):
+    if metric == RANKING[0] or "_per_work" in metric:
         return "work_per_s", work_short(results)
     return "calls_per_s", noun("call")
 

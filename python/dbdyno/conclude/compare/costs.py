@@ -5,39 +5,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import polars as pl
+from typing import Any
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
-from dbdyno.conclude.compare.effects import COUNTED, TICK, CellFigures, Group, Metric, effect_between
+from dbdyno.conclude.compare.effects import BY_NAME, Group, effect_between, known
 from dbdyno.conclude.compare.table import ALPHA, Match, careful_p, few_repeats, judge
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import (
     Comparison,
     Contrast,
-    Effect,
+    MetricTable,
     OperationCost,
     OperationCosts,
     ratio_text,
 )
 from dbdyno.model.schema.data_sources.costs import (
+    BY_ID,
     CALL,
-    CLIENT_CPU,
     CPU,
     FIGURES,
-    LESS_SESSIONS,
     NETWORK,
-    ROUND_TRIPS,
     SYSTEM,
     USER,
     VOLUNTARY,
     WAL,
     WORK,
+    metric_of,
 )
 from dbdyno.model.text.nouns import noun
-from dbdyno.model.units import counted
+from dbdyno.model.units import format_amount
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import holm
 
@@ -47,36 +44,15 @@ _SAME = (CPU, VOLUNTARY, "logical_reads", WAL, NETWORK)
 """Figures that a sentence names if they are the same on both sides."""
 _MOST = 0.9
 """Share of the additional CPU time from which on all of it is said to be in one mode."""
-_BY_ID = {f.id: f for f in FIGURES}
 _RARE = {"count": 0.01, "bytes": 0.01 * 8192}
 """Amount per call, by unit, below which a cost on both sides is not named: one in a hundred calls."""
-_METRICS = {
-    CALL: {
-        CPU: "cpu_per_call_ns",
-        CLIENT_CPU: "client_cpu_per_call_ns",
-        ROUND_TRIPS: "round_trips_per_call",
-    },
-    WORK: {CPU: "cpu_per_work_ns"},
-}
-"""Costs that are metrics of the comparison, too, by what they are the costs of."""
-
-
-class _Value(NamedTuple):
-    cell: str
-    value: float
-    width: float  # of its own interval, relative to the value
-
-
-_Side = Mapping[str, Mapping[int, _Value]]
-"""Values of a side by figure and repeat."""
 
 
 def changes(
-    matches: Sequence[Match], costs: Mapping[str, pl.DataFrame], unit: str, comparison: Comparison
+    matches: Sequence[Match], tables: Sequence[MetricTable], unit: str, comparison: Comparison
 ) -> Iterator[OperationCosts]:
-    """Yields the costs of each variant or run against the baseline, at each number of sessions. ``costs``
-    holds the table ``costs`` of each run, by label. Costs per call are compared only for calls of equal
-    size."""
+    """Yields the costs of each variant or run against the baseline, at each number of sessions. ``tables``
+    are those of all metrics. Costs per call are compared only for calls of equal size."""
     per = CALL if unit == noun("call") else WORK
     for m in matches:
         for label in m.groups:
@@ -85,7 +61,7 @@ def changes(
             figures = [
                 cost
                 for background in (False, True)
-                for cost in _contrasted(m, label, costs, per, comparison, background=background)
+                for cost in _contrasted(m, label, tables, per, comparison, background=background)
             ]
             if figures:
                 where = {"workload": m.workload, "sessions": m.sessions, "series": m.series}
@@ -97,7 +73,7 @@ def changes(
 def _contrasted(
     m: Match,
     label: str,
-    costs: Mapping[str, pl.DataFrame],
+    tables: Sequence[MetricTable],
     per: str,
     comparison: Comparison,
     *,
@@ -105,18 +81,16 @@ def _contrasted(
 ) -> Iterator[OperationCost]:
     """Yields the figures that both sides know. Those that have no verdict elsewhere are one family of
     hypotheses."""
-    of_side = [(costs[m.of.get(side, "")], m.groups[side]) for side in (m.baseline, label)]
-    sides = [_side(table.filter(pl.col("per") == per), cells, background) for table, cells in of_side]
-    per_call = [_side(table.filter(pl.col("per") == CALL), cells, background) for table, cells in of_side]
-    common = [f for f in FIGURES if f.id in sides[0] and f.id in sides[1]]
-    contrasts = {} if background else _contrasts_of_metrics(comparison, m, label, per)
-    alone = [f for f in common if f.id not in contrasts]
-    effects = [_effect(f.id, f.unit, sides, m.paired) for f in alone]
+    sides = m.groups[m.baseline], m.groups[label]
+    names = {f.id: metric_of(f.id, per, background=background) for f in FIGURES}
+    common = [f for f in FIGURES if all(known(side, names[f.id]) for side in sides)]
+    elsewhere = _contrasts_of_metrics(tables, m, label)
+    alone = [names[f.id] for f in common if names[f.id] not in elsewhere]
+    effects = [effect_between(*sides, BY_NAME[name], m.paired) for name in alone]
     adjusted = holm([careful_p(e) for e in effects])
     family = sum(p is not None for p in adjusted) or 1
-    for figure, effect, p in zip(alone, effects, adjusted, strict=True):
-        verdict = judge(effect, p, comparison.margin, False, family, comparison.alpha)
-        contrasts[figure.id] = Contrast(
+    contrasts = elsewhere | {
+        name: Contrast(
             workload=m.workload,
             sessions=m.sessions,
             series=m.series,
@@ -124,11 +98,14 @@ def _contrasted(
             variant=label,
             effect=effect,
             p_holm=p,
-            **verdict._asdict(),
+            **judge(effect, p, comparison.margin, False, family, comparison.alpha)._asdict(),
         )
+        for name, effect, p in zip(alone, effects, adjusted, strict=True)
+    }
     for figure in common:
-        means = [_mean(side, figure.id) for side in sides]
-        most = max(_mean(side, figure.id) for side in per_call)
+        means = [_mean(side, names[figure.id]) for side in sides]
+        of_call = metric_of(figure.id, CALL, background=background)
+        most = max((_mean(side, of_call) for side in sides if known(side, of_call)), default=0.0)
         yield OperationCost(
             figure=figure.id,
             background=background,
@@ -136,52 +113,23 @@ def _contrasted(
             baseline_mean=means[0],
             variant_mean=means[1],
             rare=most < _RARE.get(figure.unit, 0.0),
-            contrast=contrasts[figure.id],
+            contrast=contrasts[names[figure.id]],
         )
 
 
-def _mean(side: _Side, figure: str) -> float:
-    return Mean.of(v.value for v in side[figure].values()).value
+def _mean(side: Group, name: str) -> float:
+    return Mean.of(known(side, name).values()).value
 
 
-def _contrasts_of_metrics(comparison: Comparison, m: Match, label: str, per: str) -> dict[str, Contrast]:
-    """Returns the contrasts of those figures that the comparison has as metrics, so that no figure has two
-    verdicts."""
-    by_metric = {
+def _contrasts_of_metrics(tables: Sequence[MetricTable], m: Match, label: str) -> dict[str, Contrast]:
+    """Returns the contrasts by metric, so that no figure has two verdicts."""
+    return {
         table.metric: c
-        for table in comparison.metrics
+        for table in tables
         for c in table.claims
         if (c.workload, c.sessions, c.series, c.variant) == (m.workload, m.sessions, m.series, label)
         and not c.neighbours
     }
-    return {figure: by_metric[name] for figure, name in _METRICS[per].items() if name in by_metric}
-
-
-def _side(costs: pl.DataFrame, cells: Group, background: bool) -> _Side:
-    repeats = {c.cell: repeat for repeat, c in cells.items()}
-    known = costs.filter(pl.col("cell").is_in(list(repeats)))
-    known = known.drop_nulls("background" if background else "value")
-    if background:  # a small rest of two large figures says nothing of a difference
-        known = known.filter(~pl.col("background_source").str.ends_with(LESS_SESSIONS))
-    side: dict[str, dict[int, _Value]] = {}
-    for row in known.iter_rows(named=True):
-        value, width = row["background"], 0.0
-        if not background:
-            value, ends = row["value"], (row["low"], row["high"])
-            width = (ends[1] - ends[0]) / value if None not in ends and value else 0.0
-        side.setdefault(row["figure"], {})[repeats[row["cell"]]] = _Value(row["cell"], value, width)
-    return side
-
-
-def _effect(figure: str, unit: str, sides: Sequence[_Side], paired: bool) -> Effect:
-    values = [side[figure] for side in sides]
-    groups = [{r: CellFigures(v.cell, {figure: v.value}) for r, v in side.items()} for side in values]
-    timed = unit == "ns"
-    width = max(Mean.of(v.width for v in side.values()).value for side in values)
-    resolution = max(TICK if timed else COUNTED, width)
-    nothing = not any(v.value for side in values for v in side.values())
-    metric = Metric(figure, "", unit, False, None, resolution, counted=not timed or nothing)
-    return effect_between(groups[0], groups[1], metric, paired)
 
 
 # -- in a sentence --
@@ -206,17 +154,30 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
             "load": fmt.load(change.sessions),
             "unit": change.unit,
             "speed": _speed(comparison, change),
-            "named": _joined(_differences(change)),
+            "named": _joined(_differences(change, comparison.margin)),
             "same": _same(change, comparison.margin),
+            "margin": f"{100 * comparison.margin:g} %",
         }
         cpu = next((f.contrast.effect for f in change.figures if f.figure == CPU and not f.background), None)
         ends = (None, None, None) if cpu is None else (cpu.ratio, cpu.low, cpu.high)
-        effects = [f.contrast.effect for f in change.figures]
-        n, m = (max(getattr(e, side) for e in effects) for side in ("n_baseline", "n_variant"))
-        few = math.comb(n + m, n) < 2 / ALPHA
-        values["few"] = few_repeats(n) if n == m else f"{n} and {counted(m, 'repeat')} are too few"
-        case = "some" if values["named"] else "few" if few else "none"
+        values["few"] = _too_few(change, comparison.alpha)
+        case = "some" if values["named"] else "few" if values["few"] else "none"
         yield claim("cost-change", values, ends[0], case=case, low=ends[1], high=ends[2])
+
+
+def _too_few(change: OperationCosts, alpha: float) -> str:
+    """Returns that there are too few repeats to decide any cost, or one whose interval excludes 1; "" if
+    neither is so."""
+    effects = [f.contrast.effect for f in change.figures if not f.background]
+    n, m = (max(getattr(e, side) for e in effects) for side in ("n_baseline", "n_variant"))
+    if math.comb(n + m, n) < 2 / ALPHA:
+        return few_repeats(n, m)
+    family = sum(e.p is not None for e in effects)
+    open_ = [f.contrast for f in change.figures if f.contrast.verdict == "undecided"]
+    clear = any(c.effect.low and c.effect.high and not c.effect.low <= 1 <= c.effect.high for c in open_)
+    if clear and family * 2.0 ** (1 - n - m) >= alpha:
+        return f"{few_repeats(n, m)} for {family} costs"
+    return ""
 
 
 def _speed(comparison: Comparison, change: OperationCosts) -> str:
@@ -232,33 +193,40 @@ def _speed(comparison: Comparison, change: OperationCosts) -> str:
     return ""
 
 
-def _differences(change: OperationCosts) -> list[str]:
-    """Returns the figures that differ in words, those of sessions first. A part is named if its whole does
-    not differ; the modes of CPU time are named with it, and full-page images always."""
-    own = {f.figure: f for f in change.figures if not f.background and _differs(f)}
+def _differences(change: OperationCosts, margin: float) -> list[str]:
+    """Returns the figures that differ and matter in words, those of sessions first. A part is named if its
+    whole does not differ; the modes of CPU time are named with it, and full-page images always."""
+    own = {f.figure: f for f in change.figures if not f.background and _matters(f, change, margin)}
     named = [f for i, f in own.items() if not _stands_for_another(i, own)]
-    behind = {f.figure: f for f in change.figures if f.background and _differs(f)}
+    behind = {f.figure: f for f in change.figures if f.background and _matters(f, change, margin)}
     named += [f for i, f in behind.items() if not _stands_for_another(i, behind)]
     texts = [_words(f, change) for f in named[:NAMED]]
     return [*texts, *([f"{len(named) - NAMED} more"] if len(named) > NAMED else [])]
 
 
 def _stands_for_another(figure: str, differing: Mapping[str, OperationCost]) -> bool:
-    return _BY_ID[figure].whole in differing and figure != "wal_full_page_images"
+    return BY_ID[figure].whole in differing and figure != "wal_full_page_images"
 
 
-def _differs(cost: OperationCost) -> bool:
-    return cost.contrast.verdict in ("better", "worse") and not cost.rare
+def _matters(cost: OperationCost, change: OperationCosts, margin: float) -> bool:
+    """Returns whether a cost differs, and by more than the margin of what it is a share of: for times the
+    CPU time, for all others the same figure, of sessions and background together."""
+    if cost.contrast.verdict not in ("better", "worse") or cost.rare:
+        return False
+    whole = [f for f in change.figures if f.figure == (CPU if cost.unit == "ns" else cost.figure)]
+    most = max(sum(f.baseline_mean for f in whole), sum(f.variant_mean for f in whole))
+    return abs(cost.variant_mean - cost.baseline_mean) > margin * most
 
 
 def _words(cost: OperationCost, change: OperationCosts) -> str:
     """Returns ``9 % more CPU (8 % to 10 %), all of it in the kernel``."""
-    effect, title = cost.contrast.effect, _BY_ID[cost.figure].title
+    effect, title = cost.contrast.effect, BY_ID[cost.figure].title
     title = f"{title} in the background" if cost.background else title
     measured = cost.unit in ("ns", "bytes")
     much, more, less = ("much", "more", "less") if measured else ("many", "more", "fewer")
     if effect.ratio is None:
-        return f"{title} {fmt.plain(cost.variant_mean)} instead of {fmt.plain(cost.baseline_mean)}"
+        ours, theirs = (format_amount(v, cost.unit) for v in (cost.variant_mean, cost.baseline_mean))
+        return f"{title} {ours} instead of {theirs}"
     if effect.ratio >= 2:
         ends = (
             ""
@@ -299,7 +267,7 @@ def _mode(cost: OperationCost, change: OperationCosts) -> str:
 def _same(change: OperationCosts, margin: float) -> str:
     """Returns the main figures that are the same on both sides; "" without any."""
     titles = [
-        _BY_ID[f.figure].title
+        BY_ID[f.figure].title
         for f in change.figures
         if f.figure in _SAME
         and not f.background

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +14,8 @@ import polars as pl
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.results.comparison import Basis, Effect
 from dbdyno.model.results.session_time import is_limit
-from dbdyno.model.schema.tables import ByCell
+from dbdyno.model.schema.data_sources import costs
+from dbdyno.model.schema.tables import ByCell, empty
 from dbdyno.stats.estimates import Mean, students_quantile, students_tail, welch_degrees
 from dbdyno.stats.significance import Test, rank_sum, signs
 from dbdyno.stats.two_groups import Moments
@@ -31,7 +34,9 @@ class Key(NamedTuple):
 class CellFigures(NamedTuple):
     cell: str
     rates: dict[str, float | None]
-    """Rates of the whole rung, by name."""
+    """Rates of the whole rung and costs, by name."""
+    widths: Mapping[str, float] = MappingProxyType({})
+    """Widths of the costs' own intervals, relative to the value."""
 
 
 class Cells(NamedTuple):
@@ -50,12 +55,17 @@ class Cells(NamedTuple):
 
 
 def cells_of(tables: Tables, *, limited: bool = False) -> Cells:
-    """Returns the cells in ``windows`` and ``rates``. Cells are left out if their window is invalid or the
-    driver limited them. With ``limited`` the latter are kept, because the server's cost per call is valid for
-    them."""
+    """Returns the cells in ``windows`` and ``rates``, with their ``costs`` if there are any. Cells are left
+    out if their window is invalid or the driver limited them. With ``limited`` the latter are kept, because
+    the server's cost per call is valid for them."""
     usable: dict[Key, dict[int, CellFigures]] = {}
     left_out: list[tuple[str, str]] = []
-    parts = ByCell({"rates": tables["rates"].filter(pl.col("scope") == "rung")})
+    parts = ByCell(
+        {
+            "rates": tables["rates"].filter(pl.col("scope") == "rung"),
+            "costs": tables.get("costs", empty("costs")),
+        }
+    )
     for w in tables["windows"].iter_rows(named=True):
         rates = dict(parts.table("rates", w["cell"]).select("name", "value").rows())
         reason = "it was limited by the client" if is_limit(rates) and not limited else ""
@@ -65,8 +75,28 @@ def cells_of(tables: Tables, *, limited: bool = False) -> Cells:
             left_out.append((w["cell"], reason))
         else:
             key = Key(w["workload"], w["variant"], w["sessions"], w["rate_per_s"])
-            usable.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates)
+            amounts, widths = _costs(parts.table("costs", w["cell"]))
+            usable.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates | amounts, widths)
     return Cells(usable, tuple(left_out))
+
+
+def _costs(table: pl.DataFrame) -> tuple[dict[str, float | None], dict[str, float]]:
+    """Returns the costs of a cell that are no rates, and the widths of their intervals, by name."""
+    amounts: dict[str, float | None] = {}
+    widths: dict[str, float] = {}
+    for row in table.select("per", "figure", *_AMOUNTS).iter_rows(named=True):
+        own, behind = (costs.metric_of(row["figure"], row["per"], background=b) for b in (False, True))
+        if own in COSTS:
+            amounts[own] = row["value"]
+            if row["value"] and None not in (row["low"], row["high"]):
+                widths[own] = (row["high"] - row["low"]) / row["value"]
+        # A small rest of two large figures says nothing of a difference.
+        if not (row["background_source"] or "").endswith(costs.LESS_SESSIONS):
+            amounts[behind] = row["background"]
+    return amounts, widths
+
+
+_AMOUNTS = ("value", "low", "high", "background", "background_source")
 
 
 def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:
@@ -210,9 +240,12 @@ class Metric(NamedTuple):
 
     @property
     def rounding(self) -> float:
-        """Relative standard deviation of rounding to these steps: width / sqrt(12), for a uniform
-        distribution."""
-        return self.resolution / math.sqrt(12)
+        return rounding(self.resolution)
+
+
+def rounding(width: float) -> float:
+    """Returns the standard deviation of rounding to steps of this width: that of a uniform distribution."""
+    return width / math.sqrt(12)
 
 
 _BUCKET = 0.001
@@ -237,7 +270,31 @@ METRICS = (
     Metric("client_cpu_per_call_ns", "{~client_cpu_of_a_call}", "ns", False, None, TICK),
     Metric("round_trips_per_call", "round trips of {~a_call}", "", False, None, COUNTED, counted=True),
 )
-BY_NAME = {m.name: m for m in METRICS}
+
+
+def _cost(figure: costs.Figure, per: str, background: bool) -> Metric:
+    timed = figure.unit == "ns"
+    return Metric(
+        costs.metric_of(figure.id, per, background=background),
+        f"{figure.title} of {'{~a_call}' if per == costs.CALL else 'a {work}'}"
+        f"{', background' if background else ''}",
+        figure.unit if figure.unit in ("ns", "bytes") else "",
+        False,
+        None,
+        TICK if timed else COUNTED,
+        of_call=per == costs.CALL,
+        counted=not timed,
+    )
+
+
+_OWN_TABLES = {m.name for m in METRICS}
+COSTS = {
+    m.name: m
+    for m in (_cost(*one) for one in product(costs.FIGURES, costs.PER, (False, True)))
+    if m.name not in _OWN_TABLES
+}
+"""Costs by name. They have a table together, and one of their own if they are asked for."""
+BY_NAME = {m.name: m for m in METRICS} | COSTS
 RANKING = ("work_per_s", "calls_per_s")
 """Metrics for the ranking; the first that is known everywhere is used."""
 DURATION = "response_mean_ns"
@@ -344,7 +401,8 @@ def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> E
         return Effect(n_baseline=len(a), n_variant=len(b), reason=no_interval("unknown"))
     if len(a) == len(b) == 1:
         return _single(next(iter(a)), next(iter(b)), baseline, variant, metric)
-    if metric.counted and do_not_vary(list(a.values()), list(b.values())):
+    exact = metric.counted or not any((*a.values(), *b.values()))
+    if exact and do_not_vary(list(a.values()), list(b.values())):
         return exact_effect(list(a.values()), list(b.values()), None, "pairs" if paired else "samples")
     floor = _floor(baseline, a, metric), _floor(variant, b, metric)
     if paired:
@@ -355,7 +413,14 @@ def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> E
 def _floor(group: Group, values: Mapping[int, float], metric: Metric) -> float:
     """Returns the variance of the mean of these values that follows from the variation within their windows,
     or from the steps in which they are measured."""
-    errors = {r: max(within_of(metric, group[r].rates) or 0.0, metric.rounding) for r in values}
+    errors = {
+        r: max(
+            within_of(metric, group[r].rates) or 0.0,
+            metric.rounding,
+            rounding(group[r].widths.get(metric.name, 0.0)),
+        )
+        for r in values
+    }
     return math.fsum((v * errors[r]) ** 2 for r, v in values.items()) / len(values) ** 2
 
 

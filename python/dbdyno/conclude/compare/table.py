@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,10 +13,12 @@ from dbdyno.conclude.catalogue import sentence, with_nouns
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import (
     BY_NAME,
+    COSTS,
     DURATION,
     METRICS,
     RANKING,
     CellFigures,
+    Group,
     Metric,
     effect_between,
     everywhere,
@@ -128,20 +130,28 @@ def _without_interval(
         better = ((effect.difference or 0) > 0) == higher_is_better
         return Judgement("better" if better else "worse", None, effect.reason)
     needed = (k for k in range(1, 20) if effect.exact and 2.0 ** (1 - n - m - 2 * k) < alpha / family)
-    because = few_repeats(min(n, m)) if effect.exact else "the difference may be 0"
+    low, high = effect.difference_low, effect.difference_high
+    clear = low is not None and high is not None and not low <= 0 <= high
+    because = "the difference may be 0"
+    if effect.exact or (clear and _too_few(effect, n, m)):
+        because = few_repeats(n, m)
+    elif clear:
+        because = f"not certain among {family} comparisons"
     return Judgement("undecided", next(needed, None), effect.reason, because)
 
 
-def few_repeats(repeats: int) -> str:
-    """Returns ``3 repeats are too few``."""
-    return f"{counted(repeats, 'repeat')} {'is' if repeats == 1 else 'are'} too few"
+def few_repeats(n: int, m: int | None = None) -> str:
+    """Returns ``3 repeats are too few``; ``2 and 4 repeats are too few`` if the sides differ."""
+    if m is not None and n != m:
+        return f"{n} and {counted(m, 'repeat')} are too few"
+    return f"{counted(n, 'repeat')} {'is' if n == 1 else 'are'} too few"
 
 
 def _without_ends(effect: Effect) -> str:
     """Returns why there is no interval, in a few words."""
-    repeats = min(effect.n_baseline, effect.n_variant)
+    sizes = effect.n_baseline, effect.n_variant
     reason = effect.reason.partition(":")[0].rstrip(".")
-    return few_repeats(1) if repeats == 1 else f"{reason[:1].lower()}{reason[1:]}"
+    return few_repeats(*sizes) if min(sizes) == 1 else f"{reason[:1].lower()}{reason[1:]}"
 
 
 def _small(effect: Effect) -> str:
@@ -154,7 +164,9 @@ def _why_undecided(effect: Effect, few: bool, family: int, alpha: float) -> tupl
     if not few and (effect.p_difference or 0.0) >= alpha / family:
         return sentence("verdict-note", {"p": effect.p_difference}, case="skewed"), "skewed values"
     if few or (careful_p(effect) or 1.0) >= alpha / family > (effect.p or 1.0):
-        return sentence("verdict-note", {"repeats": repeats}, case="few"), few_repeats(repeats)
+        because = few_repeats(effect.n_baseline, effect.n_variant)
+        many = "" if few else f" for {family} comparisons"
+        return sentence("verdict-note", {"repeats": repeats}, case="few"), f"{because}{many}"
     if family > 1:
         because = f"not certain among {family} comparisons"
         return sentence("verdict-note", {"others": family - 1}, case="family"), because
@@ -307,6 +319,8 @@ class Options:
     """Compares only at this number of sessions."""
     across_sizes: bool = False
     """Compares although data differ in size and calls do more work on more data."""
+    costs: tuple[str, ...] = ()
+    """Costs that have a table of their own, because a rule is about them."""
 
 
 def alpha_of(*runs: Results) -> float:
@@ -325,8 +339,9 @@ def tables_of(matches: Sequence[Match], options: Options, work: str, alpha: floa
 
 def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
     known = [m for m in METRICS if any(_comparable(x, m) for x in paced.of_metric(m, matches))]
+    costs = [m for m in COSTS.values() if any(_comparable(x, m) for x in matches)]
     if options.metric is not None:
-        return [_named(options.metric, known)]
+        return [_named(options.metric, [*known, *costs])]
     groups = [g for x in matches for g in x.groups.values()]
     same = all(x.same_call(label) for x in matches for label in x.groups)
     set_by_rate = any(m.rate_per_s is not None for m in matches)
@@ -338,32 +353,52 @@ def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
         raise UsageError("the calls are of different size", "measure both with the same --call-target")
     if first is None:
         raise UsageError("no measurement of the comparison has a rate", "look at the runs: dbdyno show RUN")
-    return [first, *(m for m in known if m is not first)]
+    asked = [m for m in costs if m.name in options.costs]
+    return [first, *(m for m in known if m is not first), *asked]
 
 
 def _comparable(match: Match, metric: Metric) -> bool:
-    """Returns whether the metric is known for the baseline and at least one more label."""
+    """Returns whether the metric is known for the baseline and at least one more label. Costs may be 0."""
+
+    def is_known(cells: Group) -> bool:
+        return bool(known(cells, metric.name)) if metric.name in COSTS else everywhere([cells], metric.name)
+
     known_labels = [
         label
         for label, cells in match.groups.items()
-        if everywhere([cells], metric.name) and (match.same_call(label) or not metric.of_call)
+        if is_known(cells) and (match.same_call(label) or not metric.of_call)
     ]
     return match.baseline in known_labels and len(known_labels) > 1
 
 
 def _named(name: str, known: Sequence[Metric]) -> Metric:
-    name = name if name in BY_NAME else column_of(name)
-    if name not in BY_NAME:
-        short = [n for n, figure in FIGURES.items() if figure.column in BY_NAME]
-        raise UsageError(f"no quantity {name!r}", did_you_mean(name, (*short, *BY_NAME)))
+    name = metric_named(name, f"no quantity {name!r}", [m.name for m in known])
     if BY_NAME[name] not in known and name in RANKING and any(m.name == paced.RANKING[0] for m in known):
         raise UsageError(f"{name} was set by the rate, which was kept", f"compare {paced.RANKING[0]}")
     if BY_NAME[name] not in known:
         raise UsageError(
             f"{name} is not known of what is compared",
-            f"known are {', '.join(m.name for m in known)}",
+            f"known are {', '.join(m.name for m in known if (m.name in COSTS) is (name in COSTS))}",
         )
     return BY_NAME[name]
+
+
+def metric_named(name: str, refusal: str, known: Iterable[str] = BY_NAME) -> str:
+    """Returns the metric of this name or short name: ``p99``, ``cpu_user_per_call``. Raises
+    :class:`UsageError` with ``refusal`` and the nearest name, or the ``known`` ones."""
+    for full in (name, column_of(name), f"{name}_ns"):
+        if full in BY_NAME:
+            return full
+    short = [n for n, figure in FIGURES.items() if figure.column in BY_NAME]
+    costs = [n.removesuffix("_ns") for n in known if n in COSTS and BY_NAME[n].of_call]
+    of_work = f"; costs, also with _per_work: {', '.join(costs)}" if costs else ""
+    listed = f"known: {', '.join([*short, *(n for n in known if n not in COSTS)])}{of_work}"
+    raise UsageError(refusal, did_you_mean(name, (*short, *BY_NAME), listed))
+
+
+def costs_among(figures: Iterable[str]) -> tuple[str, ...]:
+    """Returns those of the figures that are costs, for :class:`Options`."""
+    return tuple(f for f in dict.fromkeys(figures) if f in COSTS)
 
 
 def only_rung(matches: Sequence[Match], rung: int | None) -> list[Match]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from dbdyno.model.plan.kinds import COMMANDS
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.text.nouns import unit_of
-from dbdyno.model.units import format_ns, format_rate
+from dbdyno.model.units import format_amount, format_rate
 
 Verdict = Literal["better", "worse", "equal", "no difference", "undecided"]
 """``equal``: every value of both sides is the same. ``no difference``: no difference above the margin."""
@@ -364,6 +364,10 @@ def ratio_text(effect: Effect, ratio: float) -> str:
     return f"{ratio:.{decimals}f}"
 
 
+AMOUNTS = ("ns", "bytes", "")
+"""Units of what is an amount and no rate; counts have none."""
+
+
 def value_text(unit: str, value: float) -> str:
     """Returns a figure with its unit: ``6.21 M LIO/s``, ``1.23 ms``."""
-    return format_ns(value) if unit == "ns" else f"{format_rate(value)} {unit_of(unit)}".rstrip()
+    return format_amount(value, unit) if unit in AMOUNTS else f"{format_rate(value)} {unit_of(unit)}"

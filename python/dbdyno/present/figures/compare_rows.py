@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from dbdyno.model.results.comparison import (
+    AMOUNTS,
     Account,
     Comparison,
     Contrast,
@@ -21,8 +22,9 @@ from dbdyno.model.results.comparison import (
     value_text,
     verdict_text,
 )
+from dbdyno.model.schema.data_sources.costs import BY_ID
 from dbdyno.model.text.nouns import at_once, noun
-from dbdyno.model.units import counted, format_p, format_percent
+from dbdyno.model.units import counted, format_amount, format_p, format_percent, format_rate
 from dbdyno.present.document.document import (
     UNKNOWN,
     Cell,
@@ -39,7 +41,6 @@ from dbdyno.present.document.document import (
 from dbdyno.present.document.page import Html, el
 from dbdyno.present.document.palette import var
 from dbdyno.present.figures.accounts import BRACKET, NAMES, THROTTLED
-from dbdyno.present.figures.amounts import BY_ID, amount_text
 from dbdyno.present.figures.figures import grouped, plus_minus
 
 EFFECT = (
@@ -208,7 +209,7 @@ def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
 
 def figure(unit: str, value: float) -> Cell:
     """Returns a figure without its unit, which the title of the quantity states: ``6.21 M``, ``1.23 ms``."""
-    return Cell(value_text("ns" if unit == "ns" else "", value), value, unit)
+    return Cell(format_amount(value, unit) if unit in AMOUNTS else format_rate(value), value, unit)
 
 
 def effect(claim: Contrast | None, comparison: Comparison, variant: str, repeats: int) -> list[Cell]:
@@ -322,7 +323,7 @@ def cost_table(change: OperationCosts, comparison: Comparison) -> Table:
     """Returns a table with one row per cost of a call: both means, their ratio, and the verdict."""
 
     def shown(cost: OperationCost, mean: float) -> Cell:
-        return Cell(amount_text(cost.unit, mean), mean, cost.unit)
+        return Cell(format_amount(mean, cost.unit), mean, cost.unit)
 
     verdict, ratio, *rest = EFFECT
     if (change.baseline, change.variant) == RUNS:

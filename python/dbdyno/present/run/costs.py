@@ -8,6 +8,7 @@ from typing import Any
 from dbdyno.model.plan.kinds import SERVED, current_kind
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.costs import (
+    BY_ID,
     CALL,
     CLIENT_CPU,
     CPU,
@@ -26,7 +27,7 @@ from dbdyno.model.schema.data_sources.costs import (
 )
 from dbdyno.model.schema.data_sources.syscalls import SYSTEM_CALLS as TRACED_CALLS
 from dbdyno.model.text.nouns import fill, noun
-from dbdyno.model.units import NS_PER_S, significant
+from dbdyno.model.units import NS_PER_S, format_amount
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -40,7 +41,6 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.figures import selection, sources_used
-from dbdyno.present.figures.amounts import BY_ID, amount_text
 from dbdyno.present.figures.figures import grouped
 from dbdyno.present.figures.selection import Pick, rows_of
 
@@ -114,13 +114,13 @@ def _figures(results: Results, pick: Pick, per: str) -> dict[str, _Row]:
 
 
 def _amount(name: str) -> Callable[[_Row], Cell]:
-    return lambda row: known(row[name], lambda v: amount_text(row["unit"], v), row["unit"])
+    return lambda row: known(row[name], lambda v: format_amount(v, row["unit"]), row["unit"])
 
 
 def _interval(row: _Row) -> Cell:
     if row["low"] is None or row["high"] is None:
         return word("")
-    return word(f"{amount_text(row['unit'], row['low'])} to {amount_text(row['unit'], row['high'])}")
+    return word(f"{format_amount(row['low'], row['unit'])} to {format_amount(row['high'], row['unit'])}")
 
 
 def _background(row: _Row) -> Cell:
@@ -191,7 +191,7 @@ def _of(*names: str, scale: float = 1.0) -> Callable[[_Item], Cell]:
     def cell(item: _Item) -> Cell:
         parts = [_whole(item[1], n) for n in names]
         total = None if None in parts else scale * sum(p for p in parts if p is not None)
-        return known(total, significant)
+        return known(total, lambda v: format_amount(v, ""))
 
     return cell
 

@@ -59,6 +59,18 @@ FIGURES = (
     Figure(SYSTEM_CALLS, "count", "system calls"),
 )
 """All figures, in the order in which they are shown."""
+BY_ID = {f.id: f for f in FIGURES}
+
+PER = {CALL: "call", WORK: "work"}
+"""What a cost is of, in the names of metrics."""
+
+
+def metric_of(figure: str, per: str, *, background: bool = False) -> str:
+    """Returns the name by which a comparison calls a cost: ``cpu_user_per_call_ns``,
+    ``background_wal_bytes_per_work``."""
+    bare = figure.removesuffix("_ns")
+    name = f"{bare}_per_{PER[per]}{figure.removeprefix(bare)}"
+    return f"background_{name}" if background else name
 
 
 INCLUDED = "included in the sessions' share"
