@@ -7,7 +7,7 @@ sessions; else of the whole server, which the source then says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -16,6 +16,7 @@ from dbdyno.account.making import makes
 from dbdyno.model.results.ledger_rows import BY_LABEL, groups
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.costs import (
+    AT_LEAST,
     CALL,
     CLIENT_CPU,
     CPU,
@@ -54,6 +55,11 @@ TELLING = 0.02
 scaled to the window, which leaves about a call at each end."""
 _HALVES = {USER: "run.user", SYSTEM: "run.system"}
 _OFF, _IDLE = "off", "no measured calls"
+_MISSED = {
+    "vanished": "{} ended in the window: what it used after its last reading is missing",
+    "too short": "{} lived too briefly to be read twice: what it used is missing",
+}
+"""Status of a process that came or went in the window -> what is missing of it."""
 _EXECUTED = {
     USER: "cpu_user_ns",
     SYSTEM: "cpu_system_ns",
@@ -76,7 +82,9 @@ class Share(NamedTuple):
 
     @property
     def reason(self) -> str:
-        return "ok" if self.value is not None else self.status if self.status != "ok" else _IDLE
+        if self.value is not None:
+            return self.status if self.status.startswith(AT_LEAST) else "ok"
+        return self.status if self.status != "ok" else _IDLE
 
 
 Ends = tuple[float | None, float | None]
@@ -142,6 +150,8 @@ def _together(repeats: list[Row]) -> Row:
 def _of_all(known: list[Row], repeats: list[Row], status: str) -> str:
     if not known:
         return str(repeats[0][status])
+    if lacking := [r[status] for r in known if r[status].startswith(AT_LEAST)]:
+        return str(lacking[0])
     return "ok" if len(known) == len(repeats) else f"{len(known)} of {len(repeats)} windows"
 
 
@@ -246,20 +256,29 @@ class _Cell:
         return costs
 
     def _background_cpu(self, whole: Share, ledger: list[Row]) -> dict[str, Share]:
-        """Returns CPU of the server's own processes, divided by the ratio of all their ticks."""
+        """Returns CPU of the server's own processes, divided by the ratio of all their ticks. It is a lower
+        bound if some of them were not read to their end."""
         helpers = [row for row in ledger if row["account"] == "run"]
+        known = [row for row in helpers if row["aas"] is not None]
         unknown = [row for row in helpers if row["aas"] is None]
-        if unknown or (not helpers and whole.value is None):
-            share = Share(None, unknown[0]["status"], unknown[0]["source"]) if unknown else whole
-            return dict.fromkeys((CPU, *_HALVES), share)
-        per_call = self._per_call(NS_PER_S * sum(row["aas"] for row in helpers))
-        share, source = Share(per_call, source=whole.source), f"{whole.source}, divided by ticks"
+        if any(row["status"] not in _MISSED for row in unknown) or (unknown and not known):
+            return dict.fromkeys((CPU, *_HALVES), Share(None, unknown[0]["status"], unknown[0]["source"]))
+        if not helpers and whole.value is None:
+            return dict.fromkeys((CPU, *_HALVES), whole)
+        status = _at_least((row["who"], row["status"]) for row in unknown)
+        if some := [row for row in known if row["status"] != "ok"]:
+            status = f"{AT_LEAST}of {some[0]['who']} only {some[0]['status']} were read"
+        per_call = self._per_call(NS_PER_S * sum(row["aas"] for row in known))
+        share, source = Share(per_call, status, whole.source), f"{whole.source}, divided by ticks"
         if not per_call:
             return dict.fromkeys((CPU, *_HALVES), share)
         tasks = self._tables["cut_tasks"].filter(pl.col("role").str.starts_with(ROLE))
         ticks = {USER: float(tasks["user_ns"].sum()), SYSTEM: float(tasks["system_ns"].sum())}
         both = sum(ticks.values())
-        halves = {h: Share(per_call * t / both if both else None, NO_TICK, source) for h, t in ticks.items()}
+        halves = {
+            h: Share(per_call * t / both if both else None, status if both else NO_TICK, source)
+            for h, t in ticks.items()
+        }
         return {CPU: share, **halves}
 
     def _switches(self) -> dict[str, Cost]:
@@ -274,13 +293,16 @@ class _Cell:
 
     def _summed(self, tasks: pl.DataFrame, column: str) -> Share:
         source = TRACE if tasks["source"].str.contains(TRACE, literal=True).all() and tasks.height else _TASKS
-        if unknown := tasks[column].null_count():
-            bad = tasks.filter(pl.col(column).is_null() & (pl.col("status") != "ok"))["status"]
-            why = bad[0] if len(bad) else f"{unknown} of {tasks.height} tasks were not read"
-            return Share(None, why, source)
         if tasks.is_empty():
             return Share(None, _OFF, source)
-        return Share(self._per_call(float(tasks[column].sum())), source=source)
+        unknown = tasks.filter(pl.col(column).is_null())
+        gone = pl.col("role").str.starts_with(ROLE) & pl.col("status").is_in([*_MISSED])
+        if unknown.height == tasks.height or unknown.filter(~gone).height:
+            bad = unknown.filter(pl.col("status") != "ok")["status"]
+            why = bad[0] if len(bad) else f"{unknown.height} of {tasks.height} tasks were not read"
+            return Share(None, why, source)
+        status = _at_least(unknown.select(pl.col("role").str.strip_prefix(ROLE), "status").iter_rows())
+        return Share(self._per_call(float(tasks[column].sum())), status, source)
 
     # -- the engine's counters --
 
@@ -377,6 +399,12 @@ class _Cell:
         }
         by_figure[CPU] = Cost(self.rate("cpu_per_call_ns"), none)
         return by_figure
+
+
+def _at_least(missed: Iterable[tuple[str, str]]) -> str:
+    """Returns the status of a sum that lacks processes, from the name and status of each."""
+    texts = {_MISSED[why].format(f"an {who}" if who[:1] in "aeiou" else f"a {who}") for who, why in missed}
+    return f"{AT_LEAST}{'; '.join(sorted(texts))}" if texts else "ok"
 
 
 def _half(whole: Share, run: Row | None, half: Row | None) -> tuple[Share, Ends]:

@@ -169,6 +169,40 @@ def test_switches_are_those_of_the_sessions_and_of_the_servers_processes() -> No
     assert costs["switches_voluntary"]["source"] == "os tasks"
 
 
+def _helper(pid: int, kind: str) -> dict[str, Any]:
+    return {"pid": pid, "tid": pid, "role": f"helper:{kind}", "session": None}
+
+
+GONE = {"status": "vanished", "user_ns": None, "system_ns": None}
+MISSED = "an autovacuum worker ended in the window: what it used after its last reading is missing"
+
+
+def test_a_background_process_that_ended_unread_leaves_a_lower_bound_that_names_it() -> None:
+    writer = [
+        task_row(at, run, 0, voluntary=v, involuntary=0, user_ns=run, **_helper(300, "checkpointer"))
+        for at, run, v in ((10 * S, 0, 1), (20 * S, S, 6))
+    ]
+    gone = task_row(15 * S, None, None, **_helper(301, "autovacuum worker"), **GONE)
+    own = [task_row(at, run, 0, voluntary=1, involuntary=0) for at, run in ((10 * S, 0), (20 * S, S))]
+    cell = made_cell({"sessions": [session_row()], "tasks": [*own, *writer, gone]})
+    costs = _costs_of(cell)
+    for figure, at_least in (("cpu_ns", S / 10), ("cpu_user_ns", S / 10), ("switches_voluntary", 0.5)):
+        assert costs[figure]["background"] == pytest.approx(at_least)
+        assert costs[figure]["background_status"] == f"at least: {MISSED}"
+    run = climb("fake:cpu=10ms", [1], measure_ns=S)
+    both = part_of([cell], run.plan, run.environment).tables
+    total = costs_of_cells.costs_total(both["windows"], both["costs"])
+    assert _figures(total, "all")["cpu_ns"]["background_status"] == f"at least: {MISSED}"
+
+
+def test_a_background_that_nobody_read_is_unknown() -> None:
+    gone = task_row(15 * S, None, None, **_helper(301, "autovacuum worker"), **GONE)
+    own = [task_row(at, run, 0) for at, run in ((10 * S, 0), (20 * S, S))]
+    costs = _costs_of(made_cell({"sessions": [session_row()], "tasks": [*own, gone]}))
+    assert costs["cpu_ns"]["background"] is None
+    assert costs["cpu_ns"]["background_status"] == "vanished"
+
+
 def test_devices_are_summed_once_each_and_an_unknown_one_is_not_left_out() -> None:
     """A volume lies on a disk: the I/O of the disk has that of the volume in it."""
     rate = {"scope": "rung", "name": "calls_per_s", "value": 50.0, "status": "ok", "source": "driver"}

@@ -6,10 +6,12 @@ import io
 import re
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from rich.console import Console
 from tests.fake_engine import FakeServer
 from tests.fakery import S, climb, climb_one
+from tests.unit.shown import as_text
 
 from dbdyno import present
 from dbdyno.conclude.compare import compare_runs
@@ -18,6 +20,9 @@ from dbdyno.model.engine.protocols import Target
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.costs import BY_ID
+from dbdyno.model.units import format_amount
+from dbdyno.present.compare import sides
 
 LAW = "fake:cpus=4,cpu=10ms,system=0.25,commit=IO/WalSync:2ms,think=5ms,driver=20us,spread=0.1"
 
@@ -67,6 +72,56 @@ def test_what_is_unknown_has_a_mark_and_its_reason(ladder: Results) -> None:
     assert "? device reads, " in text
 
 
+def _with_costs(results: Results, **columns: pl.Expr) -> Results:
+    return replace(
+        results, tables={**results.tables, "costs": results.tables["costs"].with_columns(**columns)}
+    )
+
+
+def test_a_lower_bound_is_marked_and_says_what_is_missing(ladder: Results) -> None:
+    of_cpu = pl.col("figure") == "cpu_ns"
+    status = (
+        pl.when(of_cpu).then(pl.lit("at least: a worker ended in the window")).otherwise("background_status")
+    )
+    text = _text(_with_costs(ladder, background_status=status), 80)
+    assert re.search(r"^CPU .* >= [0-9.]+ [a-z]+$", text, re.MULTILINE)
+    assert ">= in the background, CPU: a worker ended in the window." in " ".join(text.split())
+    assert re.search(r"^1 session +>= ", text, re.MULTILINE)
+
+
+def test_a_missing_right_is_named_with_its_cure(ladder: Results) -> None:
+    of_devices = pl.col("figure").str.starts_with("device")
+    bare = _with_costs(
+        ladder,
+        status=pl.when(of_devices).then(pl.lit("not permitted")).otherwise("status"),
+        source=pl.when(of_devices).then(pl.lit("devices, the whole machine's")).otherwise("source"),
+    )
+    sources = ladder.tables["sources"]
+    cure = "the directories are hidden: run dbdyno as root"
+    refused = sources.head(1).with_columns(
+        name=pl.lit("devices"), status=pl.lit("not permitted"), detail=pl.lit(cure)
+    )
+    named = replace(bare, tables={**bare.tables, "sources": pl.concat([sources, refused])})
+    assert f"device flushes: {cure}." in " ".join(_text(named, 80).split())
+    assert "device flushes: a right is missing: dbdyno doctor names it." in " ".join(_text(bare, 80).split())
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0, "count", "0"),
+        (0.000000991, "count", "1 in 1.01 M"),
+        (0.000247, "count", "1 in 4.05 k"),
+        (0.00138, "count", "0.00138"),
+        (0.0000991, "bytes", "1 B in 10.1 k"),
+        (8_192.0, "bytes", "8.00 KiB"),
+        (0.5, "ns", "500 ps"),
+    ],
+)
+def test_tiny_amounts_are_readable(value: float, unit: str, text: str) -> None:
+    assert format_amount(value, unit) == text
+
+
 def _cost_change(a: str, b: str, repeats: int) -> tuple[Comparison, list[Claim]]:
     comparison = compare_runs(_run(a, repeats), _run(b, repeats, "2"))
     return comparison, [c for c in comparison.conclusions if c.id == "cost-change"]
@@ -105,3 +160,29 @@ def test_one_repeat_decides_no_cost() -> None:
     assert claims == []
     verdicts = {f.contrast.verdict for c in comparison.operation_costs for f in c.figures}
     assert verdicts <= {"undecided"}
+
+
+def test_costs_of_zero_on_both_sides_are_one_line() -> None:
+    comparison, _ = _cost_change(LAW, LAW, 2)
+    zero = [f for f in comparison.operation_costs[0].figures if not f.baseline_mean and not f.variant_mean]
+    titles = [f"{BY_ID[f.figure].title}{', background' if f.background else ''}" for f in zero]
+    table, _, rest = (
+        as_text(present.comparison(comparison), 120)
+        .partition("Costs of a call")[2]
+        .partition("0 on both sides: ")
+    )
+    assert " ".join(rest.partition(".")[0].split()) == ", ".join(titles) != ""
+    assert not [t for t in titles if re.search(rf"^{t}  ", table, re.MULTILINE)]
+
+
+@pytest.mark.parametrize(("kept", "words"), [(3, "cut short: 1 to 2 of 2 repeats"), (2, "1 of 2 repeats")])
+def test_a_run_that_was_cut_short_says_how_many_repeats_it_has(
+    ladder: Results, kept: int, words: str
+) -> None:
+    whole = replace(ladder, info=ladder.info.model_copy(update={"status": "complete"}))
+    windows = whole.tables["windows"].sort("repeat", "sessions").head(kept)
+    info = whole.info.model_copy(update={"status": "cut short", "id": "2"})
+    part = replace(whole, info=info, tables={**whole.tables, "windows": windows})
+    identities = [p.text for p in sides.identities([whole, part])]
+    assert "; 2 repeats; " in identities[0]
+    assert words in identities[1]

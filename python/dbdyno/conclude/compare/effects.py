@@ -90,13 +90,14 @@ def _costs(table: pl.DataFrame) -> tuple[dict[str, float | None], dict[str, floa
             amounts[own] = row["value"]
             if row["value"] and None not in (row["low"], row["high"]):
                 widths[own] = (row["high"] - row["low"]) / row["value"]
-        # A small rest of two large figures says nothing of a difference.
-        if not (row["background_source"] or "").endswith(costs.LESS_SESSIONS):
+        # A small rest of two large figures says nothing of a difference, and neither does a lower bound.
+        rest = (row["background_source"] or "").endswith(costs.LESS_SESSIONS)
+        if not rest and not (row["background_status"] or "").startswith(costs.AT_LEAST):
             amounts[behind] = row["background"]
     return amounts, widths
 
 
-_AMOUNTS = ("value", "low", "high", "background", "background_source")
+_AMOUNTS = ("value", "low", "high", "background", "background_status", "background_source")
 
 
 def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:

@@ -143,7 +143,7 @@ def _without_interval(
 def few_repeats(n: int, m: int | None = None) -> str:
     """Returns ``3 repeats are too few``; ``2 and 4 repeats are too few`` if the sides differ."""
     if m is not None and n != m:
-        return f"{n} and {counted(m, 'repeat')} are too few"
+        return f"{n} and {m} repeats are too few"
     return f"{counted(n, 'repeat')} {'is' if n == 1 else 'are'} too few"
 
 

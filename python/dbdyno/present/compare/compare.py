@@ -125,9 +125,11 @@ def _costs(comparison: Comparison, tops: Sequence[rows.Place]) -> Iterator[Block
     """Yields what a call costs on both sides, at the highest loads and then, folded, at all others."""
     rest = [p for p in rows.places(comparison.metrics[0]) if p not in tops]
     for place in (*tops, *rest):
-        tables = [rows.cost_table(c, comparison) for c in rows.at(place, comparison.operation_costs)]
+        changes = rows.at(place, comparison.operation_costs)
+        tables = [rows.cost_table(c, comparison) for c in changes]
         if tables:
-            yield Section(_where(comparison, place), tables, folded=place not in tops)
+            none = remarks(dict.fromkeys(filter(None, map(rows.zero_costs, changes))))
+            yield Section(_where(comparison, place), [*tables, *none], folded=place not in tops)
 
 
 def _where(comparison: Comparison, place: rows.Place) -> str:

@@ -3,6 +3,7 @@ chart."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from dbdyno.model.plan.kinds import LADDER, kind_of
@@ -70,16 +71,27 @@ def _named(letter: str, results: Results) -> str:
 def _identity(letter: str, results: Results) -> str:
     info = results.info
     name = f"{one_line(info.name)}, " if info.name and letter else ""
-    repeats = results.tables["windows"]["repeat"].n_unique() or results.plan.experiment.repeats
     parts = [
         f"{name}{headline.title(results)}",
-        *([] if info.status == "complete" else [info.status]),
-        counted(repeats, "repeat"),
+        _repeats(results),
         f"{info.started.astimezone():%-d %b %Y %H:%M %Z}",
     ]
     if info.ended is not None:
         parts.append(format_ns((info.ended - info.started).total_seconds() * NS_PER_S))
     return f"{f'{letter}: ' if letter else ''}{'; '.join(parts)} (run {info.id})."
+
+
+def _repeats(results: Results) -> str:
+    """Returns how often the run measured its loads: ``5 repeats``; ``cut short: 1 of 5 repeats``."""
+    measured = results.tables["windows"]
+    if results.info.status == "complete":
+        return counted(measured["repeat"].n_unique() or results.plan.experiment.repeats, "repeat")
+    loads = Counter((c.workload, c.variant, c.sessions, c.rate_per_s) for c in results.plan.cells)
+    windows = Counter(measured.select("workload", "variant", "sessions", "rate_per_s").rows())
+    planned = max(loads.values(), default=results.plan.experiment.repeats)
+    times = sorted({windows[load] for load in loads}) or [0]
+    ends = f"{times[0]} to {times[-1]}" if times[0] < times[-1] else f"{times[0]}"
+    return f"{results.info.status}: {ends} of {counted(planned, 'repeat')}"
 
 
 def doubts(runs: Sequence[Results]) -> list[Paragraph]:

@@ -320,7 +320,8 @@ def why_table(why: Why) -> Table:
 
 
 def cost_table(change: OperationCosts, comparison: Comparison) -> Table:
-    """Returns a table with one row per cost of a call: both means, their ratio, and the verdict."""
+    """Returns a table with one row per cost of a call that either side has: both means, their ratio, and the
+    verdict."""
 
     def shown(cost: OperationCost, mean: float) -> Cell:
         return Cell(format_amount(mean, cost.unit), mean, cost.unit)
@@ -336,14 +337,26 @@ def cost_table(change: OperationCosts, comparison: Comparison) -> Table:
     ]
     records = []
     for cost in change.figures:
+        if not cost.baseline_mean and not cost.variant_mean:
+            continue
         effect = _effect(cost.contrast, comparison.margin)
-        title = BY_ID[cost.figure].title
-        cells = [word(f"{title}, background" if cost.background else title)]
+        cells = [word(_cost_title(cost))]
         cells += [shown(cost, cost.baseline_mean), shown(cost, cost.variant_mean)]
         cells += [effect[1], effect[2], effect[0], *effect[3:]]
         records.append(Row(cells, _TONES.get(cost.contrast.verdict, ""), minor=cost.background))
     title = f"{change.variant} against {change.baseline}; ratio of the means"
     return Table(title, columns, records).without_unknown()
+
+
+def _cost_title(cost: OperationCost) -> str:
+    title = BY_ID[cost.figure].title
+    return f"{title}, background" if cost.background else title
+
+
+def zero_costs(change: OperationCosts) -> str:
+    """Returns which costs are 0 on both sides, in a sentence; "" if none is."""
+    none = [_cost_title(c) for c in change.figures if not c.baseline_mean and not c.variant_mean]
+    return f"0 on both sides: {', '.join(none)}." if none else ""
 
 
 def _seconds(seconds: float) -> str:

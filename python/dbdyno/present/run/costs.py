@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import polars as pl
+
 from dbdyno.model.plan.kinds import SERVED, current_kind
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.costs import (
+    AT_LEAST,
     BY_ID,
     CALL,
     CLIENT_CPU,
@@ -81,7 +84,7 @@ def of_load(results: Results, pick: Pick) -> list[Block]:
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
     return [
         table(f"{fill(TITLE)} {pick.at}{repeats}", columns, calls.values(), named=True),
-        *remarks(_notes(calls.values())),
+        *remarks(_notes(results, calls.values())),
     ]
 
 
@@ -129,10 +132,11 @@ def _background(row: _Row) -> Cell:
         return word("")
     if status in _SHORT:
         return word(_SHORT[status], note=status)
-    return _amount("background")(row)
+    cell = _amount("background")(row)
+    return cell._replace(text=f">= {cell.text}", note=status) if status.startswith(AT_LEAST) else cell
 
 
-def _notes(rows: Iterable[_Row]) -> Iterator[str]:
+def _notes(results: Results, rows: Iterable[_Row]) -> Iterator[str]:
     """Yields the meaning of the columns, and why figures are unknown."""
     shown = [*rows]
     served = current_kind().among((SERVED,))
@@ -145,10 +149,18 @@ def _notes(rows: Iterable[_Row]) -> Iterator[str]:
         r for r in shown if served and r["value"] is not None and r["source"].endswith("server-wide")
     ]:
         yield f"Server-wide, so the work of other clients is in it: {_listed(wide)}."
-    unknown = grouped((_why(r), r) for r in shown if r["value"] is None)
+    if any(r["figure"].startswith(("wal_", "writ")) and r["value"] is not None for r in shown if served):
+        yield (
+            "Reads, writes and WAL are from the server's own counters, not its statistics of statements: "
+            "what commits write and sync is in them."
+        )
+    unknown = grouped((_why(results, r), r) for r in shown if r["value"] is None)
     for reason, of_reason in unknown.items():
         yield f"{UNKNOWN} {_listed(of_reason)}: {reason}."
     behind = [r for r in shown if r["value"] is not None and _background(r).text == UNKNOWN]
+    bounds = [r for r in shown if served and r["background_status"].startswith(AT_LEAST)]
+    for status, of_status in grouped((r["background_status"], r) for r in bounds).items():
+        yield f">= in the background, {_listed(of_status)}: {status.removeprefix(AT_LEAST)}."
     for status, of_status in grouped((r["background_status"], r) for r in behind if served).items():
         why = _NO_TICK if status == NO_TICK else sources_used.in_words(status)
         yield f"{UNKNOWN} in the background, {_listed(of_status)}: {why}."
@@ -158,7 +170,11 @@ def _listed(rows: Iterable[_Row]) -> str:
     return ", ".join(BY_ID[r["figure"]].title for r in rows)
 
 
-def _why(row: _Row) -> str:
+def _why(results: Results, row: _Row) -> str:
+    if row["status"] == "not permitted":  # a source says which right is missing, and how to get it
+        source = pl.col("name") == row["source"].partition(",")[0]
+        details = results.tables["sources"].filter(source & (pl.col("status") == row["status"]))["detail"]
+        return next(filter(None, details), "a right is missing: dbdyno doctor names it")
     if row["status"] != "off":
         return sources_used.in_words(row["status"])
     if row["figure"] == SYSTEM_CALLS:
@@ -191,7 +207,8 @@ def _of(*names: str, scale: float = 1.0) -> Callable[[_Item], Cell]:
     def cell(item: _Item) -> Cell:
         parts = [_whole(item[1], n) for n in names]
         total = None if None in parts else scale * sum(p for p in parts if p is not None)
-        return known(total, lambda v: format_amount(v, ""))
+        lacking = any(item[1][n]["background_status"].startswith(AT_LEAST) for n in names)
+        return known(total, lambda v: f"{'>= ' if lacking else ''}{format_amount(v, '')}")
 
     return cell
 

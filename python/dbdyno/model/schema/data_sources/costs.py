@@ -76,6 +76,8 @@ def metric_of(figure: str, per: str, *, background: bool = False) -> str:
 INCLUDED = "included in the sessions' share"
 """Status of the background's share where a counter does not tell the processes apart."""
 
+AT_LEAST = "at least: "
+"""Begin of the status of a background's share that lacks a part; what is missing follows."""
 NO_TICK = "no tick seen"
 """Status of a part of CPU time that was too little for the kernel's ticks."""
 SMALL = "too small beside the sessions' share to be told from it"
@@ -99,7 +101,7 @@ COSTS = Table(
         _c("units", "f64", "calls or units of work in the window", null=True),
         _c("status", "str", "ok | why the value is unknown"),
         _c("source", "str", "data source; server-wide: the work of others is in it, too"),
-        _c("background_status", "str", "ok | why the background's share is unknown"),
+        _c("background_status", "str", "ok | at least: what is missing | why the share is unknown"),
         _c("background_source", "str", "data source of the background's share"),
     ),
     together=True,
