@@ -26,6 +26,7 @@ from dbdyno.model.plan.kinds import COMMANDS, kind_of
 from dbdyno.store.samples import Numbers, read_pair, read_sample
 
 if TYPE_CHECKING:
+    from dbdyno.conclude.noise_records import NoiseRecord
     from dbdyno.model.results.analyses import Ladder, Machines
     from dbdyno.model.results.claim import Claim
     from dbdyno.model.results.comparison import Comparison, SampleComparison
@@ -262,8 +263,10 @@ def compare(
         comparison = comparison or comparing.compare_variants(derived, options)
         _show(comparison, (), out, [record.id], (derived,))
         return
+    from dbdyno.conduct import noise
+
     two = _two_runs(first, second, options, store)
-    comparison, machine_comparisons = _runs(*two, options, chosen)
+    comparison, machine_comparisons = _runs(*two, options, chosen, noise.known(open_store(store)))
     _show(comparison, machine_comparisons, out, [r.info.id for r in two], two)
     if kind_of(two[0].plan).name == COMMANDS and not machine_comparisons and not as_json:
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
@@ -347,7 +350,11 @@ def _two_runs(
 
 
 def _runs(
-    a: Results, b: Results, options: comparing.Options, chosen: MachineOptions
+    a: Results,
+    b: Results,
+    options: comparing.Options,
+    chosen: MachineOptions,
+    records: Sequence[NoiseRecord] = (),
 ) -> tuple[Comparison | None, Sequence[Machines]]:
     """Compares two runs, and their machines if these differ or options of machines were given.
 
@@ -361,7 +368,7 @@ def _runs(
             if chosen.given:
                 raise
     try:
-        return comparing.compare_runs(a, b, options), machines
+        return comparing.compare_runs(a, b, options, records), machines
     except UsageError:
         if not machines:
             raise

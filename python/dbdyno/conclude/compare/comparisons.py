@@ -13,6 +13,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import costs, paced
 from dbdyno.conclude.compare.cache_placement import cache_placement
 from dbdyno.conclude.compare.effects import RANKING, Cells, Key, cells_of
+from dbdyno.conclude.compare.restarts import restart_differences
 from dbdyno.conclude.compare.sizes import check_sizes
 from dbdyno.conclude.compare.summary import notes, summary, whys
 from dbdyno.conclude.compare.table import (
@@ -23,6 +24,7 @@ from dbdyno.conclude.compare.table import (
     tables_of,
 )
 from dbdyno.conclude.ladder.ladders import in_doubt
+from dbdyno.conclude.noise_records import NoiseRecord
 from dbdyno.conclude.run.quality import other_cpus
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan.jobs import PlannedJob
@@ -201,6 +203,7 @@ def _comparison(
     options: Options,
     differences: Iterable[Difference],
     left_out: Sequence[tuple[str, str]],
+    records: Sequence[NoiseRecord] = (),
 ) -> Comparison:
     """Returns the comparison. The first of ``runs`` is the baseline's."""
     first = runs[0]
@@ -232,7 +235,8 @@ def _comparison(
     cost_claims = [*costs.claims(comparison), *(cpu_profile.cost_claim(c) for c in profiled)]
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
     ranked = [_in_doubt(c, by_label) for c in summary(comparison, first, matches)]
-    concluded = (*unequal, *ranked, *cost_claims, *notes(comparison, left_out, runs, matches))
+    starts = restart_differences(comparison, runs, records) if kind == "runs" else ()
+    concluded = (*unequal, *ranked, *starts, *cost_claims, *notes(comparison, left_out, runs, matches))
     return comparison.model_copy(update={"conclusions": concluded, "costs": profiled})
 
 
@@ -335,9 +339,15 @@ _CURE = (
 )
 
 
-def compare_runs(baseline: Results, other: Results, options: Options | None = None) -> Comparison:
+def compare_runs(
+    baseline: Results,
+    other: Results,
+    options: Options | None = None,
+    records: Sequence[NoiseRecord] = (),
+) -> Comparison:
     """Compares ``other`` with ``baseline``. Their repeats are independent samples, because nothing pairs
-    them. Raises :class:`UsageError` if they have no rung in common."""
+    them. ``records`` of measured noise say what restarts of the server add. Raises :class:`UsageError` if
+    they have no rung in common."""
     options = options or Options()
     ids = baseline.info.id, other.info.id
     if ids[0] == ids[1]:
@@ -358,7 +368,7 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     runs = [baseline, other]
     with speaking_of(kind_of(baseline.plan)):
         comparison = _comparison(
-            "runs", runs, LABELS[0], matches, options, run_differences(baseline, other), left_out
+            "runs", runs, LABELS[0], matches, options, run_differences(baseline, other), left_out, records
         )
         pairs = _pairs(baseline, other).items()
         for variants in pairs if len(pairs) == 1 else ():

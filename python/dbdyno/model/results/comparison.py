@@ -223,7 +223,14 @@ class Difference(Frozen):
     variant: str
 
 
-_ANSWERS = ("rank", "cost-change", "paced-capacities", "cache-placement", "cache-placement-load")
+_ANSWERS = (
+    "rank",
+    "restart-differences",
+    "cost-change",
+    "paced-capacities",
+    "cache-placement",
+    "cache-placement-load",
+)
 
 
 class Comparison(Frozen):
