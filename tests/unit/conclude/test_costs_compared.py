@@ -162,3 +162,13 @@ def test_a_difference_from_zero_that_is_clear_but_not_certain_says_so() -> None:
     (change,) = _compared(A | many | pages, A | many | {n: [0.0] * 5 for n in pages}, (4, 4)).operation_costs
     because = {f.figure: f.contrast.because for f in change.figures if not f.background}
     assert because["wal_full_page_images"] == "not certain among 21 comparisons"
+
+
+def test_means_of_pairs_are_those_of_the_repeats_that_both_sides_have() -> None:
+    groups = {"A": _cells("A", A, 5), "B": _cells("B", A, 4)}
+    match = Match("w", 2, "A", groups, paired=True)
+    comparison = Comparison(kind="variants", runs=("a",), baseline="A", margin=0.02, metrics=())
+    (change,) = costs.changes([match], (), "call", comparison)
+    for cost in change.figures:
+        assert cost.baseline_mean == cost.variant_mean
+        assert cost.contrast.effect.n_baseline == 4

@@ -71,7 +71,9 @@ def _claims(*records: NoiseRecord, options: Options | None = None, b: Results = 
 
 def test_a_difference_within_that_of_restarts_is_marked() -> None:
     (claim,) = _claims(_record(0.071))
-    assert claim.text.startswith("Restarts alone make differences of up to 7.1 % between two runs")
+    assert claim.text.startswith(
+        "Restarts alone make differences of up to 7.1 % at 4 sessions between two runs"
+    )
     assert claim.text.endswith(
         "The difference at 4 sessions is smaller than that, and may come from the restarts."
     )

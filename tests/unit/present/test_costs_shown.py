@@ -165,14 +165,12 @@ def test_one_repeat_decides_no_cost() -> None:
 def test_costs_of_zero_on_both_sides_are_one_line() -> None:
     comparison, _ = _cost_change(LAW, LAW, 2)
     zero = [f for f in comparison.operation_costs[0].figures if not f.baseline_mean and not f.variant_mean]
-    titles = [f"{BY_ID[f.figure].title}{', background' if f.background else ''}" for f in zero]
-    table, _, rest = (
-        as_text(present.comparison(comparison), 120)
-        .partition("Costs of a call")[2]
-        .partition("0 on both sides: ")
-    )
-    assert " ".join(rest.partition(".")[0].split()) == ", ".join(titles) != ""
-    assert not [t for t in titles if re.search(rf"^{t}  ", table, re.MULTILINE)]
+    own, behind = ([BY_ID[f.figure].title for f in zero if f.background is b] for b in (False, True))
+    shown = as_text(present.comparison(comparison), 120).partition("Costs of a call")[2]
+    table, _, rest = shown.partition("0 on both sides: ")
+    line = f"{', '.join(own)}; in the background {', '.join(behind)}"
+    assert own and behind and " ".join(rest.partition(".")[0].split()) == line
+    assert not [t for t in own if re.search(rf"^{t}  ", table, re.MULTILINE)]
 
 
 @pytest.mark.parametrize(("kept", "words"), [(3, "cut short: 1 to 2 of 2 repeats"), (2, "1 of 2 repeats")])

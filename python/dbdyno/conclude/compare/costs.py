@@ -103,7 +103,7 @@ def _contrasted(
         for name, effect, p in zip(alone, effects, adjusted, strict=True)
     }
     for figure in common:
-        means = [_mean(side, names[figure.id]) for side in sides]
+        means = _means(sides, names[figure.id], paired=m.paired)
         of_call = metric_of(figure.id, CALL, background=background)
         most = max((_mean(side, of_call) for side in sides if known(side, of_call)), default=0.0)
         yield OperationCost(
@@ -115,6 +115,14 @@ def _contrasted(
             rare=most < _RARE.get(figure.unit, 0.0),
             contrast=contrasts[names[figure.id]],
         )
+
+
+def _means(sides: tuple[Group, Group], name: str, *, paired: bool) -> list[float]:
+    """Returns the means of both sides: of pairs those of the repeats that both sides have, as their ratio
+    is."""
+    values = [known(side, name) for side in sides]
+    both = values[0].keys() & values[1].keys() if paired else set[int]()
+    return [Mean.of(v for r, v in side.items() if r in both or not both).value for side in values]
 
 
 def _mean(side: Group, name: str) -> float:

@@ -38,6 +38,7 @@ def restart_differences(
     smaller = [_where(c) for c, r in compared if _within(c, _floor(r))]
     values = {
         "floor": fine_percent(_floor(most)),
+        "where": f" {fmt.at_load(most.sessions)}" if len({c.sessions for c in table.claims}) > 1 else "",
         "date": f"{most.measured.astimezone():%-d %b}",
         "loads": " and ".join(smaller),
     }

@@ -340,7 +340,8 @@ def cost_table(change: OperationCosts, comparison: Comparison) -> Table:
         if not cost.baseline_mean and not cost.variant_mean:
             continue
         effect = _effect(cost.contrast, comparison.margin)
-        cells = [word(_cost_title(cost))]
+        title = BY_ID[cost.figure].title
+        cells = [word(f"{title}, background" if cost.background else title)]
         cells += [shown(cost, cost.baseline_mean), shown(cost, cost.variant_mean)]
         cells += [effect[1], effect[2], effect[0], *effect[3:]]
         records.append(Row(cells, _TONES.get(cost.contrast.verdict, ""), minor=cost.background))
@@ -348,15 +349,12 @@ def cost_table(change: OperationCosts, comparison: Comparison) -> Table:
     return Table(title, columns, records).without_unknown()
 
 
-def _cost_title(cost: OperationCost) -> str:
-    title = BY_ID[cost.figure].title
-    return f"{title}, background" if cost.background else title
-
-
 def zero_costs(change: OperationCosts) -> str:
     """Returns which costs are 0 on both sides, in a sentence; "" if none is."""
-    none = [_cost_title(c) for c in change.figures if not c.baseline_mean and not c.variant_mean]
-    return f"0 on both sides: {', '.join(none)}." if none else ""
+    none = [c for c in change.figures if not c.baseline_mean and not c.variant_mean]
+    own, behind = (", ".join(BY_ID[c.figure].title for c in none if c.background is b) for b in (False, True))
+    parts = filter(None, (own, behind and f"in the background {behind}"))
+    return f"0 on both sides: {'; '.join(parts)}." if none else ""
 
 
 def _seconds(seconds: float) -> str:
