@@ -59,6 +59,20 @@ def test_every_cost_can_be_named_with_and_without_its_unit(figure: str) -> None:
             assert gates.figure_of(name) == name
 
 
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("voluntary_switches_per_call", "switches_voluntary_per_call"),
+        ("wal_per_work", "wal_bytes_per_work"),
+        ("user_cpu_per_call", "cpu_user_per_call_ns"),
+        ("background_bytes_written_per_call", "background_written_bytes_per_call"),
+        ("full_page_images_per_call", "wal_full_page_images_per_call"),
+    ],
+)
+def test_a_cost_can_be_named_as_tables_call_it(title: str, name: str) -> None:
+    assert metric_named(title, "") == name
+
+
 def test_a_wrong_name_is_answered_with_the_nearest_one_or_with_all() -> None:
     with pytest.raises(UsageError) as near:
         metric_named("wal_byte_per_call", "no")
@@ -167,8 +181,12 @@ def test_a_difference_from_zero_that_is_clear_but_not_certain_says_so() -> None:
 def test_means_of_pairs_are_those_of_the_repeats_that_both_sides_have() -> None:
     groups = {"A": _cells("A", A, 5), "B": _cells("B", A, 4)}
     match = Match("w", 2, "A", groups, paired=True)
-    comparison = Comparison(kind="variants", runs=("a",), baseline="A", margin=0.02, metrics=())
-    (change,) = costs.changes([match], (), "call", comparison)
+    tables = tables_of([match], Options(), "LIO", 0.05)
+    comparison = Comparison(kind="variants", runs=("a",), baseline="A", margin=0.02, metrics=tables)
+    (change,) = costs.changes([match], tables, "call", comparison)
     for cost in change.figures:
         assert cost.baseline_mean == cost.variant_mean
         assert cost.contrast.effect.n_baseline == 4
+    for table in tables:
+        a, b = table.lines
+        assert (a.mean, a.repeats) == (b.mean, b.repeats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
@@ -296,6 +297,13 @@ COSTS = {
 }
 """Costs by name. They have a table together, and one of their own if they are asked for."""
 BY_NAME = {m.name: m for m in METRICS} | COSTS
+BY_TITLE = {
+    costs.metric_of(re.sub(r"\W", "_", f.title.lower()), per, background=b): costs.metric_of(
+        f.id, per, background=b
+    )
+    for f, per, b in product(costs.FIGURES, costs.PER, (False, True))
+}
+"""Names of costs by what tables call them: ``voluntary_switches_per_call``."""
 RANKING = ("work_per_s", "calls_per_s")
 """Metrics for the ranking; the first that is known everywhere is used."""
 DURATION = "response_mean_ns"

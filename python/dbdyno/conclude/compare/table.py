@@ -13,6 +13,7 @@ from dbdyno.conclude.catalogue import sentence, with_nouns
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import (
     BY_NAME,
+    BY_TITLE,
     COSTS,
     DURATION,
     METRICS,
@@ -276,12 +277,16 @@ def metric_table(
 
 def _ranked(metric: Metric, match: Match) -> list[Line]:
     """Returns the lines, best first. Metrics of calls are left out for calls of another size than the
-    baseline's."""
-    means = {
-        label: Mean.of(known(cells, metric.name).values())
+    baseline's. Means of two sides in pairs are of the pairs, as their ratio is."""
+    values = {
+        label: known(cells, metric.name)
         for label, cells in match.groups.items()
         if match.same_call(label) or not metric.of_call
     }
+    if match.paired and len(values) == 2:
+        both = set.intersection(*map(set, values.values()))
+        values = {label: {r: own[r] for r in sorted(both) or own} for label, own in values.items()}
+    means = {label: Mean.of(own.values()) for label, own in values.items()}
     measured = [(label, mean) for label, mean in means.items() if mean.n]
     measured.sort(key=lambda item: item[1].value, reverse=metric.higher_is_better)
     place = {"workload": match.workload, "sessions": match.sessions, "series": match.series}
@@ -384,16 +389,17 @@ def _named(name: str, known: Sequence[Metric]) -> Metric:
 
 
 def metric_named(name: str, refusal: str, known: Iterable[str] = BY_NAME) -> str:
-    """Returns the metric of this name or short name: ``p99``, ``cpu_user_per_call``. Raises
-    :class:`UsageError` with ``refusal`` and the nearest name, or the ``known`` ones."""
-    for full in (name, column_of(name), f"{name}_ns"):
+    """Returns the metric of this name, short name or title: ``p99``, ``cpu_user_per_call``,
+    ``user_cpu_per_call``. Raises :class:`UsageError` with ``refusal`` and the nearest name, or the ``known``
+    ones."""
+    for full in (name, column_of(name), f"{name}_ns", BY_TITLE.get(name)):
         if full in BY_NAME:
             return full
     short = [n for n, figure in FIGURES.items() if figure.column in BY_NAME]
     costs = [n.removesuffix("_ns") for n in known if n in COSTS and BY_NAME[n].of_call]
     of_work = f"; costs, also with _per_work: {', '.join(costs)}" if costs else ""
     listed = f"known: {', '.join([*short, *(n for n in known if n not in COSTS)])}{of_work}"
-    raise UsageError(refusal, did_you_mean(name, (*short, *BY_NAME), listed))
+    raise UsageError(refusal, did_you_mean(name, (*short, *BY_NAME, *BY_TITLE), listed))
 
 
 def costs_among(figures: Iterable[str]) -> tuple[str, ...]:
