@@ -100,7 +100,12 @@ def main() -> None:
         "--ladders", type=int, help="simulated ladders a model, a row of claims, or random ones"
     )
     parser.add_argument("--file", type=Path, help="counts of claims, to go on with (default claims.jsonl)")
+    parser.add_argument("--only", choices=noise.SURROUNDINGS, help="surroundings of noise (default: both)")
+    parser.add_argument(
+        "--each", type=int, default=noise.EACH_REAL, help="comparisons a noise measurement (default 3)"
+    )
     args = parser.parse_args()
+    ALL["noise"] = lambda count, seconds: noise.main(count, seconds, args.only, args.each)
     ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS, args.file)
     ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
     ALL["laws"] = lambda *_: scaling_laws.main(args.ladders or scaling_laws.LADDERS)
