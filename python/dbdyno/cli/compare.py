@@ -261,6 +261,7 @@ def compare(
         comparison = conduct.results_of(record).comparison if options == comparing.Options() else None
         derived = conduct.derived_of(record)
         comparison = comparison or comparing.compare_variants(derived, options)
+        comparison = conduct.with_outlook(open_store(store), comparison, derived)
         _show(comparison, (), out, [record.id], (derived,))
         return
     from dbdyno.conduct import noise

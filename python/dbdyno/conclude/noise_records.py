@@ -1,22 +1,26 @@
-"""Says what a planned comparison can see, by records of earlier noise measurements. Pure."""
+"""Says what a comparison can see, by records of earlier noise measurements. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import math
+import shlex
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare.effects import RANKING
 from dbdyno.conclude.compare.table import ALPHA, ALPHA_STOPPED
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.kinds import PACED, kind_of
 from dbdyno.model.plan.plan import Plan, Value
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.results.comparison import LEAST_REPEATS
+from dbdyno.model.results.comparison import LEAST_REPEATS, Comparison
 from dbdyno.model.results.results import Results
-from dbdyno.model.units import NS_PER_S, counted, fine_percent, format_given, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, counted, fine_percent, format_given, parse_duration_ns, significant
 from dbdyno.stats.noise_budget import Budget
 
 OLD_DAYS = 30
@@ -35,14 +39,38 @@ class NoiseRecord(BaseModel):
     settings: dict[str, str]
     workload: str
     params: dict[str, Value]
+    scripts: str = ""
+    """Digest of the scripts' texts; empty without scripts."""
     sessions: int
     budget: dict[str, float | None]
     """A row of table ``noise_budget``."""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Machine and load: a later record with the same key replaces this one."""
-        return self.machine, self.workload, tuple(sorted(self.params.items())), self.sessions
+        """Machine, server and load: a later record with the same key replaces this one."""
+        settings, params = (tuple(sorted(d.items())) for d in (self.settings, self.params))
+        return self.machine, self.server, settings, self.workload, params, self.scripts, self.sessions
+
+    @property
+    def date(self) -> str:
+        return f"{self.measured.astimezone():%-d %b}"
+
+    @property
+    def floor(self) -> float | None:
+        """The difference of two runs, each on one start of the server, that starts alone exceed in 5 % of
+        cases; None if the server was not restarted."""
+        return self.budget.get("floor")
+
+
+class Reading(NamedTuple):
+    """The records that apply to loads of a workload; if there are none, why."""
+
+    applying: Sequence[NoiseRecord] = ()
+    """The newest of each number of sessions."""
+    newest: NoiseRecord | None = None
+    """Where none applies: the newest of the loads, on whichever machine."""
+    differs: str = ""
+    """How machine, server or settings of the newest differ; empty if it is only old."""
 
 
 def machine_of(environment: Environment) -> str:
@@ -52,7 +80,7 @@ def machine_of(environment: Environment) -> str:
     if not server.here:
         return server.where.split(", database")[0]
     cpus = f"{host.limits.usable_cpus:g} of {counted(host.cpu.logical, 'CPU')}"
-    return f"{host.cpu.model or 'unknown CPU'}, {cpus}, Linux {host.kernel}"
+    return f"{host.cpu.model or 'unknown CPU'}, {cpus}, {host.kernel}"
 
 
 def server_of(environment: Environment) -> str:
@@ -62,6 +90,13 @@ def server_of(environment: Environment) -> str:
 def settings_of(environment: Environment) -> dict[str, str]:
     """Returns the server's settings without places, which differ from start to start."""
     return {k: v for k, v in environment.server.settings.items() if "/" not in v}
+
+
+def scripts_of(plan: Plan) -> str:
+    """Returns a digest of what the scripts of the first variant do; empty if it has none."""
+    scripts = plan.variants[0].scripts
+    texts = repr([(s.text, s.weight) for s in scripts])
+    return hashlib.sha256(texts.encode()).hexdigest() if scripts else ""
 
 
 def records_of(results: Results) -> Iterator[NoiseRecord]:
@@ -76,9 +111,55 @@ def records_of(results: Results) -> Iterator[NoiseRecord]:
             settings=settings_of(results.environment),
             workload=workload,
             params=results.plan.variants[0].params,
+            scripts=scripts_of(results.plan),
             sessions=sessions,
             budget=row,
         )
+
+
+def read(
+    records: Sequence[NoiseRecord],
+    plan: Plan,
+    environment: Environment | None,
+    at: datetime,
+    sessions: Collection[int] | None = None,
+) -> Reading:
+    """Returns the records that apply to the load of a plan's first variant.
+
+    ``environment`` is None before the server is known: it is then taken to be that of a record. ``at``: when
+    the plan is, or was, measured. ``sessions``: only at these of its numbers of sessions.
+    """
+    loads = {c.sessions for c in plan.cells} if sessions is None else sessions
+    load = (plan.cells[0].workload, plan.variants[0].params, scripts_of(plan)) if plan.cells else None
+    of_load = [r for r in records if (r.workload, r.params, r.scripts) == load and r.sessions in loads]
+    of_load.sort(key=lambda r: r.measured)
+    reasons = ["" if environment is None else difference(r, environment) for r in of_load]
+    young = timedelta(days=OLD_DAYS)
+    applying = {
+        r.sessions: r
+        for r, why in zip(of_load, reasons, strict=True)
+        if not why and abs(at - r.measured) <= young
+    }
+    if applying or not of_load:
+        return Reading([applying[n] for n in sorted(applying)])
+    return Reading((), of_load[-1], reasons[-1])
+
+
+def difference(record: NoiseRecord, environment: Environment) -> str:
+    """Returns what differs from the machine, server and settings of a record; empty if nothing does."""
+    if record.machine != (machine := machine_of(environment)):
+        parts, now = record.machine.split(", "), machine.split(", ")
+        others = [f"{a} (now {b})" for a, b in zip(parts, now, strict=False) if a != b]
+        same_form = len(parts) == len(now) > 1
+        return " and ".join(others) if same_form else f"another machine ({record.machine})"
+    if record.server != (server := server_of(environment)):
+        return f"{record.server} (now {server})"
+    settings = settings_of(environment)
+    for name in sorted({*settings, *record.settings}):
+        before, now_set = (d.get(name, "its default") for d in (record.settings, settings))
+        if before != now_set:
+            return f"{name} = {before} (now {now_set})"
+    return ""
 
 
 def sees(
@@ -99,71 +180,106 @@ def sees(
     if len(plan.variants) < 2 or plan.jobs or paced or not loads or plan.adaptive is not None:
         return None
     repeats = max(c.repeat for c in plan.cells)
-    if repeats < LEAST_REPEATS:
-        return claim("comparison-sees", {"repeats": repeats, "least": LEAST_REPEATS}, case="few")
-    first = plan.cells[0]
-    of_load = [r for r in records if (r.workload, r.params) == (first.workload, plan.variants[0].params)]
-    newest = {r.sessions: r for r in sorted(of_load, key=lambda r: r.measured)}
-    known = [newest[n] for n in loads if n in newest]
-    command = f"dbdyno noise {_words(plan)} --sessions {loads[-1]}"
-    if not known:
-        return claim("comparison-sees", {"command": command}, case="none")
-    oldest = min(known, key=lambda r: r.measured)
-    date = f"{oldest.measured.astimezone():%-d %b}"
-    if now - oldest.measured > timedelta(days=OLD_DAYS):
-        values = {"date": date, "days": OLD_DAYS, "command": command}
-        return claim("comparison-sees", values, case="old")
-    if environment is not None:
-        for record in known:
-            if what := _difference(record, environment):
-                values = {"date": date, "what": what, "command": command}
-                return claim("comparison-sees", values, case="differs")
-    return _seen(plan, known, loads, repeats, date, restarts=restarts)
-
-
-def _seen(
-    plan: Plan, known: Sequence[NoiseRecord], loads: Sequence[int], repeats: int, date: str, *, restarts: bool
-) -> Claim:
     # Holm's first step: the level is divided by all claims of the table, with neighbours in the ranking.
     claims = len(loads) * (2 * len(plan.variants) - 3)
     alpha = (ALPHA if plan.experiment.until is None else ALPHA_STOPPED) / claims
+    if repeats < (least := least_repeats(alpha)):
+        return claim("comparison-sees", {"repeats": repeats, "least": least}, case="few")
+    reading = read(records, plan, environment, now)
+    values: dict[str, Any] = {"command": noise_command(plan, loads[-1], environment)}
+    if reading.applying:
+        return _seen(
+            "sees", plan, reading.applying, repeats, alpha, several=len(loads) > 1, restarts=restarts
+        )
+    if reading.newest is None:
+        return claim("comparison-sees", values, case="none")
+    values["date"] = reading.newest.date
+    if reading.differs:
+        return claim("comparison-sees", values | {"what": reading.differs}, case="differs")
+    return claim("comparison-sees", values | {"days": OLD_DAYS}, case="old")
+
+
+def could_see(comparison: Comparison, results: Results, records: Sequence[NoiseRecord]) -> Comparison:
+    """Returns the comparison of a run's variants with what it could see, if it leaves throughput undecided or
+    finds no difference, and a record applies."""
+    others = tuple(c for c in comparison.conclusions if c.id != "comparison-sees")
+    comparison = comparison.model_copy(update={"conclusions": others})
+    table = comparison.metrics[0]
+    open_claims = [c for c in table.claims if c.verdict in ("undecided", "no difference")]
+    repeats = min((min(c.effect.n_baseline, c.effect.n_variant) for c in table.claims), default=0)
+    alpha = comparison.alpha / max(1, len(table.claims))
+    if table.metric not in RANKING or not open_claims or repeats < least_repeats(alpha):
+        return comparison
+    loads = {c.sessions for c in open_claims}
+    reading = read(records, results.plan, results.environment, results.info.started, loads)
+    if not reading.applying:
+        return comparison
+    restarts = any(a.restarts for a in results.info.applied.values())
+    several = len({c.sessions for c in table.claims}) > 1
+    seen = _seen("saw", results.plan, reading.applying, repeats, alpha, several=several, restarts=restarts)
+    ranks = [c for c in others if c.id == "rank"]
+    rest = [c for c in others if c.id != "rank"]
+    return comparison.model_copy(update={"conclusions": (*ranks, seen, *rest)})
+
+
+def least_repeats(alpha: float) -> int:
+    """Returns the fewest repeats that can decide at this level: p is no lower than the chance that two modes
+    of a machine look like an effect (:func:`dbdyno.conclude.compare.table.careful_p`)."""
+    return max(LEAST_REPEATS, math.floor((1 - math.log2(alpha)) / 2) + 1)
+
+
+def _seen(
+    case: str,
+    plan: Plan,
+    applying: Sequence[NoiseRecord],
+    repeats: int,
+    alpha: float,
+    *,
+    several: bool,
+    restarts: bool,
+) -> Claim:
+    """``several``: whether several loads are compared."""
     measure_s = parse_duration_ns(plan.experiment.measure) / NS_PER_S
-    differences = {
-        r.sessions: Budget.of_row(r.budget).least_difference(repeats, measure_s, alpha, restarts=restarts)
-        for r in known
-    }
-    sessions, difference = max(differences.items(), key=lambda item: item[1])
-    where = f" at {counted(sessions, 'session')}" if len(loads) > 1 else ""
+    seen = [
+        (Budget.of_row(r.budget).least_difference(repeats, measure_s, alpha, restarts=restarts), r)
+        for r in applying
+    ]
+    least, record = max(seen, key=lambda one: one[0])
     parts = []
     if restarts:
-        measured = all(r.budget["start_variance"] is not None for r in known)
-        parts = ["restarts" if measured else "no-restarts"]
+        measured = all(r.budget["start_variance"] is not None for r in applying)
+        parts.append("restarts" if measured else "no-restarts")
+    if least >= _COARSE:
+        parts.append("coarse")
     values = {
         "repeats": repeats,
         "measure": f"{format_given(measure_s)} s",
-        "difference": fine_percent(difference),
-        "where": where,
-        "date": date,
+        "difference": size(least),
+        "where": f" at {counted(record.sessions, 'session')}" if several else "",
+        "date": record.date,
     }
-    return claim("comparison-sees", values, difference, case="sees", parts=parts)
+    return claim("comparison-sees", values, least, case=case, parts=parts)
 
 
-def _difference(record: NoiseRecord, environment: Environment) -> str:
-    """Returns what differs from the machine and server of a record; empty if nothing does."""
-    if record.machine != machine_of(environment):
-        return f"another machine ({record.machine})"
-    if record.server != server_of(environment):
-        return record.server
-    now = settings_of(environment)
-    for name in sorted({*now, *record.settings}):
-        if record.settings.get(name) != now.get(name):
-            return f"{name} = {record.settings.get(name, 'its default')}"
-    return ""
+_COARSE = 0.5
+"""From this difference on it is named as a factor: that of +80 % is the same as that of -44 %."""
 
 
-def _words(plan: Plan) -> str:
-    """Returns the arguments of ``dbdyno noise`` for the plan's first variant."""
+def size(share: float) -> str:
+    """Returns a difference in words: ``2.6 %``, ``a factor of 1.8``."""
+    return fine_percent(share) if share < _COARSE else f"a factor of {significant(1 + share, 2)}"
+
+
+def noise_command(plan: Plan, sessions: int, environment: Environment | None = None) -> str:
+    """Returns the command that measures the noise of the plan's first variant."""
     experiment = plan.experiment
-    files = [f"-f {s.file}" for s in experiment.mix if s.file]
-    given: Mapping[str, Value] = experiment.params
-    return " ".join([*(files or [experiment.workload or ""]), *(f"{k}={v}" for k, v in given.items())])
+    files = [f"-f {shlex.quote(str(s.file))}" for s in experiment.mix if s.file]
+    words = files or [experiment.workload or ""]
+    for given in (experiment.params, experiment.variables):
+        words += [shlex.quote(f"{name}={value}") for name, value in given.items()]
+    words.append(f"--sessions {sessions}")
+    if experiment.engine:
+        words.append(f"--engine {experiment.engine}")
+    if environment is not None and not environment.server.embedded:
+        words.append("--dsn DSN")
+    return " ".join(["dbdyno noise", *words])

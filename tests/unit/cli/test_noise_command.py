@@ -111,13 +111,33 @@ def test_a_later_comparison_says_what_it_can_see(store: Path, tmp_path: Path) ->
     assert "this comparison can see differences from " in done.output
     other = invoke("run", path, "--store", str(store), dsn=DSN.replace("4ms", "8ms"))
     text = " ".join(other.output.split())
-    assert "is not applied, as it was with cpu = 4000000: dbdyno noise lio --sessions 2" in text
+    changed = "is not applied, as it was with cpu = 4000000 (now 8000000): "
+    assert f"{changed}dbdyno noise lio --sessions 2 --engine fake measures it anew." in text
+
+
+@pytest.mark.parametrize(("variants", "differs"), [(RECIPE, True), (RECIPE.replace("5ms", "4ms"), False)])
+def test_a_finished_comparison_without_a_difference_says_what_it_could_see(
+    variants: str, differs: bool, store: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "runs"
+    own.mkdir()
+    (own / ".noise.json").write_bytes((store / ".noise.json").read_bytes())
+    assert invoke("run", recipe(tmp_path / "two.toml", variants), "--store", str(own)).exit_code == 0
+    line = "With 5 repeats of 2 s this comparison could see differences from "
+    for words in (("show", "last"), ("compare", "last"), ("compare", "last", "--margin", "5%")):
+        shown = CliRunner().invoke(app, [*words, "--store", str(own)]).output
+        assert (line in " ".join(shown.split())) is not differs, words
+    (page,) = own.glob("*/report.html")
+    assert (line in page.read_text()) is not differs
+    (own / ".noise.json").unlink()
+    assert line not in CliRunner().invoke(app, ["compare", "last", "--store", str(own)]).output
 
 
 def test_without_a_record_one_line_names_the_command(tmp_path: Path) -> None:
     path = recipe(tmp_path / "two.toml")
     done = invoke("run", path, "--dry-run", "--store", str(tmp_path / "runs"))
-    assert "is not known: dbdyno noise lio --sessions 2 measures it." in done.output
+    command = "dbdyno noise lio --sessions 2 --engine fake"
+    assert f"is not known: {command} measures it." in " ".join(done.output.split())
     one = recipe(tmp_path / "one.toml", RECIPE.partition("[variants")[0])
     assert "dbdyno noise" not in invoke("run", one, "--dry-run", "--store", str(tmp_path / "runs")).output
 
@@ -141,9 +161,51 @@ def test_old_and_foreign_records_are_not_applied(store: Path, tmp_path: Path, re
     kind, text = case(record.model_copy(update={"machine": "a machine of 1999"}))
     assert kind == "differs"
     assert "another machine (a machine of 1999)" in text
+    kernel = record.machine.rpartition(", ")[2]
+    text = case(record.model_copy(update={"machine": record.machine.replace(kernel, "Linux 2.4")}))[1]
+    assert f"as it was with Linux 2.4 (now {kernel})" in text
+    assert case(record.model_copy(update={"scripts": "of another script"}))[0] == "none"
     assert case(record.model_copy(update={"server": "other 2.0"}))[0] == "differs"
     assert case(record.model_copy(update={"sessions": 3}))[0] == "none"
     assert case(record.model_copy(update={"params": {}}))[0] == "none"
+
+
+def test_a_newer_record_of_another_machine_hides_none_of_this_one(
+    store: Path, tmp_path: Path, results: Results
+) -> None:
+    plan, (record,) = planned(tmp_path / "two.toml"), known(RunStore(store))
+    newer = {"machine": "a machine of 1999", "measured": record.measured + timedelta(hours=1)}
+    records = [record, record.model_copy(update=newer)]
+    claim = sees(plan, results.environment, records, record.measured + timedelta(days=1))
+    assert claim is not None
+    assert claim.case == "sees"
+    assert records[0].key != records[1].key
+
+
+def test_among_many_claims_four_repeats_are_too_few(store: Path, tmp_path: Path) -> None:
+    """With 4 pairs p is at least 2 ** -7; three variants at three loads make nine claims."""
+    text = (
+        RECIPE.replace('sessions = "2"', 'sessions = "1,2,3"') + '[variants.c]\nsettings = { cpu = "6ms" }\n'
+    )
+
+    def case(repeats: int) -> str:
+        plan = planned(tmp_path / "x.toml", text.replace("repeats = 5", f"repeats = {repeats}"))
+        claim = sees(plan, None, known(RunStore(store)), datetime.now(UTC))
+        assert claim is not None
+        return claim.text
+
+    assert 2**-7 * 9 > 0.05 > 2**-9 * 9
+    assert case(4).endswith("whatever the noise: 5 repeats are the least.")
+    assert "can see differences from " in case(5)
+
+
+def test_large_differences_are_factors(store: Path, tmp_path: Path) -> None:
+    (record,) = known(RunStore(store))
+    loud = record.model_copy(update={"budget": record.budget | {"variance": 0.25}})
+    claim = sees(planned(tmp_path / "x.toml"), None, [loud], datetime.now(UTC))
+    assert claim is not None
+    assert "can see differences from a factor of " in claim.text
+    assert claim.text.endswith("Measure longer, or make the machine quieter: dbdyno doctor.")
 
 
 def test_more_claims_and_restarts_make_differences_larger(store: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from dbdyno.account.making import load_makers, made_at, make
 from dbdyno.conclude.catalogue import claim, worded
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.findings import asked, findings
+from dbdyno.conclude.noise_records import NoiseRecord, could_see
 from dbdyno.conclude.reply import reply
 from dbdyno.conclude.run.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.scaled import doubted, scalings_of
@@ -27,6 +28,7 @@ from dbdyno.conduct.derive.joined import Joined, Packed, pack
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.conduct.derive.stored_environment import environment_of
 from dbdyno.conduct.measure.schedule import sought
+from dbdyno.conduct.noise import known_beside
 from dbdyno.engines import code_areas, failure_kinds, wait_advice, wait_families
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.errors import StoreError, UsageError
@@ -213,7 +215,8 @@ class Making:
         held = held or [_small_copy(part_of([], record.plan, self._environment))]
         results = conclude(record.info, record.plan, environment_of(record), held, self._load, fired)
         results = with_claims(results, self._damaged)
-        return concluded(replace(results, tables=Derived(results.tables, record.parts)))
+        results = replace(results, tables=Derived(results.tables, record.parts))
+        return concluded(results, known_beside(record))
 
     def _new(self) -> Iterator[RawCell]:
         ids = self.record.cells()
@@ -282,13 +285,14 @@ def with_claims(results: Results, damaged: Sequence[DamagedCell]) -> Results:
     return replace(results, findings=(*more, *results.findings))
 
 
-def concluded(results: Results) -> Results:
+def concluded(results: Results, noise: Sequence[NoiseRecord] = ()) -> Results:
     """Returns the results with the scaling of their ladders, a comparison of their variants if there are
-    several, and the reply to the question of the recipe."""
+    several, and the reply to the question of the recipe. ``noise``: records of the store."""
     results = replace(results, scaling=scalings_of(results), answers=observed(results))
     if len(results.plan.variants) > 1 and not results.plan.experiment.phases:
         with contextlib.suppress(UsageError):  # the run was cut short before a second variant was measured
-            results = replace(results, comparison=compare_variants(results))
+            comparison = could_see(compare_variants(results), results, noise)
+            results = replace(results, comparison=comparison)
     return replace(results, reply=reply(results))
 
 

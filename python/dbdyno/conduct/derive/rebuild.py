@@ -18,6 +18,7 @@ import polars as pl
 from dbdyno import present
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.conduct.derive.stored_environment import environment_of
+from dbdyno.conduct.noise import known_beside
 from dbdyno.engines import wait_families
 from dbdyno.model.errors import StoreError
 from dbdyno.model.results.ledger_rows import of_older
@@ -106,7 +107,7 @@ def results_of(record: Run, say: Say = _print) -> Results:
             return replace(results, **fields)
     from dbdyno.conduct.derive.derive import concluded, keep  # here, since usually results are only read
 
-    results = concluded(results)
+    results = concluded(results, known_beside(record))
     with contextlib.suppress(StoreError):
         keep(record, results)
     return results
@@ -153,7 +154,7 @@ def derived_anew(record: Run) -> Results:
     damaged: list[DamagedCell] = []
     cells = cells_of(record, damaged)
     results = derive(record.info, record.plan, environment_of(record), cells, _fired(record))
-    return concluded(with_claims(results, damaged))
+    return concluded(with_claims(results, damaged), known_beside(record))
 
 
 def raw_tables(record: Run) -> dict[str, pl.DataFrame]:

@@ -226,6 +226,7 @@ class Difference(Frozen):
 _ANSWERS = (
     "rank",
     "restart-differences",
+    "comparison-sees",
     "cost-change",
     "paced-capacities",
     "cache-placement",
