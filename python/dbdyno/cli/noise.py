@@ -30,6 +30,7 @@ from dbdyno.model.units import NS_PER_S, format_ns, in_minutes, parse_duration_n
 
 if TYPE_CHECKING:
     from dbdyno.model.engine.environment import Host
+    from dbdyno.model.plan.plan import Plan
 
 QUESTION = "How small a difference can a comparison see here?"
 RESTARTS = 5
@@ -187,7 +188,12 @@ def _fitted(options: dict[str, Any], params: list[str], host: Host) -> conduct.R
         starts = 1
 
     unlimited = {**options, "time": None}
-    plans = (conduct.planned(_request(unlimited, params, host, n, 1), host)[0] for n in (1, 2))
+    plans = [conduct.planned(_request(unlimited, params, host, n, 1), host)[0] for n in (1, 2)]
+    if what := _not_one_load(plans[0]):
+        raise UsageError(
+            f"dbdyno noise repeats one load, and {options['workload']} has {what}",
+            "name a workload or -f FILE; or a recipe of one variant with a fixed number of sessions",
+        )
     one_ns, two_ns = (plan.expected_ns for plan in plans)
     each_ns = two_ns - one_ns
     least_ns = one_ns + (LEAST_CELLS - 1) * each_ns
@@ -207,6 +213,20 @@ def _fitted(options: dict[str, Any], params: list[str], host: Host) -> conduct.R
     if room // starts < 2:
         starts = room // 2 if room // 2 >= LEAST_STARTS else 1
     return _request(options, params, host, room // starts, starts)
+
+
+def _not_one_load(plan: Plan) -> str:
+    """Returns what a recipe has beyond one load that is repeated; empty if nothing."""
+    experiment = plan.experiment
+    if plan.jobs:
+        return "commands"
+    if experiment.phases:
+        return "phases"
+    if plan.adaptive is not None or experiment.until is not None:
+        return "no fixed loads or repeats"
+    if any(c.rate_per_s is not None for c in plan.cells):
+        return "a rate"
+    return "" if len(plan.variants) == 1 else f"{len(plan.variants)} variants"
 
 
 def _request(

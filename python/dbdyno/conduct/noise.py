@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import ValidationError
 
 from dbdyno.conclude.noise_records import NoiseRecord, Reading, could_see, read, records_of, sees
 from dbdyno.model.engine.environment import Environment
+from dbdyno.model.errors import StoreError
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.results import Results
 from dbdyno.store import Run, RunStore
 
 
-def remember(store: RunStore, results: Results) -> Sequence[NoiseRecord]:
-    """Keeps the records of a noise measurement; of the same load on the same machine only the newest."""
+def remember(store: RunStore, results: Results) -> str:
+    """Keeps the records of a noise measurement; of the same load on the same machine and server only the
+    newest, and all of another version. Returns what the user should know; empty if all is well."""
     new = list(records_of(results))
-    if new:
-        keys = {r.key for r in new}
-        kept = [r for r in known(store) if r.key not in keys]
-        store.remember_noise([r.model_dump(mode="json") for r in (*kept, *new)])
-    return new
+    if not new:
+        return ""
+    keys = {r.key for r in new}
+    kept = [stored for stored, record in _stored(store) if record is None or record.key not in keys]
+    try:
+        aside = store.remember_noise([*kept, *(r.model_dump(mode="json") for r in new)])
+    except StoreError as error:
+        return f"Later comparisons cannot use this measurement: {error.message}. To do: {error.cure}."
+    return "" if aside is None else f"The earlier records of noise are damaged and were set aside: {aside}."
 
 
 def known(store: RunStore) -> list[NoiseRecord]:
-    """Returns all readable records."""
-    records = []
-    for stored in store.noise():
+    """Returns all records of this version."""
+    return [record for _, record in _stored(store) if record is not None]
+
+
+def _stored(store: RunStore) -> Iterator[tuple[Any, NoiseRecord | None]]:
+    """Yields each record as it is stored, and as it is understood; None if it is of another version."""
+    for stored in store.noise() or ():
         try:
-            records.append(NoiseRecord.model_validate(stored))
-        except ValidationError:  # of another version
-            continue
-    return records
+            yield stored, NoiseRecord.model_validate(stored)
+        except ValidationError:
+            yield stored, None
 
 
 def known_beside(record: Run) -> list[NoiseRecord]:

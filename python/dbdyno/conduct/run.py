@@ -67,8 +67,8 @@ def run(
                 Ladder(preparation, stage, record, derived, crew, feed).climb(workload, target)
         finish(derived, record, listener.preparing)
         feed.finish()
-        if plan.experiment.noise is not None:
-            noise.remember(store, results_of(record))
+        if plan.experiment.noise is not None and (words := noise.remember(store, results_of(record))):
+            listener.noted(words)
     return record
 
 

@@ -98,8 +98,8 @@ class Budget(NamedTuple):
         return of_starts if of_starts.value >= least.value else least
 
     def deviation(self, length_s: float, *, restarts: bool = False) -> float:
-        """Returns the standard deviation of a block's log ratio that is planned with."""
-        return math.sqrt(2 * self.variance(length_s, restarts=restarts).upper(CONFIDENCE))
+        """Returns the standard deviation of a measurement that is planned with: an upper bound."""
+        return math.sqrt(self.variance(length_s, restarts=restarts).upper(CONFIDENCE))
 
     @property
     def start_variance(self) -> float | None:
@@ -119,7 +119,8 @@ class Budget(NamedTuple):
         self, repeats: int, length_s: float, alpha: float, *, restarts: bool = False
     ) -> float:
         """Returns the least relative difference that so many repeats find with probability :data:`POWER`."""
-        shift = least_shift(repeats, alpha, POWER)
+        # The variance of a block's log ratio is that of two measurements.
+        shift = least_shift(repeats, alpha, POWER) * math.sqrt(2)
         return math.expm1(shift * self.deviation(length_s, restarts=restarts))
 
     def plan(self, difference: float, alpha: float, least: int, *, restarts: bool = False) -> Repeats | None:
@@ -127,7 +128,8 @@ class Budget(NamedTuple):
         takes too many. ``least``: the fewest repeats that can decide."""
         tried = []
         for length_s in self.lengths():
-            shift = math.log1p(difference) / max(1e-12, self.deviation(length_s, restarts=restarts))
+            deviation = math.sqrt(2) * self.deviation(length_s, restarts=restarts)
+            shift = math.log1p(difference) / max(1e-12, deviation)
             if (repeats := repeats_for(shift, alpha, POWER, least)) is not None:
                 each_s = length_s + self.overhead_s + (self.restart_s if restarts else 0.0)
                 tried.append(Repeats(repeats, length_s, 2 * repeats * each_s))

@@ -87,18 +87,26 @@ class RunStore:
         content = json.dumps(self._call_sizes() | {key: size}, indent=1)
         files.write_atomic(self.root / _CALL_SIZES, content.encode())
 
-    def noise(self) -> Sequence[Any]:
-        """Returns the records of measured noise, oldest first."""
+    def noise(self) -> Sequence[Any] | None:
+        """Returns the records of measured noise, oldest first; None if their file cannot be read."""
         try:
             records = files.from_json(read_limited(self.root / _NOISE))
-        except (OSError, ValueError):  # absent or damaged: noise is unknown
+        except FileNotFoundError:
             return ()
-        return records if isinstance(records, list) else ()
+        except (OSError, ValueError):
+            return None
+        return records if isinstance(records, list) else None
 
-    def remember_noise(self, records: Sequence[Any]) -> None:
-        """Replaces the records of measured noise; only the newest are kept."""
-        content = json.dumps(list(records)[-_MOST_NOISE:], indent=1)
-        files.write_atomic(self.root / _NOISE, content.encode())
+    def remember_noise(self, records: Sequence[Any]) -> Path | None:
+        """Replaces the records of measured noise; only the newest are kept. A file that cannot be read is
+        set aside: its new path is returned."""
+        path, aside = self.root / _NOISE, None
+        if self.noise() is None:
+            aside = path.with_name(f"{_NOISE}.damaged")
+            with files.guard(self.root):
+                path.replace(aside)
+        files.write_atomic(path, json.dumps(list(records)[-_MOST_NOISE:], indent=1).encode())
+        return aside
 
     def _call_sizes(self) -> dict[str, object]:
         try:

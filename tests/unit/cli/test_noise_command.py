@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import re
+import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 from tests.fake_engine import FakeServer
 
-from dbdyno import conduct
+from dbdyno import conduct, present
+from dbdyno.account.noise import noise as noise_tables
 from dbdyno.cli.app import app
 from dbdyno.conclude.noise_records import NoiseRecord, sees
 from dbdyno.conduct import NullProgressListener, host_of
-from dbdyno.conduct.noise import known
+from dbdyno.conduct.noise import known, remember
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.kernel.machine import HERE
@@ -24,6 +32,9 @@ from dbdyno.model.engine.protocols import Target
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.results import Results
+from dbdyno.present.document.document import Paragraph
+from dbdyno.present.run.noise import part_blocks
+from dbdyno.stats.noise_budget import Budget
 from dbdyno.store import RunStore
 
 DSN = "fake:cpus=2,cpu=4ms,noise=0.1+0.004"
@@ -54,7 +65,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(store: Path) -> Results:
-    return conduct.results_of(RunStore(store).open("last"))
+    runs = RunStore(store)
+    return conduct.results_of(runs.open(known(runs)[0].run))
 
 
 def recipe(path: Path, text: str = RECIPE) -> str:
@@ -66,10 +78,11 @@ def test_the_answer_has_repeats_time_and_what_restarts_decide(results: Results) 
     first, second = results.reply[:2]
     row = results.tables["noise_plan"].filter(difference=0.02, restarts=False).row(0, named=True)
     assert first.text.startswith(
-        f"To see a difference of 2 % in throughput at 2 sessions with 2 variants you need {row['repeats']} "
+        "To see a difference of 2 % in throughput between two variants at 2 sessions you need "
+        f"{row['repeats']} "
         "repeats of "
     )
-    assert "restarts decide: more repeats on one server start will not help." in first.text
+    assert " Between two runs, restarts decide below " in first.text
     assert (second.id, second.case) == ("noise-restarts", "some")
 
 
@@ -96,6 +109,58 @@ def test_the_run_is_shown_and_rebuilt_as_any_other(store: Path) -> None:
     assert CliRunner().invoke(app, ["rebuild", "last", "--store", str(store)]).exit_code == 0
     document = json.loads(CliRunner().invoke(app, ["show", "last", "--json", "--store", str(store)]).output)
     assert {row["part"] for row in document["noise"]} >= {"one repeat", "drift"}
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_tables_keep_their_intervals_on_a_narrow_screen(width: int, results: Results) -> None:
+    row = results.tables["noise_budget"].row(0, named=True)
+    budget = Budget.of_row(row)
+    console = Console(file=io.StringIO(), width=width)
+    console.print(present.summary(results))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, text.splitlines())) <= width
+    assert "95 % interval" in text
+    assert "unknown because" not in text
+    (note,) = re.findall(
+        r"Planned with a deviation of (\S+) % of one repeat of (\S+) s", " ".join(text.split())
+    )
+    bound = math.sqrt(budget.variance(float(note[1])).upper(0.8))
+    assert float(note[0]) == pytest.approx(100 * bound, rel=0.05)
+    assert "Not known: within a window (too few seconds), " in " ".join(text.split())
+
+
+def test_a_page_names_each_title_once(store: Path, results: Results) -> None:
+    page = (store / results.info.id / "report.html").read_text()
+    titles = re.findall(r"<(?:h\d|caption)[^>]*>([^<]+)<", page)
+    for title in ("What a comparison can see here", "Repeats that a difference takes"):
+        assert titles.count(title) == 1, title
+
+
+def test_measurements_limited_by_the_client_are_left_out_with_a_note(results: Results) -> None:
+    rates = results.tables["rates"]
+    of_cell = pl.col("cell") == results.tables["windows"]["cell"][0]
+    limits = of_cell & (pl.col("name") == "client_limits")
+    changed = rates.with_columns(value=pl.when(limits).then(1.0).otherwise("value"))
+    assert rates.filter(limits).height == 1
+    made = noise_tables(results.tables["windows"], changed, results.tables["over_time"], results.plan)
+    before = results.tables["noise"].filter(part="one repeat")["values"].item()
+    assert made["noise"].filter(part="one repeat")["values"].item() == before - 1
+    tables = {**{name: results.tables[name] for name in results.tables}, "rates": changed}
+    (note,) = [
+        b.text
+        for b in part_blocks(replace(results, tables=tables))
+        if isinstance(b, Paragraph) and "Left out" in b.text
+    ]
+    assert note == "Left out, as in comparisons: 1 measurement limited by the client."
+
+
+def test_trends_leave_noise_measurements_out(store: Path, tmp_path: Path) -> None:
+    own = tmp_path / "runs"
+    shutil.copytree(store, own)
+    plain = recipe(tmp_path / "one.toml", RECIPE.partition("[variants")[0])
+    assert invoke("run", plain, "--store", str(own)).exit_code == 0
+    text = CliRunner().invoke(app, ["trend", "--store", str(own)]).output
+    assert "noise measurements have windows and restarts of their own" in " ".join(text.split())
 
 
 def test_a_later_comparison_says_what_it_can_see(store: Path, tmp_path: Path) -> None:
@@ -224,6 +289,30 @@ def test_more_claims_and_restarts_make_differences_larger(store: Path, tmp_path:
     assert least(RECIPE.replace("repeats = 5", "repeats = 20")) < two
 
 
+def test_records_of_another_version_are_kept(tmp_path: Path, results: Results) -> None:
+    newer = {"run": "r", "format": 2}
+    runs = RunStore(tmp_path)
+    runs.remember_noise([newer])
+    assert remember(runs, results) == ""
+    assert remember(runs, results) == ""
+    stored = runs.noise()
+    assert stored is not None
+    assert (stored[0], len(stored), len(known(runs))) == (newer, 2, 1)
+
+
+def test_a_damaged_file_of_records_is_set_aside(tmp_path: Path, results: Results) -> None:
+    (tmp_path / ".noise.json").write_text("[{")
+    aside = tmp_path / ".noise.json.damaged"
+    assert str(aside) in remember(RunStore(tmp_path), results)
+    assert aside.read_text() == "[{"
+    assert len(known(RunStore(tmp_path))) == 1
+
+
+def test_records_that_cannot_be_written_are_no_error(tmp_path: Path, results: Results) -> None:
+    (tmp_path / "runs").write_text("a file where the store should be")
+    assert "Later comparisons cannot use this measurement: " in remember(RunStore(tmp_path / "runs"), results)
+
+
 def test_a_damaged_record_is_as_none(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     for content in ("{", "{}", '[1, {"run": 5}, null]'):
@@ -254,6 +343,20 @@ def test_what_cannot_be_measured_is_refused_with_a_cure(words: tuple[str, ...], 
     done = invoke("noise", *words, "--dry-run")
     assert done.exit_code != 0
     assert message in done.output + str(getattr(done.exception, "message", ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (RECIPE, "has 2 variants"),
+        ('workload = "lio"\nsessions = "1"\nrates = "10,20"\n', "has a rate"),
+        ('[[jobs]]\ncommand = "true"\n', "has commands"),
+    ],
+)
+def test_a_recipe_of_more_than_one_load_is_refused(text: str, what: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["noise", recipe(tmp_path / "r.toml", text), "--dry-run"])
+    assert done.exit_code != 0
+    assert what in done.output + str(getattr(done.exception, "message", ""))
 
 
 def test_another_server_is_not_restarted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -292,7 +395,8 @@ def test_stopped_after_the_first_measurement_says_what_is_not_known(tmp_path: Pa
     results = conduct.results_of(record)
     (answer,) = results.reply
     assert answer.text.startswith(
-        "How small a difference can be seen is not known: 1 usable measurement was made of the 4"
+        "How small a difference can be seen is not known: 1 usable measurement was made of the 4 that it takes."
+        " dbdyno noise lio --sessions 2 --engine fake --measure 1s starts again."
     )
     assert known(store) == []
     assert results.tables["noise"]["deviation"].null_count() == results.tables["noise"].height

@@ -63,7 +63,7 @@ def test_the_plan_is_the_fastest_of_all_lengths() -> None:
     plan = BUDGET.plan(0.02, 0.05, 4)
     assert plan is not None
     for length_s in BUDGET.lengths():
-        shift = math.log(1.02) / BUDGET.deviation(length_s)
+        shift = math.log(1.02) / (math.sqrt(2) * BUDGET.deviation(length_s))
         repeats = repeats_for(shift, 0.05, 0.8, 4)
         assert repeats is not None
         assert plan.time_s <= 2 * repeats * (length_s + 2.0) + 1e-9

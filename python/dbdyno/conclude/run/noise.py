@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.checking import check
+from dbdyno.conclude.noise_records import noise_command, size
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.model.plan.kinds import NOISE
 from dbdyno.model.results.claim import Claim, Estimate
@@ -27,9 +28,7 @@ def answer(case: Case) -> Iterator[Claim]:
     see = case.plan.experiment.noise.see if case.plan.experiment.noise is not None else 0.0
     budgets = {row["sessions"]: row for row in case.tables["noise_budget"].to_dicts()}
     if not budgets:
-        usable = len(case.valid)
-        values = {"measurements": usable, "was": "was" if usable == 1 else "were", "least": LEAST_CELLS}
-        yield claim("noise", values, case="few", severity="warning")
+        yield _too_few(case)
     differ = set(case.tables["noise"].filter((pl.col("part") == RESTARTS) & (pl.col("low") > 0))["sessions"])
     wanted = pl.col("difference").is_close(see) & ~pl.col("restarts")
     for row in case.tables["noise_plan"].filter(wanted).to_dicts():
@@ -42,13 +41,33 @@ def answer(case: Case) -> Iterator[Claim]:
             "repeats": row["repeats"],
             "measure": f"{format_given(row['measure_s'])} s",
             "time": in_minutes(row["time_s"] * NS_PER_S),
-            "floor": fine_percent(floor or 0.0),
+            "floor": size(floor or 0.0),
         }
         values["margin"] = fine_percent(MARGIN)
         parts = [*(["floor"] if floor else []), *(["margin"] if see < MARGIN else [])]
         yield claim(
             "noise", values, Estimate("noise", row["repeats"], "repeats"), case="planned", parts=parts
         )
+
+
+def _too_few(case: Case) -> Claim:
+    experiment, usable = case.plan.experiment, len(case.usable)
+    sessions = max((c.sessions for c in case.plan.cells), default=1)
+    command = noise_command(case.plan, sessions, case.environment)
+    if experiment.noise is not None:
+        command += f" --measure {experiment.noise.window}"
+    if experiment.budget is not None:
+        command += f" --time {experiment.budget}"
+    values = {
+        "measurements": usable,
+        "was": "was" if usable == 1 else "were",
+        "least": LEAST_CELLS,
+        "command": command,
+    }
+    limited = len(case.valid) - usable
+    values |= {"limited": limited, "were": "was" if limited == 1 else "were"}
+    parts = ["limited"] if limited else []
+    return claim("noise", values, case="few", severity="warning", parts=parts)
 
 
 @check("noise-restarts", of="whole", kinds=_KINDS)
@@ -61,7 +80,7 @@ def restarts(case: Case) -> Iterator[Claim]:
             yield claim("noise-restarts", {"why": why}, case="unknown")
             continue
         ends = {name: fine_percent(row[name]) for name in ("deviation", "low", "high")}
-        values = {**ends, "floor": fine_percent(floors.get(row["sessions"]) or 0.0)}
+        values = {**ends, "floor": size(floors.get(row["sessions"]) or 0.0)}
         values["spread"] = f" ({ends['low']} to {ends['high']})"
         kind = "some" if row["low"] else "none"
         yield claim("noise-restarts", values, row["deviation"], case=kind, low=row["low"], high=row["high"])
@@ -88,8 +107,9 @@ def drift(case: Case) -> Iterator[Claim]:
 
 
 def _line(row: Row, span_ns: int, rates: list[float]) -> Claim:
-    sign = math.copysign(math.sqrt(12), rates[-1] - rates[0])
-    change, low, high = (sign * row[name] for name in ("deviation", "low", "high"))
+    middle = (len(rates) - 1) / 2
+    sign = math.copysign(math.sqrt(12), sum((n - middle) * rate for n, rate in enumerate(rates)))
+    change, low, high = (math.expm1(sign * row[name]) for name in ("deviation", "low", "high"))
     values = {"change": _signed(change), "low": _signed(low), "high": _signed(high)}
     values["time"] = in_minutes(span_ns)
     low, high = sorted((low, high))

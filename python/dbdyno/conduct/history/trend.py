@@ -116,6 +116,9 @@ class _Member:
         if plan.experiment.observation is not None:
             self.why = "observations have no load of their own"
             return
+        if plan.experiment.noise is not None:
+            self.why = "noise measurements have windows and restarts of their own"
+            return
         rates = _rates(plan)
         if rates and figure.unit in ("work/s", "calls/s"):
             self.why = "paced: its throughput was set (--figure p95)"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
-from dbdyno.model.units import NS_PER_S, fine_percent, format_count, format_given, in_minutes
+from dbdyno.model.units import NS_PER_S, counted, fine_percent, format_count, format_given, in_minutes
 from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
+from dbdyno.stats.noise_budget import CONFIDENCE, POWER, Budget
 
 TITLE = "What a comparison can see here"
 _Row = dict[str, Any]
@@ -41,14 +44,36 @@ def plan_blocks(results: Results) -> list[Block]:
             (numeric("time, restarted"), lambda r: _time(r["True"])),
         ]
     notes = [
-        "Two variants of one run, in turns; found with a probability of 80 %. More variants or loads take "
-        "more repeats. A difference below the margin of dbdyno compare counts only with --margin.",
+        f"Two variants of one run, in turns; found with a probability of {100 * POWER:g} % while the noise "
+        "is as measured. More variants or loads take more repeats. A difference below the margin of dbdyno "
+        "compare counts only with --margin.",
+        *_planned_with(results),
     ]
     if restarted:
         notes.append("Restarted: each measurement has a start of the server of its own.")
     if len({row["sessions"] for row in rows.values()}) == 1:
         columns = columns[1:]
-    return [table(TITLE, columns, list(rows.values())), *remarks(notes)]
+    return [table("Repeats that a difference takes", columns, list(rows.values())), *remarks(notes)]
+
+
+def _planned_with(results: Results) -> Iterator[str]:
+    """Yields for each load the deviation that its repeats are planned with, beside the measured one."""
+    noise = results.plan.experiment.noise
+    budgets = results.tables["noise_budget"].to_dicts()
+    for row in budgets if noise is not None else ():
+        budget = Budget.of_row(row)
+        plans = results.tables["noise_plan"].filter(sessions=row["sessions"], status="ok").to_dicts()
+        wanted = [p for p in plans if noise is not None and math.isclose(p["difference"], noise.see)]
+        for plan in sorted(wanted or plans, key=lambda p: p["restarts"])[:1]:
+            length_s = plan["measure_s"]
+            same = math.isclose(length_s, budget.cell_s)
+            how = "that was measured" if same else "that follow for this length"
+            measured = fine_percent(math.sqrt(budget.variance(length_s).value))
+            yield (
+                f"Planned with a deviation of {fine_percent(budget.deviation(length_s))} of one repeat of "
+                f"{format_given(length_s)} s, the upper bound ({100 * CONFIDENCE:g} % confidence) of the "
+                f"{measured} {how}. More measurements (--time) narrow it."
+            )
 
 
 def part_blocks(results: Results) -> list[Block]:
@@ -61,8 +86,16 @@ def part_blocks(results: Results) -> list[Block]:
         (numeric("deviation"), lambda r: known(r["deviation"], fine_percent)),
         (numeric("95 % interval"), _interval),
         (numeric("values"), lambda r: known(r["values"], format_count)),
-        (Column("unknown because", wraps=True), lambda r: word("" if r["status"] == "ok" else r["status"])),
     )
+    unknown = [
+        f"{row['part']} ({row['status'].removeprefix('not measured: ')})"
+        for row in frame.to_dicts()
+        if row["status"] != "ok"
+    ]
+    notes = [f"Not known: {', '.join(unknown)}."] if unknown else []
+    limited = results.tables["rates"].filter(scope="rung", name="client_limits", value=1.0).height
+    if limited:
+        notes.append(f"Left out, as in comparisons: {counted(limited, 'measurement')} limited by the client.")
     note = (
         "Standard deviation of throughput that each part adds; one repeat: all but restarts and drift, which "
         "two variants in turns share."
@@ -79,7 +112,7 @@ def part_blocks(results: Results) -> list[Block]:
         )
         for row in budget[:1]
     ]
-    return [table("Where the noise comes from", columns, frame.to_dicts()), *remarks([note, *times])]
+    return [table("Where the noise comes from", columns, frame.to_dicts()), *remarks([*notes, note, *times])]
 
 
 def _brief(value: float) -> str:
