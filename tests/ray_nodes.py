@@ -3,7 +3,8 @@
 ``python -m tests.ray_nodes cluster PLACE PID``: a head and three nodes, as PLACE/cluster.json says once they
 are up; until PLACE is gone, or process PID. Each node has a network namespace of its own where those can be
 made, otherwise an address on loopback.
-``python -m tests.ray_nodes join ADDRESS IP TEMP``: one more node, until standard input is closed.
+``python -m tests.ray_nodes join ADDRESS IP TEMP PORT``: one more node, whose agents have the ports from that
+one on, until standard input is closed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import contextlib
 import inspect
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,12 +25,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.networks import Network, can_make, shifted, without_rights
-from tests.ports import free_port
 from tests.waiting import eventually
 
 WORKERS = (2, 3, 4)
 """Last numbers of the nodes' addresses; the head has an address of this host."""
 SHIFTED_S = 2500
+AGENTS = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "runtime_env_agent_port",
+    "dashboard_agent_listen_port",
+    "ray_client_server_port",
+)
+"""Those that a node must know before it starts. Its other processes bind a port that the kernel chooses, above
+all of these."""
+_BLOCKS = range(10_500, 15_000, len(AGENTS))
+"""Where the block of a node begins: below the ports of all other servers of tests. A node that draws one port
+after the other may draw one twice, which Ray refuses."""
+_random = random.SystemRandom()
+_drawn: set[int] = set()
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_worker_prestart": "0",
@@ -82,7 +98,8 @@ class JoinedNode:
     """One more node at ``ip``, whose processes are children of this one's; :meth:`ready` waits for it."""
 
     def __init__(self, address: str, ip: str, temp: str, within: Sequence[str] = ()) -> None:
-        words = [*within, sys.executable, "-m", "tests.ray_nodes", "join", address, ip, temp]
+        arguments = ["join", address, ip, temp, str(_free_block())]
+        words = [*within, sys.executable, "-m", "tests.ray_nodes", *arguments]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.raylet = 0
 
@@ -106,15 +123,14 @@ def _cluster(place: Path, controller_pid: int) -> None:
         os.environ["RAY_TMPDIR"] = temp
         network = stack.enter_context(contextlib.closing(Network())) if can_make() else None
         host = "127.0.0.2" if network is None else network.address
-        client, cluster = free_port(), Cluster()
+        ports, cluster = _ports(_free_block()), Cluster()
         stack.callback(cluster.shutdown)
         cluster.add_node(
             node_ip_address=host,
             temp_dir=temp,
             no_monitor=True,
-            ray_client_server_port=client,
             **_COMMON,
-            **_ports(),
+            **ports,
         )
         nodes = {n: f"127.0.0.{n + 1}" if network is None else network.host(n) for n in WORKERS}
         within = {n: [] if network is None else network.within(n) for n in WORKERS}
@@ -129,7 +145,8 @@ def _cluster(place: Path, controller_pid: int) -> None:
         for node in joined:
             node.ready()
         name = None if network is None else network.name
-        places = (str(cluster.address), f"ray://{host}:{client}", host, [*nodes.values()])
+        client = f"ray://{host}:{ports['ray_client_server_port']}"
+        places = (str(cluster.address), client, host, [*nodes.values()])
         ready = RayCluster(*places, name, temp, SHIFTED_S if shift else 0, bool(bare))
         (place / "making").write_text(json.dumps(ready._asdict()))
         (place / "making").rename(place / "cluster.json")
@@ -137,11 +154,12 @@ def _cluster(place: Path, controller_pid: int) -> None:
             time.sleep(0.5)
 
 
-def _join(address: str, ip: str, temp: str) -> None:
+def _join(address: str, ip: str, temp: str, first_port: str) -> None:
     from ray._private.node import Node
     from ray._private.parameter import RayParams
 
-    common = _COMMON | _ports()
+    common = _COMMON | _ports(int(first_port))
+    del common["ray_client_server_port"]  # of the head only
     params = RayParams(gcs_address=address, redis_address=address, node_ip_address=ip, num_gpus=0, **common)
     params.update_if_absent(raylet_socket_name=f"{temp}/r-{ip}", plasma_store_socket_name=f"{temp}/p-{ip}")
     params.update_if_absent(min_worker_port=0, max_worker_port=0, node_manager_port=0)
@@ -152,10 +170,27 @@ def _join(address: str, ip: str, temp: str) -> None:
     node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
 
 
-def _ports() -> dict[str, int]:
-    """Returns the ports of a node's agents."""
-    kinds = ("metrics_agent", "metrics_export", "runtime_env_agent")
-    return {f"{kind}_port": free_port() for kind in kinds} | {"dashboard_agent_listen_port": free_port()}
+def _ports(first: int) -> dict[str, int]:
+    """Returns the ports of a node's agents: neighbours, so that no two are the same."""
+    return {name: first + n for n, name in enumerate(AGENTS)}
+
+
+def _free_block() -> int:
+    """Returns the first port of a block that is free on all addresses of this host; each only once."""
+    while True:
+        first = _random.choice(_BLOCKS)
+        if first not in _drawn and all(map(_is_free, range(first, first + len(AGENTS)))):
+            _drawn.add(first)
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 def _patiently() -> None:

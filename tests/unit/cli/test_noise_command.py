@@ -131,7 +131,7 @@ def test_tables_keep_their_intervals_on_a_narrow_screen(width: int, results: Res
 
 def test_a_page_names_each_title_once(store: Path, results: Results) -> None:
     page = (store / results.info.id / "report.html").read_text()
-    titles = re.findall(r"<(?:h\d|caption)[^>]*>([^<]+)<", page)
+    titles = re.findall(r"<(?:h\d|caption)[^>]*>(?:<span>)?([^<]+)<", page)
     for title in ("What a comparison can see here", "Repeats that a difference takes"):
         assert titles.count(title) == 1, title
 
@@ -395,8 +395,8 @@ def test_stopped_after_the_first_measurement_says_what_is_not_known(tmp_path: Pa
     results = conduct.results_of(record)
     (answer,) = results.reply
     assert answer.text.startswith(
-        "How small a difference can be seen is not known: 1 usable measurement was made of the 4 that it takes."
-        " dbdyno noise lio --sessions 2 --engine fake --measure 1s starts again."
+        "How small a difference can be seen is not known: 1 usable measurement was made of the 4 that it "
+        "takes. dbdyno noise lio --sessions 2 --engine fake --measure 1s starts again."
     )
     assert known(store) == []
     assert results.tables["noise"]["deviation"].null_count() == results.tables["noise"].height
