@@ -33,6 +33,7 @@ from dbdyno.model.plan.plan import Plan, Variant
 from dbdyno.model.results.claim import Claim, disturbed_cells
 from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
+from dbdyno.model.results.run_names import run_names
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import counted, format_given
@@ -356,11 +357,18 @@ def compare_runs(
         raise UsageError(
             _OBSERVED.format(" and ".join(observed), "are" if len(observed) > 1 else "is"), _CURE
         )
+    names = run_names([baseline, other])
+    if failed := [n for n, r in zip(names, (baseline, other), strict=True) if _all_failed(r)]:
+        calls = kind_of(other.plan).noun("calls")
+        raise UsageError(
+            f"all {calls} of {' and of '.join(failed)} failed: there is nothing to compare",
+            f"why: dbdyno show {(other if names[1] in failed else baseline).info.id}",
+        )
     sides = cells_of(baseline.tables), cells_of(other.tables)
     matches = list(_run_matches(*sides, baseline, other))
     if not matches:
         raise UsageError(
-            "; ".join(_nothing_in_common((baseline, sides[0]), (other, sides[1]))),
+            "; ".join(_nothing_in_common(names, (baseline, sides[0]), (other, sides[1]))),
             "compare runs of one workload that measured the same numbers of sessions",
         )
     matches = only_rung(matches, options.rung)
@@ -411,19 +419,39 @@ def _match_order(cells: tuple[Key, object]) -> tuple[str, str, int, float]:
     return key.workload, key.variant, key.sessions, key.rate_per_s or 0.0
 
 
-def _nothing_in_common(*sides: tuple[Results, Cells]) -> Iterator[str]:
-    """Yields what the runs have instead of a common load level."""
-    yield f"{' and '.join(r.info.id for r, _ in sides)} have no usable load level in common"
-    for r, cells in sides:
+def _nothing_in_common(names: Sequence[str], *sides: tuple[Results, Cells]) -> Iterator[str]:
+    """Yields why the runs have no load level in common, and then what each of them has."""
+    unusable = [name for name, (_, cells) in zip(names, sides, strict=True) if not cells.of]
+    why = f"none of {' and of '.join(unusable)} is usable" if unusable else _apart(*sides)
+    yield f"{' and '.join(names)} have no usable load level in common: {why}"
+    for name, (r, cells) in zip(names, sides, strict=True):
         reasons = ", ".join(dict.fromkeys(why for _, why in cells.left_out))
         lost = f" ({counted(len(cells.left_out), 'measurement')} left out: {reasons})" if reasons else ""
         if not cells.of:
-            yield f"{r.info.id} has no usable window{lost}"
+            yield f"{name}: no usable measurement{lost}"
             continue
         rungs = ", ".join(str(n) for n in sorted({k.sessions for k in cells.of}))
         rates = ", ".join(
             f"{format_given(v)}/s" for v in sorted({k.rate_per_s for k in cells.of if k.rate_per_s})
         )
         rates_text = f", rates {rates}" if rates else ""
-        names = f"{', '.join(sorted(cells.workloads()))}, variants {', '.join(variants_of(r))}"
-        yield f"{r.info.id}: {names}, sessions {rungs}{rates_text}{lost}"
+        loads = f"{', '.join(sorted(cells.workloads()))}, variants {', '.join(variants_of(r))}"
+        yield f"{name}: {loads}, sessions {rungs}{rates_text}{lost}"
+
+
+def _apart(a: tuple[Results, Cells], b: tuple[Results, Cells]) -> str:
+    """Returns the property in which all load levels of the runs differ."""
+    if set(a[1].workloads()).isdisjoint(b[1].workloads()):
+        return "their workloads differ"
+    if not _pairs(a[0], b[0]):
+        return "their variants differ"
+    if {k.sessions for k in a[1].of}.isdisjoint(k.sessions for k in b[1].of):
+        return "their numbers of sessions differ"
+    if {k.rate_per_s for k in a[1].of}.isdisjoint(k.rate_per_s for k in b[1].of):
+        return "their rates differ"
+    return "workload, variant, sessions and rate never agree at once"
+
+
+def _all_failed(results: Results) -> bool:
+    rungs = results.tables["rungs"]
+    return bool(rungs["errors"].sum()) and not rungs["calls"].sum()

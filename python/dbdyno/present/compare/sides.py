@@ -10,8 +10,9 @@ from dbdyno.model.plan.kinds import LADDER, kind_of
 from dbdyno.model.results.claim import DISTURBED
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.results import Results
+from dbdyno.model.results.run_names import run_names
 from dbdyno.model.text.nouns import capital, fill, noun
-from dbdyno.model.text.visible import one_line, shortened
+from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S, counted, format_ns
 from dbdyno.present.charts.chart import (
     LETTERS,
@@ -34,24 +35,14 @@ from dbdyno.present.figures import figures, headline
 _MOST = 3
 """Most warnings of a run that are shown, the gravest first."""
 _DOUBT = "The figures may be wrong because of that."
-_LONGEST = 40
-"""Most characters of a run's name in a title."""
 
 
 def title(comparison: Comparison, runs: Sequence[Results]) -> str:
-    names = [_name(r) for r in runs] or [f"run {id}" for id in comparison.runs]
+    names = run_names(runs) or [f"run {id}" for id in comparison.runs]
     if comparison.kind == "runs":
         return f"{names[1]} (B) against {names[0]} (A)"
     variants = rows.labels(comparison)
     return f"{counted(len(variants), 'variant')} of {names[0]}, baseline {comparison.baseline}"
-
-
-def _name(results: Results) -> str:
-    """Returns the run's name, or what was measured and when: ``lio, 28 Nov 12:32``."""
-    if results.info.name:
-        return one_line(results.info.name)
-    workloads = ", ".join(dict.fromkeys(results.tables["rungs"]["workload"])) or "run"
-    return f"{shortened(one_line(workloads), _LONGEST, 1)}, {results.info.started.astimezone():%-d %b %H:%M}"
 
 
 def identities(runs: Sequence[Results]) -> list[Paragraph]:
