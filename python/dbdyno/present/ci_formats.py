@@ -11,6 +11,7 @@ unusable. Their formats:
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
@@ -156,22 +157,33 @@ def github_benchmark(results: Results) -> dict[str, bytes]:
             if (higher := measure.figure.higher) is None:
                 continue
             work = works[level.row["workload"]].work_short if level.row["workload"] in works else "work"
-            unit = measure.figure.unit.replace("work", one_line(work))
+            by, unit = _CHART_UNITS.get(measure.figure.unit, (1, measure.figure.unit))
             entry: dict[str, Any] = {
                 "name": f"{level.name}: {measure.figure.title}",
-                "unit": unit,
-                "value": measure.value,
+                "unit": unit.replace("work", one_line(work)),
+                "value": measure.value / by,
             }
             extra = [f"{counted(level.row['repeats'], 'repeat')} of run {results.info.id}"]
             if measure.low is not None and measure.high is not None:
-                half = max(measure.high - measure.value, measure.value - measure.low)
-                entry["range"] = f"± {half:.3g}"
-                extra.insert(0, f"95 % interval {measure.low:.6g} to {measure.high:.6g}")
+                half = max(measure.high - measure.value, measure.value - measure.low) / by
+                entry["range"] = f"± {_decimal(half)}"
+                ends = f"{_decimal(measure.low / by)} to {_decimal(measure.high / by)}"
+                extra.insert(0, f"95 % interval {ends}")
             files[higher].append({**entry, "extra": "\n".join(extra)})
     return {
         "bigger-is-better.json": _json(files[True]),
         "smaller-is-better.json": _json(files[False]),
     }
+
+
+_CHART_UNITS = {"ns": (1e6, "ms")}
+"""Unit of a figure -> divisor and unit in charts, the same in all builds, since a chart has one unit."""
+
+
+def _decimal(value: float) -> str:
+    """Returns four significant digits without an exponent, which the action would not read."""
+    decimals = 3 - math.floor(math.log10(value)) if value > 0 else 0
+    return f"{value:.{max(0, decimals)}f}"
 
 
 def _json(document: Any) -> bytes:

@@ -14,13 +14,11 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from dbdyno.model.results.claim import DISTURBED
 from dbdyno.model.results.gate import Gate
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.visible import one_line, visible
 from dbdyno.present.ci_formats import load_name
-from dbdyno.present.figures import headline
 from dbdyno.present.figures.gate import words
 
 _HOST = "localhost"  # what the schema wants where the host is not known
@@ -43,13 +41,12 @@ class Suite(NamedTuple):
 
 def of_run(results: Results) -> bytes:
     """Returns a suite of the load levels, which fail if they are unusable, and one of the claims, which fail
-    if they are of the level ``invalid``. Claims by which figures may be wrong are skipped."""
-    doubtful = {DISTURBED, *(c.id for c in headline.doubts(results))}
+    if they are of the level ``invalid``, and are skipped if they are warnings."""
     claims = [
         Case(
             c.id,
             failure=c.text if c.severity == "invalid" else "",
-            skipped=c.text if c.id in doubtful and c.severity != "invalid" else "",
+            skipped=c.text if c.severity == "warning" else "",
             output=f"{c.id}: {c.text}",
         )
         for c in results.findings

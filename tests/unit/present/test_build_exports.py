@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.unit.report_results import World
 
 from dbdyno import present
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.gate import Finding, Gate, Outcome
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import rows
@@ -150,8 +152,16 @@ def test_github_benchmark_has_a_file_for_each_direction(tmp_path: Path) -> None:
     calls = next(e for e in read["bigger-is-better.json"] if e["name"] == "lio, base, 4 sessions: Calls")
     row = rung(results, "base", 4)
     assert (calls["unit"], calls["value"]) == ("calls/s", row["calls_per_s"])
+    smaller = {e["name"]: e for e in read["smaller-is-better.json"]}
+    mean = smaller["lio, base, 4 sessions: Mean response time"]
+    assert mean["value"] == pytest.approx(row["response_mean_ns"] / 1e6)
+    for entry in (calls, mean):  # as the action reads it: src/extractRangeInfo.ts
+        half = re.fullmatch(r"± (\d[\d.]+)", entry["range"])[1]
+        low, high = (float(v) for v in re.findall(r"[\d.]+", entry["extra"].splitlines()[0])[1:])
+        assert float(half) == pytest.approx(max(high - entry["value"], entry["value"] - low), rel=0.01)
+        assert len(half.replace(".", "").lstrip("0")) >= 4
     units = {e["unit"] for e in read["smaller-is-better.json"]}
-    assert units == {"ns"} and {e["unit"] for e in read["bigger-is-better.json"]} == {"calls/s", "LIO/s"}
+    assert units == {"ms"} and {e["unit"] for e in read["bigger-is-better.json"]} == {"calls/s", "LIO/s"}
 
 
 def test_openmetrics_is_parsed_by_prometheus_own_parser(tmp_path: Path) -> None:
@@ -242,6 +252,22 @@ def test_junit_has_a_case_for_each_level_and_claim(tmp_path: Path) -> None:
     assert failures == {"lio, second, 4 sessions": "cut short"}
     assert float(levels.find("testcase").get("time")) == pytest.approx(50, abs=5)
     assert [c.get("name") for c in claims.iter("testcase")] == [c.id for c in results.findings]
+
+
+def test_a_warning_is_skipped_in_junit_with_its_sentence(tmp_path: Path) -> None:
+    """Green would say that all is well, and red would fail a build by a warning."""
+    severities = ("good", "note", "warning", "invalid")
+    found = tuple(Claim(id=f"c-{s}", text=f"Sentence of {s}.", severity=s) for s in severities)
+    (path,) = present.export(replace(noisy(TWO), findings=found), None, "junit", tmp_path / "r.xml")
+    _, claims = _check_junit(path.read_bytes())
+    shown = {c.get("name"): [(e.tag, e.get("message")) for e in c] for c in claims.iter("testcase")}
+    assert shown == {
+        "c-good": [],
+        "c-note": [],
+        "c-warning": [("skipped", "Sentence of warning.")],
+        "c-invalid": [("failure", "Sentence of invalid.")],
+    }
+    assert "c-warning: Sentence of warning." in claims.findtext("system-out")
 
 
 def test_a_gate_as_junit_fails_and_skips() -> None:
