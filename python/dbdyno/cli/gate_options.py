@@ -15,6 +15,7 @@ from dbdyno.cli.config import is_quiet
 from dbdyno.cli.flags import Option
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import OUTPUT
+from dbdyno.model.plan.kinds import kind_of
 
 if TYPE_CHECKING:
     from dbdyno.conclude.gates import Scope
@@ -99,12 +100,15 @@ class Judged:
 
 
 def check_gate(fail_on: tuple[str, ...], plan: Plan) -> None:
-    """Raises :class:`UsageError` if a run of this plan would have nothing that the rules compare."""
+    """Raises :class:`UsageError` if a run of this plan would have nothing that the rules compare, or never
+    makes a claim that they name."""
     if not fail_on:
         return
     from dbdyno.conclude import gates
 
-    compares = [r for r in gates.parse(fail_on, "comparison") if r.kind not in ("claim", "unknown")]
+    rules = gates.parse(fail_on, "comparison")
+    gates.check_claims(rules, kind_of(plan))
+    compares = [r for r in rules if r.kind not in ("claim", "unknown")]
     if not compares or (len(plan.variants) > 1 and not plan.experiment.phases):
         return
     what = "phases are not compared" if plan.experiment.phases else "this run has one variant"

@@ -214,7 +214,8 @@ def _report(options: dict[str, Any], plan: Plan, record: Run, *, interrupted: bo
     if options["open_page"] and not options["as_json"]:
         browser.show_page(page)
     if record.info.status != "complete":
-        screen.error(f"the run was cut short: {record.info.reason}")
+        rules = "; --fail-on was not judged" if options["fail_on"] else ""
+        screen.error(f"the run was cut short: {record.info.reason}{rules}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupted else EXIT_CUT_SHORT)
     rungs = results.tables["rungs"]
     if rungs["errors"].sum() and not rungs["calls"].sum():

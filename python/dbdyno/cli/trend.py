@@ -74,7 +74,10 @@ _GROUPS = {
 )  # fmt: skip
 @fail_on_option("trend")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Also write .html, .md or .xlsx."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write .html, .md or .xlsx; the rules of --fail-on as JUnit if in .xml.",
 )
 @store_option
 @json_option

@@ -8,23 +8,30 @@ change; in all other cases it cannot tell.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Literal, cast, get_args
 
-from dbdyno.conclude.catalogue import entries, entry
+from dbdyno.conclude.catalogue import Entry, entries, entry
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue.criteria import LEAST_RUNS
+from dbdyno.conclude.checking import checks
 from dbdyno.conclude.compare import paced
-from dbdyno.conclude.compare.comparisons import variants_of
+from dbdyno.conclude.compare.comparisons import LABELS, variants_of
 from dbdyno.conclude.compare.effects import BY_NAME, RANKING
-from dbdyno.conclude.compare.table import MARGIN, metric_named
-from dbdyno.model.errors import UsageError, near_names
+from dbdyno.conclude.compare.samples import CLAIMS as SAMPLE_CLAIMS
+from dbdyno.conclude.compare.table import MARGIN, further_to_exclude, metric_named
+from dbdyno.model.errors import UsageError, near_names, nearest
+from dbdyno.model.plan.kinds import COMMANDS, KINDS, kind_of
+from dbdyno.model.plan.kinds import Kind as RunKind
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, Contrast, Effect, MetricTable, SampleComparison
 from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome, Rule, State
 from dbdyno.model.results.results import Results
-from dbdyno.model.results.trend import ALIASES, Trend
+from dbdyno.model.results.run_names import run_names
+from dbdyno.model.results.trend import ALIASES, FIGURES, Trend
+from dbdyno.model.schema.quantiles import RESPONSE, fewest_calls
 from dbdyno.model.units import counted
 
 Scope = Literal["comparison", "trend", "claims"]
@@ -93,9 +100,28 @@ def _refused(text: str, word: str, scope: Scope, known: Sequence[str]) -> UsageE
         where = {"comparison": "a comparison", "trend": "a history", "claims": "claims"}[scope]
         cure = _FORMS[scope] if scope == "claims" else other
         return UsageError(f"--fail-on {text}: no rule of {where}", f"use {cure}")
-    near = near_names(word, known)
+    near = _meant(text, word, scope) or near_names(word, known)
     forms = f"the forms: {_FORMS[scope]}"
     return UsageError(f"--fail-on {text}: no such rule", f"{near} {forms}" if near else forms)
+
+
+_SYNONYMS = {"slower": "worse", "regression": "worse", "faster": "better", "improvement": "better"}
+
+
+def _meant(text: str, word: str, scope: Scope) -> str:
+    """Returns a sentence with the rule that was meant: a word of the same meaning, a figure without its
+    verdict, or a claim without ``claim:``; "" if none of them is near."""
+    *before, last = text.split(":")
+    share = [last] if last[:1].isdigit() else []
+    figures = (*_short_names(), *BY_NAME, *ALIASES, *_SYNONYMS)
+    near = nearest(word, figures) or ""
+    if scope != "claims" and (other := _SYNONYMS.get(near)):
+        figure = [w for w in before if scope == "comparison" and w != word]
+        kind = ["change", other] if scope == "trend" else [*figure, other]
+        return f"did you mean {':'.join([*kind, *share])!r}?"
+    if scope == "comparison" and near and word not in _VERDICTS and not nearest(word, _KINDS[scope]):
+        return f"did you mean {':'.join([near, 'worse', *share])!r}?"
+    return f"did you mean {f'claim:{word}'!r}?" if word in entries() else ""
 
 
 def _share(text: str, word: str) -> float:
@@ -142,6 +168,11 @@ def figure_of(name: str) -> str:
     return metric_named(name, f"no figure {name!r} for --fail-on")
 
 
+def _short_names() -> list[str]:
+    """Returns the short names of figures that are compared: ``p99``, ``throughput``."""
+    return [n for n, f in FIGURES.items() if n == _THROUGHPUT or f.column in BY_NAME]
+
+
 # -- comparisons --
 
 
@@ -155,6 +186,12 @@ def of_comparison(
     """Returns whether the rules are kept. ``runs`` are the compared ones; claims are those of the comparison,
     of the last run, and ``more``. ``sessions``: nothing else was to be compared. Raises :class:`UsageError`
     for rules about a figure that is not compared."""
+    if isinstance(comparison, SampleComparison):
+        _check_claims(rules, lambda e: e.id in SAMPLE_CLAIMS, "files of numbers")
+    elif runs:
+        check_claims(rules, kind_of(runs[-1].plan))
+    else:
+        _check_claims(rules, lambda e: e.file in _OF_SNAPSHOTS, "snapshots")
     claims = [*(comparison.conclusions if comparison is not None else ()), *more]
     claims += claims_of(runs[-1]) if runs else []
     whole = all(r.info.status == "complete" for r in runs[-1:])
@@ -177,9 +214,15 @@ def of_comparison(
             outcomes.append(_outcome(rule, findings or [nothing]))
     named = {f.place for o in outcomes for f in o.findings}
     serious = [c.id for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
-    cut_short = [f"run {r.info.id} is {r.info.status}" for r in runs if r.info.status != "complete"]
+    letters = LABELS if len(runs) > 1 else ("the run",)
+    cut_short = [
+        f"{letter} was cut short" if r.info.status == "cut short" else f"{letter} is {r.info.status}"
+        for letter, r in zip(letters, runs, strict=False)
+        if r.info.status != "complete"
+    ]
     warnings = (*cut_short, *(id for id in dict.fromkeys(serious) if id not in named))
-    return replace(_gate(rules, outcomes), warnings=warnings)
+    sides = tuple(zip(LABELS, run_names(runs), strict=True)) if len(runs) > 1 else ()
+    return replace(_gate(rules, outcomes), warnings=warnings, sides=sides)
 
 
 def _gate(rules: Sequence[Rule], outcomes: Iterable[Outcome]) -> Gate:
@@ -210,6 +253,7 @@ def _of_samples(rule: Rule, comparison: SampleComparison) -> Finding:
         *(effect.ratio, effect.low, effect.high),
         comparison.verdict,
         _reason(rule, state, effect, comparison.because, comparison.margin),
+        _further(rule, state, comparison, comparison.margin, comparison.higher_is_better),
     )
 
 
@@ -231,6 +275,7 @@ def _of_figure(
             *(c.effect.ratio, c.effect.low, c.effect.high),
             c.verdict,
             _reason(rule, state, c.effect, c.because, comparison.margin),
+            _further(rule, state, c, comparison.margin, table.higher_is_better),
         )
     known = {(c.workload, c.series, c.sessions, c.variant) for c in compared}
     first = comparison.metrics[0]
@@ -238,7 +283,11 @@ def _of_figure(
         if not c.neighbours and (c.workload, c.series, c.sessions, c.variant) not in known:
             place = _place(c.workload if several else "", c.variant, c.series, c.sessions)
             yield Finding(
-                "cannot tell", place, table.metric, c.baseline, reason="the figure is not known there"
+                "cannot tell",
+                place,
+                table.metric,
+                c.baseline,
+                reason=f"not known there{_too_few(table.metric)}",
             )
     for place in _missing(comparison, first.claims, runs, sessions):
         yield Finding("cannot tell", place, table.metric, reason="nothing usable to compare")
@@ -261,11 +310,19 @@ def _table(rule: Rule, comparison: Comparison) -> MetricTable:
     tables = {t.metric: t for t in comparison.metrics}
     found = next((tables[name] for name in wanted if name in tables), None)
     if found is None:
+        name = rule.text.partition(":")[0]
+        short = {f.column: n for n, f in FIGURES.items()}
         raise UsageError(
-            f"--fail-on {rule.text}: {rule.figure} is not known of what is compared",
-            f"known are {', '.join(tables)}",
+            f"--fail-on {rule.text}: {name} is not known of what is compared{_too_few(rule.figure)}",
+            f"known are {', '.join(short.get(t, t) for t in tables)}",
         )
     return found
+
+
+def _too_few(figure: str) -> str:
+    """Returns how many calls a quantile needs; "" for other figures."""
+    q = RESPONSE.get(figure)
+    return "" if q is None else f": a measurement needs {fewest_calls(q):,} calls for it"
 
 
 def _missing(
@@ -313,11 +370,33 @@ def _planned(results: Results) -> set[_Load]:
     return planned | {cast("_Load", tuple(row)) for row in windows.unique().rows()}
 
 
+_WANTED = {"worse": ("worse",), "better": ("better",), "different": ("worse", "better")}
+"""Verdicts by which a rule fails."""
+
+
+def _limits(rule: Rule, margin: float, higher_is_better: bool) -> list[float]:
+    """Returns the ratios that an interval has to exclude, so that the rule passes."""
+    share = margin if rule.share is None else rule.share
+    return [1 - share if (w == "worse") is higher_is_better else 1 + share for w in _WANTED[rule.kind]]
+
+
+def _further(
+    rule: Rule, state: State, judged: Contrast | SampleComparison, margin: float, higher_is_better: bool
+) -> int | None:
+    """Returns how many further repeats of each side would let the rule tell, if ratio and spread stay the
+    same; None if it can tell, or this is not known."""
+    effect = judged.effect
+    if state != "cannot tell" or effect.ratio is None:
+        return None
+    limits = _limits(rule, margin, higher_is_better)
+    if any(effect.ratio <= v if v < 1 else effect.ratio >= v for v in limits):
+        return judged.further_repeats  # it fails as soon as the difference is certain
+    return further_to_exclude(effect, limits)
+
+
 def _state(rule: Rule, effect: Effect, verdict: str, margin: float, higher_is_better: bool) -> State:
-    wanted = {"worse": ("worse",), "better": ("better",), "different": ("worse", "better")}[rule.kind]
+    wanted = _WANTED[rule.kind]
     falls = {"worse": higher_is_better, "better": not higher_is_better}
-    down = [falls[w] for w in wanted]
-    limit = margin if rule.share is None else rule.share
     if verdict in wanted:
         if rule.share is None or effect.ratio is None:
             return "failed"
@@ -330,8 +409,9 @@ def _state(rule: Rule, effect: Effect, verdict: str, margin: float, higher_is_be
         return "passed"  # there is no interval, and the ratio below the share is all there is
     if effect.low is None or effect.high is None or effect.basis == "within the window only":
         return "cannot tell"
-    excluded = [effect.low > 1 - limit if d else effect.high < 1 + limit for d in down]
-    return "passed" if all(excluded) else "cannot tell"
+    limits = _limits(rule, margin, higher_is_better)
+    excluded = all(effect.low > v if v < 1 else effect.high < v for v in limits)
+    return "passed" if excluded else "cannot tell"
 
 
 def _reason(rule: Rule, state: State, effect: Effect, because: str, margin: float) -> str:
@@ -347,6 +427,33 @@ def _reason(rule: Rule, state: State, effect: Effect, because: str, margin: floa
 
 
 # -- claims --
+
+_OF_SNAPSHOTS = ("snapshots", "intervals")
+_OF_TRENDS = ("trend",)
+_OF_NO_RUN = (*_OF_SNAPSHOTS, *_OF_TRENDS, "selftest")
+"""Files of the catalogue whose claims are not made of runs."""
+
+
+def check_claims(rules: Sequence[Rule], kind: RunKind) -> None:
+    """Raises :class:`UsageError` for a claim that is never made of runs of this kind: its rule would pass
+    whatever happens."""
+    import_module("dbdyno.conclude.findings")  # all checks are registered there
+
+    asked = {id for c in checks(kind) for id in c.claims}
+    others = {id for k in KINDS for c in checks(k) for id in c.claims} - asked
+    of_commands = kind.name == COMMANDS
+    what = "runs of commands" if of_commands else f"runs of the kind {kind.name}"
+    never = (*_OF_NO_RUN, *([] if of_commands else ["commands"]))
+    _check_claims(rules, lambda e: e.id not in others and e.file not in never, what)
+
+
+def _check_claims(rules: Sequence[Rule], made: Callable[[Entry], bool], what: str) -> None:
+    for rule in rules:
+        if rule.kind == "claim" and not made(of := entry(rule.claim)):
+            raise UsageError(
+                f"--fail-on {rule.text}: this claim is never made of {what}",
+                f"leave it out; when it is made: dbdyno explain {of.id}",
+            )
 
 
 def claims_of(results: Results) -> list[Claim]:
@@ -383,6 +490,7 @@ def of_run(rules: Sequence[Rule], results: Results, comparison: Comparison | Non
 def of_trend(rules: Sequence[Rule], trend: Trend) -> Gate:
     """Returns whether the history keeps the rules. Raises :class:`UsageError` for a direction where neither
     is better."""
+    _check_claims(rules, lambda e: e.file in _OF_TRENDS, "histories")
     outcomes = []
     for rule in rules:
         if rule.kind == "claim":
@@ -401,7 +509,7 @@ def _of_steps(rule: Rule, trend: Trend) -> Iterator[Finding]:
         )
     usable = sum(not p.flagged for p in trend.points)
     if usable < LEAST_RUNS:
-        reason = f"{counted(usable, trend.thing)}, and a change needs {LEAST_RUNS}"
+        reason = f"{counted(usable, trend.thing)}, and a change needs {LEAST_RUNS} at least"
         yield Finding("cannot tell", trend.what, trend.figure.column, reason=reason)
     for step in trend.steps:
         ratio = step.ratio

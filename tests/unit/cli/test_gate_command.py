@@ -111,6 +111,37 @@ def test_calls_that_all_fail_are_an_error_and_no_broken_rule(invoke: Invoke) -> 
     assert done.returncode == 5, done.stdout + done.stderr
 
 
+def test_a_gate_of_a_history_as_junit(invoke: Invoke, tmp_path: Path) -> None:
+    for _ in range(3):
+        invoke(*FAKE, "--sessions", "1", "--measure", "1s")
+    trend = ("trend", "--fail-on", "change:worse:5%", "-o")
+    assert invoke(*trend, "t.xml").returncode == 0
+    (suite,) = ElementTree.fromstring((tmp_path / "t.xml").read_bytes())
+    assert (suite.get("name"), suite.get("skipped"), suite.get("failures")) == ("change:worse:5%", "1", "0")
+    assert "3 runs, and a change needs 6 at least" in suite.find("testcase/skipped").get("message")
+    assert invoke("trend", "--fail-on", "unknown", *trend[1:], "t.xml").returncode == EXIT_GATE
+    (suite,) = ElementTree.fromstring((tmp_path / "t.xml").read_bytes())
+    assert suite.get("failures") == "1"
+    refused = invoke("trend", "-o", "none.xml")
+    assert refused.returncode == 2 and "--fail-on" in refused.stderr and not (tmp_path / "none.xml").exists()
+    done = invoke("trend", "--json", "--fail-on", "change")
+    assert json.loads(done.stdout)["gate"]["summary"] == done.stderr.splitlines()
+
+
+def test_json_of_a_run_with_a_gate_is_json_alone(invoke: Invoke) -> None:
+    short = ("--sessions", "1", "--measure", "1s", "--json")
+    done = invoke(*FAKE, *short, "--fail-on", "claim:peak")
+    assert done.returncode == EXIT_GATE
+    assert json.loads(done.stdout)["gate"]["verdict"] == "failed" and "gate failed" in done.stderr
+
+
+def test_a_claim_that_a_run_never_makes_is_refused_before_it(invoke: Invoke, tmp_path: Path) -> None:
+    refused = invoke(*FAKE, "--fail-on", "claim:executions-failed")
+    assert refused.returncode == 2 and "never made of runs of the kind database" in refused.stderr
+    assert invoke("compare", "old.txt", "new.txt", "--fail-on", "claim:errors").returncode == 2
+    assert not list((tmp_path / "store").glob("*-lio-*"))
+
+
 def test_claims_between_two_snapshots(invoke: Invoke, tmp_path: Path) -> None:
     snapshots = SnapshotStore(tmp_path / "store")
     for n, name in enumerate(("before", "after")):

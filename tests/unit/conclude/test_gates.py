@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tests.unit.compare_runs import noisy, without_cells
@@ -12,13 +14,15 @@ from tests.unit.report_results import World, results
 
 from dbdyno.conclude import compare, gates
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare import samples
 from dbdyno.conclude.snapshots.trend import concluded
 from dbdyno.model.errors import EXIT_GATE, DbdynoError, StoreError, TargetError, UsageError
+from dbdyno.model.plan.kinds import COMMANDS, KINDS
 from dbdyno.model.results.comparison import Contrast, Effect, Verdict
 from dbdyno.model.results.gate import Gate, State
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.trend import FIGURES, Figure, Point, Trend
-from dbdyno.present.figures.gate import record, summary
+from dbdyno.present.figures.gate import record, summary, words
 
 pytestmark = pytest.mark.queries
 
@@ -56,7 +60,16 @@ def test_the_exit_code_is_no_other_errors() -> None:
         ("calls:worse:100%", "p99:worse:150%"),
         ("p99:better:100%", "smaller share"),
         ("change", "worse or different"),
-        ("p99", "the forms: worse"),
+        ("p99", "did you mean 'p99:worse'?"),
+        ("p99:5%", "did you mean 'p99:worse:5%'?"),
+        ("p999:5%", "did you mean 'p99.9:worse:5%'?"),
+        ("throughpt", "did you mean 'throughput:worse'?"),
+        ("response_p99_ns", "did you mean 'response_p99_ns:worse'?"),
+        ("slower", "did you mean 'worse'?"),
+        ("faster:5%", "did you mean 'better:5%'?"),
+        ("p99:slower:5%", "did you mean 'p99:worse:5%'?"),
+        ("errors", "did you mean 'claim:errors'?"),
+        ("zzz", "the forms: worse"),
         ("", "the forms: worse"),
         ("worse:p99:5%:6%", "the forms: worse"),
         ("unknown", "--fail-on worse"),
@@ -75,6 +88,8 @@ def test_what_is_no_rule_is_refused_with_a_cure(rule: str, cure: str) -> None:
         ("worse", "change:worse"),
         ("change:wrose", "did you mean 'worse'?"),
         ("chnage", "did you mean 'change'?"),
+        ("slower:5%", "did you mean 'change:worse:5%'?"),
+        ("change:slower", "did you mean 'change:worse'?"),
     ],
 )
 def test_a_history_has_rules_of_its_own(rule: str, cure: str) -> None:
@@ -116,16 +131,23 @@ def test_a_known_effect_of_four_fifths(rule: str, state: State) -> None:
         assert finding.low < finding.ratio < finding.high and finding.baseline == "base"
 
 
-def _judged(rule: str, effect: Effect, verdict: Verdict) -> State:
-    comparison = compare.compare_variants(noisy(TWO))
-    table = comparison.metrics[0]
-    contrast = Contrast(
+def _contrast(effect: Effect, verdict: Verdict) -> Contrast:
+    return Contrast(
         workload="lio", sessions=4, baseline="base", variant="second", effect=effect, verdict=verdict
     )
+
+
+def _judged(rule: str, effect: Effect, verdict: Verdict) -> State:
+    return _gate_of(_contrast(effect, verdict), rule).state
+
+
+def _gate_of(contrast: Contrast, rule: str) -> Gate:
+    comparison = compare.compare_variants(noisy(TWO))
+    table = comparison.metrics[0]
     changed = comparison.model_copy(
         update={"metrics": (table.model_copy(update={"claims": (contrast,)}), *comparison.metrics[1:])}
     )
-    return gates.of_comparison(gates.parse([rule], "comparison"), changed).state
+    return gates.of_comparison(gates.parse([rule], "comparison"), changed)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +177,82 @@ def test_one_repeat_cannot_tell_however_large_the_difference() -> None:
     one = results(World(rungs=(1, 4), variants=("base", "second")))
     gate = gate_of(one, "worse:5%")
     assert gate.state == "cannot tell" and gate.exit_code == 0
-    assert "1 repeat is too few" in summary(gate, "")[1]
+    verdict, first = summary(gate, "")[:2]
+    assert verdict == "gate cannot tell: the build passes (--fail-on unknown would fail it)"
+    assert "1 repeat is too few" in first
     strict = gate_of(one, "worse:5%", "unknown")
     assert strict.state == "failed" and strict.exit_code == EXIT_GATE
+
+
+def test_a_rule_that_cannot_tell_names_the_repeats_that_would() -> None:
+    """The interval excludes 0.95 as soon as its half, on the scale of logarithms, is below log(0.97 / 0.95)
+    = 0.0208. The standard error is 0.02 with 4 repeats of a side, so with 15 the half is 0.01033 times 2.048
+    (Student's quantile of 28 degrees) = 0.0212, and with 16 it is 0.01 times 2.042 = 0.0204."""
+    effect = Effect(
+        ratio=0.97, low=0.924, high=1.018, std_err=0.97 * 0.02, n_baseline=4, n_variant=4, basis="samples"
+    )
+    (finding,) = _gate_of(_contrast(effect, "undecided"), "worse:5%").outcomes[0].findings
+    assert (finding.state, finding.further_repeats) == ("cannot tell", 16 - 4)
+    text = words(finding)
+    assert "5 % worse is not excluded, 12 more repeats of each side would probably tell" in text
+    worse = effect.model_copy(update={"ratio": 0.93, "low": 0.87, "high": 1.01})
+    undecided = _contrast(worse, "undecided").model_copy(update={"further_repeats": 3})
+    (finding,) = _gate_of(undecided, "worse:5%").outcomes[0].findings
+    assert finding.further_repeats == 3  # it fails as soon as the difference is certain
+    one = Effect(ratio=0.9, n_baseline=1, n_variant=1)
+    (finding,) = _gate_of(_contrast(one, "undecided"), "worse:5%").outcomes[0].findings
+    assert finding.further_repeats is None
+
+
+def test_the_lines_name_both_runs() -> None:
+    one = World(rungs=(1, 4), repeats=6)
+    a, b = noisy(one, id="20261121-a", seed=1), noisy(one, id="20261121-b", seed=2)
+    named = [replace(r, info=r.info.model_copy(update={"name": n})) for r, n in ((a, "main"), (b, "slow"))]
+    rules = gates.parse(["worse"], "comparison")
+    gate = gates.of_comparison(rules, compare.compare_runs(*named), named)
+    assert summary(gate, "")[1] == "A is main; B is slow"
+    same = gates.of_comparison(rules, compare.compare_runs(a, b), (a, b))  # one time for both
+    assert [name.rpartition(", ")[2] for _, name in same.sides] == ["run 20261121-a", "run 20261121-b"]
+
+
+def test_a_run_that_was_cut_short_is_a_warning() -> None:
+    one = World(rungs=(1, 4), repeats=6)
+    a, b = noisy(one, id="20261121-a", seed=1), noisy(one, id="20261121-b", seed=2)
+    cut = replace(b, info=b.info.model_copy(update={"status": "cut short"}))
+    gate = gates.of_comparison(
+        gates.parse(["worse:30%"], "comparison"), compare.compare_runs(a, cut), (a, cut)
+    )
+    assert gate.warnings[0] == "B was cut short"
+    assert "warnings that no rule names: B was cut short" in "\n".join(summary(gate, ""))
+
+
+def test_a_claim_that_is_never_made_of_what_is_judged_is_refused() -> None:
+    a, b = [10.0, 10.1, 9.9, 10.2, 9.8], [12.0, 12.1, 11.9, 12.2, 11.8]
+    with pytest.raises(UsageError, match="never made of files of numbers"):
+        of_samples(a, b, "claim:errors")
+    assert of_samples(a, b, "claim:samples-answer").state == "failed"
+    with pytest.raises(UsageError, match="never made of histories"):
+        gates.of_trend(gates.parse(["claim:errors"], "trend"), _history([1.0, 2.0]))
+    with pytest.raises(UsageError, match="never made of snapshots"):
+        gates.of_comparison(gates.parse(["claim:errors"], "claims"), None)
+    with pytest.raises(UsageError, match="never made of runs of the kind database"):
+        gate_of(noisy(TWO), "claim:snapshot-deadlocks")
+    commands = next(k for k in KINDS if k.name == COMMANDS)
+    with pytest.raises(UsageError, match="never made of runs of commands"):
+        gates.check_claims(gates.parse(["claim:errors"], "comparison"), commands)
+    gates.check_claims(gates.parse(["claim:executions-failed", "claim:rank"], "comparison"), commands)
+
+
+def test_the_claims_of_samples_are_all_of_them() -> None:
+    made = re.findall(r'claim\("([\w-]+)"', Path(samples.__file__).read_text("utf-8"))
+    assert set(made) == set(samples.CLAIMS)
+
+
+def test_a_claim_that_fails_has_its_sentence() -> None:
+    slots = {"share": 0.3, "place": "at 4 sessions", "measurements": "6 of 12 measurements"}
+    run = replace(results(TWO), findings=(claim("disturbed", slots, 0.3, case="measured"),))
+    gate = gates.of_run(gates.parse(["claim:disturbed"], "comparison"), run, None)
+    assert "claim:disturbed  disturbed: The machine was not quiet: others took 30 %" in summary(gate, "")[1]
 
 
 def test_noise_fails_a_gate_in_at_most_five_per_cent_of_comparisons() -> None:
@@ -229,7 +324,8 @@ def test_a_figure_that_is_not_compared_is_an_error_that_names_the_others() -> No
     }
     with pytest.raises(UsageError) as caught:
         gate_of(replace(run, tables=tables), "p99:worse")
-    assert "work_per_s" in str(caught.value.cure)
+    assert "p99 is not known" in caught.value.message and "1,000 calls" in caught.value.message
+    assert "throughput, calls, mean" in str(caught.value.cure)
 
 
 def test_a_run_without_a_usable_measurement_is_an_error() -> None:
@@ -299,7 +395,7 @@ def test_the_summary_begins_with_the_verdict_and_fits_ten_lines() -> None:
     rules = [f"{f}:worse:{n}%" for n in (5, 10, 30) for f in ("calls_per_s", "mean", "p50", "throughput")]
     gate = gate_of(noisy(TWO), *rules, "claim:errors")
     lines = summary(gate, "dbdyno compare last -o comparison.html")
-    assert lines[0] == "gate failed" and len(lines) <= 10
+    assert lines[0] == "gate failed, by 8 of 13 rules" and len(lines) <= 10
     assert lines[1].startswith("failed") and "0.8" in lines[1] and " to " in lines[1]
     assert lines[-1].endswith("dbdyno compare last -o comparison.html")
     document = record(gate, "x")

@@ -73,6 +73,8 @@ class Entry:
     about: str = ""
     short: str = ""
     missing: str = ""
+    file: str = ""
+    """Name of the file that has the entry."""
 
     @property
     def name(self) -> str:
@@ -129,10 +131,10 @@ def _reading_order(file: Path) -> tuple[int, str]:
 def entries() -> Mapping[str, Entry]:
     """Returns all entries by id, in the order in which claims of one level are read."""
     files = sorted(Path(__file__).parent.glob("*.toml"), key=_reading_order)
-    tables = [tomllib.loads(f.read_text(encoding="utf-8")) for f in files]
+    tables = [(f.stem, tomllib.loads(f.read_text(encoding="utf-8"))) for f in files]
     all_entries = [
-        Entry(id, **{"about": about, **record})
-        for table in tables
+        Entry(id, **{"about": about, "file": file, **record})
+        for file, table in tables
         for about in [table.pop("about", "")]
         for id, record in table.items()
     ]

@@ -32,6 +32,11 @@ FEWEST_FOR_MEDIAN = 6
 0.97."""
 FEWEST_FOR_RANKS = 4
 """Values per side that a rank test needs to be significant at 5 %: 2 / C(8, 4) = 0.029."""
+CLAIMS = (
+    *("samples-answer", "no-ratio", "sample-outlier", "without-outliers", "means-and-medians"),
+    *("same-values", "few-values"),
+)
+"""All claims about two samples."""
 _APART = 1e100
 """Factor between means beyond which the samples must have different units."""
 _MOST_NAMED = 3

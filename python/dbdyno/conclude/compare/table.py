@@ -195,6 +195,25 @@ def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
     return away + std_err * students_quantile(degrees) <= math.log1p(margin)
 
 
+def further_to_exclude(effect: Effect, ratios: Sequence[float]) -> int | None:
+    """Returns the further repeats per side by which the interval would exclude all of these ratios, if the
+    estimate and its spread stay the same. None if more than :data:`MOST_REPEATS`, or the spread is
+    unknown."""
+    if not effect.ratio or effect.std_err is None:
+        return None
+    n = min(effect.n_baseline, effect.n_variant)
+    std_err = effect.std_err / effect.ratio
+    away = min(abs(math.log(effect.ratio / r)) for r in ratios)
+
+    def excludes(more: int) -> bool:
+        degrees = n + more - 1 if effect.basis == "pairs" else 2 * (n + more) - 2
+        return away > std_err * math.sqrt(n / (n + more)) * students_quantile(degrees)
+
+    further = range(1, MOST_REPEATS)
+    index = bisect_left(further, True, key=excludes)
+    return further[index] if index < len(further) else None
+
+
 # -- the table of one quantity --
 
 

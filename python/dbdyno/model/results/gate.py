@@ -45,6 +45,8 @@ class Finding:
     """The comparison's verdict."""
     reason: str = ""
     """Why the rule could not be decided, or the claim's sentence."""
+    further_repeats: int | None = None
+    """The approximate number of further repeats of each side by which the rule could tell."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,10 @@ class Gate:
     strict: bool = False
     """Whether a rule that cannot tell fails the gate."""
     warnings: tuple[str, ...] = ()
-    """Ids of warnings about the judged run that no rule names: calls that failed, for example."""
+    """Ids of warnings about the judged run that no rule names: calls that failed, for example. The first
+    are those of runs that were cut short, in words."""
+    sides: tuple[tuple[str, str], ...] = ()
+    """The letter and the name of each of two runs."""
 
     @property
     def state(self) -> State:

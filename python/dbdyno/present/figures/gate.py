@@ -13,10 +13,11 @@ from dbdyno.model.units import counted
 from dbdyno.present.document.document import Document, Paragraph, Section, texts
 from dbdyno.present.figures.jsondoc import plain
 
-_MOST_RULES = 6
-"""Rules in the summary: with the verdict, the count of others, warnings and the command it has ten lines."""
+_MOST_RULES = 5
+"""Rules in the summary: with the verdict, the names of the sides, the count of others, warnings and the
+command it has ten lines."""
 _MOST_WARNINGS = 4
-_LONGEST = 160
+_LONGEST = 200
 """Most characters of a finding; a claim's sentence may be long."""
 
 
@@ -26,6 +27,8 @@ def summary(gate: Gate, whole: str) -> list[str]:
     kinds = max((len(o.state) for o in ordered[:_MOST_RULES]), default=0)
     rules = max((len(o.rule) for o in ordered[:_MOST_RULES]), default=0)
     lines = [verdict(gate)]
+    if gate.sides:
+        lines.append("; ".join(f"{letter} is {name}" for letter, name in gate.sides))
     lines += [
         f"{o.state:{kinds}}  {one_line(o.rule):{rules}}  {described(o)}".rstrip()
         for o in ordered[:_MOST_RULES]
@@ -40,13 +43,18 @@ def summary(gate: Gate, whole: str) -> list[str]:
 
 
 def verdict(gate: Gate) -> str:
-    """Returns ``gate failed``, and how many rules cannot tell."""
-    unknown = sum(o.state == "cannot tell" for o in gate.outcomes)
-    state = "failed" if gate.state == "failed" else "passed"
-    if not unknown:
-        return f"gate {state}"
-    because = " (--fail-on unknown)" if gate.strict else ""
-    return f"gate {state}; {counted(unknown, 'rule')} cannot tell{because}"
+    """Returns ``gate failed, by 1 of 3 rules; 1 cannot tell``: the gate's only verdict, and the rules that
+    decide it if there are several."""
+    states = [o.state for o in gate.outcomes]
+    failed, unknown = states.count("failed"), states.count("cannot tell")
+    if gate.state == "passed":
+        return "gate passed"
+    by = f", by {failed or unknown} of {len(states)} rules" if len(states) > 1 else ""
+    if gate.state == "cannot tell":
+        return f"gate cannot tell{by}: the build passes (--fail-on unknown would fail it)"
+    if not failed:
+        return f"gate failed{by}, because it cannot tell (--fail-on unknown)"
+    return f"gate failed{by}{f'; {unknown} cannot tell' if unknown else ''}"
 
 
 def described(outcome: Outcome) -> str:
@@ -74,6 +82,8 @@ def words(finding: Finding) -> str:
     elif finding.figure:
         parts.append(finding.figure)
     parts += [finding.reason] if finding.reason else []
+    if (n := finding.further_repeats) is not None:
+        parts.append(f"{n:,} more {'repeat' if n == 1 else 'repeats'} of each side would probably tell")
     return shortened(one_line(f"{finding.place}: {', '.join(parts)}".removesuffix(": ")), _LONGEST, 1)
 
 
@@ -94,7 +104,8 @@ def gated(shown: Document, gate: Gate) -> Document:
     rows = list(_rows(gate))
     heads = ("rule", "verdict", "where")
     section = Section("Gate", [texts("", heads, rows)], "gate")
-    lead = Paragraph(f"{verdict(gate).capitalize()}.", "warning" if gate.state == "failed" else "", lead=True)
+    text = verdict(gate)
+    lead = Paragraph(f"{text[0].upper()}{text[1:]}.", "" if gate.state == "passed" else "warning", lead=True)
     return replace(shown, lead=[lead, *shown.lead], blocks=[section, *shown.blocks])
 
 
