@@ -31,7 +31,9 @@ class Runner:
     def workspace(self) -> Path:
         return self.folder / "work"
 
-    def step(self, name: str, **inputs: str) -> subprocess.CompletedProcess[str]:
+    def step(
+        self, name: str, program: str = str(Path(sys.executable).parent / "dbdyno"), **inputs: str
+    ) -> subprocess.CompletedProcess[str]:
         self.workspace.mkdir(parents=True, exist_ok=True)
         files = {f"GITHUB_{n}": str(self.folder / n) for n in ("OUTPUT", "STEP_SUMMARY", "PATH")}
         for path in files.values():
@@ -50,7 +52,7 @@ class Runner:
             **{f"INPUT_{k.upper().replace('-', '_')}": v for k, v in given.items()},
             "GITHUB_WORKSPACE": str(self.workspace),
             "RUNNER_TEMP": str(self.folder),
-            "DBDYNO_PROGRAM": str(Path(sys.executable).parent / "dbdyno"),
+            "DBDYNO_PROGRAM": program,
             "PYTHONPATH": WITH_ENGINES,
         }
         return subprocess.run(

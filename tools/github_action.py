@@ -20,6 +20,10 @@ from pathlib import Path
 SUMMARY_BYTES = 1_000_000
 """A job's summary may have 1 MiB."""
 MODES = ("baseline", "refs")
+FILES = (".whl", ".tar.gz", ".zip")
+"""Endings of packages that are files: wheels, and sources that pip builds."""
+LONGEST_NAME = 60
+"""Characters of a run's name."""
 
 
 class Fault(Exception):
@@ -33,6 +37,22 @@ class Fault(Exception):
 def given(name: str, default: str = "") -> str:
     """Returns an input of the action, without blanks around it."""
     return os.environ.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip() or default
+
+
+def given_words(name: str) -> list[str]:
+    """Returns the words of an input as a shell splits them. Raises Fault if a quote is open."""
+    try:
+        return shlex.split(given(name), comments=True)
+    except ValueError as error:
+        raise Fault(f"input {name}: {str(error).lower()} in {given(name)!r}") from None
+
+
+def given_boolean(name: str) -> bool:
+    """Returns a boolean input. Raises Fault for any word but true and false."""
+    word = given(name, "false").lower()
+    if word not in ("true", "false"):
+        raise Fault(f"input {name}: {given(name)!r} is neither true nor false")
+    return word == "true"
 
 
 def append(file: str, text: str) -> None:
@@ -66,11 +86,12 @@ def install() -> None:
     package = given("package")
     if not package or package.startswith("-"):
         raise Fault(f"package {package!r} is neither a wheel nor a requirement")
-    if package.endswith(".whl") and "://" not in package and not Path(package).is_absolute():
-        wheels = sorted(Path().glob(package))
-        if len(wheels) != 1:
-            raise Fault(f"package {package!r}: {len(wheels)} such wheels here")
-        package = str(wheels[0])
+    if package.endswith(FILES) and "://" not in package:
+        path = Path(package)
+        found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        if len(found) != 1:
+            raise Fault(f"package {package!r}: {len(found)} such files here")
+        package = str(found[0].absolute())
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*pip, "--", package], check=False).returncode:
         raise Fault(f"pip cannot install {package!r}")
@@ -86,20 +107,29 @@ class Measure:
     def __init__(self) -> None:
         self.workspace = Path(os.environ.get("GITHUB_WORKSPACE", ".")).absolute()
         self.temporary = Path(os.environ.get("RUNNER_TEMP", self.workspace)).absolute()
-        self.store = self.workspace / given("store", ".dbdyno")
+        self.store = self._store()
         self.program = os.environ.get("DBDYNO_PROGRAM", "dbdyno")
         self.mode = given("mode", MODES[0])
         if self.mode not in MODES:
             raise Fault(f"mode {self.mode!r}: it is {' or '.join(MODES)}")
-        self.run_words = shlex.split(given("run"), comments=True)
+        self.required = given_boolean("require-baseline")
+        self.run_words = given_words("run")
         if not self.run_words:
             raise Fault("run is empty: give the words of dbdyno run, as in lio --sessions 1,8 --repeats 5")
         lines = [line.strip() for line in given("fail-on").splitlines()]
         rules = [word for line in lines if line for word in ("--fail-on", line)]
-        self.compare_words = [*shlex.split(given("compare")), *rules]
+        self.names: list[str] = []
+        self.compare_words = [*given_words("compare"), *rules]
+
+    def _store(self) -> Path:
+        """Returns the folder of the runs. Raises Fault if it is not within the workspace, links followed."""
+        store = self.workspace / given("store", ".dbdyno")
+        if self.workspace.resolve() not in store.resolve().parents:
+            raise Fault(f"input store: {given('store')!r} is not a folder within the workspace")
+        return store
 
     def dbdyno(
-        self, *words: str, cwd: Path | None = None, capture: bool = False, quiet: bool = False
+        self, *words: str, cwd: Path | None = None, quiet: bool = False
     ) -> subprocess.CompletedProcess[str]:
         """Runs dbdyno with the store of this action. What is not captured goes to the log."""
         env = {**os.environ, "DBDYNO_STORE": str(self.store)}
@@ -108,7 +138,7 @@ class Measure:
             [self.program, *words],
             cwd=cwd or self.workspace,
             env=env,
-            stdout=subprocess.PIPE if capture or quiet else None,
+            stdout=subprocess.PIPE if quiet else None,
             stderr=subprocess.PIPE if quiet else None,
             text=True,
             check=False,
@@ -118,26 +148,42 @@ class Measure:
         """Raises Fault for words of compare that are wrong, before anything is measured: they are read before
         the runs, and there are none of these names."""
         done = self.dbdyno("compare", "no-such-run", "nor-such-a-run", *self.compare_words, quiet=True)
-        if done.returncode == 2:
-            raise Fault(done.stderr.strip())
+        if done.returncode != 4:  # the store has no such run
+            raise Fault(done.stderr.strip(), done.returncode)
 
     def id_of(self, run: str) -> str | None:
         """Returns the id of a stored run; None if there is none. Raises Fault for any other error."""
-        done = self.dbdyno("show", run, "--claims", "--json", quiet=True)
+        done = self.dbdyno("show", "--claims", "--json", "--", run, quiet=True)
         if done.returncode == 4:  # the store has no such run
             return None
         if done.returncode:
             raise Fault(f"dbdyno show {run}: {done.stderr.strip()}", done.returncode)
         return str(json.loads(done.stdout)["run"]["id"])
 
-    def measured(self, tree: Path, side: str) -> str:
-        """Builds what is measured in ``tree``, measures it, and returns the id of the run."""
+    def words_in(self, tree: Path) -> list[str]:
+        return [w.replace("{tree}", str(tree)) for w in self.run_words]
+
+    def check_run(self, tree: Path, side: str) -> None:
+        """Raises Fault for words of run, or a recipe, that are wrong, before anything is built. A file that
+        is missing may be one that the build makes, and the server one that it starts."""
+        places = [w.split("=")[-1] for w in self.words_in(tree) if str(tree) in w]
+        if given("build") and not all(Path(place).exists() for place in places):
+            return
+        done = self.dbdyno("run", *self.words_in(tree), "--dry-run", cwd=tree, quiet=True)
+        if done.returncode == 2:
+            raise Fault(f"dbdyno run of {side}, exit code 2: {done.stderr.strip()}")
+
+    def measured(self, tree: Path, side: str, name: str) -> str:
+        """Builds what is measured in ``tree``, measures it, and returns the id of the run. ``name`` is that
+        of the run unless the words of run have one."""
         env = {**os.environ, "DBDYNO_TREE": str(tree), "DBDYNO_SIDE": side}
         if build := given("build"):
             self._shell("build", build, tree, env)
         try:
-            words = [w.replace("{tree}", str(tree)) for w in self.run_words]
-            done = self.dbdyno("run", *words, "--tag", f"action-{side}", cwd=tree)
+            named = any(w == "--name" or w.startswith("--name=") for w in self.run_words)
+            words = [] if named or not name else ["--name", name]
+            tag = ("--tag", f"action-{side}")
+            done = self.dbdyno("run", *self.words_in(tree), *words, *tag, cwd=tree)
             if done.returncode:
                 raise Fault(f"dbdyno run of {side} failed with exit code {done.returncode}", done.returncode)
         finally:
@@ -158,32 +204,43 @@ class Measure:
         self.store.mkdir(parents=True, exist_ok=True)
         if self.mode == "baseline":
             baseline = self.id_of(given("baseline", "last"))
-            if baseline is None and given("require-baseline", "false") == "true":
+            if baseline is None and self.required:
                 raise Fault(f"no baseline {given('baseline', 'last')} in {self.store}", 4)
-            return baseline, self.measured(self.workspace, "head")
+            self.check_run(self.workspace, "head")
+            name = name_of(own_ref(), self._git("rev-parse", "HEAD") or "")
+            self.names = [given("baseline", "last"), name or "what is checked out"]
+            return baseline, self.measured(self.workspace, "head", name)
         trees: list[Path] = []
         try:
             for side, ref in (("base", given("base")), ("head", given("head", "HEAD"))):
-                trees.append(self._tree(ref, side))
-            base, head = (self.measured(t, side) for t, side in zip(trees, ("base", "head"), strict=True))
+                commit = self._commit(ref, side)
+                self.names.append(name_of(own_ref() if ref == "HEAD" else ref, commit))
+                trees.append(self._tree(commit, side))
+            for tree, side in zip(trees, ("base", "head"), strict=True):
+                self.check_run(tree, side)
+            base, head = (
+                self.measured(*each) for each in zip(trees, ("base", "head"), self.names, strict=True)
+            )
         finally:
             for tree in trees:
                 self._git("worktree", "remove", "--force", str(tree))
         return base, head
 
-    def _tree(self, ref: str, side: str) -> Path:
-        """Returns a folder with the files of a ref."""
+    def _commit(self, ref: str, side: str) -> str:
+        """Returns the commit of a ref, of the remote if there is none here."""
         if not ref:
             raise Fault(f"mode refs: {side} is empty")
         for name in (ref, f"origin/{ref}"):
             found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
             if found is not None:
-                break
-        else:
-            raise Fault(f"no ref {ref!r} here: does actions/checkout have fetch-depth: 0?")
+                return found
+        raise Fault(f"no ref {ref!r} here: does actions/checkout have fetch-depth: 0?")
+
+    def _tree(self, commit: str, side: str) -> Path:
+        """Returns a folder with the files of a commit."""
         tree = self.temporary / f"dbdyno-{side}-{os.getpid()}"
-        if self._git("worktree", "add", "--detach", str(tree), found) is None:
-            raise Fault(f"git cannot check out {ref!r} at {tree}")
+        if self._git("worktree", "add", "--detach", str(tree), commit) is None:
+            raise Fault(f"git cannot check out {commit} at {tree}")
         return tree
 
     def _git(self, *words: str) -> str | None:
@@ -196,12 +253,17 @@ class Measure:
         """Compares the runs, writes summary and outputs, and returns the exit code."""
         page, markdown = self.store / "comparison.html", self.temporary / "dbdyno-comparison.md"
         words = ("compare", base, head, *self.compare_words)
-        done = self.dbdyno(*words, "--json", "-o", str(markdown), capture=True)
+        done = self.dbdyno(*words, "--json", "-o", str(markdown), quiet=True)
+        print(done.stderr, end="", flush=True)
         if done.returncode not in (0, 7):
-            raise Fault(f"dbdyno compare failed with exit code {done.returncode}", done.returncode)
+            raise Fault(
+                f"dbdyno compare, exit code {done.returncode}: {done.stderr.strip()}", done.returncode
+            )
         gate = json.loads(done.stdout).get("gate", {"verdict": "passed", "summary": []})
         self.dbdyno(*words, "-o", str(page), quiet=True)
-        append("GITHUB_STEP_SUMMARY", limited(markdown.read_text(encoding="utf-8")))
+        sides = zip(("A is the base", "B is the head"), self.names, (base, head), strict=True)
+        which = "; ".join(f"{side}, `{name.replace('`', '')}` (run {run})" for side, name, run in sides)
+        append("GITHUB_STEP_SUMMARY", limited(f"{which}.\n\n{markdown.read_text(encoding='utf-8')}"))
         output("report", page)
         output("verdict", gate["verdict"])
         if gate["verdict"] == "failed":
@@ -226,6 +288,17 @@ class Measure:
         return self.compared(base, head)
 
 
+def own_ref() -> str:
+    """Returns the branch of a request, or the ref that is built; "" outside of GitHub."""
+    return os.environ.get("GITHUB_HEAD_REF") or os.environ.get("GITHUB_REF_NAME", "")
+
+
+def name_of(ref: str, commit: str) -> str:
+    """Returns ``main@3f9a1c2``, or the commit alone if a run cannot have the ref in its name."""
+    text = f"{ref}@{commit[:10]}" if ref and commit else ref or commit[:10]
+    return text if len(text) <= LONGEST_NAME and "~" not in text and ref != "last" else commit[:10]
+
+
 def limited(text: str) -> str:
     """Returns the text as far as a summary may be long."""
     raw = text.encode()
@@ -244,7 +317,11 @@ def main(words: list[str]) -> int:
         raise Fault("install or measure")
     except Fault as fault:
         annotate("error", str(fault))
+        append("GITHUB_STEP_SUMMARY", f"```\n{str(fault).replace('```', '')}\n```\n")
         return fault.code
+    except OSError as error:  # a program that is not installed, a folder that cannot be written
+        annotate("error", str(error))
+        return 1
 
 
 if __name__ == "__main__":

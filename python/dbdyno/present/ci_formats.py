@@ -31,7 +31,7 @@ from dbdyno.model.units import NS_PER_S, counted, format_given
 from dbdyno.stats.estimates import Mean
 
 _QUANTILES = {one.name: one for one in QUANTILES}
-_LONGEST_NAME = 1024  # characters of a benchmark's name in Bencher
+_LONGEST_NAME = 1024  # characters of a benchmark's name in Bencher, and here of a label of OpenMetrics
 
 
 class Measure(NamedTuple):
@@ -52,7 +52,11 @@ class Level(NamedTuple):
     @property
     def name(self) -> str:
         """``lio, base, 4 sessions``, with the rate of paced load."""
-        return one_line(load_name(self.row))[:_LONGEST_NAME]
+        return _bounded(load_name(self.row))
+
+
+def _bounded(name: str) -> str:
+    return one_line(name)[:_LONGEST_NAME]
 
 
 def load_name(row: Mapping[str, Any]) -> str:
@@ -228,7 +232,7 @@ class _Collected:
         about = core.InfoMetricFamily("dbdyno_result", "The run that the figures are of.")
         server = self._results.environment.server.version
         facts = {"run": info.id, "dbdyno": info.dbdyno, "server": server, "started": info.started.isoformat()}
-        about.add_metric([], {k: one_line(v) for k, v in facts.items() if v})
+        about.add_metric([], {k: _bounded(v) for k, v in facts.items() if v})
         yield about
         for name, column, what in (
             ("calls", "calls", "Measured calls, all repeats."),
@@ -254,7 +258,7 @@ class _Collected:
         row = level.row
         rate = "" if row["rate_per_s"] is None else format_given(row["rate_per_s"])
         texts = (row["workload"], row["variant"], str(row["sessions"]), rate)
-        return [one_line(t) for t in texts]
+        return [_bounded(t) for t in texts]
 
     def _gauges(
         self, core: Any, name: str, column: str, what: str, divisor: float, unit: str

@@ -75,8 +75,9 @@ def _levels(results: Results) -> list[Case]:
 
 
 def of_gate(gate: Gate, name: str, when: datetime) -> bytes:
-    """Returns a suite for each rule, with a case for each place where it was judged. Where it cannot tell,
-    the case is skipped, or fails if the gate is strict."""
+    """Returns a suite for each rule, with a case for each place where it was judged, and one of the warnings
+    that no rule names, which are skipped. Where a rule cannot tell, the case is skipped, or fails if the gate
+    is strict."""
     suites = []
     for outcome in gate.outcomes:
         cases = []
@@ -86,6 +87,8 @@ def of_gate(gate: Gate, name: str, when: datetime) -> bytes:
             skipped = text if unknown and not failed else ""
             cases.append(Case(finding.place, failure=text if failed else "", skipped=skipped, output=text))
         suites.append(Suite(outcome.rule, cases or [Case(outcome.rule)]))
+    if gate.warnings:
+        suites.append(Suite("warnings", [Case(w, skipped=f"{w}: no rule names it") for w in gate.warnings]))
     return _xml(name, suites, when)
 
 

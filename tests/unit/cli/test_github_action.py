@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import runpy
 import subprocess
 import zipfile
 from pathlib import Path
@@ -11,6 +13,7 @@ import jsonschema
 import pytest
 from tests.github_runner import ACTION, ROOT, SCRIPT, Runner, repository
 
+from dbdyno.cli.options import labels_of
 from dbdyno.model.errors import EXIT_GATE
 
 FAKE = "--engine fake --dsn fake:cpus=2,cpu=5ms --sessions 1 --repeats 2 --measure 2s --call-target 5ms"
@@ -82,7 +85,7 @@ def test_every_input_is_used_and_none_is_within_the_text_of_a_shell() -> None:
     for name, value in environment.items():
         of = name.removeprefix("INPUT_").lower().replace("_", "-")
         assert value == f"${{{{ inputs.{of} }}}}"
-    asked = set(re.findall(r'given\("([\w-]+)"', SCRIPT.read_text("utf-8")))
+    asked = set(re.findall(r'given(?:_\w+)?\("([\w-]+)"', SCRIPT.read_text("utf-8")))
     assert {f"INPUT_{n.upper().replace('-', '_')}" for n in asked} == set(environment)
 
 
@@ -116,7 +119,9 @@ def test_the_first_build_has_no_baseline_and_the_second_compares_with_it(tmp_pat
     assert outputs["verdict"] == "passed" and Path(outputs["report"]).is_file()
     assert (Path(outputs["store"]) / outputs["head-run"]).is_dir()
     assert (
-        runner.summary.startswith("#") and "claim:errors" in runner.summary and "worse:5%" in runner.summary
+        runner.summary.startswith("A is the base, `last`")
+        and "claim:errors" in runner.summary
+        and "worse:5%" in runner.summary
     )
 
     third = runner.step("measure", baseline=baseline, fail_on="claim:peak")
@@ -145,6 +150,9 @@ def test_two_refs_are_built_measured_and_compared(tmp_path: Path) -> None:
         ["git", "worktree", "list"], cwd=runner.workspace, capture_output=True, text=True, check=True
     )
     assert len(trees.stdout.splitlines()) == 1  # nothing is left behind
+    first, _, title = runner.summary.splitlines()[:3]
+    assert re.match(r"A is the base, `main@[0-9a-f]{10}` \(run .*\); B is the head, `slow@", first)
+    assert re.match(r"# slow@[0-9a-f]{10} \(B\) against main@[0-9a-f]{10} \(A\)", title)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +167,13 @@ def test_two_refs_are_built_measured_and_compared(tmp_path: Path) -> None:
         ({"mode": "refs", "base": "$(touch injected)"}, 2, "fetch-depth: 0"),
         ({"build": "exit 3"}, 2, "exit code 3"),
         ({"run": "no-such-workload"}, 2, "exit code 2"),
+        ({"run": "lio 'x"}, 2, "input run: no closing quotation"),
+        ({"compare": "--margin '1%"}, 2, "input compare: no closing quotation"),
+        ({"require_baseline": "yes"}, 2, "input require-baseline: 'yes' is neither true nor false"),
+        ({"require_baseline": "TRUE"}, 4, "no baseline last"),
+        ({"store": "../../escape"}, 2, "within the workspace"),
+        ({"store": "."}, 2, "within the workspace"),
+        ({"store": "link/runs"}, 2, "within the workspace"),
     ],
 )
 def test_mistakes_are_errors_beside_the_job(
@@ -166,17 +181,60 @@ def test_mistakes_are_errors_beside_the_job(
 ) -> None:
     runner = Runner(tmp_path, {"run": f"lio {FAKE}"})
     repository(runner.workspace, "select 1;", "select 2;")
+    (runner.workspace / "link").symlink_to(tmp_path)
     done = runner.step("measure", **inputs)
-    assert done.returncode == code
+    assert done.returncode == code and not done.stderr.startswith("Traceback")
     (error,) = (line for line in done.stdout.splitlines() if line.startswith("::error"))
-    assert words in error
-    assert not (runner.workspace / "injected").exists()
+    assert words in error and words in runner.summary
+    assert not (runner.workspace / "injected").exists() and not (tmp_path / "runs").exists()
+
+
+def test_a_mistake_in_a_script_is_met_before_anything_is_built(tmp_path: Path) -> None:
+    """One of the head alone, too, since both are read first. A file that the build makes is read after it."""
+    runner = Runner(tmp_path, {"mode": "refs", "base": "main", "head": "slow", "build": "touch ../built"})
+    repository(runner.workspace, "select 1;", "\\frobnicate 1")
+    done = runner.step("measure", run="-f {tree}/q.sql --engine fake --dsn fake:")
+    assert done.returncode == 2 and "dbdyno run of head, exit code 2" in done.stdout
+    assert not (tmp_path / "built").exists()
+    done = runner.step("measure", run="-f {tree}/made.sql --engine fake --dsn fake:")
+    assert done.returncode == 2 and (tmp_path / "built").exists()
+
+
+def test_a_program_that_is_not_there_is_an_error_beside_the_job(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"run": "lio"}, {"PATH": os.environ["PATH"]})
+    done = runner.step("measure", program="/no/such/dbdyno")
+    assert done.returncode == 1 and "::error" in done.stdout and "/no/such/dbdyno" in done.stdout
+
+
+def test_the_metadata_pins_what_it_uses_and_documents_every_input() -> None:
+    """A tag of another action can be moved; the hash of a commit cannot."""
+    uses = [step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step]
+    assert uses and all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", one) for one in uses)
+    documented = (ROOT / "docs" / "gates.md").read_text("utf-8")
+    for name, about in ACTION["inputs"].items():
+        (row,) = re.findall(rf"^\| `{name}` \|.*$", documented, re.MULTILINE)
+        default = about.get("default", "")
+        assert about["required"] is not bool("default" in about)
+        if default and "${{" not in default:
+            assert f"`{default}`" in row, row
+    for name in ACTION["outputs"]:
+        assert f"`{name}`" in documented
+
+
+def test_names_of_refs_are_names_of_runs() -> None:
+    module = runpy.run_path(str(SCRIPT))
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    names = [module["name_of"](ref, commit) for ref in ("main", "HEAD~1", "x" * 80, "")]
+    assert names == ["main@0123456789", *["0123456789"] * 3]
+    for name in names:
+        assert labels_of({"tags": (), "name": name, "note": None})["name"] == name
 
 
 def test_an_installation_refuses_what_is_no_package(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     for package, words in (
-        ("dist/*.whl", "0 such wheels"),
+        ("dist/*.whl", "0 such files"),
+        ("dist/*.tar.gz", "0 such files"),
         ("--index-url=http://x", "neither"),
         ("", "neither"),
     ):

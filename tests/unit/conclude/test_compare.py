@@ -267,7 +267,7 @@ def test_mistakes_are_named_with_their_cure() -> None:
     for wrong, word in (
         (lambda: compare_variants(single), "one variant"),
         (lambda: compare_runs(single, single), "twice"),
-        (lambda: compare_runs(single, far), "no usable load level in common"),
+        (lambda: compare_runs(single, far), "in common: their numbers of sessions differ"),
         (lambda: compare_variants(noisy(THREE), Options(baseline="thrd")), "thrd"),
         (lambda: compare_variants(noisy(THREE), Options(rung=3)), "3 sessions"),
         (lambda: compare_variants(noisy(THREE), Options(metric="work_per_s_")), "work_per_s_"),
@@ -277,6 +277,24 @@ def test_mistakes_are_named_with_their_cure() -> None:
         with pytest.raises(UsageError) as caught:
             wrong()
         assert word in str(caught.value) and caught.value.cure
+
+
+def _named(results: Results, name: str) -> Results:
+    return replace(results, info=results.info.model_copy(update={"name": name, "id": f"20261121-{name}"}))
+
+
+def test_runs_without_a_common_load_name_the_cause() -> None:
+    here = _named(noisy(World(rungs=(4,), repeats=3)), "here")
+    other = {n: here.tables[n].with_columns(workload=pl.lit("cpu")) for n in ("windows", "rungs")}
+    rungs = here.tables["rungs"].with_columns(errors=pl.lit(9), calls=pl.lit(0))
+    for name, b, words in (
+        ("elsewhere", replace(here, tables={**here.tables, **other}), "common: their workloads differ"),
+        ("lost", without_cells(here, "-s4-"), "common: none of lost is usable"),
+        ("bad", replace(here, tables={**here.tables, "rungs": rungs}), "all calls of bad failed"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            compare_runs(here, _named(b, name))
+        assert words in caught.value.message and "20261121" not in caught.value.message
 
 
 def effect(ratio: float, low: float, high: float) -> Effect:

@@ -204,6 +204,10 @@ def test_names_that_would_break_a_format_are_made_harmless(tmp_path: Path) -> No
     samples = [s for f in text_string_to_metric_families(path.read_text()) for s in f.samples]
     variants = {s.labels["variant"] for s in samples if "variant" in s.labels}
     assert len(variants) == 1 and "\x1b" not in variants.pop()
+    longest = replace(named, info=named.info.model_copy(update={"dbdyno": "9" * 100_000}))
+    (path,) = present.export(longest, None, "openmetrics", tmp_path / "long.prom")
+    families = text_string_to_metric_families(path.read_text())
+    assert all(len(v) <= 1024 for f in families for s in f.samples for v in s.labels.values())
     (path,) = present.export(named, None, "junit", tmp_path / "r.xml")
     tree = ElementTree.fromstring(path.read_bytes())
     assert any('a"b\\c' in case.get("name", "") for case in tree.iter("testcase"))
@@ -280,3 +284,5 @@ def test_a_gate_as_junit_fails_and_skips() -> None:
     assert "0.8" in (one.find("testcase/failure").get("message") or "")
     one, _ = _check_junit(junit.of_gate(replace(gate, strict=True), "A and B", when))
     assert (one.get("failures"), one.get("skipped")) == ("2", "0")
+    *_, last = _check_junit(junit.of_gate(replace(gate, warnings=("B was cut short",)), "A and B", when))
+    assert (last.get("name"), last.get("skipped")) == ("warnings", "1")

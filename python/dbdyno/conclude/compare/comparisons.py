@@ -369,7 +369,9 @@ def compare_runs(
     if not matches:
         raise UsageError(
             "; ".join(_nothing_in_common(names, (baseline, sides[0]), (other, sides[1]))),
-            "compare runs of one workload that measured the same numbers of sessions",
+            "compare runs of one workload that measured the same numbers of sessions"
+            if all(cells.of for cells in sides)
+            else "why measurements are left out: dbdyno show RUN --claims",
         )
     matches = only_rung(matches, options.rung)
     left_out = [*sides[0].left_out, *sides[1].left_out]
