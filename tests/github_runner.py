@@ -69,8 +69,8 @@ class Runner:
         return (self.folder / "STEP_SUMMARY").read_text()
 
 
-def repository(folder: Path, *scripts: str) -> None:
-    """Makes a repository whose file q.sql has the first script on branch main and the second on slow."""
+def repository(folder: Path, *scripts: str, name: str = "q.sql") -> None:
+    """Makes a repository whose file ``name`` has the first script on branch main and the second on slow."""
 
     def git(*words: str) -> None:
         config = ("-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false")
@@ -79,6 +79,6 @@ def repository(folder: Path, *scripts: str) -> None:
     folder.mkdir(parents=True)
     for branch, script in zip(("main", "slow"), scripts, strict=True):
         git(*(("init", "--initial-branch") if branch == "main" else ("checkout", "-b")), branch)
-        (folder / "q.sql").write_text(f"{script}\n")
-        git("add", "q.sql")
+        (folder / name).write_text(f"{script}\n")
+        git("add", name)
         git("commit", "--message", f"Call as in {branch}")

@@ -30,7 +30,7 @@ from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Metric
 from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome, Rule, State
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.run_names import run_names
-from dbdyno.model.results.trend import ALIASES, FIGURES, Trend
+from dbdyno.model.results.trend import ALIASES, FIGURES, Trend, short_name
 from dbdyno.model.schema.quantiles import RESPONSE, fewest_calls
 from dbdyno.model.units import counted
 
@@ -212,17 +212,29 @@ def of_comparison(
             findings = [*_of_figure(rule, comparison, runs, sessions)]
             nothing = Finding("cannot tell", _label(comparison), reason="nothing usable to compare")
             outcomes.append(_outcome(rule, findings or [nothing]))
-    named = {f.place for o in outcomes for f in o.findings}
-    serious = [c.id for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
     letters = LABELS if len(runs) > 1 else ("the run",)
     cut_short = [
-        f"{letter} was cut short" if r.info.status == "cut short" else f"{letter} is {r.info.status}"
+        f"{letter} {'was' if r.info.status == 'cut short' else 'is'} {r.info.status}"
         for letter, r in zip(letters, runs, strict=False)
         if r.info.status != "complete"
     ]
+    outcomes = [_with_cause(o, cut_short) for o in outcomes]
+    named = {f.place for o in outcomes for f in o.findings}
+    serious = [c.id for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
     warnings = (*cut_short, *(id for id in dict.fromkeys(serious) if id not in named))
     sides = tuple(zip(LABELS, run_names(runs), strict=True)) if len(runs) > 1 else ()
     return replace(_gate(rules, outcomes), warnings=warnings, sides=sides)
+
+
+def _with_cause(outcome: Outcome, cut_short: Sequence[str]) -> Outcome:
+    """Returns the outcome with the runs that were cut short in the reasons of what it cannot tell."""
+    if not cut_short:
+        return outcome
+    added = ", ".join(cut_short)
+    findings = (
+        replace(f, reason=f"{f.reason}; {added}") if f.state == "cannot tell" else f for f in outcome.findings
+    )
+    return replace(outcome, findings=tuple(findings))
 
 
 def _gate(rules: Sequence[Rule], outcomes: Iterable[Outcome]) -> Gate:
@@ -311,10 +323,9 @@ def _table(rule: Rule, comparison: Comparison) -> MetricTable:
     found = next((tables[name] for name in wanted if name in tables), None)
     if found is None:
         name = rule.text.partition(":")[0]
-        short = {f.column: n for n, f in FIGURES.items()}
         raise UsageError(
             f"--fail-on {rule.text}: {name} is not known of what is compared{_too_few(rule.figure)}",
-            f"known are {', '.join(short.get(t, t) for t in tables)}",
+            f"known are {', '.join(map(short_name, tables))}",
         )
     return found
 
@@ -469,7 +480,7 @@ def _of_claim(rule: Rule, claims: Sequence[Claim], whole: bool) -> Outcome:
     }
     findings = [Finding("failed", c.id, reason=c.text) for c in named.values()]
     if not findings and not whole:
-        findings = [Finding("cannot tell", rule.claim, reason="the run was cut short")]
+        findings = [Finding("cannot tell", rule.claim, reason="not made")]
     return Outcome(rule.text, findings[0].state if findings else "passed", tuple(findings))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,7 +15,7 @@ import pytest
 from tests import in_process
 from tests.unit.snapshot_cases import snapshot
 
-from dbdyno.model.errors import EXIT_GATE
+from dbdyno.model.errors import EXIT_GATE, EXIT_INTERRUPTED
 from dbdyno.store import SnapshotStore
 
 Invoke = Callable[..., subprocess.CompletedProcess[str]]
@@ -126,6 +128,30 @@ def test_a_gate_of_a_history_as_junit(invoke: Invoke, tmp_path: Path) -> None:
     assert refused.returncode == 2 and "--fail-on" in refused.stderr and not (tmp_path / "none.xml").exists()
     done = invoke("trend", "--json", "--fail-on", "change")
     assert json.loads(done.stdout)["gate"]["summary"] == done.stderr.splitlines()
+
+
+def test_a_run_that_is_stopped_says_that_nothing_was_judged(invoke: Invoke, tmp_path: Path) -> None:
+    """Ctrl-C as soon as the first of many measurements is saved."""
+    done = threading.Event()
+
+    def stop() -> None:
+        while not done.wait(0.05):
+            if any((tmp_path / "store").glob("*-lio-*/cells/*")):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    watcher = threading.Thread(target=stop)
+    watcher.start()
+    try:
+        stopped = invoke(
+            *FAKE, "--sessions", "1,2,4,8", "--measure", "1s", "--repeats", "9", "--fail-on", "claim:peak"
+        )
+    finally:
+        done.set()
+        watcher.join()
+    assert stopped.returncode == EXIT_INTERRUPTED, stopped.stderr
+    assert "cut short" in stopped.stderr and "--fail-on was not judged" in stopped.stderr
+    assert "gate" not in stopped.stdout
 
 
 def test_json_of_a_run_with_a_gate_is_json_alone(invoke: Invoke) -> None:

@@ -223,6 +223,11 @@ def test_a_run_that_was_cut_short_is_a_warning() -> None:
         gates.parse(["worse:30%"], "comparison"), compare.compare_runs(a, cut), (a, cut)
     )
     assert gate.warnings[0] == "B was cut short"
+    lost = without_cells(cut, "-s4-")
+    gate = gates.of_comparison(
+        gates.parse(["worse:30%"], "comparison"), compare.compare_runs(a, lost), (a, lost)
+    )
+    assert gate.outcomes[0].findings[0].reason == "nothing usable to compare; B was cut short"
     assert "warnings that no rule names: B was cut short" in "\n".join(summary(gate, ""))
 
 

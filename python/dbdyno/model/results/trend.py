@@ -49,6 +49,11 @@ def column_of(name: str) -> str:
     return name if figure is None else figure.column
 
 
+def short_name(column: str) -> str:
+    """Returns the short name of a column's figure: ``p99.9``; other columns as they are."""
+    return next((name for name, figure in FIGURES.items() if figure.column == column), column)
+
+
 @dataclass(frozen=True)
 class Point:
     """A run or snapshot with its value."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from dbdyno.model.results.comparison import Effect, ratio_text
 from dbdyno.model.results.gate import STATES, Finding, Gate, Outcome
+from dbdyno.model.results.trend import short_name
 from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import counted
 from dbdyno.present.document.document import Document, Paragraph, Section, texts
@@ -69,18 +70,18 @@ def described(outcome: Outcome) -> str:
 
 
 def words(finding: Finding) -> str:
-    """Returns ``B at 8 sessions: calls_per_s 0.91 times A (0.89 to 0.94)``."""
+    """Returns ``B at 8 sessions: calls 0.91 times A (0.89 to 0.94)``."""
     parts = []
     if finding.ratio is not None:
         effect = Effect(ratio=finding.ratio, low=finding.low, high=finding.high)
-        figure = f"{finding.figure} " if finding.figure else ""
+        figure = f"{short_name(finding.figure)} " if finding.figure else ""
         times = f"{figure}{ratio_text(effect, finding.ratio)} times {finding.baseline}"
         if finding.low is not None and finding.high is not None:
             ends = f"{ratio_text(effect, finding.low)} to {ratio_text(effect, finding.high)}"
             times += f" ({ends})"
         parts.append(times)
     elif finding.figure:
-        parts.append(finding.figure)
+        parts.append(short_name(finding.figure))
     parts += [finding.reason] if finding.reason else []
     if (n := finding.further_repeats) is not None:
         parts.append(f"{n:,} more {'repeat' if n == 1 else 'repeats'} of each side would probably tell")
