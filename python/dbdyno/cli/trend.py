@@ -77,7 +77,7 @@ _GROUPS = {
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write .html, .md or .xlsx; the rules of --fail-on as JUnit if in .xml.",
+    help="Also write .html, .md or .xlsx; .xml: the rules, as JUnit.",
 )
 @store_option
 @json_option
