@@ -77,7 +77,7 @@ _GROUPS = {
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write .html, .md or .xlsx; .xml: the rules, as JUnit.",
+    help="Also write .html, .md, .xlsx; .xml: the rules as JUnit.",
 )
 @store_option
 @json_option

@@ -98,7 +98,9 @@ def _refused(text: str, word: str, scope: Scope, known: Sequence[str]) -> UsageE
     others = {"change": "worse or different", "worse": "change:worse", "better": "change:better"}
     if (other := {**others, "different": "change"}.get(word)) and word not in _KINDS[scope]:
         where = {"comparison": "a comparison", "trend": "a history", "claims": "claims"}[scope]
-        cure = _FORMS[scope] if scope == "claims" else other
+        figure = text.partition(":")[0] if scope == "trend" and text != word else ""
+        of_figure = f"--figure {figure} --fail-on " if figure in (*_short_names(), *BY_NAME) else ""
+        cure = _FORMS[scope] if scope == "claims" else f"{of_figure}{other}"
         return UsageError(f"--fail-on {text}: no rule of {where}", f"use {cure}")
     near = _meant(text, word, scope) or near_names(word, known)
     forms = f"the forms: {_FORMS[scope]}"
@@ -273,9 +275,9 @@ def _of_figure(
     rule: Rule, comparison: Comparison, runs: Sequence[Results], sessions: int | None
 ) -> Iterator[Finding]:
     """Yields a finding for each variant at each load, also for those that should have been compared."""
-    table = _table(rule, comparison)
+    table, first = _table(rule, comparison), comparison.metrics[0]
     _check_reachable(rule, table.higher_is_better)
-    several = len({line.workload for line in table.lines}) > 1
+    several = len({line.workload for line in first.lines}) > 1
     compared = [c for c in table.claims if not c.neighbours]
     for c in compared:
         state = _state(rule, c.effect, c.verdict, comparison.margin, table.higher_is_better)
@@ -290,7 +292,6 @@ def _of_figure(
             _further(rule, state, c, comparison.margin, table.higher_is_better),
         )
     known = {(c.workload, c.series, c.sessions, c.variant) for c in compared}
-    first = comparison.metrics[0]
     for c in first.claims if table is not first and not _by_rate(table, first) else ():
         if not c.neighbours and (c.workload, c.series, c.sessions, c.variant) not in known:
             place = _place(c.workload if several else "", c.variant, c.series, c.sessions)
@@ -316,15 +317,21 @@ def _place(workload: str, variant: str, series: str, sessions: int) -> str:
 
 
 def _table(rule: Rule, comparison: Comparison) -> MetricTable:
+    """Returns the table of the rule's figure; an empty one for a quantile that too few calls support. Raises
+    :class:`UsageError` for any other figure that nothing here has."""
     if not rule.figure:
         return comparison.metrics[0]
     wanted = RANKING if rule.figure == _THROUGHPUT else (rule.figure,)
     tables = {t.metric: t for t in comparison.metrics}
     found = next((tables[name] for name in wanted if name in tables), None)
+    if found is None and rule.figure in RESPONSE:  # with more calls it would be known
+        return MetricTable(
+            metric=rule.figure, title="", unit="ns", higher_is_better=False, lines=(), claims=()
+        )
     if found is None:
         name = rule.text.partition(":")[0]
         raise UsageError(
-            f"--fail-on {rule.text}: {name} is not known of what is compared{_too_few(rule.figure)}",
+            f"--fail-on {rule.text}: {name} is not known of what is compared",
             f"known are {', '.join(map(short_name, tables))}",
         )
     return found

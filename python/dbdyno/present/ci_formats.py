@@ -165,7 +165,7 @@ def github_benchmark(results: Results) -> dict[str, bytes]:
             entry: dict[str, Any] = {
                 "name": f"{level.name}: {measure.figure.title}",
                 "unit": unit.replace("work", one_line(work)),
-                "value": measure.value / by,
+                "value": round(measure.value / by, 9) if by != 1 else measure.value,
             }
             extra = [f"{counted(level.row['repeats'], 'repeat')} of run {results.info.id}"]
             if measure.low is not None and measure.high is not None:

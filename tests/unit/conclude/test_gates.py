@@ -85,7 +85,8 @@ def test_what_is_no_rule_is_refused_with_a_cure(rule: str, cure: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "cure"),
     [
-        ("worse", "change:worse"),
+        ("worse", "use change:worse"),
+        ("p99:worse", "use --figure p99 --fail-on change:worse"),
         ("change:wrose", "did you mean 'worse'?"),
         ("chnage", "did you mean 'change'?"),
         ("slower:5%", "did you mean 'change:worse:5%'?"),
@@ -321,16 +322,25 @@ def test_a_figure_that_a_variant_lacks_cannot_be_told() -> None:
     }
 
 
-def test_a_figure_that_is_not_compared_is_an_error_that_names_the_others() -> None:
+def _lacking(name: str) -> Results:
     run = noisy(TWO)
-    tables = {
-        **run.tables,
-        "rates": run.tables["rates"].filter(run.tables["rates"]["name"] != "response_p99_ns"),
-    }
-    with pytest.raises(UsageError) as caught:
-        gate_of(replace(run, tables=tables), "p99:worse")
-    assert "p99 is not known" in caught.value.message and "1,000 calls" in caught.value.message
+    return replace(
+        run, tables={**run.tables, "rates": run.tables["rates"].filter(run.tables["rates"]["name"] != name)}
+    )
+
+
+def test_a_figure_that_is_not_compared_is_an_error_that_names_the_others() -> None:
+    with pytest.raises(UsageError, match="cpu_per_call is not known") as caught:
+        gate_of(_lacking("cpu_per_call_ns"), "cpu_per_call:worse")
     assert "throughput, calls, mean" in str(caught.value.cure)
+
+
+def test_a_percentile_of_too_few_calls_cannot_be_told() -> None:
+    """What was measured is not thrown away for a slow machine's sake: with more calls it would be known."""
+    gate = gate_of(_lacking("response_p99_ns"), "p99:worse", "worse:30%")
+    assert gate.state == "cannot tell" and len(gate.outcomes[0].findings) == 2
+    text = words(gate.outcomes[0].findings[0])
+    assert text == "second at 1 session: p99, not known there: a measurement needs 1,000 calls for it"
 
 
 def test_a_run_without_a_usable_measurement_is_an_error() -> None:
