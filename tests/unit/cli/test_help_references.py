@@ -4,6 +4,7 @@ named."""
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from importlib import resources
@@ -21,9 +22,14 @@ PACKAGE = Path(str(resources.files("dbdyno")))
 _REFERENCE = re.compile(r"\bdbdyno help (?!lists\b|all\b)([a-z][\w-]*)((?: [a-z][\w-]*)*)(\))?")
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Yields texts that users may see, with their place: strings of the code that are no docstrings, help
+@functools.cache
+def texts() -> list[tuple[str, str]]:
+    """Returns texts that users may see, with their place: strings of the code that are no docstrings, help
     texts, templates, and the catalogue's files."""
+    return list(_texts())
+
+
+def _texts() -> Iterator[tuple[str, str]]:
     for file in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(file.read_text("utf-8"))
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -40,18 +46,15 @@ def texts() -> Iterator[tuple[str, str]]:
         )
 
 
-TEXTS = list(texts())
-
-
 def test_no_text_refers_to_a_file_that_an_installed_program_does_not_have() -> None:
     allowed = {"cli/manual.py", "cli/help.py", "conclude/catalogue/__main__.py"}
     """These handle the names of files; the last writes one of them."""
-    named = [place for place, text in TEXTS if re.search(r"\bdocs/", text)]
+    named = [place for place, text in texts() if re.search(r"\bdocs/", text)]
     assert [place for place in named if place.partition(":")[0] not in allowed] == []
 
 
 def test_every_reference_of_a_text_leads_to_a_topic() -> None:
-    references = [(place, *found.groups()) for place, text in TEXTS for found in _REFERENCE.finditer(text)]
+    references = [(place, *found.groups()) for place, text in texts() for found in _REFERENCE.finditer(text)]
     assert len(references) > 10
     commands = {path[0] for path in COMMANDS}
     assert [r for r in references if r[1] not in {*manual.pages(), *commands}] == []
