@@ -44,8 +44,10 @@ _SAME = (CPU, VOLUNTARY, "logical_reads", WAL, NETWORK)
 """Figures that a sentence names if they are the same on both sides."""
 _MOST = 0.9
 """Share of the additional CPU time from which on all of it is said to be in one mode."""
-_RARE = {"count": 0.01, "bytes": 0.01 * 8192}
-"""Amount per call, by unit, below which a cost on both sides is not named: one in a hundred calls."""
+RARE = 0.01
+"""Count per call below which a cost on both sides is not named."""
+_RARE = {"count": RARE, "bytes": RARE * 8192}
+"""The same by unit; of bytes a page as rarely."""
 
 
 def changes(
