@@ -88,10 +88,10 @@ def install() -> None:
         raise Fault(f"package {package!r} is neither a wheel nor a requirement")
     if package.endswith(FILES) and "://" not in package:
         path = Path(package)
-        found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        if len(found) != 1:
-            raise Fault(f"package {package!r}: {len(found)} such files here")
-        package = str(found[0].absolute())
+        files = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        if len(files) != 1:
+            raise Fault(f"package {package!r}: {len(files)} such files here")
+        package = str(files[0].absolute())
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*pip, "--", package], check=False).returncode:
         raise Fault(f"pip cannot install {package!r}")
@@ -231,9 +231,9 @@ class Measure:
         if not ref:
             raise Fault(f"mode refs: {side} is empty")
         for name in (ref, f"origin/{ref}"):
-            found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-            if found is not None:
-                return found
+            commit = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            if commit is not None:
+                return commit
         raise Fault(f"no ref {ref!r} here: does actions/checkout have fetch-depth: 0?")
 
     def _tree(self, commit: str, side: str) -> Path:

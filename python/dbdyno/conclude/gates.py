@@ -323,18 +323,18 @@ def _table(rule: Rule, comparison: Comparison) -> MetricTable:
         return comparison.metrics[0]
     wanted = RANKING if rule.figure == _THROUGHPUT else (rule.figure,)
     tables = {t.metric: t for t in comparison.metrics}
-    found = next((tables[name] for name in wanted if name in tables), None)
-    if found is None and rule.figure in RESPONSE:  # with more calls it would be known
+    table = next((tables[name] for name in wanted if name in tables), None)
+    if table is None and rule.figure in RESPONSE:  # with more calls it would be known
         return MetricTable(
             metric=rule.figure, title="", unit="ns", higher_is_better=False, lines=(), claims=()
         )
-    if found is None:
+    if table is None:
         name = rule.text.partition(":")[0]
         raise UsageError(
             f"--fail-on {rule.text}: {name} is not known of what is compared",
             f"known are {', '.join(map(short_name, tables))}",
         )
-    return found
+    return table
 
 
 def _too_few(figure: str) -> str:
@@ -449,12 +449,12 @@ def _reason(rule: Rule, state: State, effect: Effect, because: str, margin: floa
 _OF_SNAPSHOTS = ("snapshots", "intervals")
 _OF_TRENDS = ("trend",)
 _OF_NO_RUN = (*_OF_SNAPSHOTS, *_OF_TRENDS, "selftest")
-"""Files of the catalogue whose claims are not made of runs."""
+"""Files of the catalogue whose claims no run has."""
 
 
 def check_claims(rules: Sequence[Rule], kind: RunKind) -> None:
-    """Raises :class:`UsageError` for a claim that is never made of runs of this kind: its rule would pass
-    whatever happens."""
+    """Raises :class:`UsageError` for a claim that runs of this kind never have: its rule would pass whatever
+    happens."""
     import_module("dbdyno.conclude.findings")  # all checks are registered there
 
     asked = {id for c in checks(kind) for id in c.claims}
@@ -465,12 +465,12 @@ def check_claims(rules: Sequence[Rule], kind: RunKind) -> None:
     _check_claims(rules, lambda e: e.id not in others and e.file not in never, what)
 
 
-def _check_claims(rules: Sequence[Rule], made: Callable[[Entry], bool], what: str) -> None:
+def _check_claims(rules: Sequence[Rule], possible: Callable[[Entry], bool], what: str) -> None:
     for rule in rules:
-        if rule.kind == "claim" and not made(of := entry(rule.claim)):
+        if rule.kind == "claim" and not possible(of := entry(rule.claim)):
             raise UsageError(
-                f"--fail-on {rule.text}: this claim is never made of {what}",
-                f"leave it out; when it is made: dbdyno explain {of.id}",
+                f"--fail-on {rule.text}: {what} never have this claim",
+                f"leave it out; its criterion: dbdyno explain {of.id}",
             )
 
 
@@ -487,7 +487,7 @@ def _of_claim(rule: Rule, claims: Sequence[Claim], whole: bool) -> Outcome:
     }
     findings = [Finding("failed", c.id, reason=c.text) for c in named.values()]
     if not findings and not whole:
-        findings = [Finding("cannot tell", rule.claim, reason="not made")]
+        findings = [Finding("cannot tell", rule.claim, reason="not there")]
     return Outcome(rule.text, findings[0].state if findings else "passed", tuple(findings))
 
 

@@ -161,9 +161,9 @@ def test_json_of_a_run_with_a_gate_is_json_alone(invoke: Invoke) -> None:
     assert json.loads(done.stdout)["gate"]["verdict"] == "failed" and "gate failed" in done.stderr
 
 
-def test_a_claim_that_a_run_never_makes_is_refused_before_it(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_claim_that_a_run_never_has_is_refused_before_it(invoke: Invoke, tmp_path: Path) -> None:
     refused = invoke(*FAKE, "--fail-on", "claim:executions-failed")
-    assert refused.returncode == 2 and "never made of runs of the kind database" in refused.stderr
+    assert refused.returncode == 2 and "runs of the kind database never have this claim" in refused.stderr
     assert invoke("compare", "old.txt", "new.txt", "--fail-on", "claim:errors").returncode == 2
     assert not list((tmp_path / "store").glob("*-lio-*"))
 

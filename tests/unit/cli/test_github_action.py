@@ -198,7 +198,7 @@ def test_a_mistake_in_a_recipe_is_met_before_anything_is_built(tmp_path: Path) -
     done = runner.step("measure", run="{tree}/q.toml --engine fake --dsn fake:")
     assert done.returncode == 2 and "dbdyno run of head, exit code 2" in done.stdout
     assert not (tmp_path / "built").exists()
-    done = runner.step("measure", run="-f {tree}/made.sql --engine fake --dsn fake:")
+    done = runner.step("measure", run="-f {tree}/built.sql --engine fake --dsn fake:")
     assert done.returncode == 2 and (tmp_path / "built").exists()
 
 

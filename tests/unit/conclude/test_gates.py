@@ -232,26 +232,26 @@ def test_a_run_that_was_cut_short_is_a_warning() -> None:
     assert "warnings that no rule names: B was cut short" in "\n".join(summary(gate, ""))
 
 
-def test_a_claim_that_is_never_made_of_what_is_judged_is_refused() -> None:
+def test_a_claim_that_the_judged_never_have_is_refused() -> None:
     a, b = [10.0, 10.1, 9.9, 10.2, 9.8], [12.0, 12.1, 11.9, 12.2, 11.8]
-    with pytest.raises(UsageError, match="never made of files of numbers"):
+    with pytest.raises(UsageError, match="files of numbers never have this claim"):
         of_samples(a, b, "claim:errors")
     assert of_samples(a, b, "claim:samples-answer").state == "failed"
-    with pytest.raises(UsageError, match="never made of histories"):
+    with pytest.raises(UsageError, match="histories never have this claim"):
         gates.of_trend(gates.parse(["claim:errors"], "trend"), _history([1.0, 2.0]))
-    with pytest.raises(UsageError, match="never made of snapshots"):
+    with pytest.raises(UsageError, match="snapshots never have this claim"):
         gates.of_comparison(gates.parse(["claim:errors"], "claims"), None)
-    with pytest.raises(UsageError, match="never made of runs of the kind database"):
+    with pytest.raises(UsageError, match="runs of the kind database never have this claim"):
         gate_of(noisy(TWO), "claim:snapshot-deadlocks")
     commands = next(k for k in KINDS if k.name == COMMANDS)
-    with pytest.raises(UsageError, match="never made of runs of commands"):
+    with pytest.raises(UsageError, match="runs of commands never have this claim"):
         gates.check_claims(gates.parse(["claim:errors"], "comparison"), commands)
     gates.check_claims(gates.parse(["claim:executions-failed", "claim:rank"], "comparison"), commands)
 
 
 def test_the_claims_of_samples_are_all_of_them() -> None:
-    made = re.findall(r'claim\("([\w-]+)"', Path(samples.__file__).read_text("utf-8"))
-    assert set(made) == set(samples.CLAIMS)
+    ids = re.findall(r'claim\("([\w-]+)"', Path(samples.__file__).read_text("utf-8"))
+    assert set(ids) == set(samples.CLAIMS)
 
 
 def test_a_claim_that_fails_has_its_sentence() -> None:

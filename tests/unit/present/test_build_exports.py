@@ -261,8 +261,8 @@ def test_junit_has_a_case_for_each_level_and_claim(tmp_path: Path) -> None:
 def test_a_warning_is_skipped_in_junit_with_its_sentence(tmp_path: Path) -> None:
     """Green would say that all is well, and red would fail a build by a warning."""
     severities = ("good", "note", "warning", "invalid")
-    found = tuple(Claim(id=f"c-{s}", text=f"Sentence of {s}.", severity=s) for s in severities)
-    (path,) = present.export(replace(noisy(TWO), findings=found), None, "junit", tmp_path / "r.xml")
+    some = tuple(Claim(id=f"c-{s}", text=f"Sentence of {s}.", severity=s) for s in severities)
+    (path,) = present.export(replace(noisy(TWO), findings=some), None, "junit", tmp_path / "r.xml")
     _, claims = _check_junit(path.read_bytes())
     shown = {c.get("name"): [(e.tag, e.get("message")) for e in c] for c in claims.iter("testcase")}
     assert shown == {
