@@ -293,7 +293,7 @@ _COUNTED = (
         "Pages written to WAL as a whole: the first change of each page after a checkpoint. "
         "The server may count them a second later.",
     ),
-    (BYTES, 1e6, "MB/s", "WAL by second", "WAL that the server made."),
+    (BYTES, 1e6, "MB/s", "WAL by second", "WAL that the server wrote."),
 )
 
 
