@@ -73,15 +73,16 @@ def test_title_head_charts_and_bounds_take_the_cpus_from_one_place(
     assert {figures.cpus_text(n) for n in rows["cpus"]} == {words}
 
 
-def test_the_dotted_line_is_named_only_where_it_is_drawn() -> None:
-    below = report_results.results(World(rungs=(1,), cpus=4))
-    for results, drawn in ((_limited(LimitSpec(quota=0.5)), True), (below, False)):
-        stack = next(
-            b
-            for b in walk(report.document(results).blocks)
-            if isinstance(b, Chart) and b.id.endswith("stack-aas")
-        )
-        assert ("dotted line" in stack.caption) == drawn == ('"cpus"' in json.dumps(stack.spec))
+@pytest.mark.parametrize(("rungs", "cpus", "named"), [((1, 2), 1, True), ((1,), 1, False), ((1,), 4, False)])
+def test_the_dotted_line_is_named_where_bars_go_beyond_it(
+    rungs: tuple[int, ...], cpus: int, *, named: bool
+) -> None:
+    results = report_results.results(World(rungs=rungs, cpus=cpus))
+    charts_by_id = {b.id: b for b in walk(report.document(results).blocks) if isinstance(b, Chart)}
+    (stack,) = (c for i, c in charts_by_id.items() if i.endswith("stack-aas"))
+    (share,) = (c for i, c in charts_by_id.items() if i.endswith("stack-share"))
+    assert ("Above the dotted line" in stack.caption) == named
+    assert ("from left to right" in share.caption) == (len(rungs) > 1)
 
 
 def test_variants_with_different_limits_have_a_range_and_no_common_mark() -> None:

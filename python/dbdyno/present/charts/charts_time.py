@@ -100,15 +100,16 @@ def _time_stack(
     drawn_whole = load == figures.SESSIONS and not tasks
     top = number((rows["place"] if drawn_whole else 1.3 * drawn["y1"]).max())
     bars = _bars(drawn, rows, rungs_axis(load), unit, form, [f"{load.column}:O"])
-    mark = cpu_mark(figures.usable_cpus(results, [series]), "y", top) if measure == "aas" else []
-    beyond = _BEYOND if mark and load == figures.SESSIONS else ""
+    cpus = figures.usable_cpus(results, [series]) if measure == "aas" else None
+    words = _CAPTIONS[measure] + (_BEYOND if cpus and cpus < top else "")
+    if measure == "share" and rows["place"].n_unique() == 1:
+        words = ""  # nothing grows
     below = _TWICE if number(drawn["y1"].min()) < -_VISIBLE * number(drawn["y1"].max()) else ""
     return chart(
         f"stack-{measure}",
         title,
-        _caption(results, places, fill(_CAPTIONS[measure]) + beyond if load == figures.SESSIONS else _PACED)
-        + below,
-        [bars, *mark],
+        _caption(results, places, fill(words) if load == figures.SESSIONS else _PACED) + below,
+        [bars, *cpu_mark(cpus, "y", top)],
         f"{title}: stacked accounts per rung, in {unit}",
         rows,
         legend=_keys(rows),
