@@ -78,6 +78,22 @@ def test_one_load_has_no_efficiency_and_no_line_of_perfect_scaling() -> None:
     assert "fficiency" not in as_text(report.brief(results), 100)
 
 
+def test_a_load_that_the_client_limited_is_compared_with_nothing() -> None:
+    """The first of two or three loads is left out: of two none remains to compare with."""
+    for loads, shown in (((1, 2), None), ((1, 2, 4), ["", "100", "90"])):
+        results = report_results.results(World(rungs=loads))
+        first = pl.col("sessions") == 1
+        status = pl.when(first).then(pl.lit("client")).otherwise("status").alias("status")
+        scaling = pl.Series("scaling", [1.7, 1.0, 0.9][: len(loads)])
+        frame = results.tables["rungs"].with_columns(status, scaling)
+        results = replace(results, tables={**results.tables, "rungs": frame})
+        if shown is None:
+            assert "fficiency" not in _remarks(results) + _tile(results)
+        else:
+            assert _column(results) == shown
+            assert "from 2 sessions on" in _remarks(results)
+
+
 def test_lines_of_a_ladder_that_goes_on_have_an_efficiency() -> None:
     results = report_results.results(World(rungs=(1,)))
     more = report_results.results(World(rungs=(1, 2)))

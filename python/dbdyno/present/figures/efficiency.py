@@ -25,23 +25,24 @@ class Efficiency(NamedTuple):
 
 
 def reference(results: Results, series: Series) -> int | None:
-    """Returns the number of sessions that efficiency refers to: the lowest usable load. None for a ladder of
-    one load, which has no efficiency."""
+    """Returns the number of sessions that efficiency refers to: the lowest usable load. None if there are
+    fewer than two, so that nothing can be compared."""
     ladder = figures.ladder(results, series).drop_nulls("scaling")
     usable = ladder.filter(~pl.col("status").is_in(LEFT_OUT))
-    lowest = (ladder if usable.is_empty() else usable)["sessions"].min()
-    return int(lowest) if ladder.height > 1 and isinstance(lowest, int) else None
+    loads = sorted(set((ladder if usable.is_empty() else usable)["sessions"]))
+    return loads[0] if len(loads) > 1 else None
 
 
 def of_rung(results: Results, series: Series, rung: Mapping[str, Any]) -> Efficiency:
-    """Returns the efficiency of a rung of a ladder; unknown if it has no other load."""
-    lowest = reference(results, series)
-    value = None if lowest is None else rung["scaling"]
+    """Returns the efficiency of a rung of a ladder; nothing without a lower load to compare with."""
+    lowest, value = reference(results, series), rung["scaling"]
+    if lowest is None or rung["sessions"] < lowest:
+        return Efficiency(Cell(""))
     why = _why(results, series, value, {rung["sessions"], lowest})
     return Efficiency(known(value, lambda v: percent(v) + (UNKNOWN if why else "")), why)
 
 
-def _why(results: Results, series: Series, value: float | None, loads: set[int | None]) -> str:
+def _why(results: Results, series: Series, value: float | None, loads: set[int]) -> str:
     if value is None:
         return ""
     if loads & figures.disturbed_loads(results, series):

@@ -278,7 +278,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
         scales = False
     else:
         parallel = current_kind().among((SERVED,)) and results.tables["rungs"]["tasks_aas"].count() > 0
-        scales = not one_load(results)
+        scales = any(efficiency.reference(results, s) for s in series)
         words = _LEGEND + _PARALLEL * parallel + _reference(results, series) * scales
         legend = [PACED_LEGEND if paced else fill(words)]
         ladders = [[s] for s in series]
@@ -335,7 +335,7 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
     absent = {
         "": False,
         "errors": not (frame["errors"] > 0).any(),
-        "scaling": one_load(results),
+        "scaling": not any(efficiency.reference(results, s) for s in series),
         "pool_queue_aas": not figures.has_pool(frame),
     }
     paced = is_paced(frame.to_dicts())
