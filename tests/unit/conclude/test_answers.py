@@ -357,6 +357,17 @@ def test_a_queue_beside_free_cpus_is_no_lack_of_cpus() -> None:
     assert alone.case == "queued" and "others" not in alone.slots and "unknown" in alone.text
 
 
+def test_headroom_under_a_quota_is_of_the_server_alone() -> None:
+    """Others use 1.5 CPUs of the machine, and nothing of the server's quota of half a CPU."""
+    window = _window(1, 0.1, 0.0)
+    busy = window.head() | {"quantity": "cpu_used_machine", "source": "host", "value": 1.6, "unit": "cores"}
+    busy |= {"verdict": "reference", "status": "ok"}
+    limited = results([window], cpus=2, sources=[busy], limits=LimitSpec(quota=0.5))
+    _, claimed = observed(limited)
+    assert claimed.slots["used"] == pytest.approx(0.1) and claimed.slots["cpus"] == 0.5
+    assert claimed.value is not None and claimed.value.high == pytest.approx(4)
+
+
 def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
     windows = [_window(1, 2.0, 0.01), _window(2, 2.2, 0.01)]
     _, headroom = observed(results(windows, siblings=PAIRS, cpus=16))
