@@ -12,13 +12,13 @@ import polars as pl
 from dbdyno.model.plan.kinds import DRIVEN, SERVED, current_kind, kind_of
 from dbdyno.model.results.analyses import Machine
 from dbdyno.model.results.claim import Estimate, disturbed_cells
-from dbdyno.model.results.server_cpus import ServerCpus, server_cpus
 from dbdyno.model.text.nouns import at_once, fill
 from dbdyno.model.units import NS_PER_S, counted, format_given, format_number
 from dbdyno.present.document.document import UNKNOWN, Cell
 
 if TYPE_CHECKING:
     from dbdyno.model.results.results import Results
+    from dbdyno.model.results.server_cpus import ServerCpus
 
 _QUANTITIES = {
     "cpu_used": "CPU used",
@@ -147,6 +147,8 @@ def throughput_work(results: Results, workload: str) -> str:
 def limits_of_cpus(results: Results, series: Sequence[Series] = ()) -> list[ServerCpus]:
     """Returns the different numbers of CPUs that the server may use under the variants of these series
     (none: of all), the fewest first; empty if they are unknown."""
+    from dbdyno.model.results.server_cpus import server_cpus  # a ladder of a file needs no run's models
+
     variants = [s.variant for s in series or series_of(results)] or ["base"]
     known = {server_cpus(results.plan, v, results.environment) for v in variants}
     return sorted(k for k in known if k is not None)
