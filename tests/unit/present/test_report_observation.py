@@ -96,6 +96,19 @@ def tiles(results: Results) -> dict[str, KeyFigure]:
     return {f.name: f for f in present.run_document(results).figures}
 
 
+def test_figures_per_transaction_of_short_windows_are_marked() -> None:
+    """A second of 10 s may be counted in the neighbouring window: 10 %; of 60 s it is under 2 %."""
+    results = with_rates(report_observation.results())
+    each = pl.when(pl.col("name") == "executions").then(7.0).otherwise("per_transaction")
+    counted = results.tables["profile"].with_columns(per_transaction=each)
+    results = replace(results, tables={**results.tables, "profile": counted})
+    whole, first, *_ = selection.picks(results).shown
+    short, long = (as_text(profile.load_profile(results, pick)) for pick in (first, whole))
+    assert re.search(r"^executions .*~", short, re.MULTILINE)
+    assert "per transaction err by up to 10 % here" in " ".join(short.split())
+    assert "~" not in long
+
+
 def test_tile_chart_sentence_and_profile_have_the_same_rates() -> None:
     results = with_rates(report_observation.results())
     for name, tile, what in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import polars as pl
 from dbdyno.model.plan.kinds import SERVED, current_kind
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import sum_if_all_known
+from dbdyno.model.sources.second_counters import LATE_S
 from dbdyno.model.sources.source import TRACE
 from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.units import NS_PER_S, format_average, format_count, format_ns, format_rate
@@ -30,7 +31,7 @@ from dbdyno.present.document.document import (
 )
 from dbdyno.present.figures import accounts, sources_used
 from dbdyno.present.figures.accounts import BRACKET, THROTTLED, UNSEEN
-from dbdyno.present.figures.figures import grouped, percent
+from dbdyno.present.figures.figures import grouped, is_observation, percent
 from dbdyno.present.figures.selection import Pick, rows_of
 from dbdyno.present.figures.sources_used import in_words
 
@@ -41,11 +42,19 @@ HEADS = {
     "per_execution": "per execution",
     "per_call": "per {~call}",
 }
+_TRANSACTION = "per_transaction"
+_LEAST_ERROR = 0.02
+"""Relative error from which on figures per transaction are marked."""
+_ABOUT = (
+    "~: sessions report transactions up to a second late, statements at once; so figures per transaction err "
+    "by up to {error} % here (dbdyno help observe)."
+)
 _RANKS = {"per_s": 0, "per_call": 1, "per_transaction": 2, "per_execution": 3}
 _RATIO = "ratio"
 _OF_COMMANDS = ("DB CPU", "CPU WAIT", "calls")
 """Figures that executions of commands have; the others are counters and samples of a server."""
 _NONE = "-"  # text of a cell without a figure
+_TRANSACTIONS_ALONE = ("transactions", "commits", "rollbacks")  # as late as their divisor
 _OWN = {"DB CPU": "", "CPU WAIT": ""}  # these are no waits, so they have no run queue of their own
 _TOP = "time: a wait's is asleep; CPU WAIT: in the run queue under its label, counted in the line CPU WAIT."
 
@@ -62,10 +71,25 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
     columns = [Column(""), *(numeric(fill(HEADS[c]), _RANKS[c]) for c in per), Column("source", rank=4)]
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
     shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
+    error = _transactions_error(results, pick) if _TRANSACTION in per else 0.0
+    about = (_TRANSACTION,) if error >= _LEAST_ERROR else ()
     profile = Table(
-        f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True
+        f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per, about)) for r in shown], named=True
     )
-    return [profile, *remarks(_notes(rows, per if served else [*_PER]))]
+    notes = _notes(rows, per if served else [*_PER])
+    if about:
+        notes.append(_ABOUT.format(error=percent(error)))
+    return [profile, *remarks(notes)]
+
+
+def _transactions_error(results: Results, pick: Pick) -> float:
+    """Returns the largest relative error of the number of transactions in windows of an observation: at
+    either end those of :data:`LATE_S` may be counted in the neighbour. A driven load waits for reports."""
+    if not is_observation(results):
+        return 0.0
+    windows = results.tables["windows"].filter(pl.col("status") != "invalid")
+    chosen = windows if pick.cell is None else windows.filter(pl.col("cell") == pick.cell)
+    return min(1.0, LATE_S / max(float(chosen["wall_s"].sum()), LATE_S))
 
 
 def events(results: Results, pick: Pick) -> list[dict[str, Any]]:
@@ -144,7 +168,7 @@ def _value(amount: float | None, unit: str) -> str:
     return f"{format_rate(amount)}{space}B" if unit == "bytes" else format_rate(amount)
 
 
-def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
+def _line(row: dict[str, Any], columns: list[str], about: Collection[str]) -> list[Cell]:
     if row["unit"] == _RATIO:
         hits = known(row["total"], lambda v: f"{percent(v, digits=2)} %")
         return [word(row["name"]), hits, *[word("")] * (len(columns) - 1), word("")]
@@ -155,7 +179,13 @@ def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
     values = [
         Cell(_NONE)
         if row[c] is None and any_known
-        else Cell(_value(row[c], unit), row[c], unit, in_words(row["status"]) if row[c] is None else "")
+        else Cell(
+            ("~" if c in about and row[c] and row["name"] not in _TRANSACTIONS_ALONE else "")
+            + _value(row[c], unit),
+            row[c],
+            unit,
+            in_words(row["status"]) if row[c] is None else "",
+        )
         for c in columns
     ]
     return [word(_event_name(row["name"]) + suffix), *values, word(row["source"])]
