@@ -39,13 +39,14 @@ from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import Tables
 from dbdyno.model.sources.wait_families import WaitFamilies
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
 from dbdyno.observe.blocking import Blocked, blocking
 from dbdyno.observe.glance import Glance, glance, weight
+from dbdyno.observe.glance_devices import DevicesNow
 
 _HEAD = (
     f"{'ended':8} {'window':>6} {'sess':>5} {'DB time':>8} {'DB CPU':>8} {'CPU WAIT':>8} {'asleep':>8} "
-    f"{'client':>8}  top wait (in the run queue)"
+    f"{'client':>8}  top wait (in the run queue), I/O"
 )
 HEAD_EVERY = 40  # lines
 OTHERS = "sessions of other users"
@@ -141,13 +142,22 @@ def line_parts(window: RawCell, widths: Mapping[str, int]) -> tuple[int, str, st
     sessions = summary.count
     if hidden := hidden_in_words(summary.hidden, sessions):
         short = f"  {hidden}{short}"
-    return sessions, figures, f"{_top(summary)}{brief_words(summary)}{short}"
+    return sessions, figures, f"{_top(summary)}{_io(summary.machine.devices)}{brief_words(summary)}{short}"
 
 
 def _top(summary: Glance) -> str:
     """Returns the longest wait apart from client waits, with its part in the run queue in brackets."""
     waits = [e for e in summary.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
     return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])
+
+
+def _io(now: DevicesNow | None) -> str:
+    """Returns requests and bytes a second of the devices, and the mean response time; empty if unknown."""
+    if now is None:
+        return ""
+    waited = "" if now.await_ns is None else f" {format_ns(now.await_ns)}"
+    rate = format_rate(now.reads_per_s + now.writes_per_s)
+    return f"  I/O {rate}/s {significant(now.bytes_per_s / 1e6)} MB/s{waited}"
 
 
 def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:

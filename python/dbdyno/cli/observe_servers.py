@@ -73,7 +73,7 @@ class ServerLines(ObservationLines):
 
 def _head(wide: int) -> str:
     named = f"{'ended':8} {'server':{wide}} {'sess':>5}"
-    return f"{named} {'DB time':>7} {'DB CPU':>7} {'CPU WAIT':>8} {'asleep':>7}  top wait"
+    return f"{named} {'DB time':>7} {'DB CPU':>7} {'CPU WAIT':>8} {'asleep':>7}  top wait, I/O"
 
 
 def _line(name: str, wide: int, window: RawCell, ended: datetime) -> str:

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
+from tests.fakery import made_cell
 
+from dbdyno.cli import observe_listeners
+from dbdyno.cli.observe_listeners import line_parts
 from dbdyno.cli.observe_sheets import (
     SESSION_COLUMNS,
     Row,
@@ -283,6 +286,22 @@ def test_no_line_of_the_header_is_cut(width: int, paused: bool) -> None:
         assert "PostgreSQL 18.4" in title or paused
         assert "222 k/s 1.23 ms" in cpus or "devices 123 k r/s" in cpus
         assert "asleep" in time_line and "380 active" in load
+
+
+@pytest.mark.parametrize(
+    ("devices", "shown"),
+    [
+        (DevicesNow(300.0, 108.0, 2_760_000.0, 1_800_000.0, 0.7), "  I/O 408/s 2.76 MB/s 1.80 ms"),
+        (DevicesNow(0.0, 0.0, 0.0, None, 0.0), "  I/O 0/s 0 MB/s"),
+        (None, ""),
+    ],
+)
+def test_the_line_of_a_window_has_the_devices(
+    devices: DevicesNow | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Glance(10.0, "scheduler trace", 40, machine=Machine(devices=devices))
+    monkeypatch.setattr(observe_listeners, "glance", lambda *_, **__: seen)
+    assert line_parts(made_cell({}), {"run": 8})[2] == shown
 
 
 SCREEN = LiveScreen(
