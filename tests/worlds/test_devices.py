@@ -3,6 +3,7 @@ uses, so that all that is counted is known."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from dbdyno.observe.watch import frames
 from tests.agents import INSTANTS, OtherClock, agent
 from tests.elsewhere import needs_root
 from tests.fakery import made_cell
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.root, needs_root]
 S = 1_000_000_000
@@ -82,7 +84,8 @@ def inside(tmp_path: Path) -> Iterator[Inside]:
     finally:
         process.kill()
         process.communicate()
-        subprocess.run(["losetup", "--detach", device], check=True)
+        if Path(f"/sys/block/{Path(device).name}/loop/backing_file").exists():
+            subprocess.run(["losetup", "--detach", device], check=True)
 
 
 def places(*paths: tuple[str, str]) -> list[dict[str, object]]:
@@ -167,19 +170,48 @@ def test_iostat_says_the_same(inside: Inside) -> None:
     assert 3 * theirs["aqu-sz"] == pytest.approx(ours["weighted_ns"] / S, abs=0.04)
 
 
+REMOVE, ADD = 0x4C81, 0x4C80
+"""Requests LOOP_CTL_REMOVE and LOOP_CTL_ADD of loop(4)."""
+
+
 def test_a_device_that_is_taken_away_in_a_window(inside: Inside) -> None:
-    """The kernel keeps the name of a loop device; its counters stop."""
+    """Its line of /proc/diskstats goes; what was read before is kept, and its growth is unknown."""
     spec = {"engine": None, "os": True, "main_pid": inside.process.pid, "places": places(("data", "."))}
     watch = _core.Watch(json.dumps(spec | {"task_interval_ms": 100}))
     t0_ns = _core.now_ns() + S // 10
-    watch.start(t0_ns, t0_ns + S)
-    inside.process.kill()
-    inside.process.wait()
-    while _core.now_ns() < t0_ns + 12 * S // 10:
+    watch.start(t0_ns, t0_ns + 2 * S)
+    while _core.now_ns() < t0_ns + S // 2:
         time.sleep(0.01)
-    watch.stop()
-    reads = frames(watch)["devices"].filter(pl.col("device") == inside.device)
-    assert reads.height > 5 and set(reads["status"]) <= {"ok", "vanished"}
+    inside.process.kill()  # its mount goes with its namespace
+    inside.process.wait()
+    number = int(inside.device.removeprefix("loop"))
+    eventually(lambda: not subprocess.run(["losetup", "--detach", f"/dev/{inside.device}"]).returncode)
+    with Path("/dev/loop-control").open("rb") as control:
+        eventually(lambda: _taken_away(control.fileno(), number))
+        try:
+            while _core.now_ns() < t0_ns + 22 * S // 10:
+                time.sleep(0.01)
+            watch.stop()
+        finally:
+            fcntl.ioctl(control, ADD, number)
+    tables = frames(watch)
+    reads = tables["devices"].filter(pl.col("device") == inside.device)
+    assert reads["status"].to_list()[0] == "ok" and reads["status"].to_list()[-1] == "vanished"
+    assert reads.filter(pl.col("status") == "vanished")["writes"].null_count() > 0
+    raw = {name: tables[name].to_dicts() for name in ("devices", "places")}
+    rows = device_io([made_cell(raw, t0=t0_ns, t1=t0_ns + 2 * S)])
+    row = rows.filter(pl.col("device") == inside.device).row(0, named=True)
+    assert (row["status"], row["reads"], row["places"]) == ("vanished", None, "data")
+    others = rows.filter(pl.col("device") != inside.device)
+    assert others.height == 0 or set(others["status"]) == {"ok"}, "the disk below goes on"
+
+
+def _taken_away(control: int, number: int) -> bool:
+    try:
+        fcntl.ioctl(control, REMOVE, number)
+    except OSError:  # still in use
+        return False
+    return True
 
 
 def test_a_process_that_ended_before_it_was_asked_about() -> None:
