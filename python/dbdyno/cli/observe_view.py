@@ -269,7 +269,7 @@ class Screen:
         tabs = Text()
         for n, name in enumerate(view.screens, start=1):
             tabs.append(f"{n} {name}", "reverse" if name == view.screen else "dim").append(" ")
-        if len(tabs) > width:
+        if len(tabs) - 1 > width:  # behind the last one is a blank
             tabs = Text.assemble((f"{view.screens.index(view.screen) + 1} {view.screen}", "reverse"))
             tabs.append(f" 1-{len(view.screens)} other screens", "dim")
         low = height < _LOW
@@ -457,7 +457,7 @@ def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
         ),
     )
     if hidden := hidden_in_words(g.hidden, g.count):
-        yield Text(f"hidden {hidden}: their waits are unknown, and so is DB time", "yellow")
+        yield from _wrapped(f"hidden {hidden}: their waits are unknown, and so is DB time", width, "yellow")
     if low:
         return
     yield _bar(g, width)
@@ -469,15 +469,21 @@ def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
     yield _fitting(width, *(Text(waits + more, "dim") for more in (f"   {cost}{own}", f"   {cost}", "")))
     if busy := g.idle_busy:
         run_s, runq_s = (sum(getattr(s, p) or 0.0 for s in busy) for p in ("run", "runq"))
-        yield Text(
+        yield from _wrapped(
             f"idle   {counted(len(busy), 'idle session')} used a CPU or waited for one: CPU {number(run_s)}, "
             f"CPU WAIT {number(runq_s)}",
+            width,
             WAIT,
         )
     if brief := brief_words(g):
-        yield Text(f"brief{brief}", WAIT)
+        yield from _wrapped(f"brief{brief}", width, WAIT)
     if h.whom:
-        yield Text(f"only   {h.whom}")
+        yield from _wrapped(f"only   {h.whom}", width, "")
+
+
+def _wrapped(text: str, width: int, style: str) -> Iterator[Text]:
+    for line in textwrap.wrap(text, max(20, width), subsequent_indent="       "):
+        yield Text(line, style)
 
 
 def _bar(g: Glance, width: int) -> Text:

@@ -44,7 +44,7 @@ from dbdyno.model.results.memory_now import MemoryNow
 from dbdyno.model.schema.tables import empty, rows
 from dbdyno.model.sources.wait_families import Family, WaitFamilies
 from dbdyno.observe.blocking import Blocked, blocking
-from dbdyno.observe.glance import EventLine, Glance, Machine, SessionLine
+from dbdyno.observe.glance import Brief, EventLine, Glance, Machine, SessionLine
 from dbdyno.observe.glance_devices import DevicesNow
 
 
@@ -286,6 +286,20 @@ def test_no_line_of_the_header_is_cut(width: int, paused: bool) -> None:
         assert "PostgreSQL 18.4" in title or paused
         assert "222 k/s 1.23 ms" in cpus or "devices 123 k r/s" in cpus
         assert "asleep" in time_line and "380 active" in load
+
+
+def test_remarks_of_the_header_are_wrapped_and_all_tabs_fit_80_columns() -> None:
+    brief = Brief(run=0.001, runq=0.004, processes=12)
+    glance = Glance(4.0, "activity samples", 40, tuple(r.line for r in ROWS), brief=brief)
+    screens = (*BUILT_IN, "transactions", "progress", "replication", "temp")
+    view = View()
+    view.screens = screens
+    lines = [line.plain for line in Screen(Header("p"), glance, view, SHEET).lines(80, 24)]
+    assert lines[-2].rstrip().endswith("8 temp")
+    narrow = Screen(Header("p"), glance, view, SHEET).lines(60, 24)
+    text = " ".join(" ".join(line.plain for line in narrow).split())
+    assert "12 sessions too brief to be sampled: CPU 0.001, CPU WAIT 0.004" in text
+    assert "1 sessions 1-8 other screens" in text
 
 
 @pytest.mark.parametrize(
