@@ -320,9 +320,9 @@ fn the_longest_mount_point_stands_for_a_directory_that_may_not_be_looked_at() {
         ("/srv/pg data/../x", None, "not permitted"),
         ("pg_wal", None, "not permitted"),
     ] {
-        let found = world.find(&spec(&[path]), &tree.devices());
-        let stack = found[0].stack.as_ref().map(|s| s.device.as_str());
-        assert_eq!((stack, found[0].status.as_str()), (device, status), "{path}");
+        let places = world.find(&spec(&[path]), &tree.devices());
+        let stack = places[0].stack.as_ref().map(|s| s.device.as_str());
+        assert_eq!((stack, places[0].status.as_str()), (device, status), "{path}");
     }
     // to look at `data/.` takes the right to look into `data`
     assert_eq!(world.absolute(Path::new("/data/.")).unwrap().as_os_str(), "/data");
