@@ -131,16 +131,17 @@ def parts(corpus: Path) -> list[str]:
 def write_part(part: str, into: Path, corpus: Path, *, screens: bool) -> None:
     """Writes one of :func:`parts` of the corpus, as :func:`write_image` does."""
     with tempfile.TemporaryDirectory(prefix="dbdyno-same-") as temporary:
-        Image(into, corpus, Path(temporary), screens=screens).write(part)
+        Image(into, corpus, Path(temporary), part, screens=screens).write(part)
 
 
 class Image:
     """Writes the views of a corpus into a directory."""
 
-    def __init__(self, into: Path, corpus: Path, work: Path, *, screens: bool) -> None:
+    def __init__(self, into: Path, corpus: Path, work: Path, part: str, *, screens: bool) -> None:
         self._into, self._work, self._corpus, self._screens = into, work, corpus, screens
         with tarfile.open(corpus / "runs.tar.xz") as archive:
-            archive.extractall(work / "store", filter="data")
+            needed = [m for m in archive if part == "cases" or Path(m.name).parts[:1] == (part,)]
+            archive.extractall(work / "store", needed, filter="data")  # takes longer than to show a run
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(("DBDYNO_", "PG", "XDG_"))} | {
             "HOME": str(work),
             "DBDYNO_CONFIG": "",
