@@ -134,14 +134,14 @@ def test_copy_of_the_server_is_a_call_and_copy_of_the_client_is_none(bench: Benc
 
 # -- encodings ---------------------------------------------------------------------------------------------
 @pytest.fixture
-def encoded_dsns(any_dsn: str) -> Iterator[dict[str, str]]:
+def encoded_dsns(kind_dsn: str) -> Iterator[dict[str, str]]:
     """Yields DSNs of two databases that are not in UTF-8."""
     names = {"LATIN1": "lat1", "SQL_ASCII": "asc8"}
-    with psycopg.connect(any_dsn, autocommit=True) as admin:
+    with psycopg.connect(kind_dsn, autocommit=True) as admin:
         for encoding, name in names.items():
             more = "template template0 lc_collate 'C' lc_ctype 'C'"
             admin.execute(f"create database {name} encoding '{encoding}' {more}".encode())
-        yield {encoding: make_conninfo(any_dsn, dbname=name) for encoding, name in names.items()}
+        yield {encoding: make_conninfo(kind_dsn, dbname=name) for encoding, name in names.items()}
         for name in names.values():
             admin.execute(f"drop database {name} with (force)".encode())
 
