@@ -16,18 +16,25 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers share the CPUs already
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
+from dbdyno import conduct
+from dbdyno.cli import screen
 from dbdyno.conduct.derive.deriving import in_this_process
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
+from dbdyno.conduct.derive.rebuild import keep_screen
 from dbdyno.engines.postgres.embedded import Instance, StartOptions, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.model.errors import DbdynoError
+from dbdyno.model.results.results import Results
+from dbdyno.store import Run
 from tests import clusters
 from tests.not_tried import summary
 
@@ -123,6 +130,27 @@ def derived_here() -> Iterator[None]:
     they measure more than two cells.
     """
     with in_this_process():
+        yield
+
+
+@pytest.fixture(scope="module")
+def pages_unwritten() -> Iterator[None]:
+    """Lets runs in this process end without their page, which takes a quarter of their CPU time.
+
+    ``report``, ``open`` and ``--output`` write it all the same, and so do programs that tests start.
+    """
+    real = screen.places
+
+    @on_polars_thread
+    def reported(record: Run, results: Results) -> Path:
+        keep_screen(record.path, results)
+        return record.path / "report.html"
+
+    def places(*args: Any, **options: Any) -> Path:
+        with mock.patch.object(conduct, "reported", reported):
+            return real(*args, **options)
+
+    with mock.patch.object(screen, "places", places):
         yield
 
 

@@ -136,6 +136,10 @@ def clocks_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def only_asked_pages(pages_unwritten: None) -> None: ...
+
+
 @pytest.fixture(scope="session")
 def staying(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Path]:
     """Yields the place of an embedded server that stays, with room for few sessions."""

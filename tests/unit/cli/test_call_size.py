@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from dbdyno.cli.app import app
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("pages_unwritten")]
 
 Invoke = Callable[..., Result]
 

@@ -30,7 +30,7 @@ from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.model.plan.plan import Plan
 from dbdyno.store import Run, RunStore, SnapshotStore
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("pages_unwritten")]
 
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
 

@@ -34,7 +34,7 @@ from dbdyno.observe.watch import NoWatch
 from dbdyno.plan.triggers import parse_action
 from dbdyno.store import Run, RunStore, read_fired
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("pages_unwritten")]
 
 S = 1_000_000_000
 LAW = "fake:cpus=4,foreign=3,cpu=2ms,think=5ms"
