@@ -106,6 +106,8 @@ def test_images_rise_after_each_checkpoint_of_a_run(paged: str, tmp_path: Path) 
     read = cell.tables["counter_series"]
     if version < 150000:
         assert read.is_empty()
+        row = cell.tables["sources"].filter(name="counters by second").row(0, named=True)
+        assert row["status"] == "not supported" and "this version" in row["detail"]
         return
     assert read["name"].n_unique() == 4 and 8 <= read.filter(name=WAL_POSITION).height <= 14
     activity = conclude(record, lambda _: None).tables["activity_over_time"]
