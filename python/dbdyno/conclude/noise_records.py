@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import shlex
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -14,13 +13,14 @@ from pydantic import BaseModel, ConfigDict
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.effects import RANKING
 from dbdyno.conclude.compare.table import ALPHA, ALPHA_STOPPED
+from dbdyno.conclude.noise_words import COARSE, noise_command, size
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.kinds import PACED, kind_of
 from dbdyno.model.plan.plan import Plan, Value
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import LEAST_REPEATS, Comparison
 from dbdyno.model.results.results import Results
-from dbdyno.model.units import NS_PER_S, counted, fine_percent, format_given, parse_duration_ns, significant
+from dbdyno.model.units import NS_PER_S, counted, format_given, parse_duration_ns
 from dbdyno.stats.noise_budget import Budget
 
 OLD_DAYS = 30
@@ -249,7 +249,7 @@ def _seen(
     if restarts:
         measured = all(r.budget["start_variance"] is not None for r in applying)
         parts.append("restarts" if measured else "no-restarts")
-    if least >= _COARSE:
+    if least >= COARSE:
         parts.append("coarse")
     values = {
         "repeats": repeats,
@@ -259,27 +259,3 @@ def _seen(
         "date": record.date,
     }
     return claim("comparison-sees", values, least, case=case, parts=parts)
-
-
-_COARSE = 0.5
-"""From this difference on it is named as a factor: that of +80 % is the same as that of -44 %."""
-
-
-def size(share: float) -> str:
-    """Returns a difference in words: ``2.6 %``, ``a factor of 1.8``."""
-    return fine_percent(share) if share < _COARSE else f"a factor of {significant(1 + share, 2)}"
-
-
-def noise_command(plan: Plan, sessions: int, environment: Environment | None = None) -> str:
-    """Returns the command that measures the noise of the plan's first variant."""
-    experiment = plan.experiment
-    files = [f"-f {shlex.quote(str(s.file))}" for s in experiment.mix if s.file]
-    words = files or [experiment.workload or ""]
-    for given in (experiment.params, experiment.variables):
-        words += [shlex.quote(f"{name}={value}") for name, value in given.items()]
-    words.append(f"--sessions {sessions}")
-    if experiment.engine:
-        words.append(f"--engine {experiment.engine}")
-    if environment is not None and not environment.server.embedded:
-        words.append("--dsn DSN")
-    return " ".join(["dbdyno noise", *words])

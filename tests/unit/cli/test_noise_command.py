@@ -177,7 +177,7 @@ def test_a_later_comparison_says_what_it_can_see(store: Path, tmp_path: Path) ->
     other = invoke("run", path, "--store", str(store), dsn=DSN.replace("4ms", "8ms"))
     text = " ".join(other.output.split())
     changed = "is not applied, as it was with cpu = 4000000 (now 8000000): "
-    assert f"{changed}dbdyno noise lio --sessions 2 --engine fake measures it anew." in text
+    assert f"{changed}dbdyno noise lio --sessions 2 measures it anew." in text
 
 
 @pytest.mark.parametrize(("variants", "differs"), [(RECIPE, True), (RECIPE.replace("5ms", "4ms"), False)])
@@ -201,7 +201,7 @@ def test_a_finished_comparison_without_a_difference_says_what_it_could_see(
 def test_without_a_record_one_line_names_the_command(tmp_path: Path) -> None:
     path = recipe(tmp_path / "two.toml")
     done = invoke("run", path, "--dry-run", "--store", str(tmp_path / "runs"))
-    command = "dbdyno noise lio --sessions 2 --engine fake"
+    command = "dbdyno noise lio --sessions 2"
     assert f"is not known: {command} measures it." in " ".join(done.output.split())
     one = recipe(tmp_path / "one.toml", RECIPE.partition("[variants")[0])
     assert "dbdyno noise" not in invoke("run", one, "--dry-run", "--store", str(tmp_path / "runs")).output
@@ -396,7 +396,7 @@ def test_stopped_after_the_first_measurement_says_what_is_not_known(tmp_path: Pa
     (answer,) = results.reply
     assert answer.text.startswith(
         "How small a difference can be seen is not known: 1 usable measurement was made of the 4 that it "
-        "takes. dbdyno noise lio --sessions 2 --engine fake --measure 1s starts again."
+        "takes. dbdyno noise lio --sessions 2 --measure 1s starts again."
     )
     assert known(store) == []
     assert results.tables["noise"]["deviation"].null_count() == results.tables["noise"].height

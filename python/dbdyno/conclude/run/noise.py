@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.checking import check
-from dbdyno.conclude.noise_records import noise_command, size
+from dbdyno.conclude.noise_words import noise_command, size
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.model.plan.kinds import NOISE
 from dbdyno.model.results.claim import Claim, Estimate
