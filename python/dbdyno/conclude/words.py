@@ -80,7 +80,7 @@ def explained(entry: Entry, *, defined: bool = False) -> str:
         says = (f"Says{slots}", templates)
     parts = [
         *(("Made when", [criterion(entry)]), says),
-        *(("What to do", entry.advices()), ("See", page)),
+        *(("What to do", [readable(a) for a in entry.advices()]), ("See", page)),
     ]
     word = None if defined else next((w for w in words() if entry.id in w.claims), None)
     level = "claim" if entry.level == "note" else f"claim; {entry.level}"

@@ -109,7 +109,7 @@ def test_claims_of_one_kind_answer_together() -> None:
     ]
     assert [c.id for c in _asked("errors", claims=tuple(errors)).reply] == ["errors-1", "errors-2"]
     assert [c.id for c in _asked("errors-2", claims=tuple(errors)).reply] == ["errors-2"]
-    throttled = claim("cpu-wait-throttled", {"cure": ""}, case="")  # begins like another id
+    throttled = claim("cpu-wait-throttled", {"raise_the_quota": ""}, case="")  # begins like another id
     assert [c.id for c in _asked("cpu-wait", claims=(throttled,)).reply if c == throttled] == []
 
 

@@ -88,7 +88,7 @@ class Entry:
 
     def advices(self) -> list[str]:
         texts = [self.advice] if isinstance(self.advice, str) else self.advice.values()
-        return [fill(t) for t in dict.fromkeys(texts) if t]
+        return [t for t in dict.fromkeys(texts) if t]
 
 
 class _Words(Formatter):

@@ -38,7 +38,7 @@ def _section(entry: Entry) -> str:
     ]
     lines += ["", *(f"- {readable(s, '*', '*')}" for s in entry.sentences())]
     if advices := entry.advices():
-        lines += ["", *(f"Advice: {a}." for a in advices)]
+        lines += ["", *(f"Advice: {readable(a, '*', '*')}." for a in advices)]
     if entry.page:
         lines += ["", f"More: [{entry.page}]({entry.page})."]
     return "\n".join(lines) + "\n"

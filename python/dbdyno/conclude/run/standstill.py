@@ -42,7 +42,7 @@ def throttled_wait(case: Case) -> Iterator[Claim]:
             "throttled": known,
             "queued": queued,
         }
-        values["cure"] = quota_cure(case, cell["variant"])
+        values["raise_the_quota"] = quota_cure(case, cell["variant"])
         (least if throttled is None else exact).append((values, cell))
     yield from case.worst("cpu-wait-throttled", exact or least, "share", case="exact" if exact else "least")
 
@@ -60,9 +60,9 @@ def throttled_sessions(case: Case) -> Iterator[Claim]:
         if sessions := _throttled_sessions(case, cell["cell"]):
             pid, share = max(sessions, key=lambda s: s[1])
             values = {"sessions": len(sessions), "pid": str(pid), "share": share, "group": names}
-            exact.append((values | {"cure": cure}, cell))
+            exact.append((values | {"raise_the_quota": cure}, cell))
         elif places and places[0][1] >= OF_SESSION:
-            groups.append(({"share": places[0][1], "group": places[0][0], "cure": cure}, cell))
+            groups.append(({"share": places[0][1], "group": places[0][0], "raise_the_quota": cure}, cell))
     candidates = exact or groups
     parts = ["group"] if exact and max(exact, key=lambda f: f[0]["share"])[0]["group"] else []
     yield from case.worst(

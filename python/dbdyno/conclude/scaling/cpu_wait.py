@@ -313,7 +313,7 @@ def throttled(case: Case) -> Iterator[Claim]:
         "place": at(cell, case),
         "throttled": count,
         "periods": periods,
-        "cure": quota_cure(case, cell["variant"]),
+        "raise_the_quota": quota_cure(case, cell["variant"]),
     }
     cells = ids([c for _, _, c in throttled_cells])
     yield claim(

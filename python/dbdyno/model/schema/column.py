@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 SCHEMA_VERSION = 2
 """Version of the schema in :mod:`dbdyno.model.schema.tables`."""
-DERIVED_VERSION = 23
+DERIVED_VERSION = 24
 """Version of the criteria, sentences and layout of derived data. Data derived by another version are derived
 again."""
 

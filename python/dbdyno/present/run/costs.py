@@ -30,7 +30,7 @@ from dbdyno.model.schema.data_sources.costs import (
 )
 from dbdyno.model.schema.data_sources.syscalls import SYSTEM_CALLS as TRACED_CALLS
 from dbdyno.model.text.nouns import fill, noun
-from dbdyno.model.units import NS_PER_S, format_amount
+from dbdyno.model.units import NS_PER_S, format_amount, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -208,7 +208,7 @@ def _of(*names: str, scale: float = 1.0) -> Callable[[_Item], Cell]:
         parts = [_whole(item[1], n) for n in names]
         total = None if None in parts else scale * sum(p for p in parts if p is not None)
         lacking = any(item[1][n]["background_status"].startswith(AT_LEAST) for n in names)
-        return known(total, lambda v: f"{'>= ' if lacking else ''}{format_amount(v, '')}")
+        return known(total, lambda v: f"{'>= ' if lacking else ''}{significant(v)}")
 
     return cell
 
