@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from dbdyno.engines.postgres import embedded, timing
+from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import postmaster
 from tests import in_process
 from tests.clusters import server_dir
@@ -120,20 +119,6 @@ class Bench:
         with psycopg.connect(dsn or self.dsn, autocommit=True) as connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
-
-
-@pytest.fixture(scope="session", autouse=True)
-def clocks_read_once() -> Iterator[None]:
-    """Measures the cost of reading the clock once for each server's programs, as it takes a second of CPU."""
-    real, known = timing.timing_overhead, dict[Path, tuple[float | None, str]]()
-
-    def once(bin_dir: Path, owner: Path | None = None) -> tuple[float | None, str]:
-        if bin_dir not in known:
-            known[bin_dir] = real(bin_dir, owner)
-        return known[bin_dir]
-
-    with mock.patch.object(timing, "timing_overhead", once):
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

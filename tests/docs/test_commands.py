@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests import in_process
 from tests.clusters import server_dir
-from tests.db.conftest import LIGHT_CALLS, clocks_read_once  # noqa: F401  once for all runs in this process
+from tests.db.conftest import LIGHT_CALLS
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from dbdyno.engines.postgres.timing import loop_times, timing_overhead
+from dbdyno.engines.postgres.timing import kept_overhead, loop_times, timing_overhead
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "timing"
 
@@ -69,3 +70,39 @@ def test_a_missing_program_has_a_reason(tmp_path: Path) -> None:
     ns, reason = timing_overhead(tmp_path)
     assert ns is None
     assert "does not run" in reason
+
+
+def counting(directory: Path) -> Path:
+    """Returns the directory of a program that adds a line to a file whenever it runs."""
+    return program(directory, f"echo >> {directory}/runs; echo 'Per loop time including overhead: 31.5 ns'")
+
+
+def test_the_figure_is_measured_once_for_a_boot_and_clock_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bin_dir, runs = counting(tmp_path), tmp_path / "runs"
+    for _ in range(2):
+        assert kept_overhead(bin_dir, tmp_path, "tsc") == "31.5 ns a loop"
+    assert runs.read_text() == "\n"
+    kept_overhead(bin_dir, tmp_path, "hpet")
+    assert runs.read_text() == "\n\n"
+
+
+@pytest.mark.parametrize("spoil", ["old", "garbage", "closed"])
+def test_a_kept_figure_that_cannot_be_used_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bin_dir, runs = counting(tmp_path), tmp_path / "runs"
+    kept_overhead(bin_dir, tmp_path, "tsc")
+    (kept,) = (tmp_path / "cache" / "dbdyno" / "clock").iterdir()
+    match spoil:
+        case "old":
+            os.utime(kept, (0, 0))
+        case "garbage":
+            kept.write_text("31.5 ns a loop\x1b[2J")
+        case "closed":
+            kept.parent.chmod(0o777)  # others could replace it
+    assert kept_overhead(bin_dir, tmp_path, "tsc") == "31.5 ns a loop"
+    assert runs.read_text() == "\n\n"

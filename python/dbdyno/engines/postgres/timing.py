@@ -1,26 +1,36 @@
 """Measures the cost of reading the clock on the server's machine, by PostgreSQL's pg_test_timing.
 
 PostgreSQL, "pg_test_timing": up to 18 in microseconds as "Per loop time", from 19 on "Average loop time" for
-each clock source. Runs on the server's host as the server's user, for a second.
+each clock source. Runs on the server's host as the server's user, for a second; the figure is kept for a day,
+until the host boots or changes its clock source.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.embedded import files
 from dbdyno.engines.postgres.embedded.cluster import clean_environment
+from dbdyno.kernel.private import make_private
+from dbdyno.kernel.processes import boot_id
+from dbdyno.model.errors import UsageError
+from dbdyno.model.home import base_directory
 
 _PROGRAM = "pg_test_timing"
 _SECONDS = 1
 _PATIENCE_S = 20  # from 19 on it measures up to three clock sources
+_KEPT_S = 86_400  # a virtual machine may move to a host whose clock is slower, without a boot
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _LOOP = re.compile(r"^(?:Per|Average) loop time including overhead:\s*([\d.]+)\s*ns", re.MULTILINE)
+_WORDS = re.compile(r"[\d.]+ ns a loop[\w (),.+]{0,300}")
 _SOURCE = re.compile(r"^(?:System clock|Fast clock|Clock) source:\s*(.+?)\s*$", re.MULTILINE)
 _BACKWARDS = re.compile(r"time (?:warp|going backward)|clock (?:is )?going backward", re.IGNORECASE)
 
@@ -60,6 +70,31 @@ def timing_overhead(bin_dir: Path, owner: Path | None = None) -> tuple[float | N
     return loops[0][1], words
 
 
+def kept_overhead(bin_dir: Path, owner: Path, source: str) -> str:
+    """Returns the description of :func:`timing_overhead` in this boot with this clock ``source`` of the
+    kernel, at most a day old. Where nothing can be kept, it is measured each time."""
+    kept = None
+    with suppress(OSError, UsageError):
+        kept = _place(bin_dir / _PROGRAM, source)
+        if 0 <= time.time() - kept.stat().st_mtime < _KEPT_S:
+            words = files.read(str(kept)) or ""
+            if _WORDS.fullmatch(words):
+                return words
+    ns, words = timing_overhead(bin_dir, owner)
+    if kept is not None and ns is not None:
+        with suppress(OSError):
+            files.write(str(kept), words)
+    return words
+
+
+def _place(program: Path, source: str) -> Path:
+    """Returns the file that keeps the figure. Raises :class:`OSError`, :class:`UsageError`."""
+    measured = f"{boot_id()} {source} {program} {program.stat().st_mtime_ns}"
+    base = base_directory("XDG_CACHE_HOME", ".cache", "the clock's figure", "set XDG_CACHE_HOME")
+    make_private(base / "dbdyno" / "clock")
+    return base / "dbdyno" / "clock" / hashlib.sha256(measured.encode()).hexdigest()[:16]
+
+
 def _as_owner(path: Path | None) -> dict[str, object]:
     """Returns arguments that make subprocess run as the owner of ``path``: never runs the server's
     programs as root."""
@@ -83,7 +118,7 @@ def clock_facts(connection: Connection, main_pid: int | None, bin_dir: Path | No
     if not places:
         facts[_PROGRAM] = f"unknown: no program {_PROGRAM} of PostgreSQL {major} was found"
         return facts
-    facts[_PROGRAM] = timing_overhead(places[0], process)[1]
+    facts[_PROGRAM] = kept_overhead(places[0], process, facts.get("clock source", ""))
     return facts
 
 
