@@ -52,6 +52,7 @@ def test_a_disturbed_load_marks_table_and_key_figure_alike(monkeypatch: pytest.M
     assert all(text.endswith("?") for text in _column(results))
     assert "? %: uncertain, because the machine was not quiet" in _tile(results)
     assert "? after an efficiency: uncertain, because the machine was not quiet." in _remarks(results)
+    assert report.document(results).figures[0].name == "Peak throughput, at least"
 
 
 @pytest.mark.parametrize(("highest", "doubtful"), [(1.49, True), (1.01, False)])

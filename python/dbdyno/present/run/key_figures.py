@@ -36,6 +36,8 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     peak_of, at_peak = ("Peak throughput", " at the peak")
     if one_load(results):  # nothing was compared with another load
         peak_of, at_peak = "Throughput", ""
+    if figures.disturbed_loads(results, best.series):  # as in the claim
+        peak_of = f"{peak_of}, at least"
     number = figures.series_of(results).index(best.series)
     row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
     throughput_target, response_target = (
