@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,12 +76,10 @@ def explained(entry: Entry, *, defined: bool = False) -> str:
     page = [topic(entry.page)] if entry.page else []
     says = ("Example", [examples().get(entry.id, "")])
     if entry.id not in examples():
-        templates = [readable(s) for s in entry.sentences()]
-        slots = " (words in < > stand for figures and names of the run)" if "<" in "".join(templates) else ""
-        says = (f"Says{slots}", templates)
+        says = _with_slots("Says", entry.sentences())
     parts = [
         *(("Made when", [criterion(entry)]), says),
-        *(("What to do", [readable(a) for a in entry.advices()]), ("See", page)),
+        *(_with_slots("What to do", entry.advices()), ("See", page)),
     ]
     word = None if defined else next((w for w in words() if entry.id in w.claims), None)
     level = "claim" if entry.level == "note" else f"claim; {entry.level}"
@@ -88,6 +87,13 @@ def explained(entry: Entry, *, defined: bool = False) -> str:
     for title, texts in parts:
         lines += ["", f"{title}:", *(f"  {t}" for t in texts)] if texts else []
     return "\n".join(lines)
+
+
+def _with_slots(title: str, templates: Iterable[str]) -> tuple[str, list[str]]:
+    """Returns templates for readers, and a title that says what their marks mean, if there are any."""
+    texts = [readable(t) for t in templates]
+    slots = " (words in < > stand for figures and names of the run)" if "<" in "".join(texts) else ""
+    return f"{title}{slots}", texts
 
 
 def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:

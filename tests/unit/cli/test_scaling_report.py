@@ -247,7 +247,7 @@ def test_the_command_reads_standard_input_and_prints_json() -> None:
     assert out.exit_code == 0, out.output
     scaling = json.loads(out.output)["scalings"][0]
     assert scaling["name"] == "standard input"
-    assert scaling["machine"] == {"cpus": 8, "cores": 4, "threads_per_core": 2, "model": None}
+    assert scaling["machine"] == {"cpus": 8, "cores": 4, "threads_per_core": 2, "model": None, "quota": False}
     assert scaling["load_unit"] == "users" and scaling["throughput_unit"] == "transactions/s"
     assert scaling["fits"][0]["model"] == scaling["best"]
 

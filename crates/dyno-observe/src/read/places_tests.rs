@@ -306,19 +306,19 @@ fn the_longest_mount_point_stands_for_a_directory_that_may_not_be_looked_at() {
         .device("sdc", "8:32");
     let world = closed(
         "1 0 8:0 / / rw - ext4 /dev/sda rw\n\
-         2 1 8:16 / /srv/pg\\040data rw - xfs /dev/sdb rw\n\
-         3 2 8:0 / /srv/pg\\040data/base rw - ext4 /dev/sda rw\n\
-         4 2 8:32 / /srv/pg\\040data/base rw - ext4 /dev/sdc rw\n\
-         5 2 0:44 / /srv/pg\\040data/tmp rw - tmpfs tmpfs rw\n",
+         2 1 8:16 / /srv/db\\040data rw - xfs /dev/sdb rw\n\
+         3 2 8:0 / /srv/db\\040data/base rw - ext4 /dev/sda rw\n\
+         4 2 8:32 / /srv/db\\040data/base rw - ext4 /dev/sdc rw\n\
+         5 2 0:44 / /srv/db\\040data/tmp rw - tmpfs tmpfs rw\n",
     );
     for (path, device, status) in [
-        ("/srv/pg data/pg_wal", Some("sdb"), "assumed"),
-        ("/srv/pg data/.", Some("sdb"), "assumed"),
-        ("/srv/pg data/base/pgsql_tmp", Some("sdc"), "assumed"),
-        ("/srv/pg data2", Some("sda"), "assumed"),
-        ("/srv/pg data/tmp/x", None, "no device: tmpfs"),
-        ("/srv/pg data/../x", None, "not permitted"),
-        ("pg_wal", None, "not permitted"),
+        ("/srv/db data/wal", Some("sdb"), "assumed"),
+        ("/srv/db data/.", Some("sdb"), "assumed"),
+        ("/srv/db data/base/tmp", Some("sdc"), "assumed"),
+        ("/srv/db data2", Some("sda"), "assumed"),
+        ("/srv/db data/tmp/x", None, "no device: tmpfs"),
+        ("/srv/db data/../x", None, "not permitted"),
+        ("wal", None, "not permitted"),
     ] {
         let places = world.find(&spec(&[path]), &tree.devices());
         let stack = places[0].stack.as_ref().map(|s| s.device.as_str());

@@ -87,8 +87,9 @@ class Entry:
         return [*dict.fromkeys(cases), *(p.strip() for p in self.part.values())]
 
     def advices(self) -> list[str]:
+        """Returns the advices as templates, without those that the run alone makes."""
         texts = [self.advice] if isinstance(self.advice, str) else self.advice.values()
-        return [t for t in dict.fromkeys(texts) if t]
+        return [t for t in dict.fromkeys(texts) if t and not re.fullmatch(r"\{\w+\}", t)]
 
 
 class _Words(Formatter):

@@ -156,7 +156,8 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
     for change in comparison.operation_costs:
         if change.sessions != highest[change.workload, change.series]:
             continue
-        if not any(f.contrast.effect.low is not None or f.contrast.effect.exact for f in change.figures):
+        own = [f.contrast.effect for f in change.figures if not f.background]
+        if not any(e.low is not None or e.exact for e in own):
             continue
         values: dict[str, Any] = {
             "variant": f"{change.series} {change.variant}".strip(),
