@@ -352,6 +352,8 @@ def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) 
     [
         ({"sessions": "1,2"}, False),
         ({"sessions": "1:3"}, True),
+        ({"sessions": "1:3", "measure": "5s"}, False),
+        ({"sessions": "1:6", "measure": "1s"}, True),
         ({"sessions": "1", "repeats": 3}, True),
         ({"sessions": "1", "until": "5%"}, True),  # the number of repeats is open
         ({"sessions": "auto:2"}, True),
@@ -363,6 +365,25 @@ def test_a_process_beside_is_started_where_it_can_have_something_to_do(
     monkeypatch.setattr(sys.modules[Deriving.__module__], "_alone", [])  # as in a program that a user starts
     plan = resolve(Experiment(engine="fake", workload="lio", **options), LIO, 2, "")
     record = RunStore(tmp_path).create(plan)
+    record.write_environment(climbed.environment)
+    with deriving(record, mock.Mock(world=None)) as derived:
+        assert bool(derived.tasks()) == is_beside
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_beside"),
+    [
+        ({"duration": "15s", "window": "5s"}, False),
+        ({"duration": "20s", "window": "10s"}, True),
+        ({"duration": "6s", "window": "1s"}, True),
+        ({}, True),
+    ],
+)
+def test_a_brief_observation_is_derived_at_its_end(
+    chosen: dict[str, Any], is_beside: bool, climbed: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[Deriving.__module__], "_alone", [])
+    record = RunStore(tmp_path).create(plan_of(**chosen))
     record.write_environment(climbed.environment)
     with deriving(record, mock.Mock(world=None)) as derived:
         assert bool(derived.tasks()) == is_beside

@@ -1,9 +1,9 @@
 """Derives saved cells while the next ones are measured.
 
-Runs of one or two cells are derived at their end. For longer runs a process of its own derives, with low
-priority and one thread, so that samplers and driver keep their CPUs; it pauses within the windows of a load.
-It only works in the run's directory: if it ends early, its results are kept, and the rest is derived at the
-end of the run, or when the run is first shown.
+Runs of one or two cells, and brief ones, are derived at their end. For longer runs a process of its own
+derives, with low priority and one thread, so that samplers and driver keep their CPUs; it pauses within the
+windows of a load. It only works in the run's directory: if it ends early, its results are kept, and the rest
+is derived at the end of the run, or when the run is first shown.
 
 Modules that derive and conclude take long to import, so functions import them when needed.
 """
@@ -27,13 +27,14 @@ from dbdyno.model.errors import DbdynoError, Interrupted
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.schema.data_sources import BUILT_IN, SOURCES
 from dbdyno.model.units import NS_PER_S
-from dbdyno.plan import window_of
+from dbdyno.plan import duration_of, window_of
 from dbdyno.store import Run
 
 NICE, NICE_SOON = 10, 5
 """Niceness of the process that derives; the lower one where its results are wanted while the load goes on: on
 a machine whose CPUs are all busy the other leaves it next to no time."""
-_FEW = 2
+_FEW, _SOME, _BRIEF_NS = 2, 5, 15 * NS_PER_S
+"""Cells that are derived at the end of a run: a few of any length, some if all together are that brief."""
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PROGRAM = f"""
 import ctypes, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}, 0, 0, 0)
@@ -154,7 +155,7 @@ def _derivation_of(record: Run, soon: bool) -> Deriving:
     """Derives at the end of the run if there are few cells, if this user may start no further process, or if
     sources of data are registered in this process only."""
     here = _Here if soon else _AtTheEnd
-    if _alone or tuple(SOURCES) != BUILT_IN or (_few_cells(record.plan) and not soon):
+    if _alone or tuple(SOURCES) != BUILT_IN or (_ends_soon(record.plan) and not soon):
         return here(record)
     try:
         if soon:
@@ -171,11 +172,16 @@ def _together_within(plan: Plan) -> int:
     return 1 if observation is None else max(1, min(TOGETHER, LAG_NS // window_of(observation)))
 
 
-def _few_cells(plan: Plan) -> bool:
+def _ends_soon(plan: Plan) -> bool:
     """Returns whether the run will end soon: importing in another process would take longer than that
     process could save."""
-    more = plan.adaptive or plan.experiment.until or plan.experiment.observation
-    return not more and len(plan.cells) <= _FEW
+    if plan.adaptive or plan.experiment.until:
+        return False
+    if (chosen := plan.experiment.observation) is not None:
+        measured_ns = duration_of(chosen)
+        return measured_ns is not None and measured_ns <= min(_BRIEF_NS, _SOME * window_of(chosen))
+    brief = sum(c.measure_ns for c in plan.cells) <= _BRIEF_NS and not any(c.once for c in plan.cells)
+    return len(plan.cells) <= (_SOME if brief else _FEW)
 
 
 LITTLE_MEMORY = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
