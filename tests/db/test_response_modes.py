@@ -86,7 +86,7 @@ def test_checkpoints_at_known_times_have_no_wrong_cause(touched: str, tmp_path: 
     assert done.exit_code == 0, done.output
     results = _results(tmp_path)
     activities = results.tables["activity_over_time"]
-    assert "checkpointer" in activities.filter(kind="process")["name"].to_list()
+    assert "checkpoint" in activities["name"].to_list()
     goes = results.tables["mode_activities"].filter("goes")
     assert not set(goes["name"]) & {"Lock/relation", "Lock/tuple", "CPU quota"}
     images = activities.filter(name="full-page images").select(
