@@ -70,12 +70,13 @@ def client_limits(case: Case) -> Iterator[Claim]:
     if not limited:
         return
     figures, cell = max(limited, key=lambda f: f[0]["driver_delay"] or 0.0)
+    repeat = f" in repeat {cell['repeat']}" if case.plan.experiment.repeats > 1 else ""
     share, threads = figures["driver_delay"] or 0.0, round(figures["driver_threads"] or 0)
     values = {
-        "places": _all_at([c for _, c in limited], case),
+        "places": _all_at([c for _, c in limited], case) + _how_many([c for _, c in limited], case),
         "share": share,
         "time": "their time" if cell["rate_per_s"] is None else "the response time of calls",
-        "place": f" {at(cell, case)}" if len(limited) > 1 else "",
+        "place": f" {at(cell, case)}" if len(limited) > 1 else repeat,
         "threads": threads,
         "busy": session_time.busy(figures) or 0.0,
         "cpus": figures["driver_cpus"] or 0.0,
@@ -100,6 +101,17 @@ def _all_at(cells: list[Row], case: Case) -> str:
     *first, last = (str(n) for n in counts)
     numbers = f"{', '.join(first)} and {last}" if first else last
     return f"{noun('at')} {at_once(numbers)}"
+
+
+def _how_many(cells: list[Row], case: Case) -> str:
+    """Returns ``, in 1 of 4 measurements``; "" if all at the places of the cells are meant."""
+
+    def place(cell: Row) -> tuple[Any, ...]:
+        return cell["variant"], cell["sessions"], cell["rate_per_s"]
+
+    places = set(map(place, cells))
+    every = sum(place(c) in places for c in case.cells)
+    return "" if every == len(cells) else f", in {len(cells)} of {every} measurements"
 
 
 def _carried(figures: Mapping[str, float | None], case: Case) -> dict[str, float]:
