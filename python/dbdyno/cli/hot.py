@@ -32,9 +32,11 @@ AGAINST = click.option(
 OFF_CPU = click.option("--off-cpu", is_flag=True, help="Where the sessions slept, by stack (run --off-cpu).")
 
 
-def _alone(against: str | None, off_cpu: bool) -> None:
+def _alone(against: str | None, off_cpu: bool, variant: str | None) -> None:
     if against is not None and off_cpu:
         raise UsageError("--against compares CPU time", "leave out --off-cpu")
+    if against is not None and variant is not None:
+        raise UsageError("--against compares loads of all variants", "leave out --variant")
 
 
 def _against(
@@ -83,6 +85,7 @@ def hot(
     measurement: str | None,
     sessions: int | None,
     window: int | None,
+    variant: str | None,
     store: Path | None,
     as_json: bool,
 ) -> None:
@@ -101,7 +104,7 @@ def hot(
       dbdyno hot last --off-cpu
       dbdyno hot last --json | jq '.function[0]'
     """
-    _alone(against, off_cpu)
+    _alone(against, off_cpu, variant)
     by = by or ("wait" if off_cpu else "function")
     results = conduct.results_of(open_store(store).open(run))
     if against is not None:
@@ -111,7 +114,9 @@ def hot(
         else:
             screen.out().print(present.hot_change(change, top))
         return
-    shown, rows = present.hot(results, by, top, chosen(results, measurement, sessions, window), off_cpu)
+    shown, rows = present.hot(
+        results, by, top, chosen(results, measurement, sessions, window, variant), off_cpu
+    )
     if as_json:
         print_json({"run": results.info.id, by: rows})
     else:
@@ -140,6 +145,7 @@ def flame(
     measurement: str | None,
     sessions: int | None,
     window: int | None,
+    variant: str | None,
     store: Path | None,
 ) -> None:
     """Write a flame graph of the CPU profile of a run, or of its off-CPU stacks by wait event.
@@ -155,7 +161,7 @@ def flame(
       dbdyno flame last --sessions 8 --against 1 -o difference.html
       dbdyno flame last --wait IO/DataFileRead
     """
-    _alone(against, off_cpu)
+    _alone(against, off_cpu, variant)
     record = open_store(store).open(run)
     results = conduct.results_of(record)
     only = {n: v for n, v in (("wait", wait), ("statement", statement)) if v is not None}
@@ -164,5 +170,5 @@ def flame(
         sides, change = _against(results, sessions, against, store)
         click.echo(present.write_flame_change(sides, change, path, only))
         return
-    cell = chosen(results, measurement, sessions, window)
+    cell = chosen(results, measurement, sessions, window, variant)
     click.echo(present.write_flame(results, path, cell, only, off_cpu))

@@ -49,6 +49,7 @@ class LiveProgress(NullProgressListener):
         self._lines: list[Text] = []  # above the line in progress
         self._table: tuple[Running, Callable[[Mapping[str, Any]], Row]] | None = None
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
+        self._marks: set[str] = set()  # whose meaning has been printed
         self._last: Tick | None = None
         self._last_step = ""
         self._begun_s = time.monotonic()
@@ -126,6 +127,10 @@ class LiveProgress(NullProgressListener):
             self._add(self._variant("variant") + self._table[0].head().printed())
         table, line = self._table
         self._add(self._variant(row["variant"]) + table.row(line(row)).printed())
+        for mark in present.marks_of_rungs(results):
+            if mark not in self._marks:
+                self._print(mark, "dim")
+                self._marks.add(mark)
 
     def _variant(self, name: str) -> Text:
         """Returns a cell of the column of variants; empty if there is one variant."""

@@ -23,7 +23,7 @@ from dbdyno.cli.options import (
     store_option,
 )
 from dbdyno.cli.outputs import show_outputs
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.units import counted
 from dbdyno.present.show_options import CLAIMS, SHOW_OPTIONS
 
@@ -41,7 +41,7 @@ _FORMATS = (
     *("csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"),
     *("bmf", "github-benchmark", "junit", "openmetrics"),
 )  # as in present.exports, which takes long to load
-WHICH = {"Which measurement": ("sessions", "window", "measurement")}
+WHICH = {"Which measurement": ("sessions", "variant", "window", "measurement")}
 """Heading of the help -> parameters of :func:`measurement_options`."""
 
 
@@ -51,11 +51,16 @@ def capture_option(f: _F) -> _F:
 
 def measurement_options(f: _F) -> _F:
     f = click.option("--window", type=NUMBER, metavar="N", help="Window N of an observation.")(f)
+    f = click.option(
+        "--variant", metavar="NAME", help="Of this variant; at its highest load without --sessions."
+    )(f)
     f = click.option("--sessions", type=NUMBER, metavar="N", help="At N sessions.")(f)
     return click.option("--measurement", metavar="ID", help="One measurement, by its id.")(f)
 
 
-def chosen(results: Results, measurement: str | None, sessions: int | None, window: int | None) -> str | None:
+def chosen(
+    results: Results, measurement: str | None, sessions: int | None, window: int | None, variant: str | None
+) -> str | None:
     """Returns the id of the cell that the options select; None if they select none.
 
     If several repeats or variants match, returns the first valid one. Raises :class:`UsageError` that lists
@@ -63,9 +68,17 @@ def chosen(results: Results, measurement: str | None, sessions: int | None, wind
     """
     if sum(choice is not None for choice in (measurement, sessions, window)) > 1:
         raise UsageError("--measurement, --sessions and --window exclude each other", "give one of them")
+    if variant is not None and (measurement, window) != (None, None):
+        raise UsageError("--variant chooses a measurement by its load", "give --sessions with it, or nothing")
     import polars as pl
 
     windows = results.tables["windows"].sort("t0_ns").sort(pl.col("status") == "invalid", maintain_order=True)
+    if variant is not None:
+        if variant not in set(windows["variant"]):
+            names = windows["variant"].unique(maintain_order=True).to_list()
+            raise UsageError(f"the run has no variant {variant!r}", did_you_mean(variant, names))
+        windows = windows.filter(pl.col("variant") == variant)
+        sessions = max(windows["sessions"]) if sessions is None else sessions
     if sessions is not None:
         return _first(windows, "sessions", sessions, "measurement at", "sessions")
     if window is not None:
@@ -138,6 +151,7 @@ def show(
     measurement: str | None,
     sessions: int | None,
     window: int | None,
+    variant: str | None,
     store: Path | None,
     as_json: bool,
     **parts: bool,
@@ -154,6 +168,7 @@ def show(
       dbdyno show last --claims
       dbdyno show nightly --events --microstates
       dbdyno show last --profile --sessions 8
+      dbdyno show last --costs --variant commit-off
       dbdyno show last --objects --sessions 8
       dbdyno show last --executions --job xz
       dbdyno show last --output
@@ -165,7 +180,8 @@ def show(
     """
     parts["executions"] |= job is not None
     wanted = [name for name in SHOW_OPTIONS if parts[name]]
-    plain = (measurement, sessions, window, capture) == (None, None, None, None) and not output
+    choices = (measurement, sessions, window, capture, variant)
+    plain = all(choice is None for choice in choices) and not output
     if plain and not (wanted or objects or fail_on) and (several := _several(store, run)):
         if as_json:
             print_json(present.servers_record(several))
@@ -182,7 +198,7 @@ def show(
         screen.out().print(present.summary(results, run))
     if capture is not None and not (wanted or as_json or objects):
         wanted = _show_capture(results)
-    cell = chosen(results, measurement, sessions, window)
+    cell = chosen(results, measurement, sessions, window, variant)
     results = _of_job(results, job)
     if output:
         show_outputs(record, cell, as_json=as_json)
@@ -281,7 +297,8 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
 def report_command(
     run: str, until: str | None, output: Path | None, open_page: bool, top: int, fail_on: tuple[str, ...],
     capture: int | None,
-    measurement: str | None, sessions: int | None, window: int | None, store: Path | None, as_json: bool,
+    measurement: str | None, sessions: int | None, window: int | None, variant: str | None,
+    store: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the report of a run, or of what happened between two snapshots.
 
@@ -304,7 +321,7 @@ def report_command(
     from dbdyno.cli import snapshot_report
 
     wanted = snapshot_report.pair([run] if until is None else [run, until])
-    of_measurement = (measurement, sessions, window) != (None, None, None)
+    of_measurement = (measurement, sessions, window, variant) != (None, None, None, None)
     open_page = open_page and not as_json
     if open_page and (output is not None or wanted is not None or of_measurement):
         output = browser.page_of(output, "snapshots")
@@ -312,7 +329,7 @@ def report_command(
         judged = snapshot_report.show(store, wanted, output, top, as_json, fail_on)
     elif of_measurement:
         record = _run_or_capture(store, run, capture)
-        cell = chosen(conduct.results_of(record), measurement, sessions, window)
+        cell = chosen(conduct.results_of(record), measurement, sessions, window, variant)
         assert cell is not None
         judged = snapshot_report.show_measurement(record, cell, output, top, as_json, fail_on)
     else:

@@ -197,4 +197,13 @@ def running_rungs(
     return Running(columns, width), row
 
 
+def marks_of_rungs(results: Results) -> list[str]:
+    """Returns the meaning of the marks on the rungs of a run."""
+    from dbdyno.model.plan.kinds import kind_of, speaking_of
+    from dbdyno.present.run import rungs
+
+    with speaking_of(kind_of(results.plan)):
+        return rungs.marks(results)
+
+
 lazy(__name__)
