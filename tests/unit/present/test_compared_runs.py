@@ -14,6 +14,7 @@ from dbdyno.conclude.compare import compare_runs, compare_variants
 from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.results.results import Results
 from dbdyno.present.document.document import UNKNOWN, Chart, Section, Statements, walk
+from dbdyno.present.figures import compare_rows
 
 THREE = World(rungs=(1, 2, 4), repeats=3, variants=("base",))
 ONE = World(rungs=(1, 2, 4, 8), repeats=1, variants=("base",))
@@ -40,6 +41,17 @@ def test_names_or_else_what_and_when_stand_in_the_title_and_ids_below_it(
     below = [p.text for p in document.lead if not p.lead]
     assert a.info.id in below[0] and "3 repeats" in below[0]
     assert b.info.id in below[1] and "1 repeat;" in below[1]
+
+
+def test_intervals_are_drawn_for_wide_and_for_narrow_pages(sides: tuple[Results, Results]) -> None:
+    comparison = compare_runs(*sides)
+    table = comparison.metrics[0]
+    drawn = compare_rows.plot(table, comparison)
+    assert drawn is not None
+    wide, narrow = drawn.split("</svg>")[:2]
+    assert 'class="intervals wide"' in wide and 'class="intervals narrow"' in narrow
+    assert wide.count("<circle") == narrow.count("<circle") == len(table.claims)
+    assert 'viewBox="0 0 360 ' in narrow, "a telephone shows 360 units as they are"
 
 
 def test_warnings_of_both_runs_are_shown_each_with_its_run(sides: tuple[Results, Results]) -> None:

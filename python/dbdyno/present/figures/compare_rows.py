@@ -38,7 +38,7 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
-from dbdyno.present.document.page import Html, el
+from dbdyno.present.document.page import Html, el, join
 from dbdyno.present.document.palette import var
 from dbdyno.present.figures.accounts import BRACKET, NAMES, THROTTLED
 from dbdyno.present.figures.figures import grouped, plus_minus
@@ -379,7 +379,23 @@ def _signed(seconds: float) -> str:
 
 # The interval plot as plain SVG: each ratio is a dot with its 95 % interval, the margin a band around 1.
 
-_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 220, 230, 24, 26
+
+class _Layout(NamedTuple):
+    """Places in a plot; ``left`` and ``right`` are beside the axis."""
+
+    name: str
+    width: int
+    left: int
+    right: int
+    row: int
+    top: int
+    axis: int
+    """Distance of an interval from the begin of its row."""
+
+
+_WIDE = _Layout("wide", 820, 220, 230, 24, 26, 10)
+_NARROW = _Layout("narrow", 360, 10, 10, 40, 22, 28)
+"""On a telephone a name and its verdict stand above their interval."""
 _COLOURS = {
     "better": "good",
     "worse": "invalid",
@@ -391,20 +407,25 @@ _TICKS, _LONGEST_NAME = 6, 24
 
 
 def plot(table: MetricTable, comparison: Comparison) -> Html | None:
-    """Returns the plot with one row per claim against the baseline; None if no ratio is known."""
+    """Returns the plot with one row per claim against the baseline, for wide and for narrow pages; None if no
+    ratio is known."""
     claims = [c for c in table.claims if not c.neighbours and c.effect.ratio is not None]
-    if not claims:
-        return None
+    return (
+        join(*(_plot(layout, table, claims, comparison) for layout in (_WIDE, _NARROW))) if claims else None
+    )
+
+
+def _plot(layout: _Layout, table: MetricTable, claims: Sequence[Contrast], comparison: Comparison) -> Html:
     low, high = _range(claims, comparison.margin)
-    height = _TOP + _ROW * len(claims) + 30
+    height = layout.top + layout.row * len(claims) + 30
     direction = "higher is better" if table.higher_is_better else "lower is better"
     label = f"{table.title} as a ratio to {comparison.baseline}, with 95 % intervals; {direction}"
     return el(
         "svg",
-        *_ground(low, high, comparison, height, direction),
-        *(part for n, c in enumerate(claims) for part in _row(n, c, low, high, comparison)),
-        class_="intervals",
-        viewBox=f"0 0 {_WIDTH} {height}",
+        *_ground(layout, low, high, comparison, height, direction),
+        *(part for n, c in enumerate(claims) for part in _row(layout, n, c, low, high, comparison)),
+        class_=f"intervals {layout.name}",
+        viewBox=f"0 0 {layout.width} {height}",
         role="img",
         aria_label=label,
     )
@@ -423,9 +444,9 @@ def _range(claims: Sequence[Contrast], margin: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _x(value: float, low: float, high: float) -> float:
+def _x(layout: _Layout, value: float, low: float, high: float) -> float:
     share = (min(max(value, low), high) - low) / (high - low)
-    return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
+    return round(layout.left + share * (layout.width - layout.left - layout.right), 1)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -437,42 +458,49 @@ def _ticks(low: float, high: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(first, last + 1)]
 
 
-def _ground(low: float, high: float, comparison: Comparison, height: int, direction: str) -> Iterator[Html]:
+def _ground(
+    layout: _Layout, low: float, high: float, comparison: Comparison, height: int, direction: str
+) -> Iterator[Html]:
     """Yields the band of the margin, the line at 1, and the ticks."""
-    bottom = height - 26
-    left, right = _x(1 - comparison.margin, low, high), _x(1 + comparison.margin, low, high)
+    bottom, top = height - 26, layout.top - 8
+    left, right = (_x(layout, 1 + side, low, high) for side in (-comparison.margin, comparison.margin))
     band = f"fill:{var('line')};opacity:.6"
-    yield el("rect", x=left, y=_TOP - 8, width=round(right - left, 1), height=bottom - _TOP + 8, style=band)
-    one = _x(1, low, high)
-    yield el("line", x1=one, x2=one, y1=_TOP - 8, y2=bottom, stroke=var("text"), stroke_width=1)
+    yield el("rect", x=left, y=top, width=round(right - left, 1), height=bottom - top, style=band)
+    one = _x(layout, 1, low, high)
+    yield el("line", x1=one, x2=one, y1=top, y2=bottom, stroke=var("text"), stroke_width=1)
     for value in _ticks(low, high):
-        yield el(
-            "text", f"{value:g}", x=_x(value, low, high), y=height - 8, text_anchor="middle", class_="muted"
-        )
-    yield el("text", f"ratio to {comparison.baseline}; {direction}", x=_LEFT, y=12, class_="muted")
+        x = _x(layout, value, low, high)
+        yield el("text", f"{value:g}", x=x, y=height - 8, text_anchor="middle", class_="muted")
+    yield el("text", f"ratio to {comparison.baseline}; {direction}", x=layout.left, y=12, class_="muted")
 
 
-def _row(n: int, claim: Contrast, low: float, high: float, comparison: Comparison) -> Iterator[Html]:
-    y = _TOP + n * _ROW + 10
+def _row(
+    layout: _Layout, n: int, claim: Contrast, low: float, high: float, comparison: Comparison
+) -> Iterator[Html]:
+    y = layout.top + n * layout.row + layout.axis
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
     who = claim.variant if comparison.kind == "variants" else claim.series or claim.workload
     load = counted(claim.sessions, noun("single"))
     name = f"{shortened_inside(who, _LONGEST_NAME)}, {load}"
     whole = el("title", f"{who}, {load}") if len(who) > _LONGEST_NAME else None
-    yield el("text", name, whole, x=_LEFT - 10, y=y + 4, text_anchor="end")
+    words, colouring = verdict(claim, comparison.margin), f"fill:{colour}"
+    if layout is _WIDE:
+        yield el("text", name, whole, x=layout.left - 10, y=y + 4, text_anchor="end")
+        yield el("text", words, x=layout.width - layout.right + 10, y=y + 4, style=colouring)
+    else:
+        short, edge = words.partition(":")[0], layout.width - layout.right
+        yield el("text", name, whole, x=layout.left, y=y - 12)
+        yield el("text", short, x=edge, y=y - 12, text_anchor="end", style=colouring)
     if e.low is not None and e.high is not None:
         dash = "4 3" if e.basis == "within the window only" else None
-        ends = {"x1": _x(e.low, low, high), "x2": _x(e.high, low, high)}
+        ends = {"x1": _x(layout, e.low, low, high), "x2": _x(layout, e.high, low, high)}
         yield el("line", **ends, y1=y, y2=y, stroke=colour, stroke_width=2.5, stroke_dasharray=dash)
     hollow = claim.verdict == "undecided"
     fill = var("card") if hollow else colour
-    middle = _x(e.ratio or 1.0, low, high)
+    middle = _x(layout, e.ratio or 1.0, low, high)
     tip = f"{ratio_text(e, e.ratio or 1.0)} [{interval(e)}]"
     yield el("circle", el("title", tip), cx=middle, cy=y, r=4.5, fill=fill, stroke=colour, stroke_width=2)
-    yield el(
-        "text", verdict(claim, comparison.margin), x=_WIDTH - _RIGHT + 10, y=y + 4, style=f"fill:{colour}"
-    )
 
 
 def shortened_inside(text: str, most: int) -> str:
