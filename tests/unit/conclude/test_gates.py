@@ -51,7 +51,7 @@ def test_the_exit_code_is_no_other_errors() -> None:
         ("wrose:5%", "did you mean 'worse'?"),
         ("p9:worse", "did you mean 'p99'?"),
         ("calls_per_sec:different", "did you mean 'calls_per_s'?"),
-        ("zzz:worse", "response_p99_ns"),  # all names
+        ("zzz:worse", "known: throughput, calls, mean"),
         ("claim:erors", "did you mean 'errors'?"),
         ("claim:", "claim:ID"),
         ("worse:5", "in per cent: 5%"),

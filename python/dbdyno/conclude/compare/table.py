@@ -396,7 +396,7 @@ def _comparable(match: Match, metric: Metric) -> bool:
 
 
 def _named(name: str, known: Sequence[Metric]) -> Metric:
-    name = metric_named(name, f"no quantity {name!r}", [m.name for m in known])
+    name = metric_named(name, f"no quantity {name!r}")
     if BY_NAME[name] not in known and name in RANKING and any(m.name == paced.RANKING[0] for m in known):
         raise UsageError(f"{name} was set by the rate, which was kept", f"compare {paced.RANKING[0]}")
     if BY_NAME[name] not in known:
@@ -407,18 +407,24 @@ def _named(name: str, known: Sequence[Metric]) -> Metric:
     return BY_NAME[name]
 
 
-def metric_named(name: str, refusal: str, known: Iterable[str] = BY_NAME) -> str:
+_OTHER_WORDS = dict.fromkeys(("tps", "qps", "rps", "ops"), "calls") | dict.fromkeys(
+    ("latency", "response", "response_time", "avg", "average"), "mean"
+)
+"""Words of other tools -> the quantity's short name."""
+
+
+def metric_named(name: str, refusal: str) -> str:
     """Returns the metric of this name, short name or title: ``p99``, ``cpu_user_per_call``,
-    ``user_cpu_per_call``. Raises :class:`UsageError` with ``refusal`` and the nearest name, or the ``known``
+    ``user_cpu_per_call``. Raises :class:`UsageError` with ``refusal`` and the nearest name, or the short
     ones."""
     for full in (name, column_of(name), f"{name}_ns", BY_TITLE.get(name)):
         if full in BY_NAME:
             return full
     short = [n for n, figure in FIGURES.items() if figure.column in BY_NAME]
-    costs = [n.removesuffix("_ns") for n in known if n in COSTS and BY_NAME[n].of_call]
-    of_work = f"; costs, also with _per_work: {', '.join(costs)}" if costs else ""
-    listed = f"known: {', '.join([*short, *(n for n in known if n not in COSTS)])}{of_work}"
-    raise UsageError(refusal, did_you_mean(name, (*short, *BY_NAME, *BY_TITLE), listed))
+    listed = f"known: {', '.join(short)}; costs as their table names them: wal_bytes_per_call, reads_per_work"
+    meant = _OTHER_WORDS.get(name.lower())
+    near = f"did you mean {meant!r}?" if meant else did_you_mean(name, (*short, *BY_NAME, *BY_TITLE), listed)
+    raise UsageError(refusal, near)
 
 
 def costs_among(figures: Iterable[str]) -> tuple[str, ...]:
