@@ -22,6 +22,8 @@ from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Verdic
 from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import rows
+from dbdyno.present.document.document import Paragraph, Table
+from dbdyno.present.run import rungs
 from dbdyno.stats.autocorrelation import correlated, integrated_time
 from dbdyno.stats.significance import holm
 
@@ -106,6 +108,45 @@ def test_an_invalid_window_takes_its_block_out_and_is_named() -> None:
     assert claim(comparison, "third", 4).effect.n_variant == 6
     (left_out,) = (c for c in comparison.conclusions if c.id == "left-out")
     assert left_out.cells == ("0019-lio-second-s4-r2",) and "cut short" in left_out.slots["reason"]
+
+
+@pytest.mark.parametrize("variants", [("base", "second"), ("base", "second", "third")])
+def test_a_lost_repeat_is_named_with_the_rest_of_its_pair(variants: tuple[str, ...]) -> None:
+    run = without_cells(noisy(World(rungs=(1, 4), repeats=6, variants=variants)), "second-s4-r2")
+    (lost,) = (c for c in compare_variants(run).conclusions if c.id == "lost-pairs")
+    assert lost.case == ("pair" if len(variants) == 2 else "several")
+    assert lost.text.startswith(
+        "second against base at 4 sessions: over 5 of 6 repeats: 1 unusable is left out, with its partner."
+    )
+    assert lost.cells == tuple(c for c in run.tables["windows"]["cell"] if "second-s4-r2" in c)
+
+
+def test_rates_beside_a_ratio_of_pairs_are_of_the_same_pairs() -> None:
+    run = without_cells(
+        noisy(World(rungs=(4,), repeats=6, variants=("base", "second")), spread=0.2), "second-s4-r2"
+    )
+    comparison = compare_variants(run)
+    table, *legend = rungs.tables(replace(run, comparison=comparison), together=True)
+    assert isinstance(table, Table)
+    names = [column.head for column in table.columns]
+    (base,) = (r for r in table.rows if r.cells[names.index("variant")].text == "base")
+    line = next(x for x in comparison.metrics[0].lines if x.variant == "base")
+    assert base.cells[names.index("n")].value == line.repeats == 5
+    assert base.cells[names.index("LIO/s")].value == pytest.approx(line.mean)
+    assert comparison.lost_pairs[0] in [b.text for b in legend if isinstance(b, Paragraph)]
+    assert comparison.lost_pairs[0] not in comparison.notes
+
+
+def test_all_loads_at_which_the_same_holds_are_named() -> None:
+    run = noisy(World(rungs=(1, 2, 4), repeats=6, variants=("base", "second")))
+    (rank,) = (c for c in compare_variants(run).conclusions if c.id == "rank")
+    assert "The same holds at 1 and 2 sessions." in rank.text and rank.slots["sessions"] == [4, 1, 2]
+
+
+def test_a_quantity_that_was_asked_for_is_named_in_the_answer() -> None:
+    asked = compare_variants(noisy(THREE), Options(metric="mean"))
+    assert asked.summary[0].startswith("At 4 sessions (response time, mean): ")
+    assert compare_variants(noisy(THREE)).summary[0].startswith("At 4 sessions: ")
 
 
 def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:

@@ -164,6 +164,30 @@ def test_the_sentence_names_no_trifle() -> None:
     assert "no cost per call differs by more than 2 % beyond chance" in comparison.conclusions[0].text
 
 
+@pytest.mark.parametrize(("behind", "named"), [(0.5, False), (3.0, True)])
+def test_switches_of_the_background_are_named_if_they_are_a_tenth_of_all(behind: float, named: bool) -> None:
+    noise = (1.0, 1.01, 0.99, 1.005, 0.995)
+    own = {"switches_voluntary_per_call": [7.4 * v for v in noise]}
+    sides = [{"background_switches_voluntary_per_call": [n * v for v in noise]} for n in (0.02, behind)]
+    text = _sentence(A | own | sides[0], A | own | sides[1])
+    assert ("voluntary switches in the background" in text) is named
+
+
+def test_what_is_nearly_gone_is_over_99_per_cent_less() -> None:
+    b = A | {"wal_bytes_per_call": _times(0.004, A["wal_bytes_per_call"])}
+    assert "per call over 99 % less WAL; " in _sentence(A, b)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("tps", "calls"), ("latency", "mean")])
+def test_the_words_of_other_tools_lead_to_the_quantity(word: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        metric_named(word, "no")
+    assert caught.value.cure == f"did you mean '{meant}'?"
+    with pytest.raises(UsageError) as far:
+        metric_named("zzz", "no")
+    assert far.value.cure is not None and len(far.value.cure) < 200
+
+
 def test_a_difference_from_zero_that_matters_is_named_in_its_unit() -> None:
     b = A | {"background_written_bytes_per_call": [8_192.0 * v for v in (1, 1.1, 0.9, 1.05, 0.95)]}
     text = _sentence(A | {"background_written_bytes_per_call": [0.0] * 5}, b)

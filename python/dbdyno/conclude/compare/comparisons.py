@@ -235,7 +235,9 @@ def _comparison(
     profiled = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
     cost_claims = [*costs.claims(comparison), *(cpu_profile.cost_claim(c) for c in profiled)]
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
-    ranked = [_in_doubt(c, by_label) for c in summary(comparison, first, matches)]
+    ranked = [
+        _in_doubt(c, by_label) for c in summary(comparison, first, matches, named=options.metric is not None)
+    ]
     starts = restart_differences(comparison, runs, records) if kind == "runs" else ()
     concluded = (*unequal, *ranked, *starts, *cost_claims, *notes(comparison, left_out, runs, matches))
     return comparison.model_copy(update={"conclusions": concluded, "costs": profiled})

@@ -25,6 +25,7 @@ from dbdyno.model.schema.data_sources.costs import (
     CALL,
     CPU,
     FIGURES,
+    INVOLUNTARY,
     NETWORK,
     SYSTEM,
     USER,
@@ -46,6 +47,9 @@ _MOST = 0.9
 """Share of the additional CPU time from which on all of it is said to be in one mode."""
 RARE = 0.01
 """Count per call below which a cost on both sides is not named."""
+SWITCHES_BEHIND = 0.1
+"""Share of all switches by which those of the background must differ to be named: its tasks wake up by the
+clock, so that their number per call follows the rate of calls."""
 _RARE = {"count": RARE, "bytes": RARE * 8192}
 """The same by unit; of bytes a page as rarely."""
 
@@ -226,7 +230,8 @@ def _matters(cost: OperationCost, change: OperationCosts, margin: float) -> bool
         return False
     whole = [f for f in change.figures if f.figure == (CPU if cost.unit == "ns" else cost.figure)]
     most = max(sum(f.baseline_mean for f in whole), sum(f.variant_mean for f in whole))
-    return abs(cost.variant_mean - cost.baseline_mean) > margin * most
+    least = SWITCHES_BEHIND if cost.background and cost.figure in (VOLUNTARY, INVOLUNTARY) else margin
+    return abs(cost.variant_mean - cost.baseline_mean) > max(least, margin) * most
 
 
 def _words(cost: OperationCost, change: OperationCosts) -> str:
@@ -245,13 +250,21 @@ def _words(cost: OperationCost, change: OperationCosts) -> str:
             else (f" ({ratio_text(effect, effect.low)} to {ratio_text(effect, effect.high)})")
         )
         return f"{ratio_text(effect, effect.ratio)} times as {much} {title}{ends}" + _mode(cost, change)
-    ends = ""
-    if effect.low is not None and effect.high is not None:
+    ends, share = "", _change(effect.ratio)
+    if effect.low is not None and effect.high is not None and share != _ALMOST_ALL:
         near, far = sorted((effect.low, effect.high), key=lambda end: abs(end - 1))
-        low, high = (fmt.percent(abs(end - 1)) for end in (near, far))
+        low, high = map(_change, (near, far))
         ends = f" ({low.removesuffix(' %')} to {high})" if low != high else ""
-    share = fmt.percent(abs(effect.ratio - 1))
     return f"{share} {more if effect.ratio > 1 else less} {title}{ends}" + _mode(cost, change)
+
+
+_ALMOST_ALL = "over 99 %"
+
+
+def _change(ratio: float) -> str:
+    """Returns the change in per cent; of what is nearly gone that it is over 99 %."""
+    share = fmt.percent(abs(ratio - 1))
+    return _ALMOST_ALL if ratio < 1 and share == "100 %" else share
 
 
 def _mode(cost: OperationCost, change: OperationCosts) -> str:

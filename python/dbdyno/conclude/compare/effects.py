@@ -22,6 +22,8 @@ from dbdyno.stats.significance import Test, rank_sum, signs
 from dbdyno.stats.two_groups import Moments
 
 Tables = Mapping[str, pl.DataFrame]
+LIMITED = "it was limited by the client"
+"""Why a comparison leaves out a measurement that the driver limited."""
 
 
 class Key(NamedTuple):
@@ -69,7 +71,7 @@ def cells_of(tables: Tables, *, limited: bool = False) -> Cells:
     )
     for w in tables["windows"].iter_rows(named=True):
         rates = dict(parts.table("rates", w["cell"]).select("name", "value").rows())
-        reason = "it was limited by the client" if is_limit(rates) and not limited else ""
+        reason = LIMITED if is_limit(rates) and not limited else ""
         if w["status"] == "invalid":
             reason = w["reason"] or "invalid"
         if reason:

@@ -16,7 +16,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare import paced
-from dbdyno.conclude.compare.effects import CellFigures, known, moments_of_pairs, moments_of_samples
+from dbdyno.conclude.compare.effects import LIMITED, CellFigures, known, moments_of_pairs, moments_of_samples
 from dbdyno.conclude.compare.stopping_rule import rule
 from dbdyno.conclude.compare.table import ALPHA, Match
 from dbdyno.model.plan.plan import LimitSpec
@@ -34,6 +34,7 @@ from dbdyno.model.results.comparison import (
 )
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import ByCell
+from dbdyno.model.text.nouns import at_once
 from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.significance import outliers
 from dbdyno.stats.two_groups import Moments
@@ -43,9 +44,11 @@ _ADVISED_REPEATS = (
 )
 
 
-def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) -> Iterator[Claim]:
+def summary(
+    comparison: Comparison, results: Results, matches: Sequence[Match], *, named: bool = False
+) -> Iterator[Claim]:
     """Yields the verdicts at the highest and the lowest rung of each ladder, which are usually above and
-    below a limit; once if they are the same."""
+    below a limit, each with all rungs of the same verdicts. ``named`` adds the name of the quantity."""
     table = comparison.metrics[0]
     ends = paced.ends(matches)
     limit = _limit(results) if comparison.kind == "variants" else None
@@ -54,12 +57,13 @@ def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) 
             continue
         lines = [line for line in table.lines if (line.workload, line.series) == (workload, series)]
         rungs = sorted({line.sessions for line in lines})
-        groups = {n: _by_verdict(table, lines, n) for n in dict.fromkeys((rungs[-1], rungs[0]))}
-        same = len({str([(v, sorted(c.variant for c in g)) for v, g in x.items()]) for x in groups.values()})
-        for n in [*groups][: same or None]:
-            load = fmt.load(n)
+        groups = {n: _by_verdict(table, lines, n) for n in rungs}
+        alike = {n: str([(v, sorted(c.variant for c in g)) for v, g in x.items()]) for n, x in groups.items()}
+        for n in [rungs[-1], *(rungs[:1] if alike[rungs[0]] != alike[rungs[-1]] else [])]:
+            others = [other for other in rungs if other != n and alike[other] == alike[n]]
+            load = fmt.load(n) + (f" ({table.title})" if named else "")
             values: dict[str, Any] = {"load": f"{series}, {load}" if series else load, "limit": limit}
-            values["sessions"] = [n] if same == len(groups) else [n, rungs[0]]
+            values["sessions"] = [n, *others]
             case = "plain" if limit is None else "above" if n > limit else "within"
             parts = []
             for verdict, contrasts in groups[n].items():
@@ -70,8 +74,8 @@ def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) 
                 parts.append(_ending(undecided, values))
             if parts == ["all-undecided", "single"] and (figures := _figures(table, lines, undecided)):
                 parts, values["undecided"] = ["one-undecided"], f"{figures} {comparison.baseline}'s"
-            if same < len(groups):
-                values["others"] = fmt.load(rungs[0])
+            if others:
+                values["others"] = at_once(_joined([fmt.load_number(other) for other in others], "and"))
                 parts.append("others")
             values |= {"baseline": comparison.baseline, "margin": f"{100 * comparison.margin:g} %"}
             yield claim("rank", values, case=case, parts=parts)
@@ -206,8 +210,42 @@ def notes(
         if run.info.status != "complete":
             reason = run.info.reason or "no reason recorded"
             yield claim("run-status", {"run": run.info.id, "status": run.info.status, "reason": reason})
+    yield from _lost_pairs(runs[0], left_out, matches)
     for cell, reason in left_out:
         yield claim("left-out", {"measurement": cell, "reason": reason}, cells=(cell,))
+
+
+def _lost_pairs(
+    results: Results, left_out: Sequence[tuple[str, str]], matches: Sequence[Match]
+) -> Iterator[Claim]:
+    """Yields how many repeats of a pair of variants are compared if any of them was left out."""
+    reasons = dict(left_out)
+    for m in (m for m in matches if m.paired):
+        windows = results.tables["windows"].filter(
+            (pl.col("workload") == m.workload)
+            & (pl.col("sessions") == m.sessions)
+            & pl.col("rate_per_s").eq_missing(m.rate_per_s)
+        )
+        for label in (v for v in m.groups if v != m.baseline):
+            rows = windows.filter(pl.col("variant").is_in([m.baseline, label]))
+            lost = rows.filter(pl.col("cell").is_in([*reasons]))
+            pairs = m.groups[m.baseline].keys() & m.groups[label].keys()
+            if lost.is_empty() or not pairs:
+                continue
+            repeats = set(lost["repeat"])
+            limited = {reasons[cell] for cell in lost["cell"]} == {LIMITED}
+            values = {
+                "variant": f"{m.series} {label}".strip(),
+                "baseline": m.baseline,
+                "load": fmt.load(m.sessions),
+                "pairs": len(pairs),
+                "repeats": len(pairs | repeats),
+                "lost": f"{len(repeats)} {'limited by the client' if limited else 'unusable'}",
+                "are": "is" if len(repeats) == 1 else "are",
+                "partner": "its partner" if len(repeats) == 1 else "their partners",
+            }
+            case = "pair" if len(m.groups) == 2 else "several"
+            yield claim("lost-pairs", values, case=case, cells=tuple(lost["cell"]))
 
 
 def _calls(matches: Sequence[Match], compared: str) -> Iterator[Claim]:

@@ -232,6 +232,7 @@ _ANSWERS = (
     "cache-placement",
     "cache-placement-load",
 )
+_LOST_PAIRS = "lost-pairs"
 
 
 class Comparison(Frozen):
@@ -268,10 +269,15 @@ class Comparison(Frozen):
         """The answer in sentences."""
         return tuple(c.text for c in self.conclusions if c.id in _ANSWERS)
 
+    @property
+    def lost_pairs(self) -> tuple[str, ...]:
+        """Which pairs of repeats are left out, in sentences that stand below every table of ratios."""
+        return tuple(c.text for c in self.conclusions if c.id == _LOST_PAIRS)
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(c.text for c in self.conclusions if c.id not in _ANSWERS)
+        return tuple(c.text for c in self.conclusions if c.id not in (*_ANSWERS, _LOST_PAIRS))
 
 
 class Summary(Frozen):

@@ -149,7 +149,7 @@ def _quantity(comparison: Comparison, t: MetricTable) -> list[Block]:
         following = rows.neighbours(t, place, comparison.margin)
         blocks.append(rows.ranks(t, place, comparison.margin, title))
         blocks += [Section("", [following], minor=True)] if following else []
-    return [*blocks, *remarks(rows.claim_notes(t))]
+    return [*blocks, *remarks([*comparison.lost_pairs, *rows.claim_notes(t)])]
 
 
 def _whys(comparison: Comparison, places: Sequence[rows.Place]) -> Iterator[Block]:

@@ -274,7 +274,8 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     if not series:
         return [Paragraph("No load was measured.", "muted")]
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
-        legend, shown = [], tails.with_reason(_effects(results, results.comparison))
+        legend = [*results.comparison.lost_pairs]
+        shown = tails.with_reason(_effects(results, results.comparison))
         scales = False
     else:
         parallel = current_kind().among((SERVED,)) and results.tables["rungs"]["tasks_aas"].count() > 0
@@ -375,7 +376,7 @@ def _effects(results: Results, comparison: Comparison) -> Table:
     """Returns one row per variant and number of sessions: its effect, then the figures of its rung."""
     first, rungs = comparison.metrics[0], results.tables["rungs"]
     claims = {(c.sessions, c.variant): c for c in first.claims if not c.neighbours}
-    ranks = {(x.sessions, x.variant): x.rank for x in first.lines}
+    lines = {(x.sessions, x.variant): x for x in first.lines}
     by_name = columns(figures.throughput_work(results, rungs["workload"][0]))
     main = first.metric if first.metric in by_name else "calls_per_s"
     names = [main, *(n for n in _VARIANT_COLUMNS if n in by_name and n != main)]
@@ -386,10 +387,14 @@ def _effects(results: Results, comparison: Comparison) -> Table:
     rows = []
     for r in rungs.to_dicts():
         place = r["sessions"], r["variant"]
+        compared = lines.get(place)
+        if compared is not None and compared.repeats < r["repeats"]:
+            r |= _of_pairs(comparison, place) | {"repeats": compared.repeats}
         effect = compare_rows.effect(claims.get(place), comparison, r["variant"], r["repeats"])[:4]
-        line = row(r, own, key=ranks.get(place) == 1)
+        rank = len(lines) if compared is None else compared.rank
+        line = row(r, own, key=rank == 1)
         cells = [_sessions(r), word(r["variant"]), *effect, *line.cells]
-        rows.append((r["sessions"], ranks.get(place, len(ranks)), line._replace(cells=cells)))
+        rows.append((r["sessions"], rank, line._replace(cells=cells)))
     heads = [
         by_name["sessions"][0],
         Column("variant", wraps=True),
@@ -400,6 +405,16 @@ def _effects(results: Results, comparison: Comparison) -> Table:
     return Table(
         f"{first.title}; ratio to {comparison.baseline}", heads, [row for *_, row in rows], along_axis=True
     )
+
+
+def _of_pairs(comparison: Comparison, place: tuple[int, str]) -> dict[str, float | None]:
+    """Returns the rates of the repeats that the ratio is of, where others of the rung lack their partner."""
+    figures_of_pairs: dict[str, float | None] = {}
+    for t in comparison.metrics:
+        for x in t.lines:
+            if t.metric in ("calls_per_s", "work_per_s") and (x.sessions, x.variant) == place:
+                figures_of_pairs |= {t.metric: x.mean, f"{t.metric}_low": x.low, f"{t.metric}_high": x.high}
+    return figures_of_pairs
 
 
 def further(results: Results) -> Section:
