@@ -108,7 +108,10 @@ def conclude(
     for name, table in make("end", tables, given):
         tables[name] = table
     tables["wait_advice"] = wait_advice(environment.server.engine).table()
-    claims = findings(plan, environment, tables, workloads, facts, load)
+    claims = tuple(
+        c.model_copy(update={"advice": c.advice.replace(" show RUN ", f" show {info.id} ")})
+        for c in findings(plan, environment, tables, workloads, facts, load)
+    )
     tables["sources"] = _sources(environment, tables["cell_sources"])
     tables["histogram"] = tables["cell_histogram"]
     tables.update({t: empty(t) for t in DERIVED if t not in tables and REGISTERED[t].sessions != "all"})
