@@ -1,6 +1,7 @@
 """Share of false modes of response time, on simulated calls of laws with one hill.
 
-For each law and number of calls: the share of samples with a mode that is certain, and with one that is not.
+For each law and number of calls: the share of samples with a mode that is certain, with one that is
+not, and with calls that a gap alone tells apart.
 ``python -m benchmarks false-modes``: ``--ladders`` samples of 10,000 calls, more of fewer calls, fewer of
 more. It takes about ten minutes.
 """
@@ -66,22 +67,23 @@ DRIFTING: dict[str, Law] = {
 }
 
 
-def seen(law: Law, calls: int, tries: int, seed: int = 3) -> tuple[float, float]:
-    """Returns the shares of samples with a certain mode too many, and with an uncertain one."""
-    random, certain, uncertain = np.random.default_rng(seed), 0, 0
+def seen(law: Law, calls: int, tries: int, seed: int = 3) -> tuple[float, float, float]:
+    """Returns the shares of samples with a certain mode too many, an uncertain one, and far calls."""
+    random, certain, uncertain, far = np.random.default_rng(seed), 0, 0, 0
     for _ in range(tries):
         durations = np.clip(law(random, calls) * _MS, 0, _LONGEST).astype(np.int64)
         counts = np.bincount(bucket(durations), minlength=LOWS.size)
         _, *more = modes(LOWS, counts)
         certain += any(m.certain for m in more)
-        uncertain += not all(m.certain for m in more)
-    return certain / tries, uncertain / tries
+        uncertain += not all(m.certain or m.far for m in more)
+        far += any(m.far for m in more)
+    return certain / tries, uncertain / tries, far / tries
 
 
 def main(tries: int = TRIES) -> None:
-    print("share of samples of one hill with a certain / an uncertain mode more, by calls")
-    print(f"{'':46}" + "".join(f"{n:>13,}" for n in SIZES))
+    print("share of samples of one hill with a certain / an uncertain mode more / far calls, by calls")
+    print(f"{'':46}" + "".join(f"{n:>20,}" for n in SIZES))
     for name, law in (LAWS | DRIFTING).items():
         shares = [seen(law, n, max(1, round(tries * factor))) for n, factor in SIZES.items()]
-        cells = (f"{certain:.1%} / {uncertain:.1%}" for certain, uncertain in shares)
-        print(f"{name:46}" + "".join(f"{c:>13}" for c in cells), flush=True)
+        cells = (" / ".join(f"{share:.1%}" for share in each) for each in shares)
+        print(f"{name:46}" + "".join(f"{c:>20}" for c in cells), flush=True)

@@ -56,8 +56,10 @@ def test_one_hill_has_one_mode(law: str):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_heavy_tails_and_mixtures_have_one_mode(law: str):
-    """Neither a certain nor an uncertain one more."""
-    assert seen(LAWS[law], 20_000, tries(10)) == (0, 0)
+    """Neither a certain nor an uncertain one more; far calls in at most 5 % of the samples."""
+    certain, uncertain, far = seen(LAWS[law], 20_000, tries(10))
+    assert (certain, uncertain) == (0, 0)
+    assert far <= 0.05 + 2 * (0.05 / tries(10)) ** 0.5
 
 
 @pytest.mark.parametrize(

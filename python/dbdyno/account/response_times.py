@@ -25,6 +25,7 @@ from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.data_sources.responses import (
     BYTES,
     DURATION,
+    FAR,
     FEW_CALLS,
     FEW_SECONDS,
     IMAGES,
@@ -359,14 +360,15 @@ def _modes(
         events = seconds.counts[:, inside].sum(axis=1)
         ended = int(np.count_nonzero(events))
         every = None if mode is most else association.regular(events > 0)
-        short = UNCERTAIN if not mode.certain else FEW_SECONDS if ended < LEAST_SECONDS else "ok"
+        apart = FAR if mode.far else UNCERTAIN
+        short = apart if not mode.certain else FEW_SECONDS if ended < LEAST_SECONDS else "ok"
         rows_of_modes.append(
             {
                 "mode": number,
                 "low_ns": mode.low_ns,
                 "high_ns": mode.high_ns,
-                "shortest_ns": mode.shortest_ns,
-                "longest_ns": mode.longest_ns,
+                "shortest_ns": _measured(cell.tables["sessions"]["min_ns"].min(), mode.shortest_ns),
+                "longest_ns": _measured(cell.tables["sessions"]["max_ns"].max(), mode.longest_ns),
                 "middle_ns": mode.middle_ns,
                 "calls": mode.calls,
                 "share": mode.calls / total,
@@ -380,6 +382,13 @@ def _modes(
             of_mode = [*_kinds(cell, mode), *_with(mode, seconds, events, activities)]
             goes += [{"mode": number} | row for row in of_mode]
     return rows_of_modes, goes
+
+
+def _measured(extreme: Any, end_ns: int) -> int:
+    """Returns the shortest or longest call of the cell, if it is known and in the bucket that ends there;
+    else that end."""
+    same = extreme is not None and bool(np.equal(*bucket(np.array([extreme, end_ns], dtype=np.int64))))
+    return int(extreme) if same else end_ns
 
 
 def _kinds(cell: RawCell, mode: Mode) -> list[dict[str, Any]]:

@@ -15,6 +15,12 @@ A few calls that are apart from all others are less than that test asks for. The
 uncertain mode: the same test of a single valley, at :data:`APART`. No more is claimed of them than that they
 are there.
 
+Fewer calls still are seen by the gap before them alone: :data:`FAR_CALLS` or more, each :data:`FAR` times as
+long as the longest of all others. The k longest of a law whose tail is a power with exponent a are r times as
+long as the next one with probability r^(-a k) (spacings of order statistics of an exponential law are
+independent: Renyi, Acta Math. Hung. 4, 1953). This must be below :data:`APART` with an exponent of 1/2, at
+which not even a mean exists. So for all k together it is 3 % with that tail, and less with a lighter one.
+
 Calls need not be independent: a stall of many sessions counts as many calls. So callers ask that calls of a
 mode end in several different seconds (:data:`LEAST_SECONDS`).
 """
@@ -52,6 +58,8 @@ _WINDOWS = (_BUCKETS - _FIRST - OCTAVE) // _STEP + 1
 _PAIRS = sum(max(m - _APART + 1, _WINDOWS - m - _APART) for m in range(_WINDOWS))
 """Pairs of a window and another on that side of it which has more of them."""
 _CHANCE = DEPTH / (1 + DEPTH)
+FAR, FAR_CALLS = 5, 3
+"""Least ratio of durations across a gap, and least number of calls beyond it, if a gap alone is known."""
 FEWEST = 2 * math.ceil(math.log(LEVEL / _PAIRS) / math.log(1 - _CHANCE))
 """Fewest calls of which two modes can be told apart: with nothing in between, half of the calls each."""
 
@@ -69,6 +77,8 @@ class Mode(NamedTuple):
     """Of its durations, by their buckets."""
     certain: bool = True
     """Whether the valley before it is deeper than by chance."""
+    far: bool = False
+    """Whether it is apart by the gap before it alone."""
 
 
 def bucket(ns: Ints) -> Ints:
@@ -87,8 +97,8 @@ def low_of(place: int) -> int:
 
 def modes(durations_ns: Ints, counts: Ints) -> list[Mode]:
     """Returns the modes of a histogram, the shortest first: one if no valley is significant; none if all is
-    empty. The last ones may be uncertain. ``durations_ns``: one duration of each bucket, the lowest if a
-    bucket is one of the driver's."""
+    empty. The last ones may be uncertain, or a last one be far. ``durations_ns``: one duration of each
+    bucket, the lowest if a bucket is one of the driver's."""
     histogram = np.zeros(_BUCKETS, dtype=np.int64)
     np.add.at(histogram, bucket(durations_ns), counts)
     if not histogram.any():
@@ -96,10 +106,26 @@ def modes(durations_ns: Ints, counts: Ints) -> list[Mode]:
     sums = _Sums.of(histogram)
     cuts = sorted(_cuts(sums, _FIRST, _BUCKETS, LEVEL / _PAIRS))
     uncertain = _apart(sums, max(cuts, default=_FIRST)) if histogram.sum() >= FEWEST else []
-    edges = [0, *cuts, *uncertain, _BUCKETS]
+    gap = _gap(histogram, max(cuts, default=_FIRST)) if histogram.sum() >= FEWEST and not uncertain else []
+    edges = [0, *cuts, *uncertain, *gap, _BUCKETS]
     return [
-        _mode(histogram, low, high)._replace(certain=low not in uncertain) for low, high in pairwise(edges)
+        _mode(histogram, low, high)._replace(certain=low not in (*uncertain, *gap), far=low in gap)
+        for low, high in pairwise(edges)
     ]
+
+
+def _gap(histogram: Ints, low: int) -> list[int]:
+    """Returns the bucket after the widest gap between durations from ``low`` on that few calls are beyond;
+    empty without one."""
+    held = low + np.flatnonzero(histogram[low:])
+    beyond = np.cumsum(histogram[held][::-1])[::-1]
+    wide = [
+        (ratio, int(after))
+        for before, after, calls in zip(held, held[1:], beyond[1:], strict=False)
+        if FAR_CALLS <= calls < beyond[0] / 2
+        and (ratio := low_of(int(after)) / low_of(int(before) + 1)) >= max(FAR, APART ** (-2 / calls))
+    ]
+    return [max(wide)[1]] if wide else []
 
 
 def _apart(sums: _Sums, low: int) -> list[int]:

@@ -184,7 +184,12 @@ def test_one_stall_is_claimed_with_its_longest_wait_and_not_as_a_mode():
     results = derive(climbed.info, climbed.plan, climbed.environment, [replace(cell, tables=tables)])
     assert not any(c.id == "response-modes" for c in results.findings)
     claim = next(c for c in results.findings if c.id == "slow-calls")
-    assert claim.case == "wait" and "ended in 1 second." in claim.text and "Lock/tuple" in claim.text
+    assert (
+        claim.case == "wait"
+        and "sessions waiting on average in these seconds, 0.029 in others" in claim.text
+        and "ended in 1 second." in claim.text
+        and "Lock/tuple" in claim.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,6 +203,25 @@ def test_one_stall_is_claimed_with_its_longest_wait_and_not_as_a_mode():
 )
 def test_one_hill_is_not_claimed(law: str):
     assert _claim(climb(f"fake:cpus=4,{law}", [4], measure_ns=5 * S)) is None
+
+
+@pytest.mark.parametrize(("stalls", "claimed"), [((4, 9, 14), True), ((9, 9, 9), False)])
+def test_few_calls_far_from_all_others_are_a_plain_fact(stalls: tuple[int, ...], claimed: bool):
+    """Six calls of 300 ms among 30,000 of 1 ms; a single stall is none. The longest is as measured, not as
+    its bucket ends."""
+    climbed = climb("fake:cpus=4,cpu=2ms,trace=off", [4], measure_ns=15 * S)
+    (cell,) = climbed.cells
+    calls = [second_row(n, MS, 2000) for n in range(15)] + [second_row(n, 310 * MS, 2) for n in stalls]
+    sessions = cell.tables["sessions"].with_columns(max_ns=pl.lit(314 * MS, pl.Int64))
+    tables = cell.tables | {"second_histogram": rows(raw("second_histogram"), calls), "sessions": sessions}
+    results = derive(climbed.info, climbed.plan, climbed.environment, [replace(cell, tables=tables)])
+    assert results.tables["response_modes"]["status"].to_list() == ["ok", "far"]
+    claims = [c for c in results.findings if c.id == "slow-calls"]
+    assert len(claims) == claimed
+    for claim in claims:
+        assert "to 314 ms" in claim.text and "They ended in 3 seconds." in claim.text
+        assert "of another kind" in claim.text and "show RUN" not in claim.advice
+        assert climbed.info.id in claim.advice
 
 
 def test_a_window_too_short_says_so():

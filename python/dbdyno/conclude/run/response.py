@@ -10,8 +10,9 @@ from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, listed, of_cell
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.schema.data_sources.responses import DURATION, FEW_SECONDS, IMAGES, UNCERTAIN
+from dbdyno.model.schema.data_sources.responses import DURATION, FAR, FEW_SECONDS, IMAGES, UNCERTAIN
 from dbdyno.model.sources.wait_families import Family, Helper, families_of
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import format_average, format_ns
 from dbdyno.stats import association
 
@@ -35,6 +36,8 @@ _RANKS = {
 _MOST = 3
 """Activities that are named; the table has the rest."""
 _SMALL = 0.01
+_FAR_SECONDS = 2
+"""Seconds in which calls that only a gap tells apart end, or a single stall makes them."""
 _EXACT = ("script", "job")
 
 
@@ -85,7 +88,11 @@ def _slow_calls(case: Case, cell: str) -> dict[str, Any]:
     """Returns values of the sentence about slow calls apart from all others, which are no mode for sure;
     empty without any."""
     rows = case.table("response_modes", cell).sort("mode").to_dicts()
-    few = [(before, r) for before, r in pairwise(rows) if r["status"] in (UNCERTAIN, FEW_SECONDS)]
+    few = [
+        (before, r)
+        for before, r in pairwise(rows)
+        if r["status"] in (UNCERTAIN, FEW_SECONDS) or (r["status"] == FAR and r["seconds"] >= _FAR_SECONDS)
+    ]
     main = max(rows, key=lambda r: int(r["calls"]), default=None)
     few = [(before, r) for before, r in few if r["mode"] > main["mode"]] if main else []
     if not few:
@@ -94,14 +101,13 @@ def _slow_calls(case: Case, cell: str) -> dict[str, Any]:
     activities = case.table("mode_activities", cell).filter(mode=slow["mode"]).to_dicts()
     goes, more = _causes(case, activities)
     parts = ["every"] if slow["every_s"] else []
-    parts += ["uncertain"] if slow["status"] == UNCERTAIN else []
+    parts += ["uncertain"] if slow["status"] in (UNCERTAIN, FAR) else []
     waits = [r for r in activities if r["kind"] == "wait" and r["during"]]
     if more.keys() & {"name", "kinds"}:
         parts += goes
     elif waits:
         longest = max(waits, key=lambda r: float(r["during"]))
-        more = {name: _amount(longest[name] or 0.0, longest["unit"]) for name in ("during", "otherwise")}
-        more["name"] = longest["name"]
+        more = {"name": longest["name"], **_amounts(longest)}
         parts.append("wait")
     figures = {n: slow[n] for n in ("calls", "time_share", "seconds", "shortest_ns", "longest_ns")}
     return {
@@ -138,8 +144,7 @@ def _causes(case: Case, activities: list[Row]) -> tuple[list[str], dict[str, Any
         first, *rest = sorted(goes[:_MOST], key=lambda r: _rank(case, r))
         values = {
             "name": _name(first),
-            "during": _amount(first["during"], first["unit"]),
-            "otherwise": _amount(first["otherwise"] or 0.0, first["unit"]),
+            **_amounts(first),
             "goes_share": first["share"],
             "also": listed([_name(r) for r in rest]),
         }
@@ -160,6 +165,15 @@ def _rank(case: Case, row: Row) -> int:
     if row["kind"] == "wait" and families_of(case.tables).of(row["name"]) is Family.LOCK:
         return _LOCK
     return _RANKS.get(row["kind"], _REST)
+
+
+def _amounts(row: Row) -> dict[str, str]:
+    """Returns what an activity reaches in seconds in which calls of the mode ended, and otherwise."""
+    during, otherwise = row["during"], row["otherwise"] or 0.0
+    if row["kind"] != "wait":
+        return {"during": _amount(during, row["unit"]), "otherwise": _amount(otherwise, row["unit"])}
+    many = f"{format_average(during)} {noun('tasks')} waiting on average"
+    return {"during": many, "otherwise": format_average(otherwise)}
 
 
 def _amount(value: float, unit: str) -> str:

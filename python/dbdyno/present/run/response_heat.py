@@ -12,6 +12,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.responses import (
     BYTES,
     DURATION,
+    FAR,
     FEW_CALLS,
     FEW_SECONDS,
     IMAGES,
@@ -321,6 +322,7 @@ def _of_server(
 
 _WHY_NOT = {
     UNCERTAIN: "its {~calls} are apart from all others, but too few to be sure that they are a mode.",
+    FAR: "its {~calls} are few, and each took many times as long as any other; that may be chance.",
     FEW_SECONDS: "its {~calls} ended in fewer than 3 seconds, as those of a single stall do.",
 }
 
@@ -338,8 +340,8 @@ def _modes(results: Results, pick: Pick) -> list[Block]:
     elif len(rows) == 1:
         notes.append(
             fill(
-                "No separate modes can be seen: no clear gap lies between durations. Modes that overlap, are "
-                "less than about 3 times apart, or have few {~calls}, would look the same."
+                "No separate modes can be seen. Modes that overlap, are less than about 3 times apart, or "
+                "have few {~calls}, would look the same."
             )
         )
     for status, why in _WHY_NOT.items():

@@ -8,7 +8,7 @@ from dbdyno.model.schema.table import Table
 
 SHARE, IMAGES, BYTES, DURATION = "s/s", "images/s", "bytes/s", "ns"
 """Units of activities."""
-FEW_CALLS, UNCERTAIN, FEW_SECONDS = "too few calls", "uncertain", "too few seconds"
+FEW_CALLS, UNCERTAIN, FAR, FEW_SECONDS = "too few calls", "uncertain", "far", "too few seconds"
 """Statuses of modes."""
 _SPAN = (
     _c("start_s", "f64", "since t0"),
@@ -53,8 +53,13 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _MODE,
             _c("low_ns", "i64", "its durations are from here", null=True),
             _c("high_ns", "i64", "to below this; NULL: no end", null=True),
-            _c("shortest_ns", "i64", "the shortest of its durations, to 6 %", null=True),
-            _c("longest_ns", "i64", "the longest", null=True),
+            _c(
+                "shortest_ns",
+                "i64",
+                "the shortest of its durations, to 6 % unless it is the shortest of all",
+                null=True,
+            ),
+            _c("longest_ns", "i64", "the longest, to 6 % unless it is the longest of all", null=True),
             _c("middle_ns", "f64", "median of its durations", null=True),
             _c("calls", "i64", "measured calls that ended well"),
             _c("share", "f64", "of all of them"),
@@ -64,8 +69,9 @@ RESPONSE_TABLES: tuple[Table, ...] = (
             _c(
                 "status",
                 "str",
-                f"ok | {FEW_CALLS} (in all) | {UNCERTAIN} (few calls, apart from all others) | {FEW_SECONDS} "
-                "(calls of a mode ended in fewer than 3)",
+                f"ok | {FEW_CALLS} (in all) | {UNCERTAIN} (few calls, apart from all others) | {FAR} (fewer, "
+                f"each many times as long as any other) | {FEW_SECONDS} (calls of a mode ended in fewer "
+                "than 3)",
             ),
         ),
         options=("heat",),
