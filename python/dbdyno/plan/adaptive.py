@@ -11,6 +11,7 @@ from typing import Any
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Adaptive, Cell, Choice, Experiment, Goal, Plan, Value
 from dbdyno.model.schema.quantiles import fewest_calls
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_search import (
     CLIENT_LIMITED,
@@ -137,8 +138,9 @@ def _not_met(sides: Sides, *, cut: bool) -> Done:
         *_strays(sides, values),
         *(_limit(sides.findings, values) if cut else []),
     )
+    lowest = "not-met-above" if any(n < rung for n in sides.unknown) else "not-met"
     return Done(
-        _TARGET[sides.findings.rule.by], "too-slow" if sides.rate else "not-met", values, parts, high=rung
+        _TARGET[sides.findings.rule.by], "too-slow" if sides.rate else lowest, values, parts, high=rung
     )
 
 
@@ -232,6 +234,9 @@ def _strays(sides: Sides, values: dict[str, Any]) -> list[str]:
 def _figure(sides: Sides, rung: int) -> str:
     """Returns the mean over repeats with Student's interval: ``18.2 ms (17.1 ms to 19.3 ms)``."""
     mean = _mean(sides, rung)
+    if not mean.n:
+        calls, above = (sum(getattr(s, name) for s in sides.of[rung]) for name in ("calls", "above"))
+        return f"{above:,} of {calls:,} {noun('calls')} ({100 * above / calls:.2g} %) took longer"
     shape = (lambda v: f"{format_rate(v)} calls/s") if sides.rate else format_ns
     ends = mean.positive95
     between = f" ({shape(ends[0])} to {shape(ends[1])})" if ends is not None else ""

@@ -34,6 +34,7 @@ class Seen:
     fault: str | None = None  # why it cannot be used; None: it can
     calls: int = 0  # that the figure is of
     window_s: float = 0.0
+    above: int = 0  # of these calls, those that took longer than the goal's limit
 
     @property
     def good(self) -> bool:
@@ -283,6 +284,32 @@ def _plain(text: str) -> str:
     return re.sub(r"(\.\d*?)0+(?=\s|$)", r"\1", text).replace(". ", " ")
 
 
+SURE = 0.05
+"""Probability of so many calls above a limit, if the goal's quantile were at it, below which it is missed."""
+
+
+def missed(seen: Seen, goal: Goal) -> bool:
+    """Returns whether more calls took longer than the goal's limit than by chance if its quantile were at the
+    limit. That can be known of fewer calls than the quantile itself."""
+    q = QUANTILES.get(goal.metric)
+    return q is not None and q > 0.5 and seen.above > 0 and _at_least(seen.above, seen.calls, 1 - q) < SURE
+
+
+def _at_least(hits: int, n: int, p: float) -> float:
+    """Returns the binomial probability of at least ``hits`` of ``n``."""
+    fewer = (
+        math.exp(
+            math.lgamma(n + 1)
+            - math.lgamma(k + 1)
+            - math.lgamma(n - k + 1)
+            + k * math.log(p)
+            + (n - k) * math.log1p(-p)
+        )
+        for k in range(hits)
+    )
+    return 1 - math.fsum(fewer)
+
+
 class Sides:
     """Rungs on both sides of the boundary. Before it a response time meets the goal, and a throughput does
     not."""
@@ -292,7 +319,7 @@ class Sides:
         self.rate = goal.metric == "throughput"
         self.of: dict[int, list[Seen]] = {}
         for s in sorted(findings.seen, key=lambda s: s.load):
-            if s.good and s.figure is not None:
+            if s.good and (s.figure is not None or missed(s, goal)):
                 self.of.setdefault(s.load, []).append(s)
         self.unknown = {s.load: s for s in findings.seen if s.good and s.load not in self.of}
         """Rungs with too few calls for the goal's quantile, with their last measurement."""

@@ -140,7 +140,7 @@ def test_every_rung_is_measured_under_every_variant() -> None:
     assert {1, 2, 3, 4, 5} <= set(sessions_by_variant["a"])
     assert list(plans[-1].cells) == cells
     assert course.stopped is not None
-    assert course.stopped.startswith("as the search is over: a: Knee at 2 sessions:")
+    assert course.stopped.startswith("because the search is over. a: Knee at 2 sessions:")
     assert "b: Knee at 4 sessions:" in course.stopped
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conduct.measure.schedule import seen_in
 from dbdyno.model.plan.plan import Adaptive
+from dbdyno.plan import Findings, Seen, so_far
 from dbdyno.plan.adaptive_search import QUANTILES, parse_goal
 
 
@@ -50,3 +52,28 @@ def test_far_tails_need_ten_calls_above_them(goal: str, fewest: int) -> None:
     assert QUANTILES[parse_goal(goal).metric] == pytest.approx(1 - 10 / fewest)
     for calls in (fewest - 1, fewest):
         test_a_quantile_of_too_few_calls_is_no_figure(goal, calls, calls == fewest)
+
+
+@pytest.mark.parametrize(("slow", "misses"), [(0, False), (5, False), (12, True)])
+def test_a_load_with_few_calls_misses_a_target_that_too_many_of_them_exceed(slow: int, misses: bool) -> None:
+    """6,000 calls: p99.9 is unknown. Of 6 calls above its limit 5 are no more than chance, 12 are."""
+    window = {"cell": "c", "variant": "base", "sessions": 4, "status": "ok", "wall_s": 10.0, "reason": None}
+    rates = [{"cell": "c", "scope": "rung", "name": n, "value": 6000.0} for n in ("calls", "calls_per_s")]
+    histogram = [
+        {"cell": "c", "low_ns": 4_000_000, "high_ns": 8_000_000, "count": 6000 - slow},
+        {"cell": "c", "low_ns": 300_000_000, "high_ns": 301_000_000, "count": slow},
+    ]
+    tables = {
+        "windows": pl.DataFrame([window]),
+        "rates": pl.DataFrame(rates),
+        "histogram": pl.DataFrame(histogram),
+    }
+    rule = Adaptive(top=4, most_rungs=1, near=2, repeats=1, goal=parse_goal("p99.9<50ms"))
+    (load,) = seen_in(tables, rule)["base"]
+    assert load.figure is None and load.above == slow
+    done = so_far(Findings(rule, (load, Seen(1, 10.0, calls=900, window_s=10.0))))
+    assert done.case == ("not-met-above" if misses else "unknown")
+    text = claim(done.id, done.slots, case=done.case, parts=done.parts).text
+    if misses:
+        assert "p99.9 < 50 ms is not met at 4 sessions: 12 of 6,000 calls (0.2 %) took longer" in text
+        assert "At 1 session p99.9 is unknown" in text

@@ -61,7 +61,16 @@ def _measured_cell(
         fault=fault,
         calls=int(histogram["count"].sum()),
         window_s=window["wall_s"],
+        above=0 if goal is None else _above(goal, histogram),
     )
+
+
+def _above(goal: Goal, histogram: pl.DataFrame) -> int:
+    """Returns the calls that took longer than the limit of a goal for response times, by their buckets."""
+    longer = (
+        histogram.filter(pl.col("low_ns") > goal.limit) if goal.metric in QUANTILES else histogram.clear()
+    )
+    return int(longer["count"].sum())
 
 
 def _figure(metric: str, figures: Mapping[str, float | None], histogram: pl.DataFrame) -> float | None:
@@ -225,16 +234,16 @@ class AdaptiveCourse:
         while True:
             while (wanted := self._next_load()) is not None:
                 if self._late():
-                    self.stopped = self._reason("as another load would end after the budget; so far: ")
+                    self.stopped = self._reason("because another load would end after the budget. So far: ")
                     return
                 yield from self._block(*grown(self._plan, wanted, self._repeat_of(wanted, repeat)))
-            self.stopped = self._reason("as the search is over: ")
+            self.stopped = self._reason("because the search is over. ")
             if self._rule.goal is not None or repeat == self._rule.repeats:
                 return
             repeat += 1
             plan, cells = repeated(self._plan, repeat)
             if (why := self._repeats.enough(cells[0], self._clock.now_ns())) is not None:
-                self.stopped += f"; {why}"
+                self.stopped += f" No further repeat: {why}."
                 return
             yield from self._block(plan, cells)
 
