@@ -17,9 +17,10 @@ from dbdyno.conclude.ladder.ladders import machine_of, quota_cure
 from dbdyno.conclude.scaled import scalings_of
 from dbdyno.model.plan.plan import LimitSpec, Variant
 from dbdyno.model.results.results import Results
+from dbdyno.model.units import format_rate
 from dbdyno.observe import server_limits
 from dbdyno.present import report
-from dbdyno.present.document.document import Chart, walk
+from dbdyno.present.document.document import Chart, Table, walk
 from dbdyno.present.figures import figures, headline, title_block
 from dbdyno.present.run import charts, laws
 from dbdyno.present.scaling.scaling_document import document
@@ -133,6 +134,10 @@ def test_the_bounds_name_their_cpus() -> None:
     }
     section = laws.bounds(Results(results.info, results.plan, results.environment, tables, ()))
     assert section is not None and "fit into 1 CPU." in str(section)
+    table = next(b for b in section.blocks if isinstance(b, Table))
+    first = tables["bounds"].row(0, named=True)
+    low, high = (format_rate(first[f"waitless_{end}"]) for end in ("low", "high"))
+    assert table.rows[0].cells[2].text.endswith(f" ({low} to {high})")
 
 
 def test_the_limits_of_a_server_are_the_kernels() -> None:

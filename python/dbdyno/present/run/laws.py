@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,7 @@ from dbdyno.model.text.nouns import fill, noun
 from dbdyno.model.units import format_average, format_ns, format_rate
 from dbdyno.present.document.document import (
     Block,
+    Cell,
     Column,
     Section,
     figure_cell,
@@ -56,10 +58,8 @@ def bounds(results: Results) -> Section | None:
     columns: Any = (
         (numeric(noun("at_once")), figure_cell("sessions", "{:,}".format)),
         (numeric("{~calls}/s"), figure_cell("calls_per_s", format_rate)),
-        (numeric("as if nobody waited"), figure_cell("waitless_per_s", format_rate)),
-        (numeric("CPU limit"), figure_cell("cpu_limit_per_s", format_rate)),
-        (numeric("95 % from"), figure_cell("cpu_limit_low", format_rate)),
-        (numeric("to"), figure_cell("cpu_limit_high", format_rate)),
+        (numeric("as if nobody waited"), _bound("waitless")),
+        (numeric("CPU limit"), _bound("cpu_limit")),
         (Column("verdict"), lambda r: word(r["verdict"])),
     )
     series = figures.series_of(results)
@@ -71,4 +71,20 @@ def bounds(results: Results) -> Section | None:
             if (demand := rows[0]["cpu_demand_ns"]) is not None:
                 cost = fill("CPU limit: {~calls} of ") + f"{format_ns(demand)} of CPU that fit into "
                 blocks += remarks([f"{cost}{figures.cpus_text(rows[0]['cpus'])}."])
-    return Section("Bounds from the lowest load", blocks, folded=True) if blocks else None
+    if not blocks:
+        return None
+    blocks += remarks(
+        ["In brackets: 95 % interval. A rate within the upper end of the interval is not above the bound."]
+    )
+    return Section("Bounds from the lowest load", blocks, folded=True)
+
+
+def _bound(name: str) -> Callable[[dict[str, Any]], Cell]:
+    """Returns a function from a row to the cell of a bound with its interval: ``461 (83 to 2.55 k)``."""
+
+    def cell(row: dict[str, Any]) -> Cell:
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        ends = "" if low is None or high is None else f" ({format_rate(low)} to {format_rate(high)})"
+        return known(row[f"{name}_per_s"], lambda v: format_rate(v) + ends)
+
+    return cell
