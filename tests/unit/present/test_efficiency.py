@@ -126,3 +126,11 @@ def test_a_rate_has_the_same_digits_in_the_table_as_in_sentences_and_key_figures
     assert isinstance(table, Table)
     at = next(n for n, c in enumerate(table.columns) if c.head == "calls/s")
     assert [r.cells[at].text for r in table.rows] == ["1.85 k", "1.85 k", "1.70 k"]
+
+
+def test_each_tile_of_several_variants_names_its_load_and_its_variant() -> None:
+    results = report_results.results(report_results.REPEATED)
+    peak, *others = key_figures(results, Targets(results, ()))
+    assert peak.name.endswith("(base)") and peak.note.startswith("at ")
+    assert all("(base)" in f.name for f in others)
+    assert all("session" in f.name.lower() for f in others)

@@ -48,23 +48,24 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
         targets.named("stack-aas", best.series.label),
         known(peak["response_p95_ns"], format_ns),
     )
+    at_rung = f"{noun('at')} {at_once(str(peak['sessions']))}"
     note, at = tails.note(p95, 0.95, noun("response_time")), noun("at")
     return [
-        KeyFigure(f"{peak_of}{whose}", known(rate, format_rate, best.unit), target=throughput_target),
+        KeyFigure(f"{peak_of}{whose}", known(rate, format_rate, best.unit), at_rung, throughput_target),
         KeyFigure(
-            f"{capital(noun('at_once'))}{at_peak}",
+            f"{capital(noun('at_once'))}{at_peak}{whose}",
             known(peak["sessions"], str),
             _efficiency(results, best),
             row,
         ),
         KeyFigure(
-            f"95 % of {noun('calls')}{at_peak} within",
+            f"95 % of {noun('calls')} {at_rung}{whose} within",
             p95,
             note,
             response_target,
         ),
-        KeyFigure(f"CPU WAIT {at} {load}", *_part(top, "runq_aas"), stack_target),
-        KeyFigure(f"On a CPU {at} {load}", *_part(top, "run_aas"), stack_target),
+        KeyFigure(f"CPU WAIT {at} {load}{whose}", *_part(top, "runq_aas"), stack_target),
+        KeyFigure(f"On a CPU {at} {load}{whose}", *_part(top, "run_aas"), stack_target),
     ]
 
 
