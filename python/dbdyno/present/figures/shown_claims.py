@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from dbdyno.model.results.claim import Claim
@@ -56,16 +56,24 @@ def first(results: Results) -> list[Group]:
             and g[0].id not in headline.PARAGRAPH  # of several variants: the table has their figures
         )
     ]
-    groups.sort(key=lambda g: (SEVERITIES.index(g[0].severity), -_much(g[0]), _place(g[0])))
+    sessions = dict(results.tables["windows"].select("cell", "sessions").rows())
+    groups.sort(key=lambda g: (SEVERITIES.index(g[0].severity), -_much(g[0], sessions), _place(g[0])))
     return groups[:MOST]
 
 
-def _much(claim: Claim) -> float:
+def _much(claim: Claim, sessions: Mapping[str, int]) -> float:
     """Returns the share of time that the claim is about; 0 if it is small, or the claim is of other things.
-    The unit says what it is a share of: "of session time"."""
+    The unit says what it is a share of: "of session time". A warning of seconds per second is of as many as
+    the most ``sessions`` of its cells."""
     value = claim.value
-    of_time = value is not None and value.unit.startswith("of ") and value.unit.endswith(" time")
-    return value.value if value is not None and of_time and value.value >= MUCH else 0.0
+    if value is None:
+        return 0.0
+    share = value.value if value.unit.startswith("of ") and value.unit.endswith(" time") else 0.0
+    if value.unit == "s/s" and claim.severity in GRAVE:
+        share = (
+            value.value / max((sessions.get(c) or 1 for c in claim.cells), default=1) if claim.cells else 0.0
+        )
+    return share if share >= MUCH else 0.0
 
 
 def _place(claim: Claim) -> int:
