@@ -105,7 +105,8 @@ def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
     """Returns ``scaling`` with its answers, in this order: one-session, peak, one-core, one-cpu, knee,
     second-knee, throughput-step, scales-to, superlinear, throughput-drop, at-cpus, one-more-session, reason,
     cpu-wait, smt-yield, cpu-per-work, cpu-inflation, equivalent-cores. Each appears only as far as it is
-    known; some state that a figure is unknown and why.
+    known; some state that a figure is unknown and why. A single load has no peak per part and no reason of
+    growth.
 
     ``results`` is the run that the ladder comes from (:func:`ladders_of`); without it the answers that need
     the ledger are missing.
@@ -122,7 +123,7 @@ def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
         *deliveries(scaling, rows),
         *bends(scaling),
         *along(ladder),
-        why,
+        *([why] if len(ladders.loads(ladder)) > 1 else []),
         onset(ladder, results),
         *smt.threads(scaling, results, kind),
     )

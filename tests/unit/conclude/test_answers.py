@@ -17,6 +17,7 @@ from dbdyno.conclude.scaling.cpu_wait import delay, load_until, observed
 from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.model.results.analyses import Claim, Ladder, Machine, Scaling
 from dbdyno.model.results.results import Results
+from dbdyno.present.scaling.scaling_document import document
 
 PAIRS = tuple((n, n + 8) for n in range(8))
 FULL = (*(Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)), Rung(6, 400.0, 4.0, 2.0), Rung(8, 400.0, 4.0, 4.0))
@@ -110,6 +111,13 @@ def test_throughput_of_one_session_one_core_and_the_machine_is_claimed() -> None
     assert claims["scales-to"].value is not None and claims["scales-to"].value.value == 4
     assert claims["at-cpus"].value is not None and claims["at-cpus"].value.value == pytest.approx(1.0)
     assert claims["one-more-session"].case == "nothing"
+
+
+def test_of_one_load_nothing_is_claimed_about_growth() -> None:
+    run = results([Rung(4, 400.0)], cpus=2, siblings=((0,), (1,)))
+    (ladder,) = ladders_of(run)
+    assert not {"one-core", "one-cpu", "knee", "scales-to", "reason"} & claims_of(scale(ladder), run).keys()
+    assert document([scale(ladder)]).title.endswith(": 1 load, 4 sessions")
 
 
 def test_repeats_give_intervals() -> None:

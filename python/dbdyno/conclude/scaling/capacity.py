@@ -74,7 +74,8 @@ def deliveries(scaling: Scaling, rows: Sequence[Row] = ()) -> Iterator[Claim]:
     """Yields one-session, peak, one-core, one-cpu. ``rows`` are those of the run's table ``rungs``."""
     yield from _one_session(scaling)
     yield peak(scaling.ladder, scaling.best, rows)
-    yield from _peak_per_part(scaling)
+    if len(ladders.loads(scaling.ladder)) > 1:
+        yield from _peak_per_part(scaling)
 
 
 def bends(scaling: Scaling) -> Iterator[Claim]:

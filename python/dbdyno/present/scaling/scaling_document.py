@@ -278,12 +278,15 @@ def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
 
 
 def _title(scaling: Scaling) -> str:
-    """Returns ``cisco.csv: 32 points, 1 to 64 sessions``."""
+    """Returns ``cisco.csv: 32 points, 1 to 64 sessions``; of one load ``rw: 1 load, 4 sessions``."""
     points, ladder = scaling.ladder.points, scaling.ladder
     if points.is_empty():
         return f"{ladder.name}: no points"
     loads, repeats = points["load"], points["repeat"].n_unique()
     again = f" in {repeats} repeats" if repeats > 1 else ""
+    if loads.n_unique() == 1:
+        unit = ladder.load_unit if loads[0] != 1 else ladder.load_unit.removesuffix("s")
+        return f"{ladder.name}: 1 load{again}, {format_given(loads[0])} {unit}"
     return (
         f"{ladder.name}: {counted(points.height, 'point')}{again}, {format_given(min(loads))} to "
         f"{format_given(max(loads))} {ladder.load_unit}"
