@@ -11,6 +11,8 @@ from tests.unit import report_observation, report_results
 
 from dbdyno import conduct, present
 from dbdyno.conclude.snapshots.trend import concluded
+from dbdyno.model.plan.plan import PlannedScript
+from dbdyno.model.plan.script_workload import workload_of
 from dbdyno.model.results.analyses import Machine
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.trend import Figure, Point, Trend
@@ -34,6 +36,13 @@ def test_an_analysis_of_a_run_has_the_facts_of_the_run(results: Results) -> None
     about = present.scaling(results.scaling, results).about
     assert about == present.run_document(results).about
     assert {"Workload", "Host", "Server", "When", "Repeats"} <= dict(about).keys()
+
+
+def test_work_is_counted_only_where_throughput_counts_it() -> None:
+    script = workload_of([PlannedScript(name="rw.sql", text="select 1;", weight=1)])
+    assert "counted" not in title_block.described(script, script=True)
+    workload = script.model_copy(update={"work_constant": True})
+    assert title_block.described(workload).endswith(" Work is counted in logical reads (LIO).")
 
 
 def test_an_observation_counts_its_windows_and_names_their_length() -> None:

@@ -84,10 +84,11 @@ def _workload(results: Results, workload: Workload) -> str:
 
 
 def described(workload: Workload, script: bool = False) -> str:
-    """Returns title and name, a sentence, and the unit of work. The text of a script is no description."""
+    """Returns title and name, a sentence, and the unit of work that throughput counts: none where the work
+    of a call may vary. The text of a script is no description."""
     counted = (
         f" Work is counted in {workload.work_unit} ({workload.work_short})."
-        if workload.work_short != workload.work_unit
+        if workload.work_constant and workload.work_short != workload.work_unit
         else ""
     )
     sentence = "" if script else f" {_first_sentence(workload.doc)}".rstrip()
