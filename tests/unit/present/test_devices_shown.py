@@ -15,7 +15,8 @@ from dbdyno import present
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.tables import rows
-from dbdyno.present.figures import selection
+from dbdyno.present.figures import figures, selection
+from dbdyno.present.run import devices
 
 SDA = {
     "device": "sda1",
@@ -65,6 +66,19 @@ def test_a_device_has_its_figures_and_what_has_none_says_why() -> None:
     (gone,) = re.findall(r"^sdb .*", text, re.MULTILINE)
     assert "vanished" in gone and "?" in gone and " 0 " not in gone
     assert "sda1 on sda. What lies below contains the figures of what lies on it." in text
+
+
+def test_a_number_has_the_unit_of_its_head() -> None:
+    heads = {column.head: cell(SDA) for column, cell in devices._COLUMNS if column.head.endswith("MB/s")}
+    assert {h: (c.value, c.unit) for h, c in heads.items()} == {
+        "read MB/s": (pytest.approx(0.8192), "MB/s"),
+        "write MB/s": (pytest.approx(4.096), "MB/s"),
+    }
+
+
+def test_an_asymmetric_interval_is_no_single_number() -> None:
+    assert figures.plus_minus((0.43, 2.32))[:2] == ("-57 +132 %", None)
+    assert figures.plus_minus((0.98, 1.02)).value == pytest.approx(0.02)
 
 
 def test_what_is_assumed_or_not_permitted_is_explained_with_the_cure() -> None:

@@ -181,13 +181,14 @@ def half_width(ends: tuple[float, float] | None) -> float | None:
 
 
 def plus_minus(ends: tuple[float, float] | None) -> Cell:
-    """Returns ``1.2 %``, or ``-45 +82 %`` if the interval, relative to the figure, is clearly asymmetric."""
+    """Returns ``1.2 %``, or ``-45 +82 %`` if the interval, relative to the figure, is clearly asymmetric.
+    The latter is no single number: media with numbers have the same text."""
     half = half_width(ends)
     if ends is None or half is None:
         return Cell("")
     below, above = 1 - ends[0], ends[1] - 1
     if above - below >= 0.05:
-        return Cell(f"-{percent(below)} +{percent(above)} %", half)
+        return Cell(f"-{percent(below)} +{percent(above)} %")
     return Cell(f"{percent(half, digits=1 if half < 0.1 else 0)} %", half)
 
 

@@ -65,29 +65,29 @@ def by_load(results: Results, pick: Pick | None = None) -> list[Block]:  # noqa:
     return [table(f"{TITLE} by load", columns, rows, along_axis=True)]
 
 
-def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
-    """Returns the function of a cell: empty where there is no device, or where none was counted."""
+def _figure(
+    name: str, text: Callable[[float], str], unit: str = "", scale: float = 1.0
+) -> Callable[[_Row], Cell]:
+    """Returns the function of a cell: empty where there is no device, or where none was counted. The value
+    is divided by ``scale``."""
 
     def cell(row: _Row) -> Cell:
         if row["device"] is None or (row["status"] in ("ok", "limited") and row[name] is None):
             return optional(None, text)
-        return known(row[name], text, unit, "" if row["status"] == "ok" else row["status"])
+        value = None if row[name] is None else row[name] / scale
+        return known(value, text, unit, "" if row["status"] == "ok" else row["status"])
 
     return cell
-
-
-def _megabytes(value: float) -> str:
-    return significant(value / _MB)
 
 
 _COLUMNS: _Columns = (
     (Column("device"), lambda r: word(r["device"] or "none", r["layers"] or "")),
     (Column("holds", wraps=True), lambda r: word(r["places"] or f"below {r['below']}")),
     (numeric("reads/s"), _figure("reads_per_s", format_rate)),
-    (numeric("read MB/s", 2), _figure("read_bytes_per_s", _megabytes, "bytes/s")),
+    (numeric("read MB/s", 2), _figure("read_bytes_per_s", significant, "MB/s", _MB)),
     (numeric("r await"), _figure("read_await_ns", format_ns, "ns")),
     (numeric("writes/s"), _figure("writes_per_s", format_rate)),
-    (numeric("write MB/s", 2), _figure("written_bytes_per_s", _megabytes, "bytes/s")),
+    (numeric("write MB/s", 2), _figure("written_bytes_per_s", significant, "MB/s", _MB)),
     (numeric("w await"), _figure("write_await_ns", format_ns, "ns")),
     (numeric("flushes/s", 3), _figure("flushes_per_s", format_rate)),
     (numeric("f await", 3), _figure("flush_await_ns", format_ns, "ns")),
