@@ -31,6 +31,7 @@ from dbdyno.present.run.statements import statement
 
 SHOWN = 10
 """Most rows of a table; the export has more."""
+_NONE_MET = "no sample met a session that waited for a lock"
 _METHOD = (
     "Seconds are the ledger's sleep in these events, divided as samples of the lock table were; the interval "
     "is of sampling. A chain runs from who waits to its root, which waits for no lock. A root whose process "
@@ -55,7 +56,11 @@ def wait_chains(results: Results, pick: Pick) -> list[Block]:
     """Returns lock waits by activity of the root, by chain, by the root's statement, and by locked object."""
     frame = rows_of(results, "wait_chains", pick)
     if frame.is_empty():
-        return [Paragraph(f"No lock waits {pick.at}: {_why(results)}.", "muted")]
+        lacking = _details(results, lacking=True)
+        why = lacking or _details(results) or _NONE_MET
+        return [
+            Paragraph(f"{'Lock waits unknown' if lacking else 'No lock waits'} {pick.at}: {why}.", "muted")
+        ]
     texts = results.tables.get("statement_texts", empty("statement_texts"))
     known_texts = dict(texts.select("query_id", "text").iter_rows())
     tables: list[Block] = []
@@ -72,15 +77,18 @@ def wait_chains(results: Results, pick: Pick) -> list[Block]:
     return [*tables, *remarks([_METHOD, *_hidden(results, frame)])]
 
 
-def _why(results: Results) -> str:
+def _details(results: Results, *, lacking: bool = False) -> str:
+    """Returns the detail of the source of lock waits, empty without one; with ``lacking`` only if the source
+    is not read in full."""
     details = results.tables["sources"].filter((pl.col("name") == LOCK_WAITS) & (pl.col("detail") != ""))
-    return str(details["detail"][0]) if details.height else "no sample met a session that waited for a lock"
+    details = details.filter(pl.col("status") != "ok") if lacking else details
+    return str(details["detail"][0]) if details.height else ""
 
 
 def _hidden(results: Results, frame: pl.DataFrame) -> list[str]:
     """Returns a note on roots whose activity the role may not see, with the cure."""
     hidden = not frame.filter(pl.col("name").str.contains(HIDDEN_STATUS, literal=True)).is_empty()
-    return [f"What some roots do is hidden: {_why(results)}."] if hidden else []
+    return [f"What some roots do is hidden: {_details(results) or _NONE_MET}."] if hidden else []
 
 
 def _interval(row: _Row) -> Cell:

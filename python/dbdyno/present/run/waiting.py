@@ -16,7 +16,7 @@ from dbdyno.present.document.document import Block, Cell, Column, known, numeric
 from dbdyno.present.figures import tails
 from dbdyno.present.figures.figures import percent
 from dbdyno.present.figures.selection import Pick, rows_of
-from dbdyno.present.run.statements import statement, texts_of, time_or_dash
+from dbdyno.present.run.statements import NO_QUERY_ID, statement, texts_of, time_or_dash
 
 MOST = 40
 _Row = dict[str, Any]
@@ -126,7 +126,7 @@ def _interval(row: _Row) -> Cell:
 def _statement(row: _Row) -> Cell:
     if row["query_id"] is not None:
         return word(statement({**_NO_STATEMENT, **row}), f"Query id {row['query_id']}")
-    return word(_UNNAMED.get(row["query_status"] or "", "(no statement)"))
+    return word(_UNNAMED.get(row["query_status"] or "", NO_QUERY_ID))
 
 
 def _event(row: _Row) -> Cell:
