@@ -159,6 +159,11 @@ def _state(source: Source) -> str:
     return source.enabling.state or _STATES.get(source.status, source.status)
 
 
+def _with_loads(text: str, source: Source) -> str:
+    """Returns the text with the loads that have the source, unless all have it."""
+    return f"{text} ({source.enabling.only})" if source.enabling.only else text
+
+
 def _document(diagnosis: conduct.Diagnosis) -> dict[str, Any]:
     trouble = diagnosis.trouble
     return {
@@ -182,7 +187,7 @@ def _document(diagnosis: conduct.Diagnosis) -> dict[str, Any]:
             {
                 "name": s.name,
                 "state": _state(s),
-                "adds": s.enabling.adds,
+                "adds": _with_loads(s.enabling.adds, s),
                 "reads": s.provenance,
                 "why": s.detail if s.status != "ok" else "",
                 "right": s.enabling.right,
@@ -208,11 +213,13 @@ def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
     on_request = [s for s in missing if s.status == "off" and _requests(s)]
     yield ""
     if everything:
-        rows = [(s.name, _state(s), s.enabling.adds or s.provenance) for s in read]
+        rows = [(s.name, _state(s), _with_loads(s.enabling.adds or s.provenance, s)) for s in read]
         yield from screen.aligned(("data source", "state", "what it gives"), rows, (False,) * 3, WIDTH)
     else:
         count = f"{len(read)} of {len(diagnosis.sources)} data sources are on (--all lists what each gives)"
-        yield from textwrap.wrap(f"{count}: {'; '.join(s.name for s in read)}.", WIDTH, **screen.WHOLE_WORDS)
+        yield from textwrap.wrap(
+            f"{count}: {'; '.join(_with_loads(s.name, s) for s in read)}.", WIDTH, **screen.WHOLE_WORDS
+        )
     if on_request:
         yield ""
         rows = [(s.name, _requests(s), s.enabling.adds) for s in on_request]

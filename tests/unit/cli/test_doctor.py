@@ -7,6 +7,8 @@ import os
 from dbdyno.cli.doctor import _lines
 from dbdyno.conduct import Diagnosis
 from dbdyno.conduct.doctor import _started
+from dbdyno.engines.postgres.enabling import Visibility
+from dbdyno.engines.postgres.facts import sources
 from dbdyno.model.schema.data_source import Enabling, Step
 from dbdyno.model.sources.source import Source
 
@@ -45,6 +47,16 @@ def test_sources_that_are_on_are_named_in_one_line_and_missing_ones_have_their_c
     begin = short.index("trace: not permitted")
     assert "sysctl -w kernel.x=1" in "".join(short[begin:])
     assert max(map(len, short)) <= 80 and "It was started." in short
+
+
+def test_a_source_that_not_all_loads_have_says_so() -> None:
+    seen = Visibility("app", *[False] * (len(Visibility._fields) - 1))
+    (counters,) = [s for s in sources(150018, (), seen, ON[0]) if s.name == "engine counters, per session"]
+    text = " ".join(_lines(Diagnosis(None, (counters,), (), None, None, ""), everything=False))
+    loads = "(built-in workloads; own scripts from PostgreSQL 18 on)"
+    assert f"engine counters, per session {loads}." in text
+    (of_18,) = [s for s in sources(180000, (), seen, ON[0]) if s.name == "engine counters, per session"]
+    assert (of_18.status, of_18.enabling.only) == ("ok", "")
 
 
 def test_who_started_the_server_is_said_and_where_its_data_stays() -> None:

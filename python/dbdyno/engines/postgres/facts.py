@@ -171,6 +171,7 @@ def _session_counters(version: int, script: bool, unprobed: str | None) -> Sourc
     if unprobed is not None:
         return Source(name=name, provenance=provenance, status="off", detail=unprobed, enabling=enabling)
     if not script:
+        enabling = enabling._replace(only="built-in workloads; own scripts from PostgreSQL 18 on")
         return Source(name=name, provenance=provenance, status="ok", enabling=enabling)
     return Source(
         name=name,

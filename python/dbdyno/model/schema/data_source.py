@@ -38,6 +38,7 @@ class Enabling(NamedTuple):
     right: str = ""  # the privilege that the source or the steps need
     steps: tuple[Step, ...] = ()
     state: str = ""  # shown in place of a status that is less specific: ``not loaded``
+    only: str = ""  # the loads that have the source, if not all: doctor knows no load
 
 
 NO_ENABLING = Enabling()
