@@ -193,8 +193,11 @@ def _show_plan(options: dict[str, Any], plan: Plan, workload: Workload, machine:
         print_json(plan.model_dump(mode="json"))
         return
     screen.plan_table(plan)
-    if (words := conduct.outlook(open_store(options["store"]), plan)) is not None:
+    words = conduct.outlook(open_store(options["store"]), plan, elsewhere=options["dsn"] is not None)
+    if words is not None:
         screen.say(words)
+    if options["dsn"] is not None and not any(v.settings for v in plan.variants):
+        screen.say("The server was not asked.")
 
 
 def _report(options: dict[str, Any], plan: Plan, record: Run, *, interrupted: bool) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare.effects import RANKING
 from dbdyno.conclude.compare.table import ALPHA, ALPHA_STOPPED
 from dbdyno.conclude.noise_words import COARSE, noise_command, size
@@ -18,10 +20,12 @@ from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.kinds import PACED, kind_of
 from dbdyno.model.plan.plan import Plan, Value
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.results.comparison import LEAST_REPEATS, Comparison
+from dbdyno.model.results.comparison import LEAST_REPEATS, Comparison, Effect
 from dbdyno.model.results.results import Results
 from dbdyno.model.units import NS_PER_S, counted, format_given, parse_duration_ns
-from dbdyno.stats.noise_budget import Budget
+from dbdyno.stats.estimates import students_quantile
+from dbdyno.stats.noise_budget import POWER, Budget
+from dbdyno.stats.power import least_shift
 
 OLD_DAYS = 30
 """Age in days beyond which a record is not applied: kernels, neighbours and data change."""
@@ -169,11 +173,12 @@ def sees(
     now: datetime,
     *,
     restarts: bool = False,
+    elsewhere: bool = False,
 ) -> Claim | None:
     """Returns what a comparison of the plan's variants can see; None if it compares none, or its rate is set.
 
     ``environment`` is None before the server is known: it is then taken to be that of the record.
-    ``restarts``: whether variants restart the server.
+    ``restarts``: whether variants restart the server. ``elsewhere``: whether the user named one.
     """
     paced = kind_of(plan).among((PACED,))
     loads = sorted({c.sessions for c in plan.cells})
@@ -186,11 +191,9 @@ def sees(
     if repeats < (least := least_repeats(alpha)):
         return claim("comparison-sees", {"repeats": repeats, "least": least}, case="few")
     reading = read(records, plan, environment, now)
-    values: dict[str, Any] = {"command": noise_command(plan, loads[-1], environment)}
+    values: dict[str, Any] = {"command": noise_command(plan, loads[-1], environment, elsewhere=elsewhere)}
     if reading.applying:
-        return _seen(
-            "sees", plan, reading.applying, repeats, alpha, several=len(loads) > 1, restarts=restarts
-        )
+        return _seen("sees", plan, reading.applying, repeats, alpha, loads, restarts=restarts)
     if reading.newest is None:
         return claim("comparison-sees", values, case="none")
     values["date"] = reading.newest.date
@@ -215,8 +218,11 @@ def could_see(comparison: Comparison, results: Results, records: Sequence[NoiseR
     if not reading.applying:
         return comparison
     restarts = any(a.restarts for a in results.info.applied.values())
-    several = len({c.sessions for c in table.claims}) > 1
-    seen = _seen("saw", results.plan, reading.applying, repeats, alpha, several=several, restarts=restarts)
+    compared = sorted({c.sessions for c in table.claims})
+    own: dict[int, float] = {}
+    for c in open_claims:
+        own[c.sessions] = max(own.get(c.sessions, 0.0), _least_of(c.effect, alpha))
+    seen = _seen("saw", results.plan, reading.applying, repeats, alpha, compared, restarts=restarts, own=own)
     ranks = [c for c in others if c.id == "rank"]
     rest = [c for c in others if c.id != "rank"]
     return comparison.model_copy(update={"conclusions": (*ranks, seen, *rest)})
@@ -228,24 +234,43 @@ def least_repeats(alpha: float) -> int:
     return max(LEAST_REPEATS, math.floor((1 - math.log2(alpha)) / 2) + 1)
 
 
+def _least_of(effect: Effect, alpha: float) -> float:
+    """Returns the least difference that the repeats of an effect find with probability :data:`POWER`, by
+    their own spread; 0 if the effect has no interval over pairs."""
+    if effect.basis != "pairs" or not effect.low or not effect.high or not effect.degrees:
+        return 0.0
+    half, repeats = math.log(effect.high / effect.low) / 2, min(effect.n_baseline, effect.n_variant)
+    deviation = half / students_quantile(effect.degrees) * math.sqrt(repeats)
+    return math.expm1(least_shift(repeats, alpha, POWER) * deviation)
+
+
 def _seen(
     case: str,
     plan: Plan,
     applying: Sequence[NoiseRecord],
     repeats: int,
     alpha: float,
+    loads: Sequence[int],
     *,
-    several: bool,
     restarts: bool,
+    own: Mapping[int, float] = MappingProxyType({}),
 ) -> Claim:
-    """``several``: whether several loads are compared."""
+    """Returns the claim of the load with the largest of the least differences.
+
+    ``loads``: all that are compared. ``own``: the least differences of a finished comparison by its own
+    spread, by load. It replaces the record where it is larger: nothing then contradicts the intervals.
+    """
     measure_s = parse_duration_ns(plan.experiment.measure) / NS_PER_S
     seen = [
         (Budget.of_row(r.budget).least_difference(repeats, measure_s, alpha, restarts=restarts), r)
         for r in applying
     ]
-    least, record = max(seen, key=lambda one: one[0])
-    parts = []
+    recorded, record = max(seen, key=lambda one: max(one[0], own.get(one[1].sessions, 0.0)))
+    least = max(recorded, own.get(record.sessions, 0.0))
+    if least > recorded and size(least) != size(recorded):
+        case = "louder"
+    others = sorted({*loads} - {r.sessions for r in applying})
+    parts = ["others"] if others else []
     if restarts:
         measured = all(r.budget["start_variance"] is not None for r in applying)
         parts.append("restarts" if measured else "no-restarts")
@@ -255,7 +280,9 @@ def _seen(
         "repeats": repeats,
         "measure": f"{format_given(measure_s)} s",
         "difference": size(least),
-        "where": f" at {counted(record.sessions, 'session')}" if several else "",
+        "recorded": size(recorded),
+        "where": f" at {counted(record.sessions, 'session')}" if len(loads) > 1 else "",
+        "others": fmt.loads_joined(others) if others else "",
         "date": record.date,
     }
     return claim("comparison-sees", values, least, case=case, parts=parts)

@@ -17,14 +17,20 @@ def size(share: float) -> str:
     return fine_percent(share) if share < COARSE else f"a factor of {significant(1 + share, 2)}"
 
 
-def noise_command(plan: Plan, sessions: int, environment: Environment | None = None) -> str:
-    """Returns the command that measures the noise of the plan's first variant."""
+def noise_command(
+    plan: Plan, sessions: int, environment: Environment | None = None, *, elsewhere: bool = False
+) -> str:
+    """Returns the command that measures the noise of the plan's first variant.
+
+    A server that dbdyno does not start is named by a placeholder: its address may hold a password.
+    ``elsewhere`` tells, without an ``environment``, whether there is one.
+    """
     experiment = plan.experiment
     files = [f"-f {shlex.quote(str(s.file))}" for s in experiment.mix if s.file]
     words = files or [experiment.workload or ""]
     for given in (experiment.params, experiment.variables):
         words += [shlex.quote(f"{name}={value}") for name, value in given.items()]
     words.append(f"--sessions {sessions}")
-    if environment is not None and not environment.server.embedded:
+    if elsewhere if environment is None else not environment.server.embedded:
         words.append("--dsn DSN")
     return " ".join(["dbdyno noise", *words])

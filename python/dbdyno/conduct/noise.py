@@ -52,10 +52,16 @@ def known_beside(record: Run) -> list[NoiseRecord]:
 
 
 def outlook(
-    store: RunStore, plan: Plan, environment: Environment | None = None, *, restarts: bool = False
+    store: RunStore,
+    plan: Plan,
+    environment: Environment | None = None,
+    *,
+    restarts: bool = False,
+    elsewhere: bool = False,
 ) -> str | None:
-    """Returns in words what a comparison of the plan's variants can see; None if it compares none."""
-    claim = sees(plan, environment, known(store), datetime.now(UTC), restarts=restarts)
+    """Returns in words what a comparison of the plan's variants can see; None if it compares none.
+    ``elsewhere``: the user named the server; without an environment nothing else says so."""
+    claim = sees(plan, environment, known(store), datetime.now(UTC), restarts=restarts, elsewhere=elsewhere)
     return None if claim is None else claim.text
 
 

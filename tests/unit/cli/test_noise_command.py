@@ -22,7 +22,7 @@ from tests.fake_engine import FakeServer
 from dbdyno import conduct, present
 from dbdyno.account.noise import noise as noise_tables
 from dbdyno.cli.app import app
-from dbdyno.conclude.noise_records import NoiseRecord, sees
+from dbdyno.conclude.noise_records import NoiseRecord, could_see, sees
 from dbdyno.conduct import NullProgressListener, host_of
 from dbdyno.conduct.noise import known, remember
 from dbdyno.drive import Interrupt
@@ -201,10 +201,56 @@ def test_a_finished_comparison_without_a_difference_says_what_it_could_see(
 def test_without_a_record_one_line_names_the_command(tmp_path: Path) -> None:
     path = recipe(tmp_path / "two.toml")
     done = invoke("run", path, "--dry-run", "--store", str(tmp_path / "runs"))
-    command = "dbdyno noise lio --sessions 2"
-    assert f"is not known: {command} measures it." in " ".join(done.output.split())
+    command = "dbdyno noise lio --sessions 2 --dsn DSN"
+    text = " ".join(done.output.split())
+    assert f"is not known: {command} measures it." in text and DSN not in text
     one = recipe(tmp_path / "one.toml", RECIPE.partition("[variants")[0])
     assert "dbdyno noise" not in invoke("run", one, "--dry-run", "--store", str(tmp_path / "runs")).output
+
+
+def test_a_dry_run_says_that_the_server_was_not_asked(tmp_path: Path) -> None:
+    own = recipe(tmp_path / "one.toml", RECIPE.partition("[variants")[0])
+    for words, asked in ((("run", own), False), (("run", recipe(tmp_path / "two.toml")), True)):
+        done = invoke(*words, "--dry-run", "--store", str(tmp_path / "runs"))
+        assert done.output.endswith("The server was not asked.\n") is not asked, done.output
+
+
+def test_loads_whose_noise_was_not_measured_are_named(store: Path, tmp_path: Path) -> None:
+    plan = planned(tmp_path / "x.toml", RECIPE.replace('sessions = "2"', 'sessions = "1,2,8"'))
+    claim = sees(plan, None, known(RunStore(store)), datetime.now(UTC))
+    assert claim is not None
+    assert " on at 2 sessions (noise measured on " in claim.text
+    assert claim.text.endswith(" Noise at 1 and 8 sessions was not measured.")
+
+
+def test_a_comparison_that_was_noisier_than_its_record_goes_by_its_own_repeats(
+    store: Path, tmp_path: Path
+) -> None:
+    """Six pairs with the interval 0.77 to 1.24: t of 5 degrees is 2.571, so a standard error of 9.27 % of the
+    logarithm. Power 80 % at 5 % takes 3.47 of these (noncentral t): a factor of exp(0.322)."""
+    same = RECIPE.replace("5ms", "4ms").replace("repeats = 5", "repeats = 6")
+    assert invoke("run", recipe(tmp_path / "r.toml", same), "--store", str(tmp_path / "runs")).exit_code == 0
+    results = conduct.results_of(RunStore(tmp_path / "runs").open("last"))
+    assert results.comparison is not None
+    effect = {"ratio": 0.97, "low": 0.77, "high": 1.24, "degrees": 5.0, "n_baseline": 6, "n_variant": 6}
+    table = results.comparison.metrics[0]
+    (contrast,) = table.claims
+    loud = contrast.model_copy(
+        update={"effect": contrast.effect.model_copy(update=effect), "verdict": "undecided"}
+    )
+    changed = results.comparison.model_copy(
+        update={"metrics": (table.model_copy(update={"claims": (loud,)}), *results.comparison.metrics[1:])}
+    )
+    (seen,) = [
+        c
+        for c in could_see(changed, results, known(RunStore(store))).conclusions
+        if c.id == "comparison-sees"
+    ]
+    assert seen.value is not None
+    assert seen.value.value == pytest.approx(math.expm1(0.322), rel=0.03)
+    assert (
+        "could see differences from 38 % on: the noise was larger than when it was measured on" in seen.text
+    )
 
 
 def planned(path: Path, text: str = RECIPE) -> Plan:
