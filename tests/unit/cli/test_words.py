@@ -43,7 +43,8 @@ CPU WAIT% | cpu wait | CPU % | Sleep% | slp% | SLEEP | unac | UNAC | DB time | d
 | usr | SYS | SLP | CLNT | LOCK | BLKIO | BLOCK I/O | VCX/s | waits/s | sleeps/s | mean wait | in
 queue | due/s | svc p99 | late | dropped | pool% | err | min | max | ± sd | relative | LIO |
 lio/call | reads/call | exec time | hit % | HOT % | dead % | seq | idx rows | ins | avac | used % |
-PSS | max RSS | held twice | WAL/call | temp/call | ratio | n | verdict | total % | run.user |
+PSS | max RSS | held twice | WAL/call | temp/call | r/o | w/o | cpu/o | cs/o | rKB/o | lr/o | walKB/o |
+w await | in flight | flushes/s | s/s | stays | with CPU WAIT | ratio | n | verdict | total % | run.user |
 runq.throttled | pool.queue | block_io | top wait | sess | calls/s | p95
 """
 """Heads of columns, on the terminal and on pages, and names of accounts."""
