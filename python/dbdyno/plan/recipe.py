@@ -92,6 +92,9 @@ def _refusal(e: ErrorDetails) -> tuple[str, str]:
     if e["type"] == "extra_forbidden":
         known = _fields_at(Experiment, e["loc"][:-1])
         return f"unknown key {where}", did_you_mean(str(e["loc"][-1]), known)
+    if e["type"] == "float_parsing":
+        cure = "a number of CPUs, such as 0.5" if e["loc"][-1:] == ("quota",) else "a number, such as 0.5"
+        return f"{where}: {_short(e['input'])} is not a number", cure
     words = e["msg"][:1].lower() + e["msg"][1:]
     return f"{where}: {words.replace('input should be', 'must be')}", f"it is {_short(e['input'])}"
 
