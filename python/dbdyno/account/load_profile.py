@@ -109,7 +109,8 @@ def profile(tables: Tables) -> pl.DataFrame:
 def profile_total(windows: pl.DataFrame, profile: pl.DataFrame) -> pl.DataFrame:
     """Returns the profile over all usable cells of a workload, variant and rung together (cell ``all``):
     the windows of an observation, or repeats. Each figure is summed over the cells that know it, and so is
-    their wall time."""
+    their wall time. The accounts of session time are summed over the same cells, as they are parts of a
+    whole."""
     counted = profile.lazy().select(set(_FIGURES) - {"wall_s"}).filter(pl.col("name") != HIT_RATIO)
     records: list[dict[str, Any]] = []
     for head, cells in groups(windows):
@@ -117,8 +118,27 @@ def profile_total(windows: pl.DataFrame, profile: pl.DataFrame) -> pl.DataFrame:
         in_load = (
             counted.join(walls.lazy(), on="cell", maintain_order="left").select(list(_FIGURES)).collect()
         )
-        records += [head | row for row in _rows(in_load)]
+        records += [head | row for row in _rows(_over_the_same_cells(in_load))]
     return rows("profile", records)
+
+
+_ACCOUNTS = (DB_TIME, DB_CPU, CPU_WAIT)
+_ELSEWHERE = f"known only where {DB_TIME} is not"
+
+
+def _over_the_same_cells(figures: pl.DataFrame) -> pl.DataFrame:
+    """Returns the figures with DB time and its parts unknown in cells that do not know all of them, except
+    those that no cell knows. A part that no cell knows together with DB time is unknown."""
+    known, cells = figures.drop_nulls("total"), set[str]()
+    for name in _ACCOUNTS:
+        of_account = set(known.filter(pl.col("name") == name)["cell"])
+        cells = (cells & of_account) or cells or of_account
+    outside = pl.col("name").is_in(_ACCOUNTS) & ~pl.col("cell").is_in(list(cells))
+    left_out = outside & pl.col("total").is_not_null()
+    return figures.with_columns(
+        total=pl.when(~outside).then("total"),
+        status=pl.when(left_out).then(pl.lit(_ELSEWHERE)).otherwise("status"),
+    )
 
 
 def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
@@ -332,10 +352,13 @@ def top_events(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFra
 @makes("top_events", stage="total")
 def top_events_total(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFrame:
     """Returns the top events over all usable cells of a workload, variant and rung together (cell
-    ``all``): the windows of an observation, or repeats."""
+    ``all``): the windows of an observation, or repeats. Cells whose shares have no base, as their DB time
+    is incomplete, are left out if others have one."""
     seconds, records = _by_cell(event_seconds), list[dict[str, Any]]()
     for head, cells in groups(windows):
-        total = functools.reduce(Seconds.merge, (seconds[w["cell"]] for w in cells), Seconds({}, 0.0))
+        each = [seconds[w["cell"]] for w in cells]
+        complete = [s for s in each if s.base] or each
+        total = functools.reduce(Seconds.merge, complete, Seconds({}, 0.0))
         records += [head | row for row in _ranked(total)]
     return rows("top_events", records)
 

@@ -16,7 +16,14 @@ from tests.fakery import (
 )
 
 from dbdyno.account.ledger import ledger
-from dbdyno.account.load_profile import Seconds, event_seconds, profile, profile_total, top_events
+from dbdyno.account.load_profile import (
+    Seconds,
+    event_seconds,
+    profile,
+    profile_total,
+    top_events,
+    top_events_total,
+)
 from dbdyno.account.window import cut
 from dbdyno.conduct.derive.derive import derive
 from dbdyno.model.results.raw import RawCell
@@ -251,6 +258,64 @@ def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool
     assert rows["DB time"]["total"] == pytest.approx(db_time)
     assert "calls" not in rows
     assert rows["DB CPU"]["per_call"] is None
+
+
+def _observed_windows(**accounts: list[float | None]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns windows of 5 s and their profile, from the seconds per second of each account."""
+    count = len(next(iter(accounts.values())))
+    windows = pl.concat([_tables_of_observation(False)["windows"]] * count)
+    windows = windows.with_columns(
+        cell=pl.Series([str(n) for n in range(count)]),
+        repeat=pl.Series(range(1, count + 1)),
+        wall_s=pl.lit(5.0),
+    )
+    figures = [
+        window
+        | {"name": name.replace("_", " "), "unit": "s", "source": "ledger"}
+        | {"total": v and 5 * v, "status": "too brief" if v is None else "ok"}
+        for name, values in accounts.items()
+        for window, v in zip(windows.select(CELL).to_dicts(), values, strict=True)
+    ]
+    return windows, rows_of("profile", figures)
+
+
+def test_accounts_of_all_windows_are_means_over_the_same_windows():
+    """The trace did not read how long the brief sessions of window 2 waited for a CPU: its CPU time is no
+    part of the DB time of the others."""
+    accounts = {"DB_time": [1.7, None, 0.1], "DB_CPU": [0.4, 0.3, 0.1], "CPU_WAIT": [1.3, None, 0.0]}
+    rows = {r["name"]: r for r in profile_total(*_observed_windows(**accounts)).to_dicts()}
+    per_s = {n: rows[n]["per_s"] for n in ("DB time", "DB CPU", "CPU WAIT")}
+    assert per_s == pytest.approx({"DB time": 0.9, "DB CPU": 0.25, "CPU WAIT": 0.65})
+    assert {rows[n]["status"] for n in per_s} == {"2 of 3 windows"}
+
+
+def test_an_account_known_only_where_db_time_is_not_is_unknown_beside_it():
+    accounts = {"DB_time": [None, 1.0], "DB_CPU": [0.3, None], "CPU_WAIT": [None, None]}
+    rows = {r["name"]: r for r in profile_total(*_observed_windows(**accounts)).to_dicts()}
+    assert [rows[n]["per_s"] for n in ("DB time", "DB CPU", "CPU WAIT")] == [1.0, None, None]
+    assert rows["DB CPU"]["status"] == "known only where DB time is not"
+    assert rows["CPU WAIT"]["status"] == "too brief"
+
+
+def test_accounts_are_known_of_all_windows_where_db_time_is_of_none():
+    accounts = {"DB_time": [None, None], "DB_CPU": [0.1, 0.3], "CPU_WAIT": [0.5, 0.7]}
+    rows = {r["name"]: r for r in profile_total(*_observed_windows(**accounts)).to_dicts()}
+    assert [rows[n]["per_s"] for n in ("DB time", "DB CPU", "CPU WAIT")] == [None, 0.2, 0.6]
+
+
+def test_top_events_leave_out_windows_with_parts_but_no_db_time():
+    windows, _ = _observed_windows(DB_time=[2.0, None])
+    spent = [
+        {"cell": cell, "name": name, "seconds": seconds, "source": "x"}
+        for cell, parts in (
+            ("0", {None: 10.0, "DB CPU": 4.0, "CPU WAIT": 6.0}),
+            ("1", {None: 0.0, "DB CPU": 9.0}),
+        )
+        for name, seconds in parts.items()
+    ]
+    head = dict(zip(CELL, windows.select(CELL).row(0), strict=True))
+    rows = top_events_total(windows, rows_of("event_seconds", [head | s for s in spent])).to_dicts()
+    assert {r["name"]: r["share"] for r in rows} == {"CPU WAIT": 0.6, "DB CPU": 0.4}
 
 
 def test_a_waits_mean_is_its_seconds_over_its_count():

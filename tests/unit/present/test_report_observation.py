@@ -80,6 +80,25 @@ def with_rates(results: Results, reset: str = "") -> Results:
     return replace(counting, answers=(activity(counting),))
 
 
+def test_means_over_some_windows_say_so() -> None:
+    results = with_rates(report_observation.results())
+    frame = results.tables["profile"].filter(pl.col("cell") != "all")
+    hidden = (pl.col("repeat") == 2) & (pl.col("name") == "DB time")
+    frame = frame.with_columns(
+        total=pl.when(~hidden).then("total"), status=pl.when(hidden).then(pl.lit("?")).otherwise("status")
+    )
+    total = load_profile.profile_total(results.tables["windows"], frame)
+    results = replace(results, tables={**results.tables, "profile": pl.concat([frame, total])})
+    results = replace(results, answers=(activity(results),))
+    (text,) = headline.sentences(results)
+    assert "sessions were active (DB time) in 5 of 6 windows on 2 CPUs:" in text
+    tile = tiles(results)
+    assert tile["Active sessions"].note.startswith("DB time, on average in 5 of 6 windows;")
+    assert {tile[n].note for n in ("DB CPU", "CPU WAIT")} == {"on average in 5 of 6 windows"}
+    shown = " ".join(as_text(profile.load_profile(results, selection.picks(results).shown[0])).split())
+    assert "DB time, DB CPU, CPU WAIT: known in 5 of 6 windows." in shown
+
+
 def totals(results: Results, name: str) -> list[float]:
     """Totals of the windows in the load profile."""
     rows = results.tables["profile"].filter((pl.col("name") == name) & (pl.col("cell") != "all"))

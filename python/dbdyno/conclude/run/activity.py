@@ -64,6 +64,7 @@ def activity(results: Results) -> Claim:
         "cpu_wait": wait,
         "others": others,
         "cpus": f" on {counted(cpus, 'CPU')}" if cpus else "",
+        "within": f" in {status}" if db_time is not None and status.endswith(" windows") else "",
         "rates": _rates(rows, gaps=bool(len(gaps))),
         "idle": _idle_queue(results),
         "sessions": processes.height,
@@ -132,8 +133,10 @@ def _rates(rows: Mapping[str, Row], *, gaps: bool) -> str:
 
 def _idle_queue(results: Results) -> float:
     """Returns the mean seconds per second that sessions waited for a CPU while the server showed them as
-    idle."""
+    idle, over the windows whose DB time is known."""
     windows = results.tables["windows"].filter(pl.col("status") != "invalid").select("cell", "wall_s")
+    db_time = results.tables["profile"].filter(pl.col("name") == "DB time").drop_nulls("total")
+    windows = windows.join(db_time, on="cell", how="semi")
     memo = results.tables["ledger"].filter(
         (pl.col("scope") == "memo")
         & (pl.col("who") == "rung")

@@ -52,7 +52,7 @@ def rate(rows: pl.DataFrame, name: str) -> Rate:
 
 
 class Overview(NamedTuple):
-    """Means over all windows in seconds per second; None if unknown."""
+    """Means in seconds per second over the windows in which they are known; None if unknown."""
 
     windows: int
     wall_s: float
@@ -62,7 +62,7 @@ class Overview(NamedTuple):
     cpu_wait: float | None
     top: list[dict[str, Any]]  # rows of table top_events
     brief: int  # further sessions that were too brief to be sampled
-    why: str  # status of DB time, which is the reason if that is unknown
+    why: str  # status of DB time: the reason if that is unknown; "5 of 6 windows" if some do not know it
     transactions: Rate
     statements: Rate
 

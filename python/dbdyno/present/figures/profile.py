@@ -200,6 +200,9 @@ def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
     unknown = [r for r in rows if r["total"] is None and r["per_s"] is None]
     reasons = grouped((in_words(r["status"]), r["name"]) for r in unknown)
     notes = [f"{UNKNOWN} {', '.join(names)}: {why}." for why, names in reasons.items()]
+    partly = [r for r in rows if r["total"] is not None and r["status"].endswith(" windows")]
+    within = grouped((r["status"], _event_name(r["name"])) for r in partly)
+    notes += [f"{', '.join(names)}: known in {windows}." for windows, names in within.items()]
     totals = {r["name"]: r["total"] for r in rows}
     absent = [fill(HEADS[c]) for c in _PER if c not in columns]
     none = [head for head in absent if totals.get(f"{head.removeprefix('per ')}s") == 0]

@@ -100,15 +100,16 @@ def _observed(results: Results, targets: Targets) -> list[KeyFigure]:
     length, over_time = format_ns(means.wall_s * NS_PER_S), targets.named("timeline")
     most = Cell(UNKNOWN) if top is None else word(top["name"])
     rates = (("transactions", means.transactions), ("statements", means.statements))
+    within = f" in {means.why}" if means.db_time is not None and means.why.endswith(" windows") else ""
     return [
         *(_rate(f"{capital(name)}/s", r, length, targets.named(f"rate-{name}")) for name, r in rates),
         KeyFigure(
             "Active sessions",
             known(means.db_time, format_average, "s/s"),
-            f"{noun('db_time')}, on average; {counted(means.sessions, 'session')} seen",
+            f"{noun('db_time')}, on average{within}; {counted(means.sessions, 'session')} seen",
             over_time,
         ),
-        *(KeyFigure(n, known(v, format_average, "s/s"), "on average", over_time) for n, v in figure),
+        *(KeyFigure(n, known(v, format_average, "s/s"), f"on average{within}", over_time) for n, v in figure),
         KeyFigure("Most time", most, share, targets.named("top")),
     ]
 

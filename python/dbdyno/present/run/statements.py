@@ -68,7 +68,8 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
         first = of_whole(_with_unnamed(first, frame, whole_s), whole_s)
     several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
     useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
-    tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
+    base = _base_of_all_windows(results, pick, whole_s) if time == DB_TIME else ""
+    tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}{base}", (*useful, *several), first)]
     for by, rows in zip(_OTHER_ORDERS, more, strict=True):
         title = _ORDERS[by][0]
         if [r["rank"] for r in rows] != named[:FEWER]:
@@ -97,6 +98,14 @@ def db_time_s(results: Results, pick: Pick) -> float | None:
         return float(ledger["seconds"].sum())
     profile = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
     return profile["total"][0] if profile.height else None
+
+
+def _base_of_all_windows(results: Results, pick: Pick, whole_s: float | None) -> str:
+    """Returns the time that shares refer to, if the load profile has the DB time of some windows only; the
+    ledger of statements has all of them."""
+    profile = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
+    partly = profile["status"].str.ends_with(" windows").any()
+    return f"; % of {format_ns(whole_s * NS_PER_S)}, all windows" if partly and whole_s else ""
 
 
 _UNNAMED = 0.005
