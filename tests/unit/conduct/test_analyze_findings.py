@@ -458,3 +458,11 @@ def test_a_load_that_changes_is_a_note_of_an_observation():
     step = ebbing["level-step"]
     assert (step.severity, step.value.value) == ("note", pytest.approx(-0.75, abs=0.05))
     assert step.slots["at_low"] <= 5 <= step.slots["at_high"]
+
+
+def test_hidden_states_are_no_change_of_the_load():
+    run = _observation(climb("fake:cpus=8,cpu=200ms,lose=0@7s+1@7s+2@7s", [4]))
+    asleep = pl.col("account").is_in(["client", "sleep"]) & (pl.col("scope") == "rung")
+    status = pl.when(asleep).then(pl.lit("2 of 4 sessions hidden from this role")).otherwise("status")
+    run.tables["ledger"] = run.tables["ledger"].with_columns(status=status)
+    assert not {"drift", "level-step"} & set(run.claims())

@@ -16,6 +16,7 @@ from dbdyno.conclude.run import phases
 from dbdyno.conclude.run.case import Case, Row, at, ids, of_cell
 from dbdyno.model.results.analyses import Ladder
 from dbdyno.model.results.claim import Claim, Estimate
+from dbdyno.model.results.session_time import hidden
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats import steps as stretches
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
@@ -154,7 +155,10 @@ def _progress(case: Case, cell: Row) -> Series:
 
 def _at_work(case: Case, cell: Row) -> Series:
     """Returns the mean number of sessions not asleep at their client, in :data:`BLOCKS` parts of the window.
-    Neighbouring samples see the same calls and are correlated; means of long parts hardly are."""
+    Neighbouring samples see the same calls and are correlated; means of long parts hardly are. Empty where
+    states of sessions are hidden from this role, as it is then not known who is at work."""
+    if hidden(case.accounts(cell["cell"])):
+        return []
     served = case.table("served", cell["cell"])
     via = served["via"].mode().sort()
     if not len(via):
