@@ -58,7 +58,8 @@ def counted_to_begin(connection: Connection) -> dict[str, int]:
     waits. Executions: the isolation level (if utility statements are counted), settings and trial. A prepared
     query counts when executed.
     """
-    row = connection.execute(b"select current_setting('pg_stat_statements.track_utility', true)").fetchone()
+    text = f"select current_setting('pg_stat_statements.track_utility', true){sql.OWN}"
+    row = connection.execute(text.encode()).fetchone()
     return {"transactions_committed": 5, "executions": 2 if row == ("off",) else 3}
 
 

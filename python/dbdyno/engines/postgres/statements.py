@@ -127,7 +127,9 @@ def readable(connection: Connection) -> Texts | None:
     try:
         databases = connection.execute(sql.fill("foreign_encodings", schema=schema).encode()).fetchall()
         if databases:
-            connection.execute(f"select pg_catalog.count(*) from {schema}.pg_stat_statements(true)".encode())
+            connection.execute(
+                f"select pg_catalog.count(*) from {schema}.pg_stat_statements(true){sql.OWN}".encode()
+            )
     except _UNREADABLE as e:
         reset = f"SELECT {schema}.pg_stat_statements_reset(0, {{}}, 0);"
         return Texts(str(e.diag.message_primary), tuple(Step(reset.format(oid)) for (oid,) in databases))

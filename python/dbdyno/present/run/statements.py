@@ -234,7 +234,7 @@ def _why(results: Results) -> str:
 def _ours(results: Results, frame: pl.DataFrame) -> str:
     """Returns whether dbdyno's own statements, which are recognised by their texts, are left out."""
     if frame["query_id"].is_null().all() or texts_of(results):
-        return "Statements of dbdyno itself are left out."
+        return "Statements of dbdyno itself are left out, by their texts."
     return "Texts could not be read (see dbdyno doctor): statements of dbdyno itself are among them."
 
 
