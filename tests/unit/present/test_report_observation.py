@@ -97,6 +97,8 @@ def test_means_over_some_windows_say_so() -> None:
     assert {tile[n].note for n in ("DB CPU", "CPU WAIT")} == {"on average in 5 of 6 windows"}
     shown = " ".join(as_text(profile.load_profile(results, selection.picks(results).shown[0])).split())
     assert "DB time, DB CPU, CPU WAIT: known in 5 of 6 windows." in shown
+    top = as_text(profile.top_events(results, selection.picks(results).shown[0]))
+    assert "over 5 of 6 windows by total time" in top
 
 
 def totals(results: Results, name: str) -> list[float]:

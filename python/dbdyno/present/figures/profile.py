@@ -104,13 +104,20 @@ def top_events(results: Results, pick: Pick) -> list[Block]:
         return [Paragraph(fill("No {~top_events}: {~tasks} were neither sampled nor traced."), "muted")]
     return [
         table(
-            f"{noun('top')} {len(largest)} {noun('events')} {pick.at} by total time",
+            f"{noun('top')} {len(largest)} {noun('events')} {_at_known(results, pick)} by total time",
             _EVENT,
             largest,
             named=True,
         ).without_unknown(_NONE),
         *remarks([f"{_TOP} {sources_used.caption(results, pick.cell)}"]),
     ]
+
+
+def _at_known(results: Results, pick: Pick) -> str:
+    """Returns ``over all windows``, or ``over 2 of 3 windows`` if DB time is known in some only."""
+    times = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
+    partly = [status for status in times["status"] if status.endswith(" windows")]
+    return f"over {partly[0]}" if partly and pick.cell is None else pick.at
 
 
 def _event_name(event: str) -> str:
