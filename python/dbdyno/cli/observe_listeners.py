@@ -407,7 +407,9 @@ class LiveObservation(NullObservationListener):
         now_s = time.monotonic()
         recent = look.recent(max(SECONDS, self._refresh_s))
         if recent["samples"].height:
-            self._take(glance(recent, look.families, everyone=not self._header.whom), recent, look, now_s)
+            everyone = not self._header.whom
+            fresh = glance(recent, look.families, everyone=everyone, helpers=look.helpers)
+            self._take(fresh, recent, look, now_s)
         answer = None if look.live is None else look.live.current
         self._header = replace(
             self._header,

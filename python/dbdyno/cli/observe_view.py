@@ -463,7 +463,8 @@ def _sums(g: Glance, h: Header, width: int, *, low: bool) -> Iterator[Text]:
     yield _bar(g, width)
     helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:3]
     own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= LEAST)
-    cost = f"cost: here {share(h.here)} %, at server {share(m.at_server)} % of a CPU"
+    here = None if h.here is None else h.here + m.helping
+    cost = f"cost: here {share(here)} %, at server {share(m.at_server)} % of a CPU"
     waits = f"waits  {g.tier}, {counted(g.samples, 'sample')}"
     own = f"   server's own: {own}" if own else ""
     yield _fitting(width, *(Text(waits + more, "dim") for more in (f"   {cost}{own}", f"   {cost}", "")))

@@ -8,7 +8,7 @@ A glance has no intervals; the ledger of a stored window has them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,11 +71,12 @@ class Machine:
     server_system: float | None = None  # share of system mode in the server's CPU time, by ticks
     samplers: float | None = None  # our observing threads
     at_server: float | None = None  # the server's processes that answer them
+    helping: float = 0.0  # processes that work for dbdyno beside this one
     devices: DevicesNow | None = None
 
 
-def machine(recent: Tables) -> Machine:
-    """Returns the machine's figures."""
+def machine(recent: Tables, helpers: Collection[int] = ()) -> Machine:
+    """Returns the machine's figures. ``helpers``: processes of dbdyno that are not at the server."""
     host = recent["host"].filter((pl.col("status") == "ok") & pl.col("value").is_not_null())
     tasks = recent["tasks"].filter((pl.col("status") == "ok") & pl.col("run_ns").is_not_null())
     span = pl.col("after_ns").max() - pl.col("after_ns").min()
@@ -90,7 +91,7 @@ def machine(recent: Tables) -> Machine:
         names = [role] if role.startswith(_HELPER) else []
         if role == "dbdyno":
             names += ["samplers"] if (comm or "").startswith(THREADS) else []
-            names += ["at server"] if pid != os.getpid() else []
+            names += ["helping" if pid in helpers else "at server"] if pid != os.getpid() else []
         for name in names:
             sums[name] = sums.get(name, 0.0) + run_ns / wall_ns
     of_server = by_task.filter((pl.col("role") == "session") | pl.col("role").str.starts_with(_HELPER))
@@ -104,6 +105,7 @@ def machine(recent: Tables) -> Machine:
         server_system=system / (user + system) if user + system else None,
         samplers=sums.get("samplers"),
         at_server=sums.get("at server"),
+        helping=sums.get("helping", 0.0),
         devices=devices_now(recent),
     )
 
@@ -244,6 +246,7 @@ def glance(
     everyone: bool = True,
     resting: bool = False,
     window_ns: int | None = None,
+    helpers: Collection[int] = (),
 ) -> Glance:
     """Returns a glance at ``recent``, the tables of a watch with the rows of the latest seconds or of a whole
     window.
@@ -252,6 +255,7 @@ def glance(
     brief to be sampled count, as no session was excluded by choice. ``resting``: idle sessions are counted
     together without lines of their own, as there may be thousands. ``window_ns``: shares are of a window
     of this length, also for sessions that existed for a part of it; None: of each session's own time.
+    ``helpers``: processes that work for dbdyno beside this one.
     """
     recent = _by_session(recent)
     samples = recent["samples"].filter(pl.col("role") == "session")
@@ -278,7 +282,7 @@ def glance(
         samples=taken,
         sessions=lines,
         events=_summed(lines),
-        machine=machine(recent),
+        machine=machine(recent, helpers),
         brief=brief_sessions,
         resting=rest.height,
         nobody=samples.is_empty() and not rest.height and _asked(everything),

@@ -218,6 +218,19 @@ def test_sessions_that_rest_are_counted_without_a_line_and_the_sums_stay() -> No
     assert (together.seconds, together.samples) == (each.seconds, each.samples)
 
 
+def test_a_process_that_derives_beside_the_observation_is_not_at_the_server() -> None:
+    """Of 4 s the server's process used 40 ms for dbdyno, and dbdyno's own second process 400 ms."""
+    spent = ((100, 0.04), (200, 0.4))
+    reads = [
+        task(at, pid=pid, tid=pid, role="dbdyno", session=None, run_ns=int(run * S))
+        for pid, used in spent
+        for at, run in ((10, 5.0), (14, 5.0 + used))
+    ]
+    frames = {name: rows(raw(name), reads if name == "tasks" else []) for name in RAW}
+    found = glance(frames, wait_families(), helpers={200}).machine
+    assert (found.at_server, found.helping) == pytest.approx((0.01, 0.1))
+
+
 def test_nothing_read_is_an_empty_glance() -> None:
     assert glance_at() == Glance(0.0, "activity samples", 0)
     assert isinstance(empty("samples"), pl.DataFrame)

@@ -200,6 +200,11 @@ class Costing:
         self._samplers.add(ours.filter((pl.col("pid") % OF_CLIENT == os.getpid()) & SAMPLERS))
         self._server.add(ours.filter((pl.col("pid") < OF_CLIENT) & ~pl.col("pid").is_in(self._ours)))
 
+    @property
+    def helpers(self) -> set[int]:
+        """The processes that work for dbdyno beside this one."""
+        return self._ours - {os.getpid()}
+
     def helped_by(self, pids: Iterable[int]) -> None:
         """Notes processes that work for dbdyno."""
         self._ours.update(pids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -134,6 +134,7 @@ class Look:
     families: WaitFamilies
     memory: MemoryBeside | None = None
     live: LiveBeside | None = None  # None if the engine has no live figures
+    helpers: Collection[int] = ()  # processes that work for dbdyno beside this one
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
         """Returns rows of the last ``seconds``, including those of the previous window's watch: the tables

@@ -322,6 +322,7 @@ class Windows:
                 self._server.wait_families,
                 self._memory,
                 self._live,
+                self.costing.helpers,
             )
         )
 
