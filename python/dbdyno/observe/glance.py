@@ -71,8 +71,8 @@ class Machine:
     server_system: float | None = None  # share of system mode in the server's CPU time, by ticks
     samplers: float | None = None  # our observing threads
     at_server: float | None = None  # the server's processes that answer them
-    helping: float = 0.0  # processes that work for dbdyno beside this one
     devices: DevicesNow | None = None
+    helping: float = 0.0  # processes that work for dbdyno beside this one
 
 
 def machine(recent: Tables, helpers: Collection[int] = ()) -> Machine:
