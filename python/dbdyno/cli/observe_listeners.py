@@ -36,6 +36,7 @@ from dbdyno.conduct import LiveBeside, Look, MemoryBeside, NullObservationListen
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.live import LiveFigures, LiveRequest, LiveScreen
 from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.brief import logons, met
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import Tables
 from dbdyno.model.sources.wait_families import WaitFamilies
@@ -142,12 +143,32 @@ def line_parts(window: RawCell, widths: Mapping[str, int]) -> tuple[int, str, st
     sessions = summary.count
     if hidden := hidden_in_words(summary.hidden, sessions):
         short = f"  {hidden}{short}"
-    return sessions, figures, f"{_top(summary)}{_io(summary.machine.devices)}{brief_words(summary)}{short}"
+    brief = _brief(summary, window)
+    return sessions, figures, f"{_top(summary)}{_io(summary.machine.devices)}{brief}{short}"
+
+
+_LEAST_BRIEF = 0.01
+"""CPUs from which on sessions too brief to be sampled are worth a remark in a line."""
+
+
+def _brief(summary: Glance, window: RawCell) -> str:
+    """Returns the remark on sessions too brief to be sampled, as many as the server counted if it counts
+    them, like the account of the window; empty if they used little."""
+    brief, tables = summary.brief, window.tables
+    if brief is None or brief.run + (brief.runq or 0.0) < _LEAST_BRIEF:
+        return ""
+    read = tables["tasks"].filter(pl.col("status") == "ok")
+    count = logons(tables["counters"], met(read, window.meta.t0_ns))
+    if count == 0:
+        return ""  # processes of the server's own
+    return brief_words(replace(summary, brief=brief._replace(processes=count or brief.processes)))
 
 
 def _top(summary: Glance) -> str:
-    """Returns the longest wait apart from client waits, with its part in the run queue in brackets."""
+    """Returns the longest wait apart from client waits, with its part in the run queue in brackets. Waits are
+    ranked by their time asleep, as in the account of all windows, where the queue is part of CPU WAIT."""
     waits = [e for e in summary.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
+    waits.sort(key=lambda e: e.sleep or 0.0, reverse=True)
     return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])
 
 

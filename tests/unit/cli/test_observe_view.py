@@ -318,6 +318,39 @@ def test_the_line_of_a_window_has_the_devices(
     assert line_parts(made_cell({}), {"run": 8})[2] == shown
 
 
+@pytest.mark.parametrize(
+    ("run", "logons", "shown"),
+    [
+        (0.002, 3, ""),
+        (0.02, 3, "  3 sessions too brief to be sampled: CPU 0.020, CPU WAIT 0.001"),
+        (0.02, None, "  1 session too brief to be sampled: CPU 0.020, CPU WAIT 0.001"),
+        (0.02, 0, ""),
+    ],
+)
+def test_the_line_of_a_window_has_brief_sessions_that_matter_as_the_server_counted_them(
+    run: float, logons: int | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Glance(10.0, "scheduler trace", 40, brief=Brief(run, 0.001, processes=1))
+    monkeypatch.setattr(observe_listeners, "glance", lambda *_, **__: seen)
+    counter = {"scope": "server", "name": "logons", "kind": "counter", "unit": "count", "status": "ok"}
+    reads = [
+        counter | {"phase": phase, "before_ns": 1, "after_ns": 1, "value": value}
+        for phase, value in (("t0", 5.0), ("t1", 5.0 + (logons or 0)))
+    ]
+    cell = made_cell({"counters": [] if logons is None else reads})
+    assert line_parts(cell, {"run": 8})[2] == shown
+
+
+def test_the_line_of_a_window_ranks_waits_by_time_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = (
+        EventLine("IO", "WALSync", 0.02, 0.17, 0.0, Family.OTHER, None),
+        EventLine("Lock", "transactionid", 0.05, 0.01, 0.0, Family.OTHER, None),
+    )
+    seen = Glance(10.0, "scheduler trace", 40, events=events)
+    monkeypatch.setattr(observe_listeners, "glance", lambda *_, **__: seen)
+    assert line_parts(made_cell({}), {"run": 8})[2] == "Lock/transactionid 0.050 (0.010)"
+
+
 SCREEN = LiveScreen(
     "holes",
     "Holes, deepest first.",
