@@ -422,6 +422,13 @@ def test_the_exact_tier_is_named(clean: Climb):
         assert run.claims()["data-sources-used"].case == case
 
 
+def test_waits_of_no_source_are_unknown(clean: Climb):
+    run = ChangedRun(clean)
+    asleep = pl.col("account") == "sleep"
+    run.tables["ledger"] = run.tables["ledger"].with_columns(aas=pl.when(~asleep).then("aas"))
+    assert run.claims()["data-sources-used"].text.startswith("Waits are unknown. CPU")
+
+
 def _observation(climbed: Climb) -> ChangedRun:
     """Returns the same windows as an observation of somebody else's load."""
     run = ChangedRun(climbed)

@@ -443,6 +443,25 @@ def test_mixed_tiers_are_counted() -> None:
     ]
     assert "(5 of 6 measurements)" in sources_used.wait_methods(mixed)[0]
     assert sources_used.caption(mixed, cell) == "Waits: exact (scheduler trace)."
+    both = "Waits: exact (scheduler trace) in 1 measurement and sampled (wait event word) in 5 measurements."
+    assert sources_used.caption(mixed) == both
+
+
+def test_a_source_read_in_two_ways_is_named_once() -> None:
+    results = report_results.results()
+    ways = pl.lit("wait event word, estimated; wait event word, the server's word alone")
+    twice = with_table(results, "events", results.tables["events"].with_columns(source=ways))
+    assert sources_used.caption(twice) == "Waits: sampled (wait event word)."
+
+
+def test_waits_of_no_source_are_unknown_everywhere() -> None:
+    results = report_results.results()
+    none = with_table(results, "events", results.tables["events"].clear())
+    assert sources_used.caption(none) == "Waits: unknown."
+    assert sources_used.wait_methods(none)[0].startswith("Waits: unknown. No data source")
+    ledger = results.tables["ledger"].with_columns(status=pl.lit("hidden from this role"))
+    hidden = with_table(none, "ledger", ledger)
+    assert sources_used.wait_methods(hidden) == ["Waits: unknown. They are hidden from this role."]
 
 
 def test_every_quantity_has_a_name() -> None:

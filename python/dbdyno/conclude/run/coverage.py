@@ -291,8 +291,10 @@ def sources_used(case: Case) -> Iterator[Claim]:
         return
     trace = case.tables["cell_sources"].filter(pl.col("name") == TRACE)["status"]
     waits = ledger.filter(pl.col("account") == "sleep")
-    traced = waits.group_by("cell").agg(pl.col("source").str.starts_with(TRACE).any())["source"]
-    if len(traced) and traced.any():
+    traced = waits["source"].str.split("; ").explode() == TRACE
+    if waits.is_empty() and not case.plan.jobs:
+        used = "unknown"
+    elif len(traced) and traced.any():
         used = "exact" if traced.all() else "both"
     else:
         refused = len(trace) > 0 and (trace == "not supported").all()

@@ -10,9 +10,9 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.quantiles import FEW, RESPONSE
-from dbdyno.model.sources.source import READ, TRACE
+from dbdyno.model.sources.source import HIDDEN_STATUS, READ, TRACE
 from dbdyno.model.text.nouns import fill, noun
-from dbdyno.model.units import format_given, significant
+from dbdyno.model.units import counted, format_given, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -144,28 +144,36 @@ class Tier(NamedTuple):
     source: str
     cells: int
 
-    @property
-    def short(self) -> str:
-        """The source as a caption names it."""
-        name, *_ = self.source.split(",")
-        return f"{'exact' if self.source == TRACE else 'sampled'} ({name})"
-
 
 def tiers(results: Results, cell: str | None = None) -> list[Tier]:
     """Returns the data sources of table events, the most used first; of one cell, or of all."""
+    rows = _sources_of_waits(results, cell)
+    by_source = rows.group_by("source", maintain_order=True).agg(pl.col("cell").n_unique())
+    return [Tier(s, n) for s, n in by_source.sort("cell", descending=True, maintain_order=True).rows()]
+
+
+def caption(results: Results, cell: str | None = None) -> str:
+    """Returns ``Waits: exact (scheduler trace).``; of both kinds, with the number of measurements of each."""
+    rows = _sources_of_waits(results, cell)
+    exact = pl.col("source") == TRACE
+    kinds = {"exact": rows.filter(exact), "sampled": rows.filter(~exact)}
+    kinds = {kind: of_kind for kind, of_kind in kinds.items() if of_kind.height}
+    parts = []
+    for kind, of_kind in kinds.items():
+        names = of_kind["source"].str.replace(",.*", "").unique(maintain_order=True)
+        many = counted(of_kind["cell"].n_unique(), _cells(results).removesuffix("s"))
+        where = f" in {many}" if cell is None and len(kinds) > 1 else ""
+        parts.append(f"{kind} ({', '.join(names)}){where}")
+    return f"Waits: {' and '.join(parts) or 'unknown'}."
+
+
+def _sources_of_waits(results: Results, cell: str | None) -> pl.DataFrame:
+    """Returns cell and source of the rows of table events; of one cell, or of all."""
     silent = (pl.col("status") == "no samples") | (pl.col("source") == POOLER)
     rows = results.tables["events"].filter((pl.col("scope") == "rung") & ~silent)
     if cell is not None:
         rows = rows.filter(pl.col("cell") == cell)
-    rows = rows.select("cell", pl.col("source").str.split("; ")).explode("source")
-    counted = rows.group_by("source", maintain_order=True).agg(pl.col("cell").n_unique())
-    return [Tier(s, n) for s, n in counted.sort("cell", descending=True, maintain_order=True).rows()]
-
-
-def caption(results: Results, cell: str | None = None) -> str:
-    """Returns ``Waits: exact (scheduler trace).``"""
-    used = tiers(results, cell)
-    return f"Waits: {' and '.join(t.short for t in used) or 'not available'}."
+    return rows.select("cell", pl.col("source").str.split("; ")).explode("source")
 
 
 def named(source: str) -> str:
@@ -180,7 +188,9 @@ def wait_methods(results: Results) -> list[str]:
     whole = results.tables["windows"].height
     sentences = [_tier(results, t, whole) for t in used]
     if not used:
-        sentences.append("Waits: unknown. No data source read them together with the tasks.")
+        hidden = results.tables["ledger"]["status"].str.contains(HIDDEN_STATUS, literal=True).any()
+        why = f"They are {HIDDEN_STATUS}." if hidden else "No data source read them together with the tasks."
+        sentences.append(f"Waits: unknown. {why}")
     return sentences
 
 
