@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -189,9 +190,34 @@ def test_the_words_of_other_tools_lead_to_the_quantity(word: str, meant: str) ->
 
 
 def test_a_difference_from_zero_that_matters_is_named_in_its_unit() -> None:
+    b = A | {"written_bytes_per_call": [8_192.0 * v for v in (1, 1.1, 0.9, 1.05, 0.95)]}
+    text = _sentence(A | {"written_bytes_per_call": [0.0] * 5}, b)
+    assert "per call bytes written 8.00 KiB instead of 0 B" in text
+
+
+def test_the_background_s_cost_that_one_side_lacks_is_not_named() -> None:
     b = A | {"background_written_bytes_per_call": [8_192.0 * v for v in (1, 1.1, 0.9, 1.05, 0.95)]}
     text = _sentence(A | {"background_written_bytes_per_call": [0.0] * 5}, b)
-    assert "per call bytes written in the background 8.00 KiB instead of 0 B" in text
+    assert "no cost per call differs" in text
+
+
+@pytest.mark.parametrize(
+    ("slower_ns", "text"),
+    [
+        (6e6, "per call 40 % more CPU and 40 % more client CPU"),  # CPU: 0.4 of 2 ms
+        (4.5e6, "11 % slower: per call 40 % more CPU"),  # CPU: 0.4 of 0.5 ms, client CPU: 0.04 ms
+    ],
+)
+def test_a_slowdown_stands_before_costs_only_if_they_explain_it(slower_ns: float, text: str) -> None:
+    noise = [v / 100 for v in A["calls_per_s"]]
+
+    def side(response_ns: float, cpu: float) -> dict[str, list[float]]:
+        means = {"response_mean_ns": response_ns, "cpu_per_call_ns": cpu * 1e6}
+        means |= {"client_cpu_per_call_ns": cpu * 1e5, "calls_per_s": 2e9 / response_ns}
+        return {name: _times(mean, noise) for name, mean in means.items()}
+
+    named = _sentence(A | side(4e6, 1.0), A | side(slower_ns, 1.4)).partition("; the same")[0]
+    assert re.sub(r" \([^)]*\)", "", named) == f"B against A at 2 sessions: {text}"
 
 
 def test_a_difference_from_zero_that_is_clear_but_not_certain_says_so() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
-from dbdyno.conclude.compare.effects import BY_NAME, Group, effect_between, known
+from dbdyno.conclude.compare.effects import BY_NAME, DURATION, Group, effect_between, known
 from dbdyno.conclude.compare.table import ALPHA, Match, careful_p, few_repeats, judge
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import (
@@ -52,6 +52,10 @@ SWITCHES_BEHIND = 0.1
 clock, so that their number per call follows the rate of calls."""
 _RARE = {"count": RARE, "bytes": RARE * 8192}
 """The same by unit; of bytes a page as rarely."""
+EXPLAINS = 0.5
+"""Share of the difference in time from which on CPU time is named together with it."""
+MINOR = 0.1
+"""Share of the difference in time below which no time is named together with it."""
 
 
 def changes(
@@ -163,13 +167,20 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
         own = [f.contrast.effect for f in change.figures if not f.background]
         if not any(e.low is not None or e.exact for e in own):
             continue
+        named = _differences(change, comparison.margin)
+        speed = _speed(comparison, change)
+        if named and speed:
+            if _explained(comparison, change):
+                named = [f for f in named if f.unit != "ns" or _part(comparison, change, f) >= MINOR]
+            else:
+                speed = ""
         values: dict[str, Any] = {
             "variant": f"{change.series} {change.variant}".strip(),
             "baseline": change.baseline,
             "load": fmt.load(change.sessions),
             "unit": change.unit,
-            "speed": _speed(comparison, change),
-            "named": _joined(_differences(change, comparison.margin)),
+            "speed": speed,
+            "named": _joined(_listed(named, change)),
             "same": _same(change, comparison.margin),
             "margin": f"{100 * comparison.margin:g} %",
         }
@@ -208,13 +219,47 @@ def _speed(comparison: Comparison, change: OperationCosts) -> str:
     return ""
 
 
-def _differences(change: OperationCosts, margin: float) -> list[str]:
-    """Returns the figures that differ and matter in words, those of sessions first. A part is named if its
+def _explained(comparison: Comparison, change: OperationCosts) -> bool:
+    """Returns whether the CPU time of sessions explains the difference in speed, so that both may be named
+    in a breath."""
+    cpu = [f for f in change.figures if f.figure == CPU and not f.background]
+    return any(_part(comparison, change, f) >= EXPLAINS for f in cpu)
+
+
+def _part(comparison: Comparison, change: OperationCosts, cost: OperationCost) -> float:
+    """Returns which share of the difference in time per unit a time is; 0 if the former is unknown."""
+    difference_ns = _difference_ns(comparison, change)
+    return (cost.variant_mean - cost.baseline_mean) / difference_ns if difference_ns else 0.0
+
+
+def _difference_ns(comparison: Comparison, change: OperationCosts) -> float | None:
+    """Returns the difference in time per unit: of calls that of their response time, if that is known, else
+    that of a session's time."""
+    tables = {t.metric: t for t in comparison.metrics}
+    wanted = (DURATION, "calls_per_s") if change.unit == noun("call") else ("work_per_s",)
+    table = next((tables[name] for name in wanted if name in tables), None)
+    if table is None:
+        return None
+    key = (change.workload, change.sessions, change.series)
+    lines = [x for x in table.lines if (x.workload, x.sessions, x.series) == key]
+    means = {line.variant: line.mean for line in lines}
+    a, b = means.get(change.baseline), means.get(change.variant)
+    if not a or not b:
+        return None
+    return b - a if table.metric == DURATION else 1e9 * change.sessions * (1 / b - 1 / a)
+
+
+def _differences(change: OperationCosts, margin: float) -> list[OperationCost]:
+    """Returns the figures that differ and matter, those of sessions first. A part is named if its
     whole does not differ; the modes of CPU time are named with it, and full-page images always."""
     own = {f.figure: f for f in change.figures if not f.background and _matters(f, change, margin)}
     named = [f for i, f in own.items() if not _stands_for_another(i, own)]
     behind = {f.figure: f for f in change.figures if f.background and _matters(f, change, margin)}
-    named += [f for i, f in behind.items() if not _stands_for_another(i, behind)]
+    return named + [f for i, f in behind.items() if not _stands_for_another(i, behind)]
+
+
+def _listed(named: Sequence[OperationCost], change: OperationCosts) -> list[str]:
+    """Returns the first figures in words, and the number of further ones."""
     texts = [_words(f, change) for f in named[:NAMED]]
     return [*texts, *([f"{len(named) - NAMED} more"] if len(named) > NAMED else [])]
 
@@ -225,8 +270,11 @@ def _stands_for_another(figure: str, differing: Mapping[str, OperationCost]) -> 
 
 def _matters(cost: OperationCost, change: OperationCosts, margin: float) -> bool:
     """Returns whether a cost differs, and by more than the margin of what it is a share of: for times the
-    CPU time, for all others the same figure, of sessions and background together."""
+    CPU time, for all others the same figure, of sessions and background together. The background's does not
+    matter where one side has none, because a few of its writes fall into one measurement or another."""
     if cost.contrast.verdict not in ("better", "worse") or cost.rare:
+        return False
+    if cost.background and cost.contrast.effect.ratio is None:
         return False
     whole = [f for f in change.figures if f.figure == (CPU if cost.unit == "ns" else cost.figure)]
     most = max(sum(f.baseline_mean for f in whole), sum(f.variant_mean for f in whole))
