@@ -229,10 +229,12 @@ class _Collected:
         from prometheus_client import metrics_core as core
 
         info = self._results.info
-        about = core.InfoMetricFamily("dbdyno_result", "The run that the figures are of.")
         server = self._results.environment.server.version
         facts = {"run": info.id, "dbdyno": info.dbdyno, "server": server, "started": info.started.isoformat()}
-        about.add_metric([], {k: _bounded(v) for k, v in facts.items() if v})
+        labels = {k: _bounded(v) for k, v in facts.items() if v}
+        # a gauge, since Prometheus' text format has no type info: its readers would refuse the whole file
+        about = core.GaugeMetricFamily(f"{_PREFIX}info", "The run that the figures are of.", labels=labels)
+        about.add_metric(list(labels.values()), 1)
         yield about
         for name, column, what in (
             ("calls", "calls", "Measured calls, all repeats."),

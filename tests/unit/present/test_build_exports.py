@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import jsonschema
 import polars as pl
 import pytest
+from prometheus_client import parser as text_format
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.unit import report_results
 from tests.unit.compare_runs import noisy, without_cells
@@ -164,6 +165,20 @@ def test_github_benchmark_has_a_file_for_each_direction(tmp_path: Path) -> None:
     assert units == {"ms"} and {e["unit"] for e in read["bigger-is-better.json"]} == {"calls/s", "LIO/s"}
 
 
+def test_both_of_prometheus_formats_have_the_types_of_an_export(tmp_path: Path) -> None:
+    (path,) = present.export(noisy(TWO), None, "openmetrics", tmp_path / "r.prom")
+    text = path.read_text()
+    types = {line.split()[3] for line in text.splitlines() if line.startswith("# TYPE ")}
+    # those of expfmt, by which the textfile collector reads; it refuses a file with any other
+    assert types <= {"counter", "gauge", "histogram", "summary", "untyped"}
+    for parsed in (text_string_to_metric_families(text), text_format.text_string_to_metric_families(text)):
+        families = {f.name: f for f in parsed}
+        info = families["dbdyno_result_info"]
+        (sample,) = info.samples
+        assert (info.type, sample.name, sample.value) == ("gauge", "dbdyno_result_info", 1.0)
+        assert "dbdyno_result_calls_per_second" in families
+
+
 def test_openmetrics_is_parsed_by_prometheus_own_parser(tmp_path: Path) -> None:
     results = noisy(TWO)
     (path,) = present.export(results, None, "openmetrics", tmp_path / "r.prom")
@@ -190,7 +205,7 @@ def test_openmetrics_is_parsed_by_prometheus_own_parser(tmp_path: Path) -> None:
     assert total / count == pytest.approx(row["response_mean_ns"] / 1e9)
     assert value("cpu_per_call_seconds") == pytest.approx(row["cpu_per_call_ns"] / 1e9)
     assert families["dbdyno_result_calls"].type == "counter"
-    assert families["dbdyno_result"].type == "info"
+    assert families["dbdyno_result_info"].type == "gauge"
 
 
 def test_names_that_would_break_a_format_are_made_harmless(tmp_path: Path) -> None:
