@@ -104,6 +104,16 @@ def test_one_disturbed_repeat_of_five_is_no_disturbance_of_their_mean() -> None:
     assert "disturbed" in _claims(_with_others({1: 0.5}, repeats=5))
 
 
+def test_a_disturbed_load_has_the_place_and_share_of_its_worst_measurement() -> None:
+    run = _with_others({1: 1.6}, repeats=3, only_repeat=2)
+    case = Case(run.plan, run.environment, run.tables, run.info.workloads)
+    (others,) = quality.foreign_load(case)
+    disturbed = _claims(run)["disturbed"]
+    assert "1.60 CPUs at 1 session, repeat 2" in others.text
+    assert "80 % of the CPUs at 1 session, repeat 2" in disturbed.text
+    assert len(disturbed.cells) == 3
+
+
 def test_answers_of_a_ladder_carry_the_doubt() -> None:
     (quiet,), (scaling,) = (scalings_of(_with_others(used)) for used in ({}, {1: 0.5}))
     doubtful = {a.id for a in scaling.answers if "not quiet" in a.text}

@@ -210,7 +210,8 @@ def disturbed(case: Case) -> Iterator[Claim]:
     for c in case.usable:
         rungs.setdefault((c["workload"], c["variant"], c["sessions"], c["rate_per_s"]), []).append(c)
     means = [(sum(shares[c["cell"]] for c in cells) / len(cells), cells) for cells in rungs.values()]
-    bad = [({"share": share}, c) for share, cells in means if share >= DISTURBED for c in cells]
+    # the share of each measurement, so that the worst one is also that of foreign-load
+    bad = [({"share": shares[c["cell"]]}, c) for mean, cells in means if mean >= DISTURBED for c in cells]
     yield from case.worst("disturbed", bad, "share", case="measured")
 
 
