@@ -219,6 +219,31 @@ def test_only_runs_of_one_workload_parameters_and_machine_are_joined(store: Path
     assert [c["id"] for c in trend["claims"]] == ["trend-few"]
 
 
+def _with_script(text: str, weight: int = 1, more: int = 0) -> dict[Any, Any]:
+    scripts = [{"name": "pay", "text": text, "weight": weight}]
+    scripts += [{"name": f"look{n}", "text": "select 1"} for n in range(more)]
+    return {("variants",): [{"name": "base", "scripts": scripts}]}
+
+
+def test_a_script_s_text_may_change_and_is_named(store: Path, model: Path) -> None:
+    factors = series(3, 12, 6, -0.15)
+    texts = ["select 1" if n < 6 else "select 2" for n in range(12)]
+    for n, (factor, text) in enumerate(zip(factors, texts, strict=True)):
+        add(store, model, n, float(factor), plan=_with_script(text))
+    trend = record()
+    assert trend["left_out"] == [] and len(trend["runs"]) == 12
+    assert "Also changed there: script pay select 1 to select 2." in trend["claims"][0]["claim"]
+    remarks = [n for n, r in enumerate(trend["runs"]) if r["remark"] == "other text of script pay"]
+    assert remarks == [6]
+
+
+def test_a_mix_with_other_weights_is_another_workload(store: Path, model: Path) -> None:
+    add(store, model, 1, 1.0, plan=_with_script("select 1", 3, more=1))
+    add(store, model, 2, 1.0, plan=_with_script("select 1", 1, more=1))
+    (left,) = record()["left_out"]
+    assert "pay, weight 3" in left["why"] and "pay, weight 1" in left["why"]
+
+
 @pytest.mark.parametrize("status", ["invalid", "client"])
 def test_an_unusable_measurement_is_shown_and_not_concluded_from(
     store: Path, model: Path, status: str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import polars as pl
@@ -10,6 +12,7 @@ import polars as pl
 from dbdyno.conclude.run.paced import delivered
 from dbdyno.conclude.snapshots.trend import concluded
 from dbdyno.model.errors import StoreError, UsageError, did_you_mean
+from dbdyno.model.plan.driving import PlannedScript
 from dbdyno.model.plan.pacing import Pacing
 from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.ledger_rows import together_at
@@ -55,7 +58,7 @@ def trend(
         if why or member.point is None:
             left_out_by_reason.setdefault(why, []).append(member.run.id)
         else:
-            joined.append(member.point)
+            joined.append(_with_remark(member.point, joined[-1:]))
     at = (
         "the peak"
         if sessions is None and wanted.column == "work_per_s"
@@ -146,10 +149,11 @@ class _Member:
             self.unit = f"{info_of_workload.work_short if info_of_workload else 'work'}/s"
         self.sessions, self.workload = row["sessions"], workload
         self.described = None if plan.scripts else info.workloads.get(workload)
+        scripts = plan.variant(name).scripts or plan.scripts
         size = info.calibrations.get(name) or info.calibrations.get(workload)
         cpu = around.host.cpu
         self.keys = {
-            "workload": " ".join([workload, *(f"{s.weight} {s.text}" for s in plan.scripts)]),
+            "workload": f"{workload}{_mix(scripts)}",
             "parameters": _parameters(plan, name),
             "machine": f"{around.host.limits.usable_cpus:g} CPUs of {cpu.model}",
             "target": "embedded" if around.server.embedded else around.server.where,
@@ -175,7 +179,7 @@ class _Member:
             row[figure.column] or row["calls_per_s"],
             row["sessions"],
             unusable,
-            {**versions, **around.server.settings},
+            {**_texts(scripts), **versions, **around.server.settings},
             "",
             *interval_of(record, row, figure),
         )
@@ -220,6 +224,39 @@ def _parameters(plan: Plan, name: str) -> str:
     texts = [f"{key}={value}" for key, value in sorted(own.items())]
     think = plan.experiment.think
     return ", ".join(filter(None, (*texts, chosen.words(), f"think={think}" if think else ""))) or "none"
+
+
+def _mix(scripts: Sequence[PlannedScript]) -> str:
+    """Returns names and weights of several scripts: ``: pay, weight 3; look, weight 1``. Their texts may
+    change from run to run, as in comparisons of two runs."""
+    names = "; ".join(f"{s.name}, weight {s.weight}" for s in scripts)
+    return f": {names}" if len(scripts) > 1 else ""
+
+
+_SCRIPT = "script "
+
+
+def _texts(scripts: Sequence[PlannedScript]) -> dict[str, str]:
+    """Returns the texts of the scripts by name; long ones shortened, with a checksum that differs wherever
+    they do."""
+    texts = {s.name: " ".join(s.text.split()) for s in scripts}
+    return {
+        f"{_SCRIPT}{name}": _short(text)
+        if len(text) <= _LONGEST
+        else f"{_short(text)} ({zlib.crc32(text.encode()):08x})"
+        for name, text in texts.items()
+    }
+
+
+def _with_remark(point: Point, before: Sequence[Point]) -> Point:
+    """Returns the point with the scripts whose text is not that of the point before."""
+    around = point.around or {}
+    old = (before[0].around or {}) if before else around
+    changed = [n for n in around if n.startswith(_SCRIPT) and around[n] != old.get(n)]
+    if not changed:
+        return point
+    parts = [f"other text of {', '.join(changed)}", *(["unusable measurement"] if point.flagged else [])]
+    return replace(point, remark="; ".join(parts))
 
 
 def _levels(plan: Plan) -> str:

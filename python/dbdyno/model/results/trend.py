@@ -109,6 +109,6 @@ class Trend:
     thing: str = "run"
     """The kind of a point: a run, or an interval that ends with a snapshot."""
     workload: Workload | None = None
-    """The workload of the runs; None for intervals and for scripts, whose text is in ``common``."""
+    """The workload of the runs; None for intervals and for scripts, whose names are in ``common``."""
     common: Mapping[str, str] = field(default_factory=dict)
     """Names and values that are the same in all runs: workload, parameters, machine, target."""
