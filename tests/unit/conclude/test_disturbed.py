@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import polars as pl
@@ -102,6 +103,12 @@ def test_a_little_is_no_disturbance(used: float, doubtful: bool) -> None:
 def test_one_disturbed_repeat_of_five_is_no_disturbance_of_their_mean() -> None:
     assert "disturbed" not in _claims(_with_others({1: 0.5}, repeats=5, only_repeat=2))
     assert "disturbed" in _claims(_with_others({1: 0.5}, repeats=5))
+
+
+def test_a_least_peak_has_no_interval_that_begins_below_it() -> None:
+    assert re.search(
+        r"at least [^(]+ at \d+ session", _claims(_with_others({1: 1.0}, repeats=3))["peak"].text
+    )
 
 
 def test_a_disturbed_load_has_the_place_and_share_of_its_worst_measurement() -> None:

@@ -140,7 +140,8 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
     row = next((r for r in rows if r["sessions"] == where), {})
     calls, p95 = row.get("calls_per_s"), row.get("response_p95_ns")
     values: dict[str, Any] = {"load": fmt.load(where, ladder.load_unit), "sessions": where}
-    values["rate"] = _rate(top, unit)
+    # "at least" beside an interval that begins below it would be a contradiction
+    values["rate"] = fmt.rate(top.value, unit) if ladder.disturbed else _rate(top, unit)
     values |= {"first": fmt.load(lowest, ladder.load_unit), "times": top.value / rungs.x(lowest), "p95": p95}
     values |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], ladder.load_unit)}
     values |= {"reached": fmt.load(rungs.peak[0], ladder.load_unit)}
