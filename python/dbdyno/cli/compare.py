@@ -18,7 +18,7 @@ from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.flags import Grouped
 from dbdyno.cli.gate_options import Judged, fail_on_option
-from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, store_option
+from dbdyno.cli.options import NUMBER, checked_with, json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import OUTPUT
@@ -182,6 +182,7 @@ _GROUPS = {
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
+    callback=checked_with(".json", ".xml"),
     help="Write an HTML report; Markdown, Excel or JSON if FILE ends in .md, .xlsx or .json; the rules of "
     "--fail-on as JUnit if in .xml.",
 )

@@ -157,6 +157,13 @@ def checked_output(_context: click.Context, _parameter: click.Parameter, path: P
     return None if path is None else checked(path)
 
 
+def checked_with(
+    *more: str,
+) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
+    """Returns a callback of ``--output`` that takes further endings, too."""
+    return lambda _context, _parameter, path: None if path is None else checked(path, (*REPORTS, *more))
+
+
 def checked(path: Path, endings: Sequence[str] = REPORTS) -> Path:
     """Returns ``path``. Raises UsageError if no report can be written there."""
     if path.suffix not in endings:

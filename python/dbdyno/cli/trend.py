@@ -14,7 +14,7 @@ from dbdyno.cli.browser import opens
 from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.gate_options import Judged, fail_on_option
 from dbdyno.cli.history import name_filter, select, shown_as, since_when, tag_filter
-from dbdyno.cli.options import json_option, print_json, store_option
+from dbdyno.cli.options import checked_with, json_option, print_json, store_option
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import OUTPUT
 from dbdyno.store.listing import default_root
@@ -77,6 +77,7 @@ _GROUPS = {
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
+    callback=checked_with(".xml"),
     help="Also write .html, .md, .xlsx; .xml: the rules as JUnit.",
 )
 @store_option
