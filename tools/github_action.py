@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,11 @@ FILES = (".whl", ".tar.gz", ".zip")
 """Endings of packages that are files: wheels, and sources that pip builds."""
 LONGEST_NAME = 60
 """Characters of a run's name."""
+
+
+_WHOLE = "all of it: "
+_WHERE = f"{_WHOLE}the summary of this job"
+"""In place of a command or a file of the runner, which is gone when the log is read."""
 
 
 class Fault(Exception):
@@ -151,14 +157,15 @@ class Measure:
         if done.returncode != 4:  # the store has no such run
             raise Fault(done.stderr.strip(), done.returncode)
 
-    def id_of(self, run: str) -> str | None:
-        """Returns the id of a stored run; None if there is none. Raises Fault for any other error."""
+    def stored(self, run: str) -> tuple[str, str] | None:
+        """Returns id and name of a stored run; None if there is none. Raises Fault for any other error."""
         done = self.dbdyno("show", "--claims", "--json", "--", run, quiet=True)
         if done.returncode == 4:  # the store has no such run
             return None
         if done.returncode:
             raise Fault(f"dbdyno show {run}: {done.stderr.strip()}", done.returncode)
-        return str(json.loads(done.stdout)["run"]["id"])
+        info = json.loads(done.stdout)["run"]
+        return str(info["id"]), str(info.get("name") or "")
 
     def words_in(self, tree: Path) -> list[str]:
         return [w.replace("{tree}", str(tree)) for w in self.run_words]
@@ -189,9 +196,9 @@ class Measure:
         finally:
             if stop := given("stop"):
                 self._shell("stop", stop, tree, env)
-        if (run := self.id_of("last")) is None:
+        if (run := self.stored("last")) is None:
             raise Fault(f"the run of {side} is not in {self.store}", 4)
-        return run
+        return run[0]
 
     def _shell(self, name: str, command: str, tree: Path, env: dict[str, str]) -> None:
         sys.stdout.flush()
@@ -203,13 +210,13 @@ class Measure:
         """Returns the ids of the two runs; the first is None if there is no baseline yet."""
         self.store.mkdir(parents=True, exist_ok=True)
         if self.mode == "baseline":
-            baseline = self.id_of(given("baseline", "last"))
+            baseline = self.stored(given("baseline", "last"))
             if baseline is None and self.required:
                 raise Fault(f"no baseline {given('baseline', 'last')} in {self.store}", 4)
             self.check_run(self.workspace, "head")
             name = name_of(own_ref(), self._git("rev-parse", "HEAD") or "")
-            self.names = [given("baseline", "last"), name or "what is checked out"]
-            return baseline, self.measured(self.workspace, "head", name)
+            self.names = [(baseline or ("", ""))[1], name]
+            return baseline[0] if baseline else None, self.measured(self.workspace, "head", name)
         trees: list[Path] = []
         try:
             for side, ref in (("base", given("base")), ("head", given("head", "HEAD"))):
@@ -254,7 +261,7 @@ class Measure:
         page, markdown = self.store / "comparison.html", self.temporary / "dbdyno-comparison.md"
         words = ("compare", base, head, *self.compare_words)
         done = self.dbdyno(*words, "--json", "-o", str(markdown), quiet=True)
-        print(done.stderr, end="", flush=True)
+        print(re.sub(rf"^{_WHOLE}.*", _WHERE, done.stderr, flags=re.MULTILINE), end="", flush=True)
         if done.returncode not in (0, 7):
             raise Fault(
                 f"dbdyno compare, exit code {done.returncode}: {done.stderr.strip()}", done.returncode
@@ -262,14 +269,15 @@ class Measure:
         gate = json.loads(done.stdout).get("gate", {"verdict": "passed", "summary": []})
         self.dbdyno(*words, "-o", str(page), quiet=True)
         sides = zip(("A is the base", "B is the head"), self.names, (base, head), strict=True)
-        which = "; ".join(f"{side}, `{name.replace('`', '')}` (run {run})" for side, name, run in sides)
+        which = "; ".join(f"{side}, {named(name, run)}" for side, name, run in sides)
         append("GITHUB_STEP_SUMMARY", limited(f"{which}.\n\n{markdown.read_text(encoding='utf-8')}"))
         output("report", page)
         output("verdict", gate["verdict"])
+        lines = [_WHERE if line.startswith(_WHOLE) else line for line in gate["summary"]]
         if gate["verdict"] == "failed":
-            annotate("error", "\n".join(gate["summary"]))
+            annotate("error", "\n".join(lines))
         elif gate["verdict"] == "cannot tell":
-            annotate("warning", "\n".join(gate["summary"]))
+            annotate("warning", "\n".join(lines))
         return done.returncode
 
     def all(self) -> int:
@@ -286,6 +294,11 @@ class Measure:
             output("verdict", "no baseline")
             return 0
         return self.compared(base, head)
+
+
+def named(name: str, run: str) -> str:
+    """Returns a run's name with its id: `` `main@3f9a1c2` (run 20261130-...)``; ``run ID`` without a name."""
+    return f"`{name.replace('`', '')}` (run {run})" if name else f"run {run}"
 
 
 def own_ref() -> str:

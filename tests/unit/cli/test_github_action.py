@@ -119,7 +119,7 @@ def test_the_first_build_has_no_baseline_and_the_second_compares_with_it(tmp_pat
     assert outputs["verdict"] == "passed" and Path(outputs["report"]).is_file()
     assert (Path(outputs["store"]) / outputs["head-run"]).is_dir()
     assert (
-        runner.summary.startswith("A is the base, `last`")
+        runner.summary.startswith(f"A is the base, run {baseline}; B is the head, run {outputs['head-run']}.")
         and "claim:errors" in runner.summary
         and "worse:5%" in runner.summary
     )
@@ -128,8 +128,12 @@ def test_the_first_build_has_no_baseline_and_the_second_compares_with_it(tmp_pat
     assert third.returncode == EXIT_GATE and runner.outputs["verdict"] == "failed"
     assert runner.outputs["base-run"] == baseline
     assert re.search(
-        r"::error title=dbdyno::gate failed%0AA is .*; B is .*%0Afailed  claim:peak", third.stdout
+        r"::error title=dbdyno::gate failed%0AA is .*; B is .*%0Afailed  claim:peak.*"
+        r"%0Aall of it: the summary of this job$",
+        third.stdout,
+        re.MULTILINE,
     )
+    assert "dbdyno-comparison.md" not in third.stdout
     assert "Gate failed" in runner.summary
 
 
