@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Literal, cast, get_args
 
-from dbdyno.conclude.catalogue import Entry, entries, entry
+from dbdyno.conclude.catalogue import Entry, described, entries, entry
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue.criteria import LEAST_RUNS
 from dbdyno.conclude.checking import checks
@@ -45,7 +45,7 @@ _FORMS = {
 }
 _VERDICTS = ("worse", "better", "different")
 _KINDS = {"comparison": (*_VERDICTS, "unknown"), "trend": ("change", "unknown"), "claims": ()}
-_SHARE = re.compile(r"[0-9]+(?:\.[0-9]+)?%\Z")
+_SHARE = re.compile(r"[0-9]+(?:\.[0-9]+)? *%\Z")
 _EPSILON = 1e-9
 """A change of exactly the share counts as one, whatever the rounding of its ratio."""
 
@@ -222,10 +222,14 @@ def of_comparison(
     ]
     outcomes = [_with_cause(o, cut_short) for o in outcomes]
     named = {f.place for o in outcomes for f in o.findings}
-    serious = [c.id for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
-    warnings = (*cut_short, *(id for id in dict.fromkeys(serious) if id not in named))
+    grave = [c for c in runs[-1].findings if c.severity in ("warning", "invalid")] if runs else []
+    serious: dict[str, Claim] = {}
+    for c in described(grave):
+        if c.id not in named:
+            serious.setdefault(c.id, c)
+    warnings = (*cut_short, *serious)
     sides = tuple(zip(LABELS, run_names(runs), strict=True)) if len(runs) > 1 else ()
-    return replace(_gate(rules, outcomes), warnings=warnings, sides=sides)
+    return replace(_gate(rules, outcomes), warnings=warnings, claims=serious, sides=sides)
 
 
 def _with_cause(outcome: Outcome, cut_short: Sequence[str]) -> Outcome:
@@ -259,6 +263,8 @@ def _of_samples(rule: Rule, comparison: SampleComparison) -> Finding:
     _check_reachable(rule, comparison.higher_is_better)
     effect = comparison.effect
     state = _state(rule, effect, comparison.verdict, comparison.margin, comparison.higher_is_better)
+    reason = _reason(rule, state, effect, comparison.because, comparison.margin)
+    better = f"{'higher' if comparison.higher_is_better else 'lower'} is better"
     return Finding(
         state,
         comparison.variant,
@@ -266,7 +272,7 @@ def _of_samples(rule: Rule, comparison: SampleComparison) -> Finding:
         comparison.baseline,
         *(effect.ratio, effect.low, effect.high),
         comparison.verdict,
-        _reason(rule, state, effect, comparison.because, comparison.margin),
+        ", ".join(filter(None, (reason, better))),
         _further(rule, state, comparison, comparison.margin, comparison.higher_is_better),
     )
 

@@ -7,6 +7,7 @@ with host, time and a package, and elements that may be empty.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
+from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.gate import Gate
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
@@ -44,15 +46,31 @@ def of_run(results: Results) -> bytes:
     if they are of the level ``invalid``, and are skipped if they are warnings."""
     claims = [
         Case(
-            c.id,
+            name,
             failure=c.text if c.severity == "invalid" else "",
             skipped=c.text if c.severity == "warning" else "",
             output=f"{c.id}: {c.text}",
         )
-        for c in results.findings
+        for name, c in zip(_names(results.findings), results.findings, strict=True)
     ]
     suites = (Suite("load levels", _levels(results)), Suite("claims", claims))
     return _xml(f"dbdyno {results.info.id}", suites, results.info.started)
+
+
+def _names(claims: Sequence[Claim]) -> list[str]:
+    """Returns the ids, each with the place of its claim if others have the same: two cases of one name would
+    be one for many readers."""
+    often = Counter(c.id for c in claims)
+    names: list[str] = []
+    for c in claims:
+        places = [c.subject, str(c.slots.get("place", "")), ", ".join(c.cells[:1])]
+        place = next(filter(None, places), "")
+        name = f"{c.id}, {place}" if often[c.id] > 1 and place else c.id
+        again = names.count(name)
+        names.append(name)
+        if again:
+            names[-1] = f"{name} ({again + 1})"
+    return names
 
 
 def _levels(results: Results) -> list[Case]:
@@ -82,14 +100,19 @@ def of_gate(gate: Gate, name: str, when: datetime) -> bytes:
     for outcome in gate.outcomes:
         cases = []
         for finding in outcome.findings:
-            text, unknown = words(finding), finding.state == "cannot tell"
+            text, unknown = words(finding, outcome.rule), finding.state == "cannot tell"
             failed = finding.state == "failed" or (unknown and gate.strict)
             skipped = text if unknown and not failed else ""
             cases.append(Case(finding.place, failure=text if failed else "", skipped=skipped, output=text))
         suites.append(Suite(outcome.rule, cases or [Case(outcome.rule)]))
     if gate.warnings:
-        suites.append(Suite("warnings", [Case(w, skipped=f"{w}: no rule names it") for w in gate.warnings]))
+        suites.append(Suite("warnings", [Case(w, skipped=_sentence(gate, w)) for w in gate.warnings]))
     return _xml(name, suites, when)
+
+
+def _sentence(gate: Gate, warning: str) -> str:
+    text = gate.claims[warning].text if warning in gate.claims else warning
+    return f"{text.removesuffix('.')}; no rule names it"
 
 
 def _xml(name: str, suites: Sequence[Suite], when: datetime) -> bytes:

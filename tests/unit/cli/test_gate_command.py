@@ -69,8 +69,20 @@ def test_files_have_the_gate(invoke: Invoke, tmp_path: Path) -> None:
     assert invoke(*rule, "c.xml").returncode == EXIT_GATE
     suites = ElementTree.fromstring((tmp_path / "c.xml").read_bytes())
     assert [s.get("failures") for s in suites] == ["1"]
+    done = invoke(*rule, "c.xml")  # JUnit has the rules alone
+    assert done.stdout.endswith("all of it: dbdyno compare old.txt new.txt -o comparison.html\n")
     refused = invoke("compare", "old.txt", "new.txt", "-o", "d.xml")
     assert refused.returncode == 2 and "--fail-on" in refused.stderr and not (tmp_path / "d.xml").exists()
+
+
+@pytest.mark.parametrize("command", [("compare", "old.txt", "new.txt"), ("trend",)])
+def test_a_file_is_refused_before_anything_is_compared(
+    invoke: Invoke, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    for name, words in (("x.pdf", "ends in .pdf; it is .html, .md, .xlsx"), ("none/x.xml", "no directory")):
+        refused = invoke(*command, "-o", name)
+        assert refused.returncode == 2 and words in " ".join(refused.stderr.split())
+        assert not (tmp_path / name).exists()
 
 
 def test_a_rule_is_checked_before_anything_is_measured(invoke: Invoke, tmp_path: Path) -> None:

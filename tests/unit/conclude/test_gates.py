@@ -22,6 +22,7 @@ from dbdyno.model.results.comparison import Contrast, Effect, Verdict
 from dbdyno.model.results.gate import Gate, State
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.trend import FIGURES, Figure, Point, Trend
+from dbdyno.present import junit
 from dbdyno.present.figures.gate import record, summary, words
 
 pytestmark = pytest.mark.queries
@@ -281,6 +282,34 @@ def test_files_of_numbers_have_one_figure() -> None:
         of_samples(a, b, "worse:100%", higher=True)
     with pytest.raises(UsageError, match="files have one figure"):
         of_samples(a, b, "p99:worse")
+
+
+def test_lines_of_files_say_which_direction_is_better() -> None:
+    a, b = [10.0, 10.1, 9.9, 10.2, 9.8], [12.0, 12.1, 11.9, 12.2, 11.8]
+    for higher, text in ((False, "lower is better"), (True, "higher is better")):
+        line = summary(of_samples(a, b, "worse:5%", higher=higher), "")[1]
+        assert line.endswith(f", {text}")
+
+
+def test_blanks_within_a_share_are_read() -> None:
+    assert gates.parse(["throughput : worse : 5 %"], "comparison")[0].share == 0.05
+
+
+def test_a_line_has_the_rule_s_own_word_for_its_figure() -> None:
+    for rule in ("throughput:worse", "calls:worse", "calls_per_s:worse"):
+        assert f": {rule.partition(':')[0]} 0." in summary(gate_of(noisy(TWO), rule), "")[1]
+
+
+def test_warnings_have_a_few_words_and_their_sentence() -> None:
+    slots = {"used": 1.68, "place": "at 1 session, repeat 4", "measurements": "1 measurement", "who": ""}
+    run = noisy(TWO)
+    others = claim("foreign-load", slots, 1.68, case="run", severity="warning")
+    run = replace(run, findings=(others,))
+    gate = gate_of(run, "worse:30%")
+    assert "foreign-load (other processes 1.68 CPUs at 1 session, repeat 4)" in summary(gate, "")[-1]
+    xml = junit.of_gate(gate, "x", datetime(2026, 11, 30, tzinfo=UTC)).decode()
+    sentence = "Other processes used 1.68 CPUs at 1 session, repeat 4 (1 measurement affected)"
+    assert f'message="{sentence}; no rule names it"' in xml
 
 
 def test_a_load_that_was_lost_does_not_pass_in_silence() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dbdyno.model.errors import EXIT_GATE
+from dbdyno.model.results.claim import Claim
 
 State = Literal["failed", "cannot tell", "passed"]
 """The worst first. ``cannot tell``: the interval holds both a change that fails and one that does not."""
@@ -44,7 +46,8 @@ class Finding:
     verdict: str = ""
     """The comparison's verdict."""
     reason: str = ""
-    """Why the rule could not be decided, or the claim's sentence."""
+    """Why the rule could not be decided, the claim's sentence, or of numbers in files the direction that is
+    better."""
     further_repeats: int | None = None
     """The approximate number of further repeats of each side by which the rule could tell."""
 
@@ -65,6 +68,8 @@ class Gate:
     warnings: tuple[str, ...] = ()
     """Ids of warnings about the judged run that no rule names: calls that failed, for example. The first
     are those of runs that were cut short, in words."""
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """The claims of these ids."""
     sides: tuple[tuple[str, str], ...] = ()
     """The letter and the name of each of two runs."""
 

@@ -229,13 +229,22 @@ def _effect(claim: Contrast, margin: float) -> list[Cell]:
     e = claim.effect
     return [
         Cell(verdict(claim, margin), claim.verdict),
-        known(e.ratio, lambda v: ratio_text(e, v)),
+        Cell(UNKNOWN) if _says_nothing(claim) else known(e.ratio, lambda v: ratio_text(e, v)),
         word(interval(e)),
         word(repeats(e)),
         optional(claim.further_repeats, lambda n: f"{n:,.0f}"),
         Cell(p_text(claim.p_holm), claim.p_holm),
         Cell(p_text(e.p_permutation), e.p_permutation) if _can_decide(e) else _FEW,
     ]
+
+
+_ANYTHING = 50.0
+"""Quotient of an interval's ends from which on an undecided ratio within it is not shown."""
+
+
+def _says_nothing(claim: Contrast) -> bool:
+    low, high = claim.effect.low, claim.effect.high
+    return claim.verdict == "undecided" and low is not None and high is not None and high > _ANYTHING * low
 
 
 def _can_decide(e: Effect) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from dbdyno.model.results.comparison import Effect, ratio_text
-from dbdyno.model.results.gate import STATES, Finding, Gate, Outcome
+from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome
 from dbdyno.model.results.trend import short_name
 from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import counted
@@ -37,7 +37,7 @@ def summary(gate: Gate, whole: str) -> list[str]:
     if more := len(ordered) - _MOST_RULES:
         lines += [f"and {counted(more, 'rule')} more"] if more > 0 else []
     if gate.warnings:
-        named = ", ".join(one_line(id) for id in gate.warnings[:_MOST_WARNINGS])
+        named = ", ".join(_warning(gate, id) for id in gate.warnings[:_MOST_WARNINGS])
         rest = len(gate.warnings) - _MOST_WARNINGS
         lines.append(f"warnings that no rule names: {named}{f' and {rest} more' if rest > 0 else ''}")
     return [*lines, *([f"all of it: {whole}"] if whole else [])]
@@ -66,22 +66,33 @@ def described(outcome: Outcome) -> str:
     others = f"; also at {counted(len(same) - 1, 'more place')}" if len(same) > 1 else ""
     if outcome.state == "passed":
         others = f"; {counted(len(same), 'place')} in all" if len(same) > 1 else ""
-    return f"{words(same[0])}{others}"
+    return f"{words(same[0], outcome.rule)}{others}"
 
 
-def words(finding: Finding) -> str:
-    """Returns ``B at 8 sessions: calls 0.91 times A (0.89 to 0.94)``."""
+def _warning(gate: Gate, id: str) -> str:
+    """Returns ``foreign-load (other processes 1.68 CPUs at 1 session)``; the id alone if the catalogue has no
+    few words of the claim."""
+    short = gate.claims[id].short if id in gate.claims else ""
+    few = f" ({short})" if short and short != id.replace("-", " ") else ""
+    return shortened(one_line(f"{id}{few}"), _LONGEST, 1)
+
+
+def words(finding: Finding, rule: str = "") -> str:
+    """Returns ``B at 8 sessions: calls 0.91 times A (0.89 to 0.94)``; the figure has the name that ``rule``
+    has for it, if any."""
     parts = []
+    own = rule.partition(":")[0].strip()
+    name = short_name(finding.figure) if own in ("", *get_args(Kind)) else own
     if finding.ratio is not None:
         effect = Effect(ratio=finding.ratio, low=finding.low, high=finding.high)
-        figure = f"{short_name(finding.figure)} " if finding.figure else ""
+        figure = f"{name} " if finding.figure else ""
         times = f"{figure}{ratio_text(effect, finding.ratio)} times {finding.baseline}"
         if finding.low is not None and finding.high is not None:
             ends = f"{ratio_text(effect, finding.low)} to {ratio_text(effect, finding.high)}"
             times += f" ({ends})"
         parts.append(times)
     elif finding.figure:
-        parts.append(short_name(finding.figure))
+        parts.append(name)
     parts += [finding.reason] if finding.reason else []
     if (n := finding.further_repeats) is not None:
         parts.append(f"{n:,} more {'repeat' if n == 1 else 'repeats'} of each side would probably tell")
