@@ -233,7 +233,7 @@ class _Collected:
         facts = {"run": info.id, "dbdyno": info.dbdyno, "server": server, "started": info.started.isoformat()}
         labels = {k: _bounded(v) for k, v in facts.items() if v}
         # a gauge, since Prometheus' text format has no type info: its readers would refuse the whole file
-        about = core.GaugeMetricFamily(f"{_PREFIX}info", "The run that the figures are of.", labels=labels)
+        about = core.GaugeMetricFamily(f"{_PREFIX}info", "The run that the figures are of.", labels=[*labels])
         about.add_metric(list(labels.values()), 1)
         yield about
         for name, column, what in (
