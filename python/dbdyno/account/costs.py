@@ -30,6 +30,7 @@ from dbdyno.model.schema.data_sources.costs import (
     ROUND_TRIPS,
     SENT,
     SMALL,
+    SOME_WINDOWS,
     SYSTEM,
     SYSTEM_CALLS,
     USER,
@@ -122,9 +123,29 @@ def costs_total(windows: pl.DataFrame, costs: pl.DataFrame) -> pl.DataFrame:
     records: list[Row] = []
     for head, cells in groups(windows):
         of_load = costs.filter(pl.col("cell").is_in([w["cell"] for w in cells]))
-        for _, figure in of_load.group_by("per", "figure", maintain_order=True):
-            records.append(head | _together(figure.to_dicts()))
+        whole: dict[str, list[Row]] = {}
+        for (per, name), figure in of_load.group_by("per", "figure", maintain_order=True):
+            repeats = figure.to_dicts()
+            if name == CPU:
+                whole[str(per)] = repeats
+            if name in _HALVES:
+                repeats = _as_the_whole(repeats, whole.get(str(per), []))
+            records.append(head | _together(repeats))
     return rows("costs", records)
+
+
+def _as_the_whole(halves: list[Row], whole: list[Row]) -> list[Row]:
+    """Returns the rows of user or kernel CPU time, unknown in every cell if one lacks it whose CPU time is
+    known: over fewer cells, a part is not one of the whole and may exceed it."""
+    records = halves
+    for behind in ("", "background_"):
+        total, status = f"{behind}total", f"{behind}status"
+        counted = {r["cell"] for r in whole if r[total] is not None}
+        lacking = [r[status] for r in halves if r[total] is None and r["cell"] in counted]
+        if lacking:
+            unknown = {total: None, status: lacking[0]}
+            records = [r | unknown for r in records]
+    return records
 
 
 def _together(repeats: list[Row]) -> Row:
@@ -152,7 +173,7 @@ def _of_all(known: list[Row], repeats: list[Row], status: str) -> str:
         return str(repeats[0][status])
     if lacking := [r[status] for r in known if r[status].startswith(AT_LEAST)]:
         return str(lacking[0])
-    return "ok" if len(known) == len(repeats) else f"{len(known)} of {len(repeats)} windows"
+    return "ok" if len(known) == len(repeats) else f"{len(known)} of {len(repeats)}{SOME_WINDOWS}"
 
 
 def _interval(known: list[Row], value: float) -> Ends:

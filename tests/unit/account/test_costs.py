@@ -68,6 +68,23 @@ def test_repeats_together_are_sums_over_sums(lawful: pl.DataFrame) -> None:
             assert row["low"] is None or row["low"] <= row["value"] <= row["high"]
 
 
+def test_parts_of_cpu_time_are_of_the_same_windows_as_the_whole(lawful: pl.DataFrame) -> None:
+    single = lawful.filter(pl.col("cell") != "all")
+    first = single["cell"][0]
+    halves = pl.col("figure").is_in(["cpu_user_ns", "cpu_system_ns"]) & (pl.col("cell") == first)
+    lacking = single.with_columns(
+        background_total=pl.when(~halves).then("background_total"),
+        background_status=pl.when(halves).then(pl.lit("no tick seen")).otherwise("background_status"),
+    )
+    windows = single.unique("cell", maintain_order=True).with_columns(status=pl.lit("ok"), rate_per_s=None)
+    costs = _figures(costs_of_cells.costs_total(windows, lacking), "all")
+    assert costs["cpu_ns"]["background"] is not None
+    for half in ("cpu_user_ns", "cpu_system_ns"):
+        assert costs[half]["background"] is None
+        assert costs[half]["background_status"] == "no tick seen"
+        assert costs[half]["value"] is not None
+
+
 def test_what_was_not_measured_is_unknown_with_a_reason(lawful: pl.DataFrame) -> None:
     costs = _figures(lawful, "all")
     unknown = {n: r["status"] for n, r in costs.items() if r["value"] is None}

@@ -89,6 +89,13 @@ def test_a_lower_bound_is_marked_and_says_what_is_missing(ladder: Results) -> No
     assert re.search(r"^1 session +>= ", text, re.MULTILINE)
 
 
+def test_a_figure_of_some_repeats_says_so(ladder: Results) -> None:
+    of_cpu = pl.col("figure") == "cpu_ns"
+    some = pl.when(of_cpu).then(pl.lit("1 of 2 windows")).otherwise("background_status")
+    text = _text(_with_costs(ladder, background_status=some), 80)
+    assert "From 1 of 2 windows, in the background: CPU." in " ".join(text.split())
+
+
 def test_a_missing_right_is_named_with_its_cure(ladder: Results) -> None:
     of_devices = pl.col("figure").str.starts_with("device")
     bare = _with_costs(

@@ -21,6 +21,7 @@ from dbdyno.model.schema.data_sources.costs import (
     NETWORK,
     NO_TICK,
     SMALL,
+    SOME_WINDOWS,
     SYSTEM,
     SYSTEM_CALLS,
     USER,
@@ -157,6 +158,10 @@ def _notes(results: Results, rows: Iterable[_Row]) -> Iterator[str]:
     unknown = grouped((_why(results, r), r) for r in shown if r["value"] is None)
     for reason, of_reason in unknown.items():
         yield f"{UNKNOWN} {_listed(of_reason)}: {reason}."
+    for name, where in (("status", ""), ("background_status", ", in the background")):
+        some = grouped((r[name], r) for r in shown if r[name].endswith(SOME_WINDOWS))
+        for status, of_status in some.items():
+            yield f"From {status}{where}: {_listed(of_status)}."
     behind = [r for r in shown if r["value"] is not None and _background(r).text == UNKNOWN]
     bounds = [r for r in shown if served and r["background_status"].startswith(AT_LEAST)]
     for status, of_status in grouped((r["background_status"], r) for r in bounds).items():

@@ -82,6 +82,8 @@ NO_TICK = "no tick seen"
 """Status of a part of CPU time that was too little for the kernel's ticks."""
 SMALL = "too small beside the sessions' share to be told from it"
 """Status of the background's share where the server's count hardly exceeds the sessions'."""
+SOME_WINDOWS = " windows"
+"""End of the status of a figure that not all windows of a load have: ``2 of 4 windows``."""
 LESS_SESSIONS = "less the sessions'"
 """End of the source of a background's share that is the rest of two figures."""
 
