@@ -29,6 +29,12 @@ def test_only_loads_with_too_few_calls_count() -> None:
     assert "p95 needs" not in text
 
 
+def test_each_quantile_names_the_loads_that_lack_it() -> None:
+    text = _shown(UNKNOWN, UNKNOWN, (30, 700, 5_000))
+    assert "p95 unknown: too few calls (30; p95 needs 200)." in text
+    assert "p99 unknown: too few calls (30 to 700; p99 needs 1,000)." in text
+
+
 def test_without_unknown_quantiles_nothing_is_said() -> None:
     assert "unknown" not in _shown("3 ms", "4 ms", (5_000,))
 

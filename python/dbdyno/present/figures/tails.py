@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dbdyno.model.schema.quantiles import FEW, TAILS, fewest_calls
 from dbdyno.model.text.nouns import noun
 from dbdyno.present.document.document import UNKNOWN, Block, Cell, Table, remarks
+from dbdyno.present.figures.figures import grouped
 from dbdyno.present.figures.sources_used import in_words
 
 _ENDS = tuple(f"_{tail.key}_ns" for tail in TAILS.values())
@@ -38,14 +39,23 @@ def explains(column: str, why: str) -> bool:
 
 
 def _too_few(unknown: Mapping[str, float], what: str, numbers: Iterable[int]) -> str:
-    """Returns ``p95 and p99 unknown: too few calls (23 to 154; p95 needs 200, p99 needs 1,000).``"""
-    needed = {name: fewest_calls(q) for name, q in unknown.items()}
-    few = sorted(n for n in numbers if n < max(needed.values()))
-    has = [f"{few[0]:,}" if few[0] == few[-1] else f"{few[0]:,} to {few[-1]:,}"] if few else []
-    needs = ", ".join(f"{name} needs {n:,}" for name, n in needed.items())
-    *names, last = unknown
-    which = f"{', '.join(names)} and {last}" if names else last
-    return f"{which} unknown: too few {what} ({'; '.join([*has, needs])})."
+    """Returns ``p95 and p99 unknown: too few calls (23 to 154; p95 needs 200, p99 needs 1,000).``
+
+    Quantiles that other rows lack have a sentence of their own.
+    """
+    counts = sorted(numbers)
+    ranges = ((_range([n for n in counts if n < fewest_calls(q)]), name) for name, q in unknown.items())
+    sentences = []
+    for has, names in grouped(ranges).items():
+        needs = ", ".join(f"{name} needs {fewest_calls(unknown[name]):,}" for name in names)
+        which = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        sentences.append(f"{which} unknown: too few {what} ({'; '.join(filter(None, (has, needs)))}).")
+    return " ".join(sentences)
+
+
+def _range(counts: Sequence[int]) -> str:
+    """Returns ``23 to 154``, ``23``, or nothing."""
+    return " to ".join(dict.fromkeys(f"{n:,}" for n in (counts[0], counts[-1]))) if counts else ""
 
 
 def note(figure: Cell, q: float, note: str) -> str:
