@@ -26,6 +26,7 @@ from dbdyno.model.results.raw import OWN, OWN_READS
 from dbdyno.model.results.session_time import (
     CPU_WAIT,
     DB_CPU,
+    NO_EVENT,
     Part,
     Time,
     account,
@@ -382,7 +383,8 @@ def _add_parts(a: Part, b: Part) -> Part:
     # Half-widths of independent errors add in quadrature.
     low = None if a.low is None or b.low is None else value - math.hypot(a.aas - a.low, b.aas - b.low)
     high = None if a.high is None or b.high is None else value + math.hypot(a.high - a.aas, b.high - b.aas)
-    source = a.source if a.source == b.source else f"{a.source}; {b.source}"
+    # A part of 0 s has only time in the run queue, whose source is another column's.
+    source = "; ".join(dict.fromkeys([p.source for p in (a, b) if p.aas] or [a.source]))
     runq, sleeps = _sum(a.runq, b.runq), _sum(a.sleeps, b.sleeps)
     waits = None if a.waits is None or b.waits is None else a.waits + b.waits
     return Part(value, low, high, source if len(source) < 120 else a.source, runq, waits, sleeps)
@@ -394,7 +396,8 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 
 def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
-    largest = sorted(seconds.by_name.items(), key=lambda item: -item[1].aas)[:TOP]
+    taken = [item for item in seconds.by_name.items() if item[1].aas > 0]
+    largest = sorted(taken, key=lambda item: -item[1].aas)[:TOP]
     return [
         {
             "rank": rank,
@@ -407,11 +410,19 @@ def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
             "waits": _rounded(part.waits),
             "sleeps": _rounded(part.sleeps),
             "mean_ns": part.aas / part.waits * NS_PER_S if part.waits else None,
-            "mean_queued_ns": (part.aas + (part.runq or 0.0)) / part.waits * NS_PER_S if part.waits else None,
+            "mean_queued_ns": _mean_queued_ns(name, part),
             "source": part.source,
         }
         for rank, (name, part) in enumerate(largest, 1)
     ]
+
+
+def _mean_queued_ns(name: str, part: Part) -> float | None:
+    """Returns the mean wait with its time in the run queue. Without a wait event sessions are in the run
+    queue for other reasons than waits: they were preempted."""
+    if not part.waits or name == NO_EVENT:
+        return None
+    return (part.aas + (part.runq or 0.0)) / part.waits * NS_PER_S
 
 
 def _rounded(count: float | None) -> float | None:

@@ -327,6 +327,35 @@ def test_a_waits_mean_is_its_seconds_over_its_count():
     assert rows["IO/DataFileRead"]["share"] == pytest.approx(0.5)
 
 
+def test_time_in_the_run_queue_adds_up_over_cells_in_which_nobody_slept():
+    tables = _tables_of_observation(True)
+    slept = tables["ledger"].filter(account="sleep")
+    queued = slept.with_columns(account=pl.lit("runq"), parent=pl.lit("runq"), aas=pl.lit(0.25))
+    awake = {**tables, "ledger": pl.concat([tables["ledger"].filter(pl.col("account") != "sleep"), queued])}
+    asleep = {**tables, "ledger": pl.concat([tables["ledger"], queued])}
+    windows = pl.concat([tables["windows"], tables["windows"].with_columns(cell=pl.lit("other"))])
+    other = event_seconds(awake).with_columns(cell=pl.lit("other"))
+    single = top_events(windows, pl.concat([event_seconds(asleep), other]))
+    assert "IO/DataFileRead" not in single.filter(cell="other")["name"]
+    both = top_events_total(windows, pl.concat([event_seconds(asleep), other]))
+    row = both.row(by_predicate=pl.col("name") == "IO/DataFileRead", named=True)
+    assert row["seconds"] == pytest.approx(30)
+    assert row["runq_s"] == pytest.approx(2 * 2.5)
+    assert row["source"] == "x"
+
+
+def test_without_a_wait_event_time_in_the_run_queue_is_not_of_waits():
+    tables = _tables_of_observation(True)
+    sleep = pl.col("account") == "sleep"
+    named = pl.when(sleep).then(pl.lit("no wait event")).otherwise("detail")
+    tables["ledger"] = tables["ledger"].with_columns(detail=named)
+    none = pl.when(pl.col("wait_class") != "IO").then(pl.col("wait_class", "wait_event"))
+    tables["events"] = tables["events"].with_columns(none)
+    rows = {r["name"]: r for r in top_events(tables["windows"], event_seconds(tables)).to_dicts()}
+    assert rows["no wait event"]["mean_ns"] == pytest.approx(10e6)
+    assert rows["no wait event"]["mean_queued_ns"] is None
+
+
 @given(st.lists(_SECONDS, min_size=3, max_size=3))
 def test_seconds_of_cells_merge_in_any_order_and_grouping(parts: list[Seconds]) -> None:
     a, b, c = parts

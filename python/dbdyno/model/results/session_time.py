@@ -169,6 +169,7 @@ def parts(cell: Tables) -> dict[str, Part]:
         detail = row["detail"] or UNSEEN
         more = (queued.get(detail), *counts.get(detail, (None, None)))
         by_name[detail] = Part(row["aas"], row["low"], row["high"], row["source"], *more)
+    by_name |= _queued_only(cell["ledger"], by_name, counts)
     return by_name | _sending(cell["events"], families_of(cell), queued, counts)
 
 
@@ -231,6 +232,19 @@ def _queued(ledger: pl.DataFrame) -> dict[str, float]:
 
 _Counts = dict[str, tuple[float | None, float | None]]
 """Waits and sleeps that began per second, by label; ``None`` if unknown."""
+
+
+def _queued_only(ledger: pl.DataFrame, slept: Mapping[str, Part], counts: _Counts) -> dict[str, Part]:
+    """Returns waits in which no session of this cell slept, so that their time in the run queue is part of
+    the sum over cells."""
+    rows = queue_labels(ledger).filter(pl.col("aas") > _SECOND).drop_nulls("detail").to_dicts()
+    return {
+        (name := row["detail"]): Part(
+            0.0, 0.0, 0.0, row["source"], row["aas"], *counts.get(name, (None, None))
+        )
+        for row in rows
+        if row["detail"] not in slept
+    }
 
 
 def _counts(events: pl.DataFrame) -> _Counts:
