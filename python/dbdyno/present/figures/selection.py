@@ -181,6 +181,12 @@ class Pick(NamedTuple):
         """An addition to a caption that names the repeat shown; empty with one repeat."""
         return f"; the first good one of {self.repeats} repeats" if self.repeats > 1 else ""
 
+    def repeats_of(self, frame: pl.DataFrame) -> str:
+        """Returns an addition to a caption that names the repeats in rows of :func:`rows_of`: all together,
+        or the one shown."""
+        together = self.repeats > 1 and self.together in frame["cell"]
+        return f", all {self.repeats} repeats together" if together else self.which
+
 
 class Picks(NamedTuple):
     shown: list[Pick]  # from many sessions to few, or in time

@@ -45,7 +45,7 @@ def durations(results: Results, pick: Pick) -> list[Block]:
     notes = [f"{counted(left, 'smaller row')} left out; the export holds them."] if left > 0 else []
     if any(r["status"] == "lost" for r in rows):
         notes.append("The trace lost some durations: percentiles and maximum are without these.")
-    title = f"How long waits lasted {pick.at}{pick.which}"
+    title = f"How long waits lasted {pick.at}{pick.repeats_of(frame)}"
     shown = table(title, _DURATIONS, rows[:MOST], named=True)
     return [*tails.with_reason(shown, "waits"), *remarks([_RESOLUTION, *notes])]
 
