@@ -1,9 +1,8 @@
-"""Table ``rungs``: one row per workload, variant and session count, the mean of its repeats. Also the part of
-it that a ladder needs of a measurement that has just ended.
+"""Table ``rungs``: one row per workload, variant and session count, its repeats together. Also the part of it
+that a ladder needs of a measurement that has just ended.
 
-That part is small, so that the next measurement need not wait. In it, sleep is the plain share of the
-samples: without intervals, and without the division of a connection pooler's server processes among
-sessions.
+That part is small, so that the next measurement need not wait. In it, sleep that was not traced is the plain
+share of the samples: without intervals, and not apportioned task by task.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ import polars as pl
 
 from dbdyno.account import window
 from dbdyno.account.ledger import accounts
+from dbdyno.account.ledger.margins import margins
 from dbdyno.account.making import makes
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.ledger_rows import BY_LABEL, WORKERS
-from dbdyno.model.results.raw import LEFT_OUT, RawCell, RungStatus
+from dbdyno.model.results.raw import LEFT_OUT, PRELIMINARY, RawCell, RungStatus
 from dbdyno.model.results.session_time import is_limit, judged, wait_label
 from dbdyno.model.schema.quantiles import RESPONSE
 from dbdyno.model.schema.tables import ByCell, Tables, empty, known_quantiles_ns, rows
@@ -30,26 +30,19 @@ from dbdyno.stats.estimates import Mean
 
 Row = dict[str, Any]
 
-_MEANS = (
-    "work_per_s",
-    "work_per_call",
-    "response_mean_ns",
-    "cpu_per_call_ns",
-    "cpu_per_work_ns",
-    "driver_cpus",
-    "driver_starved",
-)
+_MEANS = ("work_per_s", "driver_cpus", "driver_starved")
+_PER_CALL = ("work_per_call", "response_mean_ns", "cpu_per_call_ns", "service_mean_ns", "lag_mean_ns")
+"""Quotients with the calls below. Of several repeats they are sums over sums, so that throughput times mean
+response time is the number of sessions at work."""
 _KEY = ("workload", "variant", "sessions", "rate_per_s")
 _PACED_SUMS = ("late", "dropped")
 _PACED_MEANS = (
     "offered_per_s",
     "backlog_begin",
     "backlog_end",
-    "service_mean_ns",
     "service_p50_ns",
     "service_p95_ns",
     "service_p99_ns",
-    "lag_mean_ns",
 )
 _ACCOUNTS = {
     "run_aas": "run",
@@ -112,6 +105,10 @@ def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame, histogram: pl.D
         "top_wait": ledgers.top_wait(ids),
     }
     row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in (*_MEANS, *_PACED_MEANS)}
+    by_calls = [(f, f.get("calls") or 0.0) for f in figures.values()]
+    row |= {name: _quotient((f.get(name), calls) for f, calls in by_calls) for name in _PER_CALL}
+    by_work = [(f.get("cpu_per_work_ns"), calls * (f.get("work_per_call") or 0.0)) for f, calls in by_calls]
+    row["cpu_per_work_ns"] = _quotient(by_work)
     row |= {name: _known_sum(f.get(name) for f in figures.values()) for name in _PACED_SUMS}
     row |= _response(histogram.filter(pl.col("cell").is_in(ids)), figures.values())
     row |= {n: _value(_mean(ledgers.account(c, a) for c in ids)) for n, a in _ACCOUNTS.items()}
@@ -146,6 +143,12 @@ def _mean(values: Iterable[float | None]) -> Mean | None:
 def _known_sum(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return sum(known) if known else None
+
+
+def _quotient(parts: Iterable[tuple[float | None, float]]) -> float | None:
+    """Returns the sum over the sum of quotients of cells, each with its divisor; None if none is known."""
+    known = [(quotient, divisor) for quotient, divisor in parts if quotient is not None and divisor > 0]
+    return sum(q * d for q, d in known) / sum(d for _, d in known) if known else None
 
 
 def _value(mean: Mean | None) -> float | None:
@@ -224,21 +227,24 @@ def _scaling(row: Row, ladder: list[Row]) -> float | None:
 
 
 def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
-    """Returns tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell."""
+    """Returns tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell. In ``rungs``, column
+    :data:`PRELIMINARY` says whether sleep is to be apportioned anew when the run is derived."""
     whole = pooled(cell) or is_tree(cell)
     tables = window.cut_without_samples([cell]) if whole else window.cut_rates([cell])
     tables["cut_samples"] = window.cut_samples([cell])
     if not whole:
-        tables["cut_waits"] = window.cut_waits([cell])
+        tables |= {"cut_traced": window.cut_traced([cell]), "cut_waits": window.cut_waits([cell])}
     tables["ledger"] = accounts(tables)["ledger"] if whole else _ledger(tables)
     tables["rates"] = judged(tables, plan)
-    tables["rungs"] = rungs(tables, is_tree(cell))
+    sampled = not whole and tables["cut_waits"].is_empty()
+    tables["rungs"] = rungs(tables, is_tree(cell)).with_columns(pl.lit(sampled).alias(PRELIMINARY))
     return {n: tables[n] for n in ("windows", "rates", "rungs")} | {"histogram": tables["cell_histogram"]}
 
 
 def _ledger(cut: Tables) -> pl.DataFrame:
-    """Returns run, run queue and sleep of all sessions together, as far as they are known."""
-    tasks = cut["cut_tasks"].filter((pl.col("role") == "session") & (pl.col("wall_ns") > 0))
+    """Returns run, run queue and sleep of all sessions together, as far as they are known. Times of traced
+    tasks are the trace's, as in the ledger of the whole run."""
+    tasks = margins(cut).filter((pl.col("role") == "session") & (pl.col("wall_ns") > 0))
     wall = float((tasks["wall_ns"] / tasks["over_ns"]).sum())
     run, runq = (_known(tasks[f"{n}_ns"] / tasks["over_ns"]) for n in ("run", "runq"))
     slept = _named(_slept(cut), families_of(cut))
@@ -250,10 +256,11 @@ def _ledger(cut: Tables) -> pl.DataFrame:
     records = [_row("run", None, run), _row("runq", None, runq)]
     records += [_row(account, name, asleep * part / share) for account, name, part in slept.iter_rows()]
     none = 0.0 if cut["cut_samples"].height else None
-    records.append(
-        _row("unaccounted", None, none if share or none is None else asleep)
-    )  # asleep, but no sample saw it
-    records += [_row(n, None, none) for n in ("sleep", "client") if n not in set(slept["account"])]
+    if none is not None and not share:
+        records.append(_row("sleep", None, asleep))  # asleep, but no sample saw it
+    records.append(_row("unaccounted", None, none))
+    seen = {row["account"] for row in records}
+    records += [_row(n, None, none) for n in ("sleep", "client") if n not in seen]
     head = cut["windows"].select("cell", "workload", "variant", "sessions", "repeat").row(0, named=True)
     return rows("ledger", [head | row for row in records])
 

@@ -40,6 +40,20 @@ def _law(tables: dict[str, pl.DataFrame], of: str) -> dict[str, Any]:
     return tables["laws"].row(by_predicate=pl.col("of") == of, named=True)
 
 
+def test_throughput_times_mean_is_the_number_of_sessions_over_unequal_repeats() -> None:
+    climbed = climb("fake:cpus=2,cpu=4ms", (2,), repeats=2)
+    tables = _tables(climbed)
+    quick = (pl.col("cell") == climbed.cells[1].id) & (pl.col("scope") == "rung")
+    factors = {"calls": 3.0, "calls_per_s": 3.0, "response_mean_ns": 1 / 3, "cpu_per_call_ns": 1 / 3}
+    factor = pl.col("name").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
+    value = pl.when(quick).then(pl.col("value") * factor).otherwise("value")
+    tables["rates"] = tables["rates"].with_columns(value)
+    row = rungs(tables).row(0, named=True)
+    assert row["repeats"] == 2
+    assert row["calls_per_s"] * row["response_mean_ns"] / 1e9 == pytest.approx(2, rel=0.01)
+    assert row["calls_per_s"] * row["cpu_per_call_ns"] / 1e9 == pytest.approx(row["run_aas"], rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("dsn", "sessions"),
     [

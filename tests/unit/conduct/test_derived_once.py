@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -59,6 +60,27 @@ def test_the_row_of_a_measurement_has_the_sessions_time_within_the_samples_error
         for name in ACCOUNTS:
             assert row[name] == pytest.approx(full[name], abs=0.05 * row["sessions"]), name
         assert row["calls_per_s"] == full["calls_per_s"]
+
+
+def test_the_row_of_a_traced_measurement_is_that_of_the_whole() -> None:
+    traced = climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:5ms", (4,), trace=True)
+    whole = (
+        derive(traced.info, traced.plan, traced.environment, traced.cells).tables["rungs"].row(0, named=True)
+    )
+    row = just_measured(traced.cells[0], traced.plan)["rungs"].row(0, named=True)
+    assert {n: row[n] for n in ACCOUNTS} == pytest.approx({n: whole[n] for n in ACCOUNTS}, abs=1e-6)
+    assert row["preliminary"] is False
+
+
+def test_sleep_that_no_sample_saw_is_sleep(climbed: Climb) -> None:
+    cell = climbed.cells[0]
+    running = cell.tables["samples"].with_columns(
+        wait_class=pl.lit(None, pl.String), wait_event=pl.lit(None, pl.String), task_state=pl.lit("R")
+    )
+    awake = replace(cell, tables={**cell.tables, "samples": running})
+    row = just_measured(awake, climbed.plan)["rungs"].row(0, named=True)
+    assert row["unaccounted_aas"] == 0
+    assert row["sleep_aas"] > 0 and row["preliminary"] is True
 
 
 def test_no_table_that_single_measurements_make_is_lost_on_the_way_to_the_whole(climbed: Climb) -> None:

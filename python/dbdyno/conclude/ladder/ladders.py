@@ -336,6 +336,14 @@ def at(ladder: Ladder, load: float, column: str = "throughput", over: str | None
     return fmt.estimate(column, rung.select(value.alias("v"))["v"].to_list())
 
 
+def response_s(ladder: Ladder, load: float) -> float | None:
+    """Returns the mean response time of all calls at a measured load; None if unknown. Repeats of higher
+    throughput have more calls."""
+    known = ladder.points.filter(pl.col("load") == load).drop_nulls("response_s")
+    done = float(known["throughput"].sum())
+    return float((known["throughput"] * known["response_s"]).sum()) / done if done > 0 else None
+
+
 def throughput(ladder: Ladder, load: float) -> float:
     """Returns the mean over the repeats of a measured load."""
     mean = at(ladder, load)

@@ -166,9 +166,9 @@ def _load_for_response(fitted: Scaling, model: Fitted, seconds: float) -> Claim:
 def _response_times(ladder: Ladder) -> dict[float, float]:
     """Returns mean response times by load in seconds, by Little's law if they were not measured."""
     means = Rungs.of(ladder).means
-    times = {n: ladders.at(ladder, n, "response_s") for n in means}
+    times = {n: ladders.response_s(ladder, n) for n in means}
     think = ladder.think_s or 0.0
-    return {n: m.value if (m := times[n]) is not None else n / x.value - think for n, x in means.items()}
+    return {n: n / x.value - think if (t := times[n]) is None else t for n, x in means.items()}
 
 
 def _load_for_rate(fitted: Scaling, model: Fitted, rate: float) -> Claim:

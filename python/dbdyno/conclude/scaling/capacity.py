@@ -97,12 +97,12 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
             yield _at_most(ladder, lowest)
         return
     one, measured = one_session
-    response = ladders.at(ladder, 1.0, "response_s")
+    response = ladders.response_s(ladder, 1.0)
     values = {
         "one": f"One {fmt.one_of(scaling.ladder.load_unit)}",
         "rate": _rate(one, ladder.throughput_unit),
         "unit": fmt.unit_of_work(ladder.throughput_unit),
-        "response": None if response is None else response.value,
+        "response": response,
         "by": _POINTS if measured else _fit_name(scaling),
     }
     values["lowest"] = format_given(lowest)

@@ -31,6 +31,8 @@ RungStatus = Literal["ok", "short", "client", "invalid"]
 LEFT_OUT: tuple[RungStatus, ...] = ("client", "invalid")
 """Rungs that were limited by the client, and unusable ones. They appear in every table but in no
 conclusion."""
+PRELIMINARY = "preliminary"
+"""Column of the rung of a measurement that has just ended: its sleep is the plain share of the samples."""
 
 
 class CellMeta(BaseModel):

@@ -154,11 +154,13 @@ def _quantity(comparison: Comparison, t: MetricTable) -> list[Block]:
 
 def _whys(comparison: Comparison, places: Sequence[rows.Place]) -> Iterator[Block]:
     for place in places:
-        tables = [rows.why_table(why) for why in rows.at(place, comparison.why)]
+        whys = rows.at(place, comparison.why)
+        tables = [rows.why_table(why) for why in whys]
+        averaged = [fill(_AVERAGED)] if any(why.repeats > 1 for why in whys) else []
         if tables:
             yield Section(
                 f"{_where(comparison, place)}: {noun('session_time')}, largest change first",
-                [*tables, *remarks(_why_notes(comparison, place))],
+                [*tables, *remarks([*_why_notes(comparison, place), *averaged])],
             )
 
 
@@ -169,6 +171,10 @@ _BOOKS = (
 _WORKERS = (
     "Time of parallel workers is added to that of their session: the sum is above the {}, during which they "
     "work at the same time."
+)
+_AVERAGED = (
+    "Times are averaged over the repeats compared; the table of a load has those of all its {~calls} "
+    "together."
 )
 _APART = 0.02
 """Relative difference from which on two figures of the same name need an explanation."""
