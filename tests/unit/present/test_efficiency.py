@@ -20,6 +20,7 @@ from dbdyno.present.figures import efficiency, figures
 from dbdyno.present.figures.targets import Targets
 from dbdyno.present.run import charts, rungs
 from dbdyno.present.run.key_figures import key_figures
+from dbdyno.present.scaling import scaling_document
 
 
 def _tile(results: Results) -> str:
@@ -112,6 +113,25 @@ def test_a_ladder_without_one_session_names_the_load_it_refers_to() -> None:
     assert drawn is not None and "perfect scaling from 2 sessions" in str(drawn.legend)
     alone = report_results.results(World(rungs=(1, 4)))
     assert "Efficiency: of perfect scaling." in _remarks(alone) and "against" not in _tile(alone)
+
+
+def test_an_analysis_that_refers_to_another_load_says_so_and_so_does_the_table() -> None:
+    results = _with_scaling(report_results.results(World(rungs=(1, 2, 4, 8))), [1.0, 1.6, 1.5, 1.2])
+    (scaling,) = results.scaling
+    means = scaling.residuals.group_by("load").agg(pl.col("efficiency").mean())
+    first = means.filter((pl.col("efficiency") - 1).abs() < 1e-9)["load"].to_list()
+    assert first == [2]
+    assert scaling_document.measured(scaling).title.endswith("; efficiency against 2 sessions")
+    assert "from 1 session on (the analysis of scaling refers to 2 sessions)." in _remarks(results)
+
+
+def test_lines_mark_what_is_preliminary() -> None:
+    results = report_results.results(World(rungs=(1, 2)))
+    columns, line = rungs.running("LIO", results=results)
+    at = next(n for n, c in enumerate(columns) if c.head == "sleep%")
+    row = results.tables["rungs"].row(0, named=True) | {"sleep_aas": 0.5}
+    assert line(row).cells[at].text == "50"
+    assert line(row | {"preliminary": True}).cells[at].text == "~50"
 
 
 def test_a_rate_has_the_same_digits_in_the_table_as_in_sentences_and_key_figures() -> None:

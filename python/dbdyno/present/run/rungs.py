@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.model.plan.kinds import COMMANDS, SERVED, current_kind, kind_of, speaking_of
 from dbdyno.model.results.comparison import Comparison
+from dbdyno.model.results.raw import PRELIMINARY
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import whole
 from dbdyno.model.text.nouns import at_once, fill, noun
@@ -255,9 +256,21 @@ def running(
     left_out = {"calls_per_s_low", "pool_queue_aas"}
     if results is not None and results.plan.adaptive is None:
         left_out |= {"scaling"} if len({c.sessions for c in results.plan.cells}) == 1 else set()
-    kept = [m for name, m in by_name.items() if name not in left_out]
-    shown = [m for m in kept if m[0].width]
+    kept = [item for item in by_name.items() if item[0] not in left_out]
+    shown = [(head, _preliminary(name, cell)) for name, (head, cell) in kept if head.width]
     return [c for c, _ in shown], lambda r: row(r, shown)
+
+
+def _preliminary(name: str, cell: Callable[[Record], Cell]) -> Callable[[Record], Cell]:
+    """Returns the function with a mark on what the table at the end has more exactly."""
+    if name not in ("sleep_aas", "client_aas"):
+        return cell
+
+    def marked(r: Record) -> Cell:
+        exact = cell(r)
+        return exact._replace(text=f"~{exact.text}") if r.get(PRELIMINARY) and exact.value else exact
+
+    return marked
 
 
 def row(r: Record, columns: list[RungColumn], key: bool = False) -> Row:
@@ -318,7 +331,9 @@ def _reference(results: Results, series: Sequence[Series]) -> str:
     lowest = {efficiency.reference(results, s) for s in series}
     only = lowest.pop() if len(lowest) == 1 else None
     start = at_once(str(only)) if only else "the lowest load"
-    return f" Efficiency: of perfect scaling{'' if only == 1 else f' from {start} on'}."
+    analysed = list(dict.fromkeys(filter(None, map(efficiency.analysed, results.scaling))))
+    end = f" (the analysis of scaling refers to {', '.join(analysed)})" if analysed else ""
+    return f" Efficiency: of perfect scaling{'' if only == 1 and not end else f' from {start} on'}{end}."
 
 
 def _doubts(results: Results, series: Sequence[Series]) -> list[str]:

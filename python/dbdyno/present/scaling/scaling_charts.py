@@ -31,6 +31,7 @@ from dbdyno.present.charts.chart import (
 )
 from dbdyno.present.document.document import Chart, Key
 from dbdyno.present.document.palette import var
+from dbdyno.present.figures import efficiency
 from dbdyno.present.figures.figures import interval, number
 
 # The axis of loads and its marks: knees and peak with their intervals, cores, CPUs.
@@ -156,7 +157,7 @@ def charts(scaling: Scaling) -> list[Chart]:
     """Returns charts of throughput, efficiency, response time, residuals and CPU, as far as there is data."""
     if scaling.ladder.points.is_empty():
         return []
-    drawn = (throughput(scaling), efficiency(scaling), response(scaling), residuals(scaling), cpu(scaling))
+    drawn = (throughput(scaling), efficiencies(scaling), response(scaling), residuals(scaling), cpu(scaling))
     return [c for c in drawn if c]
 
 
@@ -206,11 +207,11 @@ def throughput(scaling: Scaling) -> Chart:
     )
 
 
-def efficiency(scaling: Scaling) -> Chart | None:
+def efficiencies(scaling: Scaling) -> Chart | None:
     """Returns throughput relative to perfect scaling, with the model's curve; None if no efficiency is
     known."""
-    efficiencies = [r for r in _rows(scaling.residuals) if r["efficiency"] is not None]
-    if not efficiencies:
+    measured = [r for r in _rows(scaling.residuals) if r["efficiency"] is not None]
+    if not measured:
         return None
     model = [
         {"load": r["load"], "efficiency": r["throughput"] / r["perfect"]}
@@ -218,17 +219,19 @@ def efficiency(scaling: Scaling) -> Chart | None:
         if r["throughput"] is not None and r["perfect"]
     ]
     load_unit = scaling.ladder.load_unit
-    top = max(1.08, 1.05 * max(r["efficiency"] for r in efficiencies))
+    first = efficiency.analysed(scaling)
+    full = "at the lowest load" if first is None else f"at {first}"
+    top = max(1.08, 1.05 * max(r["efficiency"] for r in measured))
     y = _y("efficiency", "efficiency", {"domain": [0, top], "nice": False}, ".0%")
     x = load_axis(scaling)
     fitted = [Key(scaling.best.title, var("series-1"))] if scaling.best else []
     return chart(
         "efficiency",
         "Efficiency",
-        f"Throughput in proportion to the {load_unit}; 100 %: all deliver as much as at the lowest load.",
-        [_level(1.0), _line(model, x, y), _points(efficiencies, x, y, "efficiency", ".1%")],
+        f"Throughput in proportion to the {load_unit}; 100 %: all deliver as much as {full}.",
+        [_level(1.0), _line(model, x, y), _points(measured, x, y, "efficiency", ".1%")],
         f"Efficiency against {scaling.ladder.load_unit}",
-        efficiencies,
+        measured,
         legend=[Key("measured", var("text"), "dot"), *fitted, Key("perfect scaling", var("muted"), "dash")],
     )
 

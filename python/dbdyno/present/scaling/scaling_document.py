@@ -44,6 +44,7 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
+from dbdyno.present.figures import efficiency
 from dbdyno.present.figures.figures import interval, machine_counts, number, percent
 from dbdyno.present.scaling import rate_chart, scaling_charts
 
@@ -375,9 +376,15 @@ def _parameters(fit: Fitted, title: str) -> Table:
 
 
 def measured(scaling: Scaling) -> Table:
-    """Returns means over repeats by load, with the prediction of the best model, without empty columns."""
-    ladder, means = scaling.ladder, pl.exclude("load", "repeat").mean()
-    loads = ladder.points.group_by("load").agg(means, pl.len().alias("repeats"))
+    """Returns means over repeats by load, with the prediction of the best model, without empty columns.
+
+    The mean response time is that of all calls, as in the table of the run: repeats of higher throughput
+    have more.
+    """
+    ladder, means = scaling.ladder, pl.exclude("load", "repeat", "response_s").mean()
+    done = pl.col("throughput").filter(pl.col("response_s").is_not_null()).sum()
+    response = pl.when(done > 0).then((pl.col("throughput") * pl.col("response_s")).sum() / done)
+    loads = ladder.points.group_by("load").agg(means, pl.len().alias("repeats"), response.alias("response_s"))
     fitted = scaling.residuals.group_by("load").agg(pl.col("predicted", "residual", "efficiency").mean())
     rows = loads.join(fitted, on="load", how="left").sort("load").to_dicts()
     unit = ladder.throughput_unit
@@ -413,8 +420,10 @@ def measured(scaling: Scaling) -> Table:
     ]
     shown = [(head, cells) for head, cells in columns if any(c.value is not None for c in cells)]
     lines = zip(*(cells for _, cells in shown), strict=True)
+    title = "Measured, means over repeats" if any(r["repeats"] > 1 for r in rows) else "Measured"
+    reference = efficiency.analysed(scaling)
     return Table(
-        "Measured, means over repeats" if any(r["repeats"] > 1 for r in rows) else "Measured",
+        f"{title}; efficiency against {reference}" if reference else title,
         [head for head, _ in shown],
         [Row(list(n)) for n in lines],
         along_axis=True,
