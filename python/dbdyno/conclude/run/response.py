@@ -36,7 +36,7 @@ _RANKS = {
 _MOST = 3
 """Activities that are named; the table has the rest."""
 _SMALL = 0.01
-_FAR_SECONDS = 2
+FAR_SECONDS = 2
 """Seconds in which calls that only a gap tells apart end, or a single stall makes them."""
 _EXACT = ("script", "job")
 
@@ -91,7 +91,7 @@ def _slow_calls(case: Case, cell: str) -> dict[str, Any]:
     few = [
         (before, r)
         for before, r in pairwise(rows)
-        if r["status"] in (UNCERTAIN, FEW_SECONDS) or (r["status"] == FAR and r["seconds"] >= _FAR_SECONDS)
+        if r["status"] in (UNCERTAIN, FEW_SECONDS) or (r["status"] == FAR and r["seconds"] >= FAR_SECONDS)
     ]
     main = max(rows, key=lambda r: int(r["calls"]), default=None)
     few = [(before, r) for before, r in few if r["mode"] > main["mode"]] if main else []
