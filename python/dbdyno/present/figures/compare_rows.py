@@ -403,7 +403,7 @@ class _Layout(NamedTuple):
 
 
 _WIDE = _Layout("wide", 820, 220, 230, 24, 26, 10)
-_NARROW = _Layout("narrow", 360, 10, 10, 40, 22, 28)
+_NARROW = _Layout("narrow", 360, 10, 10, 40, 28, 28)
 """On a telephone a name and its verdict stand above their interval."""
 _COLOURS = {
     "better": "good",
