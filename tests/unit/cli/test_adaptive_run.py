@@ -185,7 +185,7 @@ def test_a_budget_ends_the_search_with_the_knee_known_by_then() -> None:
     cells, course, _ = _climb_ladder(_plan(budget="35s"), {"base": plateau(4)})
     assert [c.sessions for c in cells] == [1, 4, 8]
     assert course.stopped is not None
-    assert course.stopped.startswith("as another load would end after the budget; so far: Knee at 4")
+    assert course.stopped.startswith("because another load would end after the budget. So far: Knee at 4")
 
 
 def test_the_ladder_ends_at_what_the_server_has_room_for() -> None:

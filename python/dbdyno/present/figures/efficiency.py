@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.results.analyses import Scaling
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
-from dbdyno.model.units import format_plain
 from dbdyno.present.document.document import UNKNOWN, Cell, known
 from dbdyno.present.figures import figures
 from dbdyno.present.figures.figures import Series, percent
@@ -33,16 +31,6 @@ def reference(results: Results, series: Series) -> int | None:
     usable = ladder.filter(~pl.col("status").is_in(LEFT_OUT))
     loads = sorted(set((ladder if usable.is_empty() else usable)["sessions"]))
     return loads[0] if len(loads) > 1 else None
-
-
-def analysed(scaling: Scaling) -> str | None:
-    """Returns the load that efficiency in an analysis of scaling refers to, with its unit; None if that is
-    the lowest. It is another if the lowest one delivers less per session beyond noise."""
-    means = scaling.residuals.group_by("load").agg(pl.col("efficiency").mean()).drop_nulls().sort("load")
-    of_one = means.filter((pl.col("efficiency") - 1).abs() < 1e-9)["load"]
-    if of_one.is_empty() or means["load"][0] in of_one or scaling.ladder.by_rate:
-        return None
-    return f"{format_plain(of_one[0])} {scaling.ladder.load_unit}"
 
 
 def of_rung(results: Results, series: Series, rung: Mapping[str, Any]) -> Efficiency:

@@ -34,6 +34,7 @@ from dbdyno.present.document.document import (
 from dbdyno.present.figures import accounts, compare_rows, efficiency, figures, sources_used, tails
 from dbdyno.present.figures.figures import Series, percent
 from dbdyno.present.figures.targets import row_id
+from dbdyno.present.scaling.scaling_charts import reference_load
 
 Record = Mapping[str, Any]
 """A row of table ``rungs``; an absent column is unknown."""
@@ -331,7 +332,7 @@ def _reference(results: Results, series: Sequence[Series]) -> str:
     lowest = {efficiency.reference(results, s) for s in series}
     only = lowest.pop() if len(lowest) == 1 else None
     start = at_once(str(only)) if only else "the lowest load"
-    analysed = list(dict.fromkeys(filter(None, map(efficiency.analysed, results.scaling))))
+    analysed = list(dict.fromkeys(filter(None, map(reference_load, results.scaling))))
     end = f" (the analysis of scaling refers to {', '.join(analysed)})" if analysed else ""
     return f" Efficiency: of perfect scaling{'' if only == 1 and not end else f' from {start} on'}{end}."
 

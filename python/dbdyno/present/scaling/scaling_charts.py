@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.results.analyses import Estimate, Fitted, Scaling
 from dbdyno.model.text.nouns import capital
-from dbdyno.model.units import counted, format_p
+from dbdyno.model.units import counted, format_p, format_plain
 from dbdyno.present.charts.chart import (
     HEIGHT,
     LETTERS,
@@ -31,7 +31,6 @@ from dbdyno.present.charts.chart import (
 )
 from dbdyno.present.document.document import Chart, Key
 from dbdyno.present.document.palette import var
-from dbdyno.present.figures import efficiency
 from dbdyno.present.figures.figures import interval, number
 
 # The axis of loads and its marks: knees and peak with their intervals, cores, CPUs.
@@ -219,7 +218,7 @@ def efficiencies(scaling: Scaling) -> Chart | None:
         if r["throughput"] is not None and r["perfect"]
     ]
     load_unit = scaling.ladder.load_unit
-    first = efficiency.analysed(scaling)
+    first = reference_load(scaling)
     full = "at the lowest load" if first is None else f"at {first}"
     top = max(1.08, 1.05 * max(r["efficiency"] for r in measured))
     y = _y("efficiency", "efficiency", {"domain": [0, top], "nice": False}, ".0%")
@@ -413,3 +412,13 @@ def _points(rows: Sequence[Spec], x: Spec, y: Spec, title: str, form: str = ",.5
 def _level(value: float) -> Spec:
     base = layer([{"level": value}], "rule", color=var("muted"), strokeDash=[6, 4])
     return encoded(base, y=channel("level:Q"))
+
+
+def reference_load(scaling: Scaling) -> str | None:
+    """Returns the load that efficiency in an analysis of scaling refers to, with its unit; None if that is
+    the lowest. It is another if the lowest one delivers less per session beyond noise."""
+    means = scaling.residuals.group_by("load").agg(pl.col("efficiency").mean()).drop_nulls().sort("load")
+    of_one = means.filter((pl.col("efficiency") - 1).abs() < 1e-9)["load"]
+    if of_one.is_empty() or means["load"][0] in of_one or scaling.ladder.by_rate:
+        return None
+    return f"{format_plain(of_one[0])} {scaling.ladder.load_unit}"

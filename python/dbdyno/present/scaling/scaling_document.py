@@ -44,7 +44,6 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
-from dbdyno.present.figures import efficiency
 from dbdyno.present.figures.figures import interval, machine_counts, number, percent
 from dbdyno.present.scaling import rate_chart, scaling_charts
 
@@ -421,7 +420,7 @@ def measured(scaling: Scaling) -> Table:
     shown = [(head, cells) for head, cells in columns if any(c.value is not None for c in cells)]
     lines = zip(*(cells for _, cells in shown), strict=True)
     title = "Measured, means over repeats" if any(r["repeats"] > 1 for r in rows) else "Measured"
-    reference = efficiency.analysed(scaling)
+    reference = scaling_charts.reference_load(scaling)
     return Table(
         f"{title}; efficiency against {reference}" if reference else title,
         [head for head, _ in shown],
