@@ -30,7 +30,6 @@ _MADE = (".venv", "build", "dist", "target")
 """Folders that a build makes."""
 ELSEWHERE = {
     "run.json": "in the folder of a stored run",
-    ".noise.json": "in the folder of stored runs",
     "cli/o": "a head of a column",
     "triggers/0001.json": "in the folder of a stored run",
     "captures/": "in the folder of a stored run",
