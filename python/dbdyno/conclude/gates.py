@@ -21,7 +21,7 @@ from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.comparisons import LABELS, variants_of
 from dbdyno.conclude.compare.effects import BY_NAME, RANKING
 from dbdyno.conclude.compare.samples import CLAIMS as SAMPLE_CLAIMS
-from dbdyno.conclude.compare.table import MARGIN, further_to_exclude, metric_named
+from dbdyno.conclude.compare.table import MARGIN, SHORT, further_to_exclude, metric_named
 from dbdyno.model.errors import UsageError, near_names, nearest
 from dbdyno.model.plan.kinds import COMMANDS, KINDS, kind_of
 from dbdyno.model.plan.kinds import Kind as RunKind
@@ -30,7 +30,7 @@ from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Metric
 from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome, Rule, State
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.run_names import run_names
-from dbdyno.model.results.trend import ALIASES, FIGURES, Trend, short_name
+from dbdyno.model.results.trend import ALIASES, Trend, short_name
 from dbdyno.model.schema.quantiles import RESPONSE, fewest_calls
 from dbdyno.model.units import counted
 
@@ -99,7 +99,7 @@ def _refused(text: str, word: str, scope: Scope, known: Sequence[str]) -> UsageE
     if (other := {**others, "different": "change"}.get(word)) and word not in _KINDS[scope]:
         where = {"comparison": "a comparison", "trend": "a history", "claims": "claims"}[scope]
         figure = text.partition(":")[0] if scope == "trend" and text != word else ""
-        of_figure = f"--figure {figure} --fail-on " if figure in (*_short_names(), *BY_NAME) else ""
+        of_figure = f"--figure {figure} --fail-on " if figure in (*SHORT, _THROUGHPUT, *BY_NAME) else ""
         cure = _FORMS[scope] if scope == "claims" else f"{of_figure}{other}"
         return UsageError(f"--fail-on {text}: no rule of {where}", f"use {cure}")
     near = _meant(text, word, scope) or near_names(word, known)
@@ -115,7 +115,7 @@ def _meant(text: str, word: str, scope: Scope) -> str:
     verdict, or a claim without ``claim:``; "" if none of them is near."""
     *before, last = text.split(":")
     share = [last] if last[:1].isdigit() else []
-    figures = (*_short_names(), *BY_NAME, *ALIASES, *_SYNONYMS)
+    figures = (*SHORT, _THROUGHPUT, *BY_NAME, *ALIASES, *_SYNONYMS)
     near = nearest(word, figures) or ""
     if scope != "claims" and (other := _SYNONYMS.get(near)):
         figure = [w for w in before if scope == "comparison" and w != word]
@@ -168,11 +168,6 @@ def figure_of(name: str) -> str:
     if ALIASES.get(name, name) == _THROUGHPUT and name not in BY_NAME:
         return _THROUGHPUT
     return metric_named(name, f"no figure {name!r} for --fail-on")
-
-
-def _short_names() -> list[str]:
-    """Returns the short names of figures that are compared: ``p99``, ``throughput``."""
-    return [n for n, f in FIGURES.items() if n == _THROUGHPUT or f.column in BY_NAME]
 
 
 # -- comparisons --
@@ -233,7 +228,7 @@ def of_comparison(
 
 
 def _with_cause(outcome: Outcome, cut_short: Sequence[str]) -> Outcome:
-    """Returns the outcome with the runs that were cut short in the reasons of what it cannot tell."""
+    """Adds the runs that were cut short to the reasons of undecided findings."""
     if not cut_short:
         return outcome
     added = ", ".join(cut_short)
@@ -407,8 +402,8 @@ def _limits(rule: Rule, margin: float, higher_is_better: bool) -> list[float]:
 def _further(
     rule: Rule, state: State, judged: Contrast | SampleComparison, margin: float, higher_is_better: bool
 ) -> int | None:
-    """Returns how many further repeats of each side would let the rule tell, if ratio and spread stay the
-    same; None if it can tell, or this is not known."""
+    """Returns how many further repeats of each side would decide the rule, if ratio and spread stay the same;
+    None if it is decided, or this is not known."""
     effect = judged.effect
     if state != "cannot tell" or effect.ratio is None:
         return None

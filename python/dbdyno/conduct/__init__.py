@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from dbdyno.conduct.measure.tables import MadeTables, make_tables
     from dbdyno.conduct.memory.memory_beside import MemoryBeside
     from dbdyno.conduct.memory.memory_now import memory_of, memory_target
-    from dbdyno.conduct.noise import applying as noise_applying
     from dbdyno.conduct.noise import outlook, with_outlook
     from dbdyno.conduct.observe.observation import (
         Observed,

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dbdyno.conclude.noise_records import NoiseRecord, Reading, could_see, read, records_of, sees
+from dbdyno.conclude.noise_records import NoiseRecord, could_see, records_of, sees
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.errors import StoreError
 from dbdyno.model.plan.plan import Plan
@@ -63,11 +63,6 @@ def outlook(
     ``elsewhere``: the user named the server; without an environment nothing else says so."""
     claim = sees(plan, environment, known(store), datetime.now(UTC), restarts=restarts, elsewhere=elsewhere)
     return None if claim is None else claim.text
-
-
-def applying(store: RunStore, results: Results) -> Reading:
-    """Returns the records that apply to a finished run; if there are none, why."""
-    return read(known(store), results.plan, results.environment, results.info.started)
 
 
 def with_outlook(store: RunStore, comparison: Comparison, results: Results) -> Comparison:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
-from dbdyno.conclude.compare.effects import BY_NAME, DURATION, Group, effect_between, known
+from dbdyno.conclude.compare.effects import BY_NAME, DURATION, Group, effect_between, in_pairs, known
 from dbdyno.conclude.compare.table import ALPHA, Match, careful_p, few_repeats, judge
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import (
@@ -131,8 +131,7 @@ def _means(sides: tuple[Group, Group], name: str, *, paired: bool) -> list[float
     """Returns the means of both sides: of pairs those of the repeats that both sides have, as their ratio
     is."""
     values = [known(side, name) for side in sides]
-    both = values[0].keys() & values[1].keys() if paired else set[int]()
-    return [Mean.of(v for r, v in side.items() if r in both or not both).value for side in values]
+    return [Mean.of(own.values()).value for own in (in_pairs(values) if paired else values)]
 
 
 def _mean(side: Group, name: str) -> float:

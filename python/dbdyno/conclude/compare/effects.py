@@ -109,6 +109,13 @@ def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:
     return {repeat: v for repeat, v in values if v is not None}
 
 
+def in_pairs(sides: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
+    """Returns the values of the repeats that all sides know; those of each side if they have none in
+    common."""
+    both = set.intersection(*map(set, sides)) if sides else set[int]()
+    return [{repeat: own[repeat] for repeat in sorted(both) or own} for own in sides]
+
+
 def everywhere(groups: Iterable[Mapping[int, CellFigures]], metric: str) -> bool:
     """Returns whether the metric is known and above 0 in at least one cell of each group."""
     return all(any(v > 0 for v in known(g, metric).values()) for g in groups)

@@ -23,6 +23,7 @@ from dbdyno.conclude.compare.effects import (
     Metric,
     effect_between,
     everywhere,
+    in_pairs,
     known,
 )
 from dbdyno.model.errors import UsageError, did_you_mean
@@ -303,8 +304,7 @@ def _ranked(metric: Metric, match: Match) -> list[Line]:
         if match.same_call(label) or not metric.of_call
     }
     if match.paired and len(values) == 2:
-        both = set.intersection(*map(set, values.values()))
-        values = {label: {r: own[r] for r in sorted(both) or own} for label, own in values.items()}
+        values = dict(zip(values, in_pairs([*values.values()]), strict=True))
     means = {label: Mean.of(own.values()) for label, own in values.items()}
     measured = [(label, mean) for label, mean in means.items() if mean.n]
     measured.sort(key=lambda item: item[1].value, reverse=metric.higher_is_better)
@@ -407,6 +407,8 @@ def _named(name: str, known: Sequence[Metric]) -> Metric:
     return BY_NAME[name]
 
 
+SHORT = [name for name, figure in FIGURES.items() if figure.column in BY_NAME]
+"""Short names of quantities: ``p99``."""
 _OTHER_WORDS = dict.fromkeys(("tps", "qps", "rps", "ops"), "calls") | dict.fromkeys(
     ("latency", "response", "response_time", "avg", "average"), "mean"
 )
@@ -420,10 +422,9 @@ def metric_named(name: str, refusal: str) -> str:
     for full in (name, column_of(name), f"{name}_ns", BY_TITLE.get(name)):
         if full in BY_NAME:
             return full
-    short = [n for n, figure in FIGURES.items() if figure.column in BY_NAME]
-    listed = f"known: {', '.join(short)}; costs as their table names them: wal_bytes_per_call, reads_per_work"
+    listed = f"known: {', '.join(SHORT)}; costs as their table names them: wal_bytes_per_call, reads_per_work"
     meant = _OTHER_WORDS.get(name.lower())
-    near = f"did you mean {meant!r}?" if meant else did_you_mean(name, (*short, *BY_NAME, *BY_TITLE), listed)
+    near = f"did you mean {meant!r}?" if meant else did_you_mean(name, (*SHORT, *BY_NAME, *BY_TITLE), listed)
     raise UsageError(refusal, near)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
@@ -219,7 +220,7 @@ class Making:
         results = conclude(record.info, record.plan, environment_of(record), held, self._load, fired)
         results = with_claims(results, self._damaged)
         results = replace(results, tables=Derived(results.tables, record.parts))
-        return concluded(results, known_beside(record))
+        return concluded(results, partial(known_beside, record))
 
     def _new(self) -> Iterator[RawCell]:
         ids = self.record.cells()
@@ -288,13 +289,13 @@ def with_claims(results: Results, damaged: Sequence[DamagedCell]) -> Results:
     return replace(results, findings=(*more, *results.findings))
 
 
-def concluded(results: Results, noise: Sequence[NoiseRecord] = ()) -> Results:
+def concluded(results: Results, noise: Callable[[], Sequence[NoiseRecord]] = list) -> Results:
     """Returns the results with the scaling of their ladders, a comparison of their variants if there are
-    several, and the reply to the question of the recipe. ``noise``: records of the store."""
+    several, and the reply to the question of the recipe. ``noise`` reads the records of the store."""
     results = replace(results, scaling=scalings_of(results), answers=observed(results))
     if len(results.plan.variants) > 1 and not results.plan.experiment.phases:
         with contextlib.suppress(UsageError):  # the run was cut short before a second variant was measured
-            comparison = could_see(compare_variants(results), results, noise)
+            comparison = could_see(compare_variants(results), results, noise())
             results = replace(results, comparison=comparison)
     return replace(results, reply=reply(results))
 

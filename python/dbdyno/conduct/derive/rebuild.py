@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,7 @@ def results_of(record: Run, say: Say = _print) -> Results:
             return replace(results, **fields)
     from dbdyno.conduct.derive.derive import concluded, keep  # here, since usually results are only read
 
-    results = concluded(results, known_beside(record))
+    results = concluded(results, partial(known_beside, record))
     with contextlib.suppress(StoreError):
         keep(record, results)
     return results
@@ -154,7 +155,7 @@ def derived_anew(record: Run) -> Results:
     damaged: list[DamagedCell] = []
     cells = cells_of(record, damaged)
     results = derive(record.info, record.plan, environment_of(record), cells, _fired(record))
-    return concluded(with_claims(results, damaged), known_beside(record))
+    return concluded(with_claims(results, damaged), partial(known_beside, record))
 
 
 def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
