@@ -1,7 +1,7 @@
 """Share of false modes of response time, on simulated calls of laws with one hill.
 
 For each law and number of calls: the share of samples with a mode that is certain, with one that is
-not, and with calls that a gap alone tells apart.
+not, and with calls that lie beyond a gap.
 ``python -m benchmarks false-modes``: ``--ladders`` samples of 10,000 calls, more of fewer calls, fewer of
 more. It takes about ten minutes.
 """

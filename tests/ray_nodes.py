@@ -37,7 +37,7 @@ AGENTS = (
     "dashboard_agent_listen_port",
     "ray_client_server_port",
 )
-"""Those that a node must know before it starts. Its other processes bind ports that the kernel chooses, above
+"""Ports that a node must know before it starts. Its other processes bind ports that the kernel chooses, above
 all of these."""
 _BLOCKS = range(10_500, 15_000, len(AGENTS))
 """Where the block of a node begins: below the ports of all other servers of tests. A node that draws one port

@@ -23,7 +23,7 @@ def noise_command(
     """Returns the command that measures the noise of the plan's first variant.
 
     A server that dbdyno does not start is named by a placeholder: its address may hold a password.
-    ``elsewhere`` tells, without an ``environment``, whether there is one.
+    ``elsewhere`` says whether there is one where the ``environment`` is not known yet.
     """
     experiment = plan.experiment
     files = [f"-f {shlex.quote(str(s.file))}" for s in experiment.mix if s.file]

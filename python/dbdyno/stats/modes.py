@@ -74,11 +74,11 @@ class Mode(NamedTuple):
     calls: int
     shortest_ns: int
     longest_ns: int
-    """Of its durations, by their buckets."""
+    """Shortest and longest duration, as edges of their buckets."""
     certain: bool = True
     """Whether the valley before it is deeper than by chance."""
     far: bool = False
-    """Whether it is apart by the gap before it alone."""
+    """Whether a gap before it is the only sign of a mode."""
 
 
 def bucket(ns: Ints) -> Ints:

@@ -41,7 +41,7 @@ impl Entry<'_> {
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn point(&self) -> String {
         unescape(self.point)
     }

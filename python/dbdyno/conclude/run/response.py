@@ -37,7 +37,7 @@ _MOST = 3
 """Activities that are named; the table has the rest."""
 _SMALL = 0.01
 FAR_SECONDS = 2
-"""Seconds in which calls that only a gap tells apart end, or a single stall makes them."""
+"""Fewest seconds in which calls beyond a gap have to end: those of one second may be a single stall."""
 _EXACT = ("script", "job")
 
 

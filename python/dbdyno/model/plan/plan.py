@@ -148,7 +148,7 @@ class Observation(Strict):
 
 
 class NoiseSpec(Strict):
-    """The groups of equal measurements, by which the causes of their differences are told apart."""
+    """Groups of equal measurements, which separate the causes of their differences."""
 
     window: str = "5s"
     """Length of the windows that a measurement is divided into."""

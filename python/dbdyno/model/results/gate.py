@@ -49,7 +49,7 @@ class Finding:
     """Why the rule could not be decided, the claim's sentence, or of numbers in files the direction that is
     better."""
     further_repeats: int | None = None
-    """The approximate number of further repeats of each side by which the rule could tell."""
+    """The approximate number of further repeats of each side that would decide the rule."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ FIGURES = (
 BY_ID = {f.id: f for f in FIGURES}
 
 PER = {CALL: "call", WORK: "work"}
-"""What a cost is of, in the names of metrics."""
+"""Endings of the names of metrics, by the divisor of a cost."""
 
 
 def metric_of(figure: str, per: str, *, background: bool = False) -> str:
