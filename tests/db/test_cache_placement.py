@@ -50,9 +50,9 @@ def test_nothing_is_read_from_storage_and_the_copies_take_time_in_the_kernel(fre
     assert done.returncode == 0, done.stderr
     document = fresh_bench.last()
     claims = {f["id"]: f["value"] for f in document["findings"]}
-    assert claims.keys() & {"memory-only", "driver-starved"}  # of valid measurements alone
-    assert "storage-reads-unknown" not in claims
-    assert claims.get("read-from-storage", 0) < STRAY  # on a busy machine few calls share a page of a catalog
+    # of valid measurements alone; on a busy machine few calls share a page of a catalog
+    assert claims.keys() & {"memory-only", "read-from-storage", "driver-starved"}
+    assert "storage-reads-unknown" not in claims and claims.get("read-from-storage", 0) < STRAY
     work = of_variants(document, "work_per_call")
     assert {"buffers", "pages"} <= work.keys() and set(work.values()) == {LIO}
     read = {v: n / LIO for v, n in of_variants(document, "read_calls_per_call").items()}

@@ -101,7 +101,8 @@ def test_session_time_adds_up_and_agrees_with_a_run_on_the_servers_host(
     for page in (over_ssh, here):
         whole = sum(r["aas"] for r in page["ledger"] if r["scope"] == "rung" and r["parent"] is None)
         assert whole == pytest.approx(2, rel=0.02)
-    assert cpu_of_a_call(over_ssh) == pytest.approx(cpu_of_a_call(here), rel=0.5)
+    # the machine's speed changes by a factor of two between runs; a wrong unit or process is farther off
+    assert 1 / 4 < cpu_of_a_call(over_ssh) / cpu_of_a_call(here) < 4
 
 
 def cpu_of_a_call(page: dict[str, Any]) -> float:
