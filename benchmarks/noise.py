@@ -94,7 +94,7 @@ def real(count: int, seconds: float, surroundings: Sequence[str], each: int) -> 
 def _round(name: str, place: Path, seconds: float, each: int) -> Iterator[_Tally]:
     """Measures the noise, and yields the outcome of each two comparisons as planned."""
     script = place / "loop.sql"
-    script.write_text("select count(*) from generate_series(1, :units)\n")
+    script.write_text("select sum(i) from (select generate_series(1, :units) i) s\n")
     noise = _noise(place, script, seconds)
     plan = _planned(noise, WINDOWS_S * seconds)
     if plan is None:

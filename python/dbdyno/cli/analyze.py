@@ -14,7 +14,7 @@ from dbdyno.cli import screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.flags import Grouped, Option
-from dbdyno.cli.options import json_option, open_store, print_json, store_option
+from dbdyno.cli.options import checked_output, json_option, open_store, print_json, store_option
 from dbdyno.conclude.scaling import NAMES
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import OUTPUT
@@ -161,6 +161,7 @@ _GROUPS = {
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
+    callback=checked_output,
     help="Write an HTML report; Markdown or Excel if FILE ends in .md or .xlsx.",
 )
 @click.option(

@@ -11,7 +11,7 @@ from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.flags import Grouped, Option
-from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
+from dbdyno.cli.options import checked_with, json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.runs import WHICH, chosen, measurement_options
 from dbdyno.model.errors import UsageError
 
@@ -125,7 +125,13 @@ def hot(
 
 @click.command(cls=Grouped, groups={"What to draw": ("off_cpu", "against", "wait", "statement"), **WHICH})
 @run_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File: .html or .svg.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=checked_with(".svg", besides=(".html", ".htm")),
+    help="File: .html or .svg.",
+)
 @OFF_CPU
 @AGAINST
 @click.option(

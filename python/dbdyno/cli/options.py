@@ -158,10 +158,10 @@ def checked_output(_context: click.Context, _parameter: click.Parameter, path: P
 
 
 def checked_with(
-    *more: str,
+    *more: str, besides: Sequence[str] = REPORTS
 ) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
     """Returns a callback of ``--output`` that takes further endings, too."""
-    return lambda _context, _parameter, path: None if path is None else checked(path, (*REPORTS, *more))
+    return lambda _context, _parameter, path: None if path is None else checked(path, (*besides, *more))
 
 
 def checked(path: Path, endings: Sequence[str] = REPORTS) -> Path:

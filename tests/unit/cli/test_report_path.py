@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from dbdyno.cli import screen
+from dbdyno.cli.app import app
 
 
 def test_the_path_of_a_report_is_absolute(
@@ -18,3 +20,10 @@ def test_the_path_of_a_report_is_absolute(
         f"report: {tmp_path}/below/r.html",
         f"report: {tmp_path}/s.html",
     ]
+
+
+@pytest.mark.parametrize("command", ["analyze ladder.csv", "flame last", "compare last", "trend"])
+def test_a_file_of_another_kind_is_refused_before_anything_is_read(command: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, [*command.split(), "-o", str(tmp_path / "page.pdf")])
+    assert done.exit_code and "ends in .pdf; it is .html" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
