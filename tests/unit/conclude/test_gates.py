@@ -53,6 +53,7 @@ def test_the_exit_code_is_no_other_errors() -> None:
         ("p9:worse", "did you mean 'p99'?"),
         ("calls_per_sec:different", "did you mean 'calls_per_s'?"),
         ("zzz:worse", "known: throughput, calls, mean"),
+        ("wal_byte:worse", "did you mean 'wal_bytes_per_call'?"),
         ("claim:erors", "did you mean 'errors'?"),
         ("claim:", "claim:ID"),
         ("worse:5", "in per cent: 5%"),

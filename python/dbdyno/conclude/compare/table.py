@@ -423,7 +423,8 @@ def metric_named(name: str, refusal: str) -> str:
         if full in BY_NAME:
             return full
     listed = f"known: {', '.join(SHORT)}; costs as their table names them: wal_bytes_per_call, reads_per_work"
-    meant = _OTHER_WORDS.get(name.lower())
+    begun = (n for n in (*SHORT, *BY_NAME) if len(name) > 2 and n.startswith(name.lower()))
+    meant = _OTHER_WORDS.get(name.lower()) or next(begun, None)
     near = f"did you mean {meant!r}?" if meant else did_you_mean(name, (*SHORT, *BY_NAME, *BY_TITLE), listed)
     raise UsageError(refusal, near)
 
