@@ -69,7 +69,7 @@ $(VENV)/.deps: requirements/dev.lock
 	touch $@
 
 $(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml tools/bundle_charts.py
-	$(BIN)/python tools/bundle_charts.py  # the charts' code, made once
+	$(BIN)/python tools/bundle_charts.py  # the charts' code, once
 	$(APART) VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
 	touch $@
 

@@ -120,6 +120,7 @@ Examples:
   dbdyno doctor                          what can be measured here, and what enables the rest
   dbdyno show last                       the results of the last run
   dbdyno trend                           a figure over runs, and when it changed
+  dbdyno web                             all runs in the browser
   dbdyno explain cpu-wait                what a claim means, and what to do
   dbdyno show last --profile             load profile and top ten events of the last run
   dbdyno hot last                        which functions and modules used the CPU (run --profile)
@@ -164,6 +165,7 @@ _TASKS = {
     "Read": {
         "runs": "list stored runs",
         "show, open": "the results of a run: on the screen, in the browser",
+        "web": "all runs in the browser, live ones too",
         "report": "write a page: of a run, or of two snapshots",
         "compare": "variants, runs or files: ratio, interval, verdict",
         "trend": "a figure over many runs, and when it changed",
@@ -243,6 +245,7 @@ _PLACES = {
     "label": "history:label",
     "rm": "history:remove",
     "trend": "trend:trend",
+    "web": "web:web",
     "sql": "sql:sql",
     "workload": "workload:workload",
     "workloads": "recipes:workloads",

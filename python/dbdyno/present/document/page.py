@@ -69,15 +69,20 @@ def _attribute(name: str, value: str | int | float | bool | None) -> str:
     return f" {key}" if value is True else f' {key}="{escaped(str(value))}"'
 
 
-_POLICY = "default-src 'none'; {}style-src {}; img-src {}; base-uri 'none'; form-action 'none'"
+_POLICY = "default-src 'none'; {}style-src {}; img-src {}; base-uri 'none'; {}"
+_ALONE, _SERVED = "form-action 'none'", "connect-src 'self'; form-action 'self'"
 _STYLED = re.compile(r'data-style="([^"<>{}@\\]+)"')
 
 
-def page(title: str, body: Html, scripts: Sequence[str] = ()) -> str:
-    """Returns the HTML page. ``scripts`` run at the end of ``body``."""
-    sheet = f"{palette.css()}{asset('page.css')}{_rules(body)}"
+def page(title: str, body: Html, scripts: Sequence[str] = (), styles: str = "", *, served: bool = False) -> str:
+    """Returns the HTML page. ``scripts`` run at the end of ``body``; ``styles`` follow those of all pages.
+
+    ``served``: the page may speak to the server that it came from.
+    """
+    sheet = f"{palette.css()}{asset('page.css')}{styles}{_rules(body)}"
     run = f"script-src {' '.join(map(_hash, scripts))}; " if scripts else ""
-    policy = _POLICY.format(run, _hash(sheet), "data: blob:" if scripts else "data:")
+    images = "data: blob:" if scripts else "data:"
+    policy = _POLICY.format(run, _hash(sheet), images, _SERVED if served else _ALONE)
     head = el(
         "head",
         el("meta", charset="utf-8"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from dbdyno.model.text.visible import visible_json
 from dbdyno.present.charts.chart import HEIGHT
@@ -41,7 +42,22 @@ _DRAWING = Html(
 _UNKNOWN = "unknown: see below the table"
 
 
-def page(shown: Document) -> str:
+class Frame(NamedTuple):
+    """What a web server puts around a document, and adds to it.
+
+    ``links`` to other pages stand above the contents, ``above`` before the blocks. ``scripts`` and ``styles``
+    are texts; ``data`` are JSON values by the id of their element. ``served``: see :func:`whole`.
+    """
+
+    links: Html | None = None
+    above: Html | None = None
+    scripts: Sequence[str] = ()
+    styles: str = ""
+    data: Mapping[str, Any] = MappingProxyType({})
+    served: bool = False
+
+
+def page(shown: Document, frame: Frame = Frame()) -> str:  # noqa: B008  immutable
     """Returns the page with the scripts that its blocks need."""
     shown = replace(shown, blocks=_explained_once(shown.blocks, set()))
     blocks = list(walk(shown.blocks))
@@ -51,14 +67,15 @@ def page(shown: Document) -> str:
     code += [asset("strips.js")] if strips else []
     flames = {b.id: _flame_data(b) for b in blocks if isinstance(b, Flame)}
     code += [asset("flame.js")] if flames else []
-    code += [asset("page.js"), asset("tables.js")]
-    data = [_data("specs", charts)]
+    code += [asset("page.js"), asset("tables.js"), *frame.scripts]
+    data = [_data("specs", charts), *(_data(name, value) for name, value in frame.data.items())]
     data += [_data("strips", strips)] if strips else []
     data += [_data("flames", flames)] if flames else []
     footer = el("footer", el("div", _left_out(shown.blocks), shown.footer))
-    main = el("main", parts(shown.blocks), id="content")
-    body = [_contents(shown, blocks), el("div", _header(shown), main, footer, class_="page")]
-    return whole(shown.title, join(*body, *data, _hatches() if charts else None), scripts=code)
+    main = el("main", frame.above, parts(shown.blocks), id="content")
+    nav = _contents(shown, blocks, frame.links)
+    body = join(nav, el("div", _header(shown), main, footer, class_="page"), *data, _hatches() if charts else None)
+    return whole(shown.title, body, code, frame.styles, served=frame.served)
 
 
 def _left_out(blocks: Iterable[Block]) -> Html | None:
@@ -109,8 +126,9 @@ def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
     return join(*elements)
 
 
-def _contents(shown: Document, blocks: Sequence[Block]) -> Html:
-    """Returns the fixed navigation: links to sections, and one selector for all choices."""
+def _contents(shown: Document, blocks: Sequence[Block], pages: Html | None) -> Html:
+    """Returns the fixed navigation: links to other pages, links to sections, and one selector for all
+    choices."""
     button = el("button", "light / dark", id="theme", type="button", hidden=True)
     top = el("div", el("span", "dbdyno", class_="brand"), button, class_="top")
     sections = [b for b in shown.blocks if isinstance(b, Section) and b.id and b.title]
@@ -120,6 +138,7 @@ def _contents(shown: Document, blocks: Sequence[Block]) -> Html:
         "nav",
         skip,
         top,
+        pages,
         _selector(blocks),
         el("ol", *links) if links else None,
         class_="toc",

@@ -1,0 +1,58 @@
+"""Runs the server until it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+from starlette.routing import BaseRoute
+
+from dbdyno.store import RunStore
+from dbdyno.web import run
+from dbdyno.web.address import Address
+from dbdyno.web.app import Lab, application
+from dbdyno.web.door import Door
+from dbdyno.web.guard import TOKEN, Guard
+from dbdyno.web.shell import Place
+
+_CONNECTIONS = 200
+"""Connections above which the server answers 503."""
+_GRACE_S = 2  # for answers under way when it is stopped
+_KEPT_S = 30  # a connection without a request
+
+ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (run.routes,)
+"""The views, a module each."""
+PLACES = (Place("Runs", "/"),)
+"""What every page links to."""
+
+
+def server_of(address: Address, store: Path | None, say: Callable[[str], None]) -> uvicorn.Server:
+    """``say`` gets the address to open, and another one each time one was used."""
+    lab = Lab(RunStore(store), PLACES)
+    door = Door(address.port)
+    app = Guard(application(lab, [r for views in ROOMS for r in views(lab)]), address, door, say)
+    cert, key = address.tls or (None, None)
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=_KEPT_S,
+        timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+    )
+    say(f"{address.url}/?{TOKEN}={door.token}")
+    return uvicorn.Server(config)
+
+
+def serve(address: Address, store: Path | None, say: Callable[[str], None]) -> None:
+    """Serves until Ctrl-C."""
+    with contextlib.suppress(KeyboardInterrupt):
+        server_of(address, store, say).run(sockets=[*address.sockets])

@@ -1,0 +1,82 @@
+"""The frame of every page: links to the others, and the same page as one file that works offline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files as resources
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from dbdyno.present.document.document import Document
+from dbdyno.present.document.page import Html, el, page
+from dbdyno.present.media import html
+
+SAVE = "save"
+"""Parameter of an address: the page as a file to keep."""
+
+
+class Place(NamedTuple):
+    """A page that every page links to."""
+
+    name: str
+    path: str
+
+
+class View(NamedTuple):
+    """What an address shows.
+
+    ``above``: markup before the document's blocks. ``scripts`` and ``styles``: names in the folder assets.
+    ``data``: what scripts read, by the id of its element. ``place``: the path of the link that is marked as
+    current. A script that speaks to the server leaves that out in a saved page, whose ``<html>`` has no
+    attribute ``data-served``.
+    """
+
+    shown: Document
+    above: Html | None = None
+    scripts: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ("lab.css",)
+    data: Mapping[str, Any] = MappingProxyType({})
+    place: str = ""
+    status: int = 200
+
+
+def answer(request: Request, view: View, places: tuple[Place, ...]) -> Response:
+    """Returns the page, or the file to keep if the address asks for it."""
+    saved = SAVE in request.query_params
+    frame = html.Frame(
+        None if saved else _links(request, view, places),
+        view.above,
+        [asset(name) for name in view.scripts],
+        "".join(asset(name) for name in view.styles),
+        view.data,
+        served=not saved,
+    )
+    text = html.page(view.shown, frame)
+    name = re.sub(r"[^A-Za-z0-9]+", "-", view.shown.title).strip("-")[:80] or "dbdyno"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.html"'} if saved else None
+    return HTMLResponse(text, view.status, headers)
+
+
+def _links(request: Request, view: View, places: tuple[Place, ...]) -> Html:
+    links = [
+        el("li", el("a", p.name, href=p.path, aria_current="page" if p.path == view.place else None))
+        for p in places
+    ]
+    asked = [(k, v) for k, v in request.query_params.multi_items() if k != SAVE]
+    keep = el("a", "Save this page", href=f"?{urlencode([*asked, (SAVE, '1')])}", download=True, class_="keep")
+    return el("ul", *links, el("li", keep), class_="pages")
+
+
+def plain_page(title: str, body: Html) -> str:
+    """Returns a page without links, for who has not been let in."""
+    return page(title, el("main", body))
+
+
+def asset(name: str) -> str:
+    """Returns the text of a file in the folder assets of this room."""
+    return resources("dbdyno.web").joinpath("assets", name).read_text("utf-8")

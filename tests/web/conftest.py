@@ -1,0 +1,90 @@
+"""A lab over a store of the test, and a browser's side of HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+
+from dbdyno.web.address import Address, listening
+from dbdyno.web.serving import server_of
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+@dataclass
+class Lab:
+    """A running server. ``printed``: the addresses that it printed, the newest last."""
+
+    address: Address
+    store: Path
+    printed: list[str] = field(default_factory=list)
+    cookie: str = ""
+
+    def ask(
+        self, path: str, method: str = "GET", body: bytes | None = None, /, **headers: str
+    ) -> Answer:
+        """Sends the cookie, if there is one, and headers whose names have hyphens for underscores."""
+        sent = {"Host": f"127.0.0.1:{self.address.port}", **({"Cookie": self.cookie} if self.cookie else {})}
+        sent |= {k.replace("_", "-"): v for k, v in headers.items()}
+        connection = HTTPConnection("127.0.0.1", self.address.port, timeout=60)
+        try:
+            connection.putrequest(method, path, skip_host=True)
+            for name, value in sent.items():
+                connection.putheader(name, value)
+            if body is not None:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            answer: HTTPResponse = connection.getresponse()
+            names = {k.lower(): v for k, v in answer.getheaders()}
+            return Answer(answer.status, names, answer.read().decode())
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: bytes = b"", /, **headers: str) -> Answer:
+        """Posts as a page of the lab does."""
+        return self.ask(path, "POST", body, **{"Origin": self.address.url, **headers})
+
+    def enter(self) -> Lab:
+        """Uses the newest printed address, as a browser does, and keeps the cookie."""
+        answer = self.ask(self.printed[-1].removeprefix(self.address.url))
+        self.cookie = answer.headers["set-cookie"].partition(";")[0]
+        return self
+
+
+Started = Callable[..., Lab]
+
+
+@pytest.fixture
+def start_lab(tmp_path: Path) -> Iterator[Started]:
+    """Starts a lab over a store; ``store``: by default one without runs."""
+    running = []
+
+    def started(store: Path | None = None) -> Lab:
+        lab = Lab(listening("127.0.0.1:0", insecure=False, tls=None), store or tmp_path / "store")
+        server = server_of(lab.address, lab.store, lab.printed.append)
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [*lab.address.sockets]}, daemon=True
+        )
+        thread.start()
+        running.append((server, thread))
+        return lab
+
+    yield started
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(60)
+
+
+@pytest.fixture
+def lab(start_lab: Started) -> Lab:
+    return start_lab()
