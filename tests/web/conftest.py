@@ -30,9 +30,7 @@ class Lab:
     printed: list[str] = field(default_factory=list)
     cookie: str = ""
 
-    def ask(
-        self, path: str, method: str = "GET", body: bytes | None = None, /, **headers: str
-    ) -> Answer:
+    def ask(self, path: str, method: str = "GET", body: bytes | None = None, /, **headers: str) -> Answer:
         """Sends the cookie, if there is one, and headers whose names have hyphens for underscores."""
         sent = {"Host": f"127.0.0.1:{self.address.port}", **({"Cookie": self.cookie} if self.cookie else {})}
         sent |= {k.replace("_", "-"): v for k, v in headers.items()}
@@ -72,9 +70,7 @@ def start_lab(tmp_path: Path) -> Iterator[Started]:
     def started(store: Path | None = None) -> Lab:
         lab = Lab(listening("127.0.0.1:0", insecure=False, tls=None), store or tmp_path / "store")
         server = server_of(lab.address, lab.store, lab.printed.append)
-        thread = threading.Thread(
-            target=server.run, kwargs={"sockets": [*lab.address.sockets]}, daemon=True
-        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [*lab.address.sockets]}, daemon=True)
         thread.start()
         running.append((server, thread))
         return lab

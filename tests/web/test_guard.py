@@ -51,7 +51,9 @@ def test_a_name_that_is_not_ours_is_refused(lab: Lab, host: str, status: int) ->
     assert lab.enter().ask("/run/last", Host=host).status == status
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "", "http://127.0.0.1:1", "http://localhost"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "", "http://127.0.0.1:1", "http://localhost"]
+)
 def test_only_a_page_of_this_server_may_change_something(lab: Lab, origin: str) -> None:
     assert lab.enter().post("/run/last", Origin=origin).status == 403
     assert lab.post("/run/last").status == 405  # passed, and nothing is changed there

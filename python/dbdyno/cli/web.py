@@ -57,7 +57,9 @@ def web(
     tls = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
     address = listening(listen, insecure=insecure, tls=tls)
     if os.geteuid() == 0:
-        screen.note("warning: started as root: whoever opens the address acts as root; start it as another user")
+        screen.note(
+            "warning: started as root: whoever opens the address acts as root; start it as another user"
+        )
     if not address.is_local and tls is None:
         screen.note("warning: --insecure: whoever is on the way can read the secret and every page")
     click.echo(f"Runs in {store or default_root()}. Open this address; Ctrl-C ends the server:")

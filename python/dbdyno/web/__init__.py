@@ -1,8 +1,7 @@
 """Room ``web``: the lab, a local web application over the runs of a store.
 
-It asks ``conduct`` and shows the documents of ``present``: it has no figure, sentence or criterion of its own.
-Its libraries are the extra ``dbdyno[web]``; without them, importing a module of this room that needs them is an
-error that names the cure.
+It asks ``conduct`` and shows the documents of ``present``: it has no figure, sentence or criterion of its
+own. Its libraries are the extra ``dbdyno[web]``.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class Address:
     def answers_to(self, host: str) -> bool:
         """Returns whether the header Host is one of ours.
 
-        A page that a foreign name leads to (DNS rebinding) has that name in it, so that only addresses and the
-        names of this machine count. The port may be another: that of a tunnel.
+        A request by a foreign name that leads here (DNS rebinding) has that name in it, so only addresses
+        and the names of this machine count. The port may be another: that of a tunnel.
         """
         match = re.fullmatch(r"(\[[^]\s]+\]|[^:\s]+)(?::\d{1,5})?", host)
         if match is None:

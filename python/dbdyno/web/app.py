@@ -77,4 +77,6 @@ def _failure(request: Request, error: Exception, lab: Lab) -> Response:
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse({"error": message, "cure": cure}, status)
     lead = [Paragraph(message, "warning"), *([Paragraph(f"What to do: {cure}.")] if cure else [])]
-    return answer(request, View(Document("This page cannot be shown", [], lead=lead), status=status), lab.places)
+    return answer(
+        request, View(Document("This page cannot be shown", [], lead=lead), status=status), lab.places
+    )

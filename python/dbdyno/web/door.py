@@ -11,7 +11,7 @@ _BYTES = 32
 class Door:
     """The secrets of one server. They are kept in memory only, so that they end with it.
 
-    ``cookie``: its name, which differs between servers on one host, since browsers give a cookie to all ports.
+    ``cookie``: its name, which differs between servers on one host, since browsers send it to all ports.
     """
 
     def __init__(self, port: int) -> None:
@@ -32,4 +32,4 @@ class Door:
     def admits(self, value: str) -> bool:
         """Returns whether a cookie has the value of one that was given out."""
         given = value.encode()
-        return any([hmac.compare_digest(given, one) for one in self._admitted])
+        return any(hmac.compare_digest(given, one) for one in self._admitted)

@@ -86,7 +86,9 @@ def _closed(request: HTTPConnection) -> Response:
     words = el("p", "Open the address that dbdyno web printed. It works once; the next one is printed then.")
     again = None
     if request.headers.get("sec-fetch-site") == "cross-site":
-        again = el("p", el("a", "Open it from here", href=request.url.path), " if this browser was let in before.")
+        again = el(
+            "p", el("a", "Open it from here", href=request.url.path), " if this browser was let in before."
+        )
     return HTMLResponse(plain_page("not open", join(el("h1", "This page is not open"), words, again)), 401)
 
 

@@ -68,7 +68,9 @@ def _links(request: Request, view: View, places: tuple[Place, ...]) -> Html:
         for p in places
     ]
     asked = [(k, v) for k, v in request.query_params.multi_items() if k != SAVE]
-    keep = el("a", "Save this page", href=f"?{urlencode([*asked, (SAVE, '1')])}", download=True, class_="keep")
+    keep = el(
+        "a", "Save this page", href=f"?{urlencode([*asked, (SAVE, '1')])}", download=True, class_="keep"
+    )
     return el("ul", *links, el("li", keep), class_="pages")
 
 

@@ -74,7 +74,9 @@ _ALONE, _SERVED = "form-action 'none'", "connect-src 'self'; form-action 'self'"
 _STYLED = re.compile(r'data-style="([^"<>{}@\\]+)"')
 
 
-def page(title: str, body: Html, scripts: Sequence[str] = (), styles: str = "", *, served: bool = False) -> str:
+def page(
+    title: str, body: Html, scripts: Sequence[str] = (), styles: str = "", *, served: bool = False
+) -> str:
     """Returns the HTML page. ``scripts`` run at the end of ``body``; ``styles`` follow those of all pages.
 
     ``served``: the page may speak to the server that it came from.
@@ -93,7 +95,7 @@ def page(title: str, body: Html, scripts: Sequence[str] = (), styles: str = "", 
         Html(f"<style>{sheet}</style>"),
     )
     code = join(*(Html(f"<script>{s}</script>") for s in scripts))
-    return f'<!doctype html>\n<html lang="en">{head}{el("body", body, code)}</html>\n'
+    return f"<!doctype html>\n{el('html', head, el('body', body, code), lang='en', data_served=served)}\n"
 
 
 def asset(name: str) -> str:

@@ -74,7 +74,9 @@ def page(shown: Document, frame: Frame = Frame()) -> str:  # noqa: B008  immutab
     footer = el("footer", el("div", _left_out(shown.blocks), shown.footer))
     main = el("main", frame.above, parts(shown.blocks), id="content")
     nav = _contents(shown, blocks, frame.links)
-    body = join(nav, el("div", _header(shown), main, footer, class_="page"), *data, _hatches() if charts else None)
+    body = join(
+        nav, el("div", _header(shown), main, footer, class_="page"), *data, _hatches() if charts else None
+    )
     return whole(shown.title, body, code, frame.styles, served=frame.served)
 
 
