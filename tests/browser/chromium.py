@@ -23,7 +23,7 @@ _FLAGS = (
     "--disable-gpu",
     "--no-first-run",
     "--remote-debugging-pipe",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--hide-scrollbars",
     "--no-startup-window",
 )
@@ -32,6 +32,23 @@ _FLAGS = (
 _TOO_WIDE_TO_PRINT = """Array.from(document.querySelectorAll("body *")).filter(function (node) {
   return node.getBoundingClientRect().right > innerWidth + 1;
 }).map(function (node) { return node.outerHTML.slice(0, 200); })"""
+_KEY_CODES = {
+    name: {"windowsVirtualKeyCode": code}
+    for name, code in {
+        "Tab": 9,
+        "Enter": 13,
+        "Escape": 27,
+        "Space": 32,
+        "PageUp": 33,
+        "PageDown": 34,
+        "End": 35,
+        "Home": 36,
+        "ArrowLeft": 37,
+        "ArrowUp": 38,
+        "ArrowRight": 39,
+        "ArrowDown": 40,
+    }.items()
+}
 
 
 class Chromium:
@@ -160,6 +177,33 @@ class Page:
         self.acted_on = True
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x - 1, y=y)
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def press(self, key: str, *, text: str = "") -> None:
+        """Presses and releases a key: ``Tab``, ``Enter``, ``Escape``, ``ArrowDown``, ``a``.
+
+        ``text``: what it writes; by default ``key`` if that is one character.
+        """
+        self.acted_on = True
+        written = text or {"Enter": "\r", "Space": " "}.get(key, key if len(key) == 1 else "")
+        named = {"key": " " if key == "Space" else key, "code": key, **_KEY_CODES.get(key, {})}
+        self._call("Input.dispatchKeyEvent", type="keyDown", text=written, **named)
+        self._call("Input.dispatchKeyEvent", type="keyUp", **named)
+
+    def click(self, element: str) -> None:
+        """Clicks the middle of the first element that the CSS selector ``element`` selects."""
+        place = self.evaluate(
+            f"(e => (e.scrollIntoView({{block: 'center'}}), e.getBoundingClientRect().toJSON()))"
+            f"(document.querySelector({json.dumps(element)}))"
+        )
+        x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+        self.move(x, y)
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def write(self, text: str) -> None:
+        """Writes ``text`` where the focus is."""
+        self.acted_on = True
+        self._call("Input.insertText", text=text)
 
     def prefer(self, scheme: str) -> None:
         """Changes the preferred colour scheme of the system while the page is open."""

@@ -12,6 +12,7 @@ import pytest
 
 from dbdyno.web.address import Address, listening
 from dbdyno.web.serving import server_of
+from tests.stored_runs import copied_run, derived_run
 
 
 @dataclass
@@ -79,6 +80,22 @@ def start_lab(tmp_path: Path) -> Iterator[Started]:
     for server, thread in running:
         server.should_exit = True
         thread.join(60)
+
+
+@pytest.fixture(scope="session")
+def model_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of lio on the simulated server, to be copied: :func:`tests.stored_runs.copied_run`."""
+    return derived_run(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def store_of_runs(tmp_path: Path, model_run: Path) -> Path:
+    """A store of three runs of three days; the second is named ``nightly`` and tagged ``a``."""
+    store = tmp_path / "runs"
+    store.mkdir(mode=0o700)
+    for day, changes in ((1, {}), (2, {"name": "nightly", "tags": ["a"]}), (3, {"note": "the newest"})):
+        copied_run(store, model_run, f"2026010{day}-100000-lio-000{day}", **changes)
+    return store
 
 
 @pytest.fixture

@@ -12,35 +12,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.fakery import climb, recorded
 from tests.on_terminal import on_terminal
+from tests.stored_runs import copied_run, derived_run
 
-from dbdyno import conduct
 from dbdyno.cli.app import app
 from dbdyno.cli.history import _table, select
 from dbdyno.model.errors import NoSuchRun, UsageError
-from dbdyno.store import Run, RunStore, find_run
+from dbdyno.store import Run, find_run
 from dbdyno.store.overview import INDEX, overviews
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    climbed = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
-    run = recorded(RunStore(tmp_path_factory.mktemp("model")), climbed)
-    run.finish("complete")
-    conduct.rebuild(run)
-    return run.path
-
-
-def add(store: Path, model: Path, run_id: str, **changes: object) -> Path:
-    """Copies the model as a run of another day, with other fields of ``run.json``."""
-    path = store / run_id
-    shutil.copytree(model, path)
-    document = json.loads((path / "run.json").read_text())
-    day = f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}T10:00:00Z"
-    document |= {"id": run_id, "started": day, "ended": day, **changes}
-    (path / "run.json").write_text(json.dumps(document))
-    return path
+    return derived_run(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
@@ -49,7 +33,7 @@ def store(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     root.mkdir(mode=0o700)
     monkeypatch.setenv("DBDYNO_STORE", str(root))
     for day, name, tags in ((1, "", []), (2, "nightly", ["a"]), (3, "nightly", ["a", "b"]), (4, "x y", [])):
-        add(root, model, f"2026010{day}-100000-lio-000{day}", name=name, tags=tags)
+        copied_run(root, model, f"2026010{day}-100000-lio-000{day}", name=name, tags=tags)
     yield root
 
 
@@ -142,7 +126,7 @@ def test_a_run_that_changed_or_is_damaged_is_listed_anew(store: Path) -> None:
 
 def test_a_name_or_tag_of_a_wrong_type_is_a_broken_run(store: Path, model: Path) -> None:
     for n, wrong in enumerate(({"name": 5}, {"tags": "a"}, {"tags": [1]}, {"note": []}, {"tags": None})):
-        add(store, model, f"2026020{n + 1}-100000-lio-00ff", **wrong)
+        copied_run(store, model, f"2026020{n + 1}-100000-lio-00ff", **wrong)
     assert len(ids("--status", "broken")) == 5
 
 
@@ -201,7 +185,7 @@ def test_a_run_in_progress_is_neither_labelled_nor_removed(store: Path, model: P
     from dbdyno.store.listing import start_ticks
 
     me = {"pid": 1, "pid_start_ticks": start_ticks(1), "status": "running", "ended": None}
-    add(store, model, "20260105-100000-lio-0005", **me)
+    copied_run(store, model, "20260105-100000-lio-0005", **me)
     assert isinstance(dbdyno("label", "last", "--name", "n").exception, UsageError)
     assert dbdyno("rm", "--yes", "last").exit_code != 0
     assert dbdyno("rm", "--yes", "--keep", "0").exit_code == 0
