@@ -14,6 +14,7 @@ import os
 import shlex
 import shutil
 import stat
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -122,6 +123,11 @@ MOST_BYTES = 2 << 30  # most bytes of one file of a run
 TEMPORARY = ".tmp-"  # prefix of the names of unfinished files
 
 
+def _writer() -> str:
+    """Returns a part of a name that no other thread of this machine uses at the same time."""
+    return f"{os.getpid()}-{threading.get_native_id()}"
+
+
 @contextmanager
 def guard(path: Path) -> Iterator[None]:
     """Turns an :class:`OSError` below ``path`` into an error of the store with a cure."""
@@ -167,7 +173,7 @@ def write_synced(path: Path, content: bytes, *, synced: bool = True) -> None:
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Replaces the content of ``path``. A reader sees the old file or the new one, never a part."""
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{_writer()}")
     with guard(path):
         try:
             write_synced(temporary, content)
@@ -186,8 +192,8 @@ def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True)
     """
     manifest = {name: _digest(content) for name, content in files.items()}
     files = files | {MANIFEST: json.dumps(manifest, indent=1).encode()}
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
-    replaced = path.with_name(f"{TEMPORARY}old-{path.name}-{os.getpid()}")
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{_writer()}")
+    replaced = path.with_name(f"{TEMPORARY}old-{path.name}-{_writer()}")
     with guard(path):
         try:
             remove(temporary)
