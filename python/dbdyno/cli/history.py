@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import os
-import re
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -18,18 +16,16 @@ from dbdyno import conduct
 from dbdyno.cli import completion
 from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import (
-    check_has_unit,
     json_option,
     label_options,
-    labels_of,
     open_store,
     print_json,
     store_option,
 )
 from dbdyno.cli.screen import aligned, width
 from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
-from dbdyno.model.units import NS_PER_S, counted, format_ns, format_size, parse_duration_ns
-from dbdyno.store.listing import default_root
+from dbdyno.model.units import counted
+from dbdyno.store.listing import STATUSES, default_root
 from dbdyno.store.overview import Overview, find_run, overviews
 
 _COLUMNS = {
@@ -50,8 +46,6 @@ _COLUMNS = {
 _SHORTENED = ("name", "target", "tags", "remark", "workload")
 _LONGEST, _LEAST = 40, 12  # characters of a text that is shortened; the least on a narrow terminal
 _STAMP = len("20261121-104501-")  # the begin of an id; what was run follows
-_MOST_SESSIONS = 3  # numbers of sessions; if there are more, only the first and the last are shown
-_STATUSES = ("running", "complete", "cut short", "broken")
 
 name_filter = click.option(
     "--name",
@@ -83,8 +77,8 @@ _GROUPS = {"Which runs": ("workload", "name", "tags", "target", "status", "since
 @click.option(
     "--status",
     metavar="STATUS",
-    type=click.Choice(_STATUSES),
-    help=f"Only runs of this status: {', '.join(_STATUSES)}.",
+    type=click.Choice(STATUSES),
+    help=f"Only runs of this status: {', '.join(STATUSES)}.",
 )
 @click.option("--since", metavar="TIME", help="Only runs since then: 7d, 12h, or 2026-11-01.")
 @click.option("--limit", cls=Option, type=click.IntRange(1), metavar="N", help="Only the newest N.")
@@ -106,7 +100,7 @@ def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **w
         raise UsageError("--json, --csv and --markdown exclude each other", "give one of them")
     root = default_root() if store is None else store
     all_runs = overviews(root)
-    matching = select(all_runs, **wanted)
+    matching = conduct.select(all_runs, **wanted)
     if as_json:
         print_json([one.record() for one in matching])
     elif as_csv:
@@ -118,58 +112,6 @@ def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **w
     else:
         rows = [_row(one) for one in matching]
         click.echo(_markdown(rows).rstrip() if as_markdown else "\n".join(_table(rows, width())))
-
-
-def select(
-    entries: Sequence[Overview],
-    *,
-    workload: str | None = None,
-    name: str | None = None,
-    tags: Sequence[str] = (),
-    target: str | None = None,
-    status: str | None = None,
-    since: str | None = None,
-    limit: int | None = None,
-) -> list[Overview]:
-    """Returns the runs that meet all conditions, oldest first. Raises :class:`UsageError` if ``since`` is
-    not a time."""
-    start = None if since is None else since_when(since)
-    matching = [
-        one
-        for one in entries
-        if (workload is None or workload in shown_as(one.outline.workload))
-        and (name is None or fnmatchcase(one.run.document["name"], name))
-        and set(tags) <= set(one.run.document["tags"])
-        and (target is None or target.casefold() in one.outline.target.casefold())
-        and (status is None or one.run.status == status)
-        and (start is None or one.run.started >= start)
-    ]
-    return matching if limit is None else matching[-limit:]
-
-
-def shown_as(workload: str) -> tuple[str, ...]:
-    """Returns the names of a workload: its own, and the one without a suffix that run ids and titles have
-    for scripts."""
-    return workload, Path(workload).stem
-
-
-def since_when(text: str) -> datetime:
-    """Reads a duration before now, or a date with or without a time of day, in local time unless it has a
-    zone."""
-    if re.fullmatch(r"\d{4}-\d\d-\d\d.*", text.strip()):
-        try:
-            return datetime.fromisoformat(text.strip()).astimezone(UTC)
-        except (ValueError, OverflowError) as error:
-            raise UsageError(f"--since {text}: no date", "write it as 2026-11-01, or 7d") from error
-    return datetime.now(UTC) - _duration(text)
-
-
-def _duration(text: str) -> timedelta:
-    check_has_unit(text)
-    try:
-        return timedelta(seconds=parse_duration_ns(text) / NS_PER_S)
-    except OverflowError as error:
-        raise UsageError(f"too long a time: {text}", "write a number and a unit: 30d, 12h") from error
 
 
 def _suggestion(entries: Sequence[Overview], wanted: dict[str, Any]) -> str:
@@ -190,23 +132,20 @@ def _suggestion(entries: Sequence[Overview], wanted: dict[str, Any]) -> str:
 
 
 def _row(one: Overview) -> dict[str, str]:
-    run, outline = one.run, one.outline
-    sessions = ",".join(map(str, outline.sessions))
-    if len(outline.sessions) > _MOST_SESSIONS:
-        sessions = f"{outline.sessions[0]}-{outline.sessions[-1]}"
+    row = conduct.run_row(one)
     return {
-        "run": run.id,
-        "when": f"{run.started.astimezone():%Y-%m-%d %H:%M}",
-        "name": run.document["name"],
-        "workload": outline.workload,
-        "sess": sessions,
-        "peak": outline.peak,
-        "target": outline.target,
-        "status": run.status,
-        "server": outline.server,
-        "lasted": format_ns((run.ended - run.started).total_seconds() * 1e9) if run.ended else "",
-        "tags": ", ".join(run.document["tags"]),
-        "remark": "; ".join(filter(None, (run.reason, run.document["note"]))),
+        "run": row.id,
+        "when": row.started,
+        "name": row.name,
+        "workload": row.workload,
+        "sess": row.sessions,
+        "peak": row.peak,
+        "target": row.target,
+        "status": row.status,
+        "server": row.server,
+        "lasted": row.lasted,
+        "tags": ", ".join(row.tags),
+        "remark": "; ".join(filter(None, (row.reason, row.note))),
     }
 
 
@@ -282,15 +221,7 @@ def label(run: str, untags: tuple[str, ...], store: Path | None, as_json: bool, 
       dbdyno label before-upgrade --note "huge pages on"
       dbdyno label last --untag nightly --name ""
     """
-    record = open_store(store).open(run)
-    info, new = record.info, labels_of(given)
-    if unknown := [t for t in untags if t not in info.tags]:
-        raise UsageError(f"run {record.id} has no tag {unknown[0]!r}", did_you_mean(unknown[0], info.tags))
-    if untags or any(value is not None for value in given.values() if value != ()):
-        if info.status == "running":
-            raise UsageError(f"run {record.id} is still running", "label it when it has ended")
-        tags = [t for t in dict.fromkeys([*info.tags, *new.get("tags", ())]) if t not in untags]
-        info = conduct.labelled(record, {**new, "tags": tuple(tags)})
+    info = conduct.relabelled(open_store(store).open(run), given, untags)
     labels = {"id": info.id, "name": info.name, "tags": list(info.tags), "note": info.note}
     if as_json:
         print_json(labels)
@@ -327,7 +258,7 @@ def remove(
     if not paths:
         click.echo("no runs to remove")
         return
-    if not yes and not _confirmed(root, paths):
+    if not yes and not _confirmed(paths):
         click.echo("nothing was removed")
         return
     failed: list[DbdynoError] = []
@@ -353,32 +284,19 @@ def _chosen(root: Path, wanted: Sequence[str], older_than: str | None, keep: int
     if keep:
         entries = entries[:-keep]
     if older_than is not None:
-        before = datetime.now(UTC) - _duration(older_than)
+        before = datetime.now(UTC) - conduct.age(older_than)
         entries = [one for one in entries if one.run.started < before]
     return [one.run.path for one in entries if one.run.status != "running"]
 
 
-def _confirmed(root: Path, paths: Sequence[Path]) -> bool:
+def _confirmed(paths: Sequence[Path]) -> bool:
     """Lists the runs and asks. Raises :class:`UsageError` if standard input is not a terminal."""
     if not sys.stdin.isatty():
         raise UsageError("rm asks before it removes, and standard input is no terminal", "add --yes")
-    by_id = {one.run.id: one for one in overviews(root)}
-    sizes = [_bytes(path) for path in paths]
-    rows = []
-    for path, size in list(zip(paths, sizes, strict=True))[:_MOST_NAMED]:
-        row = _row(by_id[path.name]) if path.name in by_id else dict.fromkeys(_COLUMNS, "")
-        what = "link" if path.is_symlink() else format_size(size)
-        rows.append([path.name, row["name"], row["peak"], row["status"], what])
+    removal = conduct.removal(paths)
+    rows = [[r.id, r.name, r.peak, r.status, size] for r, size in removal.runs[:_MOST_NAMED]]
     for line in aligned(("run", "name", "peak", "status", "size"), rows, [False] * 4 + [True]):
         click.echo(line)
     if len(paths) > _MOST_NAMED:
         click.echo(f"... and {len(paths) - _MOST_NAMED} more")
-    return click.confirm(f"Remove {counted(len(paths), 'run')}, {format_size(sum(sizes))}?")
-
-
-def _bytes(path: Path) -> int:
-    """Returns the size on disk of all files below ``path``; 0 for a link."""
-    if path.is_symlink():
-        return 0
-    files = (Path(place) / name for place, _, names in os.walk(path) for name in names)
-    return sum(f.lstat().st_blocks * 512 for f in files)
+    return click.confirm(removal.question)

@@ -19,7 +19,6 @@ from dbdyno.cli.options import (
     engine_option,
     json_option,
     label_options,
-    labels_of,
     open_store,
     print_json,
     report_option,
@@ -170,7 +169,7 @@ def _observe(
     from dbdyno.cli.observe_listeners import LiveObservation
     from dbdyno.model.plan.plan import Observation
 
-    labels, host = labels_of(options), conduct.host_of(machine)
+    labels, host = conduct.labels_of(options), conduct.host_of(machine)
     plan = conduct.observation_plan(experiment, host)
     target = conduct.observed_target(experiment.engine, options["dsn"], machine)
     listener = _listener(options, experiment.observation or Observation())

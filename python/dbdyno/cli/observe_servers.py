@@ -13,7 +13,7 @@ from dbdyno import conduct, drive, present
 from dbdyno.cli import browser, screen
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.observe_listeners import HEAD_EVERY, ObservationLines, line_parts, unseen
-from dbdyno.cli.options import labels_of, open_store, print_json
+from dbdyno.cli.options import open_store, print_json
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.machine import Machine
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
@@ -109,7 +109,7 @@ def observe(
     with interrupt.caught():
         try:
             observed = conduct.observe_servers(
-                requests, open_store(options["store"]), interrupt, labels_of(options), exporter
+                requests, open_store(options["store"]), interrupt, conduct.labels_of(options), exporter
             )
         except drive.Interrupted as e:
             screen.report_stop(e, "the first second was over")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,6 @@ from dbdyno.cli.flags import Option
 from dbdyno.engines import DEFAULT, secret_in
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan.flags import OUTPUT, SERVER
-from dbdyno.model.text.visible import one_line, visible
 
 if TYPE_CHECKING:
     from dbdyno.store import RunStore
@@ -132,12 +130,6 @@ def server_ssh_options(f: _F, *, several: bool = False) -> _F:
     )(f)
 
 
-def check_has_unit(age: str) -> None:
-    """Raises :class:`UsageError` for a bare number other than 0: it would mean seconds, and ages are days."""
-    if re.fullmatch(r"[\d.]*[1-9][\d.]*", age.strip()):
-        raise UsageError(f"{age}: a time without a unit", f"write {age.strip()}d for days, or h, min, s")
-
-
 def bin_dir_option(f: _F) -> _F:
     return click.option(
         "--pg-bin",
@@ -205,36 +197,13 @@ def dry_run_option(f: _F) -> _F:
 
 
 def label_options(f: _F) -> _F:
-    """Adds ``--name``, ``--tag`` and ``--note``, which :func:`labels_of` reads."""
+    """Adds ``--name``, ``--tag`` and ``--note``, which :func:`dbdyno.conduct.labels_of` reads."""
     option = partial(click.option, cls=Option, group=OUTPUT)
     f = option("--note", metavar="TEXT", help="A remark, kept with the run.")(f)
     f = option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; repeatable.")(f)
     return option(
         "--name", common=True, metavar="NAME", help="Name of the run; it works wherever a run is asked for."
     )(f)
-
-
-_LONGEST_LABEL, _LONGEST_NOTE = 60, 2_000  # characters
-_RESERVED = re.compile(r"last|.*~.*|-.*|\d{8}-\d{6}-.*", re.DOTALL)
-
-
-def labels_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns name, tags and note as far as they were given. Raises :class:`UsageError` if one cannot be
-    used."""
-    tags = tuple(dict.fromkeys(tag.strip() for tag in given["tags"]))
-    labels = {k: given[k].strip() for k in ("name", "note") if given[k] is not None}
-    for option, text in (*(("--tag", t) for t in tags), ("--name", labels.get("name", "-"))):
-        if len(text) > _LONGEST_LABEL or one_line(text) != text or (option == "--tag" and not text):
-            raise UsageError(f"{option} {text[:80]!r}", f"one line of at most {_LONGEST_LABEL} characters")
-    if _RESERVED.fullmatch(name := labels.get("name", "")):
-        raise UsageError(
-            f"--name {name!r} could be taken for something else", "not last, no ~, no id of a run"
-        )
-    if (note := labels.get("note", "")) != visible(note):
-        raise UsageError("the note has characters that a terminal would obey, or not show", "write it anew")
-    if len(note) > _LONGEST_NOTE:
-        raise UsageError("the note is too long", f"at most {_LONGEST_NOTE:,} characters")
-    return labels | ({"tags": tags} if tags else {})
 
 
 def run_argument(f: _F) -> _F:

@@ -24,7 +24,6 @@ from dbdyno.cli.options import (
     engine_option,
     json_option,
     label_options,
-    labels_of,
     open_store,
     print_json,
     report_option,
@@ -155,7 +154,7 @@ def run_planned(
     cut short."""
     if options["wait_quiet"] is not None and crew is not None:
         crew.check_quiet_visible()
-    labels = labels_of(options)
+    labels = conduct.labels_of(options)
     host = conduct.host_of(machine)
     plan, workload = conduct.planned(request, host)
     check_gate(options["fail_on"], plan)

@@ -16,10 +16,8 @@ from dbdyno.cli.app import Commands
 from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.options import (
-    check_has_unit,
     engine_option,
     json_option,
-    labels_of,
     print_json,
     running_dsn_option,
     server_ssh_options,
@@ -308,9 +306,10 @@ def _refuse_others(context: click.Context) -> None:
 
 def _checked_name(name: str | None) -> str | None:
     """Raises :class:`UsageError` for a name that could be taken for a time."""
+    from dbdyno import conduct
     from dbdyno.store.snapshot_times import moment_of  # here, since help does not need it
 
-    checked = labels_of({"name": name, "note": None, "tags": ()}).get("name") or None
+    checked = conduct.labels_of({"name": name, "note": None, "tags": ()}).get("name") or None
     if checked is not None and moment_of(checked, datetime.now(UTC)) is not None:
         raise UsageError(f"--name {checked!r} could be taken for a time", "give it another name")
     return checked
@@ -320,7 +319,9 @@ def _seconds(text: str | None, option: str) -> float | None:
     if text is None:
         return None
     if option == "--keep":
-        check_has_unit(text)
+        from dbdyno import conduct
+
+        conduct.check_has_unit(text)
     seconds = parse_duration_ns(text, option) / NS_PER_S
     if seconds > timedelta.max.total_seconds() / 1e3:
         raise UsageError(f"{option} {text}: too long a time", "write a number and a unit: 30d, 12h")

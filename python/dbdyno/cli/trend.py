@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,10 @@ from dbdyno.cli import completion, screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.flags import Grouped, Option
 from dbdyno.cli.gate_options import Judged, fail_on_option
-from dbdyno.cli.history import name_filter, select, shown_as, since_when, tag_filter
+from dbdyno.cli.history import name_filter, tag_filter
 from dbdyno.cli.options import checked_with, json_option, print_json, store_option
-from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import OUTPUT
 from dbdyno.store.listing import default_root
-from dbdyno.store.overview import overviews
 
 if TYPE_CHECKING:
     from dbdyno.model.results.trend import Trend
@@ -104,11 +101,9 @@ def trend(
       dbdyno trend --tag nightly --since 30d --fail-on change:worse:5%
       dbdyno trend --table orders --figure ins_ps --since 7d
     """
-    objects = {kind: name for kind in _KINDS if (name := wanted.pop(kind)) is not None}
-    if objects:
-        result = _of_snapshots(objects, figure, wanted, store)
-    else:
-        result = _of_runs(figure or "throughput", sessions, variant, machine, wanted, store)
+    objects = {kind: name for kind in conduct.TREND_OBJECTS if (name := wanted.pop(kind)) is not None}
+    asked = conduct.TrendQuestion(figure, sessions, variant, machine, objects, wanted)
+    result = conduct.stored_trend(default_root() if store is None else store, asked, screen.note)
     shown = present.trend(result)
     judged = _judged(fail_on, result)
     if output is not None:
@@ -129,36 +124,3 @@ def _judged(fail_on: tuple[str, ...], result: Trend) -> Judged:
 
     gate = gates.of_trend(gates.parse(fail_on, "trend"), result)
     return Judged(gate, "the same command with -o trend.html")
-
-
-_KINDS = ("table", "index", "statement", "database", "server")
-
-
-def _of_snapshots(
-    objects: Mapping[str, str], figure: str | None, wanted: Mapping[str, Any], store: Path | None
-) -> Trend:
-    from dbdyno.store import SnapshotStore
-
-    if len(objects) > 1:
-        raise UsageError(f"--{' and --'.join(objects)} exclude each other", "give one of them")
-    ((kind, name),) = objects.items()
-    since = None if wanted["since"] is None else since_when(wanted["since"])
-    return conduct.snapshot_trend(SnapshotStore(store), kind, name, figure, since, wanted["limit"])
-
-
-def _of_runs(
-    figure: str, sessions: int | None, variant: str | None, machine: str | None, wanted: dict[str, Any],
-    store: Path | None,
-) -> Trend:  # fmt: skip
-    entries = overviews(default_root() if store is None else store)
-    if wanted["workload"] is None:
-        loads = [o.outline.workload for o in entries if o.outline.workload not in ("", "observation")]
-        wanted["workload"] = loads[-1] if loads else None
-    stored = sorted({o.outline.workload for o in entries} - {""})
-    if stored and not any(wanted["workload"] in shown_as(name) for name in stored):
-        raise UsageError(
-            f"no run of workload {wanted['workload']!r}",
-            f"those stored are: {', '.join(shown_as(name)[-1] for name in stored)}",
-        )
-    chosen = [one.run for one in select(entries, **wanted)]
-    return conduct.trend(chosen, figure, sessions, variant, machine, screen.note)

@@ -11,13 +11,26 @@ if TYPE_CHECKING:
     from dbdyno.conduct.captures.captures import capture_of
     from dbdyno.conduct.context import RunContext
     from dbdyno.conduct.derive.derive import derive
-    from dbdyno.conduct.derive.rebuild import derived_of, labelled, raw_tables, rebuild, reported, results_of
+    from dbdyno.conduct.derive.rebuild import (
+        derived_of,
+        raw_tables,
+        rebuild,
+        relabelled,
+        reported,
+        results_of,
+    )
     from dbdyno.conduct.derive.shown import shown
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
+    from dbdyno.conduct.history.curves import Curve, curve
     from dbdyno.conduct.history.intervals import compared as compared_intervals
     from dbdyno.conduct.history.intervals import is_interval, time_model, time_model_of
     from dbdyno.conduct.history.intervals import loads as loads_around
-    from dbdyno.conduct.history.intervals import trend_of as snapshot_trend
+    from dbdyno.conduct.history.labels import labels_of
+    from dbdyno.conduct.history.removal import Removal, removal
+    from dbdyno.conduct.history.rows import RunRow, run_row
+    from dbdyno.conduct.history.selection import age, check_has_unit, select, shown_as
+    from dbdyno.conduct.history.stored_trend import OBJECTS as TREND_OBJECTS
+    from dbdyno.conduct.history.stored_trend import TrendQuestion, stored_trend
     from dbdyno.conduct.history.trend import trend
     from dbdyno.conduct.hosts.cluster import clean as clean_cluster
     from dbdyno.conduct.hosts.cluster import end_own_cluster

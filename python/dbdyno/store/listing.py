@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}", re.ASCII)
 """Pattern of a run's id, which is the name of its directory; a matching name cannot lead out of the store."""
 _LIKE_A_RUN = re.compile(r"\d{8}-\d{6}-.+")
 _STORE_CURE = "name one: DBDYNO_STORE=DIR, or --store DIR"
-_STATUSES = ("running", "complete", "cut short", "broken")
+STATUSES = ("running", "complete", "cut short", "broken")
 _PROCESS_ENDED = "the process ended"
 _SHOWN = "document.json"
 _DEFAULTS: dict[str, Any] = {
@@ -121,6 +122,15 @@ def list_run(path: Path) -> Listed:
         return _listed(path)
     except StoreError as error:
         return _broken(path, error.message)
+
+
+def size_on_disk(path: Path) -> int:
+    """Returns the bytes on disk of all files below ``path``; 0 for a link, of which only itself is
+    removed."""
+    if path.is_symlink():
+        return 0
+    below = (Path(place) / name for place, _, names in os.walk(path) for name in names)
+    return sum(file.lstat().st_blocks * 512 for file in below)
 
 
 def cure_of(run: str) -> str:
@@ -204,7 +214,7 @@ def listed_of(path: Path, whole: Mapping[str, Any]) -> Listed:
         if ended is not None:
             document |= {"status": "cut short", "reason": ended}
         status, reason = document["status"], document["reason"]
-        if status not in _STATUSES or not isinstance(reason, str | None):
+        if status not in STATUSES or not isinstance(reason, str | None):
             raise ValueError("status")
         texts = [document["name"], document["note"], *document["tags"]]
         if not isinstance(document["tags"], list) or not all(isinstance(t, str) for t in texts):

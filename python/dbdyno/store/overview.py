@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -181,9 +183,29 @@ def _from_record(path: Path, record: Any) -> Overview | None:
         texts = (outline.workload, outline.peak, outline.target, outline.server)
         if not all(isinstance(t, str) for t in texts) or not all(type(n) is int for n in outline.sessions):
             return None
+        peak = outline.peak_calls_per_s
+        if peak is not None and not (isinstance(peak, int | float) and math.isfinite(peak)):
+            return None
         return Overview(listed_of(path, record["run"]), outline)
     except (StoreError, TypeError, KeyError, AttributeError):
         return None
+
+
+def directories_stamp(root: Path) -> tuple[str, int]:
+    """Returns a checksum that changes when a run comes, goes or changes, and the time of the newest change
+    in nanoseconds since 1970.
+
+    Takes one system call a run: all files of a run are replaced, so that its directory changes with them.
+    """
+    names = []
+    with files.guard(root), contextlib.suppress(FileNotFoundError), os.scandir(root) as entries:
+        for entry in entries:
+            if not entry.name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat()
+                    names.append((entry.name, status.st_mtime_ns, status.st_ino))
+    text = repr(sorted(names)).encode("utf-8", "surrogatepass")
+    return sha256(text).hexdigest(), max((mtime_ns for _, mtime_ns, _ in names), default=0)
 
 
 def find_run(root: Path, wanted: str) -> Path:

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from tests.github_runner import ACTION, ROOT, SCRIPT, Runner, repository
 
-from dbdyno.cli.options import labels_of
+from dbdyno.conduct import labels_of
 from dbdyno.model.errors import EXIT_GATE
 
 FAKE = "--engine fake --dsn fake:cpus=2,cpu=5ms --sessions 1 --repeats 2 --measure 2s --call-target 5ms"

@@ -16,7 +16,8 @@ from tests.on_terminal import on_terminal
 from tests.stored_runs import copied_run, derived_run
 
 from dbdyno.cli.app import app
-from dbdyno.cli.history import _table, select
+from dbdyno.cli.history import _table
+from dbdyno.conduct import select
 from dbdyno.model.errors import NoSuchRun, UsageError
 from dbdyno.store import Run, find_run
 from dbdyno.store.overview import INDEX, overviews

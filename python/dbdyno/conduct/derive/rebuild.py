@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,10 @@ import polars as pl
 from dbdyno import present
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.conduct.derive.stored_environment import environment_of
+from dbdyno.conduct.history.labels import labels_of
 from dbdyno.conduct.noise import known_beside
 from dbdyno.engines import wait_families
-from dbdyno.model.errors import StoreError
+from dbdyno.model.errors import StoreError, UsageError, did_you_mean
 from dbdyno.model.results.ledger_rows import of_older
 from dbdyno.model.results.results import Results, RunInfo
 from dbdyno.model.schema.tables import DERIVED, RAW
@@ -46,9 +47,21 @@ def rebuild(record: Run, say: Say = _print) -> tuple[Results, Path]:
     return results, reported(record, results)
 
 
-def labelled(record: Run, labels: Mapping[str, Any]) -> RunInfo:
-    """Changes name, tags or note of a run that has ended, in what ``show`` prints and in the report, too."""
-    info = record.update_info(**labels)
+def relabelled(record: Run, given: Mapping[str, Any], untags: Sequence[str] = ()) -> RunInfo:
+    """Changes ``name`` and ``note`` of a run, adds ``tags`` and removes ``untags``, in its report, too.
+
+    What is None in ``given`` stays; an empty text removes the name or the note. Raises :class:`UsageError` if
+    a label cannot be used, a tag to remove is not there, or the run is still running.
+    """
+    info, new = record.info, labels_of(given)
+    if unknown := [t for t in untags if t not in info.tags]:
+        raise UsageError(f"run {record.id} has no tag {unknown[0]!r}", did_you_mean(unknown[0], info.tags))
+    if not untags and all(value in (None, ()) for value in given.values()):
+        return info
+    if info.status == "running":
+        raise UsageError(f"run {record.id} is still running", "label it when it has ended")
+    tags = [t for t in dict.fromkeys([*info.tags, *new.get("tags", ())]) if t not in untags]
+    info = record.update_info(**{**new, "tags": tuple(tags)})
     with contextlib.suppress(StoreError):  # damaged raw data, or a read-only store
         reported(record, results_of(record))
     return info
