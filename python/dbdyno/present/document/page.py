@@ -20,7 +20,7 @@ from dbdyno.present.document import palette
 # Builds HTML elements from Python values. Text is escaped, and its control characters are shown, unless it
 # is :class:`Html`.
 
-_VOID = frozenset({"meta", "link", "br", "wbr", "hr", "col"})
+_VOID = frozenset({"meta", "link", "br", "wbr", "hr", "col", "input"})
 
 
 class Html(str):

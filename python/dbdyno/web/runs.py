@@ -1,0 +1,122 @@
+"""All runs of the store: found, sorted, compared, labelled, removed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dbdyno import conduct
+from dbdyno.model.errors import DbdynoError, NoSuchRun, UsageError
+from dbdyno.present.document.document import Document
+from dbdyno.store.listing import run_ids
+from dbdyno.web.answers import Action, json_answer, text_of, texts_of
+from dbdyno.web.app import Lab, Page
+from dbdyno.web.run_list import Curves, Listing, RunList
+from dbdyno.web.runs_markup import runs_markup
+from dbdyno.web.shell import SAVE, View
+
+DATA = "run-list"
+"""The id of the element with the rows."""
+_SCRIPTS = ("ask.js", "run_curves.js", "runs.js", "run_changes.js")
+_FIRST = 100
+"""Rows whose curves a saved page has, besides those that were drawn lately."""
+_MOST_ASKED, _MOST_REMOVED, _MOST_TAGS = 100, 200, 50
+
+
+def routes(lab: Lab) -> Sequence[BaseRoute]:
+    root = lab.store.root
+    listed, drawn, changing = RunList(root), Curves(root), threading.Lock()
+
+    def runs(request: Request) -> View:
+        listing = listed.listing()
+        data = _rows(listing)
+        if SAVE in request.query_params:
+            data |= {"asked": dict(request.query_params), "curves": _saved(drawn, listing)}
+        document = Document("Runs", [], about=[("Store", str(root))])
+        return View(document, runs_markup(), _SCRIPTS, ("lab.css", "runs.css"), {DATA: data}, "/")
+
+    def rows(request: Request) -> Response:
+        listing = listed.listing()
+        headers = {"ETag": f'"{listing.tag}"'}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return json_answer(_rows(listing), headers=headers)
+
+    def curves(request: Request) -> Response:
+        return json_answer(drawn.of(_asked(request, _MOST_ASKED, listed)))
+
+    def sizes(request: Request) -> Response:
+        asked = _asked(request, _MOST_REMOVED, listed)
+        removal = conduct.removal([root / run for run in asked])
+        records = [{**_brief(row), "size": size} for row, size in removal.runs]
+        return json_answer({"runs": records, "question": removal.question})
+
+    def label(body: Mapping[str, Any]) -> Any:
+        given: dict[str, Any] = {key: text_of(body, key) for key in ("name", "note")}
+        given |= {"tags": tuple(texts_of(body, "tags", _MOST_TAGS))}
+        with changing:
+            record = lab.store.open(_existing(root, text_of(body, "run") or ""))
+            info = conduct.relabelled(record, given, texts_of(body, "untags", _MOST_TAGS))
+        return {"id": info.id, "name": info.name, "tags": list(info.tags), "note": info.note}
+
+    def remove(body: Mapping[str, Any]) -> Any:
+        wanted = texts_of(body, "runs", _MOST_REMOVED)
+        if not wanted:
+            raise UsageError("no run was named")
+        with changing:
+            return {"runs": [_removed(lab, run) for run in wanted]}
+
+    return [
+        Page("/", runs, lab),
+        Route("/runs.json", rows, methods=["GET"]),
+        Route("/curves", curves, methods=["GET"]),
+        Route("/sizes", sizes, methods=["GET"]),
+        Action("/label", label),
+        Action("/remove", remove),
+    ]
+
+
+def _rows(listing: Listing) -> dict[str, Any]:
+    return {"tag": listing.tag, "columns": conduct.RunRow._fields, "rows": listing.rows}
+
+
+def _saved(drawn: Curves, listing: Listing) -> dict[str, conduct.Curve | None]:
+    runs = [row.id for row in listing.rows]
+    return drawn.of(runs[:_FIRST]) | drawn.known(runs[_FIRST:])
+
+
+def _asked(request: Request, most: int, listed: RunList) -> list[str]:
+    """Returns the runs that a request names, as far as they are there."""
+    asked = dict.fromkeys(request.query_params.getlist("run"))
+    if len(asked) > most:
+        raise UsageError(f"{len(asked):,} runs", f"at most {most} at a time")
+    known = {row.id for row in listed.listing().rows}
+    return [run for run in asked if run in known]
+
+
+def _existing(root: Path, run: str) -> str:
+    """Returns the id of a run. Raises :class:`NoSuchRun`, also for a name or a part of an id: what is changed
+    is the row that was seen."""
+    if run not in run_ids(root):
+        raise NoSuchRun(f"run {run} is no longer in {root}")
+    return run
+
+
+def _removed(lab: Lab, run: str) -> dict[str, Any]:
+    """Removes a run, and returns the error and its cure if it cannot be. ``gone``: it is no longer there."""
+    try:
+        lab.store.remove(_existing(lab.store.root, run))
+    except DbdynoError as error:
+        gone = isinstance(error, NoSuchRun)
+        return {"id": run, "gone": gone, "error": error.message, "cure": error.cure or ""}
+    return {"id": run, "gone": True, "error": "", "cure": ""}
+
+
+def _brief(row: conduct.RunRow) -> dict[str, str]:
+    return {"id": row.id, "name": row.name, "peak": row.peak, "status": row.status}
