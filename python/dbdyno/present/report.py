@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -44,7 +44,7 @@ from dbdyno.present.figures import (
     title_block,
 )
 from dbdyno.present.figures.selection import Pick
-from dbdyno.present.figures.targets import Targets
+from dbdyno.present.figures.targets import Pages, Targets, no_pages
 from dbdyno.present.memory import memory, memory_runs
 from dbdyno.present.observation import rates
 from dbdyno.present.parts import Page, Part, Parts, has_rows, sections
@@ -76,16 +76,20 @@ from dbdyno.present.scaling import scaling_document
 from dbdyno.present.show_options import CLAIMS
 
 
-def document(results: Results) -> Document:
+def document(results: Results, pages: Callable[[Claim], Pages] = no_pages) -> Document:
     """Returns the whole document for every medium; a terminal shows the answer, the table and grave claims
-    only."""
+    only.
+
+    ``pages``: returns those on which a server has more about a claim.
+    """
     with speaking_of(kind_of(results.plan)):
         shown = list(sections(PARTS, Page(results)))
-        targets = Targets(results, shown)
+        targets = Targets(results, shown, pages)
+        above = headline.claims_shown_elsewhere(results)
         return Document(
             headline.title(results),
             [*_claims(results, targets), *shown],
-            lead=_linked(results, lead(results), targets),
+            lead=[*_linked(results, lead(results), targets), *_more_pages(above, targets)],
             figures=key_figures.key_figures(results, targets),
             footer=_footer(results),
             about=title_block.of_run(results),
@@ -126,7 +130,9 @@ def lead(results: Results) -> list[Paragraph]:
     """Returns how the run ended unless it completed, doubts, and the answer."""
     info = results.info
     notes = []
-    if info.status != "complete":
+    if info.status == "running":
+        notes.append(Paragraph("This run is going on; here is what it has measured so far.", "warning"))
+    elif info.status != "complete":
         reason = info.reason or "no reason was recorded"
         notes.append(
             Paragraph(
@@ -162,6 +168,13 @@ def _linked(results: Results, paragraphs: Sequence[Paragraph], targets: Targets)
         sorted((p for p in places if p[0] in w.text), key=lambda p: w.text.index(p[0])) for w in paragraphs
     ]
     return [replace(w, links=links) for w, links in zip(paragraphs, order, strict=True)]
+
+
+def _more_pages(claims: Iterable[Claim], targets: Targets) -> list[Paragraph]:
+    """Returns the links to a server's pages about these claims, where there are any."""
+    links = list(dict.fromkeys(link for c in claims for link in targets.pages(c)))
+    text = ", ".join(text for text, _ in links)
+    return [Paragraph(f"More: {text}.", "muted", links=links)] if links else []
 
 
 def more(results: Results, run: str) -> list[Paragraph]:
@@ -604,6 +617,8 @@ def _claim_blocks(
         yield shown
         advices = {c.advice for c in group}
         yield from remarks(f"To do: {a}." for a in advices if a and len(advices) == 1)
+        if targets:
+            yield from _more_pages(group, targets)
     if claims:
         yield _statements(results, claims, targets)
 
@@ -612,17 +627,18 @@ def _statements(
     results: Results, claims: Iterable[Claim], targets: Targets | None = None, brief: bool = False
 ) -> Statements:
     whole = set(results.tables["windows"]["cell"])
-    return Statements([_statement(f, whole, targets.block_id(f) if targets else "") for f in claims], brief)
+    return Statements([_statement(f, whole, targets) for f in claims], brief)
 
 
-def _statement(f: Claim, whole: set[str], target: str = "") -> Statement:
+def _statement(f: Claim, whole: set[str], targets: Targets | None) -> Statement:
     v = f.value
     interval = ""
     if v is not None and v.low is not None and v.high is not None and v.low != v.high:
         interval = f"95 % interval {between(v.low, v.high, v.unit)}"
     about = "" if not f.cells else "all measurements" if whole <= set(f.cells) else ", ".join(f.cells)
     note = " · ".join(t for t in (interval, f.evidence and f"rests on: {f.evidence}", about) if t)
-    return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note, target)
+    target, pages = (targets.block_id(f), targets.pages(f)) if targets else ("", ())
+    return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note, target, pages)
 
 
 def _quality_title(results: Results, others: Sequence[shown_claims.Group]) -> str:

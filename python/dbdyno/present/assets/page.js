@@ -81,7 +81,14 @@
     });
   });
 
-  // One selector for all choices of the page.
+  // Changes the address, which can be sent to others, without a further step back in the history.
+  function address(change) {
+    var url = new URL(location.href);
+    change(url);
+    try { history.replaceState(null, "", url); } catch (error) { /* a browser that forbids it in files */ }
+  }
+
+  // One selector for all choices of the page. The address has the choice, unless it is the first.
   var chosen = document.getElementById("pick");
   function pick() {
     document.querySelectorAll(".of").forEach(function (part) { part.hidden = part.dataset.pick !== chosen.value; });
@@ -89,13 +96,43 @@
     if (window.dbdynoFlames) window.dbdynoFlames();
     drawShown();
   }
+  function noted() {
+    address(function (url) {
+      if (chosen.selectedIndex > 0) url.searchParams.set("show", chosen.value); else url.searchParams.delete("show");
+    });
+  }
   if (chosen) {
     chosen.closest("label").hidden = false;
-    chosen.addEventListener("change", pick);
-    if (chosen.selectedIndex > 0) pick();  // the browser remembered it
+    chosen.addEventListener("change", function () { pick(); noted(); });
+    var asked = new URLSearchParams(location.search).get("show");
+    Array.prototype.forEach.call(chosen.options, function (option) { if (option.value === asked) option.selected = true; });
+    if (chosen.selectedIndex > 0) pick();  // asked for, or the browser remembered it
   }
   if (window.dbdynoStrips) window.dbdynoStrips();
   if (window.dbdynoFlames) window.dbdynoFlames();
+
+  // A link to something that is folded away or not chosen brings it in sight.
+  function reveal() {
+    var part = document.getElementById(location.hash.slice(1));
+    for (var node = part; node; node = node.parentElement) {
+      if (node.tagName === "DETAILS") node.open = true;
+      if (chosen && node.hidden && node.classList.contains("of")) {
+        chosen.value = node.dataset.pick;
+        pick();
+        noted();
+      }
+    }
+    if (part) part.scrollIntoView();
+  }
+  addEventListener("hashchange", reveal);
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest("a[href]"), head = event.target.closest("summary");
+    if (link && link.hash && link.href === location.href) reveal();  // again: the address does not change
+    if (head && !link && head.parentElement.id) {
+      var id = "#" + head.parentElement.id, closes = head.parentElement.open;
+      if (!closes || location.hash === id) address(function (url) { url.hash = closes ? "" : id; });
+    }
+  });
 
   // The contents mark the section in sight: the last one that begins above the upper third of the window.
   var links = Array.prototype.slice.call(document.querySelectorAll(".toc li a"));
@@ -121,5 +158,9 @@
       root.dataset.theme = dark ? "light" : "dark";
     });
   }
-  drawShown().then(function () { root.dataset.ready = "yes"; });
+  reveal();
+  drawShown().then(function () {
+    if (location.hash) reveal();  // the charts above it are as high as they stay
+    root.dataset.ready = "yes";
+  });
 })();

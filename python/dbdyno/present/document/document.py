@@ -38,6 +38,8 @@ class Cell(NamedTuple):
     """Shares of a whole and their colours, drawn below or instead of the text."""
     whole: str = ""
     """A longer text that a page shows on demand."""
+    target: str = ""
+    """The id of the block, or the address of the page as in :class:`Statement`, that has more about it."""
 
 
 def word(text: str | None, note: str = "") -> Cell:
@@ -206,7 +208,8 @@ class Paragraph:
     lead: bool = False
     """Whether the paragraph is an answer rather than a remark."""
     links: Sequence[tuple[str, str]] = ()
-    """Parts of the text in their order, each with the id of the block that shows its figure."""
+    """Parts of the text in their order, each with the id of the block that shows its figure, or the address
+    of a page as in :class:`Statement`."""
 
 
 class Statement(NamedTuple):
@@ -223,6 +226,8 @@ class Statement(NamedTuple):
     """The interval of the claim and its evidence; shown where there is room."""
     target: str = ""
     """The id of the chart, row or section that shows the figure of the claim."""
+    pages: Sequence[tuple[str, str]] = ()
+    """Texts and addresses of further pages, if a server shows the document. They begin with a slash."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
@@ -44,10 +44,24 @@ def row_id(number: int, sessions: int, rate_per_s: float | None = None) -> str:
     return f"at-{number}-{sessions}" + ("" if rate_per_s is None else f"-{rate_per_s:g}")
 
 
-class Targets:
-    """The ids of a document's blocks, by the claims that they show."""
+Pages = Sequence[tuple[str, str]]
+"""Texts and addresses of a server's pages."""
 
-    def __init__(self, results: Results, blocks: Iterable[Block]) -> None:
+
+def no_pages(_: Claim) -> Pages:
+    return ()
+
+
+class Targets:
+    """The ids of a document's blocks, by the claims that they show.
+
+    ``pages``: returns those on which a server has more about a claim.
+    """
+
+    def __init__(
+        self, results: Results, blocks: Iterable[Block], pages: Callable[[Claim], Pages] = no_pages
+    ) -> None:
+        self.pages = pages
         self._series = figures.series_of(results)
         self._windows = {w["cell"]: w for w in results.tables["windows"].to_dicts()}
         self._ids: list[tuple[str, str]] = []  # id, title

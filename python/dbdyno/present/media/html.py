@@ -197,7 +197,9 @@ def _fact(name: str, value: str) -> Html:
 
 
 def _linked(text: str, target: str) -> Content:
-    return el("a", text, href=f"#{target}", class_="to") if target else text
+    """Returns a link to the block of this id, or to an address of the server, which begins with a slash."""
+    where = target if target.startswith("/") else f"#{target}"
+    return el("a", text, href=where, class_="to") if target else text
 
 
 def _paragraph(shown: Paragraph) -> Html:
@@ -362,8 +364,16 @@ def _statement(item: Statement, brief: bool) -> Html:
     advice = el("div", f"What to do: {item.advice}") if item.advice else None
     note = el("div", item.note, class_="foot") if item.note else None
     text = join(title, el("span", _linked(item.text, item.target)), evidence)
-    whole = el("details", el("summary", text), advice, note) if brief else join(text, advice, note)
+    rest = join(advice, note, _pages(item.pages))
+    whole = el("details", el("summary", text), rest) if brief else join(text, rest)
     return el("li", whole, class_=item.tone or None, data_claim=item.id or None)
+
+
+def _pages(pages: Sequence[tuple[str, str]]) -> Html | None:
+    if not pages:
+        return None
+    links = [join(", " if n else None, _linked(text, address)) for n, (text, address) in enumerate(pages)]
+    return el("div", "More: ", *links, class_="foot pages-of")
 
 
 _PAGE_PX, _CHAR_PX, _PAD_PX, _WORD = 700.0, 5.9, 8.0, 16
@@ -445,8 +455,8 @@ def _cell(number: int, cell: Cell, classes: str | None) -> Html:
     unknown = cell.text == UNKNOWN
     note = cell.note or (_UNKNOWN if unknown else "")
     tone = _classes(unknown and "unknown", cell.tone and f"tone {cell.tone}")
-    words = cell.text
-    if classes and "words" in classes:  # browsers do not break at a slash by themselves
+    words: Content = _linked(cell.text, cell.target)
+    if classes and "words" in classes and not cell.target:  # browsers do not break at a slash by themselves
         words = Html(escaped(cell.text).replace("/", "/<wbr>"))
     text = el("span", words, title=note or None, class_=tone) if note or tone else words
     if cell.whole:
@@ -470,7 +480,8 @@ def _section(shown: Section, depth: int) -> Html:
         return el("details", el("summary", shown.title), inner, id=shown.id or None)
     named = f"{shown.id}-title" if shown.id and shown.title else None
     off = "off" if _all_folded(shown) else None
-    heading = el(f"h{min(depth, 6)}", shown.title, id=named, class_=off) if shown.title else None
+    title = el("a", shown.title, href=f"#{shown.id}", class_="self") if named and depth == 2 else shown.title
+    heading = el(f"h{min(depth, 6)}", title, id=named, class_=off) if shown.title else None
     if depth > 2:
         return join(heading, inner)
     return el("section", heading, inner, id=shown.id or None, aria_labelledby=named)
