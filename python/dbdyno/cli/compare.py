@@ -3,9 +3,7 @@ two machines by their ladders."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -26,42 +24,13 @@ from dbdyno.model.plan.kinds import COMMANDS, kind_of
 from dbdyno.store.samples import Numbers, read_pair, read_sample
 
 if TYPE_CHECKING:
-    from dbdyno.conclude.noise_records import NoiseRecord
-    from dbdyno.model.results.analyses import Ladder, Machines
+    from dbdyno.conduct import MachineOptions
+    from dbdyno.model.results.analyses import Machines
     from dbdyno.model.results.claim import Claim
     from dbdyno.model.results.comparison import Comparison, SampleComparison
     from dbdyno.model.results.gate import Rule
     from dbdyno.model.results.results import Results
     from dbdyno.present.document.document import Document
-
-
-Pair = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class MachineOptions:
-    """Options about the two machines."""
-
-    given: bool
-    """Whether any of them was given, so that two machines are compared."""
-    cores: Pair | None = None
-    threads: Pair | None = None
-
-    @staticmethod
-    def from_options(machines: bool, cores: Pair | None, threads: Pair | None) -> MachineOptions:
-        """Raises UsageError if a machine would have no core."""
-        for option, pair in (("--cores", cores), ("--threads", threads)):
-            if pair and min(pair) <= 0:
-                raise UsageError(f"{option} {pair[0]:g} {pair[1]:g}", "numbers above 0")
-        return MachineOptions(machines or bool(cores) or bool(threads), cores or None, threads or None)
-
-
-def machines_of_runs(a: Results, b: Results, chosen: MachineOptions) -> tuple[Machines, ...]:
-    """Compares each ladder that both runs have. Raises UsageError if they have none in common."""
-    from dbdyno.conclude.ladder.axis_ladders import with_axes
-    from dbdyno.conclude.ladder.ladders import ladders_of
-
-    return _comparisons(with_axes(a, ladders_of(a)), with_axes(b, ladders_of(b)), ("A", "B"), chosen)
 
 
 def machines_of_files(paths: Sequence[Path], chosen: MachineOptions) -> tuple[Machines, ...]:
@@ -72,7 +41,7 @@ def machines_of_files(paths: Sequence[Path], chosen: MachineOptions) -> tuple[Ma
     a, b = (read_ladder(p) for p in paths)
     stems = paths[0].stem, paths[1].stem
     names = stems if stems[0] != stems[1] else (str(paths[0]), str(paths[1]))
-    return _comparisons((a,), (b,), names, chosen)
+    return conduct.machines_of((a,), (b,), names, chosen)
 
 
 def are_ladders(paths: Sequence[Path]) -> bool:
@@ -85,50 +54,16 @@ def are_ladders(paths: Sequence[Path]) -> bool:
         return False
 
 
-def hosts_differ(a: Results, b: Results) -> bool:
-    """Returns whether the servers ran on hosts with different CPUs. The host of a remote server is
-    unknown."""
-    if not (a.environment.server.here and b.environment.server.here):
-        return False
-    cpu_a, cpu_b = (r.environment.host.cpu.model_copy(update={"max_mhz": None}) for r in (a, b))
-    return cpu_a != cpu_b
-
-
-def _comparisons(
-    a: Sequence[Ladder],
-    b: Sequence[Ladder],
-    names: tuple[str, str],
-    chosen: MachineOptions,
-) -> tuple[Machines, ...]:
-    from dbdyno.conclude.machines.machines import machines, pairs
-
-    return tuple(
-        machines(_with_options(x, 0, chosen), _with_options(y, 1, chosen), names) for x, y in pairs(a, b)
-    )
-
-
-def _with_options(ladder: Ladder, side: int, chosen: MachineOptions) -> Ladder:
-    """Returns the ladder with cores and threads of its machine as the options have them."""
-    machine = ladder.machine
-    machine = replace(machine, cores=chosen.cores[side]) if chosen.cores else machine
-    machine = replace(machine, cpus=chosen.threads[side]) if chosen.threads else machine
-    return replace(ladder, machine=machine)
-
-
-_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
-
-
 class Share(click.ParamType[float]):
     """A share, written as ``2%`` or ``0.02``."""
 
     name = "SHARE"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = _SHARE.match(str(value).strip())
-        share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
-        if not 0 <= share < 1:
-            self.fail(f"{value!r} is no share: write 2% or 0.02", param, ctx)
-        return share
+        try:
+            return conduct.parse_share(str(value))
+        except UsageError as e:
+            self.fail(f"{e.message}: {e.cure}", param, ctx)
 
 
 _GROUPS = {
@@ -233,7 +168,7 @@ def compare(
     """
     rules, costs = _rules(fail_on, margin)
     options = comparing.Options(margin, baseline, metric, sessions, across_sizes, costs)
-    chosen = MachineOptions.from_options(machines, cores, threads)
+    chosen = conduct.MachineOptions.from_options(machines, cores, threads)
     out = _Out(rules, output, as_json, sessions)
     if second is not None and not _is_file(first) and conduct.is_interval(first):
         from dbdyno.store import SnapshotStore
@@ -259,18 +194,13 @@ def compare(
         if chosen.given:
             raise UsageError("--machines, --cores and --threads compare two runs", "name a second run")
         record = open_store(store).open(first)
-        comparison = conduct.results_of(record).comparison if options == comparing.Options() else None
-        derived = conduct.derived_of(record)
-        comparison = comparison or comparing.compare_variants(derived, options)
-        comparison = conduct.with_outlook(open_store(store), comparison, derived)
-        _show(comparison, (), out, [record.id], (derived,))
-        return
-    from dbdyno.conduct import noise
-
-    two = _two_runs(first, second, options, store)
-    comparison, machine_comparisons = _runs(*two, options, chosen, noise.known(open_store(store)))
-    _show(comparison, machine_comparisons, out, [r.info.id for r in two], two)
-    if kind_of(two[0].plan).name == COMMANDS and not machine_comparisons and not as_json:
+        compared = conduct.compared_variants(open_store(store), record, options)
+    else:
+        runs = open_store(store)
+        compared = conduct.compared_runs(runs, runs.open(first), runs.open(second), options, chosen)
+    _show(*compared[:2], out, [r.info.id for r in compared.runs], compared.runs)
+    is_commands = kind_of(compared.runs[0].plan).name == COMMANDS
+    if second is not None and is_commands and not compared.machines and not as_json:
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
 
 
@@ -332,49 +262,6 @@ def _show(
     """Prints or writes the comparison of the runs, of the machines behind them, or both."""
     out.gate(comparison, runs, [c for m in machines for c in m.claims], words)
     out.show(present.comparison(comparison, machines, runs), present.machines_document(comparison, machines))
-
-
-def _two_runs(
-    first: str, second: str, options: comparing.Options, store: Path | None
-) -> tuple[Results, Results]:
-    runs = open_store(store)
-    one, two = runs.open(first), runs.open(second)
-    if options.baseline is not None:
-        raise UsageError(
-            "--baseline names a variant of one run", "leave it out: the first of two runs is the baseline"
-        )
-    if one.id == two.id:
-        raise UsageError(
-            f"{one.id} twice: a run cannot differ from itself",
-            f"its variants: dbdyno compare {one.id}; another run: dbdyno runs",
-        )
-    return conduct.derived_of(one), conduct.derived_of(two)
-
-
-def _runs(
-    a: Results,
-    b: Results,
-    options: comparing.Options,
-    chosen: MachineOptions,
-    records: Sequence[NoiseRecord] = (),
-) -> tuple[Comparison | None, Sequence[Machines]]:
-    """Compares two runs, and their machines if these differ or options of machines were given.
-
-    Ladders of two machines need no rung in common. If they have none, only the machines are compared.
-    """
-    machines: Sequence[Machines] = ()
-    if chosen.given or hosts_differ(a, b):
-        try:
-            machines = machines_of_runs(a, b, chosen)
-        except UsageError:
-            if chosen.given:
-                raise
-    try:
-        return comparing.compare_runs(a, b, options, records), machines
-    except UsageError:
-        if not machines:
-            raise
-        return None, machines
 
 
 def _files(first: str, second: str | None) -> tuple[Path, ...]:

@@ -38,13 +38,9 @@ def explain(words: tuple[str, ...]) -> None:
 def explained(term: str) -> str:
     """Returns the explanation of a word of the output, wrapped to the terminal. Raises :class:`UsageError`
     if there is none."""
-    from dbdyno import engines
-    from dbdyno.conclude.words import explanation
+    from dbdyno.conduct.explanation import explanation
 
-    if "/" in term:  # a wait event is CLASS/NAME
-        text = explanation(term, engines.wait_families(engines.DEFAULT), engines.wait_advice(engines.DEFAULT))
-    else:
-        text = explanation(term)
+    text = explanation(term)
     columns = screen.width()
     return text if columns is None else "\n".join(_wrapped(line, columns) for line in text.splitlines())
 

@@ -9,6 +9,13 @@ if TYPE_CHECKING:
     from dbdyno.conduct.before import Waiting, alone, parse_quiet
     from dbdyno.conduct.beside import LiveBeside
     from dbdyno.conduct.captures.captures import capture_of
+    from dbdyno.conduct.comparisons import (
+        MachineOptions,
+        compared_runs,
+        compared_variants,
+        machines_of,
+        parse_share,
+    )
     from dbdyno.conduct.context import RunContext
     from dbdyno.conduct.derive.derive import derive
     from dbdyno.conduct.derive.rebuild import (
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     )
     from dbdyno.conduct.derive.shown import shown
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
+    from dbdyno.conduct.explanation import explanation
     from dbdyno.conduct.history.curves import Curve, curve
     from dbdyno.conduct.history.intervals import compared as compared_intervals
     from dbdyno.conduct.history.intervals import is_interval, time_model, time_model_of

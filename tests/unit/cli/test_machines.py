@@ -19,9 +19,9 @@ from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.cli.app import app
-from dbdyno.cli.compare import MachineOptions, _runs
 from dbdyno.conclude.compare import Options
 from dbdyno.conclude.machines.machines import machines, pairs
+from dbdyno.conduct.comparisons import MachineOptions, compared_results
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.analyses import POINTS, Ladder, Machine, Machines
 from dbdyno.model.results.results import Results
@@ -283,16 +283,16 @@ def test_runs_of_two_hosts_are_two_machines() -> None:
         MachineOptions.from_options(False, None, None),
         MachineOptions.from_options(True, (2, 4), None),
     )
-    comparison, ladders = _runs(a, b, Options(), unasked)
+    comparison, ladders = compared_results(a, b, Options(), unasked)
     assert comparison is not None
     (pair,) = ladders
     assert [x.load for x in pair.at_loads] == [1, 4, 8, 12]
     assert pair.peak.ratio is not None
     assert pair.peak.ratio.method == "repeats"
     assert pair.b.machine.model == "another CPU"
-    assert _runs(a, _run("same"), Options(), unasked)[1] == ()
-    assert _runs(a, _run("unseen", sees_host=False, model="?"), Options(), unasked)[1] == ()
-    (on_request,) = _runs(a, _run("same"), Options(), asked)[1]
+    assert compared_results(a, _run("same"), Options(), unasked)[1] == ()
+    assert compared_results(a, _run("unseen", sees_host=False, model="?"), Options(), unasked)[1] == ()
+    (on_request,) = compared_results(a, _run("same"), Options(), asked)[1]
     assert on_request.per_core.ratio is not None
     assert on_request.per_core.ratio.value == pytest.approx(
         (on_request.peak.ratio.value if on_request.peak.ratio else 0) / 2

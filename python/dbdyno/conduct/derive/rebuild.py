@@ -37,11 +37,11 @@ Say = Callable[[str], None]
 _REPORT_S = 2.0  # interval of reports
 
 
-def _print(text: str) -> None:
+def to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def rebuild(record: Run, say: Say = _print) -> tuple[Results, Path]:
+def rebuild(record: Run, say: Say = to_stderr) -> tuple[Results, Path]:
     """Derives windows, ledger, findings and the report again from raw data, and returns the report's path."""
     results = _anew(record, say)
     return results, reported(record, results)
@@ -74,7 +74,7 @@ def reported(record: Run, results: Results) -> Path:
     return present.write_report(results, record.path / "report.html")
 
 
-def conclude(record: Run, say: Say = _print) -> Results:
+def conclude(record: Run, say: Say = to_stderr) -> Results:
     """Concludes from the parts that were derived during the run, and derives missing ones."""
     from dbdyno.conduct.derive.derive import Making  # here, since usually results are only read
 
@@ -106,7 +106,7 @@ def keep_screen(path: Path, results: Results) -> Document:
     return screen
 
 
-def results_of(record: Run, say: Say = _print) -> Results:
+def results_of(record: Run, say: Say = to_stderr) -> Results:
     """Returns everything that is shown of a stored run, as it was derived at its end.
 
     Tables that an older run lacks are derived now, reported to ``say`` (default: standard error), and kept
@@ -127,7 +127,7 @@ def results_of(record: Run, say: Say = _print) -> Results:
     return results
 
 
-def derived_of(record: Run, say: Say = _print) -> Results:
+def derived_of(record: Run, say: Say = to_stderr) -> Results:
     """Returns what was derived at the end of the run; if that is missing, derives it from the raw data."""
     return _read_derived(record) or _derived_now(record, say)
 
