@@ -17,13 +17,13 @@ import click
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.cli.screen import aligned, records, width
 from dbdyno.model.errors import NoSuchRun, UsageError, did_you_mean
+from dbdyno.model.text.spreadsheet import FORMULA_STARTS
 
 if TYPE_CHECKING:
     from dbdyno.store.listing import Listed
     from dbdyno.store.sql import Answer
 
 _MOST_ROWS = 1_000  # printed as a table; --csv and --json have no limit
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command()
@@ -180,7 +180,7 @@ def _cell_text(value: Any) -> str:
 def csv_cell(value: Any) -> Any:
     plain = _plain(value)
     if isinstance(plain, str):
-        return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain
+        return f"'{plain}" if plain.startswith(FORMULA_STARTS) else plain
     return "" if plain is None else _cell_text(plain) if isinstance(plain, bool | list | dict) else plain
 
 

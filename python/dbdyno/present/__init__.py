@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from dbdyno.model.results.results import Results
     from dbdyno.present.compare.compare import document as comparison
     from dbdyno.present.compare.compare import samples
+    from dbdyno.present.compare.several import document as comparisons
     from dbdyno.present.compare.trend import document as trend
     from dbdyno.present.compare.trend import record as trend_record
     from dbdyno.present.document.document import Row
     from dbdyno.present.document.files import write_atomic
-    from dbdyno.present.exports import ENDINGS, FOLDERS, export, write
+    from dbdyno.present.exports import ENDINGS, FOLDERS, csv, export, write
     from dbdyno.present.figures.figures import throughput_work
     from dbdyno.present.figures.gate import gated
     from dbdyno.present.figures.gate import record as gate_record

@@ -21,6 +21,7 @@ import polars as pl
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.cpu_profile import LABELS
 from dbdyno.model.results.results import Results
+from dbdyno.model.text.spreadsheet import FORMULA_STARTS
 from dbdyno.model.text.visible import visible
 from dbdyno.present.document.document import Document
 from dbdyno.present.document.files import guard, write_atomic
@@ -64,7 +65,6 @@ ENDINGS: Mapping[str, str] = {
 Tables = Mapping[str, pl.DataFrame]
 _FINDING = ("id", "severity", "subject", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
 _FINDINGS = {name: pl.Float64 if name in ("value", "low", "high") else pl.String for name in _FINDING}
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export(
@@ -77,7 +77,7 @@ def export(
     time. Raises UsageError for an unknown form, StoreError if ``path`` cannot be written.
     """
     if to == "csv":
-        return _folder(results, raw_tables, path, "csv", _csv)
+        return _folder(results, raw_tables, path, "csv", csv)
     if to == "parquet":
         return _folder(results, raw_tables, path, "parquet", _parquet)
     if to == "json":
@@ -169,7 +169,8 @@ def _make_folder(path: Path, kind: str, each: str) -> None:
         path.mkdir(exist_ok=True)
 
 
-def _csv(table: pl.DataFrame) -> bytes:
+def csv(table: pl.DataFrame, *, heads: bool = True) -> bytes:
+    """Returns the rows as CSV that a spreadsheet can open: no text is a formula."""
     names = [n for n, t in table.schema.items() if t == pl.String]
     shown = table.with_columns(_visible(table[n]) for n in names)
     safe = shown.with_columns(
@@ -179,7 +180,7 @@ def _csv(table: pl.DataFrame) -> bytes:
         .alias(n)
         for n in names
     )
-    return safe.write_csv(quote_style="necessary").encode()
+    return safe.write_csv(quote_style="necessary", include_header=heads).encode()
 
 
 def _visible(texts: pl.Series) -> pl.Series:

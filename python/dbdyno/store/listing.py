@@ -48,6 +48,8 @@ def is_alive(pid: int, ticks: int) -> bool:
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}", re.ASCII)
 """Pattern of a run's id, which is the name of its directory; a matching name cannot lead out of the store."""
 _LIKE_A_RUN = re.compile(r"\d{8}-\d{6}-.+")
+_TRIED = 20
+"""Most runs that are read to find the one before."""
 _STORE_CURE = "name one: DBDYNO_STORE=DIR, or --store DIR"
 STATUSES = ("running", "complete", "cut short", "broken")
 _PROCESS_ENDED = "the process ended"
@@ -117,6 +119,18 @@ def list_runs(root: Path) -> Sequence[Listed]:
     return [list_run(root / run_id) for run_id in run_ids(root)]
 
 
+def run_before(root: Path, run: str) -> str | None:
+    """Returns the id of the run before ``run`` that measured something of the same title to its end."""
+    title = _title(run)
+    earlier = [i for i in run_ids(root) if i < run and title and _title(i) == title]
+    return next((i for i in reversed(earlier[-_TRIED:]) if list_run(root / i).status == "complete"), None)
+
+
+def _title(run: str) -> str:
+    """Returns what is in the id of a run besides its time: workload, script or name of the recipe."""
+    return run[16:].rpartition("-")[0] if RUN_ID.fullmatch(run) else ""
+
+
 def list_run(path: Path) -> Listed:
     try:
         return _listed(path)
@@ -183,6 +197,13 @@ def keep_shown(path: Path, shown: bytes) -> None:
     """Stores ``shown``, a document of a run that has ended. Raises :class:`StoreError`."""
     run_json, _ = read_document(path)
     files.write_atomic(path / _SHOWN, _stamp(path, run_json, shown) + b"\n" + shown)
+
+
+def stamp(path: Path) -> str:
+    """Returns a checksum of everything that is shown of a run that has ended. Raises as
+    :func:`read_document`."""
+    run_json, _ = read_document(path)
+    return _stamp(path, run_json, b"").decode()
 
 
 def _stamp(path: Path, run: bytes, shown: bytes) -> bytes:

@@ -155,7 +155,7 @@ class Parts:
         try:
             sound = [path for path in paths if self._is_sound(path)]
             rows = pl.scan_parquet(sound, glob=False) if sound else empty(table).lazy()
-            return _guarded(query(_conforming(table, rows)))
+            return _guarded(query(conforming(table, rows)))
         except (StoreError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise _damaged(table, error) from error
 
@@ -176,7 +176,7 @@ class Stored(Mapping[str, pl.DataFrame]):
         self._contents = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
         self._known, self._parsed = known, dict[str, pl.DataFrame]()
         for table, content in self._contents.items():
-            with _readable():
+            with readable():
                 shaped(known[table], tuple(pl.read_parquet_schema(io.BytesIO(content))))
 
     def __getitem__(self, table: str) -> pl.DataFrame:
@@ -268,7 +268,7 @@ def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
 
 def all_conformed(tables: Sequence[tuple[str, Sequence[bytes]]]) -> list[pl.DataFrame]:
     """Returns :func:`conformed` for several tables, which are read as one query."""
-    with _readable():
+    with readable():
         frames = pl.collect_all([_read(contents) for _, contents in tables], engine="streaming")
     if any(rows.height > _MOST_ROWS for rows in frames):
         raise StoreError(f"a table of more than {_MOST_ROWS:,} rows, which are the most that are read")
@@ -286,17 +286,17 @@ def scanned(table: str, path: Path) -> pl.LazyFrame:
     All of it is read once to make sure that this is possible. Raises :class:`StoreError`,
     :class:`ValueError`.
     """
-    with _readable():
+    with readable():
         return conform_scanned(table, pl.scan_parquet(path))
 
 
 def _guarded(query: pl.LazyFrame) -> pl.DataFrame:
-    with _readable():
+    with readable():
         return query.collect(engine="streaming")
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def readable() -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PanicException, MemoryError, OSError) as error:  # PanicException is no Exception
@@ -315,7 +315,7 @@ def finite(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.with_columns(*_FINITE)
 
 
-def _conforming(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:
+def conforming(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Returns the columns of the schema; those that an older version did not write are NULL."""
     present = rows.collect_schema().names()
     columns = schema(table)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,10 +36,14 @@ class Warnings:
         return [f"{what}: {_some(runs)}" for what, runs in self._runs.items()]
 
 
-def table_files(view: View, runs: Sequence[Listed], warnings: Warnings) -> list[Path]:
-    """Returns the intact Parquet files of a table. Raw tables are in the directory of each cell."""
-    files_of = _raw if view.raw else _derived
-    return [path for run in runs for path in files_of(view.table, run, warnings)]
+def table_files(
+    view: View, runs: Sequence[Listed], warnings: Warnings, cells: Collection[str] = ()
+) -> list[Path]:
+    """Returns the intact Parquet files of a table. Raw tables are in the directory of each cell; of these
+    only ``cells``, if any are given."""
+    if view.raw:
+        return [path for run in runs for path in _raw(view.table, run, warnings, cells)]
+    return [path for run in runs for path in _derived(view.table, run, warnings)]
 
 
 def document(run: Listed, name: str, warnings: Warnings) -> Any:
@@ -61,9 +65,11 @@ def derived_document(run: Listed, name: str, warnings: Warnings) -> Any:
     return document(run, f"derived/{name}", warnings)
 
 
-def _raw(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
+def _raw(table: str, run: Listed, warnings: Warnings, cells: Collection[str]) -> Iterator[Path]:
     name = f"{table}.parquet"
     for directory in _cells(run):
+        if cells and directory.name not in cells:
+            continue
         if _checked(directory, "cell.json", run, warnings) and _checked(directory, name, run, warnings):
             yield directory / name
 
@@ -113,8 +119,15 @@ def _checked(directory: Path, name: str, run: Listed, warnings: Warnings) -> boo
 
 
 def _digest(path: Path) -> str:
-    if not stat.S_ISREG(path.lstat().st_mode):  # reading a FIFO never ends; a link leads out of the store
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):  # reading a FIFO never ends; a link leads out of the store
         raise StoreError("it is no regular file")
+    return _digest_of(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=8192)
+def _digest_of(path: Path, _size: int, _changed_ns: int) -> str:
+    """Returns the checksum, which a server asks for with each page of a table."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
