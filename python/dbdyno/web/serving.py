@@ -10,7 +10,7 @@ import uvicorn
 from starlette.routing import BaseRoute
 
 from dbdyno.store import RunStore
-from dbdyno.web import run, runs, trend
+from dbdyno.web import compare, explain, run, runs, tables, trend
 from dbdyno.web.address import Address
 from dbdyno.web.app import Lab, application
 from dbdyno.web.door import Door
@@ -22,9 +22,16 @@ _CONNECTIONS = 200
 _GRACE_S = 2  # for answers under way when it is stopped
 _KEPT_S = 30  # a connection without a request
 
-ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (runs.routes, run.routes, trend.routes)
+ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (
+    runs.routes,
+    run.routes,
+    tables.routes,
+    explain.routes,
+    compare.routes,
+    trend.routes,
+)
 """The views, a module each."""
-PLACES = (Place("Runs", "/"), Place("Over time", "/trend"))
+PLACES = (Place("Runs", "/"), Place("Compare", "/compare"), Place("Trend", "/trend"))
 """What every page links to."""
 
 
