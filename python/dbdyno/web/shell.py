@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from dbdyno.present.document.document import Document
-from dbdyno.present.document.page import Html, el, page
+from dbdyno.present.document.page import Html, bundled, el, page
 from dbdyno.present.media import html
 
 SAVE = "save"
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 class View(NamedTuple):
     """What an address shows.
 
-    ``above``: markup before the document's blocks. ``scripts`` and ``styles``: names in the folder assets.
+    ``above``: markup before the document's blocks. ``scripts`` and ``styles``: names for :func:`asset`.
     ``data``: what scripts read, by the id of its element. ``place``: the path of the link that is marked as
     current. A script that speaks to the server leaves that out in a saved page, whose ``<html>`` has no
     attribute ``data-served``.
@@ -79,6 +79,13 @@ def plain_page(title: str, body: Html) -> str:
     return page(title, el("main", body))
 
 
+_BUNDLED = ("uplot.js", "uplot.css")
+TIMELINE_SCRIPTS, TIMELINE_STYLES = ("uplot.js", "timeline.js"), ("uplot.css", "timeline.css")
+"""The chart over time, ``window.labTimeline``: see timeline.js. It says so if it was not bundled."""
+
+
 def asset(name: str) -> str:
-    """Returns the text of a file in the folder assets of this room."""
+    """Returns the text of a file in the folder assets of this room, or of what the build bundles."""
+    if name in _BUNDLED:
+        return bundled(name)
     return resources("dbdyno.web").joinpath("assets", name).read_text("utf-8")

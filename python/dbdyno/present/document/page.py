@@ -103,6 +103,15 @@ def asset(name: str) -> str:
     return resources("dbdyno.present").joinpath("assets", name).read_text("utf-8")
 
 
+def bundled(name: str) -> str:
+    """Returns the text of a file that is bundled when the package is built; empty if it was not, for want of
+    npm."""
+    try:
+        return asset(name)
+    except FileNotFoundError:
+        return ""
+
+
 def charts_code() -> str:
     """Returns Vega, Vega-Lite and vega-embed, which are bundled when the package is built.
 
