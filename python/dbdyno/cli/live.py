@@ -21,12 +21,12 @@ from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet, is_verbose
 from dbdyno.cli.console import live
 from dbdyno.conduct import NullProgressListener
-from dbdyno.conduct.measure.progress import Tick
+from dbdyno.conduct.measure.progress import Tick, pace
 from dbdyno.model.engine.environment import Environment
-from dbdyno.model.plan.plan import Calibration, Cell, Plan
+from dbdyno.model.plan.plan import Calibration, Plan
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.visible import visible
-from dbdyno.model.units import counted, format_given, format_ns, format_rate
+from dbdyno.model.units import format_ns, format_rate
 
 if TYPE_CHECKING:
     from dbdyno.present.document.document import Row
@@ -183,7 +183,7 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Tex
     parts = [  # rank (the highest is left out first), text, style
         (0, f"[{tick.number}{of}]", "cyan"),
         (3, cell.variant if len(plan.variants) > 1 else "", "cyan"),
-        (1, _load(cell), "cyan"),
+        (1, present.load_of_cell(cell), "cyan"),
         (2, tick.phase, ""),
         (5, "#" * filled + "." * (_BAR - filled), "green"),
         (4, _rates(tick, before), ""),
@@ -197,35 +197,17 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Tex
     return line
 
 
-def _load(cell: Cell) -> str:
-    """Returns ``8 sessions``, or ``at 500/s`` for paced load."""
-    return (
-        counted(cell.sessions, "session")
-        if cell.rate_per_s is None
-        else f"at {format_given(cell.rate_per_s)}/s"
-    )
-
-
-def _waiting(tick: Tick) -> str:
-    """Returns the number of calls that are due but not begun; empty in phases without calls."""
-    if tick.phase not in ("settling", "measuring"):
-        return ""
-    calls = tick.progress
-    if not calls.waiting:
-        return ", none waiting"
-    return f", {calls.waiting:,} waiting, the first for {format_ns(calls.oldest_ns)}"
-
-
 def _rates(tick: Tick, before: Tick | None) -> str:
     """Returns rate and mean response time since ``before``, a tick that is replaced once a second."""
-    if before is None or before.cell.id != tick.cell.id or tick.elapsed_s <= before.elapsed_s:
+    since = pace(tick, before)
+    if since is None:
         return ""
-    calls = tick.progress.calls - before.progress.calls
-    rate = f"{format_rate(calls / (tick.elapsed_s - before.elapsed_s))} calls/s"
+    rate = f"{format_rate(since.calls_per_s)} calls/s"
     if tick.cell.rate_per_s is not None:
-        return rate + _waiting(tick)
-    in_call_ns = tick.progress.in_call_ns - before.progress.in_call_ns
-    return rate + (f", {format_ns(in_call_ns / calls)} each" if calls > 0 else "")
+        words = present.waiting_calls(tick.phase, tick.progress.waiting, tick.progress.oldest_ns)
+        return f"{rate}, {words}" if words else rate
+    mean_ns = since.response_mean_ns
+    return rate + ("" if mean_ns is None else f", {format_ns(mean_ns)} each")
 
 
 def progress(plan: Plan, *, as_json: bool) -> LiveProgress:

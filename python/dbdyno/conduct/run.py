@@ -11,6 +11,7 @@ from dbdyno.conduct.context import RunContext
 from dbdyno.conduct.derive.deriving import deriving, finish
 from dbdyno.conduct.derive.rebuild import results_of
 from dbdyno.conduct.ladder import Ladder
+from dbdyno.conduct.measure.announcing import announcing
 from dbdyno.conduct.measure.crew import Crew
 from dbdyno.conduct.measure.memory_room import check_room
 from dbdyno.conduct.measure.opening import environment_now
@@ -41,7 +42,7 @@ def run(
     earlier one is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     """
     ready()
-    store, listener, crew = context.store, context.listener, context.crew
+    store, crew = context.store, context.crew
     if crew is None and plan.experiment.cluster is not None:
         raise UsageError("this plan drives from a cluster, and none was opened", "crew=: of conduct.crew_of")
     target = context.target if crew is None else replace(context.target, make_load=crew.make_load)
@@ -50,7 +51,11 @@ def run(
         record = store.create(plan, **context.labels)
         if context.turn is not None:
             context.turn.update(run=record.id)
-        with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
+        with (
+            ending(record),
+            announcing(context.listener, record) as listener,
+            contextlib.closing(FileJournal(record.id)) as journal,
+        ):
             _claim(server, plan, record, journal, listener)
             environment = _begin(server, plan, context.host, record, listener)
             if crew is not None:
@@ -65,10 +70,10 @@ def run(
                     listener.noted(words)
                 preparation = Preparation(server, plan, environment, store, listener, context.interrupt)
                 Ladder(preparation, stage, record, derived, crew, feed).climb(workload, target)
-        finish(derived, record, listener.preparing)
+        finish(derived, record, context.listener.preparing)
         feed.finish()
         if plan.experiment.noise is not None and (words := noise.remember(store, results_of(record))):
-            listener.noted(words)
+            context.listener.noted(words)
     return record
 
 

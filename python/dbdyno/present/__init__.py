@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from dbdyno.present.report import brief
     from dbdyno.present.report import document as run_document
     from dbdyno.present.run.growth import blocks as left_behind
+    from dbdyno.present.run.in_progress import load_of_cell, waiting_calls
     from dbdyno.present.scaling.scaling_document import claims
     from dbdyno.present.scaling.scaling_document import document as scaling
     from dbdyno.present.snapshots.interval_comparison import document as intervals

@@ -17,6 +17,7 @@ Raw tables are saved as Parquet after each cell.
         derived/                       tables of all cells; can be rebuilt, as parts can
           manifest.json  windows.parquet  rates.parquet  ...  findings.json  conclusions.json
         document.json                  the output of ``show``, built from these
+        live.json  .watched            while it goes on: its progress; when somebody last looked at it
         snapshots/                     of the server, at both ends of each measurement
         triggers/0001.json             an action of a trigger that fired
         captures/                      captures of such actions, each a run

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Claim, ...])
 _CONCLUSIONS = "conclusions.json"
+_PROGRESS = "live.json"
+_WATCHED, _WATCHED_S = ".watched", 30.0
+"""A file whose time says that somebody looks at a run in progress, and for how long that holds."""
 LONG = ("samples",)
 """Raw tables that may be larger than memory."""
 LONG_BYTES = 1 << 17
@@ -92,6 +98,40 @@ class Run:
     def discard(self) -> None:
         """Removes the directory of a run that ended without any data."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    # -- while it goes on -----------------------------------------------------------------------
+
+    def write_progress(self, document: Mapping[str, Any]) -> None:
+        """Replaces what is known of the measurement in progress, without waiting for the disk. It is lost if
+        it cannot be written."""
+        temporary = self.path / f"{files.TEMPORARY}{_PROGRESS}"
+        with suppress(OSError, ValueError):
+            files.write_synced(temporary, json.dumps(document, allow_nan=False).encode(), synced=False)
+            temporary.replace(self.path / _PROGRESS)
+
+    def read_progress(self) -> dict[str, Any] | None:
+        """Returns what :meth:`write_progress` wrote; None if there is nothing to be read."""
+        with suppress(StoreError, ValueError):
+            document = files.from_json(files.read(self.path / _PROGRESS))
+            return document if isinstance(document, dict) else None
+        return None
+
+    def remove_progress(self) -> None:
+        with suppress(OSError):
+            files.remove(self.path / _PROGRESS)
+
+    def watch(self) -> None:
+        """Notes that somebody looks now, so that new measurements are derived at once. It holds for half a
+        minute; in a store that cannot be written, nothing is noted."""
+        with suppress(OSError):
+            (self.path / _WATCHED).touch(mode=0o600)
+
+    @property
+    def is_watched(self) -> bool:
+        try:
+            return time.time() - (self.path / _WATCHED).stat().st_mtime < _WATCHED_S
+        except OSError:
+            return False
 
     # -- raw ------------------------------------------------------------------------------------
 

@@ -304,12 +304,22 @@ LAG_NS = 40 * NS_PER_S
 observation goes on. Of those of 10 s that is four, as without."""
 
 
-def derive_each(lines: Iterable[str], derive: Callable[[], None], together: int = TOGETHER) -> None:
-    """Calls ``derive`` after each line, or after a few lines, at most ``together``, if it is quick."""
+def _never() -> bool:
+    return False
+
+
+def derive_each(
+    lines: Iterable[str],
+    derive: Callable[[], None],
+    together: int = TOGETHER,
+    watched: Callable[[], bool] = _never,
+) -> None:
+    """Calls ``derive`` after each line, or after a few lines, at most ``together``, if it is quick and nobody
+    watches."""
     waiting, each_s = 0, math.inf
     for _ in lines:
         waiting += 1
-        if waiting >= together or waiting * each_s > _LITTLE_S:
+        if waiting >= together or waiting * each_s > _LITTLE_S or watched():
             began_s = time.process_time()
             derive()
             waiting, each_s = 0, (time.process_time() - began_s) / waiting
@@ -327,9 +337,10 @@ def main(path: str, parent: str, together: str, nice: str) -> int:
     # the scheduler may group processes by session (autogroup): then nice only counts within the session
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(nice)
-    making = Making(Run(Path(path)))
+    record = Run(Path(path))
+    making = Making(record)
     try:
-        derive_each(sys.stdin, making.more, int(together))
+        derive_each(sys.stdin, making.more, int(together), lambda: record.is_watched)
         conclude_made(making)
     except DbdynoError:
         return 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import polars as pl
 
@@ -40,6 +40,20 @@ class Tick:
     progress: Progress
     shares: Mapping[str, float]  # of the sessions' time, by the latest samples
     left_s: float  # expected time to the end of the run
+
+
+class Pace(NamedTuple):
+    calls_per_s: float
+    response_mean_ns: float | None  # None if no call ended
+
+
+def pace(tick: Tick, before: Tick | None) -> Pace | None:
+    """Returns the pace since ``before``; None if that is not an earlier tick of the same cell."""
+    if before is None or before.cell.id != tick.cell.id or tick.elapsed_s <= before.elapsed_s:
+        return None
+    calls = tick.progress.calls - before.progress.calls
+    in_call_ns = tick.progress.in_call_ns - before.progress.in_call_ns
+    return Pace(calls / (tick.elapsed_s - before.elapsed_s), in_call_ns / calls if calls > 0 else None)
 
 
 class ProgressListener(Protocol):
