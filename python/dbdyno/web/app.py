@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio.to_thread
@@ -31,10 +31,14 @@ Viewing = Callable[[Request], View]
 
 @dataclass(frozen=True)
 class Lab:
-    """What all views know: the store, and what may be started from the browser."""
+    """What all views know: the store, and what may be started from the browser.
+
+    ``closing``: called in the event loop when the server is stopped, by answers that would not end.
+    """
 
     store: RunStore
     places: tuple[Place, ...] = ()
+    closing: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Page(Route):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import uvicorn
 from starlette.routing import BaseRoute
 
 from dbdyno.store import RunStore
-from dbdyno.web import compare, explain, run, runs, tables, trend
+from dbdyno.web import compare, explain, live, run, runs, tables, trend
 from dbdyno.web.address import Address
 from dbdyno.web.app import Lab, application
 from dbdyno.web.door import Door
@@ -29,9 +30,15 @@ ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (
     explain.routes,
     compare.routes,
     trend.routes,
+    live.routes,
 )
 """The views, a module each."""
-PLACES = (Place("Runs", "/"), Place("Compare", "/compare"), Place("Trend", "/trend"))
+PLACES = (
+    Place("Runs", "/"),
+    Place("Compare", "/compare"),
+    Place("Trend", "/trend"),
+    Place("Live", "/live"),
+)
 """What every page links to."""
 
 
@@ -56,7 +63,20 @@ def server_of(address: Address, store: Path | None, say: Callable[[str], None]) 
         ssl_keyfile=key,
     )
     say(f"{address.url}/?{TOKEN}={door.token}")
-    return uvicorn.Server(config)
+    return _Server(config, lab)
+
+
+class _Server(uvicorn.Server):
+    """Ends answers that go on before it waits for the others."""
+
+    def __init__(self, config: uvicorn.Config, lab: Lab) -> None:
+        super().__init__(config)
+        self._lab = lab
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for close in self._lab.closing:
+            close()
+        await super().shutdown(sockets)
 
 
 def serve(address: Address, store: Path | None, say: Callable[[str], None]) -> None:

@@ -119,8 +119,11 @@ def stack(results: Results, places: pl.DataFrame, *, divided: bool = False) -> p
     rows = means(results, places).filter(pl.col("aas").is_not_null() & (pl.col("aas") != 0))
     if not divided:
         rows = _with_one_cpu_wait(rows)
-    segments = enumerate(_segments(rows, families_of(results.tables)))
-    ordered = pl.DataFrame([(*s, order) for order, s in segments], schema=_SEGMENT, orient="row")
+    ordered = pl.DataFrame(
+        [(*s, n) for n, s in enumerate(segments(rows, families_of(results.tables)))],
+        schema=_SEGMENT,
+        orient="row",
+    )
     return piled(rows.join(ordered, on="key").sort("place", "order"))
 
 
@@ -280,8 +283,8 @@ def _summed(column: str) -> pl.Expr:
     return pl.when(known.all()).then(total) if column != "aas" else total
 
 
-def _segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
-    """Returns the segments of a stack from the bottom up.
+def segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
+    """Returns the segments of a stack from the bottom up. ``rows`` has key and account.
 
     The run queue of each wait class lies beside its sleep. The run queue under a label of the client lies
     below the client's time.
@@ -294,11 +297,11 @@ def _segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
     further = [k for k in accounts if ":" not in k and k not in (*_FIRST, *_LAST)]
     middle = [k for c in (NO_LABEL, *classes) for k in (f"runq:{c}", f"sleep:{c}")]
     keys = [k for k in dict.fromkeys((*_FIRST, *further, *middle, *clients, *_LAST)) if k in accounts]
-    segments = [_segment(k, families) for k in keys]
+    found = [_segment(k, families) for k in keys]
     # Some places have the run queue divided by label, others only as a whole: the latter is named apart.
     split = any(k.startswith("runq:") for k in keys)
     whole = Segment("runq", "CPU WAIT, not divided", "runq-whole", False)
-    return [whole if split and s.key == "runq" else s for s in segments]
+    return [whole if split and s.key == "runq" else s for s in found]
 
 
 def _segment(key: str, families: WaitFamilies) -> Segment:

@@ -78,14 +78,14 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
     return [*tables, *remarks(_notes(results, frame, shown, len(tables), whole_s))]
 
 
-def brief(results: Results, pick: Pick) -> list[Block]:
+def brief(results: Results, pick: Pick, most: int = FEWER) -> list[Block]:
     """Returns the statements with the most time with the columns that matter most; empty if none was
     counted."""
     first = top_sql(results, pick)[0]
     if not isinstance(first, Table):
         return []
     kept = [n for n, c in enumerate(first.columns) if c.rank == 0 or c.head == MEAN[0].head]
-    rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in first.rows[:FEWER]]
+    rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in first.rows[:most]]
     return [replace(first, columns=[first.columns[n] for n in kept], rows=rows)]
 
 

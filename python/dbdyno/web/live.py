@@ -1,0 +1,143 @@
+"""What goes on now: a run or an observation in progress, and its events (docs/web.md)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from dbdyno.conduct import live as followed
+from dbdyno.model.text.visible import visible
+from dbdyno.present.document.document import Cell, Column, Document, Paragraph, Row, Table, word
+from dbdyno.present.document.page import Html, el, join
+from dbdyno.store.overview import Overview
+from dbdyno.web.app import Lab
+from dbdyno.web.channel import Channel, Channels
+from dbdyno.web.shell import SAVE, TIMELINE_SCRIPTS, TIMELINE_STYLES, View, answer
+
+PLACE = "/live"
+SPANS: Mapping[str, tuple[str, float | None]] = {
+    "15min": ("last 15 minutes", 900.0),
+    "1h": ("last hour", 3600.0),
+    "all": ("all", None),
+}
+"""Times that the chart of an observation can show, by the parameter of the address."""
+
+
+_STREAM = "text/event-stream"
+
+
+def routes(lab: Lab) -> Sequence[BaseRoute]:
+    channels = Channels()
+    lab.closing.append(channels.close)
+
+    def overview(request: Request) -> Response:
+        running = followed.running(lab.store.root)
+        if len(running) == 1:
+            return RedirectResponse(f"{PLACE}/{running[0].run.id}", 303)
+        return answer(request, View(_list(running), above=_links(running), place=PLACE), lab.places)
+
+    def one(request: Request) -> Response:
+        record = lab.store.open(request.path_params["run"])
+        if record.info.status != "running":
+            return RedirectResponse(f"/run/{record.id}", 303)
+        channel = channels.of(record)
+        channel.look()
+        return answer(request, _view(request, channel), lab.places)
+
+    async def events(request: Request) -> Response:
+        if request.method == "HEAD":  # its answer would not end
+            return Response(media_type=_STREAM)
+        record = await to_thread.run_sync(lab.store.open, request.path_params["run"])
+        channel = await to_thread.run_sync(channels.of, record)
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        headers = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(channel.events(after), media_type=_STREAM, headers=headers)
+
+    return [
+        Route(PLACE, overview, methods=["GET"]),
+        Route(f"{PLACE}/{{run}}", one, methods=["GET"]),
+        Route(f"{PLACE}/{{run}}/events", events, methods=["GET"]),
+    ]
+
+
+_NONE = (
+    "No run or observation is going on in this store.",
+    "To start one, in a terminal: dbdyno observe --dsn ... for a server with its own load, or "
+    "dbdyno run lio to measure one. It appears here at once, whoever started it.",
+)
+
+
+def _list(running: Sequence[Overview]) -> Document:
+    if not running:
+        return Document(
+            "Live: nothing is running", [Paragraph(_NONE[1])], lead=[Paragraph(_NONE[0], lead=True)]
+        )
+    columns = (Column("workload"), Column("server"), Column("name"), Column("since"))
+    rows = [
+        Row(
+            [
+                word(o.outline.workload),
+                word(f"{o.outline.server} {o.outline.target}".strip()),
+                word(str(o.run.document["name"])),
+                Cell(f"{o.run.started.astimezone():%Y-%m-%d %H:%M:%S}"),
+            ]
+        )
+        for o in running
+    ]
+    return Document(f"Live: {len(running)} are going on", [Table("", columns, rows)])
+
+
+def _links(running: Sequence[Overview]) -> Html | None:
+    """Returns a link to each; a table of a document has none to other pages."""
+    links = [
+        el("li", el("a", visible(f"{o.outline.workload or 'run'}, {o.run.id}"), href=f"{PLACE}/{o.run.id}"))
+        for o in running
+    ]
+    return el("ul", *links) if links else None
+
+
+def _view(request: Request, channel: Channel) -> View:
+    following = channel.following
+    saved = SAVE in request.query_params
+    span = request.query_params.get("last", "15min")
+    span = span if span in SPANS else "15min"
+    with channel.lock:
+        shown, headline = following.shown(), following.headline()
+        data: dict[str, Any] = {
+            "kind": following.kind,
+            "chart": following.chart(SPANS[span][1]),
+            "last_s": SPANS[span][1],
+        }
+        at = channel.position
+    run_id = following.record.id
+    if not saved:
+        data |= {"events": f"{PLACE}/{run_id}/events?after={at}", "run": f"/run/{run_id}"}
+    else:
+        headline = f"As of {time.strftime('%Y-%m-%d %H:%M:%S %Z')}. {headline}"
+    above = join(
+        el("p", headline, id="live-headline", class_="lead", role="status", aria_live="polite"),
+        el("p", id="live-state", class_="warning", hidden=True, role="alert"),
+        None if saved else _tools(following.kind, span),
+        el("div", id="live-chart", class_="card"),
+        el("ul", id="live-notes", class_="foot", hidden=True),
+    )
+    scripts = (*TIMELINE_SCRIPTS, "blocks.js", "live.js")
+    styles = ("lab.css", *TIMELINE_STYLES, "live.css")
+    return View(shown, above, scripts, styles, {"live": data}, PLACE)
+
+
+def _tools(kind: str, span: str) -> Html:
+    pause = el("button", "Pause", type="button", id="live-pause", hidden=True)
+    if kind != "observation":
+        return el("div", pause, class_="live-tools")
+    spans = [
+        el("li", el("a", name, href=f"?last={key}", aria_current="true" if key == span else None))
+        for key, (name, _) in SPANS.items()
+    ]
+    return el("div", pause, el("nav", el("ul", *spans), aria_label="Time shown"), class_="live-tools")
