@@ -66,13 +66,12 @@ class Bench:
 
 
 @contextmanager
-def server(sessions: int = 120) -> Iterator[Bench]:
-    """Starts the embedded PostgreSQL with pgbench's tables at scale 10. Builds the driver's example first."""
-    subprocess.run(
-        ["cargo", "build", "--release", "--quiet", "-p", "dyno-engine-postgres", "--example", "point_select"],
-        cwd=ROOT,
-        check=True,
-    )
+def server(sessions: int = 120, *, driver: bool = True) -> Iterator[Bench]:
+    """Starts the embedded PostgreSQL with pgbench's tables at scale 10. Builds the driver's example first,
+    unless it is not needed."""
+    if driver:
+        example = ["-p", "dyno-engine-postgres", "--example", "point_select"]
+        subprocess.run(["cargo", "build", "--release", "--quiet", *example], cwd=ROOT, check=True)
     instance = open_instance(None, StartOptions(sessions=sessions))
     try:
         facts = instance.facts()
