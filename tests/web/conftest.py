@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbdyno.web.address import Address, listening
+from dbdyno.web.forms import CommandLine
 from dbdyno.web.serving import server_of
 from tests.stored_runs import copied_run, derived_run
 
@@ -65,12 +66,13 @@ Started = Callable[..., Lab]
 
 @pytest.fixture
 def start_lab(tmp_path: Path) -> Iterator[Started]:
-    """Starts a lab over a store; ``store``: by default one without runs."""
+    """Starts a lab over a store; ``store``: by default one without runs. ``commands``: what the browser may
+    start."""
     running = []
 
-    def started(store: Path | None = None) -> Lab:
+    def started(store: Path | None = None, commands: CommandLine | None = None) -> Lab:
         lab = Lab(listening("127.0.0.1:0", insecure=False, tls=None), store or tmp_path / "store")
-        server = server_of(lab.address, lab.store, lab.printed.append)
+        server = server_of(lab.address, lab.store, lab.printed.append, commands)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [*lab.address.sockets]}, daemon=True)
         thread.start()
         running.append((server, thread))

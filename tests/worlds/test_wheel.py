@@ -70,6 +70,9 @@ def test_the_wheel_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
     needed = {
         "dbdyno/_core.abi3.so",
         "dbdyno/present/assets/vega.js",
+        "dbdyno/present/assets/uplot.js",
+        "dbdyno/present/assets/uplot.css",
+        "dbdyno/web/assets/start.js",
         f"dbdyno/remote/programs/dbdyno-agent-{_processor(wheel)}",
         "dbdyno/model/schema/raw.toml",
         "dbdyno/recipes/demo.toml",

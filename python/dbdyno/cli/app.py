@@ -163,9 +163,8 @@ _TASKS = {
         "trace-logins": "trace what every tenth session of a role does",
     },
     "Read": {
-        "runs": "list stored runs",
+        "runs, web": "stored runs: listed; shown in the browser, live too",
         "show, open": "the results of a run: on the screen, in the browser",
-        "web": "all runs in the browser, live ones too",
         "report": "write a page: of a run, or of two snapshots",
         "compare": "variants, runs or files: ratio, interval, verdict",
         "trend": "a figure over many runs, and when it changed",
@@ -354,8 +353,14 @@ def _print_click_error(e: click.ClickException) -> int:
     if isinstance(e, click.exceptions.NoArgsIsHelpError):
         e.show()
         return e.exit_code
+    message, cure = words_of(e, sys.argv[1:])
+    return _print_error(message, cure, e.exit_code)
+
+
+def words_of(e: click.ClickException, given: Sequence[str] = ()) -> tuple[str, str]:
+    """Returns message and cure of an error of click. ``given``: the words after the program's name."""
     message, context = e.format_message(), getattr(e, "ctx", None)
-    path = _command_path(sys.argv[1:]) if context is None else context.command_path
+    path = _command_path(given) if context is None else context.command_path
     cure = f"{path} --help lists arguments and options"
     if isinstance(e, click.NoSuchOption):
         message = f"no option {e.option_name}"
@@ -364,12 +369,12 @@ def _print_click_error(e: click.ClickException) -> int:
         near = ours if ours in options else nearest(e.option_name, e.possibilities or ())
         if near is not None:
             cure = f"did you mean {near!r}? {cure}"
-    elif duration := _DURATION_APART.search(" ".join(sys.argv[1:])) if "extra argument" in message else None:
+    elif duration := _DURATION_APART.search(" ".join(given)) if "extra argument" in message else None:
         cure = f"write {duration[1]}{duration[2]}"
     elif (wrong := _NOT_ONE_OF.search(message)) is not None:
         cure = near_names(wrong[1], re.findall(r"'([^']*)'", wrong[2])) or cure  # the message lists all
     message = re.sub(r"is not a valid integer( range)?", "is not a whole number", message)
-    return _print_error(message[:1].lower() + message[1:].removesuffix("."), cure, e.exit_code)
+    return message[:1].lower() + message[1:].removesuffix("."), cure
 
 
 def _exit_code() -> int:

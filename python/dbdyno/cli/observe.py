@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
     from dbdyno.conduct.metrics.exporter import Exporter
     from dbdyno.model.engine.machine import Machine
-    from dbdyno.model.plan.plan import Experiment, Observation
+    from dbdyno.model.plan.plan import Experiment, Observation, Plan
 
 
 class _OneThread(Command):
@@ -120,11 +121,7 @@ def observe_command(**options: Any) -> None:
           --do snapshot
       dbdyno observe --dsn service=prod --metrics 127.0.0.1:9187
     """
-    fields = fields_given(options)
-    chosen = fields.pop("observation", {})
-    if triggers := triggers_given(options):
-        fields["triggers"] = triggers
-    experiment = conduct.observation_of(fields | _where(options), options["recipe"], **chosen)
+    experiment = _experiment(options)
     dsns = options["dsn"] or (None,)
     with (
         exporting(options) as exporter,
@@ -138,6 +135,26 @@ def observe_command(**options: Any) -> None:
         from dbdyno.cli import observe_servers  # here, since one server does not need it
 
         observe_servers.observe(options, experiment, dsns, machines, exporter)
+
+
+def dry_run(options: dict[str, Any]) -> tuple[Plan, Sequence[str]]:
+    """Returns the plan of the current command's options, and remarks. Raises as the observation would."""
+    from dbdyno.kernel.machine import HERE
+    from dbdyno.model.plan.plan import Observation
+
+    experiment = _experiment(options)
+    conduct.labels_of(options)
+    plan = conduct.observation_plan(experiment, conduct.host_of(HERE))
+    whom = conduct.whom_in_words(experiment.observation or Observation())
+    return plan, (f"Observed: {f'sessions of {whom}' if whom else 'all sessions'}.",)
+
+
+def _experiment(options: dict[str, Any]) -> Experiment:
+    fields = fields_given(options)
+    chosen = fields.pop("observation", {})
+    if triggers := triggers_given(options):
+        fields["triggers"] = triggers
+    return conduct.observation_of(fields | _where(options), options["recipe"], **chosen)
 
 
 def _where(options: dict[str, Any]) -> dict[str, Any]:

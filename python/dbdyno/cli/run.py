@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -125,16 +125,23 @@ def run(**options: Any) -> None:
         for name in conduct.builtin_scripts(options["engine"] or ""):
             screen.say(name)
         return
-    options["dsn"] = dsn_of(options)
-    request = _request(options)
-    where = conduct.server_ssh(request)
-    check_reach(where, options)
+    request, where = request_of(options)
     cluster = None if options["dry_run"] else conduct.cluster_of(request)
     with (
         conduct.server_machine(where, options["ssh_command"]) as machine,
         conduct.crew_of(cluster, options["engine"] or "", options["dsn"]) as crew,
     ):
         run_planned(options, request, machine if crew is None or crew.machine is None else crew.machine, crew)
+
+
+def request_of(options: dict[str, Any]) -> tuple[conduct.Request, str | None]:
+    """Returns the request, and the server's host as ssh names it. Puts one connection string into
+    ``options``."""
+    options["dsn"] = dsn_of(options)
+    request = _request(options)
+    where = conduct.server_ssh(request)
+    check_reach(where, options)
+    return request, where
 
 
 def check_reach(where: str | None, options: dict[str, Any]) -> None:
@@ -169,7 +176,7 @@ def run_planned(
         try:
             target, store = _target(options, plan, machine), open_store(options["store"])
             waiting = conduct.Waiting(interrupt, progress)
-            what, quiet = screen.load_words(plan), options["wait_quiet"]
+            what, quiet = present.load_words(plan), options["wait_quiet"]
             with conduct.alone(what, waiting, wait=options["wait"], quiet=quiet, machine=machine) as turn:
                 context = conduct.RunContext[conduct.ProgressListener](
                     host, target, store, progress, interrupt, labels, crew, turn, exporter
@@ -183,20 +190,43 @@ def run_planned(
 
 def _show_plan(options: dict[str, Any], plan: Plan, workload: Workload, machine: Machine) -> None:
     """Shows what would be measured, and what the comparison could see."""
-    from dbdyno.plan import supposed
-
-    if options["dsn"] is not None:
-        _check_settings(plan, _target(options, plan, machine))
-    plan = supposed(plan, workload)
+    plan = _supposed(options, plan, workload, machine)
     if options["as_json"]:
         print_json(plan.model_dump(mode="json"))
         return
     screen.plan_table(plan)
-    words = conduct.outlook(open_store(options["store"]), plan, elsewhere=options["dsn"] is not None)
-    if words is not None:
+    for words in _remarks(options, plan):
         screen.say(words)
-    if options["dsn"] is not None and not any(v.settings for v in plan.variants):
-        screen.say("The server was not asked.")
+
+
+def _supposed(options: dict[str, Any], plan: Plan, workload: Workload, machine: Machine) -> Plan:
+    """Returns the plan as far as it is known without the server, which is asked for settings alone."""
+    from dbdyno.plan import supposed
+
+    if options["dsn"] is not None:
+        _check_settings(plan, _target(options, plan, machine))
+    return supposed(plan, workload)
+
+
+def _remarks(options: dict[str, Any], plan: Plan) -> Iterator[str]:
+    """Yields what a comparison of the variants could see, and what the plan does not hold."""
+    elsewhere = options["dsn"] is not None
+    words = conduct.outlook(open_store(options["store"]), plan, elsewhere=elsewhere)
+    if words is not None:
+        yield words
+    if elsewhere and not any(v.settings for v in plan.variants):
+        yield "The server was not asked."
+
+
+def dry_run(options: dict[str, Any]) -> tuple[Plan, Sequence[str]]:
+    """Returns the plan of the current command's options, and remarks. Raises as the run would."""
+    request, where = request_of(options)
+    conduct.labels_of(options)
+    with conduct.server_machine(where, options["ssh_command"]) as machine:
+        plan, workload = conduct.planned(request, conduct.host_of(machine))
+        check_gate(options["fail_on"], plan)
+        plan = _supposed(options, plan, workload, machine)
+    return plan, tuple(_remarks(options, plan))
 
 
 def _report(options: dict[str, Any], plan: Plan, record: Run, *, interrupted: bool) -> None:

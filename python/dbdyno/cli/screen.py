@@ -6,29 +6,24 @@ import os
 import shutil
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
-from dbdyno.model.plan.kinds import kind_of
-from dbdyno.model.plan.literals import ALL_CPUS, INTERLEAVED
 from dbdyno.model.text.visible import one_line, shortened
-from dbdyno.model.units import counted, format_given, format_ns, shown_duration
 from dbdyno.model.units import in_minutes as in_minutes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from dbdyno.model.errors import Interrupted
-    from dbdyno.model.plan.plan import Adaptive, Choice, Plan, Workload
+    from dbdyno.model.plan.plan import Plan, Workload
     from dbdyno.model.results.results import Results
     from dbdyno.store import Run
 
 
-_LISTED_LOADS = 40
 _BEGIN = "error: "
 WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 """Options of :mod:`textwrap` for lines with paths and commands, which are to be copied."""
@@ -109,132 +104,22 @@ def workloads_table(workloads: Mapping[str, Workload]) -> None:
 
 
 def plan_lines(plan: Plan, *, every_choice: bool = False) -> list[str]:
-    """Returns the plan in a few lines: load, number of measurements, duration, CPUs, variants, and what was
-    chosen for the user. ``every_choice``: with all defaults and their reasons."""
+    """Returns the lines of a plan; see :func:`dbdyno.present.plan_lines`."""
     from dbdyno.conclude.catalogue import worded
 
-    e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
-    what = load_words(plan)
-    shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
-    repeats = max((c.repeat for c in plan.cells), default=1)
-    again = f"; {repeats} repeats" if repeats > 1 else ""
-    paced = sorted({c.rate_per_s for c in plan.cells if c.rate_per_s is not None})
-    rates = f"rate{'s' if len(paced) > 1 else ''} {', '.join(map(format_given, paced))}/s, " if paced else ""
-    loads = f"{kind_of(plan).noun('at_once')} {shown}{again}"
-    cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}{loads}", "about"
-    if plan.adaptive is not None:
-        cells, about = _auto_words(plan, plan.adaptive), "at most"
-    each = f"measurement {shown_duration(e.measure)} each"
-    total = f"{about} {in_minutes(plan.expected_ns)} in total"
-    warm_up = f"warm-up {shown_duration(e.settle)}"
-    if plan.jobs and e.settle == "0s":
-        warm_up = f"warm-up {counted(e.warmup, 'execution')} of each job" if e.warmup else "no warm-up"
-    if any(c.once for c in plan.cells):
-        each = f"each measurement {_executions(plan)}"
-        total = f"dbdyno itself {about} {in_minutes(plan.expected_ns)}"
-    if e.phases:
-        cells = f"one measurement in {counted(len(e.phases), 'phase')}, {loads}"
-        each = f"phases {format_ns(sum(c.measure_ns for c in plan.cells if c.repeat == 1))}"
-    cpus = "" if every_choice else f"; {format_given(plan.cpus)} CPU{'' if plan.cpus == 1 else 's'}"
-    lines = [
-        f"{what}: {cells}",
-        f"{warm_up}, {each}; {total}{cpus}",
-    ]
-    choices = worded(plan).choices
-    if every_choice:
-        chosen = [f"{c.name} = {c.value}: {c.reason}" for c in choices]
-    else:
-        chosen = [line for c in choices if (line := _choice_line(c))]
-    return [*lines, *_variant_lines(plan), *chosen]
-
-
-def _choice_line(choice: Choice) -> str:
-    """Returns what the user needs to know of a choice before the run; empty for one that is nothing special:
-    the other lines of the plan have it, or it is what everybody expects."""
-    if choice.says or choice.name == "sessions" or choice.reason in (ALL_CPUS, INTERLEAVED):
-        return ""
-    if choice.name == "call target":
-        return f"A call is sized to {choice.value}, {choice.reason} (--call-target)."
-    return f"{choice.name} {choice.value}: {choice.reason}"
-
-
-def load_words(plan: Plan) -> str:
-    """Returns ``lio``, ``script q.sql`` or ``command gzip``."""
-    return plan.experiment.workload or (_commands(plan) if plan.jobs else _scripts(plan))
-
-
-def _commands(plan: Plan) -> str:
-    """Returns ``command gzip`` or ``jobs httpd, mysql``."""
-    names = [j.name for j in plan.jobs]
-    side_by_side = any(len(v.jobs) > 1 for v in plan.variants)
-    kind = "job" if side_by_side else "command"
-    return f"{kind}{'' if len(names) == 1 else 's'} {', '.join(names)}"
-
-
-def _executions(plan: Plan) -> str:
-    """Returns ``one execution`` or ``10 executions of each of 5 jobs``."""
-    runs, jobs = plan.cells[0].runs, max(len(v.jobs) for v in plan.variants)
-    return counted(runs, "execution") + (f" of each of {jobs} jobs" if jobs > 1 else "")
-
-
-def _scripts(plan: Plan) -> str:
-    """Returns ``scripts a.sql (weight 2), b.sql``: weights only if there are several scripts."""
-    mix = plan.scripts
-    names = [s.name if len(mix) == 1 or s.weight == 1 else f"{s.name} (weight {s.weight})" for s in mix]
-    return f"script{'' if len(mix) == 1 else 's'} {', '.join(names)}"
-
-
-def _auto_words(plan: Plan, rule: Adaptive) -> str:
-    """Describes an adaptive ladder, whose measurements are not known in advance."""
-    around = "the knee" if rule.goal is None else rule.goal.text
-    again = "" if rule.repeats == 1 else f"; {rule.repeats} repeats"
-    again += " of the load levels beside it" if again and rule.goal is not None else ""
-    several = f", each under {len(plan.variants)} variants" if len(plan.variants) > 1 else ""
-    unit = "/s" if rule.by == "rate" else " sessions"
-    most = f"at most {rule.most_rungs} load levels up to {rule.top}{unit}"
-    return f"{'search of rates' if unit == '/s' else 'auto ladder'} around {around}, {most}{several}{again}"
-
-
-def _variant_lines(plan: Plan) -> list[str]:
-    """Returns a line for each variant with what it changes."""
-    if len(plan.variants) < 2 and not any(v.words() for v in plan.variants):
-        return []
-    wide = max(len(v.name) for v in plan.variants)
-    if plan.experiment.phases:
-        return [f"phase {v.name:{wide}}  {v.doc}" for v in plan.variants]
-    named = plan.experiment.params.keys() | {n for s in plan.experiment.variants.values() for n in s.params}
-    lines = []
-    for v in plan.variants:
-        params = ", ".join(f"{n}={v.params[n]}" for n in sorted(named) if n in v.params)
-        if v.jobs and not params:
-            params = "; ".join(j.shown for j in v.jobs)
-        changes = ", ".join(filter(None, (v.words(), params))) or "nothing changed"
-        lines.append(f"variant {v.name:{wide}}  {changes}" + (f"  ({v.doc})" if v.doc else ""))
-    return lines
+    return present.plan_lines(worded(plan), every_choice=every_choice)
 
 
 def plan_table(plan: Plan) -> None:
     for line in plan_lines(plan, every_choice=True):
         say(line)
-    rates = ["" if c.rate_per_s is None else f"{format_given(c.rate_per_s)}/s" for c in plan.cells]
-    repeats = Counter(
-        (c.variant, str(c.sessions), rate, " ".join(f"{k}={v}" for k, v in c.params.items()))
-        for c, rate in zip(plan.cells, rates, strict=True)
-    )
-    rows = [
-        (variant, sessions, rate, str(count), params)
-        for (variant, sessions, rate, params), count in list(repeats.items())[:_LISTED_LOADS]
-    ]
-    heads = ("variant", "sessions", "rate", "measurements", "parameters")
-    shown = [n for n, head in enumerate(heads) if head != "rate" or any(rates)]
-    picked = [[row[n] for n in shown] for row in (heads, *rows)]
-    for line in aligned(picked[0], picked[1:], [0 < n < len(heads) - 1 for n in shown], width()):
+    table, left_out = present.plan_loads(plan)
+    heads = [c.head for c in table.columns]
+    rows = [[cell.text for cell in row.cells] for row in table.rows]
+    for line in aligned(heads, rows, [c.number for c in table.columns], width()):
         say(line)
-    if len(repeats) > _LISTED_LOADS:
-        say(f"... and {len(repeats) - _LISTED_LOADS} more; --json lists all measurements")
-    if plan.adaptive is not None:
-        say("further measurements depend on these results")
-    say(f"digest of the plan: {plan.digest[:12]}; runs of the same plan have the same")
+    for line in present.plan_closing_lines(plan, left_out):
+        say(line)
 
 
 def summary(results: Results) -> None:

@@ -31,7 +31,7 @@ class _Sampling(click.ParamType[float | str]):
         return hz
 
 
-class _OptionalValue(Option):
+class OptionalValue(Option):
     """An option whose value may be left out. The next word is its value if it begins with a digit."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -58,7 +58,7 @@ def source_options(f: _F) -> _F:
             f = click.option(
                 option.flag,
                 option.key,
-                cls=_OptionalValue,
+                cls=OptionalValue,
                 is_flag=False,
                 flag_value=str(option.hz),
                 type=_Sampling(),

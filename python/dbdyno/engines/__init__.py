@@ -53,6 +53,8 @@ class Engine(Protocol):
     ``put_back(undo)``: undoes what a killed run changed on this machine, as
     :meth:`dbdyno.model.engine.protocols.Configuring.put_back`, but without a server;
     ``secret_in(dsn)``: if the DSN holds a password, a better place to keep it; else None;
+    ``beyond_address(dsn)``: keywords of a DSN that do more than say where the server is, and as whom to
+    connect: those that name files, or hand options to the server;
     ``SECRET_VARIABLES``: names of environment variables that hold passwords, or name files with passwords."""
 
     PRODUCT: str
@@ -216,6 +218,12 @@ def secret_in(engine: str, dsn: str) -> str | None:
     """Returns a safer place for the password that a DSN contains, since every user of the machine can read
     command lines (ps). None if it contains none."""
     return _optional(engine, "secret_in", None, dsn)
+
+
+def beyond_address(engine: str, dsn: str) -> Sequence[str]:
+    """Returns the keywords of a DSN that do more than say where the server is, and as whom to connect. Raises
+    :class:`UsageError` for a DSN that cannot be read."""
+    return _optional(engine, "beyond_address", (), dsn)
 
 
 def without_secrets(engine: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     from dbdyno.present.report import document as run_document
     from dbdyno.present.run.growth import blocks as left_behind
     from dbdyno.present.run.in_progress import load_of_cell, waiting_calls
+    from dbdyno.present.run.plan import closing_lines as plan_closing_lines
+    from dbdyno.present.run.plan import document as plan_document
+    from dbdyno.present.run.plan import lines as plan_lines
+    from dbdyno.present.run.plan import load_words
+    from dbdyno.present.run.plan import loads as plan_loads
     from dbdyno.present.scaling.scaling_document import claims
     from dbdyno.present.scaling.scaling_document import document as scaling
     from dbdyno.present.snapshots.interval_comparison import document as intervals

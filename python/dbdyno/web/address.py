@@ -6,9 +6,11 @@ import errno
 import ipaddress
 import re
 import socket
+import ssl
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from dbdyno.model.errors import UsageError
 
@@ -16,6 +18,10 @@ PORT = 8431
 """Port by default, if it is free."""
 _ADDRESS = re.compile(r"(?:(\[[^]]*\]|[^:\[\]]+):)?(\d{1,5})")
 _CURE = "HOST:PORT or PORT: --listen 127.0.0.1:8431; port 0 takes any that is free"
+_TLS_CURE = (
+    "a certificate for this machine: openssl req -x509 -newkey rsa:2048 -nodes -days 365 -subj /CN=HOST "
+    "-out web.pem -keyout web.key"
+)
 _LOCAL = ("localhost",)
 
 
@@ -85,6 +91,36 @@ def listening(text: str | None, *, insecure: bool, tls: tuple[Path, Path] | None
     bound = _bound(family, resolved, text)
     names = {*_LOCAL, wanted.lower(), *([] if _is_loopback(host) else _machine_names())}
     return Address((bound,), host.partition("%")[0], bound.getsockname()[1], frozenset(names), tls)
+
+
+def tls_files(certificate: Path, key: Path) -> tuple[Path, Path]:
+    """Returns both. Raises :class:`UsageError` unless they can be used together."""
+
+    def refuse() -> str:
+        raise UsageError(
+            f"--tls-key {key}: it has a password", f"openssl pkey -in {quote(str(key))} -out KEY"
+        )
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, refuse)
+    except ssl.SSLError as e:
+        if e.reason == "KEY_VALUES_MISMATCH":
+            message = f"--tls-key {key}: it is not the key of {certificate}"
+        else:
+            option, path = ("--tls-key", key) if _is_certificate(certificate) else ("--tls-cert", certificate)
+            message = f"{option} {path}: not in the format PEM"
+        raise UsageError(message, _TLS_CURE) from None
+    except OSError as e:
+        raise UsageError(f"--tls-cert {certificate}, --tls-key {key}: {e.strerror}", _TLS_CURE) from None
+    return certificate, key
+
+
+def _is_certificate(path: Path) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError:  # ssl.SSLError is one
+        return False
+    return True
 
 
 def _is_loopback(host: str) -> bool:

@@ -17,12 +17,14 @@ from starlette.routing import BaseRoute, Route
 from dbdyno.model.errors import DbdynoError, NoSuchRun, StoreError, UsageError
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.store import RunStore
+from dbdyno.web.forms import CommandLine, NotAllowed
 from dbdyno.web.shell import Place, View, answer
 
 _THREADS = 4
 """Views that are made at a time; further ones wait."""
 _STATUS: tuple[tuple[type[DbdynoError], int], ...] = (
     (NoSuchRun, 404),
+    (NotAllowed, 403),
     (UsageError, 400),
     (StoreError, 409),
 )
@@ -39,6 +41,8 @@ class Lab:
     store: RunStore
     places: tuple[Place, ...] = ()
     closing: list[Callable[[], None]] = field(default_factory=list)
+    commands: CommandLine | None = None
+    """What may be started; None if nothing may."""
 
 
 class Page(Route):

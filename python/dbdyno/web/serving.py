@@ -11,10 +11,11 @@ import uvicorn
 from starlette.routing import BaseRoute
 
 from dbdyno.store import RunStore
-from dbdyno.web import compare, explain, live, run, runs, tables, trend
+from dbdyno.web import compare, explain, live, run, runs, start, tables, trend
 from dbdyno.web.address import Address
 from dbdyno.web.app import Lab, application
 from dbdyno.web.door import Door
+from dbdyno.web.forms import CommandLine
 from dbdyno.web.guard import TOKEN, Guard
 from dbdyno.web.shell import Place
 
@@ -31,6 +32,7 @@ ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (
     compare.routes,
     trend.routes,
     live.routes,
+    start.routes,
 )
 """The views, a module each."""
 PLACES = (
@@ -38,13 +40,20 @@ PLACES = (
     Place("Compare", "/compare"),
     Place("Trend", "/trend"),
     Place("Live", "/live"),
+    Place("Start", "/start"),
 )
 """What every page links to."""
 
 
-def server_of(address: Address, store: Path | None, say: Callable[[str], None]) -> uvicorn.Server:
-    """``say`` gets the address to open, and another one each time one was used."""
-    lab = Lab(RunStore(store), PLACES)
+def server_of(
+    address: Address,
+    store: Path | None,
+    say: Callable[[str], None],
+    commands: CommandLine | None = None,
+) -> uvicorn.Server:
+    """``say`` gets the address to open, and another one each time one was used. ``commands``: what may be
+    started from the browser."""
+    lab = Lab(RunStore(store), PLACES, commands=commands)
     door = Door(address.port)
     app = Guard(application(lab, [r for views in ROOMS for r in views(lab)]), address, door, say)
     cert, key = address.tls or (None, None)
@@ -79,7 +88,12 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(address: Address, store: Path | None, say: Callable[[str], None]) -> None:
-    """Serves until Ctrl-C."""
+def serve(
+    address: Address,
+    store: Path | None,
+    say: Callable[[str], None],
+    commands: CommandLine | None = None,
+) -> None:
+    """Serves until Ctrl-C or SIGTERM."""
     with contextlib.suppress(KeyboardInterrupt):
-        server_of(address, store, say).run(sockets=[*address.sockets])
+        server_of(address, store, say, commands).run(sockets=[*address.sockets])

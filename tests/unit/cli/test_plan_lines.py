@@ -8,6 +8,7 @@ import pytest
 from tests.unit.observe.test_plan import LIO
 from tests.unit.report_machine import environment
 
+from dbdyno import present
 from dbdyno.cli import screen
 from dbdyno.conduct.request.request import cpus_reason
 from dbdyno.model.engine.environment import Host
@@ -69,7 +70,7 @@ def test_verbose_lists_every_choice_with_its_reason(fields: dict[str, Any]) -> N
 
 def test_a_load_of_scripts_is_named_by_their_files() -> None:
     plan = plan_of()
-    assert screen.load_words(plan) == "lio"
+    assert present.load_words(plan) == "lio"
     experiment = plan.experiment.model_copy(update={"workload": None, "script": "q.sql"})
     of_script = plan.model_copy(update={"experiment": experiment, "script_text": "select 1"})
-    assert screen.load_words(of_script) == "script q.sql"
+    assert present.load_words(of_script) == "script q.sql"

@@ -82,6 +82,12 @@ def secret_in(dsn: str) -> str | None:
     return secret_in(dsn)
 
 
+def beyond_address(dsn: str) -> list[str]:
+    from dbdyno.engines.postgres.connect import beyond_address
+
+    return beyond_address(dsn)
+
+
 def network_address(dsn: str) -> tuple[str, int] | None:
     """See :func:`dbdyno.engines.network_address`."""
     from dbdyno.engines.postgres.connect import network_address

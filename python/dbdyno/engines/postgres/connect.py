@@ -299,6 +299,27 @@ def secret_in(dsn: str) -> str | None:
     )
 
 
+_ADDRESS = frozenset(
+    {
+        *("host", "hostaddr", "port", "dbname", "user", "service", "application_name", "connect_timeout"),
+        *("sslmode", "sslnegotiation", "channel_binding", "require_auth", "gssencmode"),
+        *("target_session_attrs", "load_balance_hosts"),
+    }
+)
+"""Keywords without files, options of the server, and secrets."""
+
+
+def beyond_address(dsn: str) -> list[str]:
+    """Returns the other keywords of a DSN. Raises :class:`UsageError` for one that libpq cannot read, or
+    that has a part of a password in its host or port."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.Error as e:
+        raise dsn_error(e, dsn) from None
+    check_dsn(given)
+    return sorted(given.keys() - _ADDRESS)
+
+
 def release(number: int) -> str:
     """Returns the release of a ``server_version_num``: two numbers before version 10.
 

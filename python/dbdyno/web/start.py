@@ -1,0 +1,164 @@
+"""Starts runs and observations from forms, shows what became of them, and stops them.
+
+Only if the server was started with ``--allow-start``. Showing a page changes nothing: a plan, a start and a
+stop are each a POST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import parse_qsl
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from dbdyno.model.errors import DbdynoError
+from dbdyno.present.document.document import Document, Paragraph
+from dbdyno.store.listing import list_run
+from dbdyno.store.overview import find_run
+from dbdyno.web import start_markup as markup
+from dbdyno.web.app import Lab, Page
+from dbdyno.web.forms import CommandLine, Form, Given, NotAllowed, WrongField
+from dbdyno.web.shell import View, answer
+from dbdyno.web.start_markup import PATH as PATH
+from dbdyno.web.started import Start, Starts
+
+_CLOSED = "Nothing can be started here: the server was started without --allow-start."
+_OPEN = "dbdyno web --allow-start; with --allow-commands also commands, scripts and settings"
+_MOST_FIELDS = 500
+_STYLES = ("lab.css", "start.css")
+_OWN = ("command", "key")
+"""Names of what a form sends beside its fields."""
+Doing = Callable[[Request, Given], Response]
+
+
+class Action(Route):
+    """A route for a POST, whose fields are read first; a GET leads to the form."""
+
+    def __init__(self, path: str, doing: Doing) -> None:
+        async def endpoint(request: Request) -> Response:
+            if request.method != "POST":
+                return RedirectResponse(PATH, 303)
+            return await run_in_threadpool(doing, request, _given(await request.body()))
+
+        super().__init__(path, endpoint, methods=["GET", "POST"])
+
+
+def _given(body: bytes) -> Given:
+    """Returns the fields of a form that were filled in, the last of several with one name. Raises
+    :class:`WrongField`."""
+    try:
+        pairs = parse_qsl(body.decode(errors="replace"), max_num_fields=_MOST_FIELDS, errors="replace")
+    except ValueError:
+        raise WrongField("", "too many fields", "send the form of the page") from None
+    return {name: value for name, value in pairs if value}
+
+
+class _Room:
+    """The pages, for a server that may start."""
+
+    def __init__(self, lab: Lab, commands: CommandLine) -> None:
+        self._lab, self._commands, self._starts = lab, commands, Starts(lab.store)
+
+    def form(self, request: Request) -> View:
+        asked = dict(request.query_params)
+        return self._form(self._named(asked), {k: v for k, v in asked.items() if k not in _OWN})
+
+    def plan(self, request: Request, given: Given) -> Response:
+        """Shows the plan above the form, or the error at its field."""
+        form, values = self._named(given), _values(given)
+        try:
+            view = self._form(form, values, planned=self._commands.plan(form.name, values))
+        except DbdynoError as e:
+            view = self._form(form, values, error=e)
+        return answer(request, view, self._lab.places)
+
+    def run(self, request: Request, given: Given) -> Response:
+        """Starts a process once its plan is sound, and leads to its page."""
+        form, values = self._named(given), _values(given)
+        try:
+            self._commands.plan(form.name, values)
+            start = self._starts.begin(self._commands.words(form.name, values), given.get("key", ""))
+        except DbdynoError as e:
+            return answer(request, self._form(form, values, error=e), self._lab.places)
+        return RedirectResponse(f"{PATH}/run/{start.id}?follow=1", 303)
+
+    def stop(self, request: Request, given: Given) -> Response:
+        """Sends Ctrl-C to a start, or to a run of this store."""
+        press = int(given["press"]) if given.get("press", "") in ("1", "2") else 1
+        if "start" in given:
+            stopped = self._starts.stop(self._starts.find(given["start"]), press)
+            stops, page = stopped.stops, f"{PATH}/run/{stopped.id}"
+        else:
+            listed = list_run(find_run(self._lab.store.root, given.get("run", "")))
+            stops, page = self._starts.stop_run(listed, press), markup.live_path(listed.id)
+        if "application/json" in request.headers.get("accept", ""):
+            return JSONResponse({"stops": stops, "words": markup.stop_words(stops)})
+        return RedirectResponse(page, 303)
+
+    def started(self, request: Request) -> View:
+        start = self._starts.find(request.path_params["start"])
+        state = self._state(start)
+        data = {"start": {"id": start.id, "follow": "follow" in request.query_params}}
+        shown = Document(start.command[:120], [], lead=[Paragraph(state["words"], lead=True)])
+        above = markup.started(start, state, self._starts.output(start))
+        return View(shown, above, ("start.js",), _STYLES, data, PATH)
+
+    def state(self, request: Request) -> Response:
+        start = self._starts.find(request.query_params.get("start", ""))
+        return JSONResponse(self._state(start) | {"output": self._starts.output(start)})
+
+    def _state(self, start: Start) -> markup.State:
+        return markup.state_of(start, self._starts.runs_of(start))
+
+    def _named(self, given: Given) -> Form:
+        name = given.get("command", self._commands.names[0])
+        if name not in self._commands.names:
+            raise WrongField("command", f"no form {name[:40]!r}", f"one of {', '.join(self._commands.names)}")
+        return self._commands.form(name)
+
+    def _form(
+        self, form: Form, given: Given, *, planned: Document | None = None, error: DbdynoError | None = None
+    ) -> View:
+        if isinstance(error, WrongField) and error.field == "dsn":
+            given = {k: v for k, v in given.items() if k != "dsn"}  # it may hold a password
+        starts = [(s, self._state(s)) for s in self._starts.newest()[: markup.MOST_LISTED]]
+        above = markup.form(form, self._commands.names, given, planned, error, starts)
+        lead = [Paragraph(form.help)]
+        return View(
+            Document(f"Start: {form.name}", form.about, lead=lead),
+            above,
+            (),
+            _STYLES,
+            place=PATH,
+            status=400 if error else 200,
+        )
+
+
+def _values(given: Given) -> Given:
+    return {name: value for name, value in given.items() if name not in _OWN}
+
+
+def routes(lab: Lab) -> Sequence[BaseRoute]:
+    if lab.commands is None:
+        return [Page(PATH, _closed, lab), *(Action(f"{PATH}/{does}", _refused) for does in markup.ACTIONS)]
+    room = _Room(lab, lab.commands)
+    return [
+        Page(PATH, room.form, lab),
+        Action(f"{PATH}/plan", room.plan),
+        Action(f"{PATH}/run", room.run),
+        Action(f"{PATH}/stop", room.stop),
+        Route(f"{PATH}/state", room.state),
+        Page(f"{PATH}/run/{{start}}", room.started, lab),
+    ]
+
+
+def _closed(_request: Request) -> View:
+    lead = [Paragraph(_CLOSED), Paragraph(f"What to do: {_OPEN}.")]
+    return View(Document("Start", [], lead=lead), place=PATH)
+
+
+def _refused(_request: Request, _given: Given) -> Response:
+    raise NotAllowed(_CLOSED.removesuffix("."), _OPEN)

@@ -1,0 +1,307 @@
+"""Markup of the forms, and of what was started."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TypedDict
+
+from dbdyno.model.errors import DbdynoError
+from dbdyno.present.document.document import Document
+from dbdyno.present.document.page import Html, el, join
+from dbdyno.present.media import html
+from dbdyno.store.listing import Listed
+from dbdyno.web.forms import VALUE, Field, Form, Given, Group, Offer, WrongField
+from dbdyno.web.started import PRESSES, Start
+
+PATH = "/start"
+ACTIONS = ("plan", "run", "stop")
+MOST_LISTED = 20
+_FORM = "options"  # id of the form
+_STOPS = (
+    ("Stop", "ends it after the calls in progress, as Ctrl-C does; what was measured is kept"),
+    ("Stop at once", "does not wait for calls, as a second Ctrl-C; the measurement in progress is lost"),
+)
+
+
+class Link(TypedDict):
+    text: str
+    path: str
+
+
+class State(TypedDict):
+    """What became of a start. ``stops``: presses of Stop; ``links``: to its runs."""
+
+    alive: bool
+    words: str
+    stops: int
+    links: list[Link]
+
+
+def live_path(run: str) -> str:
+    return f"/live/{run}"
+
+
+def state_of(start: Start, runs: Sequence[Listed]) -> State:
+    alive = start.is_alive
+    links = [_link(run, alive=alive) for run in runs]
+    return {
+        "alive": alive,
+        "words": _state_words(start, runs, alive=alive),
+        "stops": start.stops,
+        "links": links,
+    }
+
+
+def _link(run: Listed, *, alive: bool) -> Link:
+    name = str(run.document["name"]) or run.id
+    if alive and run.status == "running":
+        return {"text": f"Watch {name}", "path": live_path(run.id)}
+    return {"text": f"Results of {name}", "path": f"/run/{run.id}"}
+
+
+def _state_words(start: Start, runs: Sequence[Listed], *, alive: bool) -> str:
+    if alive and start.stops:
+        return stop_words(start.stops)
+    if alive:
+        return "It measures." if runs else "It has started, and does not measure yet."
+    if not runs:
+        return "It ended before it measured anything. Its last lines say why."
+    if all(r.status == "complete" for r in runs):
+        return "It is complete."
+    reason = next(r.reason for r in runs if r.status != "complete")
+    return f"It was cut short: {reason}."
+
+
+def stop_words(stops: int) -> str:
+    """Returns what happens after so many presses."""
+    return (
+        "It was not told to stop.",
+        "It stops after the calls in progress; what was measured is kept.",
+        "It stops at once.",
+    )[min(stops, PRESSES)]
+
+
+# What was started.
+
+
+def started(start: Start, state: State, output: str) -> Html:
+    """Returns the part of the page that start.js keeps up to date."""
+    links = el("ul", *(el("li", el("a", k["text"], href=k["path"])) for k in state["links"]), id="links")
+    shown = el("pre", output, id="output", tabindex=0, aria_label="what it printed last")
+    return el(
+        "section",
+        el("div", links, stop_form(start.stops, hidden=not state["alive"], start=start.id), class_="doing"),
+        el("h2", "What it printed"),
+        shown,
+        el("p", el("a", "Start another", href=PATH)),
+        aria_label="Progress",
+    )
+
+
+def stop_form(stops: int, *, hidden: bool = False, **whom: str) -> Html:
+    """Returns the button that stops a start or a run: ``start=ID`` or ``run=ID``."""
+    name, does = _STOPS[min(stops, PRESSES - 1)]
+    kept = [el("input", type="hidden", name=n, value=v) for n, v in {**whom, "press": str(stops + 1)}.items()]
+    button = el("button", name, type="submit", disabled=stops >= PRESSES)
+    note = el("span", f"{name} {does}.", class_="foot")
+    return el(
+        "form",
+        *kept,
+        button,
+        note,
+        method="post",
+        action=f"{PATH}/stop",
+        id="stop",
+        class_="stop",
+        hidden=hidden,
+    )
+
+
+def _list(starts: Sequence[tuple[Start, State]]) -> Html | None:
+    if not starts:
+        return None
+    heads = (el("th", head, scope="col") for head in ("started (UTC)", "command", "state", "page"))
+    rows = [
+        el(
+            "tr",
+            el("th", f"{s.began:%Y-%m-%d %H:%M:%S}", scope="row", class_="num"),
+            el("td", el("a", s.command, href=f"{PATH}/run/{s.id}"), class_="mono"),
+            el("td", state["words"]),
+            el("td", *(el("a", k["text"], href=k["path"]) for k in state["links"])),
+        )
+        for s, state in starts
+    ]
+    table = el(
+        "table",
+        el("caption", el("span", "Started from the browser")),
+        el("thead", el("tr", *heads)),
+        el("tbody", *rows),
+    )
+    return el("div", table, class_="scroll", tabindex=0, role="region", aria_label="Started from the browser")
+
+
+# The form.
+
+
+def form(
+    shown: Form,
+    names: Sequence[str],
+    given: Given,
+    planned: Document | None,
+    error: DbdynoError | None,
+    starts: Sequence[tuple[Start, State]],
+) -> Html:
+    """Returns all of the page above the tables of workloads and recipes."""
+    wrong = error.field if isinstance(error, WrongField) else ""
+    hidden = [
+        el("input", type="hidden", name="command", value=shown.name),
+        el("input", type="hidden", name="key", value=secrets.token_hex(8)),
+    ]
+    boxes = [_group(group, given, wrong, error) for group in shown.groups]
+    common, rest = [b for b, _ in boxes if b], [r for _, r in boxes if r]
+    return join(
+        _list(starts),
+        _tabs(names, shown.name),
+        _error(shown, error),
+        _plan(planned),
+        el("form", *hidden, *common, _buttons(), *rest, _left_out(shown), method="post", id=_FORM),
+    )
+
+
+def _tabs(names: Sequence[str], chosen: str) -> Html:
+    links = [
+        el(
+            "li",
+            el("a", name, href=f"{PATH}?command={name}", aria_current="page" if name == chosen else None),
+        )
+        for name in names
+    ]
+    return el("nav", el("ul", *links, class_="tabs"), aria_label="Commands")
+
+
+def _buttons() -> Html:
+    return el(
+        "p",
+        el("button", "Show the plan", type="submit", formaction=f"{PATH}/plan"),
+        el("button", "Start", type="submit", formaction=f"{PATH}/run"),
+        class_="buttons",
+    )
+
+
+def _error(shown: Form, error: DbdynoError | None) -> Html | None:
+    if error is None:
+        return None
+    field = error.field if isinstance(error, WrongField) else ""
+    known = any(f.name == field for f in shown.fields())
+    message = el("a", error.message, href=f"#{_id(field)}") if known else error.message
+    cure = el("p", f"What to do: {error.cure}.") if error.cure else None
+    return el("div", el("p", message), cure, class_="warning", role="alert", id="error")
+
+
+def _plan(planned: Document | None) -> Html | None:
+    if planned is None:
+        return None
+    start = el("button", "Start", type="submit", form=_FORM, formaction=f"{PATH}/run")
+    return el(
+        "section",
+        el("h2", planned.title, id="plan-title"),
+        html.parts([*planned.lead, *planned.blocks], 3),
+        el("p", start, class_="buttons"),
+        id="plan",
+        aria_labelledby="plan-title",
+        class_="card",
+    )
+
+
+def _left_out(shown: Form) -> Html:
+    """Returns the list of the options that are not here, and why."""
+    reasons: dict[str, list[str]] = {}
+    for flag, reason in shown.left_out.items():
+        reasons.setdefault(reason, []).append(flag)
+    lines = [el("li", el("code", ", ".join(flags)), f": {reason}") for reason, flags in reasons.items()]
+    further = None
+    if shown.further:
+        why = ": commands, files, SQL and hosts of your own need a server with --allow-commands"
+        further = el("li", el("code", ", ".join(shown.further)), why)
+    return el(
+        "details", el("summary", "Options that are on the command line alone"), el("ul", further, *lines)
+    )
+
+
+def _group(
+    group: Group, given: Given, wrong: str, error: DbdynoError | None
+) -> tuple[Html | None, Html | None]:
+    """Returns the common fields of a group, and the others, folded unless one of them is filled in."""
+    common = [f for f in group.fields if f.common]
+    rest = [f for f in group.fields if not f.common]
+    open_ = any(f.name in given or f"{f.name}{VALUE}" in given or f.name == wrong for f in rest)
+    boxes = [[_row(f, given, error if f.name == wrong else None) for f in some] for some in (common, rest)]
+    first = el("fieldset", el("legend", group.title), *boxes[0]) if common else None
+    title = f"{group.title}: {len(rest)} more" if common else f"{group.title}: {len(rest)}"
+    folded = el("details", el("summary", title), *boxes[1], open=open_, class_="more") if rest else None
+    return first, folded
+
+
+def _id(name: str) -> str:
+    return f"field-{name}"
+
+
+def _row(field: Field, given: Given, error: DbdynoError | None) -> Html:
+    ids = [f"{_id(field.name)}-help", *([f"{_id(field.name)}-error"] if error else [])]
+    named = {
+        "id": _id(field.name),
+        "name": field.name,
+        "aria_describedby": " ".join(ids),
+        "aria_invalid": "true" if error else None,
+    }
+    default = f" Default: {field.default}." if field.default else ""
+    cure = f" {error.cure}." if error is not None and error.cure else ""
+    return el(
+        "div",
+        el("label", field.flag, for_=_id(field.name)),
+        el("div", _control(field, given, named)),
+        el("p", f"{field.help}{default}", id=ids[0], class_="foot"),
+        el("p", f"{error.message}.{cure}", id=ids[1], class_="wrong") if error else None,
+        class_="field",
+    )
+
+
+def _control(field: Field, given: Given, named: dict[str, str | None]) -> Html:
+    value, hint = given.get(field.name, ""), field.metavar
+    match field.kind:
+        case "switch":
+            on = bool(value) or field.fixed
+            return el("input", type="checkbox", value="on", checked=on, disabled=field.fixed, **named)
+        case "optional":
+            box = el("input", type="checkbox", value="on", checked=bool(value), **named)
+            return join(box, _number(field, given))
+        case "choice":
+            first = el("option", f"({field.default or 'none'})", value="")
+            offers = [
+                el("option", _words(o), value=o.value, selected=o.value == value) for o in field.choices
+            ]
+            return el("select", first, *offers, **named)
+        case "lines":
+            hint = f"{hint}, one a line" if hint else "one a line"
+            rows = min(6, 1 + value.count("\n"))
+            return el("textarea", value, rows=rows, placeholder=hint, spellcheck="false", **named)
+        case _:
+            mode = "decimal" if field.kind == "number" else None
+            typed = {"type": "text", "inputmode": mode, "autocomplete": "off", "spellcheck": "false"}
+            return el("input", value=value, placeholder=hint, **typed, **named)
+
+
+def _number(field: Field, given: Given) -> Html:
+    """Returns the control of the value that may be left out."""
+    name = f"{field.name}{VALUE}"
+    label = f"{field.flag}: {field.metavar}"
+    return el("input", type="text", size=6, value=given.get(name, ""), name=name, aria_label=label,
+              placeholder=field.metavar)  # fmt: skip
+
+
+def _words(offer: Offer) -> str:
+    """Returns ``lio``, ``demo: a question``, or for a flag just the words."""
+    if offer.value.startswith("--"):
+        return offer.words
+    return f"{offer.value}: {offer.words}" if offer.words else offer.value

@@ -1,0 +1,240 @@
+"""Runs and observations that the lab started: processes of their own, which go on when the server ends.
+
+Each has two files in the folder ``started`` of the store: what it is, and what it printed. So every server on
+the store lists it, also a later one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dbdyno.kernel.private import make_private
+from dbdyno.model.errors import NoSuchRun, StoreError, UsageError
+from dbdyno.model.text.visible import visible
+from dbdyno.store import RunStore, files
+from dbdyno.store.listing import Listed, is_alive, list_run, run_ids, start_ticks
+
+_FOLDER = "started"
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
+_KEPT = 50
+"""Starts that are remembered."""
+_MOST_BYTES = 64 << 10
+_OUTPUT_BYTES = 16 << 10
+"""End of the output that is shown."""
+_SOONER_S = 2  # a run's id has whole seconds, and is made by another clock reading
+PRESSES = 2
+"""Ctrl-C twice: the first ends the calls in progress, the second stops at once."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """``words``: the command line without the program. ``stops``: how often Ctrl-C was sent."""
+
+    id: str
+    words: tuple[str, ...]
+    pid: int
+    ticks: int
+    stops: int = 0
+
+    @property
+    def began(self) -> datetime:
+        return datetime.strptime(self.id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+
+    @property
+    def command(self) -> str:
+        """Returns the command line as one types it."""
+        return shlex.join(["dbdyno", *(w for w in self.words if not w.startswith("--store="))])
+
+    @property
+    def is_alive(self) -> bool:
+        return is_alive(self.pid, self.ticks)
+
+
+class Starts:
+    """All starts of a store."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store, self._folder = store, store.root / _FOLDER
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._stops: dict[tuple[int, int], int] = {}  # of runs that were started elsewhere
+        self._keys: dict[str, str] = {}
+        self._alone = threading.Lock()
+
+    def begin(self, words: Sequence[str], key: str) -> Start:
+        """Starts a command, once for each ``key``: a button may be pressed twice. Raises
+        :class:`StoreError`."""
+        with self._alone:
+            if key in self._keys:
+                return self.find(self._keys[key])
+            with files.guard(self._folder):
+                make_private(self._folder)
+            self._forget_old()
+            start = self._spawn(words)
+            self._keys = dict([*self._keys.items()][-_KEPT:]) | {key: start.id}
+            return start
+
+    def _spawn(self, words: Sequence[str]) -> Start:
+        id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        program = [sys.executable, "-P", "-m", "dbdyno", *words]
+        with files.guard(self._folder):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            output = os.open(self._output(id), flags, 0o600)
+        try:
+            child = subprocess.Popen(
+                program, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        except OSError as e:
+            self._output(id).unlink()
+            raise UsageError(f"cannot start dbdyno: {e.strerror}", "give it fewer or shorter values") from e
+        finally:
+            os.close(output)
+        start = Start(id, tuple(words), child.pid, start_ticks(child.pid) or 0)
+        self._children[id] = child
+        self._write(start)
+        return start
+
+    def newest(self) -> Sequence[Start]:
+        """Returns the newest starts, the newest first."""
+        self._reap()
+        found = (self._read(path) for path in self._records()[:_KEPT])
+        return [start for start in found if start is not None]
+
+    def find(self, id: str) -> Start:
+        """Raises :class:`NoSuchRun`."""
+        self._reap()
+        start = self._read(self._folder / f"{id}.json") if _ID.fullmatch(id) else None
+        if start is None:
+            raise NoSuchRun("nothing was started by this name", "/start lists what was started")
+        return start
+
+    def runs_of(self, start: Start) -> Sequence[Listed]:
+        """Returns the runs that the process recorded: several if it observes several servers."""
+        since = f"{datetime.fromtimestamp(start.began.timestamp() - _SOONER_S, UTC):%Y%m%d-%H%M%S}"
+        listed = (list_run(self._store.root / id) for id in run_ids(self._store.root) if id >= since)
+        return [r for r in listed if process_of(r) == (start.pid, start.ticks)]
+
+    def output(self, start: Start) -> str:
+        """Returns the end of what it printed."""
+        try:
+            with self._output(start.id).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
+                return visible(file.read(_OUTPUT_BYTES).decode(errors="replace"))
+        except OSError:
+            return ""
+
+    def stop(self, start: Start, press: int) -> Start:
+        """Sends Ctrl-C if this is the next press. Raises :class:`UsageError` if the process has ended."""
+        with self._alone:
+            start = self.find(start.id)
+            if press == start.stops + 1 <= PRESSES:
+                interrupt(start.pid, start.ticks)
+                start = replace(start, stops=press)
+                self._write(start)
+            return start
+
+    def stop_run(self, run: Listed, press: int) -> int:
+        """Does the same for a run that may have been started elsewhere; returns the number of presses."""
+        process = process_of(run)
+        for start in self.newest():
+            if (start.pid, start.ticks) == process:
+                return self.stop(start, press).stops
+        with self._alone:
+            sent = self._stops.get(process, 0)
+            if press == sent + 1 <= PRESSES:
+                if run.status != "running":
+                    raise UsageError("the run has ended", "nothing is left to stop")
+                interrupt(*process)
+                sent = self._stops[process] = press
+            return sent
+
+    def stops_of(self, run: Listed) -> int:
+        """Returns how often Ctrl-C was sent to a run."""
+        process = process_of(run)
+        ours = [s.stops for s in self.newest() if (s.pid, s.ticks) == process]
+        return ours[0] if ours else self._stops.get(process, 0)
+
+    # The files.
+
+    def _records(self) -> list[Path]:
+        try:
+            with files.guard(self._folder):
+                found = [p for p in self._folder.iterdir() if _ID.fullmatch(p.stem) and p.suffix == ".json"]
+        except StoreError as e:
+            if isinstance(e.__cause__, FileNotFoundError):
+                return []
+            raise
+        return sorted(found, reverse=True)
+
+    def _output(self, id: str) -> Path:
+        return self._folder / f"{id}.txt"
+
+    def _write(self, start: Start) -> None:
+        files.write_atomic(self._folder / f"{start.id}.json", json.dumps(asdict(start)).encode())
+
+    def _read(self, path: Path) -> Start | None:
+        """Returns None for a file that is absent or damaged."""
+        try:
+            data: dict[str, Any] = json.loads(files.read_limited(path, _MOST_BYTES, private=True))
+            words = tuple(str(w) for w in data["words"])
+            return Start(path.stem, words, int(data["pid"]), int(data["ticks"]), int(data["stops"]))
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _forget_old(self) -> None:
+        for path in self._records()[_KEPT - 1 :]:
+            start = self._read(path)
+            if start is None or not start.is_alive:
+                with contextlib.suppress(OSError):
+                    self._output(path.stem).unlink(missing_ok=True)
+                    path.unlink()
+
+    def _reap(self) -> None:
+        """Lets the kernel forget children that have ended."""
+        for id, child in [*self._children.items()]:
+            if child.poll() is not None:
+                self._children.pop(id, None)
+
+
+def process_of(run: Listed) -> tuple[int, int]:
+    """Returns pid and start time of the process that measures."""
+    return int(run.document["pid"]), int(run.document["pid_start_ticks"])
+
+
+def interrupt(pid: int, ticks: int) -> None:
+    """Sends SIGINT to a process of this user. Raises :class:`UsageError` if it has ended, or is another's."""
+    try:
+        with _process(pid) as descriptor:
+            if not is_alive(pid, ticks):  # after opening: the pid cannot be used again meanwhile
+                raise ProcessLookupError
+            if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116
+                raise PermissionError
+            signal.pidfd_send_signal(descriptor, signal.SIGINT)
+    except ProcessLookupError:
+        raise UsageError("the process has ended", "nothing is left to stop") from None
+    except PermissionError:
+        raise UsageError("the process belongs to another user", "stop it as that user") from None
+
+
+@contextlib.contextmanager
+def _process(pid: int) -> Iterator[int]:
+    if pid <= 0:
+        raise ProcessLookupError
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

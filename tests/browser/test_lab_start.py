@@ -1,0 +1,68 @@
+"""A run from the browser by the keyboard alone: fill in, see the plan, start, follow, stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chromium import Page
+from tests.browser.conftest import OpenLab
+from tests.web.conftest import Lab, Started
+
+from dbdyno.cli.web_forms import CommandForms
+
+
+@pytest.fixture
+def may_all(start_lab: Started, tmp_path: Path) -> Lab:
+    store = tmp_path / "store"
+    return start_lab(store, CommandForms(store, commands=True))
+
+
+def go_to(page: Page, selector: str) -> None:
+    """Presses Tab until the element has the focus."""
+    for _ in range(300):
+        if page.evaluate(f"document.activeElement.matches({selector!r})"):
+            return
+        page.press("Tab")
+    raise AssertionError(f"never reached: {selector}")
+
+
+def test_a_plan_and_a_run_by_the_keyboard(may_all: Lab, open_lab: OpenLab) -> None:
+    page = open_lab(may_all, "/start")
+    go_to(page, "[name=commands]")
+    page.write("true")
+    go_to(page, "[name=sessions]")
+    page.write("1,2")
+    go_to(page, "[formaction='/start/plan']")
+    page.press("Enter")
+    page.wait("document.querySelector('#plan') && document.documentElement.dataset.ready === 'yes'")
+    assert page.evaluate("document.querySelector('#plan').textContent.includes('2 measurements')")
+    assert page.evaluate("document.querySelector('[name=sessions]').value") == "1,2"
+    go_to(page, "[name=sessions]")
+    page.evaluate("document.activeElement.select()")
+    page.write("0")
+    page.press("Enter")  # the first button of the form: its plan
+    page.wait("document.querySelector('#error') && document.documentElement.dataset.ready === 'yes'")
+    assert page.evaluate("document.querySelector('[name=sessions]').getAttribute('aria-invalid')") == "true"
+    page.evaluate("document.querySelector('[name=sessions]').value = '1'")
+    page.evaluate("document.querySelector('details.more:has([name=runs])').open = true")
+    go_to(page, "[name=runs]")
+    page.write("1")
+    go_to(page, "[formaction='/start/run']")
+    page.press("Enter")
+    page.wait("/^.(live|start.run)./.test(location.pathname)")
+    page.wait("location.pathname.startsWith('/live/') || document.querySelector('#links a')")
+    assert page.errors() == [] or page.evaluate("location.pathname").startswith("/live/")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
+def test_the_form_fits_the_window_and_every_control_has_a_name(
+    width: int, dark: bool, may_all: Lab, open_lab: OpenLab
+) -> None:
+    page = open_lab(may_all, "/start", width=width, dark=dark)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    nameless = "[...document.querySelectorAll('form :is(input:not([type=hidden]), select, textarea)')]"
+    nameless += ".filter(c => !(c.labels.length || c.getAttribute('aria-label'))).map(c => c.outerHTML)"
+    assert page.evaluate(nameless) == []
+    assert page.errors() == []
