@@ -71,7 +71,7 @@ def test_every_answer_forbids_frames_foreign_code_and_copies(lab: Lab) -> None:
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
     policy = lab.ask("/run/last").text.partition("Content-Security-Policy")[2].partition(">")[0]
     assert "default-src &#x27;none&#x27;" in policy and "unsafe" not in policy
 

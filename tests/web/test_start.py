@@ -24,7 +24,9 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
 from dbdyno.store import RunStore
 from dbdyno.store.listing import is_alive, start_ticks
+from dbdyno.web import app as app_of_lab
 from dbdyno.web.forms import WrongField
+from dbdyno.web.start import stop_button
 from dbdyno.web.started import Start, Starts, interrupt
 from tests.waiting import eventually
 from tests.web.conftest import Answer, Lab, Started
@@ -289,7 +291,7 @@ def test_a_run_outlives_its_server_and_stops_as_by_ctrl_c(
     program: subprocess.Popen[str], start_lab: Started, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    start = started(entered(program, store), **{**BRIEF, "repeats": "1000"})
+    start = started(entered(program, store), **{**BRIEF, "repeats": "200"})
     program.send_signal(signal.SIGINT)
     assert program.wait(60) == 0
     assert program.stdout is not None and program.stdout.read().endswith("The server has ended.\n")
@@ -299,7 +301,10 @@ def test_a_run_outlives_its_server_and_stops_as_by_ctrl_c(
     (run,) = RunStore(store).list()
     assert post(lab, "stop", run=run.id, press="1").status == 303
     post(lab, "stop", run=run.id, press="1")  # pressed twice
-    assert Starts(RunStore(store)).find(start.id).stops == 1
+    starts = Starts(RunStore(store))
+    assert starts.find(start.id).stops == 1
+    button = stop_button(app_of_lab.Lab(starts.store, (), None, starts), run)
+    assert button is not None and "Stop at once" in button and f'value="{run.id}"' in button
     eventually(lambda: not start.is_alive)
     (run,) = RunStore(store).list()
     assert run.status == "cut short" and run.reason == "stopped by the user"

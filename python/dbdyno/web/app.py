@@ -19,6 +19,7 @@ from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.store import RunStore
 from dbdyno.web.forms import CommandLine, NotAllowed
 from dbdyno.web.shell import Place, View, answer
+from dbdyno.web.started import Starts
 
 _THREADS = 4
 """Views that are made at a time; further ones wait."""
@@ -43,6 +44,8 @@ class Lab:
     closing: list[Callable[[], None]] = field(default_factory=list)
     commands: CommandLine | None = None
     """What may be started; None if nothing may."""
+    starts: Starts | None = None
+    """What was started, if something may be."""
 
 
 class Page(Route):

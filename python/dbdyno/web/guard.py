@@ -24,7 +24,7 @@ _HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'",  # the rest of the policy is in each page
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer the Origin of a form would be null
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }

@@ -18,6 +18,7 @@ from dbdyno.web.door import Door
 from dbdyno.web.forms import CommandLine
 from dbdyno.web.guard import TOKEN, Guard
 from dbdyno.web.shell import Place
+from dbdyno.web.started import Starts
 
 _CONNECTIONS = 200
 """Connections above which the server answers 503."""
@@ -53,7 +54,9 @@ def server_of(
 ) -> uvicorn.Server:
     """``say`` gets the address to open, and another one each time one was used. ``commands``: what may be
     started from the browser."""
-    lab = Lab(RunStore(store), PLACES, commands=commands)
+    run_store = RunStore(store)
+    starts = None if commands is None else Starts(run_store)
+    lab = Lab(run_store, PLACES, commands=commands, starts=starts)
     door = Door(address.port)
     app = Guard(application(lab, [r for views in ROOMS for r in views(lab)]), address, door, say)
     cert, key = address.tls or (None, None)

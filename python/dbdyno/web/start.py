@@ -16,7 +16,8 @@ from starlette.routing import BaseRoute, Route
 
 from dbdyno.model.errors import DbdynoError
 from dbdyno.present.document.document import Document, Paragraph
-from dbdyno.store.listing import list_run
+from dbdyno.present.document.page import Html
+from dbdyno.store.listing import Listed, list_run
 from dbdyno.store.overview import find_run
 from dbdyno.web import start_markup as markup
 from dbdyno.web.app import Lab, Page
@@ -59,8 +60,8 @@ def _given(body: bytes) -> Given:
 class _Room:
     """The pages, for a server that may start."""
 
-    def __init__(self, lab: Lab, commands: CommandLine) -> None:
-        self._lab, self._commands, self._starts = lab, commands, Starts(lab.store)
+    def __init__(self, lab: Lab, commands: CommandLine, starts: Starts) -> None:
+        self._lab, self._commands, self._starts = lab, commands, starts
 
     def form(self, request: Request) -> View:
         asked = dict(request.query_params)
@@ -142,9 +143,9 @@ def _values(given: Given) -> Given:
 
 
 def routes(lab: Lab) -> Sequence[BaseRoute]:
-    if lab.commands is None:
+    if lab.commands is None or lab.starts is None:
         return [Page(PATH, _closed, lab), *(Action(f"{PATH}/{does}", _refused) for does in markup.ACTIONS)]
-    room = _Room(lab, lab.commands)
+    room = _Room(lab, lab.commands, lab.starts)
     return [
         Page(PATH, room.form, lab),
         Action(f"{PATH}/plan", room.plan),
@@ -153,6 +154,14 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         Route(f"{PATH}/state", room.state),
         Page(f"{PATH}/run/{{start}}", room.started, lab),
     ]
+
+
+def stop_button(lab: Lab, run: Listed) -> Html | None:
+    """Returns the button that stops a run, for its live page; None if it has ended, or nothing may be stopped
+    from the browser. It needs the style ``start.css``."""
+    if lab.starts is None or run.status != "running":
+        return None
+    return markup.stop_form(lab.starts.stops_of(run), run=run.id)
 
 
 def _closed(_request: Request) -> View:

@@ -66,7 +66,7 @@ def _state_words(start: Start, runs: Sequence[Listed], *, alive: bool) -> str:
     if alive:
         return "It measures." if runs else "It has started, and does not measure yet."
     if not runs:
-        return "It ended before it measured anything. Its last lines say why."
+        return "It ended before it measured anything. The reason is in what it printed."
     if all(r.status == "complete" for r in runs):
         return "It is complete."
     reason = next(r.reason for r in runs if r.status != "complete")
@@ -76,7 +76,7 @@ def _state_words(start: Start, runs: Sequence[Listed], *, alive: bool) -> str:
 def stop_words(stops: int) -> str:
     """Returns what happens after so many presses."""
     return (
-        "It was not told to stop.",
+        "It measures.",
         "It stops after the calls in progress; what was measured is kept.",
         "It stops at once.",
     )[min(stops, PRESSES)]
@@ -126,7 +126,7 @@ def _list(starts: Sequence[tuple[Start, State]]) -> Html | None:
         el(
             "tr",
             el("th", f"{s.began:%Y-%m-%d %H:%M:%S}", scope="row", class_="num"),
-            el("td", el("a", s.command, href=f"{PATH}/run/{s.id}"), class_="mono"),
+            el("td", el("a", s.command, href=f"{PATH}/run/{s.id}"), class_="mono long"),
             el("td", state["words"]),
             el("td", *(el("a", k["text"], href=k["path"]) for k in state["links"])),
         )
@@ -160,12 +160,14 @@ def form(
     ]
     boxes = [_group(group, given, wrong, error) for group in shown.groups]
     common, rest = [b for b, _ in boxes if b], [r for _, r in boxes if r]
+    answer = planned is not None or error is not None
     return join(
-        _list(starts),
+        None if answer else _list(starts),
         _tabs(names, shown.name),
         _error(shown, error),
         _plan(planned),
         el("form", *hidden, *common, _buttons(), *rest, _left_out(shown), method="post", id=_FORM),
+        _list(starts) if answer else None,
     )
 
 
@@ -256,7 +258,7 @@ def _row(field: Field, given: Given, error: DbdynoError | None) -> Html:
         "aria_invalid": "true" if error else None,
     }
     default = f" Default: {field.default}." if field.default else ""
-    cure = f" {error.cure}." if error is not None and error.cure else ""
+    cure = f" What to do: {error.cure}." if error is not None and error.cure else ""
     return el(
         "div",
         el("label", field.flag, for_=_id(field.name)),

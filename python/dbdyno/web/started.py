@@ -57,7 +57,10 @@ class Start:
     @property
     def command(self) -> str:
         """Returns the command line as one types it."""
-        return shlex.join(["dbdyno", *(w for w in self.words if not w.startswith("--store="))])
+        words = [w for w in self.words if not w.startswith("--store=")]
+        if words[-2:-1] == ["--"]:
+            words = [words[0], words[-1], *words[1:-2]]
+        return shlex.join(["dbdyno", *words])
 
     @property
     def is_alive(self) -> bool:
@@ -68,7 +71,7 @@ class Starts:
     """All starts of a store."""
 
     def __init__(self, store: RunStore) -> None:
-        self._store, self._folder = store, store.root / _FOLDER
+        self.store, self._folder = store, store.root / _FOLDER
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._stops: dict[tuple[int, int], int] = {}  # of runs that were started elsewhere
         self._keys: dict[str, str] = {}
@@ -124,7 +127,7 @@ class Starts:
     def runs_of(self, start: Start) -> Sequence[Listed]:
         """Returns the runs that the process recorded: several if it observes several servers."""
         since = f"{datetime.fromtimestamp(start.began.timestamp() - _SOONER_S, UTC):%Y%m%d-%H%M%S}"
-        listed = (list_run(self._store.root / id) for id in run_ids(self._store.root) if id >= since)
+        listed = (list_run(self.store.root / id) for id in run_ids(self.store.root) if id >= since)
         return [r for r in listed if process_of(r) == (start.pid, start.ticks)]
 
     def output(self, start: Start) -> str:
