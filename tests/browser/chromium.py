@@ -178,14 +178,15 @@ class Page:
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x - 1, y=y)
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def press(self, key: str, *, text: str = "") -> None:
+    def press(self, key: str, *, text: str = "", shift: bool = False) -> None:
         """Presses and releases a key: ``Tab``, ``Enter``, ``Escape``, ``ArrowDown``, ``a``.
 
         ``text``: what it writes; by default ``key`` if that is one character.
         """
         self.acted_on = True
         written = text or {"Enter": "\r", "Space": " "}.get(key, key if len(key) == 1 else "")
-        named = {"key": " " if key == "Space" else key, "code": key, **_KEY_CODES.get(key, {})}
+        held = {"modifiers": 8} if shift else {}
+        named = {"key": " " if key == "Space" else key, "code": key, **_KEY_CODES.get(key, {}), **held}
         self._call("Input.dispatchKeyEvent", type="keyDown", text=written, **named)
         self._call("Input.dispatchKeyEvent", type="keyUp", **named)
 
@@ -199,6 +200,15 @@ class Page:
         self.move(x, y)
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def drag(self, x0: float, y0: float, x1: float, y1: float) -> None:
+        """Presses the mouse at one place of the window, and releases it at another."""
+        self.move(x0, y0)
+        self._call("Input.dispatchMouseEvent", type="mousePressed", x=x0, y=y0, button="left", clickCount=1)
+        for part in (0.25, 0.5, 0.75, 1.0):
+            x, y = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
+            self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, button="left", buttons=1)
+        self._call("Input.dispatchMouseEvent", type="mouseReleased", x=x1, y=y1, button="left", clickCount=1)
 
     def write(self, text: str) -> None:
         """Writes ``text`` where the focus is."""

@@ -13,9 +13,7 @@ has the reason.
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -36,7 +34,7 @@ from dbdyno.model.results.session_time import (
     parts,
 )
 from dbdyno.model.schema.column import CELL
-from dbdyno.model.schema.tables import Tables, rows, sum_if_all_known
+from dbdyno.model.schema.tables import Tables, rows, sum_if_all_known, sum_of_known
 from dbdyno.model.sources.wait_families import LOG_BYTES
 from dbdyno.model.units import NS_PER_S
 
@@ -299,25 +297,12 @@ def _hit_ratio(figures: pl.DataFrame, ratios: Mapping[str, Mapping[str, float]])
 TOP = 10
 
 
-class Seconds(NamedTuple):
-    """Seconds by part of one cell or several, and the base of their shares."""
-
-    by_name: dict[str, Part]
-    base: float
-
-    def merge(self, other: Seconds) -> Seconds:
-        """Returns the sum of both. Their errors are taken as independent."""
-        total = dict(self.by_name)
-        for name, part in other.by_name.items():
-            total[name] = _add_parts(total[name], part) if name in total else part
-        return Seconds(total, self.base + other.base)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields rows of table ``event_seconds``. The one without a name has the base."""
-        yield {"name": None, "seconds": self.base, "source": ""}
-        for name, part in self.by_name.items():
-            figures = {"low": part.low, "high": part.high, "waits": part.waits, "sleeps": part.sleeps}
-            yield {"name": name, "seconds": part.aas, "runq_s": part.runq, "source": part.source, **figures}
+def _rows_of(by_name: Mapping[str, Part], base_s: float) -> Iterator[dict[str, Any]]:
+    """Yields rows of table ``event_seconds``. The one without a name has the base of the shares."""
+    yield {"name": None, "seconds": base_s, "source": ""}
+    for name, part in by_name.items():
+        figures = {"low": part.low, "high": part.high, "waits": part.waits, "sleeps": part.sleeps}
+        yield {"name": name, "seconds": part.aas, "runq_s": part.runq, "source": part.source, **figures}
 
 
 @makes("event_seconds", reads=("ledger", "events"))
@@ -325,50 +310,66 @@ def event_seconds(tables: Tables) -> pl.DataFrame:
     """Returns the seconds of all events and accounts of each cell, and the base of their shares."""
     records: list[dict[str, Any]] = []
     for head, window, cell in of_cells(tables):
-        records += [head | row for row in _seconds(cell, window).rows()]
+        records += [head | row for row in _seconds(cell, window)]
     return rows("event_seconds", records)
-
-
-def _by_cell(event_seconds: pl.DataFrame) -> dict[str, Seconds]:
-    seconds_by_cell: dict[str, Seconds] = {}
-    for row in event_seconds.iter_rows(named=True):
-        seconds = seconds_by_cell.setdefault(row["cell"], Seconds({}, 0.0))
-        if row["name"] is None:
-            seconds_by_cell[row["cell"]] = seconds._replace(base=row["seconds"])
-        else:
-            figures = (row[c] for c in ("seconds", "low", "high", "source", "runq_s", "waits", "sleeps"))
-            seconds.by_name[row["name"]] = Part(*figures)
-    return seconds_by_cell
 
 
 @makes("top_events")
 def top_events(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFrame:
     """Returns the top events of each cell. Seconds of a wait are true sleep. Its run-queue seconds stand
     beside it and are counted in CPU WAIT, so the shares of DB time add up to 100 % at most."""
-    seconds = _by_cell(event_seconds)
+    by_cell = event_seconds.partition_by("cell", as_dict=True, maintain_order=True)
     keys = windows.select(c.name for c in CELL).to_dicts()
-    return rows("top_events", [key | row for key in keys for row in _ranked(seconds[key["cell"]])])
+    return rows("top_events", [key | row for key in keys for row in _ranked(by_cell[(key["cell"],)])])
 
 
 @makes("top_events", stage="total")
 def top_events_total(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFrame:
     """Returns the top events over all usable cells of a workload, variant and rung together (cell
-    ``all``): the windows of an observation, or repeats. Cells whose shares have no base, as their DB time
-    is incomplete, are left out if others have one."""
-    seconds, records = _by_cell(event_seconds), list[dict[str, Any]]()
+    ``all``): the windows of an observation, or repeats."""
+    records: list[dict[str, Any]] = []
     for head, cells in groups(windows):
-        each = [seconds[w["cell"]] for w in cells]
-        complete = [s for s in each if s.base] or each
-        total = functools.reduce(Seconds.merge, complete, Seconds({}, 0.0))
-        records += [head | row for row in _ranked(total)]
+        records += [head | row for row in _ranked(events_together(cells, event_seconds))]
     return rows("top_events", records)
 
 
-def _seconds(cell: Tables, window: Mapping[str, Any]) -> Seconds:
-    wall, by_part = window["wall_s"], parts(cell)
-    return Seconds(
-        {name: _to_seconds(p, wall) for name, p in by_part.items()}, base(cell, window, by_part) * wall
+def events_together(cells: Sequence[Mapping[str, Any]], event_seconds: pl.DataFrame) -> pl.DataFrame:
+    """Returns the seconds of all events over cells together, in the columns of ``event_seconds``, and their
+    wall time ``wall_s``. ``cells`` are rows of ``windows``. Errors of cells are taken as independent, so
+    half-widths add in quadrature.
+
+    Cells whose shares have no base, as their DB time is incomplete, are left out if others have one.
+    """
+    walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
+    all_rows = event_seconds.join(walls, on="cell", maintain_order="left")
+    complete = all_rows.filter(pl.col("name").is_null() & (pl.col("seconds") != 0))
+    if complete.height:
+        all_rows = all_rows.join(complete.select("cell"), on="cell", how="semi", maintain_order="left")
+    value, source = pl.col("seconds"), pl.col("source")
+    below, above = ((value - pl.col(end)).pow(2).sum().sqrt() for end in ("low", "high"))
+    # A part of 0 s has only time in the run queue, whose source is another column's.
+    sources = source.filter(value != 0).unique(maintain_order=True).str.join("; ")
+    together = all_rows.group_by("name", maintain_order=True).agg(
+        value.sum(),
+        low=pl.when(pl.col("low").null_count() == 0).then(value.sum() - below),
+        high=pl.when(pl.col("high").null_count() == 0).then(value.sum() + above),
+        runq_s=sum_of_known("runq_s"),
+        waits=sum_if_all_known("waits"),
+        sleeps=sum_of_known("sleeps"),
+        source=pl.when(sources.str.len_chars().is_between(1, _LONG)).then(sources).otherwise(source.first()),
     )
+    wall_s = float(all_rows.filter(pl.col("name").is_null())["wall_s"].sum())
+    return together.with_columns(wall_s=pl.lit(wall_s))
+
+
+_LONG = 120
+"""Most characters of the sources of a part; if there are more, they are those of its first cell alone."""
+
+
+def _seconds(cell: Tables, window: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    wall, by_part = window["wall_s"], parts(cell)
+    in_seconds = {name: _to_seconds(p, wall) for name, p in by_part.items()}
+    return _rows_of(in_seconds, base(cell, window, by_part) * wall)
 
 
 def _to_seconds(part: Part, wall: float) -> Part:
@@ -378,51 +379,31 @@ def _to_seconds(part: Part, wall: float) -> Part:
     return Part(part.aas * wall, low, high, part.source, runq, waits, sleeps)
 
 
-def _add_parts(a: Part, b: Part) -> Part:
-    value = a.aas + b.aas
-    # Half-widths of independent errors add in quadrature.
-    low = None if a.low is None or b.low is None else value - math.hypot(a.aas - a.low, b.aas - b.low)
-    high = None if a.high is None or b.high is None else value + math.hypot(a.high - a.aas, b.high - b.aas)
-    # A part of 0 s has only time in the run queue, whose source is another column's.
-    source = "; ".join(dict.fromkeys([p.source for p in (a, b) if p.aas] or [a.source]))
-    runq, sleeps = _sum(a.runq, b.runq), _sum(a.sleeps, b.sleeps)
-    waits = None if a.waits is None or b.waits is None else a.waits + b.waits
-    return Part(value, low, high, source if len(source) < 120 else a.source, runq, waits, sleeps)
-
-
-def _sum(a: float | None, b: float | None) -> float | None:
-    """Returns the sum of the known values; None if neither is known."""
-    return None if a is None and b is None else (a or 0.0) + (b or 0.0)
-
-
-def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
-    taken = [item for item in seconds.by_name.items() if item[1].aas > 0]
-    largest = sorted(taken, key=lambda item: -item[1].aas)[:TOP]
+def _ranked(seconds: pl.DataFrame) -> list[dict[str, Any]]:
+    """Returns the largest parts of rows of ``event_seconds``, of a cell or of several together."""
+    base_s = float(seconds.filter(pl.col("name").is_null())["seconds"].sum())
+    taken = seconds.filter(pl.col("name").is_not_null() & (pl.col("seconds") > 0))
+    largest = taken.sort("seconds", descending=True, maintain_order=True).head(TOP).to_dicts()
     return [
         {
             "rank": rank,
-            "name": name,
-            "seconds": part.aas,
-            "low": part.low,
-            "high": part.high,
-            "share": part.aas / seconds.base if seconds.base else None,
-            "runq_s": part.runq,
-            "waits": _rounded(part.waits),
-            "sleeps": _rounded(part.sleeps),
-            "mean_ns": part.aas / part.waits * NS_PER_S if part.waits else None,
-            "mean_queued_ns": _mean_queued_ns(name, part),
-            "source": part.source,
+            **{n: row[n] for n in ("name", "seconds", "low", "high", "runq_s", "source")},
+            "share": row["seconds"] / base_s if base_s else None,
+            "waits": _rounded(row["waits"]),
+            "sleeps": _rounded(row["sleeps"]),
+            "mean_ns": row["seconds"] / row["waits"] * NS_PER_S if row["waits"] else None,
+            "mean_queued_ns": _mean_queued_ns(row),
         }
-        for rank, (name, part) in enumerate(largest, 1)
+        for rank, row in enumerate(largest, 1)
     ]
 
 
-def _mean_queued_ns(name: str, part: Part) -> float | None:
+def _mean_queued_ns(row: Mapping[str, Any]) -> float | None:
     """Returns the mean wait with its time in the run queue. Without a wait event sessions are in the run
     queue for other reasons than waits: they were preempted."""
-    if not part.waits or name == NO_EVENT:
+    if not row["waits"] or row["name"] == NO_EVENT:
         return None
-    return (part.aas + (part.runq or 0.0)) / part.waits * NS_PER_S
+    return float((row["seconds"] + (row["runq_s"] or 0.0)) / row["waits"] * NS_PER_S)
 
 
 def _rounded(count: float | None) -> float | None:

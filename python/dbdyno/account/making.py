@@ -92,11 +92,14 @@ def in_order(stage: Stage) -> list[Maker]:
 
 
 def make(
-    stage: Stage, tables: Mapping[str, pl.DataFrame], given: Mapping[str, Any]
+    stage: Stage, tables: Mapping[str, pl.DataFrame], given: Mapping[str, Any], only: str = ""
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yields the tables of a stage by name. Makers read from ``tables``; the caller adds each table to it
-    before asking for the next. ``given``: further values by the names of parameters."""
+    before asking for the next. ``given``: further values by the names of parameters. ``only``: the table
+    whose maker is called, by default all."""
     for maker in in_order(stage):
+        if only and only not in maker.makes:
+            continue
         called = _Call(maker, tables, given)
         result = maker.function(**called.arguments)
         if isinstance(result, pl.DataFrame):

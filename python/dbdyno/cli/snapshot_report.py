@@ -1,10 +1,8 @@
-"""The report between two snapshots: finds them, puts them in order, and writes the report."""
+"""Writes or prints the report between two snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +13,12 @@ from dbdyno.cli import screen
 from dbdyno.cli.gate_options import Judged
 from dbdyno.cli.options import REPORTS, checked, engine_option, print_json, store_option
 from dbdyno.model.errors import UsageError
-from dbdyno.model.text.nouns import capital
 from dbdyno.present.document.document import Paragraph
 from dbdyno.store.listing import default_root
 
 if TYPE_CHECKING:
     from dbdyno.model.results.interval import IntervalFigures, LoadPoint, TimeModel
-    from dbdyno.store import Run, SnapshotStore
+    from dbdyno.store import Run
 
 BETWEEN = ".."
 """Separates two snapshots that are given as one argument."""
@@ -41,39 +38,6 @@ def pair(arguments: Sequence[str]) -> tuple[str, str] | None:
     return names[0].strip(), names[1].strip()
 
 
-def between(
-    snapshots: SnapshotStore, wanted: tuple[str, str], now: datetime | None = None
-) -> tuple[IntervalFigures, list[str]]:
-    """Returns what happened between the two snapshots, and remarks on the choice.
-
-    The earlier snapshot comes first, whatever the order of ``wanted``. Raises UsageError, NoSuchSnapshot,
-    StoreError.
-    """
-    from dbdyno.account.snapshot_figures import figures
-    from dbdyno.account.snapshots import interval
-    from dbdyno.store.snapshot_times import remark
-
-    now = datetime.now(UTC) if now is None else now
-    infos = snapshots.list()
-    chosen = [snapshots.find(w, now) for w in wanted]
-    choices = [remark(w, i, infos, now) for w, i in zip(wanted, chosen, strict=True)]
-    notes = [f"{capital(t)}." for t in choices if t]
-    ids = [i.id for i in infos]
-    if ids.index(chosen[0].id) > ids.index(chosen[1].id):
-        chosen.reverse()
-        notes.append("They were given in the other order: this is from the earlier to the later one.")
-    a, b = chosen
-    if a.id == b.id:
-        raise UsageError(
-            f"{wanted[0]} and {wanted[1]} are the same snapshot, {a.id}", "name two: dbdyno snapshot list"
-        )
-    others = [i for i in infos[ids.index(a.id) + 1 : ids.index(b.id)] if i.server == a.server]
-    back = [x for x, y in pairwise([a, *others, b]) if y.server_time < x.server_time]
-    if back:
-        notes.append(f"The clock was set back after snapshot {back[0].id}: rates are over too short a time.")
-    return figures(interval(snapshots.read(a), snapshots.read(b), others)), notes
-
-
 def show(
     store: Path | None,
     wanted: tuple[str, str],
@@ -87,7 +51,7 @@ def show(
 
     check(output)
     snapshots = SnapshotStore(store)
-    interval_figures, notes = between(snapshots, wanted)
+    interval_figures, notes = conduct.between_snapshots(snapshots, wanted)
     infos = interval_figures.interval.first, interval_figures.interval.last
     drawn = output is not None and output.suffix not in (".json", ".md")
     return shown(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         results_of,
     )
     from dbdyno.conduct.derive.shown import shown
+    from dbdyno.conduct.derive.spans import Chosen, ObservedTime, RecentObservations
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
     from dbdyno.conduct.explanation import explanation
     from dbdyno.conduct.history.curves import Curve, curve
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from dbdyno.conduct.history.removal import Removal, removal
     from dbdyno.conduct.history.rows import RunRow, run_row
     from dbdyno.conduct.history.selection import age, check_has_unit, select, shown_as
+    from dbdyno.conduct.history.snapshot_days import between as between_snapshots
+    from dbdyno.conduct.history.snapshot_days import interval_page, load_over_time
+    from dbdyno.conduct.history.snapshot_days import series as snapshot_series
     from dbdyno.conduct.history.stored_trend import OBJECTS as TREND_OBJECTS
     from dbdyno.conduct.history.stored_trend import TrendQuestion, stored_trend
     from dbdyno.conduct.history.trend import trend

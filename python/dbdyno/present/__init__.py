@@ -52,6 +52,14 @@ if TYPE_CHECKING:
     from dbdyno.present.observation.servers import record as servers_record
     from dbdyno.present.observation.servers_document import brief as servers_brief
     from dbdyno.present.observation.servers_document import document as servers
+    from dbdyno.present.observation.span_comparison import sections as span_comparison
+    from dbdyno.present.observation.span_document import LATE as LATE_OF_SPAN
+    from dbdyno.present.observation.span_document import clock as span_clock
+    from dbdyno.present.observation.span_document import extent as span_extent
+    from dbdyno.present.observation.span_document import late as late_of_span
+    from dbdyno.present.observation.span_document import sections as span_sections
+    from dbdyno.present.observation.span_document import title as span_title
+    from dbdyno.present.observation.time_chart import data as time_chart
     from dbdyno.present.report import brief
     from dbdyno.present.report import document as run_document
     from dbdyno.present.run.growth import blocks as left_behind
@@ -65,6 +73,7 @@ if TYPE_CHECKING:
     from dbdyno.present.scaling.scaling_document import document as scaling
     from dbdyno.present.snapshots.interval_comparison import document as intervals
     from dbdyno.present.snapshots.interval_comparison import record as intervals_record
+    from dbdyno.present.snapshots.load_chart import over_time as load_over_time
     from dbdyno.present.snapshots.snapshots import document as interval
     from dbdyno.present.snapshots.snapshots import record as interval_record
     from dbdyno.present.snapshots.time_model import object_use

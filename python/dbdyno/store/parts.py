@@ -147,6 +147,12 @@ class Parts:
             names[: bisect(names, files.in_order(cell), key=files.in_order)][-1:],
         )
 
+    def of_cells(self, first: str, last: str) -> list[str]:
+        """Returns the names of the parts with the cells from ``first`` to ``last``, in order."""
+        names = self.names()
+        begin = bisect(names, files.in_order(first), key=files.in_order) - 1
+        return names[max(0, begin) : bisect(names, files.in_order(last), key=files.in_order)]
+
     def ask(self, table: str, query: Query, names: Sequence[str] | None = None) -> pl.DataFrame:
         """Returns the result of ``query`` on rows of single sessions, of all parts or of those named."""
         paths = [

@@ -18,7 +18,7 @@ import hashlib
 import io
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -88,6 +88,18 @@ class SnapshotStore:
             tables = self._tables(entry.segment, entry.seq)
             wanted = tables["statements"]["query_id"].unique()
             return Snapshot(entry.info, tables, self._texts(manifest, wanted))
+
+    def each(self, ids: Collection[str], tables: Collection[str]) -> Iterator[Snapshot]:
+        """Yields these snapshots in the order of the server's clock, with these tables; the other tables are
+        empty, and so are texts. Each file is read once."""
+        with self._catalog.reading() as manifest:
+            wanted = [e for e in self._catalog.entries(manifest) if e.info.id in ids]
+            segment, rows = None, dict[str, pl.DataFrame | None]()
+            for entry in sorted(wanted, key=lambda e: e.info.server_time):
+                if entry.segment != segment:
+                    segment, rows = entry.segment, {t: self._rows(entry.segment, t) for t in tables}
+                known = {t: decoded(t, r, entry.seq) for t, r in rows.items() if r is not None}
+                yield Snapshot(entry.info, {t: _empty(t) for t in TABLES} | known, pl.DataFrame(schema=_TEXT))
 
     def known_texts(self) -> set[int]:
         """Returns the query ids whose texts are stored."""

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.routing import BaseRoute
 
 from dbdyno.store import RunStore
-from dbdyno.web import compare, explain, live, run, runs, start, tables, trend
+from dbdyno.web import compare, explain, live, run, runs, snapshots, start, tables, time, trend
 from dbdyno.web.address import Address
 from dbdyno.web.app import Lab, application
 from dbdyno.web.door import Door
@@ -33,6 +33,8 @@ ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (
     compare.routes,
     trend.routes,
     live.routes,
+    time.routes,
+    snapshots.routes,
     start.routes,
 )
 """The views, a module each."""
@@ -41,6 +43,7 @@ PLACES = (
     Place("Compare", "/compare"),
     Place("Trend", "/trend"),
     Place("Live", "/live"),
+    Place("Snapshots", "/snapshots"),
     Place("Start", "/start"),
 )
 """What every page links to."""

@@ -113,7 +113,7 @@ def conclude(
         c.model_copy(update={"advice": c.advice.replace(" show RUN ", f" show {info.id} ")})
         for c in findings(plan, environment, tables, workloads, facts, load)
     )
-    tables["sources"] = _sources(environment, tables["cell_sources"])
+    tables["sources"] = sources_of(environment, tables["cell_sources"])
     tables["histogram"] = tables["cell_histogram"]
     tables.update({t: empty(t) for t in DERIVED if t not in tables and REGISTERED[t].sessions != "all"})
     shown = tables.only((*DERIVED, "sources", "histogram", "wait_families"))
@@ -134,7 +134,7 @@ def batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:
         yield batch
 
 
-def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
+def sources_of(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
     """Returns every data source in each of its states once: as the cells recorded it, else as the server
     announced it."""
     columns = ("name", "provenance", "status", "detail")

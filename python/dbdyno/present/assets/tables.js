@@ -67,5 +67,9 @@
   }
 
   var watch = new ResizeObserver(function (seen) { seen.forEach(function (s) { fitAll(s.target); }); });
-  document.querySelectorAll(".scroll").forEach(function (box) { fitAll(box.parentElement); watch.observe(box.parentElement); });
+  // Fits the tables of a page, or of a part that is put into it later.
+  window.dbdynoTables = function (part) {
+    part.querySelectorAll(".scroll").forEach(function (box) { fitAll(box.parentElement); watch.observe(box.parentElement); });
+  };
+  window.dbdynoTables(document);
 })();

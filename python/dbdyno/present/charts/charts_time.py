@@ -319,7 +319,7 @@ def _over_time(
     return chart(f"{pick.key}-{name}", title, caption, layers, f"{title}, in {unit}", known)
 
 
-def _fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:
+def fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:
     """Returns for each key of a segment the name of its colour, and whether it is hatched."""
     segments = rows.select("key", "family", "waiting").unique(maintain_order=True).rows()
     paint = account_colours(sorted({family for _, family, _ in segments}))
@@ -328,14 +328,14 @@ def _fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:
 
 def _keys(rows: pl.DataFrame) -> list[Key]:
     """Returns the entries of the legend in the order of the stack."""
-    paint = {key: hatch_css(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
+    paint = {key: hatch_css(name) if waiting else var(name) for key, (name, waiting) in fills(rows).items()}
     shown = rows.sort("order").select("key", "label").unique(maintain_order=True).rows()
     return [Key(label, paint[key], "fill") for key, label in shown]
 
 
 def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str, first: list[Any]) -> Spec:
     """Returns the stacked bars. ``first`` are the first lines of the tooltip."""
-    paint = {key: hatched(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
+    paint = {key: hatched(name) if waiting else var(name) for key, (name, waiting) in fills(rows).items()}
     # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
     ends = [1.02 * min(0.0, number(drawn["y1"].min())), 1.02 * number(drawn["y1"].max())]
     tooltip = tips(

@@ -165,16 +165,16 @@ class _Size(NamedTuple):
         return self.most <= max(other.most, _SMALL) and self.total <= max(other.total, _SMALL)
 
 
-def merge_small(rows: pl.DataFrame) -> pl.DataFrame:
-    """Merges the smallest segments where there are too many for a legend, or they are too small to be
-    seen.
+def merge_small(rows: pl.DataFrame, room: int = _ROOM) -> pl.DataFrame:
+    """Merges the smallest segments where there are too many for a legend (more than ``room``), or they are
+    too small to be seen.
 
     So many segments keep their names that the merged one is not larger than any of them. The remainder is no
     class and sets no limit.
     """
     if rows.is_empty():
         return rows
-    small = _small(rows)
+    small = _small(rows, room)
     if len(small) < 2:
         return rows
     rest, last = pl.col("key").is_in(small), max(rows["order"].to_list())
@@ -204,7 +204,7 @@ def merge_small(rows: pl.DataFrame) -> pl.DataFrame:
     return piled(both.sort("place", "order", maintain_order=True))
 
 
-def _small(rows: pl.DataFrame) -> list[str]:
+def _small(rows: pl.DataFrame, room: int) -> list[str]:
     """Returns the keys of the segments to merge."""
     amounts = rows.with_columns(pl.col("aas").abs().alias("size")).with_columns(
         share=pl.col("size") / pl.col("size").sum().over("place")
@@ -218,7 +218,7 @@ def _small(rows: pl.DataFrame) -> list[str]:
 
     sizes = {key: size([key]) for key in amounts["key"].unique(maintain_order=True).to_list()}
     mergeable = sorted((k for k in sizes if k not in (*_FIRST, *_LAST)), key=lambda k: (sizes[k], k))
-    over = len(sizes) - _ROOM + 1
+    over = len(sizes) - room + 1
     small = [k for n, k in enumerate(mergeable) if sizes[k].most < _SMALL or (n < over and over > 1)]
     while len(small) > 1:
         rest = size(small)

@@ -118,6 +118,11 @@ def _explained_once(blocks: Iterable[Block], known: set[str]) -> list[Block]:
     return kept
 
 
+def fragment(blocks: Iterable[Block]) -> Html:
+    """Returns blocks without charts as they are in a page, to be put into one."""
+    return parts(_explained_once(blocks, set()))
+
+
 def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
     """Returns the blocks in their order; ``depth`` is the level of their headings."""
     elements: list[Html] = []

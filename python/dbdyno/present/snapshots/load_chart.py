@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from dbdyno.model.results.interval import LoadPoint
 from dbdyno.model.units import NS_PER_S
@@ -30,6 +31,25 @@ def charts(points: Sequence[LoadPoint]) -> list[Chart]:
         ),
     ]
     return [_bars(*figure, points) for figure in drawn if any(v is not None for v in figure[3])]
+
+
+def over_time(points: Sequence[LoadPoint], name: str, colour: str, transactions: bool) -> dict[str, Any]:
+    """Returns the load between consecutive snapshots as data for the lab's chart over time: transactions or
+    DB time per second."""
+    times, values, before = list[float](), list[float | None](), None
+    for point in points:
+        if before is not None and point.start > before:
+            times.append(before.timestamp())
+            values.append(None)
+        active = None if point.active_ns_per_s is None else point.active_ns_per_s / NS_PER_S
+        value = point.transactions_per_s if transactions else active
+        times.append(point.start.timestamp())
+        values.append(None if value is None else float(f"{value:.4g}"))
+        before = point.end
+    if before is not None:
+        times.append(before.timestamp())
+        values.append(None)
+    return {"times": times, "series": [{"name": name, "colour": colour, "values": values}], "lines": []}
 
 
 def _bars(

@@ -1,7 +1,7 @@
 // Stacked areas over time, of which a span can be selected: by dragging, or by keys.
 //
 // labTimeline(place, data, options) draws into the element `place` and returns {set(data), select(from, to),
-// zoom(from, to), redraw()}. All times are in seconds since 1970; null for both ends: no span, or the whole time.
+// against(from, to) (a second span, which is only marked), zoom(from, to), redraw()}. All times are in seconds since 1970; null for both ends: no span, or the whole time.
 //
 // data: times; series: [{name, colour, values}]; lines: [{name, colour, value}]; marks (optional): [{at, name}];
 // zone (optional): {offset_s, name}, else that of the browser. A value holds from its time to the next one; null is a
@@ -25,6 +25,8 @@
   }
 
   function css(name) { return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim() || "gray"; }
+
+  function none() {}
 
   function two(n) { return (n < 10 ? "0" : "") + n; }
 
@@ -59,9 +61,9 @@
   window.labTimeline = function (place, data, options) {
     options = options || {};
     var box = element("div", "timeline"), plot = element("div", "plot"), at = element("p", "at muted");
-    var legend = element("ul", "legend"), picked = element("div", "picked"), state = element("span", "state");
-    var ends = null;          // the selected span, seconds
-    var view = null;          // the drawn time, seconds; null: all of it
+    var legend = element("ul", "legend"), picked = element("div", "picked"), other = element("div", "picked other"), state = element("span", "state");
+    var ends = null, beside = null;  // the selected span, and the one it is compared with, seconds
+    var view = null;  // the drawn time, seconds; null: all of it
     var edge = 1, dragged = null, u = null, stack = null, keys = [];
     plot.tabIndex = 0;
     plot.setAttribute("role", "application");
@@ -71,7 +73,7 @@
     place.replaceChildren(box);
     if (!window.uPlot) {
       plot.textContent = MISSING;
-      return { set: function () {}, select: function () {}, zoom: function () {}, redraw: function () {} };
+      return { set: none, select: none, against: none, zoom: none, redraw: none };
     }
 
     // -- time ---------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@
     }
 
     function splits(_, __, from, to) {
-      var most = Math.max(2, Math.floor(u ? u.bbox.width / devicePixelRatio / 90 : 6));
+      var most = Math.max(2, Math.floor(u ? u.bbox.width / devicePixelRatio / 70 : 6));
       var step = STEPS.find(function (s) { return (to - from) / s <= most; }) || STEPS[STEPS.length - 1] *
         Math.ceil((to - from) / most / STEPS[STEPS.length - 1]);
       var offset = (local(from) - from * 1000) / 1000, marks = [];
@@ -228,13 +230,17 @@
 
     function show() {
       if (!u) return;
-      picked.hidden = !ends;
-      if (!ends) return;
-      var x0 = u.valToPos(Math.max(ends[0], from()), "x"), x1 = u.valToPos(Math.min(ends[1], to()), "x");
-      picked.hidden = x1 <= x0;
-      picked.style.left = x0 + "px";
-      picked.style.width = Math.max(1, x1 - x0) + "px";
+      mark(picked, ends);
+      mark(other, beside);
       picked.dataset.edge = edge ? "to" : "from";
+    }
+
+    function mark(span, pair) {
+      span.hidden = !pair || pair[1] <= from() || pair[0] >= to();
+      if (span.hidden) return;
+      var x0 = u.valToPos(Math.max(pair[0], from()), "x"), x1 = u.valToPos(Math.min(pair[1], to()), "x");
+      span.style.left = x0 + "px";
+      span.style.width = Math.max(1, x1 - x0) + "px";
     }
 
     function redraw() {
@@ -242,7 +248,6 @@
       u.setData([stack.times, stack.sum], false);
       u.setScale("x", { min: from(), max: to() });
       u.redraw(false, true);
-      show();
     }
 
     function named() {
@@ -329,7 +334,7 @@
       event.preventDefault();
       var last = stack.gap[count() - 1] ? count() - 2 : count() - 1;
       var far = event.shiftKey ? Math.max(2, Math.round((index(to()) - index(from())) / 20)) : 1;
-      var pair = ends ? [index(ends[0]), index(ends[1] - 1e-6)] : null;
+      var pair = ends ? [index(ends[0]), index(ends[1] - 0.01)] : null;
       if (!pair) { pair = [index((from() + to()) / 2), index((from() + to()) / 2)]; edge = way > 0 ? 1 : 0; }
       else pair[edge] = Math.max(0, Math.min(last, pair[edge] + way * far));
       if (pair[0] > pair[1]) pair[edge] = pair[1 - edge];
@@ -362,10 +367,10 @@
           axis({ splits: splits, values: labels, grid: { show: false }, size: 44 }),
           axis({ grid: { stroke: line, width: 1 }, size: 48, label: options.unit, labelSize: options.unit ? 18 : 0 })
         ],
-        hooks: { init: [function (self) { u = self; }], draw: [paint], setCursor: [readout] }
+        hooks: { init: [function (self) { u = self; }], draw: [paint, show], setCursor: [readout] }
       }, [stack.times, stack.sum], plot);
-      picked.hidden = true;
-      u.over.append(picked);
+      picked.hidden = other.hidden = true;
+      u.over.append(other, picked);
       u.over.addEventListener("pointerdown", pressed);
       u.over.addEventListener("pointermove", moved);
       u.over.addEventListener("pointerup", released);
@@ -375,8 +380,8 @@
     plot.addEventListener("keydown", key);
     new ResizeObserver(function () {
       if (!plot.clientWidth) return;
-      if (!u) { make(); show(); return; }
-      if (Math.abs(u.width - plot.clientWidth) > 1) { u.setSize({ width: plot.clientWidth, height: u.height }); show(); }
+      if (!u) { make(); return; }
+      if (Math.abs(u.width - plot.clientWidth) > 1) u.setSize({ width: plot.clientWidth, height: u.height });
     }).observe(plot);
     new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
     ["(prefers-color-scheme: dark)", "print"].forEach(function (query) {
@@ -395,6 +400,7 @@
         redraw();
       },
       select: put,
+      against: function (a, b) { beside = a === null || a === undefined ? null : [a, b]; show(); },
       zoom: function (a, b) { view = a === null || a === undefined || b <= a ? null : [a, b]; redraw(); },
       redraw: redraw
     };
