@@ -1,5 +1,7 @@
 """Load profile and top events, on the fake server with its known law and by hand."""
 
+import math
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -17,8 +19,8 @@ from tests.fakery import (
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.load_profile import (
-    Seconds,
     event_seconds,
+    events_together,
     profile,
     profile_total,
     top_events,
@@ -27,7 +29,6 @@ from dbdyno.account.load_profile import (
 from dbdyno.account.window import cut
 from dbdyno.conduct.derive.derive import derive
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.results.session_time import Part
 from dbdyno.model.schema import column
 from dbdyno.model.schema.tables import rows as rows_of
 
@@ -35,14 +36,15 @@ pytestmark = [pytest.mark.whole, pytest.mark.queries]
 
 CELL = [c.name for c in column.CELL]
 _KNOWN = st.floats(0, 1e6)
-_PART = st.builds(
-    lambda aas, error, runq, waits: Part(
-        aas, error and aas - error, error and aas + error, "samples", runq, waits
-    ),
-    _KNOWN,
-    *[st.none() | _KNOWN] * 3,
+_SECONDS = st.fixed_dictionaries(
+    {
+        "seconds": _KNOWN,
+        "error": st.none() | _KNOWN,
+        "runq_s": st.none() | _KNOWN,
+        "waits": st.none() | _KNOWN,
+    }
 )
-_SECONDS = st.builds(Seconds, st.dictionaries(st.sampled_from("abc"), _PART), _KNOWN)
+_CELLS = st.lists(st.dictionaries(st.sampled_from("abc"), _SECONDS), min_size=1, max_size=3)
 
 
 def _rows(climbed: Climb, table: str, cell: str) -> dict[str, dict]:
@@ -356,20 +358,39 @@ def test_without_a_wait_event_time_in_the_run_queue_is_not_of_waits():
     assert rows["no wait event"]["mean_queued_ns"] is None
 
 
-@given(st.lists(_SECONDS, min_size=3, max_size=3))
-def test_seconds_of_cells_merge_in_any_order_and_grouping(parts: list[Seconds]) -> None:
-    a, b, c = parts
-    one, other = a.merge(b).merge(c), b.merge(c.merge(a))
-    assert one.base == pytest.approx(other.base)
-    assert (
-        one.by_name.keys() == other.by_name.keys() == a.by_name.keys() | b.by_name.keys() | c.by_name.keys()
-    )
-    for name, part in one.by_name.items():
-        for one_field, other_field in zip(part, other.by_name[name], strict=True):
-            assert one_field == (
-                pytest.approx(other_field, abs=1e-9) if isinstance(one_field, float) else other_field
-            )
-    assert a.merge(Seconds({}, 0.0)) == a
+@given(_CELLS)
+def test_seconds_of_cells_add_up_in_any_order_and_their_errors_as_squares(
+    cells: list[dict[str, dict]],
+) -> None:
+    frames = [_seconds_of(n, cell) for n, cell in enumerate(cells)]
+    names = [{"cell": f"c{n}", "wall_s": 10.0} for n in range(len(cells))]
+    together = {r["name"]: r for r in events_together(names, pl.concat(frames)).to_dicts()}
+    turned = {r["name"]: r for r in events_together(names[::-1], pl.concat(frames[::-1])).to_dicts()}
+    assert together.pop(None)["seconds"] == pytest.approx(len(cells)) and turned.pop(None)
+    assert together.keys() == turned.keys() == {name for cell in cells for name in cell}
+    for name, row in together.items():
+        parts = [cell[name] for cell in cells if name in cell]
+        total = sum(p["seconds"] for p in parts)
+        assert row["seconds"] == pytest.approx(total) == pytest.approx(turned[name]["seconds"])
+        errors = [p["error"] for p in parts]
+        half = None if None in errors else math.hypot(*errors)
+        assert row["high"] == (half if half is None else pytest.approx(total + half, abs=1e-6))
+        queued = [p["runq_s"] for p in parts if p["runq_s"] is not None]
+        assert row["runq_s"] == (pytest.approx(sum(queued)) if queued else None)
+        waits = [p["waits"] for p in parts]
+        assert row["waits"] == (None if None in waits else pytest.approx(sum(waits)))
+
+
+def _seconds_of(number: int, cell: dict[str, dict]) -> pl.DataFrame:
+    """Table event_seconds of a cell; the base of its shares is 1 s."""
+    key = {"cell": f"c{number}", "workload": "w", "variant": "base", "sessions": 0, "repeat": 1}
+    records = [key | {"name": None, "seconds": 1.0, "source": ""}]
+    for name, part in cell.items():
+        value, error = part["seconds"], part["error"]
+        ends = {} if error is None else {"low": value - error, "high": value + error}
+        figures = {"seconds": value, "runq_s": part["runq_s"], "waits": part["waits"], "source": "samples"}
+        records.append(key | {"name": name, **figures, **ends})
+    return rows_of("event_seconds", records)
 
 
 def test_top_events_rank_cpu_and_waits_and_share_db_time():
