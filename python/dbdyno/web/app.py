@@ -41,10 +41,10 @@ class Lab:
 
     store: RunStore
     places: tuple[Place, ...] = ()
-    closing: list[Callable[[], None]] = field(default_factory=list)
     commands: CommandLine | None = None
     """What may be started; None if nothing may."""
     starts: Starts | None = None
+    closing: list[Callable[[], None]] = field(default_factory=list)
     """What was started, if something may be."""
 
 

@@ -59,7 +59,7 @@ def server_of(
     started from the browser."""
     run_store = RunStore(store)
     starts = None if commands is None else Starts(run_store)
-    lab = Lab(run_store, PLACES, commands=commands, starts=starts)
+    lab = Lab(run_store, PLACES, commands, starts)
     door = Door(address.port)
     app = Guard(application(lab, [r for views in ROOMS for r in views(lab)]), address, door, say)
     cert, key = address.tls or (None, None)
