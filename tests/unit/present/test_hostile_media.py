@@ -16,7 +16,7 @@ import pytest
 from tests.unit import report_results
 
 from dbdyno import present
-from dbdyno.model.text.visible import one_line, visible
+from dbdyno.model.text.visible import one_line, visible, visible_json
 from dbdyno.present import report
 from dbdyno.present.charts import flame
 from dbdyno.present.document.document import (
@@ -183,3 +183,4 @@ def test_each_dangerous_character_is_shown_in_its_place(code: int) -> None:
     shown = visible(f"a{chr(code)}b")
     assert len(shown) == 3
     assert shown[1] in ("\ufffd", chr(0x2400 + code) if code < 0x20 else "␡")
+    assert json.loads(visible_json([f"a{chr(code)}b"])) == [shown]

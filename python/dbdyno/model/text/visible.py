@@ -63,7 +63,9 @@ def visible_json(value: Any) -> str:
     """Returns ``value`` as JSON with all texts made visible first, because an escape in JSON would become
     the character again."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    if _ESCAPED.search(text) or _STEERS.search(text):
+    # JSON escapes all control characters of ASCII but DEL; the search takes most of the time of long texts.
+    plain = text.isascii() and "\x7f" not in text
+    if _ESCAPED.search(text) or (not plain and _STEERS.search(text)):
         text = json.dumps(_all_visible(value), separators=(",", ":"), allow_nan=False)
     return text
 
