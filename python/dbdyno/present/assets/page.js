@@ -135,7 +135,7 @@
   });
 
   // The contents mark the section in sight: the last one that begins above the upper third of the window.
-  var links = Array.prototype.slice.call(document.querySelectorAll(".toc li a"));
+  var links = Array.prototype.slice.call(document.querySelectorAll(".toc ol a"));
   function mark() {
     var now = null;
     links.forEach(function (link) {
