@@ -114,10 +114,10 @@ def _more(asked: Mapping[str, str]) -> Iterator[Html]:
     yield _entry("machine", "Machine", asked, "EPYC, 8 CPUs")
     yield _entry("target", "Target", asked, "embedded, db1")
     yield _choice("status", "Status", _same(STATUSES), asked, "any")
-    yield _entry("q", "Words", asked, "in any column of the list")
+    yield _entry("q", "Words", asked, "in any column")
     yield _entry("limit", "Newest", asked, str(_LIMIT), type="number", min=1, max=_MOST)
-    yield _choice(_OBJECT, "Of snapshots", _same(conduct.TREND_OBJECTS), asked, "no: of runs")
-    yield _entry(_OBJECT_NAME, "Its name", asked, "orders; of the server: a figure")
+    yield _choice(_OBJECT, "Snapshots of", _same(conduct.TREND_OBJECTS), asked, "none, but runs")
+    yield _entry(_OBJECT_NAME, "Its name", asked, "orders")
 
 
 def _same(values: Sequence[str]) -> list[tuple[str, str]]:

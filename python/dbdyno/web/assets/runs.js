@@ -122,7 +122,7 @@
     tr = node("tr");
     tr.dataset.run = row.id;
     if (served) tr.append(choiceOf(row));
-    tr.append(nameOf(row), cell("Started", row.started), cell("Workload", row.workload),
+    tr.append(nameOf(row), startOf(row), cell("Workload", row.workload),
       cell("System", row.server), cell("Target", row.target), cell("Sessions", row.sessions, "num"),
       cell("Peak", row.peak, "num"), curveOf(row), statusOf(row), tagsOf(row), cell("Lasted", row.lasted, "num"));
     drawn.set(row.id, tr);
@@ -132,6 +132,12 @@
   function cell(head, text, kind) {
     var td = node("td", text, kind);
     td.dataset.head = head;  // on a phone, where a row is a card
+    return td;
+  }
+
+  function startOf(row) {  // the day and the time of day may stand in two lines
+    var td = cell("Started", ""), parts = row.started.split(" ");
+    td.append(node("span", parts[0]), " ", node("span", parts[1]));
     return td;
   }
 
