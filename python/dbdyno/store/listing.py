@@ -107,7 +107,7 @@ def run_ids(root: Path) -> Sequence[str]:
     """Returns the names of the runs' directories, oldest first. Raises :class:`StoreError`."""
     try:
         with files.guard(root):
-            return sorted(p.name for p in root.iterdir() if _is_run(p))
+            return sorted(p.name for p in root.iterdir() if is_run(p))
     except StoreError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return []
@@ -258,7 +258,8 @@ def _time(text: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _is_run(path: Path) -> bool:
+def is_run(path: Path) -> bool:
+    """Returns whether ``path`` is a run's directory, by its name or what is in it."""
     return path.is_dir() and (_LIKE_A_RUN.fullmatch(path.name) is not None or (path / "run.json").exists())
 
 

@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ def overviews(root: Path) -> list[Overview]:
         stamp = _stamp(path)
         old = kept.get(run_id)
         cached = _from_record(path, old) if old is not None and old.get("stamp") == stamp else None
-        overview = Overview(list_run(path), outline(path)) if cached is None else cached
+        overview = overview_of(path) if cached is None else cached
         listed.append(overview)
         if overview.run.status not in ("running", "broken"):
             index[run_id] = old if cached is not None else _record(overview, stamp)
@@ -76,6 +75,11 @@ def overviews(root: Path) -> list[Overview]:
         with contextlib.suppress(StoreError):  # a read-only store
             files.write_atomic(root / INDEX, content)
     return listed
+
+
+def overview_of(path: Path) -> Overview:
+    """Returns the run at ``path``; an unreadable one has the status ``broken`` and the reason."""
+    return Overview(list_run(path), outline(path))
 
 
 def outline(path: Path) -> Outline:
@@ -191,21 +195,20 @@ def _from_record(path: Path, record: Any) -> Overview | None:
         return None
 
 
-def directories_stamp(root: Path) -> tuple[str, int]:
-    """Returns a checksum that changes when a run comes, goes or changes, and the time of the newest change
-    in nanoseconds since 1970.
+def directory_stamps(root: Path) -> dict[str, tuple[int, int]]:
+    """Returns, for each directory of the store, a pair that differs as soon as a file in it was replaced: its
+    time of change in nanoseconds since 1970, and its inode.
 
-    Takes one system call a run: all files of a run are replaced, so that its directory changes with them.
+    All files of a run are replaced, so one system call a run says whether it is still as it was read.
     """
-    names = []
+    stamps = {}
     with files.guard(root), contextlib.suppress(FileNotFoundError), os.scandir(root) as entries:
         for entry in entries:
-            if not entry.name.startswith("."):
-                with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # removed meanwhile, or a link to itself
+                if not entry.name.startswith(".") and entry.is_dir():
                     status = entry.stat()
-                    names.append((entry.name, status.st_mtime_ns, status.st_ino))
-    text = repr(sorted(names)).encode("utf-8", "surrogatepass")
-    return sha256(text).hexdigest(), max((mtime_ns for _, mtime_ns, _ in names), default=0)
+                    stamps[entry.name] = status.st_mtime_ns, status.st_ino
+    return stamps
 
 
 def find_run(root: Path, wanted: str) -> Path:

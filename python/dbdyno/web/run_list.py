@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno import conduct
-from dbdyno.store.listing import is_alive
-from dbdyno.store.overview import Overview, directories_stamp, overviews
+from dbdyno.store.listing import is_alive, is_run
+from dbdyno.store.overview import directory_stamps, overview_of, overviews
 
 _SETTLED_NS = 100_000_000
 """A file system's clock advances in steps: a change that is younger may not be the last one of its time."""
+_FEW = 20
+"""Runs up to which each is read by itself; more are read together, which uses the store's index."""
 _MOST_CURVES = 4_000
 
 
@@ -28,34 +30,50 @@ class Listing(NamedTuple):
 
 
 class RunList:
-    """The rows of the runs below ``root``; they are read again when a run's directory has changed."""
+    """The rows of the runs below ``root``. Those are read again whose directory has changed, and running ones
+    whose process has ended."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()  # several requests at once read once
-        self._stamp: str | None = None
-        self._running: Sequence[tuple[int, int]] = ()
+        self._stamps: dict[str, tuple[int, int] | None] = {}
+        self._rows: dict[str, conduct.RunRow] = {}
+        self._running: dict[str, tuple[int, int]] = {}
+        self._server, self._changes = secrets.token_hex(8), 0
         self._listing = Listing("", ())
 
     def listing(self) -> Listing:
         """Raises :class:`StoreError` if the store cannot be read."""
         with self._lock:
-            now_ns = time.time_ns()
-            stamp, changed_ns = directories_stamp(self._root)
-            if stamp != self._stamp or not all(is_alive(*process) for process in self._running):
-                self._read()
-                self._stamp = stamp if changed_ns < now_ns - _SETTLED_NS else None
+            settled_ns = time.time_ns() - _SETTLED_NS
+            stamps = directory_stamps(self._root)
+            changed = {name for name, stamp in stamps.items() if self._stamps.get(name) != stamp}
+            changed |= {name for name, process in self._running.items() if not is_alive(*process)}
+            before = dict(self._rows)
+            self._read(changed)
+            for gone in self._rows.keys() - stamps.keys():
+                self._rows.pop(gone)
+                self._running.pop(gone, None)
+            self._stamps = {n: s if s[0] < settled_ns else None for n, s in stamps.items()}
+            if self._rows != before or not self._listing.tag:
+                self._changes += 1
+                rows = [self._rows[name] for name in sorted(self._rows, reverse=True)]
+                self._listing = Listing(f"{self._server}-{self._changes}", rows)
             return self._listing
 
-    def _read(self) -> None:
-        entries = overviews(self._root)[::-1]
-        rows = [conduct.run_row(one) for one in entries]
-        self._running = [_process(one) for one in entries if one.run.status == "running"]
-        self._listing = Listing(sha256(repr(rows).encode("utf-8", "surrogatepass")).hexdigest()[:32], rows)
-
-
-def _process(one: Overview) -> tuple[int, int]:
-    return int(one.run.document["pid"]), int(one.run.document["pid_start_ticks"])
+    def _read(self, names: Collection[str]) -> None:
+        if len(names) > _FEW:
+            entries = [one for one in overviews(self._root) if one.run.id in names]
+        else:
+            entries = [overview_of(path) for n in names if is_run(path := self._root / n)]
+        for name in names:
+            self._rows.pop(name, None)
+            self._running.pop(name, None)
+        for one in entries:
+            self._rows[one.run.id] = conduct.run_row(one)
+            if one.run.status == "running":
+                ids = one.run.document
+                self._running[one.run.id] = int(ids["pid"]), int(ids["pid_start_ticks"])
 
 
 class Curves:
