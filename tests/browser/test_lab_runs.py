@@ -170,7 +170,7 @@ def test_the_saved_page_has_the_list_and_its_curves_without_a_server(
 
 
 @pytest.mark.parametrize("path", ["/", "/trend"])
-def test_the_page_fits_a_phone(lab: Lab, model_run: Path, open_lab: OpenLab, path: str) -> None:
+def test_the_page_fits_a_phone_and_paper(lab: Lab, model_run: Path, open_lab: OpenLab, path: str) -> None:
     changes = {
         "name": "x" * 60,
         "note": "y" * 200,
@@ -182,3 +182,4 @@ def test_the_page_fits_a_phone(lab: Lab, model_run: Path, open_lab: OpenLab, pat
     page = open_lab(lab, path, width=390)
     assert page.evaluate(TOO_WIDE) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.printed()[1] == []

@@ -59,6 +59,7 @@ def _filters() -> Html:
         choice("status", "Status"),
         choice("tag", "Tag"),
         el("label", "Sort by ", sort, class_="choice narrow"),
+        el("button", "Reverse", type="button", id="reverse", class_="narrow"),
         el("button", "Show all", type="button", id="clear", hidden=True),
         role="search",
         aria_label="Which runs",
@@ -103,7 +104,7 @@ def _table() -> Html:
 
 def _more() -> Html:
     none = el("p", "No run matches.", id="no-match", hidden=True)
-    return join(none, _button("Show more", "more", hidden=True))
+    return join(none, _button("Show more", "more", hidden=True), el("p", id="rest", class_="paper"))
 
 
 def _label_dialog() -> Html:

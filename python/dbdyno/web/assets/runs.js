@@ -103,6 +103,7 @@
     if (active && active !== document.activeElement && body.contains(active)) active.focus({ preventScroll: true });
     at("more").hidden = shown.length <= most;
     at("more").textContent = "Show more (" + number(Math.max(0, shown.length - most)) + " left)";
+    at("rest").textContent = shown.length > most ? "Not on paper: " + number(shown.length - most) + " more." : "";
     at("count").textContent = shown.length === all.length ? runs(all.length)
       : number(shown.length) + " of " + runs(all.length);
     at("clear").hidden = !(asked.words || asked.workload || asked.status || asked.tag);
@@ -257,6 +258,10 @@
     button.addEventListener("click", function () { sortBy(button.dataset.sort); });
   });
   at("sort").addEventListener("change", function () { sortBy(at("sort").value); });
+
+  at("reverse").addEventListener("click", function () {
+    ask({ sort: asked.sort[0] === "-" ? asked.sort.slice(1) : "-" + asked.sort });
+  });
 
   function showMore() { most += AT_A_TIME; show(); }
   at("more").addEventListener("click", showMore);
