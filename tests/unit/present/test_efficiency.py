@@ -66,7 +66,7 @@ def test_an_efficiency_above_one_beyond_noise_is_doubted_and_the_reason_given(
     assert ("? after an efficiency: above 100 %" in _remarks(results)) == doubtful
     series = figures.series_of(results)[0]
     rung = figures.ladder(results, series).to_dicts()[-1]
-    assert bool(efficiency.of_rung(results, series, rung).why) == doubtful
+    assert bool(efficiency.of_ladder(results, series)(rung).why) == doubtful
 
 
 def test_one_load_has_no_efficiency_and_no_line_of_perfect_scaling() -> None:

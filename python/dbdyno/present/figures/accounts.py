@@ -236,9 +236,11 @@ def piled(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(y1=top).with_columns(y0=bottom)
 
 
-def missing_parts(results: Results, places: pl.DataFrame) -> list[str]:
-    """Returns the accounts whose time is unknown at one place or more."""
-    rows = means(results, places).filter(pl.col("aas").is_null())
+def missing_parts(
+    results: Results, places: pl.DataFrame, known_means: pl.DataFrame | None = None
+) -> list[str]:
+    """Returns the accounts whose time is unknown at one place or more. ``known_means``: :func:`means`."""
+    rows = (means(results, places) if known_means is None else known_means).filter(pl.col("aas").is_null())
     names = [NAMES.get(a, a) for a in rows["account"].unique(maintain_order=True).to_list()]
     return [f"waits of sessions {HIDDEN_STATUS}", *names] if hidden(results, places) else names
 

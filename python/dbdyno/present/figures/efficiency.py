@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -33,21 +33,23 @@ def reference(results: Results, series: Series) -> int | None:
     return loads[0] if len(loads) > 1 else None
 
 
-def of_rung(results: Results, series: Series, rung: Mapping[str, Any]) -> Efficiency:
-    """Returns the efficiency of a rung of a ladder; nothing without a lower load to compare with."""
-    lowest, value = reference(results, series), rung["scaling"]
-    if lowest is None or rung["sessions"] < lowest:
-        return Efficiency(Cell(""))
-    why = _why(results, series, value, {rung["sessions"], lowest})
-    return Efficiency(known(value, lambda v: percent(v) + (UNKNOWN if why else "")), why)
+def of_ladder(results: Results, series: Series) -> Callable[[Mapping[str, Any]], Efficiency]:
+    """Returns a function from a rung of a ladder to its efficiency; nothing without a lower load to compare
+    with."""
+    lowest, disturbed = reference(results, series), figures.disturbed_loads(results, series)
 
+    def of_rung(rung: Mapping[str, Any]) -> Efficiency:
+        value = rung["scaling"]
+        if lowest is None or rung["sessions"] < lowest:
+            return Efficiency(Cell(""))
+        why = ""
+        if value is not None and {rung["sessions"], lowest} & disturbed:
+            why = _DISTURBED
+        elif value is not None and value > 1 and _beyond_noise(results, series):
+            why = _ABOVE
+        return Efficiency(known(value, lambda v: percent(v) + (UNKNOWN if why else "")), why)
 
-def _why(results: Results, series: Series, value: float | None, loads: set[int]) -> str:
-    if value is None:
-        return ""
-    if loads & figures.disturbed_loads(results, series):
-        return _DISTURBED
-    return _ABOVE if value > 1 and _beyond_noise(results, series) else ""
+    return of_rung
 
 
 def _beyond_noise(results: Results, series: Series) -> bool:

@@ -243,7 +243,8 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
     frame = frame.sort(time, descending=True, maintain_order=True)
     places = _places(results, pick)
-    known = {row["key"]: row for row in accounts.means(results, places).to_dicts()}
+    means = accounts.means(results, places)
+    known = {row["key"]: row for row in means.to_dicts()}
     hidden = accounts.hidden(results, places)
     sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(known, names) for names in _TOTALS]
     named = [word("all"), word(""), *(c for s in sums for c in (word(s), word("")))]
@@ -252,7 +253,7 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     shown = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
     left = len(frame) - len(shown.rows)
     notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
-    notes += [*_wait_notes(frame), *_remainder(known, accounts.missing_parts(results, places))]
+    notes += [*_wait_notes(frame), *_remainder(known, accounts.missing_parts(results, places, means))]
     notes += [*_throttled(results, pick), sources_used.caption(results, pick.cell)]
     return [replace(shown, rows=[*shown.rows, total]).without_unknown(_NONE), *remarks(notes)]
 

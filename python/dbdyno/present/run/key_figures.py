@@ -75,7 +75,7 @@ def _efficiency(results: Results, best: headline.LadderFigures) -> str:
     lowest = efficiency.reference(results, best.series)
     if lowest is None or best.peak is None:
         return ""
-    shown = efficiency.of_rung(results, best.series, best.peak)
+    shown = efficiency.of_ladder(results, best.series)(best.peak)
     against = f" against {at_once(str(lowest))}" if lowest > 1 else ""
     return f"efficiency {shown.cell.text} %{against}" + (f": {shown.why}" if shown.why else "")
 

@@ -146,10 +146,11 @@ def _merged(threads: list[dict[str, Any]]) -> dict[str, Any]:
 def reasons(results: Results) -> dict[str, str]:
     """Returns by column the reason why its figures are unknown, for rows without a reason of their own."""
     sources = results.tables["sources"].filter(pl.col("status") != "ok")
+    failed = sources.select("name", "status", "detail").unique().rows()
+    failed.sort(key=lambda row: (row[0], row[1], row[2] or ""))
     reason_of = dict.fromkeys(("usr", "sys"), _TICKS)
     for column, names in _SOURCES.items():
-        rows = sources.filter(pl.col("name").is_in(names)).select("name", "status", "detail").unique().rows()
-        texts = [f"{n}: {in_words(s)}{f'; {d}' if d else ''}" for n, s, d in sorted(rows)]
+        texts = [f"{n}: {in_words(s)}{f'; {d}' if d else ''}" for n, s, d in failed if n in names]
         reason_of[column] = "; ".join(texts) or _SWITCHED_OFF.get(column, "no data source measured it")
     return reason_of
 

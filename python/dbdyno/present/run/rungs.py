@@ -338,9 +338,8 @@ def _reference(results: Results, series: Sequence[Series]) -> str:
 
 
 def _doubts(results: Results, series: Sequence[Series]) -> list[str]:
-    why = [
-        efficiency.of_rung(results, s, r).why for s in series for r in figures.ladder(results, s).to_dicts()
-    ]
+    effects = [(efficiency.of_ladder(results, s), figures.ladder(results, s).to_dicts()) for s in series]
+    why = [of_rung(r).why for of_rung, rungs in effects for r in rungs]
     return [f"{UNKNOWN} after an efficiency: {w}." for w in dict.fromkeys(why) if w]
 
 
@@ -361,7 +360,8 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
         by_name = {"sessions": columns("")["sessions"], **by_name}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
     if "scaling" in by_name and len(series) == 1:
-        by_name["scaling"] = by_name["scaling"][0], lambda r: efficiency.of_rung(results, series[0], r).cell
+        of_rung = efficiency.of_ladder(results, series[0])
+        by_name["scaling"] = by_name["scaling"][0], lambda r: of_rung(r).cell
     kept = [m for n, m in by_name.items() if not absent.get(n)]
     if len(series) > 1:
         kept = [(Column("variant"), lambda r: word(r["variant"])), *kept]

@@ -170,15 +170,19 @@ def ranked(
     ``most`` replaces the default number of statements. A statement whose text is unknown and whose time is 0
     is left out: a sampler saw its id and nothing else of it.
     """
-    single = frame.filter(pl.col("others").is_null()).with_columns(_by=(_ORDERS | ORDERS)[by][1])
     named = pl.col("query_id").is_null() | pl.col("query_id").is_in([i for i, (t, _) in texts.items() if t])
-    single = single.filter(named | (pl.max_horizontal("exec_ns", "db_time_s").fill_null(1) > 0))
-    ordered = single.sort("_by", "rank", descending=[True, False], nulls_last=True)
-    rows = ordered.head(most or (SHOWN if by in ("time", DB_TIME) else FEWER)).to_dicts()
-    sums = {
-        n: frame.filter("toplevel").select((_ORDERS | ORDERS)[n][1].sum()).item()
-        for n in {"lio", "calls", by}
-    }
+    rows = (
+        frame.lazy()
+        .filter(pl.col("others").is_null())
+        .with_columns(_by=(_ORDERS | ORDERS)[by][1])
+        .filter(named | (pl.max_horizontal("exec_ns", "db_time_s").fill_null(1) > 0))
+        .sort("_by", "rank", descending=[True, False], nulls_last=True)
+        .head(most or (SHOWN if by in ("time", DB_TIME) else FEWER))
+        .collect()
+        .to_dicts()
+    )
+    figures = {n: (_ORDERS | ORDERS)[n][1].filter(pl.col("toplevel")).sum() for n in ("lio", "calls", by)}
+    sums = frame.select(**figures).row(0, named=True)
     for row in rows:
         row["text"], row["length"] = texts.get(row["query_id"], (None, None))
         row["lio"] = None if any(row[n] is None for n in LIO) else sum(row[n] for n in LIO)
