@@ -175,10 +175,10 @@ def test_rows_come_by_the_page_and_by_the_measurement(runs: Lab, monkeypatch: py
     every = sum(each.values())
     last = -(-every // 7)
     page = runs.ask(f"/run/{SECOND}/table/samples?page={last}").text
-    assert f"of {every:,}; raw." in page and "Next rows" not in page and "Previous rows" in page
+    assert f"of {every:,} of this raw table." in page and "Next rows" not in page and "Previous rows" in page
     assert page.count("<tr>") - 1 >= every - 7 * (last - 1)
     of_one = runs.ask(f"/run/{SECOND}/table/samples?cell={cells[1]}&page=2")
-    assert f"Rows 8 to 14 of {each[cells[1]]:,} of {cells[1]}" in of_one.text
+    assert f"Rows 8 to 14 of {each[cells[1]]:,} of this raw table, only of {cells[1]}." in of_one.text
     assert runs.ask(f"/run/{SECOND}/table/samples?page={last + 1}").text.count("No rows") == 1
     for wrong in ("page=0", "page=x", "page=-1", "cell=nothing"):
         assert runs.ask(f"/run/{SECOND}/table/samples?{wrong}").status == 400

@@ -90,8 +90,11 @@ def some_rows(run: str, shown: Rows) -> Document:
     """Returns rows of a table, with the meaning of its columns."""
     last = shown.first + shown.frame.height
     count = f"Rows {shown.first + 1:,} to {last:,} of {shown.of:,}" if shown.frame.height else "No rows"
-    about = f" of {', '.join(shown.cells)}" if shown.cells else ""
-    lead = [Paragraph(f"{count}{about}; {shown.kind}."), *(Paragraph(t, "warning") for t in shown.left_out)]
+    about = f", only of {_names(shown.cells)}" if shown.cells else ""
+    lead = [
+        Paragraph(f"{count} of this {shown.kind} table{about}."),
+        *(Paragraph(t, "warning") for t in shown.left_out),
+    ]
     meanings = texts("", ("column", "unit", "meaning"), [(c.name, c.unit, c.doc) for c in shown.columns])
     blocks = [Section("Rows", [_table(shown)], "rows")] if shown.frame.height else []
     return Document(

@@ -17,7 +17,6 @@ from starlette.routing import BaseRoute, Route
 
 from dbdyno import conduct, present
 from dbdyno.conduct.comparisons import Options
-from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.model.errors import UsageError
 from dbdyno.model.text.visible import one_line
 from dbdyno.present.document.document import Document
@@ -105,12 +104,10 @@ def _shown(lab: Lab, runs: Sequence[Run], intervals: Sequence[str], options: Opt
     return pairs[0] if len(pairs) == 1 else present.comparisons(title, pairs)
 
 
-@on_polars_thread
 def _variants(lab: Lab, run: Run, options: Options) -> Document:
     return present.comparison(*conduct.compared_variants(lab.store, run, options, say=quiet))
 
 
-@on_polars_thread
 def _pair(lab: Lab, first: Run, second: Run, options: Options) -> Document:
     return present.comparison(*conduct.compared_runs(lab.store, first, second, options, say=quiet))
 

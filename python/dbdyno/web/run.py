@@ -10,7 +10,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno import conduct, present
-from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.model.results.results import Results
 from dbdyno.present.document.page import Html, el, join
 from dbdyno.store import Run
@@ -50,7 +49,6 @@ def quiet(_: str) -> None:
     """Takes the progress of deriving, which has no place on a page."""
 
 
-@on_polars_thread
 def _view(record: Run, before: str | None, *, saved: bool) -> View:
     results = conduct.results_of(record, quiet)
     if saved:
