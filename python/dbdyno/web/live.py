@@ -12,8 +12,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from dbdyno.conduct import live as followed
-from dbdyno.model.text.visible import visible
-from dbdyno.present.document.document import Cell, Column, Document, Paragraph, Row, Table, word
+from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html, el, join
 from dbdyno.store.overview import Overview
 from dbdyno.web.app import Lab
@@ -40,7 +39,11 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         running = followed.running(lab.store.root)
         if len(running) == 1:
             return RedirectResponse(f"{PLACE}/{running[0].run.id}", 303)
-        return answer(request, View(_list(running), above=_links(running), place=PLACE), lab.places)
+        return answer(
+            request,
+            View(_list(running), above=_links(running), styles=("lab.css", "live.css"), place=PLACE),
+            lab.places,
+        )
 
     def one(request: Request) -> Response:
         record = lab.store.open(request.path_params["run"])
@@ -78,28 +81,20 @@ def _list(running: Sequence[Overview]) -> Document:
         return Document(
             "Live: nothing is running", [Paragraph(_NONE[1])], lead=[Paragraph(_NONE[0], lead=True)]
         )
-    columns = (Column("workload"), Column("server"), Column("name"), Column("since"))
-    rows = [
-        Row(
-            [
-                word(o.outline.workload),
-                word(f"{o.outline.server} {o.outline.target}".strip()),
-                word(str(o.run.document["name"])),
-                Cell(f"{o.run.started.astimezone():%Y-%m-%d %H:%M:%S}"),
-            ]
-        )
-        for o in running
-    ]
-    return Document(f"Live: {len(running)} are going on", [Table("", columns, rows)])
+    return Document(f"Live: {len(running)} runs", [])
 
 
 def _links(running: Sequence[Overview]) -> Html | None:
-    """Returns a link to each; a table of a document has none to other pages."""
-    links = [
-        el("li", el("a", visible(f"{o.outline.workload or 'run'}, {o.run.id}"), href=f"{PLACE}/{o.run.id}"))
-        for o in running
-    ]
-    return el("ul", *links) if links else None
+    return el("ul", *map(_link, running), class_="live-runs") if running else None
+
+
+def _link(one: Overview) -> Html:
+    run, outline = one.run, one.outline
+    what = ": ".join(filter(None, (str(run.document["name"]), outline.workload or "run")))
+    where = " ".join(filter(None, (outline.server, f"({outline.target})" if outline.target else "")))
+    since = f"since {run.started.astimezone():%Y-%m-%d %H:%M:%S}"
+    about = el("span", ", ".join(filter(None, (where, since, run.id))), class_="foot")
+    return el("li", el("a", what, href=f"{PLACE}/{run.id}"), " ", about)
 
 
 def _view(request: Request, channel: Channel) -> View:
@@ -117,7 +112,7 @@ def _view(request: Request, channel: Channel) -> View:
         at = channel.position
     run_id = following.record.id
     if not saved:
-        data |= {"events": f"{PLACE}/{run_id}/events?after={at}", "run": f"/run/{run_id}"}
+        data |= {"events": f"{PLACE}/{run_id}/events?after={at}", "time": f"/time/{run_id}"}
     else:
         headline = f"As of {time.strftime('%Y-%m-%d %H:%M:%S %Z')}. {headline}"
     above = join(
@@ -125,6 +120,7 @@ def _view(request: Request, channel: Channel) -> View:
         el("p", id="live-state", class_="warning", hidden=True, role="alert"),
         None if saved else _tools(following.kind, span),
         el("div", id="live-chart", class_="card"),
+        el("p", el("a", "Open the selected span in time travel", href="#"), id="live-span", hidden=True),
         el("ul", id="live-notes", class_="foot", hidden=True),
     )
     scripts = (*TIMELINE_SCRIPTS, "blocks.js", "live.js")

@@ -16,6 +16,7 @@ import polars as pl
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.conduct.live.following import Following, News, plain
 from dbdyno.model.errors import StoreError
+from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.wait_families import WaitFamilies
 from dbdyno.model.units import NS_PER_S, counted, format_given, in_minutes
 from dbdyno.plan import duration_of, window_of
@@ -44,6 +45,7 @@ class ObservationFollowing(Following):
         self._done: set[str] = set()  # cells
         self._every: list[observed.Moment] = []
         self._keys: set[str] = set()  # segments of the stack
+        self._texts = empty("statement_texts")
         self._families = WaitFamilies()
         self._cpus: float | None = None
         self._newest: tuple[list[KeyFigure], list[Section]] = (observed.empty_figures(), [])
@@ -103,6 +105,7 @@ class ObservationFollowing(Following):
         if "cell_sources" in tables:
             columns = ("name", "provenance", "status", "detail")
             tables["sources"] = tables["cell_sources"].select(columns).unique(maintain_order=True)
+        self._texts = tables["statement_texts"] = observed.texts(self._texts, tables["statement_texts"])
         results = self.results(tables)
         cells = results.tables["windows"].sort("t0_ns")["cell"].to_list()
         new = [c for c in cells if c not in self._done]
@@ -110,7 +113,9 @@ class ObservationFollowing(Following):
             return
         self._done.update(new)
         only = pl.col("cell").is_in(new)
-        few = {t: f.filter(only) if "cell" in f.columns else f for t, f in tables.items()}
+        few = {
+            t: tables[t].filter(only) if "cell" in tables[t].columns else tables[t] for t in observed.STACKED
+        }
         found = observed.moments(self.results(few))
         self._families = observed.families_in(results)
         self._cpus = observed.cpus_of(results)

@@ -40,12 +40,12 @@ TABLES = (
     *("top_events", "statements", "statement_ledger", "statement_texts", "wait_chains"),
 )
 """Derived tables that the newest window is shown from."""
-STACKED = ("windows", "ledger", "wait_families")
-"""Those that the stack over time is drawn from."""
+STACKED = ("windows", "ledger", "wait_families", "statement_texts")
+"""Those that the stack over time is drawn from, and the texts, which only the first window has."""
 DRAWN = 720
 """Most stretches of time in a chart; more windows are merged, weighted by their length."""
-_MOST_TEXT = 2_000
-"""Most characters of a statement in an event."""
+_MOST_TEXT, _MOST_TEXTS = 2_000, 2_000
+"""Most characters of a statement, and most statements whose texts are kept."""
 
 
 class Moment(NamedTuple):
@@ -131,6 +131,12 @@ def _as_one(few: Sequence[Moment]) -> Moment:
     return Moment(few[0].start_s, few[-1].end_s, values)
 
 
+def texts(known: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Returns the texts of statements so far, the newest last: cut, and not without end."""
+    cut = new.with_columns(pl.col("text").str.slice(0, _MOST_TEXT))
+    return pl.concat([known, cut]).unique("query_id", keep="first", maintain_order=True).tail(_MOST_TEXTS)
+
+
 def cpus_of(results: Results) -> float | None:
     return figures.usable_cpus(results)
 
@@ -153,9 +159,10 @@ def figures_of(results: Results, cell: str) -> list[KeyFigure]:
             KeyFigure("CPU", known(per_s.get("DB CPU"), significant), of_cpus),
             KeyFigure("CPU WAIT", known(per_s.get("CPU WAIT"), significant), "sessions, on average"),
         ]
-        for name in (headline.TRANSACTIONS, headline.STATEMENTS):
+        counted = ((headline.TRANSACTIONS, "Transactions/s"), (headline.STATEMENTS, "Statements/s"))
+        for name, words in counted:
             if (rate := per_s.get(name)) is not None:
-                shown.append(KeyFigure(f"{name}/s", known(rate, format_rate)))
+                shown.append(KeyFigure(words, known(rate, format_rate)))
         return shown
 
 

@@ -39,7 +39,7 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.document.palette import SERIES
-from dbdyno.present.figures import figures, headline
+from dbdyno.present.figures import figures, headline, tails
 from dbdyno.present.run import rungs
 
 Note = Mapping[str, Any]
@@ -126,15 +126,17 @@ def _figures(now: Now) -> list[KeyFigure]:
     shown.append(KeyFigure("Time left", left, at_most))
     if cell is None or not now.note:
         return shown
-    whole_s = (cell.settle_ns + cell.measure_ns) / NS_PER_S
-    elapsed = known(now.figure("elapsed_s"), lambda s: in_minutes(s * NS_PER_S))
-    shown.insert(1, KeyFigure(phase or "phase", elapsed, f"of {in_minutes(whole_s * NS_PER_S)}"))
+    if phase in _AT_WORK and not cell.once:
+        elapsed = known(now.figure("elapsed_s"), lambda s: in_minutes(s * NS_PER_S))
+        shown.insert(1, KeyFigure(phase, elapsed, f"of {in_minutes(cell.settle_ns + cell.measure_ns)}"))
+    else:
+        shown.insert(1, KeyFigure("Phase", word(phase)))
     per_s, mean_ns = now.figure("calls_per_s"), now.figure("response_mean_ns")
-    if per_s is not None:
+    if per_s is not None and phase in _AT_WORK:
         waiting = waiting_calls(phase, int(now.figure("waiting") or 0), now.figure("oldest_ns") or 0.0)
         paced = cell.rate_per_s is not None
         shown.append(KeyFigure(f"{noun('calls')}/s now", known(per_s, format_rate), waiting if paced else ""))
-    if mean_ns is not None:
+    if mean_ns is not None and phase in _AT_WORK:
         shown.append(KeyFigure(f"mean {noun('response_time')} now", known(mean_ns, format_ns)))
     errors = now.figure("errors")
     if errors:
@@ -222,7 +224,8 @@ def ladder(results: Results, measured: Sequence[Mapping[str, Any]]) -> list[Bloc
             after = [Cell(str(one["repeat"]), one["repeat"])] if repeated else []
             rows.append(shown._replace(cells=[*before, *shown.cells, *after]))
         notes = [*rungs.marks(results), *_preliminary(rows)]
-        return [Table("", heads, rows, along_axis=True), *remarks(notes)]
+        calls = pl.Series([one.get("calls") for one in measured]).drop_nulls()
+        return [*tails.with_reason(Table("", heads, rows, along_axis=True), numbers=calls), *remarks(notes)]
 
 
 def _preliminary(rows: Sequence[Row]) -> list[str]:
@@ -231,7 +234,10 @@ def _preliminary(rows: Sequence[Row]) -> list[str]:
 
 
 def curve(results: Results) -> dict[str, Any]:
-    """Returns throughput by load for a chart: title of each axis, and points of each ladder."""
+    """Returns throughput by load for a chart: title of each axis, and points of each ladder.
+
+    ``most``: the highest load of the plan, or 0. ``whole``: loads are whole numbers.
+    """
     with speaking_of(kind_of(results.plan)):
         load = figures.load_of(results)
         series = figures.series_of(results)
@@ -245,4 +251,6 @@ def curve(results: Results) -> dict[str, Any]:
             colour = SERIES[min(number, len(SERIES) - 1)]
             lines.append({"name": visible(one.label), "colour": colour, "points": [[*p] for p in points]})
         unit = answers[0].unit if work else f"{noun('calls')}/s"
-        return {"x": fill(load.title), "y": unit, "series": lines}
+        most = results.plan.top if load == figures.SESSIONS else 0
+        whole = load == figures.SESSIONS
+        return {"x": fill(load.title), "y": unit, "series": lines, "most": most, "whole": whole}

@@ -4,12 +4,21 @@
   var root = document.documentElement, data = JSON.parse(document.getElementById("live").textContent);
   var place = document.getElementById("live-chart"), headline = document.getElementById("live-headline");
   var state = document.getElementById("live-state"), notes = document.getElementById("live-notes");
-  var pause = document.getElementById("live-pause");
+  var pause = document.getElementById("live-pause"), span = document.getElementById("live-span");
   var MOST_NOTES = 20, MOST_TIMES = 5000, AGAIN_MS = 5000;
+  var WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
 
   function css(name) { return getComputedStyle(root).getPropertyValue("--" + name).trim() || "gray"; }
 
   // -- an observation: the stack over time ------------------------------------------------------------
+
+  function utc(seconds) { return new Date(Math.round(seconds) * 1000).toISOString().slice(0, 19) + "Z"; }
+
+  // A selected span can be opened in time travel, which shows everything of it.
+  function chosen(from, to) {
+    span.hidden = from === null || !data.time;
+    if (!span.hidden) span.querySelector("a").href = data.time + "?" + new URLSearchParams({ from: utc(from), to: utc(to) });
+  }
 
   function stack(place, data, lastS) {
     var chart = data;
@@ -20,8 +29,10 @@
       var any = chart.series[0];
       return chart.times.map(function (_, n) { return any ? any.values[n] === null ? null : 0 : null; });
     }
+    place.hidden = !chart.times.length;
     var drawn = window.labTimeline(place, chart, {
-      unit: "active sessions (s/s)", label: "Active sessions by account over time", height: innerWidth > 520 ? 320 : 240
+      unit: "active sessions (s/s)", label: "Active sessions by account over time",
+      height: innerWidth > 520 ? 320 : 240, onSelect: chosen
     });
     return function (next, segments) {
       var times = chart.times.slice(), last = times.length - 1, gap = last >= 0 && next.start_s - times[last] > 1;
@@ -49,9 +60,9 @@
     legend.className = "legend";
     place.append(plot, legend);
 
-    function axis(label) {
+    function axis(label, size) {
       return {
-        stroke: function () { return css("muted"); }, label: label, labelSize: 18, size: 56,
+        stroke: function () { return css("muted"); }, label: label, labelSize: 20, size: size,
         font: "12px " + getComputedStyle(document.body).fontFamily,
         labelFont: "12px " + getComputedStyle(document.body).fontFamily,
         grid: { stroke: function () { return css("line"); }, width: 1 }, ticks: { show: false }
@@ -83,8 +94,8 @@
       u = new uPlot({
         width: Math.max(120, plot.clientWidth), height: innerWidth > 520 ? 280 : 220, legend: { show: false },
         cursor: { drag: { x: false, y: false } },
-        scales: { x: { time: false, range: [0, xs[xs.length - 1] * 1.05] }, y: { range: [0, top * 1.1] } },
-        axes: [axis(data.x), axis(data.y)],
+        scales: { x: { time: false, range: [0, Math.max(data.most, xs[xs.length - 1]) * 1.05] }, y: { range: [0, top * 1.1] } },
+        axes: [Object.assign(axis(data.x, 34), data.whole ? { incrs: WHOLE } : {}), axis(data.y, 64)],
         series: [{}].concat(all.map(function (s) {
           var colour = function () { return css(s.colour); };
           return { stroke: colour, width: 2, spanGaps: true, points: { show: true, size: 9, fill: colour } };
