@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from chromium import Page
 from test_report_page import TOO_WIDE
-from tests.browser.conftest import OpenLab
+from tests.browser.conftest import Open, OpenLab
 from tests.conftest import Servers
 from tests.db.conftest import PROGRAM
 from tests.db.pgbench import load
@@ -29,12 +29,17 @@ PAINTED = """(function (canvas) {
 
 
 def test_windows_appear_until_paused_and_the_end_leads_to_the_run(
-    tmp_path: Path, start_lab: Started, open_lab: OpenLab, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    start_lab: Started,
+    open_lab: OpenLab,
+    open_page: Open,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("dbdyno.web.channel.LOOK_S", 0.05)
     observed = observing(tmp_path / "store")
     observed.window()
-    page = open_lab(start_lab(), "/live", width=390)
+    lab = start_lab()
+    page = open_lab(lab, "/live", width=390)
     assert page.evaluate("location.pathname") == f"/live/{observed.record.id}"
     first = page.evaluate(HEADLINE)
     observed.window()
@@ -49,6 +54,12 @@ def test_windows_appear_until_paused_and_the_end_leads_to_the_run(
     page.wait(f"{HEADLINE} !== {second!r}")
     assert page.evaluate(PAINTED) > 3, "axes, CPU, CPU WAIT and waits"
     assert page.evaluate(TOO_WIDE) == []
+    saved = tmp_path / "saved.html"
+    saved.write_text(lab.enter().ask(f"/live/{observed.record.id}?save=1").text)
+    offline = open_page(saved)
+    assert offline.errors() == []
+    offline.wait("document.querySelector('#live-chart canvas') !== null")
+    assert offline.evaluate(PAINTED) > 3 and "As of" in offline.evaluate(HEADLINE)
     observed.end()
     page.wait("document.querySelector('#live-headline a') !== null")
     assert (

@@ -262,5 +262,7 @@ def test_windows_are_derived_at_once_while_somebody_watches() -> None:
             given.append(n)
             yield "\n"
 
-    derive_each(lines(), lambda: derived.append(len(given)), 4, lambda: len(given) >= 3)
+    derive_each(
+        lines(), lambda: derived.append(len(given)), 4, lambda waiting: waiting > 0 and len(given) >= 3
+    )
     assert derived[-4:] == [3, 4, 5, 6]

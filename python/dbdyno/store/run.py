@@ -121,7 +121,7 @@ class Run:
             files.remove(self.path / _PROGRESS)
 
     def watch(self) -> None:
-        """Notes that somebody looks now, so that new measurements are derived at once. It holds for half a
+        """Notes that somebody looks now, so that new windows are derived soon. It holds for half a
         minute; in a store that cannot be written, nothing is noted."""
         with suppress(OSError):
             (self.path / _WATCHED).touch(mode=0o600)

@@ -159,17 +159,17 @@ def _derivation_of(record: Run, soon: bool) -> Deriving:
         return here(record)
     try:
         if soon:
-            return _Beside(record, _together_within(record.plan), NICE_SOON)
+            return _Beside(record, _together_within(record.plan, LAG_NS), NICE_SOON)
         return _Beside(record)
     except OSError:
         return here(record)
 
 
-def _together_within(plan: Plan) -> int:
-    """Returns how many windows may be derived together so that the first of them does not wait for long.
+def _together_within(plan: Plan, lag_ns: int) -> int:
+    """Returns how many windows may be derived together so that the first of them does not wait for longer.
     Cells of a load are derived between its measurements anyway."""
     observation = plan.experiment.observation
-    return 1 if observation is None else max(1, min(TOGETHER, LAG_NS // window_of(observation)))
+    return 1 if observation is None else max(1, min(TOGETHER, lag_ns // window_of(observation)))
 
 
 def _ends_soon(plan: Plan) -> bool:
@@ -304,7 +304,11 @@ LAG_NS = 40 * NS_PER_S
 observation goes on. Of those of 10 s that is four, as without."""
 
 
-def _never() -> bool:
+WATCHED_LAG_NS = 10 * NS_PER_S
+"""The same while somebody looks at the observation. Each window of 10 s then costs half as much again."""
+
+
+def _never(_: int) -> bool:
     return False
 
 
@@ -312,14 +316,14 @@ def derive_each(
     lines: Iterable[str],
     derive: Callable[[], None],
     together: int = TOGETHER,
-    watched: Callable[[], bool] = _never,
+    enough: Callable[[int], bool] = _never,
 ) -> None:
-    """Calls ``derive`` after each line, or after a few lines, at most ``together``, if it is quick and nobody
-    watches."""
+    """Calls ``derive`` after each line, or after a few lines, at most ``together``, if it is quick and
+    ``enough`` does not say that so many are not to wait longer."""
     waiting, each_s = 0, math.inf
     for _ in lines:
         waiting += 1
-        if waiting >= together or waiting * each_s > _LITTLE_S or watched():
+        if waiting >= together or waiting * each_s > _LITTLE_S or enough(waiting):
             began_s = time.process_time()
             derive()
             waiting, each_s = 0, (time.process_time() - began_s) / waiting
@@ -338,9 +342,9 @@ def main(path: str, parent: str, together: str, nice: str) -> int:
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(nice)
     record = Run(Path(path))
-    making = Making(record)
+    making, few = Making(record), _together_within(record.plan, WATCHED_LAG_NS)
     try:
-        derive_each(sys.stdin, making.more, int(together), lambda: record.is_watched)
+        derive_each(sys.stdin, making.more, int(together), lambda n: n >= few and record.is_watched)
         conclude_made(making)
     except DbdynoError:
         return 1
