@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from chromium import Page
+from test_report_page import TOO_WIDE
 from tests.stored_runs import busy, observation, observed_window
 from tests.web.conftest import Lab, Started
 
@@ -64,8 +65,8 @@ def test_dragging_selects_whole_windows_and_the_address_and_tables_follow(
                           "(document.querySelector('.picked:not(.other)'))")  # fmt: skip
     assert shape == pytest.approx([1 / 6, 2 / 6], abs=0.02)
     table = page.evaluate("document.querySelector('#profile table').innerText")
+    page.evaluate("delete document.documentElement.dataset.shown")
     page.open(page.evaluate("location.href"))  # the address describes the view
-    page.wait(SHOWN)
     windows(page, 2)
     assert page.evaluate("document.querySelector('#profile table').innerText") == table
     assert page.errors() == []
@@ -158,7 +159,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(
     lab: Lab, open_lab: OpenLab, observed: Run, dark: bool
 ) -> None:
     page = opened(lab, open_lab, observed, "?against=1h", width=390, dark=dark)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("document.documentElement.scrollWidth") == 390 and page.evaluate(TOO_WIDE) == []
     assert page.evaluate("document.querySelector('.timeline canvas').offsetWidth") > 250
     assert page.errors() == [] or "400" in page.errors()[0]
 

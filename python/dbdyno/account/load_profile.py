@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.account.making import makes
-from dbdyno.model.results.ledger_rows import groups, of_cells
+from dbdyno.model.results.ledger_rows import among, groups, of_cells
 from dbdyno.model.results.raw import OWN, OWN_READS
 from dbdyno.model.results.session_time import (
     CPU_WAIT,
@@ -275,7 +275,8 @@ def _ratios(known: pl.DataFrame) -> dict[str, dict[str, float]]:
     """Returns the ratio of each figure to each divisor, over the cells that know both: divisor -> figure
     -> ratio."""
     total = pl.col("total")
-    by = known.group_by("cell").agg(total.filter(pl.col("name") == d).first().alias(d) for d in _DIVISORS)
+    divisors = known.filter(pl.col("name").is_in(_DIVISORS))
+    by = divisors.group_by("cell").agg(total.filter(pl.col("name") == d).first().alias(d) for d in _DIVISORS)
     both = known.select("cell", "name", "total").join(by, on="cell").group_by("name")
     sums = both.agg(
         sum_.alias(f"{d}{end}")
@@ -340,11 +341,13 @@ def events_together(cells: Sequence[Mapping[str, Any]], event_seconds: pl.DataFr
 
     Cells whose shares have no base, as their DB time is incomplete, are left out if others have one.
     """
-    walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
-    all_rows = event_seconds.join(walls, on="cell", maintain_order="left")
-    complete = all_rows.filter(pl.col("name").is_null() & (pl.col("seconds") != 0))
-    if complete.height:
+    all_rows = among(event_seconds, cells)
+    bases = all_rows.filter(pl.col("name").is_null())
+    complete = bases.filter(pl.col("seconds") != 0)
+    if 0 < complete.height < bases.height:
+        bases = complete
         all_rows = all_rows.join(complete.select("cell"), on="cell", how="semi", maintain_order="left")
+    walls = {w["cell"]: w["wall_s"] for w in cells}
     value, source = pl.col("seconds"), pl.col("source")
     below, above = ((value - pl.col(end)).pow(2).sum().sqrt() for end in ("low", "high"))
     # A part of 0 s has only time in the run queue, whose source is another column's.
@@ -358,8 +361,7 @@ def events_together(cells: Sequence[Mapping[str, Any]], event_seconds: pl.DataFr
         sleeps=sum_of_known("sleeps"),
         source=pl.when(sources.str.len_chars().is_between(1, _LONG)).then(sources).otherwise(source.first()),
     )
-    wall_s = float(all_rows.filter(pl.col("name").is_null())["wall_s"].sum())
-    return together.with_columns(wall_s=pl.lit(wall_s))
+    return together.with_columns(wall_s=pl.lit(float(sum(walls[cell] for cell in bases["cell"]))))
 
 
 _LONG = 120

@@ -20,7 +20,7 @@ import polars as pl
 
 from dbdyno.account.making import makes
 from dbdyno.model.results.brief import BRIEF
-from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.results.ledger_rows import among, groups
 from dbdyno.model.results.session_time import account, event_name
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.tables import ByCell, Tables, conform, empty, sum_of_known
@@ -224,7 +224,7 @@ def statement_ledger_total(tables: Tables) -> pl.DataFrame:
     busy = pl.col("account").is_in(["run", "runq", "sleep"])
     seconds = pl.col("seconds")
     for head, cells in groups(tables["windows"]):
-        rows = tables["statement_ledger"].filter(pl.col("cell").is_in([w["cell"] for w in cells]))
+        rows = among(tables["statement_ledger"], cells)
         per = ("per_call_s", "per_work_s")
         sums = rows.group_by(*_KEY, "account", "detail", maintain_order=True).agg(
             pl.col("seconds", "low", "high").sum(),

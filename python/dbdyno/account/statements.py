@@ -13,7 +13,7 @@ import polars as pl
 from dbdyno.account.making import makes
 from dbdyno.account.statement_ledger import knows_statements, statement_times
 from dbdyno.model.plan.plan import Observation, Plan
-from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.results.ledger_rows import among, groups
 from dbdyno.model.results.session_time import account, event_name
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.statements import FIGURES, KEY, LIO
@@ -74,7 +74,7 @@ def statements_total(tables: Tables) -> pl.DataFrame:
     ``all``). A statement that some cell has among its others has a lower bound."""
     frames = [empty("statements")]
     for head, cells in groups(tables["windows"]):
-        rows = tables["statements"].filter(pl.col("cell").is_in([w["cell"] for w in cells]))
+        rows = among(tables["statements"], cells)
         if len(cells) == 1 or rows.is_empty():
             frames.append(rows.with_columns(**{k: pl.lit(v) for k, v in head.items()}))
             continue
@@ -160,6 +160,8 @@ def _with_roles(rows: pl.DataFrame) -> pl.DataFrame:
     have its counters in other cells, by execution time."""
     own = pl.col("others").is_null()
     only = own & (pl.col("status") == SAMPLED)
+    if not rows.select(only.any() & (own & ~only).any()).item():
+        return rows  # there are no such rows, or none to divide them among
     by_statement = ["query_id", "toplevel"]
     counted = rows.filter(own & ~only).group_by(_KEY, maintain_order=True).agg(pl.col("exec_ns").sum())
     every = pl.col("exec_ns").sum().over(by_statement)

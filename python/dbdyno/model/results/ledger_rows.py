@@ -6,7 +6,7 @@ repeats of a rung.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -144,6 +144,12 @@ def groups(windows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], list[Window]
             "repeat": 0,
         }
         yield head, [w for w in cells if w["status"] != "invalid"] or cells
+
+
+def among(rows: pl.DataFrame, cells: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Returns the rows of these cells, which are rows of ``windows``; without a copy if they are all."""
+    inside = rows["cell"].is_in([w["cell"] for w in cells])
+    return rows if inside.all() else rows.filter(inside)
 
 
 def _parts(tables: Tables) -> ByCell:

@@ -116,7 +116,8 @@ def stack(results: Results, places: pl.DataFrame, *, divided: bool = False) -> p
     ``places`` has cell, place and weight. ``divided``: CPU WAIT by wait class, not as one segment.
     Unknown time has no row; :func:`missing_parts` names it.
     """
-    rows = means(results, places).filter(pl.col("aas").is_not_null() & (pl.col("aas") != 0))
+    known = pl.col("aas").is_not_null() & (pl.col("aas") != 0)
+    rows = pl.concat([means(results, some).filter(known) for some in _some_at_a_time(places)])
     if not divided:
         rows = _with_one_cpu_wait(rows)
     ordered = pl.DataFrame(
@@ -125,6 +126,17 @@ def stack(results: Results, places: pl.DataFrame, *, divided: bool = False) -> p
         orient="row",
     )
     return piled(rows.join(ordered, on="key").sort("place", "order"))
+
+
+_AT_A_TIME = 1_000
+"""Places whose means are made together: those of a long observation at once would take much memory."""
+
+
+def _some_at_a_time(places: pl.DataFrame) -> list[pl.DataFrame]:
+    if places.height <= _AT_A_TIME:
+        return [places]
+    part = pl.col("place").rank("dense") // _AT_A_TIME
+    return [some.drop("part") for some in places.with_columns(part=part).sort("part").partition_by("part")]
 
 
 def _with_one_cpu_wait(rows: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.results.results import Results
+from dbdyno.model.sources.source import HIDDEN_STATUS
 from dbdyno.model.units import NS_PER_S, significant
 from dbdyno.present.charts import triggers
 from dbdyno.present.charts.charts_time import fills
@@ -35,7 +36,7 @@ def _data(results: Results, by_wait: bool) -> dict[str, Any]:
     away = rows.filter(pl.col("key") == "client")["aas"].mean()
     rows = accounts.merge_small(rows.filter(pl.col("key") != "client"), ROOM)
     times, columns = _times(results, frame)
-    missing = accounts.missing_parts(results, places)
+    missing = accounts.missing_parts(results, places) if _doubtful(results) else []
     notes = [f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}."] if missing else []
     if away is not None:
         sessions = significant(float(away))  # type: ignore[arg-type]
@@ -53,6 +54,13 @@ def _data(results: Results, by_wait: bool) -> dict[str, Any]:
         "zone": {"offset_s": _offset_s(results), "name": figures.zone(results)},
         "notes": notes,
     }
+
+
+def _doubtful(results: Results) -> bool:
+    """Returns whether a part of the account can be missing; which ones takes longer to find."""
+    ledger = results.tables["ledger"].filter(pl.col("scope") == "rung")
+    hidden = ledger["status"].unique().str.contains(HIDDEN_STATUS, literal=True).any()
+    return bool(ledger["aas"].null_count() or hidden)
 
 
 def _epoch_s(results: Results, at_ns: int) -> float:

@@ -164,11 +164,12 @@
 
     // Windows by pixel: [begin, end, first window, last window]; where several share a pixel, it has their mean.
     function columns() {
-      var found = [], open = null, last = count() ? index(to()) : -1;
+      var found = [], open = null, last = count() ? index(to()) : -1, begin = from(), until = to();
+      var scale = u.bbox.width / (until - begin);
       for (var i = index(from()); i <= last; i++) {
         if (stack.gap[i]) { open = null; continue; }
-        var x0 = Math.round(u.valToPos(Math.max(data.times[i], from()), "x", true));
-        var x1 = Math.round(u.valToPos(Math.min(end(i), to()), "x", true));
+        var x0 = Math.round(u.bbox.left + scale * (Math.max(data.times[i], begin) - begin));
+        var x1 = Math.round(u.bbox.left + scale * (Math.min(end(i), until) - begin));
         if (open && (x0 === open[0] || x1 === open[1])) { open[3] = i; open[1] = Math.max(open[1], x1); }
         else { open = [x0, Math.max(x1, x0 + 1), i, i]; found.push(open); }
       }
