@@ -10,9 +10,10 @@ import pytest
 from chromium import Page
 from test_report_page import TOO_WIDE
 from tests.stored_runs import busy, observation, observed_window
+from tests.unit.made_snapshots import snapshot
 from tests.web.conftest import Lab, Started
 
-from dbdyno.store import Run
+from dbdyno.store import Run, SnapshotStore
 
 Open = OpenLab = Callable[..., Page]
 pytestmark = pytest.mark.browser
@@ -152,6 +153,19 @@ def test_a_saved_page_needs_no_server_and_its_chart_can_be_zoomed(
     alone.wait(f"document.querySelector('.timeline canvas').toDataURL() !== {json.dumps(before)}")
     drag(alone, 0.1, 0.4)  # selects, and asks nobody
     assert alone.requests() == [(tmp_path / "saved.html").as_uri()] and alone.errors() == []
+
+
+def test_a_span_of_snapshots_is_in_the_address_too(open_lab: OpenLab, tmp_path: Path) -> None:
+    store = SnapshotStore(tmp_path / "store")
+    for n in range(7):
+        store.add(snapshot(10 * n, {"databases": [{"database": "app", "active_ns": n * n * 10**9}]}))
+    page = open_lab(tmp_path / "store", "/snapshots")
+    page.wait("document.querySelector('.timeline canvas') !== null")
+    drag(page, 0.2, 0.45)
+    page.wait("location.search.includes('from=2026-11-01T00%3A10%3A00Z&to=2026-11-01T00%3A30%3A00Z')")
+    page.wait("document.querySelector('h1')?.innerText.startsWith('2026-11-01 00:10:00 to 00:30:00')")
+    page.wait("document.querySelector('.picked:not(.other)')?.offsetWidth > 50")
+    assert page.errors() == []
 
 
 @pytest.mark.parametrize("dark", [False, True])

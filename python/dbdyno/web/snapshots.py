@@ -61,7 +61,11 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
                 Document("Snapshots", [], lead=[*doubts, one]), above=_servers(servers, number), place=PLACE
             )
         shown, spans, status = _shown(lab, store, infos, asked_for)
-        chart = _chart(loads.of(infos), asked_for)
+        chart: dict[str, Any] = {}
+        try:
+            chart = _chart(loads.of(infos), asked_for)
+        except StoreError as error:
+            doubts += refusal(error)
         return View(
             replace(shown, blocks=[*doubts, *shown.blocks]),
             above=_above(servers, number, spans, asked_for),

@@ -5,6 +5,7 @@
   function given(id) { return JSON.parse(document.getElementById(id).textContent); }
   function by(id) { return document.getElementById(id); }
   var drawn = given("time-chart"), state = given("time-state"), other = by("time-other");
+  if (!drawn.times) return;
   var chart = window.labTimeline(by("time-plot"), drawn, {
     label: "Load between snapshots over time", unit: drawn.unit, height: innerWidth < 520 ? 180 : 240, onSelect: selected
   });
