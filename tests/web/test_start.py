@@ -200,9 +200,11 @@ def test_a_plan_is_that_of_a_dry_run_and_changes_nothing(may_all: Lab) -> None:
     answer = post(may_all, "plan", workload="lio", sessions="1,2", repeats="3", note="<b>")
     request = conduct.Request("lio", None, conduct.Patch({"sessions": "1,2", "repeats": 3}))
     plan, _ = conduct.planned(request, conduct.host_of(HERE))
-    for line in present.plan_lines(plan)[:1]:
-        assert line in answer.text
+    line = present.plan_lines(plan)[0]
+    assert line in answer.text
     assert 'value="1,2"' in answer.text and "&lt;b&gt;" in answer.text and "<b>" not in answer.text
+    kept = post(may_all, "plan?save=1", workload="lio", sessions="1,2", repeats="3")
+    assert line in kept.text and "data-served" not in kept.text and "<form" not in kept.text
     assert not may_all.store.exists()
 
 
@@ -221,6 +223,11 @@ def test_an_error_is_at_its_field_with_the_cure(
     with pytest.raises(WrongField, match=words) as error:
         forms.plan("run", given)
     assert error.value.field == field and error.value.cure
+
+
+def test_an_empty_connection_string_can_be_given(forms: CommandForms) -> None:
+    assert "--dsn=" in forms.words("run", {"workload": "lio", "dsn": '""'})
+    assert not any("dsn" in word for word in forms.words("run", {"workload": "lio", "dsn": " "}))
 
 
 def test_an_observation_has_a_plan_too(forms: CommandForms) -> None:

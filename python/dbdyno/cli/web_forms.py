@@ -69,6 +69,8 @@ LEFT_OUT: Mapping[str, str] = {
 }
 """Parameter -> why its option is on the command line alone."""
 _MOST_CHARACTERS, _MOST_LINES = 2_000, 100
+_EMPTY = '""'
+"""How a browser writes the empty value that some options take."""
 _DEFAULT = re.compile(r"\s\s\[default: (.*)\]$", re.DOTALL)
 _BY_FLAG = re.compile(r"(--?[\w-]+)")
 _ALLOW = "start the server with --allow-start --allow-commands, or use the command line"
@@ -186,6 +188,8 @@ class CommandForms:
     def _check_dsn(self, dsn: str, engine: str) -> None:
         """Raises :class:`WrongField` for a password, which every user could see, for keywords that do more
         than name a server, and for what cannot be read, which may hold either."""
+        if dsn == _EMPTY:
+            return
         engine = engines.checked(engine or str(_defaults(RUN).get("engine", "")))
         if (cure := engines.secret_in(engine, dsn)) is not None:
             seen = "every user of this machine could see the password in --dsn while dbdyno runs (ps)"
@@ -264,7 +268,7 @@ def _words(field: Field, given: Given) -> list[str]:
         return [f"{field.flag}={number}" if number else field.flag] if values or number else []
     if field.kind == "choice" and field.choices[0].value.startswith("--"):
         return values
-    return [f"{field.flag}={value}" for value in values]
+    return [f"{field.flag}={'' if value == _EMPTY else value}" for value in values]
 
 
 def _values(field: Field, given: Given) -> list[str]:

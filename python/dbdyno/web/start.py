@@ -22,7 +22,7 @@ from dbdyno.store.overview import find_run
 from dbdyno.web import start_markup as markup
 from dbdyno.web.app import Lab, Page
 from dbdyno.web.forms import CommandLine, Form, Given, NotAllowed, WrongField
-from dbdyno.web.shell import View, answer
+from dbdyno.web.shell import SAVE, View, answer
 from dbdyno.web.start_markup import PATH as PATH
 from dbdyno.web.started import Start, Starts
 
@@ -41,7 +41,7 @@ class Action(Route):
     def __init__(self, path: str, doing: Doing) -> None:
         async def endpoint(request: Request) -> Response:
             if request.method != "POST":
-                return RedirectResponse(PATH, 303)
+                return RedirectResponse(f"{PATH}?{request.url.query}", 303)
             return await run_in_threadpool(doing, request, _given(await request.body()))
 
         super().__init__(path, endpoint, methods=["GET", "POST"])
@@ -71,7 +71,10 @@ class _Room:
         """Shows the plan above the form, or the error at its field."""
         form, values = self._named(given), _values(given)
         try:
-            view = self._form(form, values, planned=self._commands.plan(form.name, values))
+            planned = self._commands.plan(form.name, values)
+            if SAVE in request.query_params:
+                return answer(request, View(planned), ())
+            view = self._form(form, values, planned=planned)
         except DbdynoError as e:
             view = self._form(form, values, error=e)
         return answer(request, view, self._lab.places)

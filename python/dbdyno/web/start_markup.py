@@ -12,6 +12,7 @@ from dbdyno.present.document.page import Html, el, join
 from dbdyno.present.media import html
 from dbdyno.store.listing import Listed
 from dbdyno.web.forms import VALUE, Field, Form, Given, Group, Offer, WrongField
+from dbdyno.web.shell import SAVE
 from dbdyno.web.started import PRESSES, Start
 
 PATH = "/start"
@@ -204,12 +205,13 @@ def _error(shown: Form, error: DbdynoError | None) -> Html | None:
 def _plan(planned: Document | None) -> Html | None:
     if planned is None:
         return None
+    keep = el("button", "Save the plan", type="submit", form=_FORM, formaction=f"{PATH}/plan?{SAVE}=1")
     start = el("button", "Start", type="submit", form=_FORM, formaction=f"{PATH}/run")
     return el(
         "section",
         el("h2", planned.title, id="plan-title"),
         html.parts([*planned.lead, *planned.blocks], 3),
-        el("p", start, class_="buttons"),
+        el("p", keep, start, class_="buttons"),
         id="plan",
         aria_labelledby="plan-title",
         class_="card",
