@@ -225,6 +225,14 @@ def test_an_error_is_at_its_field_with_the_cure(
     assert error.value.field == field and error.value.cure
 
 
+def test_several_values_are_planned_and_sent_again(may_all: Lab) -> None:
+    given = {"recipe": "random-read", "params": "blocks=32\r\nscale=4096", "sessions": "1"}
+    answer = post(may_all, "plan", **given)
+    assert "blocks=32 scale=4096" in answer.text
+    sent = re.search(r'name="params" value="([^"]*)"', answer.text)
+    assert sent is not None and sent[1] == "blocks=32\nscale=4096"
+
+
 def test_an_empty_connection_string_can_be_given(forms: CommandForms) -> None:
     assert "--dsn=" in forms.words("run", {"workload": "lio", "dsn": '""'})
     assert not any("dsn" in word for word in forms.words("run", {"workload": "lio", "dsn": " "}))
@@ -346,3 +354,5 @@ def test_a_form_that_is_too_long_or_not_a_form_is_an_error(may_all: Lab) -> None
     assert may_all.ask("/start?command=clean").status == 400
     assert may_all.ask("/start/run/..%2f..%2fetc").status == 404
     assert may_all.ask("/start/state?start=../x").status == 404
+    for run in ("", "last", "2", "../x"):
+        assert post(may_all, "stop", run=run, press="1").status == 404

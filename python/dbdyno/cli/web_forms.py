@@ -198,8 +198,9 @@ class CommandForms:
             beyond = engines.beyond_address(engine, dsn)
         except UsageError as e:
             raise WrongField("dsn", f"--dsn: {e.message}", e.cure) from e
-        if beyond and not self._commands:
-            message = f"--dsn with {', '.join(beyond)}: more than the address of a server"
+        if beyond != [] and not self._commands:
+            named = "a string of this engine" if beyond is None else ", ".join(beyond)
+            message = f"--dsn with {named}: it may be more than the address of a server"
             raise WrongField("dsn", message, f"a service file, or {_ALLOW}")
 
     def _check_understood(self, context: click.Context, given: Given) -> None:

@@ -220,10 +220,10 @@ def secret_in(engine: str, dsn: str) -> str | None:
     return _optional(engine, "secret_in", None, dsn)
 
 
-def beyond_address(engine: str, dsn: str) -> Sequence[str]:
-    """Returns the keywords of a DSN that do more than say where the server is, and as whom to connect. Raises
-    :class:`UsageError` for a DSN that cannot be read."""
-    return _optional(engine, "beyond_address", (), dsn)
+def beyond_address(engine: str, dsn: str) -> Sequence[str] | None:
+    """Returns the keywords of a DSN that do more than say where the server is, and as whom to connect; None
+    if the engine does not part them. Raises :class:`UsageError` for a DSN that cannot be read."""
+    return _optional(engine, "beyond_address", None, dsn)
 
 
 def without_secrets(engine: str, environment: Mapping[str, str]) -> dict[str, str]:

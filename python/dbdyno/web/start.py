@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from dbdyno.model.errors import DbdynoError
+from dbdyno.model.errors import DbdynoError, NoSuchRun
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html
-from dbdyno.store.listing import Listed, list_run
+from dbdyno.store.listing import RUN_ID, Listed, list_run
 from dbdyno.store.overview import find_run
 from dbdyno.web import start_markup as markup
 from dbdyno.web.app import Lab, Page
@@ -54,7 +54,7 @@ def _given(body: bytes) -> Given:
         pairs = parse_qsl(body.decode(errors="replace"), max_num_fields=_MOST_FIELDS, errors="replace")
     except ValueError:
         raise WrongField("", "too many fields", "send the form of the page") from None
-    return {name: value for name, value in pairs if value}
+    return {name: value.replace("\r\n", "\n") for name, value in pairs if value}
 
 
 class _Room:
@@ -96,7 +96,9 @@ class _Room:
             stopped = self._starts.stop(self._starts.find(given["start"]), press)
             stops, page = stopped.stops, f"{PATH}/run/{stopped.id}"
         else:
-            listed = list_run(find_run(self._lab.store.root, given.get("run", "")))
+            if RUN_ID.fullmatch(run := given.get("run", "")) is None:  # not a part of an id, nor a name
+                raise NoSuchRun(f"no run {run[:60]!r}", "/ lists the runs")
+            listed = list_run(find_run(self._lab.store.root, run))
             stops, page = self._starts.stop_run(listed, press), markup.live_path(listed.id)
         if "application/json" in request.headers.get("accept", ""):
             return JSONResponse({"stops": stops, "words": markup.stop_words(stops)})

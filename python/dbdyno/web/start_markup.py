@@ -103,7 +103,7 @@ def started(start: Start, state: State, output: str) -> Html:
 def stop_form(stops: int, *, hidden: bool = False, **whom: str) -> Html:
     """Returns the button that stops a start or a run: ``start=ID`` or ``run=ID``."""
     name, does = _STOPS[min(stops, PRESSES - 1)]
-    kept = [el("input", type="hidden", name=n, value=v) for n, v in {**whom, "press": str(stops + 1)}.items()]
+    kept = [_hidden(name, value) for name, value in {**whom, "press": str(stops + 1)}.items()]
     button = el("button", name, type="submit", disabled=stops >= PRESSES)
     note = el("span", f"{name} {does}.", class_="foot")
     return el(
@@ -155,10 +155,7 @@ def form(
 ) -> Html:
     """Returns all of the page above the tables of workloads and recipes."""
     wrong = error.field if isinstance(error, WrongField) else ""
-    hidden = [
-        el("input", type="hidden", name="command", value=shown.name),
-        el("input", type="hidden", name="key", value=secrets.token_hex(8)),
-    ]
+    hidden = [_hidden("command", shown.name), _hidden("key", secrets.token_hex(8))]
     boxes = [_group(group, given, wrong, error) for group in shown.groups]
     common, rest = [b for b, _ in boxes if b], [r for _, r in boxes if r]
     answer = planned is not None or error is not None
@@ -166,7 +163,7 @@ def form(
         None if answer else _list(starts),
         _tabs(names, shown.name),
         _error(shown, error),
-        _plan(planned),
+        _plan(planned, hidden, given),
         el("form", *hidden, *common, _buttons(), *rest, _left_out(shown), method="post", id=_FORM),
         _list(starts) if answer else None,
     )
@@ -202,20 +199,27 @@ def _error(shown: Form, error: DbdynoError | None) -> Html | None:
     return el("div", el("p", message), cure, class_="warning", role="alert", id="error")
 
 
-def _plan(planned: Document | None) -> Html | None:
+def _plan(planned: Document | None, sent: Sequence[Html], given: Given) -> Html | None:
+    """Returns the plan with a form of its own, whose buttons mean what was planned, whatever has been changed
+    below meanwhile."""
     if planned is None:
         return None
-    keep = el("button", "Save the plan", type="submit", form=_FORM, formaction=f"{PATH}/plan?{SAVE}=1")
-    start = el("button", "Start", type="submit", form=_FORM, formaction=f"{PATH}/run")
+    values = [_hidden(name, value) for name, value in given.items()]
+    keep = el("button", "Save the plan", type="submit", formaction=f"{PATH}/plan?{SAVE}=1")
+    start = el("button", "Start", type="submit", formaction=f"{PATH}/run")
     return el(
         "section",
         el("h2", planned.title, id="plan-title"),
         html.parts([*planned.lead, *planned.blocks], 3),
-        el("p", keep, start, class_="buttons"),
+        el("form", *sent, *values, keep, start, class_="buttons", method="post"),
         id="plan",
         aria_labelledby="plan-title",
         class_="card",
     )
+
+
+def _hidden(name: str, value: str) -> Html:
+    return el("input", type="hidden", name=name, value=value)
 
 
 def _left_out(shown: Form) -> Html:
