@@ -44,8 +44,8 @@ class Lab:
     commands: CommandLine | None = None
     """What may be started; None if nothing may."""
     starts: Starts | None = None
-    closing: list[Callable[[], None]] = field(default_factory=list)
     """What was started, if something may be."""
+    closing: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Page(Route):
