@@ -52,7 +52,7 @@
 
   var agreed = [];
   function openRemoval() {
-    var rows = list.chosen().filter(list.removable).slice(0, MOST_REMOVED);
+    var all = list.chosen().filter(list.removable), rows = all.slice(0, MOST_REMOVED);
     window.dbdynoAsk("/sizes?" + rows.map(function (r) { return "run=" + encodeURIComponent(r.id); }).join("&"))
       .then(function (asked) {
         agreed = asked.runs.map(function (r) { return r.id; });
@@ -66,7 +66,8 @@
         }));
         at("remove-agreed").textContent = "Remove " + list.runs(agreed.length);
         at("remove-agreed").disabled = !agreed.length;
-        at("remove-error").hidden = true;
+        at("remove-error").textContent = MOST_REMOVED + " at a time: the others stay chosen.";
+        at("remove-error").hidden = all.length <= MOST_REMOVED;
         at("remove-dialog").showModal();
         at("remove-cancel").focus();
       }, function (error) { list.notice(error.message); });

@@ -125,7 +125,11 @@
     if (served) tr.append(choiceOf(row));
     tr.append(nameOf(row), startOf(row), cell("Workload", row.workload),
       cell("System", row.server), cell("Target", row.target), cell("Sessions", row.sessions, "num"),
-      cell("Peak", row.peak, "num"), curveOf(row), statusOf(row), tagsOf(row), cell("Lasted", row.lasted, "num"));
+      cell("Peak", row.peak, "num"), curveOf(row));
+    var status = statusOf(row);
+    if (row.reason && !row.tags.length && !row.lasted) status.colSpan = 3;  // a long sentence in empty room
+    tr.append(status);
+    if (status.colSpan === 1) tr.append(tagsOf(row), cell("Lasted", row.lasted, "num"));
     drawn.set(row.id, tr);
     return tr;
   }
