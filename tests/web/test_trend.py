@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,15 @@ def test_the_page_is_that_of_the_command(lab: Lab) -> None:
 def test_the_words_of_the_list_choose_runs(lab: Lab) -> None:
     assert "at the peak: 7 runs" in lab.ask("/trend").text
     assert "at the peak: 1 run " in lab.ask("/trend?q=NIGHTLY+lio").text
+
+
+def test_without_a_workload_that_of_the_newest_run_that_matches_is_taken(lab: Lab, model_run: Path) -> None:
+    other = copied_run(lab.store, model_run, "20260108-100000-cpu-0008") / "plan.json"
+    plan = json.loads(other.read_text())
+    other.write_text(json.dumps(plan | {"experiment": {**plan["experiment"], "workload": "cpu"}}))
+    assert "of lio at the peak: 4 runs" in lab.ask("/trend?tag=b").text
+    assert "of lio at the peak: 7 runs" in lab.ask("/trend?workload=lio").text
+    assert "at the peak: 1 run " in lab.ask("/trend").text
 
 
 @pytest.mark.parametrize(
