@@ -32,6 +32,8 @@ _MISPLACED = rf"(?<!{_BASE})[\u200c\u200d]|[\u200c\u200d](?!{_BASE})|(?<!{_IDEOG
 _HIDDEN = f"{_STEERING}{_UNSEEN}{_NO_CHARACTERS}"
 _STEERS = re.compile(rf"[{_HIDDEN}]|{_MISPLACED}")
 _STEERS_OR_BREAKS = re.compile(rf"[{_HIDDEN}\t\n]|{_MISPLACED}")
+_SUSPECT = re.compile(rf"[{_HIDDEN}\u200c\u200d\U000e0100-\U000e01ef]")
+"""Characters that :data:`_STEERS` may match, wherever they stand."""
 _ESCAPED = re.compile(r"\\(?:u00|[bfr])")
 """The escapes that JSON writes for control characters that do not pass."""
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -63,9 +65,8 @@ def visible_json(value: Any) -> str:
     """Returns ``value`` as JSON with all texts made visible first, because an escape in JSON would become
     the character again."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    # JSON escapes all control characters of ASCII but DEL; the search takes most of the time of long texts.
-    plain = text.isascii() and "\x7f" not in text
-    if _ESCAPED.search(text) or (not plain and _STEERS.search(text)):
+    # The characters that occur are few, and a search through them is much faster than one through the text.
+    if _ESCAPED.search(text) or (_SUSPECT.search("".join(set(text))) and _STEERS.search(text)):
         text = json.dumps(_all_visible(value), separators=(",", ":"), allow_nan=False)
     return text
 

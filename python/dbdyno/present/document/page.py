@@ -10,6 +10,7 @@ import html
 import re
 from base64 import b64encode
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files as resources
 
@@ -39,15 +40,15 @@ def el(name: str, /, *children: Content, **attributes: str | int | float | bool 
     becomes ``data-style``, which :func:`page` turns into rules, because the page's policy forbids the
     attribute itself.
     """
-    written = "".join(_attribute(k, v) for k, v in attributes.items())
+    written = "".join([_attribute(k, v) for k, v in attributes.items() if v is not None])
     if name in _VOID:
         return Html(f"<{name}{written}>")
-    return Html(f"<{name}{written}>{join(*children)}</{name}>")
+    return Html(f"<{name}{written}>{''.join(map(_text, children))}</{name}>")
 
 
 def join(*children: Content) -> Html:
     """Joins markup and plain texts; None is left out."""
-    return Html("".join(_text(c) for c in children))
+    return Html("".join(map(_text, children)))
 
 
 def _text(child: Content) -> str:
@@ -59,6 +60,15 @@ def _text(child: Content) -> str:
 def escaped(text: str) -> str:
     """Returns ``text`` for HTML or SVG, without markup and without characters that change the direction of
     reading."""
+    return _escaped_short(text) if len(text) <= _SHORT else html.escape(visible(text))
+
+
+_SHORT = 40
+"""Most characters of a text whose markup is remembered: a page repeats many words and figures."""
+
+
+@lru_cache(maxsize=4096)
+def _escaped_short(text: str) -> str:
     return html.escape(visible(text))
 
 

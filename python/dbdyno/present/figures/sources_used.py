@@ -154,14 +154,16 @@ def tiers(results: Results, cell: str | None = None) -> list[Tier]:
 
 def caption(results: Results, cell: str | None = None) -> str:
     """Returns ``Waits: exact (scheduler trace).``; of both kinds, with the number of measurements of each."""
-    rows = _sources_of_waits(results, cell)
-    exact = pl.col("source") == TRACE
-    kinds = {"exact": rows.filter(exact), "sampled": rows.filter(~exact)}
-    kinds = {kind: of_kind for kind, of_kind in kinds.items() if of_kind.height}
+    rows = _sources_of_waits(results, cell).drop_nulls("source").rows()
+    kinds = {
+        "exact": [r for r in rows if r[1] == TRACE],
+        "sampled": [r for r in rows if r[1] != TRACE],
+    }
+    kinds = {kind: of_kind for kind, of_kind in kinds.items() if of_kind}
     parts = []
     for kind, of_kind in kinds.items():
-        names = of_kind["source"].str.replace(",.*", "").unique(maintain_order=True)
-        many = counted(of_kind["cell"].n_unique(), _cells(results).removesuffix("s"))
+        names = dict.fromkeys(source.partition(",")[0] for _, source in of_kind)
+        many = counted(len({c for c, _ in of_kind}), _cells(results).removesuffix("s"))
         where = f" in {many}" if cell is None and len(kinds) > 1 else ""
         parts.append(f"{kind} ({', '.join(names)}){where}")
     return f"Waits: {' and '.join(parts) or 'unknown'}."
@@ -170,10 +172,11 @@ def caption(results: Results, cell: str | None = None) -> str:
 def _sources_of_waits(results: Results, cell: str | None) -> pl.DataFrame:
     """Returns cell and source of the rows of table events; of one cell, or of all."""
     silent = (pl.col("status") == "no samples") | (pl.col("source") == POOLER)
-    rows = results.tables["events"].filter((pl.col("scope") == "rung") & ~silent)
+    wanted = (pl.col("scope") == "rung") & ~silent
     if cell is not None:
-        rows = rows.filter(pl.col("cell") == cell)
-    return rows.select("cell", pl.col("source").str.split("; ")).explode("source")
+        wanted &= pl.col("cell") == cell
+    rows = results.tables["events"].lazy().filter(wanted)
+    return rows.select("cell", pl.col("source").str.split("; ")).explode("source").collect()
 
 
 def named(source: str) -> str:

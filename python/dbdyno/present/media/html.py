@@ -458,6 +458,9 @@ def _head(column: Column, classes: str | None) -> Html:
 def _cell(number: int, cell: Cell, classes: str | None) -> Html:
     """Returns a cell; the first cell of a row is its header."""
     unknown = cell.text == UNKNOWN
+    plain = not (unknown or any(cell[3:]) or (classes and "words" in classes))
+    if plain and number:
+        return el("td", cell.text, class_=classes)
     note = cell.note or (_UNKNOWN if unknown else "")
     tone = _classes(unknown and "unknown", cell.tone and f"tone {cell.tone}")
     words: Content = _linked(cell.text, cell.target)
