@@ -61,7 +61,9 @@ def test_a_claim_opens_its_explanation_and_the_rows_that_it_rests_on(lab: Lab, o
     claim = "document.querySelector('#quality [data-claim] a[href^=\"/explain/\"]')"
     name = page.evaluate(f"{claim}.closest('[data-claim]').dataset.claim")
     page.evaluate(f"{claim}.click()")
-    page.wait("location.pathname.startsWith('/explain/') && document.documentElement.dataset.ready")
+    page.wait(
+        "location.pathname.startsWith('/explain/') && document.documentElement?.dataset.ready === 'yes'"
+    )
     assert page.evaluate("document.querySelector('h1').innerText").startswith(name.rpartition("-")[0])
     page.open(f"{lab.address.url}{RUN}")
     page.wait("location.pathname.startsWith('/run/') && document.documentElement?.dataset.ready === 'yes'")
