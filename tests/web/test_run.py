@@ -12,11 +12,14 @@ from urllib.parse import quote
 
 import polars as pl
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from dbdyno import conduct
 from dbdyno.model.results.claim import Claim
 from dbdyno.store import RunStore
 from dbdyno.web import evidence, tables
+from dbdyno.web.kept import KeptPages
 from tests.fakery import climb, recorded
 from tests.web.conftest import Lab, Started
 
@@ -90,6 +93,23 @@ def test_a_changed_label_is_seen_at_once_though_pages_are_kept(runs: Lab) -> Non
     record = RunStore(runs.store).open(SECOND)
     record.update_info(name="daily")
     assert "Name: daily" in runs.ask(f"/run/{SECOND}").text
+
+
+def test_kept_pages_are_bounded_and_the_one_used_least_goes_first() -> None:
+    kept, made = KeptPages(most_bytes=250), []
+
+    def ask(path: str) -> None:
+        scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"host", b"h")]}
+
+        def make() -> Response:
+            made.append(path)
+            return Response(b"x" * (300 if path == "/huge" else 100))
+
+        kept.page(Request({**scope, "scheme": "http", "server": ("h", 1)}), "stamp", make)
+
+    for path in ("/a", "/b", "/a", "/huge", "/c", "/a", "/b"):
+        ask(path)
+    assert made == ["/a", "/b", "/huge", "/c", "/b"]
 
 
 def test_a_running_run_shows_what_there_is_and_leads_to_its_live_view(

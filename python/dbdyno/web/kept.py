@@ -9,8 +9,8 @@ from threading import Lock
 from starlette.requests import Request
 from starlette.responses import Response
 
-_MOST_BYTES = 24 << 20
-"""Most bytes of all kept pages; each has up to 2 MB, most of them the code of the charts."""
+_MOST_BYTES = 16 << 20
+"""Most bytes of all kept pages; each has 1 to 3 MB, of which the code of the charts is 1 MB."""
 
 
 class KeptPages:
