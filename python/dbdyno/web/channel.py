@@ -28,6 +28,7 @@ _SILENCE_S = 15.0
 """Time after which something is sent in any case, so that a reader that is gone is noticed."""
 _MOST = 16
 """Runs whose events are kept."""
+_DIGITS = 12  # of a position; longer ones are none of ours
 _RETRY = b"retry: 2000\n\n"
 
 
@@ -96,7 +97,8 @@ class Channel:
     async def events(self, after: str) -> AsyncIterator[bytes]:
         """Yields the events after the one with the id ``after``, and those to come, until the run is over."""
         epoch, _, number = after.partition("-")
-        at = int(number) if epoch == self._epoch and number.isdecimal() else -1
+        ours = epoch == self._epoch and number.isdecimal() and len(number) < _DIGITS
+        at = int(number) if ours else -1
         at = at if after else self._number
         seen = self._now.number if at >= 0 else -1
         self.readers += 1

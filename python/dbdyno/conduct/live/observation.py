@@ -41,6 +41,7 @@ class ObservationFollowing(Following):
         self._window_ns, self._duration_ns = window_of(observation), duration_of(observation)
         self._inodes: dict[str, int] = {}  # part -> inode of its directory, which a merge changes
         self._failed: dict[tuple[str, int], int] = {}
+        self._looked = False
         self._again = False  # whether a part is to be read again
         self._done: set[str] = set()  # cells
         self._every: list[observed.Moment] = []
@@ -64,6 +65,8 @@ class ObservationFollowing(Following):
             self._stored = _entries(self.record.path / "cells")
             if not news:
                 news.append(News("now", {}))
+        if not self._looked:  # all that there is so far is no news
+            self._looked, news = True, [item for item in news if item.kind == "note"]
         named = {"headline": self.headline()} if news else {}
         return [i if i.kind == "note" else replace(i, data={**i.data, **named}) for i in news]
 
