@@ -159,7 +159,9 @@ def test_the_end_is_an_event_and_ends_the_stream(observed: Observing, lab: Lab) 
     observed.window()
     _, path = page_of(lab, observed)
     with readers(lab, path) as (reader,):
-        observed.end()
+        observed.record.finish("complete")
+        assert "results are being worked out" in lab.ask(f"/live/{observed.record.id}").text
+        observed.record.write_derived({}, ())
         event = reader.next("end")
         assert event is not None
         assert event.data == {"status": "complete", "run": f"/run/{observed.record.id}"}

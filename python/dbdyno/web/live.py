@@ -47,7 +47,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
 
     def one(request: Request) -> Response:
         record = lab.store.open(request.path_params["run"])
-        if record.info.status != "running":
+        if followed.is_over(record):
             return RedirectResponse(f"/run/{record.id}", 303)
         channel = channels.of(record)
         channel.look()

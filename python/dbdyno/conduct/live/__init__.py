@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbdyno.store import Run
+from dbdyno.store.listing import is_alive
 from dbdyno.store.overview import Overview, overviews
 
 if TYPE_CHECKING:
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 def running(root: Path) -> list[Overview]:
     """Returns the runs of a store that go on, the newest first."""
     return [o for o in reversed(overviews(root)) if o.run.status == "running"]
+
+
+def is_over(record: Run) -> bool:
+    """Returns whether a run has ended, and its results are stored or will not be."""
+    info = record.info
+    if info.status == "running":
+        return False
+    return (record.path / "derived").is_dir() or not is_alive(info.pid, info.pid_start_ticks)
 
 
 def following(record: Run) -> Following:

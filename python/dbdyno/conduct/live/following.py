@@ -14,6 +14,7 @@ import polars as pl
 
 from dbdyno import present
 from dbdyno.conduct.derive.stored_environment import environment_of
+from dbdyno.conduct.live import is_over
 from dbdyno.model.errors import StoreError
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import DERIVED, REGISTERED, empty
@@ -34,6 +35,7 @@ class Following(ABC):
     """Reads what is new, at each call of :meth:`look`; not for several threads at a time."""
 
     kind: str
+    ENDED = "It has ended; the results are being worked out."
 
     def __init__(self, record: Run) -> None:
         self.record, self.plan = record, record.plan
@@ -42,14 +44,12 @@ class Following(ABC):
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, and its results are stored or will not be."""
         info = self.record.info
-        alive = is_alive(info.pid, info.pid_start_ticks)
-        if self._changed(self.record.path / "run.json") or not alive:
+        changed = self._changed(self.record.path / "run.json")
+        if changed or not is_alive(info.pid, info.pid_start_ticks):
             with contextlib.suppress(StoreError):
                 self.record = Run(self.record.path)
-        ended = self.record.info.status != "running"
-        return ended and (not alive or (self.record.path / "derived").is_dir())
+        return is_over(self.record)
 
     @abstractmethod
     def look(self) -> list[News]:

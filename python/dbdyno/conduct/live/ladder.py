@@ -109,7 +109,7 @@ class LadderFollowing(Following):
         return in_progress.curve(self._pooled()) if self._tables else {"series": []}
 
     def headline(self) -> str:
-        return in_progress.headline_now(self._now())
+        return self.ENDED if self.record.info.status != "running" else in_progress.headline_now(self._now())
 
     def _now(self) -> in_progress.Now:
         expected = {

@@ -155,6 +155,8 @@ class ObservationFollowing(Following):
         return f"Windows of {each}; the latest ended {ended}{late}. {self._goes_on()}"
 
     def _goes_on(self) -> str:
+        if self.record.info.status != "running":
+            return self.ENDED
         if self._duration_ns is None:
             return "It goes on until it is stopped."
         left_s = self.record.info.started.timestamp() + self._duration_ns / NS_PER_S - time.time()

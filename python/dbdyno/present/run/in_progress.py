@@ -93,7 +93,7 @@ def headline_now(now: Now) -> str:
     with speaking_of(kind_of(now.plan)):
         cell = now.cell
         if now.plan.cells and all(c.id in now.done for c in now.plan.cells):
-            return "All is measured; the results are worked out."
+            return "All is measured; the results are being worked out."
         if cell is None or now.word("doing"):
             return f"{now.word('doing') or 'Preparing'}."
         phase = now.word("phase")
