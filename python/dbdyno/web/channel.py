@@ -26,8 +26,8 @@ _MOST_BYTES = 256 << 10
 """Longest event; for a longer one the page is loaded again."""
 _SILENCE_S = 15.0
 """Time after which something is sent in any case, so that a reader that is gone is noticed."""
-_MOST = 16
-"""Runs whose events are kept."""
+_MOST = 4
+"""Runs whose events are kept while nobody reads them."""
 _DIGITS = 12  # of a position; longer ones are none of ours
 _RETRY = b"retry: 2000\n\n"
 
