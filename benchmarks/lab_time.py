@@ -133,7 +133,7 @@ def _gestures(root: Path, url: str, run: Run) -> dict[str, list[float]]:
         page.wait("location.search === ''")
         began = time.monotonic()
         page.open(f"{url.partition('/?')[0]}/time/{run.id}")
-        page.wait("document.documentElement.dataset.shown !== undefined")
+        page.wait("document.documentElement?.dataset.shown !== undefined")
         print(f"first page: {time.monotonic() - began:.1f} s", flush=True)
         page.evaluate(_WATCH)
         place = page.evaluate("document.querySelector('.u-over').getBoundingClientRect().toJSON()")

@@ -195,6 +195,9 @@ def test_an_observation_that_is_going_on_shows_its_windows_so_far(
     lab = lab_of(run)
     assert span(lab, of(observed, 0, 2))["html"] == ended["html"]
     assert lab.ask(f"/time/{run.id}").status == 200
+    shutil.rmtree(run.path / "parts")
+    empty = lab.ask(f"/time/{run.id}")
+    assert empty.status == 400 and "has no window yet" in empty.text
 
 
 def test_damage_and_other_kinds_of_runs_are_named(

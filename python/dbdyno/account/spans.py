@@ -17,7 +17,7 @@ from dbdyno.model.results.results import Query
 from dbdyno.model.schema.derived import sessions_in
 
 Tables = Mapping[str, pl.DataFrame]
-_POOLED_FROM = ("workload", "variant", "sessions", "rate_per_s", "repeat", "cell", "wall_s", "status")
+_POOLED_FROM = ("workload", "variant", "sessions", "rate_per_s", "cell", "wall_s", "status")
 """Columns of ``windows`` that makers of totals need."""
 
 

@@ -175,8 +175,8 @@ def _sources_of_waits(results: Results, cell: str | None) -> pl.DataFrame:
     wanted = (pl.col("scope") == "rung") & ~silent
     if cell is not None:
         wanted &= pl.col("cell") == cell
-    rows = results.tables["events"].lazy().filter(wanted)
-    return rows.select("cell", pl.col("source").str.split("; ")).explode("source").collect()
+    each = results.tables["events"].lazy().filter(wanted).select("cell", "source").unique(maintain_order=True)
+    return each.with_columns(pl.col("source").str.split("; ")).explode("source").collect()
 
 
 def named(source: str) -> str:
