@@ -127,7 +127,8 @@ _Blocks = dict[str, list[float]]
 def _load(a: pl.DataFrame, b: pl.DataFrame, blocks: tuple[_Blocks, _Blocks]) -> pl.DataFrame:
     both = _both(_figures(a), _figures(b), ["name", "unit"]).rename({"value": "a", "value_b": "b"})
     both = both.filter((pl.col("a").fill_null(0) != 0) | (pl.col("b").fill_null(0) != 0))
-    ratios = [ratio_of(*(side.get(name, ()) for side in blocks)) for name in both["name"]]
+    rates = [n if unit != _RATIO else "" for n, unit in both.select("name", "unit").iter_rows()]
+    ratios = [ratio_of(*(side.get(n, ()) for side in blocks)) for n in rates]
     ends = {n: [None if r is None else getattr(r, n) for r in ratios] for n in ("low", "high")}
     ratio = pl.when((pl.col("a") > 0) & (pl.col("b") > 0)).then(pl.col("b") / pl.col("a"))
     both = both.with_columns(

@@ -359,7 +359,7 @@
       var line = function () { return css("line"); };
       new uPlot({
         width: Math.max(120, plot.clientWidth), height: options.height || 260, legend: { show: false },
-        padding: [8, 8, 0, 0],
+        padding: [8, 24, 0, 0],
         cursor: { drag: { x: false, y: false, setScale: false }, y: false, points: { show: false } },
         select: { show: false },
         scales: { x: { time: false, range: function () { return [from(), to()]; } }, y: { range: heights } },
