@@ -85,8 +85,14 @@ class ObservedTime:
         return self._ordered.size()
 
     def whole_once(self) -> Results:
-        """Returns the results of all windows; its tables are not held, as those of :meth:`results` are."""
-        ordered, span = Ordered(self._windows, self._read), self.whole.span
+        """Returns the results of all windows, to be drawn. Its tables are not held, as those of
+        :meth:`results` are, and the ledger is that of all sessions together."""
+
+        def read(table: str) -> pl.DataFrame:
+            rows = self._read(table)
+            return rows.filter(pl.col("scope") == "rung") if table == "ledger" else rows
+
+        ordered, span = Ordered(self._windows, read), self.whole.span
         return self._results(Pooled(ordered, span, self._names, self._asking(span)))
 
     def _results(self, tables: Pooled) -> Results:
