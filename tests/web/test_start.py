@@ -327,6 +327,14 @@ def test_a_run_outlives_its_server_and_stops_as_by_ctrl_c(
     assert lab.ask(f"/run/{run.id}").status == 200
 
 
+def test_a_store_that_cannot_be_used_is_a_line_in_the_page(start_lab: Started, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    lab = start_lab(tmp_path / "file", CommandForms(tmp_path / "file", commands=True)).enter()
+    for answer in (post(lab, "run", **BRIEF), lab.ask("/start")):
+        assert answer.status in (400, 409) and "What to do: " in answer.text
+        assert "Traceback" not in answer.text and "inside dbdyno" not in answer.text
+
+
 def test_only_the_process_that_was_meant_is_stopped() -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
