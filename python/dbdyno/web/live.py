@@ -14,10 +14,13 @@ from starlette.routing import BaseRoute, Route
 from dbdyno.conduct import live as followed
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html, el, join
+from dbdyno.store.listing import list_run
 from dbdyno.store.overview import Overview
 from dbdyno.web.app import Lab
 from dbdyno.web.channel import Channel, Channels
 from dbdyno.web.shell import SAVE, TIMELINE_SCRIPTS, TIMELINE_STYLES, View, answer
+from dbdyno.web.start import stop_button
+from dbdyno.web.time import address as time_address
 
 PLACE = "/live"
 SPANS: Mapping[str, tuple[str, float | None]] = {
@@ -51,7 +54,8 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
             return RedirectResponse(f"/run/{record.id}", 303)
         channel = channels.of(record)
         channel.look()
-        return answer(request, _view(request, channel), lab.places)
+        stop = stop_button(lab, list_run(record.path))
+        return answer(request, _view(request, channel, stop), lab.places)
 
     async def events(request: Request) -> Response:
         if request.method == "HEAD":  # its answer would not end
@@ -97,7 +101,7 @@ def _link(one: Overview) -> Html:
     return el("li", el("a", what, href=f"{PLACE}/{run.id}"), " ", about)
 
 
-def _view(request: Request, channel: Channel) -> View:
+def _view(request: Request, channel: Channel, stop: Html | None) -> View:
     following = channel.following
     saved = SAVE in request.query_params
     span = request.query_params.get("last", "15min")
@@ -112,19 +116,19 @@ def _view(request: Request, channel: Channel) -> View:
         at = channel.position
     run_id = following.record.id
     if not saved:
-        data |= {"events": f"{PLACE}/{run_id}/events?after={at}", "time": f"/time/{run_id}"}
+        data |= {"events": f"{PLACE}/{run_id}/events?after={at}", "time": time_address(run_id)}
     else:
         headline = f"As of {time.strftime('%Y-%m-%d %H:%M:%S %Z')}. {headline}"
     above = join(
         el("p", headline, id="live-headline", class_="lead", role="status", aria_live="polite"),
         el("p", id="live-state", class_="warning", hidden=True, role="alert"),
-        None if saved else _tools(following.kind, span),
+        None if saved else join(_tools(following.kind, span), stop),
         el("div", id="live-chart", class_="card"),
         el("p", el("a", "Open the selected span in time travel", href="#"), id="live-span", hidden=True),
         el("ul", id="live-notes", class_="foot", hidden=True),
     )
     scripts = (*TIMELINE_SCRIPTS, "blocks.js", "live.js")
-    styles = ("lab.css", *TIMELINE_STYLES, "live.css")
+    styles = ("lab.css", *TIMELINE_STYLES, "live.css", "start.css")
     return View(shown, above, scripts, styles, {"live": data}, PLACE)
 
 

@@ -10,11 +10,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno import conduct, present
+from dbdyno.model.plan.kinds import OBSERVATION, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.present.document.page import Html, el, join
 from dbdyno.store import Run
 from dbdyno.store.listing import run_before, stamp
 from dbdyno.store.table_rows import tables_with_rows
+from dbdyno.web import time
 from dbdyno.web.app import Lab
 from dbdyno.web.evidence import pages_of, run_address
 from dbdyno.web.kept import KeptPages
@@ -62,6 +64,8 @@ def _ways(results: Results, before: str | None) -> Html:
     """Returns links to other pages about the run."""
     run = results.info.id
     links = [("Live", f"/live/{run}")] if results.info.status == "running" else []
+    if kind_of(results.plan).among((OBSERVATION,)):
+        links.append(("Time travel", time.address(run)))
     if before is not None:
         asked = urlencode([("run", before), ("run", run)])
         links.append(("Compare with the run before it", f"/compare?{asked}"))
