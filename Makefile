@@ -7,7 +7,7 @@ HERE := $(shell uname -m)
 ARCH ?= $(HERE)
 WORKERS := $(shell echo $$(( 2 * $$(nproc) + 2 )))  # tests wait for servers and windows most of their time
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
-SLOW_FIRST := $(addprefix tests/,cluster docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
+SLOW_FIRST := $(addprefix tests/,cluster docs db commands contract worlds browser web laws unit)  # what takes a minute is not begun last
 MAKEFLAGS += --no-builtin-rules  # else a newer bpf/*.bpf.c is compiled for this machine, over the object in the tree
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
 AGENT := python/dbdyno/remote/programs/dbdyno-agent-
