@@ -16,8 +16,9 @@ import polars as pl
 import pytest
 
 from dbdyno import conduct
+from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import NS_PER_S, format_ns
-from dbdyno.store import Run, SnapshotStore
+from dbdyno.store import Parts, Run, SnapshotStore
 from dbdyno.store.listing import start_ticks
 from dbdyno.web import time as time_travel
 from tests.stored_runs import busy, observation, observed_window
@@ -198,6 +199,25 @@ def test_an_observation_that_is_going_on_shows_its_windows_so_far(
     shutil.rmtree(run.path / "parts")
     empty = lab.ask(f"/time/{run.id}")
     assert empty.status == 400 and "has no window yet" in empty.text
+
+
+def test_parts_that_are_merged_while_they_are_read_are_read_again(
+    observed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(shutil.copytree(observed.path, tmp_path / observed.id))
+    read_one, merged = Parts.read_one, []
+
+    def merging(parts: Parts, name: str, tables: Any) -> Any:
+        if not merged:  # the part gets another directory, as by a merge, and what was read is of the old one
+            merged.append(shutil.copytree(parts.path / name, tmp_path / "new"))
+            shutil.rmtree(parts.path / name)
+            merged[0].rename(parts.path / name)
+            return {t: empty(t) for t in tables}
+        return read_one(parts, name, tables)
+
+    monkeypatch.setattr(Parts, "read_one", merging)
+    time = conduct.ObservedTime(run)
+    assert time.results(time.whole).tables["event_seconds"].height > 6 and merged
 
 
 def test_damage_and_other_kinds_of_runs_are_named(

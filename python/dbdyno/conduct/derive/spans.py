@@ -230,16 +230,32 @@ class _OnAccess(Mapping[str, pl.DataFrame]):
 
 
 def _read_parts(parts: Parts, table: str) -> pl.DataFrame:
-    """Returns the rows of all parts; one that is being replaced at this moment is read again."""
+    """Returns the rows of all parts. If some were merged meanwhile, they are read again: rows could be
+    missing, or there twice."""
+    cure = "make it again from the raw data: dbdyno rebuild RUN"
+    failed = StoreError(f"the derived tables in {parts.path} are being replaced", "open the page again")
     for _ in range(_TRIES):
+        before = _listed(parts)
         try:
-            return pl.concat([empty(table), *(parts.read_one(n, [table])[table] for n in parts.names())])
+            rows = pl.concat([empty(table), *(parts.read_one(n, [table])[table] for n in before)])
         except StoreError as error:
-            failed = error
-    raise StoreError(failed.message, failed.cure or "make it again from the raw data: dbdyno rebuild RUN")
+            failed = StoreError(error.message, error.cure or cure)
+            continue
+        if _listed(parts) == before:
+            return rows
+    raise failed
 
 
 _TRIES = 3
+
+
+def _listed(parts: Parts) -> dict[str, int]:
+    """Returns the directories of the parts by name: a merge replaces them."""
+    listed = {}
+    for name in parts.names():
+        with contextlib.suppress(OSError):
+            listed[name] = (parts.path / name).stat().st_ino
+    return listed
 
 
 class RecentObservations:
