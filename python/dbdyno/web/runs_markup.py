@@ -71,7 +71,7 @@ def _actions() -> Html:
     return el(
         "div",
         el("span", id="count", role="status"),
-        el("a", "Over time", id="over-time", href="/trend", class_="served"),
+        el("a", "Trend of these", id="over-time", href="/trend", class_="served"),
         el("span", id="chosen"),
         el("a", "Compare", id="compare", hidden=True),
         _button("Label", "label", hidden=True),

@@ -41,7 +41,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
 
 def _refusal(error: DbdynoError) -> Document:
     cure = [Paragraph(f"What to do: {error.cure}.")] if error.cure else []
-    return Document("Over time", [], lead=[Paragraph(error.message, "warning"), *cure])
+    return Document("Trend", [], lead=[Paragraph(error.message, "warning"), *cure])
 
 
 def _question(asked: Mapping[str, str]) -> conduct.TrendQuestion:
