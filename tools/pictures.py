@@ -1,13 +1,14 @@
-"""Makes docs/scaling.png and docs/compare.png anew: the first chart of a page each.
+"""Makes docs/scaling.png and docs/compare.png anew, the first chart of a page each, and docs/lab.png.
 
 ``python tools/pictures.py [RUN]`` compares the variants of a stored run. Without one it runs a recipe for
-two minutes, in a store of its own.
+two minutes, in a store of its own. For the lab, it observes a load of more and more sessions for 90 s.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ driver = { protocol = "simple" }
 """
 DRAWN = "document.documentElement?.dataset.ready !== undefined"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+LOAD = ("run", "order-entry", "--sessions", "1,2,4,8,16", "--measure", "12s", "--store", "loads")
 
 
 def main(run: str | None) -> None:
@@ -55,11 +57,36 @@ def main(run: str | None) -> None:
         browser = Chromium(program, folder / "profile")
         for name, chart in (("scaling", "figure.chart"), ("compare", "section svg")):
             picture(browser, folder / f"{name}.html", chart, ROOT / "docs" / f"{name}.png")
+        lab(browser, folder)
         browser.close()
 
 
 def dbdyno(folder: Path, *words: str) -> None:
     subprocess.run([DBDYNO, "--quiet", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def lab(browser: Chromium, folder: Path) -> None:
+    """Makes a picture of an observation over time, with its page's links."""
+    os.environ["DBDYNO_STORE"] = str(folder / "observed")
+    dbdyno(folder, "server", "start")
+    with subprocess.Popen([DBDYNO, "--quiet", *LOAD], cwd=folder, stdout=subprocess.DEVNULL) as load:
+        dbdyno(folder, "observe", "--for", "90s", "--window", "2s")
+        load.wait()
+    command = [DBDYNO, "web", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        address = server.stdout.readline().strip()
+        page = browser.page(width=1280, height=900, dark=False)
+        page.open(address)
+        page.wait(DRAWN)
+        (run,) = (folder / "observed").glob("*-*")
+        page.open(f"{address.partition('/?')[0]}/time/{run.name}")
+        page.wait(DRAWN)
+        page.wait("document.querySelector('.u-over')")
+        (ROOT / "docs" / "lab.png").write_bytes(page.window())
+        server.send_signal(signal.SIGINT)
+    print("docs/lab.png")
 
 
 def picture(browser: Chromium, html: Path, chart: str, png: Path) -> None:

@@ -247,6 +247,10 @@ class Page:
         shot = self._call("Page.captureScreenshot", clip=place | {"scale": 1}, captureBeyondViewport=True)
         return base64.b64decode(shot["data"])
 
+    def window(self) -> bytes:
+        """Returns a PNG of what the window shows."""
+        return base64.b64decode(self._call("Page.captureScreenshot")["data"])
+
     def errors(self) -> list[str]:
         """Returns exceptions, and warnings and errors of the console."""
         errors = []
