@@ -73,8 +73,9 @@ def test_only_a_hundred_of_many_rows_are_drawn_until_more_are_wanted(
         (run / "run.json").write_text(json.dumps(document | {"id": run.name, "name": f"n{n}"}))
     page = open_lab(lab, "/?sort=run")
     page.wait(f"{IDS}.length === 100")
-    page.evaluate("document.querySelector('#more').focus()")  # which scrolls there
+    page.evaluate("document.querySelector('#more').click()")
     page.wait(f"{IDS}.length > 100")
+    page.evaluate("document.querySelector('#more').focus()")  # scrolling there may show the rest already
     page.press("Enter")
     page.wait(f"{IDS}.length === 243 && document.querySelector('#more').hidden")
     assert page.errors() == []

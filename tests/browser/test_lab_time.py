@@ -17,7 +17,7 @@ from dbdyno.store import Run, SnapshotStore
 
 Open = OpenLab = Callable[..., Page]
 pytestmark = pytest.mark.browser
-SHOWN = "document.documentElement.dataset.shown === location.search"
+SHOWN = "document.documentElement?.dataset.shown === location.search"
 LEAD = "document.querySelector('main > p.lead').innerText"
 
 

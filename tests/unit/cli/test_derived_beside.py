@@ -257,10 +257,10 @@ def test_cells_that_are_soon_derived_wait_for_others(
     ("window", "together"), [("1s", 4), ("10s", 4), ("15s", 2), ("30s", 1), ("10min", 1)]
 )
 def test_windows_whose_figures_are_served_do_not_wait_long_for_others(window: str, together: int) -> None:
-    from dbdyno.conduct.derive.deriving import _together_within
+    from dbdyno.conduct.derive.deriving import LAG_NS, _together_within
 
     experiment = conduct.observation_of({"engine": "fake"}, window=window)
-    assert _together_within(conduct.observation_plan(experiment, observe.host())) == together
+    assert _together_within(conduct.observation_plan(experiment, observe.host()), LAG_NS) == together
 
 
 def test_a_process_beside_derives_cells_and_concludes(climbed: Climb, run: Run) -> None:

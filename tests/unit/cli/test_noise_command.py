@@ -131,7 +131,7 @@ def test_tables_keep_their_intervals_on_a_narrow_screen(width: int, results: Res
 
 def test_a_page_names_each_title_once(store: Path, results: Results) -> None:
     page = (store / results.info.id / "report.html").read_text()
-    titles = re.findall(r"<(?:h\d|caption)[^>]*>(?:<span>)?([^<]+)<", page)
+    titles = re.findall(r"<(?:h\d|caption)[^>]*>(?:<(?:span|a)[^>]*>)?([^<]+)<", page)
     for title in ("What a comparison can see here", "Repeats that a difference takes"):
         assert titles.count(title) == 1, title
 
