@@ -9,6 +9,7 @@ import pytest
 
 from dbdyno.model.errors import UsageError
 from dbdyno.web.address import listening
+from dbdyno.web.connections import MOST
 from tests.web.conftest import Lab
 
 
@@ -52,7 +53,7 @@ def test_a_name_that_is_not_ours_is_refused(lab: Lab, host: str, status: int) ->
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "", "http://127.0.0.1:1", "http://localhost"]
+    "origin", ["http://evil.example", "null", "", "http://127.0.0.1:1", "http://localhost", "http://["]
 )
 def test_only_a_page_of_this_server_may_change_something(lab: Lab, origin: str) -> None:
     assert lab.enter().post("/run/last", Origin=origin).status == 403
@@ -78,7 +79,25 @@ def test_every_answer_forbids_frames_foreign_code_and_copies(lab: Lab) -> None:
 
 def test_a_link_on_another_site_leads_on_with_a_click(lab: Lab) -> None:
     answer = lab.ask("/run/last?x=1", Sec_Fetch_Site="cross-site")
-    assert answer.status == 401 and 'href="/run/last"' in answer.text
+    assert answer.status == 401 and 'href="/run/last?x=1"' in answer.text
+
+
+@pytest.mark.parametrize("path", ["//evil.example/steal", "/\\evil.example/steal", "///evil.example/steal"])
+def test_no_address_leads_to_another_host(lab: Lab, path: str) -> None:
+    assert 'href="/evil.example/steal"' in lab.ask(path, Sec_Fetch_Site="cross-site").text
+    answer = lab.enter().ask(f"{path}?token=x&save=1")
+    assert answer.headers["location"] == "/evil.example/steal?save=1"
+
+
+def test_who_sends_nothing_keeps_nobody_out(lab: Lab) -> None:
+    lab.enter()
+    silent = [socket.create_connection(("127.0.0.1", lab.address.port)) for _ in range(MOST + 20)]
+    silent[-1].sendall(b"GET / HT")
+    assert lab.ask("/").status == 200
+    silent[0].settimeout(60)
+    assert silent[0].recv(1) == b"", "the oldest made room"
+    for one in silent:
+        one.close()
 
 
 def test_a_missing_run_is_named_with_the_cure(lab: Lab) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection, Request
@@ -58,7 +58,7 @@ class Guard:
             return None
         if request.method != "POST":
             return PlainTextResponse("405: GET or POST\n", 405, {"Allow": "GET, HEAD, POST"})
-        if urlsplit(request.headers.get("origin", "")).netloc != request.headers["host"]:
+        if request.headers.get("origin", "").partition("://")[2] != request.headers["host"]:
             return PlainTextResponse("403: not from a page of this server\n", 403)
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > _MOST_BYTES:
@@ -70,14 +70,21 @@ class Guard:
         token = request.query_params.get(TOKEN, "")
         if token and request.method == "GET" and (value := self._door.open(token)) is not None:
             self._opened(f"{self._address.url}/?{TOKEN}={self._door.token}")
-            answer = RedirectResponse(request.url.path, 303)
+            answer = RedirectResponse(_here(request), 303)
             answer.set_cookie(
                 self._door.cookie, value, httponly=True, samesite="strict", secure=bool(self._address.tls)
             )
             return answer
         if self._door.admits(request.cookies.get(self._door.cookie, "")):
-            return RedirectResponse(request.url.path, 303) if token else None
+            return RedirectResponse(_here(request), 303) if token else None
         return _closed(request)
+
+
+def _here(request: HTTPConnection) -> str:
+    """Returns the address without the token, on this server: //HOST/PATH would lead to that host."""
+    query = urlencode([(k, v) for k, v in request.query_params.multi_items() if k != TOKEN])
+    path = "/" + quote(request.scope["path"].lstrip("/\\"))
+    return f"{path}?{query}" if query else path
 
 
 def _closed(request: HTTPConnection) -> Response:
@@ -87,7 +94,7 @@ def _closed(request: HTTPConnection) -> Response:
     again = None
     if request.headers.get("sec-fetch-site") == "cross-site":
         again = el(
-            "p", el("a", "Open it from here", href=request.url.path), " if this browser was let in before."
+            "p", el("a", "Open it from here", href=_here(request)), " if this browser was let in before."
         )
     return HTMLResponse(plain_page("not open", join(el("h1", "This page is not open"), words, again)), 401)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,16 +15,14 @@ from dbdyno.store import RunStore
 from dbdyno.web import compare, explain, live, run, runs, snapshots, start, tables, time, trend
 from dbdyno.web.address import Address
 from dbdyno.web.app import Lab, application
+from dbdyno.web.connections import MOST, connection_class
 from dbdyno.web.door import Door
 from dbdyno.web.forms import CommandLine
 from dbdyno.web.guard import TOKEN, Guard
 from dbdyno.web.shell import Place
 from dbdyno.web.started import Starts
 
-_CONNECTIONS = 200
-"""Connections above which the server answers 503."""
 _GRACE_S = 2  # for answers under way when it is stopped
-_KEPT_S = 30  # a connection without a request
 
 ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (
     runs.routes,
@@ -65,18 +64,19 @@ def server_of(
     cert, key = address.tls or (None, None)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=connection_class(),
         ws="none",
         loop="asyncio",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
-        timeout_keep_alive=_KEPT_S,
+        limit_concurrency=2 * MOST,  # answers under way, which no newer connection ends
         timeout_graceful_shutdown=_GRACE_S,
         ssl_certfile=cert,
         ssl_keyfile=key,
     )
+    # whoever can connect could make it print warnings, and move the address out of sight
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     say(f"{address.url}/?{TOKEN}={door.token}")
     return _Server(config, lab)
 
