@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -98,6 +99,30 @@ def store_of_runs(tmp_path: Path, model_run: Path) -> Path:
     for day, changes in ((1, {}), (2, {"name": "nightly", "tags": ["a"]}), (3, {"note": "the newest"})):
         copied_run(store, model_run, f"2026010{day}-100000-lio-000{day}", **changes)
     return store
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """An empty file system of 8 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", place], capture_output=True
+    ).returncode:
+        pytest.skip("mounts a tmpfs: run the tests as root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(disk: Path, left: int = 0) -> None:
+    """Leaves so many pages of a file system."""
+    (disk / "left").write_bytes(b"x" * 4096 * left)
+    with pytest.raises(OSError, match="No space"), (disk / "full").open("wb", 0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    (disk / "left").unlink()
 
 
 @pytest.fixture

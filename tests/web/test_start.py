@@ -336,7 +336,9 @@ def test_a_store_that_cannot_be_used_is_a_line_in_the_page(start_lab: Started, t
 
 
 def test_only_the_process_that_was_meant_is_stopped() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    process = subprocess.Popen([*sleeping, "-m", "dbdyno"])
+    other = subprocess.Popen(sleeping)
     try:
         ticks = start_ticks(process.pid)
         assert ticks is not None
@@ -347,11 +349,15 @@ def test_only_the_process_that_was_meant_is_stopped() -> None:
         if os.geteuid():
             with pytest.raises(UsageError, match="another user"):
                 interrupt(1, start_ticks(1) or 0)
+        with pytest.raises(UsageError, match="no dbdyno"):
+            interrupt(other.pid, start_ticks(other.pid) or 0)
         interrupt(process.pid, ticks)
         assert process.wait(60) in (-signal.SIGINT, 1, 130)
+        assert other.poll() is None
     finally:
-        process.kill()
-        process.wait()
+        for one in (process, other):
+            one.kill()
+            one.wait()
 
 
 def test_a_form_that_is_too_long_or_not_a_form_is_an_error(may_all: Lab) -> None:
