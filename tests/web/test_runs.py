@@ -7,15 +7,16 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from dbdyno.store.listing import start_ticks
+from dbdyno.store import RunStore, overview
+from dbdyno.store.listing import has_run, start_ticks
 from tests.stored_runs import copied_run
-from tests.web.conftest import Answer, Lab, Started
+from tests.web.conftest import Answer, Lab, Started, fill
 
 ONE, TWO, THREE = (f"2026010{n}-100000-lio-000{n}" for n in (1, 2, 3))
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -168,6 +169,30 @@ def test_broken_and_newer_runs_say_why_and_can_be_removed(lab: Lab, model_run: P
         "id": HOSTILE, "gone": True, "error": "", "cure": ""
     }  # fmt: skip
     assert len(rows(lab)) == 4
+    (unclear,) = (id for id in rows(lab) if id.startswith("20260104-100000-\ufffd"))
+    assert json.loads(lab.ask(f"/sizes?{urlencode({'run': unclear})}").text)["runs"]
+    assert post(lab, "/remove", runs=[unclear])[1]["runs"][0]["error"] == ""
+    assert len(rows(lab)) == 3
+
+
+def test_of_runs_that_look_the_same_none_is_removed(lab: Lab) -> None:
+    for byte in "\udcff", "\udcfe":
+        (lab.store / f"20260104-100000-{byte}").mkdir()
+    (done,) = post(lab, "/remove", runs=["20260104-100000-\ufffd"])[1]["runs"]
+    assert done["error"] and len([*lab.store.glob("2026*")]) == 5
+
+
+def test_a_run_is_opened_and_removed_by_its_id_without_reading_all(
+    store_of_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unexpected(_: Path) -> list[str]:
+        raise AssertionError("lists the store")
+
+    monkeypatch.setattr(overview, "run_ids", unexpected)
+    store = RunStore(store_of_runs)
+    assert store.open(ONE).id == store.remove(ONE) == ONE
+    for name in ("", ".", "..", "x/../x", "x" * 5_000, "a\0b", "\ud800", ONE):
+        assert not has_run(store_of_runs, name)
 
 
 def test_a_store_without_runs_is_no_error(start_lab: Started, tmp_path: Path) -> None:
@@ -177,19 +202,10 @@ def test_a_store_without_runs_is_no_error(start_lab: Started, tmp_path: Path) ->
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path, store_of_runs: Path) -> Iterator[Path]:
+def small_disk(disk: Path, store_of_runs: Path) -> Path:
     """The runs on a file system of their own."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place], capture_output=True
-    ).returncode:
-        pytest.skip("mounts a tmpfs: run the tests as root")
-    try:
-        shutil.copytree(store_of_runs, place, dirs_exist_ok=True)
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
+    shutil.copytree(store_of_runs, disk, dirs_exist_ok=True)
+    return disk
 
 
 @pytest.mark.root
@@ -200,9 +216,7 @@ def test_a_store_that_cannot_be_written_is_shown_and_nothing_is_lost(
     if why == "Read-only":
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     else:
-        with pytest.raises(OSError, match=why), (small_disk / "full").open("wb", 0) as file:
-            while True:
-                file.write(b"x" * 4096)
+        fill(small_disk)
     lab = start_lab(small_disk).enter()
     before = rows(lab)
     assert list(before) == [THREE, TWO, ONE]

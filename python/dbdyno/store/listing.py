@@ -114,6 +114,14 @@ def run_ids(root: Path) -> Sequence[str]:
         raise
 
 
+def has_run(root: Path, run_id: str) -> bool:
+    """Returns whether :func:`run_ids` has ``run_id``, without reading the whole store."""
+    try:
+        return run_id not in ("", ".", "..") and "/" not in run_id and is_run(root / run_id)
+    except OSError:  # a name that is too long
+        return False
+
+
 def list_runs(root: Path) -> Sequence[Listed]:
     """Returns all runs, oldest first."""
     return [list_run(root / run_id) for run_id in run_ids(root)]

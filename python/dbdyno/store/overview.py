@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno.model.errors import NoSuchRun, StoreError
+from dbdyno.model.text.visible import shortened
 from dbdyno.model.units import format_rate
 from dbdyno.store import files
-from dbdyno.store.listing import Listed, list_run, listed_of, run_ids
+from dbdyno.store.listing import Listed, has_run, list_run, listed_of, run_ids
 
 INDEX = ".index.json"
 _VERSION = 3
 _STAMPED = ("run.json", "plan.json", "environment.json", "derived/manifest.json")
 _BACK = re.compile(r"(.+)~(\d{1,6})")
 _LAST = "last"
+_MOST_SHOWN = 200  # characters of a name in a message
 _NEAR = 0.6
 """Likeness, by difflib, from which on a name or an id is proposed."""
 
@@ -217,13 +219,14 @@ def find_run(root: Path, wanted: str) -> Path:
     A name stands for its newest run. ``~1`` after ``last`` or a name is the run before, and so on. Raises
     :class:`NoSuchRun`.
     """
-    ids = run_ids(root)
-    if wanted in ids:
+    if has_run(root, wanted):
         return root / wanted
-    directory = bool(wanted) and Path(wanted).is_dir()
+    ids = run_ids(root)
+    directory = bool(wanted) and os.path.isdir(wanted)  # noqa: PTH112 (no error for a name that is too long)
     if not ids and not directory:
         raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
     name, back = _parsed(wanted)
+    shown = shortened(wanted, _MOST_SHOWN)
     names = _names(root) if name != _LAST else {}
     runs = ids if name == _LAST else names.get(name, [])
     if runs:
@@ -231,20 +234,20 @@ def find_run(root: Path, wanted: str) -> Path:
             return root / runs[-1 - back]
         what = "the store has" if name == _LAST else f"{name!r} names"
         plural = "run" if len(runs) == 1 else "runs"
-        raise NoSuchRun(f"no run {wanted!r}: {what} {len(runs)} {plural}", "list them: dbdyno runs")
+        raise NoSuchRun(f"no run {shown!r}: {what} {len(runs)} {plural}", "list them: dbdyno runs")
     matching = [i for i in ids if wanted and (i.startswith(wanted) or i.endswith(f"-{wanted}"))]
     if len(matching) == 1:
         return root / matching[0]
     if matching:
         raise NoSuchRun(
-            f"{len(matching)} runs begin with {wanted!r}", f"give more of the id: {', '.join(matching[-5:])}"
+            f"{len(matching)} runs begin with {shown!r}", f"give more of the id: {', '.join(matching[-5:])}"
         )
     if directory:
         raise NoSuchRun(
             f"{wanted} is a directory, and no run in {root}",
             "name a file, a run (dbdyno runs), or --store DIR",
         )
-    raise NoSuchRun(f"no run {wanted!r} in {root}", _nearest(wanted, ids, list(names)))
+    raise NoSuchRun(f"no run {shown!r} in {root}", _nearest(wanted, ids, list(names)))
 
 
 def find_group(root: Path, wanted: str) -> Sequence[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from starlette.routing import BaseRoute, Route
 
 from dbdyno import conduct
 from dbdyno.model.errors import DbdynoError, NoSuchRun, UsageError
+from dbdyno.model.text.visible import shortened, visible
 from dbdyno.present.document.document import Document
-from dbdyno.store.listing import run_ids
+from dbdyno.store.listing import has_run
 from dbdyno.web.answers import Action, json_answer, text_of, texts_of
 from dbdyno.web.app import Lab, Page
 from dbdyno.web.run_list import Curves, Listing, RunList
@@ -61,7 +63,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         given: dict[str, Any] = {key: text_of(body, key) for key in ("name", "note")}
         given |= {"tags": tuple(texts_of(body, "tags", _MOST_TAGS))}
         with changing:
-            record = lab.store.open(_existing(root, text_of(body, "run") or ""))
+            record = lab.store.open(_existing(root, text_of(body, "run") or "", _seen(listed)))
             info = conduct.relabelled(record, given, texts_of(body, "untags", _MOST_TAGS))
         return {"id": info.id, "name": info.name, "tags": list(info.tags), "note": info.note}
 
@@ -69,8 +71,11 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         wanted = texts_of(body, "runs", _MOST_REMOVED)
         if not wanted:
             raise UsageError("no run was named")
-        with changing:
-            return {"runs": [_removed(lab, run) for run in wanted]}
+        seen, results = _seen(listed), []
+        for run in wanted:
+            with changing:  # for each by itself: many take a while
+                results.append(_removed(lab, run, seen))
+        return {"runs": results}
 
     return [
         Page("/", runs, lab),
@@ -96,22 +101,31 @@ def _asked(request: Request, most: int, listed: RunList) -> list[str]:
     asked = dict.fromkeys(request.query_params.getlist("run"))
     if len(asked) > most:
         raise UsageError(f"{len(asked):,} runs", f"at most {most} at a time")
-    known = {row.id for row in listed.listing().rows}
-    return [run for run in asked if run in known]
+    seen = _seen(listed)
+    return [seen[run] for run in asked if run in seen]
 
 
-def _existing(root: Path, run: str) -> str:
+def _seen(listed: RunList) -> dict[str, str]:
+    """Returns the real ids of the runs by those that pages show: the name of a damaged run may have bytes
+    that no text has. Runs that look the same are left out, for it is unknown which one was meant."""
+    ids = [row.id for row in listed.listing().rows]
+    looks = Counter(map(visible, ids))
+    return {visible(id): id for id in ids if looks[visible(id)] == 1}
+
+
+def _existing(root: Path, run: str, seen: Mapping[str, str]) -> str:
     """Returns the id of a run. Raises :class:`NoSuchRun`, also for a name or a part of an id: what is changed
     is the row that was seen."""
-    if run not in run_ids(root):
-        raise NoSuchRun(f"run {run} is no longer in {root}")
-    return run
+    id = seen.get(run, "")
+    if not has_run(root, id):
+        raise NoSuchRun(f"run {shortened(run, 200)} is no longer in {root}")
+    return id
 
 
-def _removed(lab: Lab, run: str) -> dict[str, Any]:
+def _removed(lab: Lab, run: str, seen: Mapping[str, str]) -> dict[str, Any]:
     """Removes a run, and returns the error and its cure if it cannot be. ``gone``: it is no longer there."""
     try:
-        lab.store.remove(_existing(lab.store.root, run))
+        lab.store.remove(_existing(lab.store.root, run, seen))
     except DbdynoError as error:
         gone = isinstance(error, NoSuchRun)
         return {"id": run, "gone": gone, "error": error.message, "cure": error.cure or ""}
