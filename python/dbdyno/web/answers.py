@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Send
 
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.text.visible import visible_json
 
 Acting = Callable[[Mapping[str, Any]], Any]
@@ -22,16 +24,32 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
     return Response(visible_json(value), status, headers, "application/json")
 
 
+class Streamed(StreamingResponse):
+    """An answer that is made while it is sent. If the store fails, the connection ends before the answer
+    does, so that the browser does not take a part for the whole."""
+
+    async def stream_response(self, send: Send) -> None:
+        with suppress(StoreError):
+            await super().stream_response(send)
+
+
+async def body_of(request: Request) -> bytes:
+    """Raises :class:`UsageError` for a body that the guard or the browser ended early."""
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        raise UsageError("the request is incomplete, or too long") from None
+
+
 class Action(Route):
     """A route that changes something: the JSON object of a POST goes to ``act``, in a thread, and its
     result comes back as JSON."""
 
     def __init__(self, path: str, act: Acting) -> None:
         async def endpoint(request: Request) -> Response:
+            content = await body_of(request)
             try:
-                body = json.loads(await request.body())
-            except ClientDisconnect:  # nobody is there to answer to
-                return Response(status_code=400)
+                body = json.loads(content)
             except (ValueError, RecursionError):
                 body = None
             if not isinstance(body, dict):

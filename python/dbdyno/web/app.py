@@ -11,12 +11,13 @@ import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno.model.errors import DbdynoError, NoSuchRun, StoreError, UsageError
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.store import RunStore
+from dbdyno.web.answers import json_answer
 from dbdyno.web.forms import CommandLine, NotAllowed
 from dbdyno.web.shell import Place, View, answer
 from dbdyno.web.started import Starts
@@ -86,7 +87,7 @@ def _failure(request: Request, error: Exception, lab: Lab) -> Response:
         status = error.status_code
         message = "There is no such page." if status == 404 else error.detail
     if "application/json" in request.headers.get("accept", ""):
-        return JSONResponse({"error": message, "cure": cure}, status)
+        return json_answer({"error": message, "cure": cure}, status)
     lead = [Paragraph(message, "warning"), *([Paragraph(f"What to do: {cure}.")] if cure else [])]
     return answer(
         request, View(Document("This page cannot be shown", [], lead=lead), status=status), lab.places

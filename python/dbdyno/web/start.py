@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno.model.errors import DbdynoError, NoSuchRun
@@ -20,6 +20,7 @@ from dbdyno.present.document.page import Html
 from dbdyno.store.listing import RUN_ID, Listed, list_run
 from dbdyno.store.overview import find_run
 from dbdyno.web import start_markup as markup
+from dbdyno.web.answers import body_of, json_answer
 from dbdyno.web.app import Lab, Page
 from dbdyno.web.forms import CommandLine, Form, Given, NotAllowed, WrongField
 from dbdyno.web.shell import SAVE, View, answer
@@ -42,7 +43,7 @@ class Action(Route):
         async def endpoint(request: Request) -> Response:
             if request.method != "POST":
                 return RedirectResponse(f"{PATH}?{request.url.query}", 303)
-            return await run_in_threadpool(doing, request, _given(await request.body()))
+            return await run_in_threadpool(doing, request, _given(await body_of(request)))
 
         super().__init__(path, endpoint, methods=["GET", "POST"])
 
@@ -101,7 +102,7 @@ class _Room:
             listed = list_run(find_run(self._lab.store.root, run))
             stops, page = self._starts.stop_run(listed, press), markup.live_path(listed.id)
         if "application/json" in request.headers.get("accept", ""):
-            return JSONResponse({"stops": stops, "words": markup.stop_words(stops)})
+            return json_answer({"stops": stops, "words": markup.stop_words(stops)})
         return RedirectResponse(page, 303)
 
     def started(self, request: Request) -> View:
@@ -114,7 +115,7 @@ class _Room:
 
     def state(self, request: Request) -> Response:
         start = self._starts.find(request.query_params.get("start", ""))
-        return JSONResponse(self._state(start) | {"output": self._starts.output(start)})
+        return json_answer(self._state(start) | {"output": self._starts.output(start)})
 
     def _state(self, start: Start) -> markup.State:
         return markup.state_of(start, self._starts.runs_of(start))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno import present
@@ -15,6 +15,7 @@ from dbdyno.present import stored_tables
 from dbdyno.present.document.page import Html, el, join
 from dbdyno.store import Run
 from dbdyno.store.table_rows import Key, TableRows, row_counts, run_tables
+from dbdyno.web.answers import Streamed
 from dbdyno.web.app import Lab, Page
 from dbdyno.web.evidence import run_address, table_address
 from dbdyno.web.shell import SAVE, View
@@ -57,7 +58,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         record, name = lab.store.open(request.path_params["run"]), request.path_params["table"]
         table = TableRows(record.path, name, _keys(record, request.query_params.getlist("cell")))
         headers = {"Content-Disposition": f'attachment; filename="{record.id}-{table.name}.csv"'}
-        return StreamingResponse(_csv(table), media_type="text/csv", headers=headers)
+        return Streamed(_csv(table), media_type="text/csv", headers=headers)
 
     return [
         Page("/run/{run}/tables", tables, lab),
