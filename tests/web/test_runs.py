@@ -198,7 +198,10 @@ def test_a_run_is_opened_and_removed_by_its_id_without_reading_all(
 def test_a_store_without_runs_is_no_error(start_lab: Started, tmp_path: Path) -> None:
     lab = start_lab(tmp_path / "none").enter()
     assert in_page(lab.ask("/"))["rows"] == [] and "dbdyno demo" in lab.ask("/").text
+    assert f"{tmp_path / 'none'} is not there" in lab.ask("/").text
     assert not (tmp_path / "none").exists()
+    (tmp_path / "none").mkdir(mode=0o700)
+    assert "is not there" not in lab.ask("/").text
 
 
 @pytest.fixture

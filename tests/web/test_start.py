@@ -173,7 +173,22 @@ def test_a_password_is_refused_with_the_cure_and_not_repeated(start_lab: Started
         assert "hunter2" not in answer.text
         answer = post(lab, does, workload="lio", dsn="postgresql://app:a/hunter2@db1/prod")  # read as a port
         assert answer.status == 400 and "hunter2" not in answer.text
+        for nested in ("host=h password=hunter2", "postgresql://u:hunter2@h/x", "password=hunter2 x"):
+            answer = post(lab, does, workload="lio", dsn=f"dbname='{nested}'")
+            assert answer.status == 400 and "hunter2" not in answer.text
+        answer = post(lab, does, workload="lio", engine="none", dsn="host=h password=hunter2")
+        assert answer.status == 400 and "hunter2" not in answer.text
     assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("more", ["", "&dsn=host=db1", "&engine=none"])
+def test_an_address_loses_a_password(start_lab: Started, tmp_path: Path, more: str) -> None:
+    lab = start_lab(tmp_path, CommandForms(tmp_path, commands=True)).enter()
+    asked = lab.ask(f"/start?command=observe&name=x&dsn=host%3Dh%20password%3Dhunter2{more}")
+    assert asked.status == 303 and "hunter2" not in f"{asked.headers} {asked.text}"
+    shown = lab.ask(asked.headers["location"])
+    assert "is not shown: it may hold a password" in shown.text and 'value="x"' in shown.text
+    assert ">host=db1</textarea>" in lab.ask("/start?command=observe&dsn=host%3Ddb1").text
 
 
 def test_without_the_flag_nothing_starts_and_the_page_names_it(start_lab: Started, tmp_path: Path) -> None:

@@ -190,7 +190,10 @@ class CommandForms:
         than name a server, and for what cannot be read, which may hold either."""
         if dsn == _EMPTY:
             return
-        engine = engines.checked(engine or str(_defaults(RUN).get("engine", "")))
+        try:
+            engine = engines.checked(engine or str(_defaults(RUN).get("engine", "")))
+        except UsageError as e:
+            raise WrongField("dsn", f"--dsn cannot be checked: {e.message}", e.cure) from e
         if (cure := engines.secret_in(engine, dsn)) is not None:
             seen = "every user of this machine could see the password in --dsn while dbdyno runs (ps)"
             raise WrongField("dsn", seen, cure)

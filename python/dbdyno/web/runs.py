@@ -41,7 +41,8 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         if SAVE in request.query_params:
             data |= {"asked": dict(request.query_params), "curves": _saved(drawn, listing)}
         document = Document("Runs", [], about=[("Store", str(root))])
-        return View(document, runs_markup(), _SCRIPTS, ("lab.css", "runs.css"), {DATA: data}, "/")
+        missing = None if root.is_dir() else root
+        return View(document, runs_markup(missing), _SCRIPTS, ("lab.css", "runs.css"), {DATA: data}, "/")
 
     def rows(request: Request) -> Response:
         listing = listed.listing()

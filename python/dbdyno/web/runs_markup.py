@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dbdyno.present.document.page import Content, Html, el, join
 
 _HEADS = (
@@ -21,12 +23,13 @@ _HEADS = (
 _NUMBERS = ("sessions", "peak", "lasted")
 
 
-def runs_markup() -> Html:
-    """Returns the filters, the actions, the empty table and the dialogs."""
+def runs_markup(missing: Path | None) -> Html:
+    """Returns the filters, the actions, the empty table and the dialogs. ``missing``: the store, if it is not
+    there."""
     without = el("p", "This list needs JavaScript; dbdyno runs prints it in a terminal.", class_="warning")
     return join(
         el("noscript", without),
-        _empty(),
+        _empty(missing),
         el("div", _filters(), _actions(), el("p", id="notice", class_="warning", role="status", hidden=True),
            _table(), _more(), id="some", hidden=True),
         _label_dialog(),
@@ -34,10 +37,14 @@ def runs_markup() -> Html:
     )  # fmt: skip
 
 
-def _empty() -> Html:
+def _empty(missing: Path | None) -> Html:
+    words = (
+        f"The directory {missing} is not there: the first run makes it. If you expected runs, check --store."
+    )
     return el(
         "section",
         el("h2", "There are no runs yet"),
+        None if missing is None else el("p", words, class_="warning"),
         el("p", "Make the first one in a terminal; it appears here by itself:"),
         el("pre", "dbdyno demo       # a first report in less than a minute; needs no database\n"
            "dbdyno run lio    # logical I/O with one session, then more and more"),

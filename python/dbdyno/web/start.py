@@ -7,7 +7,8 @@ stop are each a POST.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from urllib.parse import parse_qsl
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -21,7 +22,7 @@ from dbdyno.store.listing import RUN_ID, Listed, list_run
 from dbdyno.store.overview import find_run
 from dbdyno.web import start_markup as markup
 from dbdyno.web.answers import body_of, json_answer
-from dbdyno.web.app import Lab, Page
+from dbdyno.web.app import Lab, Page, Viewing
 from dbdyno.web.forms import CommandLine, Form, Given, NotAllowed, WrongField
 from dbdyno.web.shell import SAVE, View, answer
 from dbdyno.web.start_markup import PATH as PATH
@@ -31,8 +32,13 @@ _CLOSED = "Nothing can be started here: the server was started without --allow-s
 _OPEN = "dbdyno web --allow-start; with --allow-commands also commands, scripts and settings"
 _MOST_FIELDS = 500
 _STYLES = ("lab.css", "start.css")
-_OWN = ("command", "key")
-"""Names of what a form sends beside its fields."""
+_WITHOUT = "without"
+_OWN = ("command", "key", _WITHOUT)
+"""Names of what a form sends beside its fields, and of what an address lost that may have been a secret."""
+_NOT_SHOWN = (
+    "The connection string of that address is not shown: it may hold a password. What to do: type it here "
+    "without the password, and keep that in ~/.pgpass."
+)
 Doing = Callable[[Request, Given], Response]
 
 
@@ -153,13 +159,38 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         return [Page(PATH, _closed, lab), *(Action(f"{PATH}/{does}", _refused) for does in markup.ACTIONS)]
     room = _Room(lab, lab.commands, lab.starts)
     return [
-        Page(PATH, room.form, lab),
+        Route(PATH, _form_page(lab, lab.commands, room.form), methods=["GET"]),
         Action(f"{PATH}/plan", room.plan),
         Action(f"{PATH}/run", room.run),
         Action(f"{PATH}/stop", room.stop),
         Route(f"{PATH}/state", room.state),
         Page(f"{PATH}/run/{{start}}", room.started, lab),
     ]
+
+
+def _form_page(lab: Lab, commands: CommandLine, form: Viewing) -> Callable[[Request], Response]:
+    """Returns the endpoint of the form. An address loses a connection string that must not be on a page."""
+
+    def endpoint(request: Request) -> Response:
+        asked = request.query_params
+        if not all(_may_show(commands, dsn, asked.get("engine", "")) for dsn in asked.getlist("dsn")):
+            kept = {k: v for k, v in asked.items() if k != "dsn"} | {_WITHOUT: "dsn"}
+            return RedirectResponse(f"{PATH}?{urlencode(kept)}", 303)
+        view = form(request)
+        if _WITHOUT in asked:
+            lead = [*view.shown.lead, Paragraph(_NOT_SHOWN, "warning")]
+            view = view._replace(shown=replace(view.shown, lead=lead))
+        return answer(request, view, lab.places)
+
+    return endpoint
+
+
+def _may_show(commands: CommandLine, dsn: str, engine: str) -> bool:
+    try:
+        commands.words(commands.names[0], {k: v for k, v in (("dsn", dsn), ("engine", engine)) if v})
+    except DbdynoError:
+        return False
+    return True
 
 
 def stop_button(lab: Lab, run: Listed) -> Html | None:

@@ -293,10 +293,25 @@ def secret_in(dsn: str) -> str | None:
         given = conninfo_to_dict(dsn)
     except psycopg.Error:
         return None
-    has_password = any(given.get(name) for name in ("password", "sslpassword"))
+    has_password = any(
+        found.get(name) for found in (given, _in_dbname(given)) for name in ("password", "sslpassword")
+    )
     return (
         "keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file" if has_password else None
     )
+
+
+def _in_dbname(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the keywords of a dbname that is a DSN itself, as programs of PostgreSQL take it."""
+    try:
+        return conninfo_to_dict(str(given["dbname"])) if _is_dsn(given.get("dbname")) else {}
+    except psycopg.Error:
+        return {}
+
+
+def _is_dsn(dbname: object) -> bool:
+    text = str(dbname or "")
+    return "=" in text or text.startswith(("postgresql://", "postgres://"))
 
 
 _ADDRESS = frozenset(
@@ -311,11 +326,13 @@ _ADDRESS = frozenset(
 
 def beyond_address(dsn: str) -> list[str]:
     """Returns the other keywords of a DSN. Raises :class:`UsageError` for one that libpq cannot read, or
-    that has a part of a password in its host or port."""
+    that has a part of a password in its host or port, or a DSN for its dbname."""
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error as e:
         raise dsn_error(e, dsn) from None
+    if _is_dsn(given.get("dbname")):
+        raise UsageError("its dbname is a connection string itself", "dbname=NAME, and the rest beside it")
     check_dsn(given)
     return sorted(given.keys() - _ADDRESS)
 
