@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from chromium import Page
 from tests.browser.conftest import OpenLab
+from tests.waiting import eventually
 from tests.web.conftest import Lab, Started
 
 from dbdyno.cli.web_forms import CommandForms
+from dbdyno.store import RunStore
 
 
 @pytest.fixture
@@ -66,3 +68,26 @@ def test_the_form_fits_the_window_and_every_control_has_a_name(
     nameless += ".filter(c => !(c.labels.length || c.getAttribute('aria-label'))).map(c => c.outerHTML)"
     assert page.evaluate(nameless) == []
     assert page.errors() == []
+
+
+def test_the_plan_that_is_shown_is_what_starts(may_all: Lab, open_lab: OpenLab) -> None:
+    page = open_lab(may_all, "/start")
+    for name, text in (("commands", "true"), ("runs", "2"), ("sessions", "1,2")):
+        page.evaluate(f"document.querySelector('[name={name}]').value = {text!r}")
+    page.click("[formaction='/start/plan']")
+    page.wait("document.activeElement?.id === 'plan-title'")
+    page.evaluate("document.querySelector('#options [name=sessions]').select()")
+    go_to(page, "#options [name=sessions]")
+    page.write("1")
+    outdated = "document.querySelector('#outdated').checkVisibility()"
+    page.wait(outdated)
+    assert page.evaluate("[...document.querySelectorAll('#plan button')].every(b => b.disabled)")
+    page.evaluate("document.querySelector('#options [name=sessions]').select()")
+    page.write("1,2")
+    assert not page.evaluate(outdated)
+    page.evaluate("document.querySelector('#options [name=sessions]').value = '1'")  # unseen by the page
+    page.click("#plan [formaction='/start/run']")
+    page.wait("/^.(live|run|start.run)./.test(location.pathname)")
+    eventually(lambda: RunStore(may_all.store).list())
+    (run,) = RunStore(may_all.store).list()
+    assert [c.sessions for c in RunStore(may_all.store).open(run.id).plan.cells] == [1, 2]

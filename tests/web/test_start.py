@@ -267,10 +267,10 @@ def test_a_run_is_started_once_and_listed_by_every_server(may_all: Lab, start_la
     form = {**BRIEF, "name": "first", "key": "k"}
     start = started(may_all, **form)
     assert started(may_all, **form) == start  # pressed twice
+    assert started(may_all, **form | {"commands": "false"}) != start  # back on the same page, and changed
     eventually(lambda: not state(may_all, start)["alive"])
-    (run,) = RunStore(may_all.store).list()
+    run = next(r for r in RunStore(may_all.store).list() if r.document["pid"] == start.pid)
     assert run.status == "complete" and run.document["name"] == "first"
-    assert run.document["pid"] == start.pid
     modes = {p.stat().st_mode & 0o777 for p in (may_all.store / "started").iterdir()}
     assert modes == {0o600} and (may_all.store / "started").stat().st_mode & 0o777 == 0o700
     assert state(may_all, start)["links"] == [{"text": "Results of first", "path": f"/run/{run.id}"}]

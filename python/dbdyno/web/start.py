@@ -143,7 +143,7 @@ class _Room:
         return View(
             Document(f"Start: {form.name}", form.about, lead=lead),
             above,
-            (),
+            ("form.js",),
             _STYLES,
             place=PATH,
             status=400 if error else 200,

@@ -164,7 +164,16 @@ def form(
         _tabs(names, shown.name),
         _error(shown, error),
         _plan(planned, hidden, given),
-        el("form", *hidden, *common, _buttons(), *rest, _left_out(shown), method="post", id=_FORM),
+        el(
+            "form",
+            *hidden,
+            *common,
+            _buttons(planned is not None),
+            *rest,
+            _left_out(shown),
+            method="post",
+            id=_FORM,
+        ),
         _list(starts) if answer else None,
     )
 
@@ -180,11 +189,14 @@ def _tabs(names: Sequence[str], chosen: str) -> Html:
     return el("nav", el("ul", *links, class_="tabs"), aria_label="Commands")
 
 
-def _buttons() -> Html:
+def _buttons(beside_plan: bool) -> Html:
+    """Returns the buttons of the fields. Beside a plan the second one is not its Start, so it is named
+    otherwise."""
+    start = "Start what is filled in" if beside_plan else "Start"
     return el(
         "p",
         el("button", "Show the plan", type="submit", formaction=f"{PATH}/plan"),
-        el("button", "Start", type="submit", formaction=f"{PATH}/run"),
+        el("button", start, type="submit", formaction=f"{PATH}/run"),
         class_="buttons",
     )
 
@@ -196,7 +208,7 @@ def _error(shown: Form, error: DbdynoError | None) -> Html | None:
     known = any(f.name == field for f in shown.fields())
     message = el("a", error.message, href=f"#{_id(field)}") if known else error.message
     cure = el("p", f"What to do: {error.cure}.") if error.cure else None
-    return el("div", el("p", message), cure, class_="warning", role="alert", id="error")
+    return el("div", el("p", message), cure, class_="warning", role="alert", id="error", tabindex=-1)
 
 
 def _plan(planned: Document | None, sent: Sequence[Html], given: Given) -> Html | None:
@@ -206,11 +218,13 @@ def _plan(planned: Document | None, sent: Sequence[Html], given: Given) -> Html 
         return None
     values = [_hidden(name, value) for name, value in given.items()]
     keep = el("button", "Save the plan", type="submit", formaction=f"{PATH}/plan?{SAVE}=1")
-    start = el("button", "Start", type="submit", formaction=f"{PATH}/run")
+    start = el("button", "Start this plan", type="submit", formaction=f"{PATH}/run")
+    changed = "Fields below have changed since. Show the plan again to start it."
     return el(
         "section",
-        el("h2", planned.title, id="plan-title"),
+        el("h2", planned.title, id="plan-title", tabindex=-1),
         html.parts([*planned.lead, *planned.blocks], 3),
+        el("p", changed, id="outdated", class_="warning", role="status", hidden=True),
         el("form", *sent, *values, keep, start, class_="buttons", method="post"),
         id="plan",
         aria_labelledby="plan-title",
