@@ -82,9 +82,15 @@ def test_only_a_hundred_of_many_rows_are_drawn_until_more_are_wanted(
 
 
 def test_two_chosen_runs_are_compared(lab: Lab, open_lab: OpenLab) -> None:
+    plan = lab.store / ONE / "plan.json"
+    document = json.loads(plan.read_text())
+    document["variants"] = [{"name": "a"}, {"name": "b"}]
+    plan.write_text(json.dumps(document))
     page = open_lab(lab)
     assert page.evaluate("document.querySelector('#compare').hidden")
-    choose(page, ONE)
+    choose(page, THREE)
+    assert page.evaluate("document.querySelector('#compare').hidden")  # it has one variant
+    choose(page, THREE, ONE)
     assert text(page, "#compare") == "Compare its variants"
     choose(page, THREE)
     assert text(page, "#compare") == "Compare 2 runs"

@@ -24,7 +24,7 @@ from dbdyno.store import files
 from dbdyno.store.listing import Listed, has_run, list_run, listed_of, run_ids
 
 INDEX = ".index.json"
-_VERSION = 3
+_VERSION = 4
 _STAMPED = ("run.json", "plan.json", "environment.json", "derived/manifest.json")
 _BACK = re.compile(r"(.+)~(\d{1,6})")
 _LAST = "last"
@@ -47,6 +47,8 @@ class Outline:
     """``embedded`` or ``db1:5432``."""
     server: str = ""
     """Engine and version."""
+    variants: int = 0
+    """How many variants are planned, to be compared with each other; phases are not."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,9 @@ def _planned(plan: Any) -> dict[str, Any]:
     observed = "observation" if experiment.get("observation") else ""
     workload = experiment.get("workload") or script or observed
     sessions = sorted({int(cell["sessions"]) for cell in plan["cells"]})
-    return {"workload": str(workload), "sessions": sessions}
+    named = {v["name"] for v in plan["variants"]} or {cell["variant"] for cell in plan["cells"]}
+    variants = 0 if experiment.get("phases") else len(named)
+    return {"workload": str(workload), "sessions": sessions, "variants": variants}
 
 
 def _server(environment: Any) -> dict[str, Any]:
@@ -187,7 +191,8 @@ def _from_record(path: Path, record: Any) -> Overview | None:
     try:
         outline = Outline(**record["outline"])
         texts = (outline.workload, outline.peak, outline.target, outline.server)
-        if not all(isinstance(t, str) for t in texts) or not all(type(n) is int for n in outline.sessions):
+        numbers = (*outline.sessions, outline.variants)
+        if not all(isinstance(t, str) for t in texts) or not all(type(n) is int for n in numbers):
             return None
         peak = outline.peak_calls_per_s
         if peak is not None and not (isinstance(peak, int | float) and math.isfinite(peak)):

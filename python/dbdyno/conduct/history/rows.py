@@ -37,6 +37,8 @@ class RunRow(NamedTuple):
     lasted_s: float | None
     group: str
     """The id that runs observed together share."""
+    variants: int
+    """That can be compared with each other."""
 
     def text(self) -> str:
         """Returns all texts of the row, in lower case, to search in."""
@@ -70,4 +72,5 @@ def run_row(one: Overview) -> RunRow:
         "" if lasted_s is None else format_ns(lasted_s * 1e9),
         lasted_s,
         str(run.document["group"] or ""),
+        outline.variants,
     )

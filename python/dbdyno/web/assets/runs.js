@@ -282,7 +282,7 @@
     var comparable = rows.filter(function (r) { return r.status === "complete" || r.status === "cut short"; });
     var one = rows.length === 1;
     at("chosen").textContent = rows.length ? number(rows.length) + " chosen:" : "";
-    at("compare").hidden = !comparable.length;
+    at("compare").hidden = comparable.length < 2 && !(comparable.length && comparable[0].variants > 1);
     at("compare").textContent = comparable.length > 1 ? "Compare " + runs(comparable.length) : "Compare its variants";
     at("compare").href = "/compare?" + comparable.map(function (r) {
       return "run=" + encodeURIComponent(r.id);
