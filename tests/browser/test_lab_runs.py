@@ -92,8 +92,8 @@ def test_two_chosen_runs_are_compared(lab: Lab, open_lab: OpenLab) -> None:
     assert page.evaluate("document.querySelector('#compare').hidden")  # it has one variant
     choose(page, THREE, ONE)
     assert text(page, "#compare") == "Compare its variants"
-    choose(page, THREE)
-    assert text(page, "#compare") == "Compare 2 runs"
+    choose(page, ONE, THREE, ONE)  # the newest first
+    assert text(page, "#compare") == "Compare 2 runs" and "oldest" in text(page, "#chosen")
     assert page.evaluate("document.querySelector('#compare').search") == f"?run={ONE}&run={THREE}"
     assert page.evaluate("document.querySelector('#label').hidden")
 

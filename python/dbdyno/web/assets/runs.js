@@ -279,9 +279,10 @@
 
   function showChosen() {
     var rows = chosenRows();
-    var comparable = rows.filter(function (r) { return r.status === "complete" || r.status === "cut short"; });
-    var one = rows.length === 1;
-    at("chosen").textContent = rows.length ? number(rows.length) + " chosen:" : "";
+    var comparable = rows.filter(function (r) { return r.status === "complete" || r.status === "cut short"; })
+      .sort(function (a, b) { return a.started_s - b.started_s; });  // the baseline comes first in the address
+    var one = rows.length === 1, oldest = comparable.length > 1 ? ", the oldest is the baseline" : "";
+    at("chosen").textContent = rows.length ? number(rows.length) + " chosen" + oldest + ":" : "";
     at("compare").hidden = comparable.length < 2 && !(comparable.length && comparable[0].variants > 1);
     at("compare").textContent = comparable.length > 1 ? "Compare " + runs(comparable.length) : "Compare its variants";
     at("compare").href = "/compare?" + comparable.map(function (r) {
