@@ -280,6 +280,16 @@ def test_a_run_is_started_once_and_listed_by_every_server(may_all: Lab, start_la
         Starts(RunStore(may_all.store)).stop(start, 1)
 
 
+def test_saved_pages_have_nothing_that_needs_the_server(may_all: Lab) -> None:
+    start = started(may_all, **BRIEF)
+    eventually(lambda: not state(may_all, start)["alive"])
+    for path in ("/start?command=run", f"/start/run/{start.id}?"):
+        assert "<form" in may_all.ask(path).text
+        saved = may_all.ask(f"{path}&save=1").text
+        assert "dbdyno run" in saved and "It is complete." in saved
+        assert re.findall(r'<(?:form|button type="submit"|[^>]*(?:href|action)="/)[^>]*', saved) == []
+
+
 def test_what_cannot_run_shows_its_error_and_cure(may_all: Lab) -> None:
     start = started(may_all, workload="lio", dsn="host=127.0.0.1 port=1 connect_timeout=2")
     eventually(lambda: not state(may_all, start)["alive"])

@@ -72,6 +72,8 @@ class _Room:
 
     def form(self, request: Request) -> View:
         asked = dict(request.query_params)
+        if asked.pop(SAVE, None) is not None:
+            return self._saved(self._named(asked))
         return self._form(self._named(asked), {k: v for k, v in asked.items() if k not in _OWN})
 
     def plan(self, request: Request, given: Given) -> Response:
@@ -116,7 +118,8 @@ class _Room:
         state = self._state(start)
         data = {"start": {"id": start.id, "follow": "follow" in request.query_params}}
         shown = Document(start.command[:120], [], lead=[Paragraph(state["words"], lead=True)])
-        above = markup.started(start, state, self._starts.output(start))
+        saved = SAVE in request.query_params
+        above = markup.started(start, state, self._starts.output(start), saved=saved)
         return View(shown, above, ("start.js",), _STYLES, data, PATH)
 
     def state(self, request: Request) -> Response:
@@ -132,13 +135,21 @@ class _Room:
             raise WrongField("command", f"no form {name[:40]!r}", f"one of {', '.join(self._commands.names)}")
         return self._commands.form(name)
 
+    def _saved(self, form: Form) -> View:
+        """Returns what can be read without the server: what was started, and what there is to choose."""
+        lead = [Paragraph(form.help), Paragraph("The form itself is a page of the server: dbdyno web.")]
+        shown = Document(f"Start: {form.name}", form.about, lead=lead)
+        return View(shown, markup.listed(self._listed(), saved=True), (), _STYLES)
+
+    def _listed(self) -> Sequence[tuple[Start, markup.State]]:
+        return [(s, self._state(s)) for s in self._starts.newest()[: markup.MOST_LISTED]]
+
     def _form(
         self, form: Form, given: Given, *, planned: Document | None = None, error: DbdynoError | None = None
     ) -> View:
         if isinstance(error, WrongField) and error.field == "dsn":
             given = {k: v for k, v in given.items() if k != "dsn"}  # it may hold a password
-        starts = [(s, self._state(s)) for s in self._starts.newest()[: markup.MOST_LISTED]]
-        above = markup.form(form, self._commands.names, given, planned, error, starts)
+        above = markup.form(form, self._commands.names, given, planned, error, self._listed())
         lead = [Paragraph(form.help)]
         return View(
             Document(f"Start: {form.name}", form.about, lead=lead),

@@ -86,16 +86,18 @@ def stop_words(stops: int) -> str:
 # What was started.
 
 
-def started(start: Start, state: State, output: str) -> Html:
-    """Returns the part of the page that start.js keeps up to date."""
+def started(start: Start, state: State, output: str, *, saved: bool) -> Html:
+    """Returns the part of the page that start.js keeps up to date; in a saved page without links and
+    buttons."""
     links = el("ul", *(el("li", el("a", k["text"], href=k["path"])) for k in state["links"]), id="links")
+    stop = stop_form(start.stops, hidden=not state["alive"], start=start.id)
     shown = el("pre", output, id="output", tabindex=0, aria_label="what it printed last")
     return el(
         "section",
-        el("div", links, stop_form(start.stops, hidden=not state["alive"], start=start.id), class_="doing"),
+        None if saved else el("div", links, stop, class_="doing"),
         el("h2", "What it printed"),
         shown,
-        el("p", el("a", "Start another", href=PATH)),
+        None if saved else el("p", el("a", "Start another", href=PATH)),
         aria_label="Progress",
     )
 
@@ -119,24 +121,29 @@ def stop_form(stops: int, *, hidden: bool = False, **whom: str) -> Html:
     )
 
 
-def _list(starts: Sequence[tuple[Start, State]]) -> Html | None:
+def listed(starts: Sequence[tuple[Start, State]], *, saved: bool = False) -> Html | None:
+    """Returns the table of what was started; in a saved page without links."""
     if not starts:
         return None
-    heads = (el("th", head, scope="col") for head in ("started (UTC)", "command", "state", "page"))
+    heads = ("started (UTC)", "command", "state", *([] if saved else ["page"]))
     rows = [
         el(
             "tr",
             el("th", f"{s.began:%Y-%m-%d %H:%M:%S}", scope="row", class_="num"),
-            el("td", el("a", s.command, href=f"{PATH}/run/{s.id}"), class_="mono long"),
+            el(
+                "td",
+                s.command if saved else el("a", s.command, href=f"{PATH}/run/{s.id}"),
+                class_="mono long",
+            ),
             el("td", state["words"]),
-            el("td", *(el("a", k["text"], href=k["path"]) for k in state["links"])),
+            None if saved else el("td", *(el("a", k["text"], href=k["path"]) for k in state["links"])),
         )
         for s, state in starts
     ]
     table = el(
         "table",
         el("caption", el("span", "Started from the browser")),
-        el("thead", el("tr", *heads)),
+        el("thead", el("tr", *(el("th", head, scope="col") for head in heads))),
         el("tbody", *rows),
     )
     return el("div", table, class_="scroll", tabindex=0, role="region", aria_label="Started from the browser")
@@ -160,7 +167,7 @@ def form(
     common, rest = [b for b, _ in boxes if b], [r for _, r in boxes if r]
     answer = planned is not None or error is not None
     return join(
-        None if answer else _list(starts),
+        None if answer else listed(starts),
         _tabs(names, shown.name),
         _error(shown, error),
         _plan(planned, hidden, given),
@@ -174,7 +181,7 @@ def form(
             method="post",
             id=_FORM,
         ),
-        _list(starts) if answer else None,
+        listed(starts) if answer else None,
     )
 
 
