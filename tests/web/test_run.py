@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from dbdyno import conduct
 from dbdyno.model.results.claim import Claim
+from dbdyno.present.document.document import links_by_kind
 from dbdyno.store import RunStore
 from dbdyno.web import evidence, tables
 from dbdyno.web.kept import KeptPages
@@ -58,12 +59,15 @@ def test_a_claim_leads_to_the_tables_that_it_names_at_its_measurements() -> None
     claim = Claim(id="steal", text="", evidence="tables placements, placed: some", cells=("a b", "c"))
     tables_of = {"placements", "placed", "windows", "rungs"}
     explained, *named = evidence.pages_of("R", ["a b", "c", "d"], tables_of)(claim)
-    assert explained[1] == "/explain/steal"
-    assert [a for _, a in named] == [f"/run/R/table/{t}?cell=a+b&cell=c" for t in ("placements", "placed")]
-    (_, (_, of_all)) = evidence.pages_of("R", ["a b", "c"], tables_of)(
-        claim.model_copy(update={"evidence": ""})
-    )
-    assert of_all == "/run/R/table/windows"
+    assert explained == ("Explained", "steal", "/explain/steal")
+    assert [n.address for n in named] == [
+        f"/run/R/table/{t}?cell=a+b&cell=c" for t in ("placements", "placed")
+    ]
+    (_, of_all) = evidence.pages_of("R", ["a b", "c"], tables_of)(claim.model_copy(update={"evidence": ""}))
+    assert of_all == ("Tables", "windows", "/run/R/table/windows")
+    shown = links_by_kind([explained, *named, of_all])
+    assert shown.text == "Explained: steal. Tables: placements, placed, windows."
+    assert [address for _, address in shown.links] == [n.address for n in (explained, *named, of_all)]
 
 
 def test_every_link_of_a_run_and_its_tables_leads_to_a_page(runs: Lab) -> None:

@@ -32,6 +32,7 @@ from dbdyno.present.document.document import (
     Section,
     Statement,
     Statements,
+    links_by_kind,
     remarks,
 )
 from dbdyno.present.figures import (
@@ -172,9 +173,8 @@ def _linked(results: Results, paragraphs: Sequence[Paragraph], targets: Targets)
 
 def _more_pages(claims: Iterable[Claim], targets: Targets) -> list[Paragraph]:
     """Returns the links to a server's pages about these claims, where there are any."""
-    links = list(dict.fromkeys(link for c in claims for link in targets.pages(c)))
-    text = ", ".join(text for text, _ in links)
-    return [Paragraph(f"More: {text}.", "muted", links=links)] if links else []
+    links = [link for c in claims for link in targets.pages(c)]
+    return [links_by_kind(links, "muted")] if links else []
 
 
 def more(results: Results, run: str) -> list[Paragraph]:

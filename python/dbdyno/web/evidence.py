@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from urllib.parse import quote, urlencode
 
 from dbdyno.model.results.claim import Claim
+from dbdyno.present.document.document import PageLink
 
 _WORD = re.compile(r"[a-z_]+")
 _EACH = "windows"
@@ -28,17 +29,17 @@ def table_address(run: str, table: str, cells: Collection[str] = (), page: int =
 
 def pages_of(
     run: str, every: Collection[str], tables: Collection[str]
-) -> Callable[[Claim], Sequence[tuple[str, str]]]:
-    """Returns a function from a claim to texts and addresses of pages.
+) -> Callable[[Claim], Sequence[PageLink]]:
+    """Returns a function from a claim to pages about it.
 
     ``every``: all measurements. ``tables``: those that have rows.
     """
 
-    def pages(claim: Claim) -> Sequence[tuple[str, str]]:
+    def pages(claim: Claim) -> Sequence[PageLink]:
         cells = () if set(every) <= set(claim.cells) else claim.cells
         named = [n for n in dict.fromkeys(_WORD.findall(claim.evidence)) if n in tables]
         shown = named or ([_EACH] if claim.cells else [])
-        links = [(f"table {n}", table_address(run, n, cells)) for n in shown]
-        return [(f"{claim.id} explained", explain_address(claim.id)), *links]
+        links = [PageLink("Tables", n.replace("_", " "), table_address(run, n, cells)) for n in shown]
+        return [PageLink("Explained", claim.id.replace("-", " "), explain_address(claim.id)), *links]
 
     return pages

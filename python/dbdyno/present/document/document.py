@@ -209,7 +209,26 @@ class Paragraph:
     """Whether the paragraph is an answer rather than a remark."""
     links: Sequence[tuple[str, str]] = ()
     """Parts of the text in their order, each with the id of the block that shows its figure, or the address
-    of a page as in :class:`Statement`."""
+    of a page as in :class:`PageLink`."""
+
+
+class PageLink(NamedTuple):
+    """A further page, if a server shows the document. ``kind``: the word before all of its kind, as
+    ``Tables``. ``address`` begins with a slash."""
+
+    kind: str
+    text: str
+    address: str
+
+
+def links_by_kind(pages: Iterable[PageLink], tone: Tone = "") -> Paragraph:
+    """Returns ``Explained: peak. Tables: windows, rungs.`` with its links; of several with one text the first
+    one's."""
+    kinds: dict[str, dict[str, str]] = {}
+    for kind, text, address in pages:
+        kinds.setdefault(kind, {}).setdefault(text, address)
+    words = " ".join(f"{kind}: {', '.join(links)}." for kind, links in kinds.items())
+    return Paragraph(words, tone, links=[link for links in kinds.values() for link in links.items()])
 
 
 class Statement(NamedTuple):
@@ -226,8 +245,7 @@ class Statement(NamedTuple):
     """The interval of the claim and its evidence; shown where there is room."""
     target: str = ""
     """The id of the chart, row or section that shows the figure of the claim."""
-    pages: Sequence[tuple[str, str]] = ()
-    """Texts and addresses of further pages, if a server shows the document. They begin with a slash."""
+    pages: Sequence[PageLink] = ()
 
 
 @dataclass(frozen=True)

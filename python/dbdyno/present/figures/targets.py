@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
-from dbdyno.present.document.document import Block, Chart, Section, Table, walk
+from dbdyno.present.document.document import Block, Chart, PageLink, Section, Table, walk
 from dbdyno.present.figures import figures
 
 _PLACES = {
@@ -44,8 +44,8 @@ def row_id(number: int, sessions: int, rate_per_s: float | None = None) -> str:
     return f"at-{number}-{sessions}" + ("" if rate_per_s is None else f"-{rate_per_s:g}")
 
 
-Pages = Sequence[tuple[str, str]]
-"""Texts and addresses of a server's pages."""
+Pages = Sequence[PageLink]
+"""A server's pages about a claim."""
 
 
 def no_pages(_: Claim) -> Pages:

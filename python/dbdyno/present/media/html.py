@@ -24,6 +24,7 @@ from dbdyno.present.document.document import (
     Flame,
     Key,
     KeyFigure,
+    PageLink,
     Paragraph,
     Section,
     Statement,
@@ -31,6 +32,7 @@ from dbdyno.present.document.document import (
     Strip,
     Table,
     Verbatim,
+    links_by_kind,
     walk,
 )
 from dbdyno.present.document.page import Content, Html, asset, charts_code, el, escaped, join
@@ -374,11 +376,8 @@ def _statement(item: Statement, brief: bool) -> Html:
     return el("li", whole, class_=item.tone or None, data_claim=item.id or None)
 
 
-def _pages(pages: Sequence[tuple[str, str]]) -> Html | None:
-    if not pages:
-        return None
-    links = [join(", " if n else None, _linked(text, address)) for n, (text, address) in enumerate(pages)]
-    return el("div", "More: ", *links, class_="foot pages-of")
+def _pages(pages: Sequence[PageLink]) -> Html | None:
+    return el("div", *_words(links_by_kind(pages)), class_="foot pages-of") if pages else None
 
 
 _PAGE_PX, _CHAR_PX, _PAD_PX, _WORD = 700.0, 5.9, 8.0, 16
