@@ -82,7 +82,19 @@ def test_two_intervals_between_snapshots_are_compared(others: Lab, corpus: Path)
 
 def test_without_runs_there_is_a_form_that_offers_them(runs: Lab) -> None:
     page = ask(runs)
-    assert 'action="/compare"' in page and page.count("<option") == 3
+    offered = page.partition("<datalist")[2]
+    assert 'action="/compare"' in page and offered.count("<option") == 3
+
+
+def test_each_field_has_a_label_of_its_own_and_runs_their_names(runs: Lab) -> None:
+    page = ask(runs, ("run", "last~2"), ("run", "nightly"), ("run", "last"), ("metric", "calls_per_s"))
+    form = page.partition("<form")[2].partition("</form>")[0]
+    labels = re.findall(r"<label>([^<]*) <", form)
+    assert labels[:4] == ["Baseline", "Compared", "Compared, run 2", "One more"]
+    assert len(set(labels)) == len(labels)
+    assert "nightly (20260102-100000-lio-0002)" in texts(page)
+    assert re.search(r"<option [^>]*selected[^>]*>calls per second<", form)
+    assert "variant" not in "".join(labels)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dbdyno.conduct import noise
 from dbdyno.conduct.derive.rebuild import Say, derived_of, results_of, to_stderr
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.results import Results
+from dbdyno.model.text.nouns import fill
 from dbdyno.store import Run, RunStore
 
 if TYPE_CHECKING:
@@ -51,6 +52,13 @@ class MachineOptions:
 
 
 UNASKED = MachineOptions()
+
+
+def metrics() -> Sequence[tuple[str, str]]:
+    """Returns the names of what is compared by default, with titles; costs have names beside these."""
+    from dbdyno.conclude.compare.effects import METRICS
+
+    return [(m.name, fill(m.title.replace("{work}", "work"))) for m in METRICS]
 
 
 def parse_share(text: str) -> float:

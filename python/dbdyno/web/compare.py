@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno import conduct, present
-from dbdyno.conduct.comparisons import Options
+from dbdyno.conduct.comparisons import Options, metrics
 from dbdyno.model.errors import UsageError
 from dbdyno.model.text.visible import one_line
 from dbdyno.present.document.document import Document
@@ -46,10 +46,9 @@ class Field(NamedTuple):
 
 _OPTIONS = (
     Field("margin", "Equivalence margin", "2%"),
-    Field("metric", "Metric", "p95, calls_per_s ..."),
     Field("sessions", "Only at N sessions", "all"),
-    Field("baseline", "Baseline variant", "of one run"),
 )
+_BASELINE = Field("baseline", "Variant to compare with", "the first")
 
 
 def routes(lab: Lab) -> Sequence[BaseRoute]:
@@ -62,7 +61,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
 
         def made() -> Response:
             shown = _shown(lab, runs, intervals, _options(asked))
-            form = None if saved else _form(lab, asked, [r.id for r in runs])
+            form = None if saved else _form(lab, asked, runs)
             scripts = () if saved else ("compare.js",)
             return answer(request, View(shown, form, scripts, place=PATH), lab.places)
 
@@ -112,34 +111,62 @@ def _pair(lab: Lab, first: Run, second: Run, options: Options) -> Document:
     return present.comparison(*conduct.compared_runs(lab.store, first, second, options, say=quiet))
 
 
-def _form(lab: Lab, asked: QueryParams, runs: Sequence[str]) -> Html:
+def _form(lab: Lab, asked: QueryParams, runs: Sequence[Run]) -> Html:
     """Returns the runs and options of the view as a form, whose address is that of another view."""
     intervals = el("form", *_intervals(asked), el("button", "Compare"), action=PATH, class_="asking")
     if asked.getlist("interval"):
         return intervals
-    names = [*runs, *[""] * max(1, 2 - len(runs))][:_MOST]
-    fields = [_input("run", "Run" if n else "Baseline", "", name) for n, name in enumerate(names)]
-    options = [_input(f.name, f.label, f.hint, asked.get(f.name, "")) for f in _OPTIONS]
+    options = [*_OPTIONS, *([_BASELINE] if len(runs) == 1 or "baseline" in asked else [])]
+    fields = [_input(f.name, f.label, f.hint, asked.get(f.name, "")) for f in options]
     newest = overviews(lab.store.root)[: -_OFFERED - 1 : -1]
     known = [
         el("option", one_line(f"{o.outline.workload} {o.run.document['name']}".strip()), value=o.run.id)
         for o in newest
         if o.run.status != "broken"
     ]
-    links = [join(el("a", r, href=run_address(r), class_="to"), " ") for r in runs]
+    links = [join(el("a", _called(r), href=run_address(r.id), class_="to"), " ") for r in runs]
     return join(
         el("p", *links, class_="ways") if links else None,
-        el("form", *fields, *options, el("button", "Compare"), action=PATH, class_="asking"),
+        el(
+            "form",
+            *_runs(runs),
+            _metric(asked),
+            *fields,
+            el("button", "Compare"),
+            action=PATH,
+            class_="asking",
+        ),
         el("datalist", *known, id="known-runs"),
         None if runs else join(el("h2", "Intervals between snapshots"), intervals),
     )
+
+
+def _called(run: Run) -> str:
+    return one_line(f"{run.info.name} ({run.id})") if run.info.name else run.id
+
+
+def _runs(runs: Sequence[Run]) -> list[Html]:
+    """Returns a field for each run and one more, which is left empty for a run's own variants."""
+    ids = [*(r.id for r in runs), *[""] * max(1, 2 - len(runs))][:_MOST]
+    labels = ["Baseline", *("Compared" if n == 1 else f"Compared, run {n}" for n in range(1, len(runs)))]
+    labels += ["Compared"] if len(labels) == 1 else ["One more"]
+    return [_input("run", label, "", id) for label, id in zip(labels, ids, strict=False)]
+
+
+def _metric(asked: QueryParams) -> Html:
+    """Returns the choice of a figure. One of the address that is not offered, as a cost, stays."""
+    wanted = asked.get("metric", "").strip()
+    known = [("", "all"), *metrics()]
+    known += [(wanted, wanted)] if wanted not in dict(known) else []
+    options = [el("option", title, value=name, selected=name == wanted) for name, title in known]
+    return el("label", "Figure ", el("select", *options, name="metric"))
 
 
 def _intervals(asked: QueryParams) -> list[Html]:
     texts = [*asked.getlist("interval"), "", ""][:2]
     return [
         _input("interval", label, "from..to", text)
-        for label, text in zip(("Baseline interval", "Interval"), texts, strict=True)
+        for label, text in zip(("Baseline interval", "Compared interval"), texts, strict=True)
     ]
 
 

@@ -3,9 +3,9 @@
   "use strict";
   document.querySelectorAll("form.asking").forEach(function (form) {
     form.addEventListener("submit", function () {
-      form.querySelectorAll("input").forEach(function (input) { input.disabled = !input.value.trim(); });
+      form.querySelectorAll("input, select").forEach(function (input) { input.disabled = !input.value.trim(); });
       setTimeout(function () {  // for who comes back
-        form.querySelectorAll("input").forEach(function (input) { input.disabled = false; });
+        form.querySelectorAll("input, select").forEach(function (input) { input.disabled = false; });
       }, 0);
     });
   });
