@@ -45,7 +45,8 @@ def test_a_plan_and_a_run_by_the_keyboard(may_all: Lab, open_lab: OpenLab) -> No
     page.write("0")
     page.press("Enter")  # the first button of the form: its plan
     page.wait("document.querySelector('#error') && document.documentElement.dataset.ready === 'yes'")
-    assert page.evaluate("document.querySelector('[name=sessions]').getAttribute('aria-invalid')") == "true"
+    assert page.evaluate("document.activeElement.matches('[name=sessions][aria-invalid=true]')")
+    assert page.evaluate("location.pathname + location.search") == "/start?command=run&sessions=0"
     page.evaluate("document.querySelector('[name=sessions]').value = '1'")
     page.evaluate("document.querySelector('details.more:has([name=runs])').open = true")
     go_to(page, "[name=runs]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -238,6 +239,28 @@ def test_an_error_is_at_its_field_with_the_cure(
     with pytest.raises(WrongField, match=words) as error:
         forms.plan("run", given)
     assert error.value.field == field and error.value.cure
+
+
+def test_wrong_values_are_shown_together_each_at_its_field(may_all: Lab) -> None:
+    given = {"workload": "lio", "sessions": "1,zwei", "measure": "2m", "repeats": "many", "settle": "1s"}
+    page = post(may_all, "plan", **given).text
+    assert re.findall(r'<[^>]*name="(\w+)"[^>]*aria-invalid="true"', page) == [
+        "sessions",
+        "measure",
+        "repeats",
+    ]
+    summary = page.partition('id="error"')[2].partition("</div>")[0]
+    assert re.findall(r'href="#field-(\w+)"', summary) == ["sessions", "measure", "repeats"]
+
+
+def test_an_address_fills_the_form_but_not_with_what_is_executed(may_all: Lab) -> None:
+    given = {"command": "run", "sessions": "1,2", "params": "blocks=32\nscale=4", "env": "PGPASSWORD=hunter2"}
+    page = post(may_all, "plan", **given, commands="true", runs="2").text
+    found = re.search(r'data-address="([^"]*)"', page)
+    assert found is not None and "hunter2" not in found[1] and "commands" not in found[1]
+    form = may_all.ask(html.unescape(found[1])).text
+    assert 'value="1,2"' in form and "blocks=32\nscale=4" in form
+    assert "rm -rf" not in may_all.ask("/start?command=run&commands=rm+-rf+.").text
 
 
 def test_several_values_are_planned_and_sent_again(may_all: Lab) -> None:

@@ -23,7 +23,7 @@ from dbdyno.cli import app, config
 from dbdyno.cli.flags import Command, by_group
 from dbdyno.cli.source_options import OptionalValue
 from dbdyno.conclude.catalogue import worded
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan.flags import OBSERVE, RUN
 from dbdyno.model.schema.data_sources import options as optional_sources
 from dbdyno.plan import all_jobs
@@ -68,7 +68,7 @@ LEFT_OUT: Mapping[str, str] = {
     **dict.fromkeys(("random_seed", "lists", "scans", "step"), "another option does it"),
 }
 """Parameter -> why its option is on the command line alone."""
-_MOST_CHARACTERS, _MOST_LINES = 2_000, 100
+_MOST_CHARACTERS, _MOST_LINES, _MOST_ERRORS = 2_000, 100, 5
 _EMPTY = '""'
 """How a browser writes the empty value that some options take."""
 _DEFAULT = re.compile(r"\s\s\[default: (.*)\]$", re.DOTALL)
@@ -114,6 +114,29 @@ class CommandForms:
         return [*quiet, name, f"--store={self._store}", *options, *workload]
 
     def plan(self, name: str, given: Given) -> Document:
+        try:
+            return self._plan(name, given)
+        except WrongField as e:
+            e.others = [*self._further_errors(name, given, e.field)]
+            raise
+
+    def _further_errors(self, name: str, given: Given, wrong: str) -> Iterator[WrongField]:
+        """Yields the errors of other fields, each as the command has it without those that are wrong."""
+        for _ in range(_MOST_ERRORS):
+            given = {k: v for k, v in given.items() if k.removesuffix(VALUE) != wrong}
+            try:
+                self._plan(name, given)
+            except WrongField as e:
+                if e.field not in given:
+                    return  # of something that is missing now
+                wrong = e.field
+                yield e
+            except DbdynoError:
+                return
+            else:
+                return
+
+    def _plan(self, name: str, given: Given) -> Document:
         words = [*self.words(name, given)]
         with self._alone, _errors_at_fields(self.form(name)):
             with _context(name, words[words.index(name) + 1 :]) as context:
@@ -144,6 +167,7 @@ class CommandForms:
             choices,
             bool(getattr(option, "common", False)),
             of_file is True and kind == "switch",
+            name not in COMMANDS,
         )
 
     def _choices(self, option: click.Option, command: str) -> Sequence[Offer]:

@@ -29,6 +29,7 @@ class Field:
     """An option. ``default``: in words, as the help has it, or the value of the configuration file.
 
     ``fixed``: a switch that the configuration file has set, so that the command line cannot undo it.
+    ``in_address``: whether an address of the form may fill it; not what is executed, and may hold a secret.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Field:
     choices: Sequence[Offer] = ()
     common: bool = False
     fixed: bool = False
+    in_address: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,13 @@ class NotAllowed(UsageError):
 
 
 class WrongField(UsageError):
-    """A value that cannot be used, or must not be; ``field`` is the name of its field."""
+    """A value that cannot be used, or must not be; ``field`` is the name of its field. ``others``: errors of
+    other fields, to be shown together."""
 
     def __init__(self, field: str, message: str, cure: str | None = None) -> None:
         super().__init__(message, cure)
         self.field = field
+        self.others: Sequence[WrongField] = ()
 
 
 class CommandLine(Protocol):

@@ -74,7 +74,8 @@ class _Room:
         asked = dict(request.query_params)
         if asked.pop(SAVE, None) is not None:
             return self._saved(self._named(asked))
-        return self._form(self._named(asked), {k: v for k, v in asked.items() if k not in _OWN})
+        form = self._named(asked)
+        return self._form(form, markup.in_address(form, asked))
 
     def plan(self, request: Request, given: Given) -> Response:
         """Shows the plan above the form, or the error at its field."""
@@ -147,7 +148,7 @@ class _Room:
     def _form(
         self, form: Form, given: Given, *, planned: Document | None = None, error: DbdynoError | None = None
     ) -> View:
-        if isinstance(error, WrongField) and error.field == "dsn":
+        if "dsn" in markup.wrong_fields(error):
             given = {k: v for k, v in given.items() if k != "dsn"}  # it may hold a password
         above = markup.form(form, self._commands.names, given, planned, error, self._listed())
         lead = [Paragraph(form.help)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
+from urllib.parse import urlencode
 
 from dbdyno.model.errors import DbdynoError
 from dbdyno.present.document.document import Document
@@ -18,7 +19,10 @@ from dbdyno.web.started import PRESSES, Start
 PATH = "/start"
 ACTIONS = ("plan", "run", "stop")
 MOST_LISTED = 20
+_MOST_ADDRESS = 6_000  # longer ones are refused on the way
 _FORM = "options"  # id of the form
+Wrong = Mapping[str, DbdynoError]
+"""Errors by the name of their field."""
 _STOPS = (
     ("Stop", "ends it after the calls in progress, as Ctrl-C does; what was measured is kept"),
     ("Stop at once", "does not wait for calls, as a second Ctrl-C; the measurement in progress is lost"),
@@ -161,9 +165,9 @@ def form(
     starts: Sequence[tuple[Start, State]],
 ) -> Html:
     """Returns all of the page above the tables of workloads and recipes."""
-    wrong = error.field if isinstance(error, WrongField) else ""
+    wrong = wrong_fields(error)
     hidden = [_hidden("command", shown.name), _hidden("key", secrets.token_hex(8))]
-    boxes = [_group(group, given, wrong, error) for group in shown.groups]
+    boxes = [_group(group, given, wrong) for group in shown.groups]
     common, rest = [b for b, _ in boxes if b], [r for _, r in boxes if r]
     answer = planned is not None or error is not None
     return join(
@@ -173,13 +177,10 @@ def form(
         _plan(planned, hidden, given),
         el(
             "form",
-            *hidden,
-            *common,
-            _buttons(planned is not None),
-            *rest,
-            _left_out(shown),
+            *(*hidden, *common, _buttons(planned is not None), *rest, _left_out(shown)),
             method="post",
             id=_FORM,
+            data_address=_address(shown, given) if answer else None,
         ),
         listed(starts) if answer else None,
     )
@@ -208,14 +209,36 @@ def _buttons(beside_plan: bool) -> Html:
     )
 
 
+def in_address(shown: Form, given: Given) -> Given:
+    """Returns the values that an address of the form may have."""
+    fields = {f.name for f in shown.fields() if f.in_address}
+    return {k: v for k, v in given.items() if v and k.removesuffix(VALUE) in fields}
+
+
+def _address(shown: Form, given: Given) -> str:
+    """Returns the address of the form with these values."""
+    whole = f"{PATH}?{urlencode({'command': shown.name, **in_address(shown, given)})}"
+    return whole if len(whole) <= _MOST_ADDRESS else f"{PATH}?command={shown.name}"
+
+
+def wrong_fields(error: DbdynoError | None) -> Wrong:
+    """Returns all errors that belong to a field, by its name."""
+    return {e.field: e for e in (error, *error.others)} if isinstance(error, WrongField) else {}
+
+
 def _error(shown: Form, error: DbdynoError | None) -> Html | None:
     if error is None:
         return None
-    field = error.field if isinstance(error, WrongField) else ""
-    known = any(f.name == field for f in shown.fields())
-    message = el("a", error.message, href=f"#{_id(field)}") if known else error.message
-    cure = el("p", f"What to do: {error.cure}.") if error.cure else None
-    return el("div", el("p", message), cure, class_="warning", role="alert", id="error", tabindex=-1)
+    wrong = wrong_fields(error) or {"": error}
+    places = [f.name for f in shown.fields() if f.name in wrong]
+    elsewhere = [name for name in wrong if name not in places]
+    lines = [
+        el("p", el("a", e.message, href=f"#{_id(name)}") if name in places else e.message, cure)
+        for name in (*elsewhere, *places)
+        for e in [wrong[name]]
+        for cure in [f". What to do: {e.cure}." if e.cure else "."]
+    ]
+    return el("div", *lines, class_="warning", role="alert", id="error", tabindex=-1)
 
 
 def _plan(planned: Document | None, sent: Sequence[Html], given: Given) -> Html | None:
@@ -258,14 +281,12 @@ def _left_out(shown: Form) -> Html:
     )
 
 
-def _group(
-    group: Group, given: Given, wrong: str, error: DbdynoError | None
-) -> tuple[Html | None, Html | None]:
+def _group(group: Group, given: Given, wrong: Wrong) -> tuple[Html | None, Html | None]:
     """Returns the common fields of a group, and the others, folded unless one of them is filled in."""
     common = [f for f in group.fields if f.common]
     rest = [f for f in group.fields if not f.common]
-    open_ = any(f.name in given or f"{f.name}{VALUE}" in given or f.name == wrong for f in rest)
-    boxes = [[_row(f, given, error if f.name == wrong else None) for f in some] for some in (common, rest)]
+    open_ = any(f.name in given or f"{f.name}{VALUE}" in given or f.name in wrong for f in rest)
+    boxes = [[_row(f, given, wrong.get(f.name)) for f in some] for some in (common, rest)]
     first = el("fieldset", el("legend", group.title), *boxes[0]) if common else None
     title = f"{group.title}: {len(rest)} more" if common else f"{group.title}: {len(rest)}"
     folded = el("details", el("summary", title), *boxes[1], open=open_, class_="more") if rest else None

@@ -30,5 +30,7 @@
     form.addEventListener("reset", function () { setTimeout(check, 0); });
     addEventListener("pageshow", check);  // back from another page: the browser has put the fields back
   }
+  // The address of the filled in fields, to be kept; that of a POST leads to an empty form.
+  if (form.dataset.address) history.replaceState(null, "", form.dataset.address);
   if (answer) answer.focus();
 })();
