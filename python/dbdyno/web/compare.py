@@ -27,7 +27,7 @@ from dbdyno.web.app import Lab
 from dbdyno.web.evidence import run_address
 from dbdyno.web.kept import KeptPages
 from dbdyno.web.run import quiet, state_of
-from dbdyno.web.shell import SAVE, View, answer
+from dbdyno.web.shell import SAVE, View, answer, noting_unknown
 
 PATH = "/compare"
 _MOST = 8
@@ -49,6 +49,7 @@ _OPTIONS = (
     Field("sessions", "Only at N sessions", "all"),
 )
 _BASELINE = Field("baseline", "Variant to compare with", "the first")
+_PARAMETERS = ("run", "interval", "metric", *(f.name for f in _OPTIONS), _BASELINE.name)
 
 
 def routes(lab: Lab) -> Sequence[BaseRoute]:
@@ -60,7 +61,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         intervals = [i for i in asked.getlist("interval") if i.strip()]
 
         def made() -> Response:
-            shown = _shown(lab, runs, intervals, _options(asked))
+            shown = noting_unknown(_shown(lab, runs, intervals, _options(asked)), request, _PARAMETERS)
             form = None if saved else _form(lab, asked, runs)
             scripts = () if saved else ("compare.js",)
             return answer(request, View(shown, form, scripts, place=PATH), lab.places)

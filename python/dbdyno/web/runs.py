@@ -21,10 +21,12 @@ from dbdyno.web.answers import Action, json_answer, text_of, texts_of
 from dbdyno.web.app import Lab, Page
 from dbdyno.web.run_list import Curves, Listing, RunList
 from dbdyno.web.runs_markup import runs_markup
-from dbdyno.web.shell import SAVE, View
+from dbdyno.web.shell import SAVE, View, noting_unknown
 
 DATA = "run-list"
 """The id of the element with the rows."""
+_PARAMETERS = ("q", "workload", "status", "tag", "sort")
+"""Of the address, which assets/runs.js reads."""
 _SCRIPTS = ("ask.js", "run_curves.js", "runs.js", "run_changes.js")
 _FIRST = 100
 """Rows whose curves a saved page has, besides those that were drawn lately."""
@@ -40,7 +42,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         data = _rows(listing)
         if SAVE in request.query_params:
             data |= {"asked": dict(request.query_params), "curves": _saved(drawn, listing)}
-        document = Document("Runs", [], about=[("Store", str(root))])
+        document = noting_unknown(Document("Runs", [], about=[("Store", str(root))]), request, _PARAMETERS)
         missing = None if root.is_dir() else root
         return View(document, runs_markup(missing), _SCRIPTS, ("lab.css", "runs.css"), {DATA: data}, "/")
 

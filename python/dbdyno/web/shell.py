@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from importlib.resources import files as resources
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,12 +13,16 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from dbdyno.present.document.document import Document
+from dbdyno.model.text.visible import one_line
+from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html, bundled, el, page
 from dbdyno.present.media import html
 
 SAVE = "save"
 """Parameter of an address: the page as a file to keep."""
+_OF_EVERY_PAGE = (SAVE, "show", "theme")
+"""Parameters that :func:`answer` and the page's own script know."""
+_MOST_NAMED = 3
 
 
 class Place(NamedTuple):
@@ -72,6 +77,18 @@ def _links(request: Request, view: View, places: tuple[Place, ...]) -> Html:
         "a", "Save this page", href=f"?{urlencode([*asked, (SAVE, '1')])}", download=True, class_="keep"
     )
     return el("ul", *links, el("li", keep), class_="pages")
+
+
+def noting_unknown(shown: Document, request: Request, known: Collection[str]) -> Document:
+    """Returns the document with a line on what its address has beside the parameters ``known``."""
+    every = dict.fromkeys(request.query_params)
+    unknown = [one_line(name)[:40] for name in every if name not in known and name not in _OF_EVERY_PAGE]
+    if not unknown:
+        return shown
+    names = ", ".join(unknown[:_MOST_NAMED]) + (" and others" if len(unknown) > _MOST_NAMED else "")
+    known_names = f"what it may have: {', '.join(known)}"
+    line = Paragraph(f"The address has {names}, which means nothing here; {known_names}.", "warning")
+    return replace(shown, lead=[*shown.lead, line])
 
 
 def plain_page(title: str, body: Html) -> str:

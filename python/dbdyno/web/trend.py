@@ -17,12 +17,14 @@ from dbdyno.present.document.page import Html, el
 from dbdyno.store.listing import STATUSES
 from dbdyno.store.overview import overviews
 from dbdyno.web.app import Lab, Page
-from dbdyno.web.shell import SAVE, View
+from dbdyno.web.shell import SAVE, View, noting_unknown
 
 _LIMIT, _MOST = 100, 500
 """Runs by default, and at most."""
 _TEXTS = ("workload", "name", "target", "status", "since")
 _OBJECT, _OBJECT_NAME = "of", "object"
+_OTHERS = ("figure", "sessions", "variant", "machine", "tag", "q", "limit", _OBJECT, _OBJECT_NAME)
+_PARAMETERS = (*_TEXTS, *_OTHERS)
 
 
 def routes(lab: Lab) -> Sequence[BaseRoute]:
@@ -34,6 +36,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         except UsageError as error:
             shown, status = _refusal(error), 400
         form = None if SAVE in asked else _form(lab, asked)
+        shown = noting_unknown(shown, request, _PARAMETERS)
         return View(shown, form, ("trend.js",), ("lab.css", "runs.css"), place="/trend", status=status)
 
     return [Page("/trend", trend, lab)]
