@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbdyno.cli.app import app
+from dbdyno.web.shell import file_name
 from tests.stored_runs import copied_run
 from tests.web.conftest import Lab, Started
 
@@ -42,7 +44,27 @@ def test_without_a_workload_that_of_the_newest_run_that_matches_is_taken(lab: La
     other.write_text(json.dumps(plan | {"experiment": {**plan["experiment"], "workload": "cpu"}}))
     assert "of lio at the peak: 4 runs" in lab.ask("/trend?tag=b").text
     assert "of lio at the peak: 7 runs" in lab.ask("/trend?workload=lio").text
-    assert "at the peak: 1 run " in lab.ask("/trend").text
+    page = lab.ask("/trend?figure=throughput").text
+    assert "at the peak: 1 run " in page and "so this is cpu, the newest run's" in html.unescape(page)
+    assert 'href="/trend?figure=throughput&amp;workload=cpu"' in page
+    assert "so this is" not in lab.ask("/trend?workload=lio").text
+    assert (
+        "so this is" in lab.ask("/trend?save=1").text and 'href="/trend' not in lab.ask("/trend?save=1").text
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Throughput of lio: 1 run", "Throughput-of-lio-1-run.html"),
+        ("x" * 20 + " " + "y" * 59 + " z", "x" * 20 + "-" + "y" * 59 + ".html"),
+        ("x" * 20 + " " + "y" * 60, "x" * 20 + ".html"),
+        ("x" * 90, "x" * 80 + ".html"),
+        ("\u2026/..", "dbdyno.html"),
+    ],
+)
+def test_the_name_of_a_saved_page_ends_with_a_word(title: str, name: str) -> None:
+    assert file_name(title) == name
 
 
 @pytest.mark.parametrize(

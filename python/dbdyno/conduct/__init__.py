@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.history.snapshot_days import interval_page, load_over_time
     from dbdyno.conduct.history.snapshot_days import series as snapshot_series
     from dbdyno.conduct.history.stored_trend import OBJECTS as TREND_OBJECTS
-    from dbdyno.conduct.history.stored_trend import TrendQuestion, stored_trend
+    from dbdyno.conduct.history.stored_trend import TrendQuestion, newest_workload, stored_trend
     from dbdyno.conduct.history.trend import trend
     from dbdyno.conduct.hosts.cluster import clean as clean_cluster
     from dbdyno.conduct.hosts.cluster import end_own_cluster

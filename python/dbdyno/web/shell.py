@@ -23,6 +23,8 @@ SAVE = "save"
 _OF_EVERY_PAGE = (SAVE, "show", "theme")
 """Parameters that :func:`answer` and the page's own script know."""
 _MOST_NAMED = 3
+_MOST_NAME = 80
+"""Characters in the name of a file."""
 
 
 class Place(NamedTuple):
@@ -62,9 +64,18 @@ def answer(request: Request, view: View, places: tuple[Place, ...]) -> Response:
         served=not saved,
     )
     text = html.page(view.shown, frame)
-    name = re.sub(r"[^A-Za-z0-9]+", "-", view.shown.title).strip("-")[:80] or "dbdyno"
-    headers = {"Content-Disposition": f'attachment; filename="{name}.html"'} if saved else None
+    headers = (
+        {"Content-Disposition": f'attachment; filename="{file_name(view.shown.title)}"'} if saved else None
+    )
     return HTMLResponse(text, view.status, headers)
+
+
+def file_name(title: str) -> str:
+    """Returns the name of a page as a file: the first whole words of its title."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-") or "dbdyno"
+    if len(words) > _MOST_NAME:
+        words = words[: _MOST_NAME + 1].rpartition("-")[0] or words[:_MOST_NAME]
+    return f"{words}.html"
 
 
 def _links(request: Request, view: View, places: tuple[Place, ...]) -> Html:

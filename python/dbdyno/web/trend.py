@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.routing import BaseRoute
@@ -12,6 +14,7 @@ from starlette.routing import BaseRoute
 from dbdyno import conduct, present
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.results.trend import FIGURES
+from dbdyno.model.text.visible import one_line
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html, el
 from dbdyno.store.listing import STATUSES
@@ -32,7 +35,10 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         asked = {key: value.strip() for key, value in request.query_params.items() if value.strip()}
         status = 200
         try:
-            shown = present.trend(conduct.stored_trend(lab.store.root, _question(asked), lambda _: None))
+            question = _question(asked)
+            shown = present.trend(conduct.stored_trend(lab.store.root, question, lambda _: None))
+            if "workload" not in asked and _OBJECT not in asked:
+                shown = replace(shown, lead=[*shown.lead, *_taken(lab, question, asked)])
         except UsageError as error:
             shown, status = _refusal(error), 400
         form = None if SAVE in asked else _form(lab, asked)
@@ -40,6 +46,18 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         return View(shown, form, ("trend.js",), ("lab.css", "runs.css"), place="/trend", status=status)
 
     return [Page("/trend", trend, lab)]
+
+
+def _taken(lab: Lab, question: conduct.TrendQuestion, asked: Mapping[str, str]) -> list[Paragraph]:
+    """Returns a line on the workload that was taken, with the address that goes on showing it."""
+    workload = conduct.newest_workload(overviews(lab.store.root), question.runs)
+    if workload is None:
+        return []
+    text = f"No workload is asked for, so this is {one_line(workload)}, the newest run's."
+    if SAVE in asked:
+        return [Paragraph(text)]
+    stays, address = "An address that stays with it", urlencode({**asked, "workload": workload})
+    return [Paragraph(f"{text} {stays}.", links=[(stays, f"/trend?{address}")])]
 
 
 def _refusal(error: DbdynoError) -> Document:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from dbdyno.conduct.history.trend import trend
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.trend import Trend
 from dbdyno.store import SnapshotStore
-from dbdyno.store.overview import overviews
+from dbdyno.store.overview import Overview, overviews
 
 OBJECTS = ("table", "index", "statement", "database", "server")
 """What a figure can be of, besides a run: parts of a server, from snapshot to snapshot."""
@@ -48,13 +48,18 @@ def stored_trend(root: Path, asked: TrendQuestion, say: Callable[[str], None]) -
     return trend_of(SnapshotStore(root), kind, name, asked.figure, when, limit)
 
 
+def newest_workload(entries: Sequence[Overview], wanted: Mapping[str, Any]) -> str | None:
+    """Returns the workload of the newest run that matches: the one of a trend that names none."""
+    others = {k: v for k, v in wanted.items() if k not in ("workload", "limit")}
+    matching = (o.outline.workload for o in reversed(select(entries, **others)))
+    return next((w for w in matching if w not in ("", "observation")), None)
+
+
 def _of_runs(root: Path, asked: TrendQuestion, say: Callable[[str], None]) -> Trend:
     entries = overviews(root)
     wanted = dict(asked.runs)
     if wanted.get("workload") is None:
-        others = {k: v for k, v in wanted.items() if k not in ("workload", "limit")}
-        matching = (o.outline.workload for o in reversed(select(entries, **others)))
-        wanted["workload"] = next((w for w in matching if w not in ("", "observation")), None)
+        wanted["workload"] = newest_workload(entries, wanted)
     stored = sorted({o.outline.workload for o in entries} - {""})
     if wanted["workload"] and stored and not any(wanted["workload"] in shown_as(name) for name in stored):
         raise UsageError(
