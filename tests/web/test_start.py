@@ -23,6 +23,7 @@ from dbdyno.cli.flags import by_group
 from dbdyno.cli.web_forms import COMMANDS, LEFT_OUT, PLAIN, CommandForms, flag_of
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
+from dbdyno.present.document.document import Table
 from dbdyno.store import RunStore
 from dbdyno.store.listing import is_alive, start_ticks
 from dbdyno.web import app as app_of_lab
@@ -239,6 +240,13 @@ def test_an_error_is_at_its_field_with_the_cure(
     with pytest.raises(WrongField, match=words) as error:
         forms.plan("run", given)
     assert error.value.field == field and error.value.cure
+
+
+def test_each_load_of_a_plan_has_its_time(forms: CommandForms) -> None:
+    given = {"workload": "lio", "sessions": "1,2", "repeats": "3", "settle": "2s", "measure": "10s"}
+    (table,) = (b for b in forms.plan("run", given).blocks if isinstance(b, Table))
+    place = [c.head for c in table.columns].index("warm-up and measurement")
+    assert [row.cells[place].text for row in table.rows] == ["36.0 s", "36.0 s"]
 
 
 def test_wrong_values_are_shown_together_each_at_its_field(may_all: Lab) -> None:

@@ -45,7 +45,7 @@ def document(plan: Plan, remarks: Sequence[str] = ()) -> Document:
     if plan.experiment.observation is not None:
         return Document("Plan of the observation", [chosen], lead=_paragraphs(remarks))
     load, duration = _load_lines(plan, cpus=False)
-    table, more = loads(plan)
+    table, more = loads(plan, times=True)
     blocks: list[Block] = [*_paragraphs(_variant_lines(plan)), table]
     blocks += [Paragraph(f"... and {counted(more, 'more load')}", "muted")] if more else []
     blocks += [Paragraph("Further measurements depend on these results.", "muted")] if plan.adaptive else []
@@ -69,22 +69,29 @@ def closing_lines(plan: Plan, left_out: int) -> list[str]:
     return [*more, _digest(plan)]
 
 
-def loads(plan: Plan) -> tuple[Table, int]:
-    """Returns the loads with their numbers of measurements, and how many are left out."""
-    rates = ["" if c.rate_per_s is None else f"{format_given(c.rate_per_s)}/s" for c in plan.cells]
-    repeats = Counter(
-        (c.variant, str(c.sessions), rate, " ".join(f"{k}={v}" for k, v in c.params.items()))
-        for c, rate in zip(plan.cells, rates, strict=True)
-    )
-    heads = ("variant", "sessions", "rate", "measurements", "parameters")
-    shown = [n for n, head in enumerate(heads) if head != "rate" or any(rates)]
-    columns = [numeric(heads[n]) if 0 < n < len(heads) - 1 else Column(heads[n]) for n in shown]
+def loads(plan: Plan, *, times: bool = False) -> tuple[Table, int]:
+    """Returns the loads with their numbers of measurements, and how many are left out. ``times``: with the
+    time that the measurements of each take, unless it depends on what they execute."""
+    repeats: Counter[tuple[str, ...]] = Counter()
+    time_ns: Counter[tuple[str, ...]] = Counter()
+    for cell in plan.cells:
+        rate = "" if cell.rate_per_s is None else f"{format_given(cell.rate_per_s)}/s"
+        load = (cell.variant, str(cell.sessions), rate, " ".join(f"{k}={v}" for k, v in cell.params.items()))
+        repeats[load] += 1
+        time_ns[load] += cell.settle_ns + cell.measure_ns
+    times = times and not any(c.once for c in plan.cells)
+    columns = [Column("variant"), numeric("sessions"), numeric("rate"), numeric("measurements")]
+    columns += [numeric("warm-up and measurement"), Column("parameters")]
+    left_out = {"rate"} if all(c.rate_per_s is None for c in plan.cells) else set()
+    left_out |= set() if times else {"warm-up and measurement"}
+    shown = [n for n, column in enumerate(columns) if column.head not in left_out]
     rows = [
-        (variant, sessions, rate, str(count), params)
-        for (variant, sessions, rate, params), count in list(repeats.items())[:MOST_LOADS]
+        (variant, sessions, rate, str(count), format_ns(time_ns[load]), params)
+        for load, count in list(repeats.items())[:MOST_LOADS]
+        for variant, sessions, rate, params in [load]
     ]
     cells = [Row([word(row[n]) for n in shown]) for row in rows]
-    return Table("Measurements", columns, cells), max(0, len(repeats) - MOST_LOADS)
+    return Table("Measurements", [columns[n] for n in shown], cells), max(0, len(repeats) - MOST_LOADS)
 
 
 def load_words(plan: Plan) -> str:
