@@ -245,7 +245,7 @@ def test_an_error_is_at_its_field_with_the_cure(
 def test_each_load_of_a_plan_has_its_time(forms: CommandForms) -> None:
     given = {"workload": "lio", "sessions": "1,2", "repeats": "3", "settle": "2s", "measure": "10s"}
     (table,) = (b for b in forms.plan("run", given).blocks if isinstance(b, Table))
-    place = [c.head for c in table.columns].index("warm-up and measurement")
+    place = [c.head for c in table.columns].index("under load")
     assert [row.cells[place].text for row in table.rows] == ["36.0 s", "36.0 s"]
 
 

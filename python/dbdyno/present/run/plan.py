@@ -71,7 +71,7 @@ def closing_lines(plan: Plan, left_out: int) -> list[str]:
 
 def loads(plan: Plan, *, times: bool = False) -> tuple[Table, int]:
     """Returns the loads with their numbers of measurements, and how many are left out. ``times``: with the
-    time that the measurements of each take, unless it depends on what they execute."""
+    time that the measurements of each take with their warm-up, unless it depends on what they execute."""
     repeats: Counter[tuple[str, ...]] = Counter()
     time_ns: Counter[tuple[str, ...]] = Counter()
     for cell in plan.cells:
@@ -81,9 +81,9 @@ def loads(plan: Plan, *, times: bool = False) -> tuple[Table, int]:
         time_ns[load] += cell.settle_ns + cell.measure_ns
     times = times and not any(c.once for c in plan.cells)
     columns = [Column("variant"), numeric("sessions"), numeric("rate"), numeric("measurements")]
-    columns += [numeric("warm-up and measurement"), Column("parameters")]
+    columns += [numeric("under load"), Column("parameters")]
     left_out = {"rate"} if all(c.rate_per_s is None for c in plan.cells) else set()
-    left_out |= set() if times else {"warm-up and measurement"}
+    left_out |= set() if times else {"under load"}
     shown = [n for n, column in enumerate(columns) if column.head not in left_out]
     rows = [
         (variant, sessions, rate, str(count), format_ns(time_ns[load]), params)
