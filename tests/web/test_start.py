@@ -38,7 +38,7 @@ BRIEF = {"command": "run", "commands": "true", "runs": "1", "sessions": "1", "ob
 
 
 def options_of(name: str) -> Sequence[click.Option]:
-    context = click.Context(app)
+    context = click.Context(app, **app.context_settings)
     command = app.get_command(context, name)
     assert command is not None
     groups = by_group(command, click.Context(command, context, info_name=name))
@@ -157,10 +157,12 @@ def test_a_value_never_becomes_another_option(field: str, value: str, forms: Com
     words = [*forms.words("run", {field: value, "workload": "lio"})]
     options = {f.name: f.flag for f in forms.form("run").fields()}
     assert words[2:] == [f"{options[field]}={value}", "--", "lio"]
-    command = app.get_command(click.Context(app), "run")
+    command = app.get_command(click.Context(app, **app.context_settings), "run")
     assert command is not None
     try:
-        understood = click.Command.make_context(command, "run", words[1:], parent=click.Context(app)).params
+        understood = click.Command.make_context(
+            command, "run", words[1:], parent=click.Context(app, **app.context_settings)
+        ).params
     except (click.UsageError, UsageError):
         return  # of the value itself
     assert understood[field] == value or value in understood[field]
