@@ -25,7 +25,9 @@ LEAD = "document.querySelector('main > p.lead').innerText"
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Run:
     window = observed_window(tmp_path_factory.mktemp("window"))
     starts_s = [10.0 * n for n in range(6)]
-    return observation(tmp_path_factory.mktemp("observed"), window, starts_s, busy((1, 2, 3, 1, 1.5, 5)))
+    run = observation(tmp_path_factory.mktemp("observed"), window, starts_s, busy((1, 2, 3, 1, 1.5, 5)))
+    run.update_info(started=run.info.started.replace(microsecond=700_000))  # shown as the second after it
+    return run
 
 
 @pytest.fixture
@@ -99,7 +101,12 @@ def test_keys_select_move_both_ends_and_clear(lab: Lab, open_lab: OpenLab, obser
     page.press("Space")
     page.press("ArrowLeft", shift=True)
     windows(page, 4)
-    assert "Selected: 20" in page.evaluate("document.querySelector('.timeline .state').innerText")
+    selected = page.evaluate("document.querySelector('.timeline .state').innerText")
+    typed = page.evaluate(
+        "['from', 'to'].map(n => document.getElementById('time-form').elements[n].value.padEnd(19, ':00'))"
+    )
+    assert selected == f"Selected: {typed[0].replace('T', ' ')} to {typed[1][11:]}"
+    assert f"{typed[0][11:]} to {typed[1][11:]} " in page.evaluate(LEAD)
     page.press("Escape")
     windows(page, 6)
     assert page.evaluate("location.search") == ""

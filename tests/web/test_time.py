@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import polars as pl
 import pytest
@@ -18,6 +20,7 @@ import pytest
 from dbdyno import conduct
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.present.figures import figures
 from dbdyno.store import Parts, Run, SnapshotStore
 from dbdyno.store.listing import start_ticks
 from dbdyno.web import time as time_travel
@@ -95,6 +98,29 @@ def test_figures_of_a_span_are_the_sums_of_its_windows(
     assert "3 whole windows" in shown
     every = words(span(lab, time_travel.address(observed.id))["html"])
     assert f"DB time {format_ns(sum(FACTORS) / 6 * base['DB time'] * NS_PER_S)}" in every
+
+
+@pytest.mark.parametrize("microsecond", [200_000, 500_000, 700_000])
+def test_a_moment_is_the_same_second_in_the_address_fields_and_texts(
+    observed: Run, tmp_path: Path, lab_of: Callable[[Run], Lab], microsecond: int
+) -> None:
+    run = Run(shutil.copytree(observed.path, tmp_path / "store" / observed.id))
+    (tmp_path / "store").chmod(0o700)
+    run.update_info(started=run.info.started.replace(microsecond=microsecond))
+    second, *_, fourth = windows(run)[1:4]
+    begin, end = (
+        datetime.fromtimestamp(math.floor(round(s, 3) + 0.5)).astimezone()
+        for s in (second["start_s"], fourth["end_s"])
+    )
+    address = of(run, 1, 3)
+    assert address.endswith(
+        urlencode({"from": f"{begin.astimezone(UTC):%FT%TZ}", "to": f"{end.astimezone(UTC):%FT%TZ}"})
+    )
+    page = lab_of(run).ask(address).text
+    assert f"{begin:%H:%M:%S} to " in words(page) and f" to {end:%H:%M:%S} " in words(page)
+    fields = re.findall(r'name="(?:from|to)" value="([^"]*)"', page)
+    assert fields == [f"{begin:%FT%T}", f"{end:%FT%T}"]
+    assert figures.clock(conduct.results_of(run), second["t0_ns"]) == f"{begin:%T}"  # as tables name windows
 
 
 def test_the_chart_has_all_windows_and_the_gap_whatever_the_span(

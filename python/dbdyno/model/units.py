@@ -237,6 +237,15 @@ def repeats(number: int) -> str:
     return str(number) if number > 1 else "1 (no intervals)"
 
 
+def whole_second(seconds: float) -> int:
+    """Returns the second by which a moment is shown and written: the nearest one.
+
+    The only rule for it, so that a moment is the same in texts, fields, links and charts. Scripts have times
+    to the millisecond and do the same (``Math.round``).
+    """
+    return math.floor(round(seconds, 3) + 0.5)
+
+
 def counted(number: float, what: str) -> str:
     """Returns a number with its noun: ``1 session``, ``3 sessions``, ``1.5 CPUs``, ``2,050 sessions``, ``2
     processes``, ``2 queries``."""

@@ -16,6 +16,7 @@ from dbdyno import conduct, present
 from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.text.visible import one_line
+from dbdyno.model.units import whole_second
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html, el
 from dbdyno.store import SnapshotStore
@@ -185,7 +186,7 @@ def _above(
 
 
 def _clock(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(round(seconds)).astimezone():%Y-%m-%dT%H:%M:%S}"
+    return f"{datetime.fromtimestamp(whole_second(seconds)).astimezone():%Y-%m-%dT%H:%M:%S}"
 
 
 def _servers(servers: Sequence[Sequence[SnapshotInfo]], number: int) -> Html | None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.units import whole_second
 from dbdyno.present.document.document import Paragraph
 from dbdyno.present.document.page import Html, el
 
@@ -53,8 +54,8 @@ def baseline(parameters: Mapping[str, str], start_s: float, end_s: float) -> Ask
 
 
 def written(seconds: float) -> str:
-    """Returns a time for an address: UTC, to the second."""
-    return f"{datetime.fromtimestamp(round(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Returns a time for an address: UTC, to the second at which pages show it (:func:`whole_second`)."""
+    return f"{datetime.fromtimestamp(whole_second(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def refusal(error: DbdynoError) -> list[Paragraph]:

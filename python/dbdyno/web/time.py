@@ -171,7 +171,7 @@ def _tools(complete: bool) -> Html:
 
 def _form(time: conduct.ObservedTime, shown: _Shown, parameters: Mapping[str, str]) -> Html:
     def clock(seconds: float) -> str:
-        return present.span_clock(time.whole_results, round(seconds))
+        return present.span_clock(time.whole_results, seconds)
 
     spans = [None if c is None else (c.start_s, c.end_s) for c in (shown.span, shown.baseline)]
     return form(parameters, (spans[0], spans[1]), clock, (BY_WAIT,), _by_wait(parameters))

@@ -30,7 +30,7 @@ from dbdyno.model.results.results import Query, Results
 from dbdyno.model.results.span_comparison import SpanComparison
 from dbdyno.model.schema.derived import sessions_in
 from dbdyno.model.schema.tables import DERIVED, empty
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, whole_second
 from dbdyno.store import Parts, Run
 
 _SECONDS = "event_seconds"
@@ -177,7 +177,7 @@ _POOLED = 4
 
 
 def _words(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{datetime.fromtimestamp(whole_second(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _of_ended(record: Run) -> tuple[Results, _Read]:

@@ -13,7 +13,7 @@ from dbdyno.model.plan.kinds import DRIVEN, SERVED, current_kind, kind_of
 from dbdyno.model.results.analyses import Machine
 from dbdyno.model.results.claim import Estimate, disturbed_cells
 from dbdyno.model.text.nouns import at_once, fill
-from dbdyno.model.units import NS_PER_S, counted, format_given, format_number
+from dbdyno.model.units import NS_PER_S, counted, format_given, format_number, whole_second
 from dbdyno.present.document.document import UNKNOWN, Cell
 
 if TYPE_CHECKING:
@@ -253,6 +253,16 @@ def local(results: Results, at_ns: int) -> datetime:
     return start + timedelta(microseconds=(at_ns - results.info.started_monotonic_ns) / 1000)
 
 
+def moment(results: Results, at_ns: int) -> datetime:
+    """Returns :func:`local` as it is shown: to the second."""
+    return shown_moment(results, local(results, at_ns).timestamp())
+
+
+def shown_moment(results: Results, seconds: float) -> datetime:
+    """Returns a time in seconds since 1970 as :func:`moment` does."""
+    return datetime.fromtimestamp(whole_second(seconds), results.info.started.astimezone().tzinfo)
+
+
 def zone(results: Results) -> str:
     """Returns the name of the time zone of :func:`local`: ``UTC`` or ``CET``."""
     return results.info.started.astimezone().tzname() or ""
@@ -260,7 +270,7 @@ def zone(results: Results) -> str:
 
 def clock(results: Results, at_ns: int) -> str:
     """Returns the wall-clock time of a monotonic time: ``10:45:31``."""
-    return f"{local(results, at_ns):%H:%M:%S}"
+    return f"{moment(results, at_ns):%H:%M:%S}"
 
 
 def windows(results: Results) -> pl.DataFrame:

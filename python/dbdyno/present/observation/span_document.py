@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from dbdyno.model.plan.kinds import kind_of, speaking_of
@@ -98,7 +97,7 @@ def label(results: Results) -> str:
     """Returns when the windows began and ended: ``21 Nov 10:45:31 to 10:47:01``."""
     windows = results.tables["windows"]
     begin, end = (
-        figures.local(results, int(v))  # type: ignore[arg-type]
+        figures.moment(results, int(v))  # type: ignore[arg-type]
         for v in (windows["t0_ns"].min(), windows["t1_ns"].max())
     )
     day = "" if begin.date() == end.date() else "%-d %b "
@@ -107,8 +106,7 @@ def label(results: Results) -> str:
 
 def clock(results: Results, seconds: float) -> str:
     """Returns a time in seconds since 1970 as the pages show it, for a field of a form."""
-    begin = results.info.started.astimezone()
-    return f"{begin + timedelta(seconds=seconds - begin.timestamp()):%Y-%m-%dT%H:%M:%S}"
+    return f"{figures.shown_moment(results, seconds):%Y-%m-%dT%H:%M:%S}"
 
 
 def extent(results: Results) -> str:

@@ -83,8 +83,9 @@
       return new Date((seconds + offset) * 1000);
     }
 
+    // To the nearest second, as everywhere: addresses and texts of the server have the same one.
     function clock(seconds, withSeconds, withDay) {
-      var d = local(seconds);
+      var d = local(Math.round(seconds));
       var day = d.getUTCFullYear() + "-" + two(d.getUTCMonth() + 1) + "-" + two(d.getUTCDate());
       var time = two(d.getUTCHours()) + ":" + two(d.getUTCMinutes());
       return (withDay ? day + " " : "") + time + (withSeconds ? ":" + two(d.getUTCSeconds()) : "");
