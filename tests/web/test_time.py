@@ -135,6 +135,7 @@ def test_the_chart_has_all_windows_and_the_gap_whatever_the_span(
     base = per_s(window, "DB time")
     expected = [None if f is None else f * base for f in (1, 2, 3, 1, None, 1.5, 5, None)]
     assert heights == [e if e is None else pytest.approx(e, rel=1e-3) for e in expected]
+    assert all(any(s["values"]) for s in chart["series"])
     assert "1 whole window" in words(page)
 
 

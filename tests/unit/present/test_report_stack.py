@@ -12,6 +12,8 @@ from tests.unit import report_results
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema import tables
+from dbdyno.present.charts.charts_time import fills
+from dbdyno.present.document import palette
 from dbdyno.present.figures import accounts, figures
 
 
@@ -111,6 +113,19 @@ def test_cpu_wait_that_only_some_cells_divide_has_a_part_for_the_rest() -> None:
     )
     labels = accounts.stack(results, places, divided=True)["label"].to_list()
     assert labels == ["CPU WAIT under IO", "CPU WAIT, not divided"]
+
+
+def test_cpu_that_only_some_cells_divide_is_told_from_its_parts() -> None:
+    results, places = with_ledger(
+        {"account": "run", "aas": 0.5},
+        {"account": "run.user", "parent": "run", "aas": 0.4},
+        {"account": "run.system", "parent": "run", "aas": 0.1},
+        {"cell": "d", "sessions": 2, "account": "run", "aas": 1},
+    )
+    rows = accounts.stack(results, places)
+    assert rows["label"].to_list() == ["CPU, user", "CPU, kernel", "CPU, not divided"]
+    names = [name for name, _ in fills(rows).values()]
+    assert len({palette.light(n) for n in names}) == len({palette.dark(n) for n in names}) == 3
 
 
 def test_a_wait_that_one_repeat_did_not_see_took_no_time_there() -> None:

@@ -26,6 +26,7 @@ _COLOURS = {
     "run": ("#0072b2", "#3d9bdc"),
     "run-user": ("#0072b2", "#3d9bdc"),
     "run-system": ("#56b4e9", "#9ad6f7"),
+    "run-whole": ("#1f3f73", "#2a62a6"),
     "runq": ("#d55e00", "#ee7d2b"),
     "sleep-1": ("#a0568a", "#cf84b6"),
     "sleep-2": ("#009e73", "#23b98e"),

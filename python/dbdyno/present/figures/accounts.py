@@ -312,10 +312,14 @@ def segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
     middle = [k for c in (NO_LABEL, *classes) for k in (f"runq:{c}", f"sleep:{c}")]
     keys = [k for k in dict.fromkeys((*_FIRST, *further, *middle, *clients, *_LAST)) if k in accounts]
     found = [_segment(k, families) for k in keys]
-    # Some places have the run queue divided by label, others only as a whole: the latter is named apart.
-    split = any(k.startswith("runq:") for k in keys)
-    whole = Segment("runq", "CPU WAIT, not divided", "runq-whole", False)
-    return [whole if split and s.key == "runq" else s for s in found]
+    # Some places have CPU or CPU WAIT in parts, others only as a whole: the latter is named apart.
+    wholes = {
+        "run": Segment("run", "CPU, not divided", "run-whole", False),
+        "runq": Segment("runq", "CPU WAIT, not divided", "runq-whole", False),
+    }
+    divided = {"run": "run.", "runq": "runq:"}
+    in_parts = {whole for whole, part in divided.items() if any(k.startswith(part) for k in keys)}
+    return [wholes[s.key] if s.key in in_parts else s for s in found]
 
 
 def _segment(key: str, families: WaitFamilies) -> Segment:

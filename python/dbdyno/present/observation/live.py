@@ -63,7 +63,8 @@ def moments(results: Results) -> list[Moment]:
     rows = accounts.stack(results, places).filter(pl.col("key") != "client")
     values: list[dict[str, float]] = [{} for _ in range(windows.height)]
     for place, key, aas in rows.select("place", "key", "aas").iter_rows():
-        values[place][key] = round(aas, 5)
+        if short := round(aas, 5):
+            values[place][key] = short
     start_s = results.info.started.timestamp() - results.info.started_monotonic_ns / NS_PER_S
     ends = windows.select("t0_ns", "t1_ns").iter_rows()
     return [

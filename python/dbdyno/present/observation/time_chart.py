@@ -17,7 +17,8 @@ from dbdyno.present.figures import accounts, figures
 
 ROOM = 16
 """Most series of the chart."""
-_DIGITS = 4
+_DIGITS, _LEAST = 4, 0.5e-5
+"""Digits of a value, and the least one: a smaller one is 0."""
 
 
 def data(results: Results, *, by_wait: bool = False) -> dict[str, Any]:
@@ -88,7 +89,8 @@ def _times(results: Results, frame: pl.DataFrame) -> tuple[list[float], np.ndarr
 
 
 def _series(rows: pl.DataFrame, count: int, columns: np.ndarray) -> list[dict[str, Any]]:
-    """Returns a series per segment of the stack. A window has all of them if it has one."""
+    """Returns a series per segment of the stack that is not 0 throughout. A window has all of them if it has
+    one."""
     paint = fills(rows)
     known = np.zeros(count, dtype=bool)
     known[columns[rows["place"].unique().to_numpy()]] = True
@@ -100,6 +102,8 @@ def _series(rows: pl.DataFrame, count: int, columns: np.ndarray) -> list[dict[st
         values[columns[own["place"].to_numpy()]] = own["aas"].to_numpy()
         colour, waiting = paint[key]
         short: list[float | None] = [_short(v) for v in values.tolist()]
+        if not any(short):
+            continue
         for gap in gaps.tolist():
             short[gap] = None
         series.append({"name": label, "colour": f"hatch-{colour}" if waiting else colour, "values": short})
@@ -107,4 +111,4 @@ def _series(rows: pl.DataFrame, count: int, columns: np.ndarray) -> list[dict[st
 
 
 def _short(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}") if value else 0
+    return float(f"{value:.{_DIGITS}g}") if abs(value) >= _LEAST else 0
