@@ -109,15 +109,17 @@ def at_rungs(results: Results, series: Series) -> pl.DataFrame:
     return cells.select("cell", place=pl.col(load_of(results).column), weight=pl.lit(1.0))
 
 
-def stack(results: Results, places: pl.DataFrame, *, divided: bool = False) -> pl.DataFrame:
+def stack(
+    results: Results, places: pl.DataFrame, *, divided: bool = False, known_means: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Returns one row per place and segment; a negative remainder hangs below zero.
 
     Columns: place, key, label, family, waiting, order, aas, low, high, runq, events, source, y0, y1.
     ``places`` has cell, place and weight. ``divided``: CPU WAIT by wait class, not as one segment.
-    Unknown time has no row; :func:`missing_parts` names it.
+    Unknown time has no row; :func:`missing_parts` names it. ``known_means``: :func:`means`.
     """
     known = pl.col("aas").is_not_null() & (pl.col("aas") != 0)
-    rows = pl.concat([means(results, some).filter(known) for some in _some_at_a_time(places)])
+    rows = (every_mean(results, places) if known_means is None else known_means).filter(known)
     if not divided:
         rows = _with_one_cpu_wait(rows)
     ordered = pl.DataFrame(
@@ -130,6 +132,11 @@ def stack(results: Results, places: pl.DataFrame, *, divided: bool = False) -> p
 
 _AT_A_TIME = 1_000
 """Places whose means are made together: those of a long observation at once would take much memory."""
+
+
+def every_mean(results: Results, places: pl.DataFrame) -> pl.DataFrame:
+    """Returns :func:`means` of many places."""
+    return pl.concat([means(results, some) for some in _some_at_a_time(places)])
 
 
 def _some_at_a_time(places: pl.DataFrame) -> list[pl.DataFrame]:

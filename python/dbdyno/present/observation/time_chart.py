@@ -33,11 +33,12 @@ def data(results: Results, *, by_wait: bool = False) -> dict[str, Any]:
 def _data(results: Results, by_wait: bool) -> dict[str, Any]:
     frame = figures.windows(results)
     places = frame.select("cell", place=pl.int_range(pl.len(), dtype=pl.Int64), weight="wall_s")
-    rows = accounts.stack(results, places, divided=by_wait)
+    means = accounts.every_mean(results, places)
+    rows = accounts.stack(results, places, divided=by_wait, known_means=means)
     away = rows.filter(pl.col("key") == "client")["aas"].mean()
     rows = accounts.merge_small(rows.filter(pl.col("key") != "client"), ROOM)
     times, columns = _times(results, frame)
-    missing = accounts.missing_parts(results, places) if _doubtful(results) else []
+    missing = accounts.missing_parts(results, places, means) if _doubtful(results) else []
     notes = [f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}."] if missing else []
     if away is not None:
         sessions = significant(float(away))  # type: ignore[arg-type]
