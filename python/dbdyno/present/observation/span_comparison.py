@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
@@ -38,6 +38,8 @@ from dbdyno.present.run.statements import texts_of
 SHOWN = 20
 """Most rows of a table."""
 _TEXT = 120
+_NAMED = 20
+"""Most query ids in a note."""
 _CHANGE = "B\u00a0-\u00a0A"
 _LEAST_S = 0.0005
 """Seconds per second: an event that is smaller on both sides is left out."""
@@ -104,11 +106,11 @@ def _statements(comparison: SpanComparison, a: Results, b: Results) -> list[Bloc
     rows = comparison.statements.filter(pl.col("query_id").is_not_null())
     if rows.is_empty():
         return [Paragraph("No statement was counted in either span.", "muted")]
-    texts = texts_of(a) | texts_of(b)
+    texts = {id: text for id, (text, *_) in (texts_of(a) | texts_of(b)).items() if text}
     time = rows["time"][0]
     several = [n for n in ("user", "database") if rows[n].n_unique() > 1]
     columns: _Columns = (
-        (Column("statement", wraps=True), lambda r: _text(r, texts.get(r["query_id"], (None, None))[0])),
+        (Column("statement", wraps=True), lambda r: _text(r, texts)),
         _time("time_per_s_a", "A"),
         _time("time_per_s_b", "B"),
         (
@@ -124,10 +126,34 @@ def _statements(comparison: SpanComparison, a: Results, b: Results) -> list[Bloc
     notes = [
         f"{time} per second. Empty: among all others there, or not counted. Statements have no intervals."
     ]
+    shown = _without_text_as_one(rows, texts)
     return [
-        table("", columns, rows.head(SHOWN).to_dicts()).without_unknown(),
-        *remarks([*notes, *_left(rows)]),
+        table("", columns, shown.head(SHOWN).to_dicts()).without_unknown(),
+        *remarks([*notes, *_left(shown)]),
     ]
+
+
+_SUMS = ("time_per_s_a", "time_per_s_b", "change", "calls_per_s_a", "calls_per_s_b")
+
+
+def _without_text_as_one(rows: pl.DataFrame, texts: Mapping[int, str]) -> pl.DataFrame:
+    """Returns the rows with those of unknown texts as one, in its place: their ids say little.
+
+    Those whose change is unknown are one of their own. ``query_ids`` are the statements of a row.
+    """
+    rows = rows.with_columns(query_ids=pl.concat_list("query_id"))
+    unknown, changed = ~pl.col("query_id").is_in(list(texts)), pl.col("change").is_not_null()
+    parts = [rows.filter(~unknown), *(_as_one(rows.filter(unknown, c)) for c in (changed, ~changed))]
+    return pl.concat(parts, how="diagonal").sort(
+        pl.col("change").abs(), descending=True, nulls_last=True, maintain_order=True
+    )
+
+
+def _as_one(rows: pl.DataFrame) -> pl.DataFrame:
+    if rows.height < 2:
+        return rows
+    sums = [pl.when(pl.col(n).is_not_null().all()).then(pl.col(n).sum()).alias(n) for n in _SUMS]
+    return rows.select(*sums, query_ids=pl.col("query_id").implode())
 
 
 def _named(column: str) -> Callable[[_Row], Cell]:
@@ -142,8 +168,12 @@ def _time(name: str, head: str) -> tuple[Column, Callable[[_Row], Cell]]:
     return numeric(head), lambda r: optional(r[name], lambda v: format_ns(v * NS_PER_S), "s")
 
 
-def _text(row: _Row, text: str | None) -> Cell:
-    shown = one_line(" ".join((text or f"query id {row['query_id']}").split()))
+def _text(row: _Row, texts: Mapping[int, str]) -> Cell:
+    ids = row["query_ids"]
+    if len(ids) > 1:
+        some = ", ".join(map(str, ids[:_NAMED])) + (", ..." if len(ids) > _NAMED else "")
+        return word(f"{len(ids)} statements of unknown text", note=f"query ids {some}")
+    shown = one_line(" ".join(texts.get(ids[0], f"query id {ids[0]}").split()))
     return word(shortened(shown, _TEXT, 1), note=shown[:1000])
 
 
@@ -186,7 +216,7 @@ def _pair(name: str, head: str, text: Callable[[float], str]) -> list[tuple[Colu
     def of(column: str) -> Callable[[_Row], Cell]:
         return lambda r: optional(r[column], text)
 
-    return [(numeric(f"{head} {side.upper()}"), of(f"{name}_{side}")) for side in "ab"]
+    return [(numeric(f"{head} A"), of(f"{name}_a")), (numeric(f"{head} B"), of(f"{name}_b"))]
 
 
 def _left(rows: pl.DataFrame) -> list[str]:
