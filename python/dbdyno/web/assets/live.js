@@ -31,7 +31,7 @@
     }
     place.hidden = !chart.times.length;
     var drawn = window.labTimeline(place, chart, {
-      unit: "active sessions (s/s)", label: "Active sessions by account over time",
+      unit: "active sessions", label: "Active sessions by account over time",
       height: innerWidth > 520 ? 320 : 240, onSelect: chosen
     });
     return function (next, segments) {

@@ -15,7 +15,7 @@
     172800, 604800];
   var MISSING = "This chart needs uPlot, which is bundled when dbdyno is built and npm is there. In the source: " +
     "python tools/bundle_charts.py, then install again.";
-  var KEYS = "Left and right move an end of the span, with Shift farther; space changes the end; Escape clears it.";
+  var KEYS = "Left and right move an end of the span, with Shift farther; Space switches to the other end; Escape clears it.";
 
   function element(name, className, text) {
     var made = document.createElement(name);
