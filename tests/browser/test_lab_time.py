@@ -18,6 +18,10 @@ from dbdyno.store import Run, SnapshotStore
 Open = OpenLab = Callable[..., Page]
 pytestmark = pytest.mark.browser
 SHOWN = "document.documentElement?.dataset.shown === location.search"
+LETTERS = """['.other', ':not(.other)'].map(
+    s => getComputedStyle(document.querySelector('.picked' + s), '::before').content)"""
+SIDES = """Array.from(document.querySelectorAll('#changed-events th[class*=side]'),
+    th => [th.innerText, Array.from(th.classList).find(c => c.startsWith('side'))])"""
 LEAD = "document.querySelector('main > p.lead').innerText"
 
 
@@ -125,6 +129,13 @@ def test_a_second_span_is_compared_and_the_baseline_is_marked(
     page.wait("document.querySelector('#changed-events table') !== null")
     assert "A: " in page.evaluate(LEAD)
     assert not page.evaluate("document.querySelector('.picked.other').hidden")
+    assert page.evaluate(LETTERS) == ['"A"', '"B"']
+    assert page.evaluate(SIDES) == [["A", "side-a"], ["B", "side-b"]]
+    page.click("#time-all")
+    windows(page, 6)
+    drag(page, 0.55, 0.95)
+    windows(page, 3)
+    assert page.evaluate(LETTERS)[1] == '""'  # a span that is compared with nothing has no letter
     assert page.evaluate("document.querySelector('#time-other').ariaPressed") == "false"
     assert page.errors() == []
 

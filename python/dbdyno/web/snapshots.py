@@ -166,7 +166,7 @@ def _above(
     kept = {k: v for k, v in parameters.items() if k not in (FIGURE, SAVE)}
     link = f"?{urlencode({**kept, FIGURE: other})}", _FIGURES[other].name
     tools = [("time-in", "Zoom to the span"), ("time-out", "Whole time"), ("time-all", "All snapshots"),
-             ("time-other", "Drag the span to compare with")]  # fmt: skip
+             ("time-other", "Drag A, the span to compare with")]  # fmt: skip
     buttons = [el("button", text, type="button", id=id) for id, text in tools]
     fields = form(parameters, (ends[0], ends[1]), _clock, (SERVER, FIGURE), link)
     return el(

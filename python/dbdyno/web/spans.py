@@ -81,7 +81,7 @@ def form(
     stay. ``link``: to another form of the page, and its text.
     """
     chosen, names = parameters.get(AGAINST, ""), ((FROM, TO), (AGAINST_FROM, AGAINST_TO))
-    texts = (("From ", "to "), ("its begin ", "its end "))
+    texts = (("From ", "to "), ("A from ", "to "))
     fields = [
         el(
             "label",
@@ -95,7 +95,7 @@ def form(
     return el(
         "form",
         *fields[:2],
-        el("label", "Compare with ", el("select", *choice, name=AGAINST)),
+        el("label", "Compare this span, B, with A: ", el("select", *choice, name=AGAINST)),
         el("span", *fields[2:], id="time-others", hidden=chosen != ANOTHER),
         *(el("input", type="hidden", name=k, value=parameters[k]) for k in kept if parameters.get(k)),
         el("button", "Show", type="submit"),

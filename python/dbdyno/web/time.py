@@ -162,7 +162,7 @@ def _above(
 def _tools(complete: bool) -> Html:
     names = [("time-in", "Zoom to the span"), ("time-out", "Whole time")]
     names += (
-        [] if complete else [("time-all", "All windows"), ("time-other", "Drag the span to compare with")]
+        [] if complete else [("time-all", "All windows"), ("time-other", "Drag A, the span to compare with")]
     )
     buttons = [el("button", text, type="button", id=id, aria_pressed="false" if id == "time-other" else None)
                for id, text in names]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Two spans side by side: statements of unknown text are one row."""
+"""Two spans side by side: statements of unknown text are one row, and columns name their side."""
 
 from __future__ import annotations
 
@@ -49,3 +49,10 @@ def test_statements_of_unknown_text_are_one_row_at_the_place_of_their_sum() -> N
 def test_one_statement_of_unknown_text_keeps_its_id() -> None:
     table = compared(statement(7, 0.0, 0.4), statement(1, 0.0, 0.5))
     assert {row.cells[0].text for row in table.rows} == {"query id 7", "select 1"}
+
+
+def test_columns_of_a_side_name_it() -> None:
+    columns = compared(statement(1, 0.0, 0.5)).columns
+    assert {c.head: c.side for c in columns if c.side} == {
+        "A": "a", "B": "b", "calls/s A": "a", "calls/s B": "b", "mean A": "a", "mean B": "b",
+    }  # fmt: skip

@@ -86,6 +86,8 @@ class Column(NamedTuple):
     """An explanation of the column."""
     kinds: tuple[str, ...] = ()
     """Kinds of runs, or their tags, that have the column (:mod:`dbdyno.model.plan.kinds`); empty for all."""
+    side: Literal["", "a", "b"] = ""
+    """The side of a comparison that its figures are of: A, the baseline, or B."""
 
 
 def numeric(head: str, rank: int = 0) -> Column:

@@ -451,6 +451,7 @@ def _width(column: Column, cells: Sequence[Cell]) -> float:
 def _head(column: Column, classes: str | None) -> Html:
     text = column.name or column.head
     content = el("abbr", text, title=column.note) if column.note else text
+    classes = _classes(classes or "", column.side and f"side-{column.side}")
     return el("th", content, scope="col", class_=classes, data_rank=column.rank or None)
 
 

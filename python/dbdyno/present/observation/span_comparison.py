@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -77,8 +77,8 @@ def _events(comparison: SpanComparison) -> list[Block]:
             Column("{~event}", shortens=True),
             lambda r: word(noun("db_cpu") if r["name"] == "DB CPU" else r["name"]),
         ),
-        (numeric("A"), lambda r: optional(r["a"], format_average, "s/s")),
-        (numeric("B"), lambda r: optional(r["b"], format_average, "s/s")),
+        (_side("a"), lambda r: optional(r["a"], format_average, "s/s")),
+        (_side("b"), lambda r: optional(r["b"], format_average, "s/s")),
         (numeric(_CHANGE), _change),
         (Column("95 % interval", rank=1), lambda r: _ends(r, _signed)),
     )
@@ -111,16 +111,16 @@ def _statements(comparison: SpanComparison, a: Results, b: Results) -> list[Bloc
     several = [n for n in ("user", "database") if rows[n].n_unique() > 1]
     columns: _Columns = (
         (Column("statement", wraps=True), lambda r: _text(r, texts)),
-        _time("time_per_s_a", "A"),
-        _time("time_per_s_b", "B"),
+        _time("time_per_s_a", "a"),
+        _time("time_per_s_b", "b"),
         (
             numeric(_CHANGE),
             lambda r: optional(r["change"], lambda v: _plus(v, format_ns(abs(v) * NS_PER_S)), "s"),
         ),
-        (numeric("calls/s A", 2), lambda r: optional(r["calls_per_s_a"], format_rate)),
-        (numeric("calls/s B", 2), lambda r: optional(r["calls_per_s_b"], format_rate)),
-        (numeric("mean A", 1), lambda r: optional(r["mean_ns_a"], format_ns, "ns")),
-        (numeric("mean B", 1), lambda r: optional(r["mean_ns_b"], format_ns, "ns")),
+        (_side("a", "calls/s", 2), lambda r: optional(r["calls_per_s_a"], format_rate)),
+        (_side("b", "calls/s", 2), lambda r: optional(r["calls_per_s_b"], format_rate)),
+        (_side("a", "mean", 1), lambda r: optional(r["mean_ns_a"], format_ns, "ns")),
+        (_side("b", "mean", 1), lambda r: optional(r["mean_ns_b"], format_ns, "ns")),
         *((Column(n, rank=4), _named(n)) for n in several),
     )
     notes = [
@@ -164,8 +164,13 @@ def _plus(value: float, text: str) -> str:
     return f"+{text}" if value > 0 else f"-{text}" if value < 0 else text
 
 
-def _time(name: str, head: str) -> tuple[Column, Callable[[_Row], Cell]]:
-    return numeric(head), lambda r: optional(r[name], lambda v: format_ns(v * NS_PER_S), "s")
+def _side(side: Literal["a", "b"], what: str = "", rank: int = 0) -> Column:
+    """Returns a column of a figure in A, the baseline, or in B."""
+    return numeric(f"{what} {side.upper()}".strip(), rank)._replace(side=side)
+
+
+def _time(name: str, side: Literal["a", "b"]) -> tuple[Column, Callable[[_Row], Cell]]:
+    return _side(side), lambda r: optional(r[name], lambda v: format_ns(v * NS_PER_S), "s")
 
 
 def _text(row: _Row, texts: Mapping[int, str]) -> Cell:
@@ -183,8 +188,8 @@ def _load(comparison: SpanComparison) -> list[Block]:
         return [Paragraph("No figure of the load is known in either span.", "muted")]
     columns: _Columns = (
         (Column("per second"), lambda r: word(noun("db_time") if r["name"] == "DB time" else r["name"])),
-        (numeric("A"), lambda r: optional(r["a"], lambda v: _amount(v, r["unit"]))),
-        (numeric("B"), lambda r: optional(r["b"], lambda v: _amount(v, r["unit"]))),
+        (_side("a"), lambda r: optional(r["a"], lambda v: _amount(v, r["unit"]))),
+        (_side("b"), lambda r: optional(r["b"], lambda v: _amount(v, r["unit"]))),
         (numeric("B/A"), lambda r: optional(r["ratio"], significant)),
         (Column("95 % interval", rank=1), lambda r: _ends(r, significant)),
     )
@@ -216,7 +221,7 @@ def _pair(name: str, head: str, text: Callable[[float], str]) -> list[tuple[Colu
     def of(column: str) -> Callable[[_Row], Cell]:
         return lambda r: optional(r[column], text)
 
-    return [(numeric(f"{head} A"), of(f"{name}_a")), (numeric(f"{head} B"), of(f"{name}_b"))]
+    return [(_side("a", head), of(f"{name}_a")), (_side("b", head), of(f"{name}_b"))]
 
 
 def _left(rows: pl.DataFrame) -> list[str]:

@@ -98,6 +98,7 @@
     chart.select.apply(null, state.span || [null]);
     chart.against.apply(null, state.against || [null]);
     by("time-in").disabled = !state.span;
+    by("time-in").textContent = state.against ? "Zoom to B" : "Zoom to the span";
     if (!form) return;
     by("time-all").disabled = !state.span;
     fields("from", "to", state.span || [drawn.times[0], drawn.times[drawn.times.length - 1]]);

@@ -1,7 +1,8 @@
 // Stacked areas over time, of which a span can be selected: by dragging, or by keys.
 //
 // labTimeline(place, data, options) draws into the element `place` and returns {set(data), select(from, to),
-// against(from, to) (a second span, which is only marked), zoom(from, to), redraw()}. All times are in seconds since 1970; null for both ends: no span, or the whole time.
+// against(from, to), zoom(from, to), redraw()}. All times are in seconds since 1970; null for both ends: no span, or
+// the whole time. `against` marks a second span, that with which the selected one is compared: it is A, the selected B.
 //
 // data: times; series: [{name, colour, values}]; lines: [{name, colour, value}]; marks (optional): [{at, name}];
 // zone (optional): {offset_s, name}, else that of the browser. A value holds from its time to the next one; null is a
@@ -62,6 +63,7 @@
     options = options || {};
     var box = element("div", "timeline"), plot = element("div", "plot"), at = element("p", "at muted");
     var legend = element("ul", "legend"), picked = element("div", "picked"), other = element("div", "picked other"), state = element("span", "state");
+    other.dataset.side = "A";
     var ends = null, beside = null;  // the selected span, and the one it is compared with, seconds
     var view = null;  // the drawn time, seconds; null: all of it
     var edge = 1, dragged = null, u = null, stack = null, keys = [];
@@ -234,6 +236,7 @@
       if (!u) return;
       mark(picked, ends);
       mark(other, beside);
+      picked.dataset.side = beside ? "B" : "";
       picked.dataset.edge = edge ? "to" : "from";
     }
 
