@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import polars as pl
 import pytest
 
-from dbdyno import conduct
+from dbdyno import conduct, present
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.present.figures import figures
@@ -137,6 +137,16 @@ def test_the_chart_has_all_windows_and_the_gap_whatever_the_span(
     assert heights == [e if e is None else pytest.approx(e, rel=1e-3) for e in expected]
     assert all(any(s["values"]) for s in chart["series"])
     assert "1 whole window" in words(page)
+
+
+@pytest.mark.parametrize("factors", [(1, 0, 2), (0, 0, 0)])
+def test_a_window_without_active_sessions_is_zero_and_no_gap(
+    window: Run, tmp_path: Path, factors: tuple[float, ...]
+) -> None:
+    run = observation(tmp_path, window, (0, 10, 20), busy(factors))
+    chart = present.time_chart(conduct.ObservedTime(run).whole_once())
+    heights = [sum(values) for values in zip(*(s["values"][:-1] for s in chart["series"]), strict=True)]
+    assert heights == pytest.approx([f * per_s(window, "DB time") for f in factors], rel=1e-3)
 
 
 def test_a_span_against_another_ranks_what_changed_most(

@@ -47,7 +47,7 @@ def _data(results: Results, by_wait: bool) -> dict[str, Any]:
     line = {"name": "CPUs that may be used", "colour": "text", "value": cpus}
     return {
         "times": times,
-        "series": _series(rows, len(times), columns),
+        "series": _series(rows, len(times), columns, means.filter(pl.col("aas").is_not_null())["place"]),
         "lines": [line] if cpus else [],
         "marks": [
             {"at": _epoch_s(results, f["at_ns"]), "name": f"{f['fired']}; {f['action']}"}
@@ -89,12 +89,14 @@ def _times(results: Results, frame: pl.DataFrame) -> tuple[list[float], np.ndarr
     return ([*times, _epoch_s(results, end)] if end is not None else times), places
 
 
-def _series(rows: pl.DataFrame, count: int, columns: np.ndarray) -> list[dict[str, Any]]:
-    """Returns a series per segment of the stack that is not 0 throughout. A window has all of them if it has
-    one."""
+def _series(rows: pl.DataFrame, count: int, columns: np.ndarray, measured: pl.Series) -> list[dict[str, Any]]:
+    """Returns a series per segment of the stack that is not 0 throughout; of an idle time, one of zeros.
+
+    ``measured``: the places of windows of which something is known; they have all series, the others none.
+    """
     paint = fills(rows)
     known = np.zeros(count, dtype=bool)
-    known[columns[rows["place"].unique().to_numpy()]] = True
+    known[columns[measured.unique().to_numpy()]] = True
     gaps = np.flatnonzero(~known)
     series = []
     for key, label in rows.sort("order").select("key", "label").unique(maintain_order=True).rows():
@@ -108,7 +110,8 @@ def _series(rows: pl.DataFrame, count: int, columns: np.ndarray) -> list[dict[st
         for gap in gaps.tolist():
             short[gap] = None
         series.append({"name": label, "colour": f"hatch-{colour}" if waiting else colour, "values": short})
-    return series
+    idle = [0.0 if k else None for k in known.tolist()]
+    return series or [{"name": accounts.NAMES["run"], "colour": "run", "values": idle}]
 
 
 def _short(value: float) -> float:
