@@ -53,9 +53,10 @@ LEGITIMATE = (
     "Größe", "漢字", "العربية", "עברית", "می\u200cخواهم", "क्\u200dष", "é e\u0301", "👩\u200d👩\u200d👧",
     "❤\ufe0f", "辻\U000e0100", "a\tb\nc", "± µ ∞ · €",
 )  # fmt: skip
-_OWN = frozenset(
-    {"id", "target", "tone", "colour", "colours", "mark", "svg", "bar", "key", "marks", "links", "root"}
-)
+_OWN = frozenset([
+    "id", "target", "tone", "side", "colour", "colours", "mark", "marks", "svg", "bar", "key", "links",
+    "root",
+])  # fmt: skip
 """Fields that hold no text from outside."""
 
 
