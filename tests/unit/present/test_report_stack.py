@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from tests.unit import report_results
 
 from dbdyno.model.results.results import Results
@@ -139,6 +140,16 @@ def test_a_wait_that_one_repeat_did_not_see_took_no_time_there() -> None:
     assert means["sleep:IO"] == pytest.approx(0.3)
     assert means["runq"] == pytest.approx(0.4)  # the repeat that does not know is left out
     assert accounts.missing_parts(results, places) == []
+
+
+def test_without_words_the_figures_are_the_same() -> None:
+    results = report_results.results(report_results.REPEATED)
+    places = accounts.at_rungs(results, figures.series_of(results)[0])
+    full, bare = (
+        accounts.every_mean(results, places, words=w).drop("events", "source").sort("place", "key")
+        for w in (True, False)
+    )
+    assert_frame_equal(full, bare)
 
 
 def test_cells_count_by_their_weight() -> None:

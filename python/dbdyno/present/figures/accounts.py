@@ -134,9 +134,9 @@ _AT_A_TIME = 1_000
 """Places whose means are made together: those of a long observation at once would take much memory."""
 
 
-def every_mean(results: Results, places: pl.DataFrame) -> pl.DataFrame:
+def every_mean(results: Results, places: pl.DataFrame, *, words: bool = True) -> pl.DataFrame:
     """Returns :func:`means` of many places."""
-    return pl.concat([means(results, some) for some in _some_at_a_time(places)])
+    return pl.concat([means(results, some, words=words) for some in _some_at_a_time(places)])
 
 
 def _some_at_a_time(places: pl.DataFrame) -> list[pl.DataFrame]:
@@ -272,14 +272,15 @@ def hidden(results: Results, places: pl.DataFrame) -> bool:
     return bool(waits["status"].str.contains(HIDDEN_STATUS).any())
 
 
-def means(results: Results, places: pl.DataFrame) -> pl.DataFrame:
+def means(results: Results, places: pl.DataFrame, *, words: bool = True) -> pl.DataFrame:
     """Returns weighted means of cells: place, key, account, aas, low, high, runq, events, source.
 
     ``runq`` is CPU WAIT in total. A cell without a row did not have that wait, so it counts as 0; a cell
     with NULL is unknown and is left out. The ends of a class's interval are the sums of its events' ends,
-    which is rather too wide.
+    which is rather too wide. Without ``words`` events are NULL and one source is named: half the time.
     """
-    rows = _classes(leaves(results.tables["ledger"].join(places, on="cell"), "rung"))
+    rows = _classes(leaves(results.tables["ledger"].join(places, on="cell"), "rung"), words)
+    source = pl.col("source")
     weight = pl.col("weight")
     whole = places.group_by("place").agg(weight.sum().alias("whole"))
     known_weight = pl.col("whole").first() - weight.filter(pl.col("aas").is_null()).sum()
@@ -290,7 +291,7 @@ def means(results: Results, places: pl.DataFrame) -> pl.DataFrame:
             pl.col("account").first(),
             *(pl.when(known_weight > 0).then(_summed(c) / known_weight).alias(c) for c in _FIGURES),
             pl.col("events").drop_nulls().first(),
-            pl.col("source").unique(maintain_order=True).str.join(", "),
+            source.unique(maintain_order=True).str.join(", ") if words else source.first(),
         )
         .with_columns(pl.col("aas").filter(pl.col("account") == "runq").sum().over("place").alias("runq"))
         .sort("place", maintain_order=True)
@@ -341,22 +342,29 @@ def _segment(key: str, families: WaitFamilies) -> Segment:
     return Segment(key, label, hue, False)
 
 
-def _classes(rows: pl.DataFrame) -> pl.DataFrame:
+def _classes(rows: pl.DataFrame, words: bool = True) -> pl.DataFrame:
     """Returns waits and run queues of each cell by class; ``events`` names the longest events of a class."""
     labelled = (pl.col("account") == "runq") & pl.col("detail").is_not_null()
     by_class = (pl.col("account") == "sleep") | labelled
     key = pl.concat_str("account", pl.lit(":"), wait_classes())
+    known = [sum_if_all_known(c) for c in _FIGURES]
+    group = ["cell", "place", "weight", "key"]
+    if not words:
+        keyed = rows.with_columns(pl.when(by_class).then(key).otherwise("account").alias("key"))
+        summed = keyed.group_by(group, maintain_order=True).agg(
+            pl.col("account").first(), *known, pl.col("source").first()
+        )
+        return summed.with_columns(events=pl.lit(None, pl.String))
     event = pl.col("detail").str.extract(r"^[^/:]+[/:](.*)$").fill_null("")
     event_text = pl.when(by_class & (event != "") & (pl.col("aas") > 0)).then(
         pl.format("{} {}", event, pl.col("aas").round(3))
     )
-    known = [sum_if_all_known(c) for c in _FIGURES]
     return (
         rows.with_columns(
             pl.when(by_class).then(key).otherwise("account").alias("key"), event_text.alias("words")
         )
         .sort("aas", descending=True, nulls_last=True, maintain_order=True)
-        .group_by("cell", "place", "weight", "key", maintain_order=True)
+        .group_by(group, maintain_order=True)
         .agg(
             pl.col("account").first(),
             *known,

@@ -33,7 +33,7 @@ def data(results: Results, *, by_wait: bool = False) -> dict[str, Any]:
 def _data(results: Results, by_wait: bool) -> dict[str, Any]:
     frame = figures.windows(results)
     places = frame.select("cell", place=pl.int_range(pl.len(), dtype=pl.Int64), weight="wall_s")
-    means = accounts.every_mean(results, places)
+    means = accounts.every_mean(results, places, words=False)
     rows = accounts.stack(results, places, divided=by_wait, known_means=means)
     away = rows.filter(pl.col("key") == "client")["aas"].mean()
     rows = accounts.merge_small(rows.filter(pl.col("key") != "client"), ROOM)
