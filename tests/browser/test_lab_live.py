@@ -46,12 +46,18 @@ def test_windows_appear_until_paused_and_the_end_leads_to_the_run(
     page.wait(f"{HEADLINE} !== {first!r}")
     page.click("#live-pause")
     assert page.evaluate("document.getElementById('live-pause').textContent") == "Go on"
-    second = page.evaluate(HEADLINE)
+    paused = page.evaluate(HEADLINE)
+    assert paused.startswith("Paused at ")
+    assert page.evaluate("document.getElementById('live-status').textContent") == paused
+    shown = page.evaluate("document.getElementById('states').textContent")
     observed.window()
     observed.window()
-    assert page.evaluate(HEADLINE) == second
+    assert page.evaluate("document.getElementById('states').textContent") == shown
     page.click("#live-pause")
-    page.wait(f"{HEADLINE} !== {second!r}")
+    page.wait(f"document.getElementById('states').textContent !== {shown!r}")
+    assert page.evaluate(HEADLINE).startswith("Windows of 10 s")
+    said = page.evaluate("document.getElementById('live-status').textContent")
+    assert said == "It goes on.", "a screen reader is not told each window"
     assert page.evaluate(PAINTED) > 3, "axes, CPU, CPU WAIT and waits"
     assert page.evaluate(TOO_WIDE) == []
     saved = tmp_path / "saved.html"

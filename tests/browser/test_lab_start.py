@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from chromium import Page
@@ -56,6 +57,29 @@ def test_a_plan_and_a_run_by_the_keyboard(may_all: Lab, open_lab: OpenLab) -> No
     page.wait("/^.(live|start.run)./.test(location.pathname)")
     page.wait("location.pathname.startsWith('/live/') || !!document.querySelector('#links a')")
     assert page.errors() == [] or page.evaluate("location.pathname").startswith("/live/")
+
+
+def test_stopping_says_so_at_once_and_leaves_no_button_after_the_end(may_all: Lab, open_lab: OpenLab) -> None:
+    fields = {"command": "run", "commands": "true", "runs": "1", "sessions": "1", "repeats": "500"}
+    page = open_lab(may_all, "/start")
+    may_all.enter()
+    assert may_all.post("/start/run", urlencode(fields).encode()).status == 303
+    eventually(lambda: [*may_all.store.glob("*/cells/*")])
+    page.open(f"{may_all.address.url}/live")
+    page.wait("document.querySelector('#stop [role=status]') !== null")  # its script runs
+    stop = "document.querySelector('#stop button')"
+    page.evaluate(f"{stop}.focus()")
+    page.press("Enter")
+    page.wait("document.getElementById('live-headline').textContent.startsWith('It stops after')")
+    if not page.evaluate("document.getElementById('stop').hidden"):
+        assert page.evaluate(f"{stop} === document.activeElement && {stop}.textContent") == "Stop at once"
+    page.wait("document.querySelector('#live-headline a') !== null")
+    assert page.evaluate("document.getElementById('stop').hidden")
+    assert page.evaluate("document.activeElement.textContent") == "Open the run"
+    (run,) = may_all.store.glob("*/run.json")
+    late = may_all.post("/start/stop", f"run={run.parent.name}&press=1".encode())
+    assert late.status == 303, "a page from before leads to the run"
+    assert page.errors() == []
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])

@@ -44,6 +44,7 @@ class Channel:
         """Held while ``following`` is used."""
         self.readers = 0
         self.over = False
+        self._measures = True
         self._epoch = secrets.token_hex(4)  # positions of an earlier server are none of this one
         self._ring = deque[_Event](maxlen=RING)
         self._number = 0
@@ -67,6 +68,9 @@ class Channel:
                     self._add(item.kind, item.data)
                 if self.following.over or not self.following.record.path.is_dir():
                     self._end()
+                elif self._measures and self.following.record.info.status != "running":
+                    self._measures = False
+                    self._add("measured", {"headline": self.following.headline()})
             except Exception as error:  # whatever it is, the view goes on
                 fault = f"{type(error).__name__}: {error}"
                 self._note(error.message if isinstance(error, DbdynoError) else fault)

@@ -19,7 +19,7 @@ from dbdyno.store.overview import Overview
 from dbdyno.web.app import Lab
 from dbdyno.web.channel import Channel, Channels
 from dbdyno.web.shell import SAVE, TIMELINE_SCRIPTS, TIMELINE_STYLES, View, answer
-from dbdyno.web.start import stop_button
+from dbdyno.web.start import stop_button, stopping
 from dbdyno.web.time import address as time_address
 
 PLACE = "/live"
@@ -54,8 +54,9 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
             return RedirectResponse(f"/run/{record.id}", 303)
         channel = channels.of(record)
         channel.look()
-        stop = stop_button(lab, list_run(record.path))
-        return answer(request, _view(request, channel, stop), lab.places)
+        listed = list_run(record.path)
+        view = _view(request, channel, stop_button(lab, listed), stopping(lab, listed))
+        return answer(request, view, lab.places)
 
     async def events(request: Request) -> Response:
         if request.method == "HEAD":  # its answer would not end
@@ -101,7 +102,7 @@ def _link(one: Overview) -> Html:
     return el("li", el("a", what, href=f"{PLACE}/{run.id}"), " ", about)
 
 
-def _view(request: Request, channel: Channel, stop: Html | None) -> View:
+def _view(request: Request, channel: Channel, stop: Html | None, stops: str) -> View:
     following = channel.following
     saved = SAVE in request.query_params
     span = request.query_params.get("last", "15min")
@@ -115,19 +116,22 @@ def _view(request: Request, channel: Channel, stop: Html | None) -> View:
         }
         at = channel.position
     run_id = following.record.id
+    headline = stops or headline
     if not saved:
+        data |= {"stopping": stops}
         data |= {"events": f"{PLACE}/{run_id}/events?after={at}", "time": time_address(run_id)}
     else:
         headline = f"As of {time.strftime('%Y-%m-%d %H:%M:%S %Z')}. {headline}"
     above = join(
-        el("p", headline, id="live-headline", class_="lead", role="status", aria_live="polite"),
+        el("p", headline, id="live-headline", class_="lead"),
+        el("p", id="live-status", class_="unseen", role="status"),
         el("p", id="live-state", class_="warning", hidden=True, role="alert"),
         None if saved else join(_tools(following.kind, span), stop),
         el("div", id="live-chart", class_="card"),
         el("p", el("a", "Open the selected span in time travel", href="#"), id="live-span", hidden=True),
         el("ul", id="live-notes", class_="foot", hidden=True),
     )
-    scripts = (*TIMELINE_SCRIPTS, "blocks.js", "live.js")
+    scripts = (*TIMELINE_SCRIPTS, "blocks.js", "stop.js", "live.js")
     styles = ("lab.css", *TIMELINE_STYLES, "live.css", "start.css")
     return View(shown, above, scripts, styles, {"live": data}, PLACE)
 

@@ -26,7 +26,7 @@ from dbdyno.web.app import Lab, Page, Viewing
 from dbdyno.web.forms import CommandLine, Form, Given, NotAllowed, WrongField
 from dbdyno.web.shell import SAVE, View, answer
 from dbdyno.web.start_markup import PATH as PATH
-from dbdyno.web.started import Start, Starts
+from dbdyno.web.started import PRESSES, Ended, Start, Starts
 
 _CLOSED = "Nothing can be started here: the server was started without --allow-start."
 _OPEN = "dbdyno web --allow-start; with --allow-commands also commands, scripts and settings"
@@ -100,19 +100,31 @@ class _Room:
         return RedirectResponse(f"{PATH}/run/{start.id}?follow=1", 303)
 
     def stop(self, request: Request, given: Given) -> Response:
-        """Sends Ctrl-C to a start, or to a run of this store."""
+        """Sends Ctrl-C to a start, or to a run of this store. One that has ended meanwhile is no error: its
+        page says so."""
         press = int(given["press"]) if given.get("press", "") in ("1", "2") else 1
+        send: Callable[[], int]
         if "start" in given:
-            stopped = self._starts.stop(self._starts.find(given["start"]), press)
-            stops, page = stopped.stops, f"{PATH}/run/{stopped.id}"
+            start = self._starts.find(given["start"])
+            page, send = f"{PATH}/run/{start.id}", lambda: self._starts.stop(start, press).stops
         else:
             if RUN_ID.fullmatch(run := given.get("run", "")) is None:  # not a part of an id, nor a name
                 raise NoSuchRun(f"no run {run[:60]!r}", "/ lists the runs")
             listed = list_run(find_run(self._lab.store.root, run))
-            stops, page = self._starts.stop_run(listed, press), markup.live_path(listed.id)
-        if "application/json" in request.headers.get("accept", ""):
-            return json_answer({"stops": stops, "words": markup.stop_words(stops)})
-        return RedirectResponse(page, 303)
+            page, send = markup.live_path(listed.id), lambda: self._starts.stop_run(listed, press)
+        try:
+            stops = send()
+        except Ended:
+            stops = None
+        if "application/json" not in request.headers.get("accept", ""):
+            return RedirectResponse(page, 303)
+        if stops is None:
+            return json_answer({"stops": None, "words": "It has ended already."})
+        name, note = markup.stop_texts(stops)
+        return json_answer(
+            {"stops": stops, "words": markup.stop_words(stops), "name": name, "note": note}
+            | {"more": stops < PRESSES}
+        )
 
     def started(self, request: Request) -> View:
         start = self._starts.find(request.path_params["start"])
@@ -121,7 +133,7 @@ class _Room:
         shown = Document(start.command[:120], [], lead=[Paragraph(state["words"], lead=True)])
         saved = SAVE in request.query_params
         above = markup.started(start, state, self._starts.output(start), saved=saved)
-        return View(shown, above, ("start.js",), _STYLES, data, PATH)
+        return View(shown, above, ("stop.js", "start.js"), _STYLES, data, PATH)
 
     def state(self, request: Request) -> Response:
         start = self._starts.find(request.query_params.get("start", ""))
@@ -211,6 +223,12 @@ def stop_button(lab: Lab, run: Listed) -> Html | None:
     if lab.starts is None or run.status != "running":
         return None
     return markup.stop_form(lab.starts.stops_of(run), run=run.id)
+
+
+def stopping(lab: Lab, run: Listed) -> str:
+    """Returns what happens to a run since Stop was pressed; empty if it was not."""
+    stops = 0 if lab.starts is None or run.status != "running" else lab.starts.stops_of(run)
+    return markup.stop_words(stops) if stops else ""
 
 
 def _closed(_request: Request) -> View:

@@ -106,12 +106,18 @@ def started(start: Start, state: State, output: str, *, saved: bool) -> Html:
     )
 
 
+def stop_texts(stops: int) -> tuple[str, str]:
+    """Returns the name of the button after so many presses, and the note beside it."""
+    name, does = _STOPS[min(stops, PRESSES - 1)]
+    return name, stop_words(stops) if stops >= PRESSES else f"{name} {does}."
+
+
 def stop_form(stops: int, *, hidden: bool = False, **whom: str) -> Html:
     """Returns the button that stops a start or a run: ``start=ID`` or ``run=ID``."""
-    name, does = _STOPS[min(stops, PRESSES - 1)]
+    name, text = stop_texts(stops)
     kept = [_hidden(name, value) for name, value in {**whom, "press": str(stops + 1)}.items()]
     button = el("button", name, type="submit", disabled=stops >= PRESSES)
-    note = el("span", f"{name} {does}.", class_="foot")
+    note = el("span", text, class_="foot")
     return el(
         "form",
         *kept,

@@ -168,7 +168,7 @@ class Starts:
             return ""
 
     def stop(self, start: Start, press: int) -> Start:
-        """Sends Ctrl-C if this is the next press. Raises :class:`UsageError` if the process has ended."""
+        """Sends Ctrl-C if this is the next press. Raises :class:`Ended`."""
         with self._alone:
             start = self.find(start.id)
             if press == start.stops + 1 <= PRESSES:
@@ -187,7 +187,7 @@ class Starts:
             sent = self._stops.get(process, 0)
             if press == sent + 1 <= PRESSES:
                 if run.status != "running":
-                    raise UsageError("the run has ended", "nothing is left to stop")
+                    raise Ended("the run has ended", "nothing is left to stop")
                 interrupt(*process)
                 sent = self._stops[process] = press
             return sent
@@ -256,14 +256,18 @@ class Starts:
                 self._children.pop(id, None)
 
 
+class Ended(UsageError):
+    """What was to be stopped has ended."""
+
+
 def process_of(run: Listed) -> tuple[int, int]:
     """Returns pid and start time of the process that measures."""
     return int(run.document["pid"]), int(run.document["pid_start_ticks"])
 
 
 def interrupt(pid: int, ticks: int) -> None:
-    """Sends SIGINT to a dbdyno of this user. Raises :class:`UsageError` if it has ended, is another user's,
-    or another program: a record that was changed by hand may name any process."""
+    """Sends SIGINT to a dbdyno of this user. Raises :class:`Ended`, or :class:`UsageError` if it is another
+    user's, or another program: a record that was changed by hand may name any process."""
     try:
         with _process(pid) as descriptor:
             if not is_alive(pid, ticks):  # after opening: the pid cannot be used again meanwhile
@@ -274,7 +278,7 @@ def interrupt(pid: int, ticks: int) -> None:
                 raise UsageError(f"process {pid} is no dbdyno command", "stop it where it was started")
             signal.pidfd_send_signal(descriptor, signal.SIGINT)
     except ProcessLookupError:
-        raise UsageError("the process has ended", "nothing is left to stop") from None
+        raise Ended("the process has ended", "nothing is left to stop") from None
     except PermissionError:
         raise UsageError("the process belongs to another user", "stop it as that user") from None
 

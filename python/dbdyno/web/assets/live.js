@@ -4,7 +4,7 @@
   var root = document.documentElement, data = JSON.parse(document.getElementById("live").textContent);
   var place = document.getElementById("live-chart"), headline = document.getElementById("live-headline");
   var state = document.getElementById("live-state"), notes = document.getElementById("live-notes");
-  var pause = document.getElementById("live-pause"), span = document.getElementById("live-span");
+  var pause = document.getElementById("live-pause"), stop = document.getElementById("stop"), span = document.getElementById("live-span");
   var MOST_NOTES = 20, MOST_TIMES = 5000, AGAIN_MS = 5000;
   var WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
 
@@ -118,7 +118,20 @@
   var draw = data.kind === "observation" ? stack(place, data.chart, data.last_s) : ladder(place, data.chart);
   if (!root.hasAttribute("data-served") || !data.events) return;
 
-  var source = null, paused = false, ended = false, last = data.events.split("after=")[1];
+  var source = null, paused = "", measured = false, ended = false, last = data.events.split("after=")[1];
+  var latest = headline.textContent, stopping = data.stopping;
+  // Screen readers are told what begins and ends, not each headline: that changes every second or two.
+  var status = document.getElementById("live-status");
+
+  function lead() {
+    var text = (!measured && stopping) || paused || latest;
+    if (!ended && headline.textContent !== text) headline.textContent = text;
+  }
+
+  function tell(text) {
+    status.textContent = text;
+    lead();
+  }
 
   function say(text) {
     state.hidden = !text;
@@ -134,21 +147,42 @@
   }
 
   function show(news) {
-    if (news.headline && headline.textContent !== news.headline) headline.textContent = news.headline;
+    if (news.headline) latest = news.headline;
+    lead();
+    if (stopping && news.shown && news.shown.figures) {  // it ends sooner than the plan does
+      news.shown.figures = news.shown.figures.filter(function (figure) { return figure[0] !== "Time left"; });
+    }
     if (news.window) draw(news.window, news.segments);
     if (news.chart) draw(news.chart);
     if (news.shown && !window.labBlocks(news.shown)) location.reload();
   }
 
+  function stopped(event) {
+    stopping = event.detail;
+    tell("");  // the note beside the button has said it
+  }
+
+  // All is measured: nothing is left to stop.
+  function over(news) {
+    measured = true;
+    latest = news.headline;
+    if (stop && stop.contains(document.activeElement)) pause.focus();
+    if (stop) stop.hidden = true;
+    tell(latest);
+  }
+
   function end(news) {
+    var focused = [pause, stop].some(function (e) { return e && e.contains(document.activeElement); });
     ended = true;
     source.close();
     pause.hidden = true;
-    headline.textContent = "It has ended: " + news.status + ". ";
+    if (stop) stop.hidden = true;
+    headline.textContent = status.textContent = "It has ended: " + news.status + ". ";
     var link = document.createElement("a");
     link.href = news.run;
     link.textContent = "Open the run";
     headline.append(link);
+    if (focused) link.focus();
   }
 
   // A server that was started again does not know this browser. EventSource does not say why it gave up.
@@ -178,16 +212,19 @@
     source.onerror = lost;
     ["window", "ladder", "now"].forEach(function (kind) { on(kind, show); });
     on("note", function (news) { note(news.text); });
+    on("measured", over);
     on("end", end);
     on("reload", function () { location.reload(); });
   }
 
   pause.hidden = false;
   pause.addEventListener("click", function () {
-    paused = !paused;
+    paused = paused ? "" : "Paused at " + new Date().toTimeString().slice(0, 8) + ". The measurement goes on.";
     pause.textContent = paused ? "Go on" : "Pause";
+    tell(paused || "It goes on.");
     if (paused) source.close(); else connect();  // what was missed comes then
   });
+  if (stop) stop.addEventListener("stopping", stopped);
   addEventListener("pagehide", function () { if (source) source.close(); });
   addEventListener("pageshow", function (event) { if (event.persisted) location.reload(); });
   connect();
