@@ -196,17 +196,19 @@ class NullObservationListener:
 class Progressing:
     """Turns a cell's ticks into ticks of the run.
 
-    The expected time besides settling and measuring is scaled by that of completed cells, since a busy
-    machine connects slowly.
+    The expected time besides settling and measuring is scaled by that of completed cells, from the end of one
+    to the end of the next: a busy machine connects slowly, and what is done between cells takes its time.
     """
 
     def __init__(self, plan: Plan, listener: ProgressListener, clock: Clock) -> None:
         self._plan, self._listener, self._clock = plan, listener, clock
-        self._left_ns = self._expected_ns(plan)
+        self._planned_ns = self._expected_ns(plan)
+        self._left_ns = dict(self._planned_ns)
         expected_ns = plan.expected_ns if plan.adaptive is not None else 0
         # upper bound for the cells that an auto ladder may still add
         self._to_come_ns = max(0, expected_ns - sum(self._left_ns.values()))
         self._since_ns = clock.now_ns()
+        self._last: tuple[str, int] | None = None  # the last completed cell: its variant, and when it ended
         self._beside_ns, self._beside_expected_ns = 0, 0  # of completed cells
 
     @staticmethod
@@ -221,6 +223,7 @@ class Progressing:
         """Replaces the plan by one to which an auto ladder has added cells."""
         more = {c: ns for c, ns in self._expected_ns(plan).items() if c not in self._left_ns}
         self._plan = plan
+        self._planned_ns |= more
         self._left_ns |= more
         self._to_come_ns = max(0, self._to_come_ns - sum(more.values()))
 
@@ -259,9 +262,17 @@ class Progressing:
         return max(0, ns - known_ns)
 
     def done(self, cell: Cell) -> None:
-        """Counts a cell as done; called when it is saved."""
-        self._beside_ns += self._overhead_ns(cell, self._clock.now_ns() - self._since_ns)
-        self._beside_expected_ns += self._overhead_ns(cell, self._left_ns[cell.id])
+        """Counts a cell as done; called when it is saved.
+
+        Its time counts from the end of the cell before, unless the server was set up for another variant
+        between them, which most cells are not.
+        """
+        now_ns, since_ns, expected_ns = self._clock.now_ns(), self._since_ns, self._left_ns[cell.id]
+        if self._last is not None and self._last[0] == cell.variant:
+            since_ns, expected_ns = self._last[1], self._planned_ns[cell.id]
+        self._beside_ns += self._overhead_ns(cell, now_ns - since_ns)
+        self._beside_expected_ns += self._overhead_ns(cell, expected_ns)
+        self._last = cell.variant, now_ns
         self._left_ns[cell.id] = 0
 
 
