@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.fakery import MS, S, climb
 
 from dbdyno.conduct.measure.progress import NullProgressListener, Progressing, Tick
 from dbdyno.model.engine.protocols import Progress
 from dbdyno.plan import deriving_ns
-from tests.fakery import MS, S, climb
 
 
 class Clock:
