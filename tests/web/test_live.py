@@ -8,6 +8,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from unittest import mock
 
@@ -62,6 +63,7 @@ def test_without_a_run_it_says_how_to_start_one_and_of_one_alone_it_goes_there(
 ) -> None:
     nothing = lab.ask("/live")
     assert nothing.status == 200 and "dbdyno observe" in nothing.text
+    assert 'see <a href="/snapshots">' in nothing.text
     first = observing(tmp_path / "store", name=HOSTILE)
     answer = lab.ask("/live")
     assert (answer.status, answer.headers["location"]) == (303, f"/live/{first.record.id}")
@@ -107,7 +109,9 @@ def test_each_window_is_an_event_which_two_readers_share(observed: Observing, la
     assert {s["id"] for s in first.data["shown"]["blocks"]} == {
         "top-sql", "events", "states", "chains", "cost",
     }  # fmt: skip
-    assert first.data["headline"].startswith("Windows of 10 s; the latest ended ")
+    ended = datetime.fromtimestamp(round(window["end_s"])).astimezone()
+    assert first.data["headline"].startswith(f"Windows of 10 s; the latest ended {ended:%H:%M:%S}.")
+    assert f"to {ended:%H:%M:%S}" in json.dumps(first.data["shown"]), "as tables name the window"
     assert observed.record.is_watched, "so that windows are derived at once"
 
 
@@ -238,6 +242,18 @@ def test_a_ladder_grows_and_says_what_is_measured(tmp_path: Path, lab: Lab) -> N
             eventually(lambda s=elapsed_s: (record.read_progress() or {}).get("elapsed_s") == s)  # type: ignore[misc]
         rates = eventually(lambda: _tiles(reader).get("calls/s now"))
         assert rates == "100"
+        listener.preparing("restarting the server")
+        eventually(lambda: (record.read_progress() or {}).get("doing"))
+        assert "Restarting the server." in lab.ask(f"/live/{record.id}").text
+        listener._noted_s = 0.0  # type: ignore[attr-defined]
+        progress = Progress(300, 0, 2, 300 * 5_000_000)
+        shares = {"run or queue": 0.97}
+        listener.tick(Tick(two.meta.cell, 2, "closing", 4.5, progress, shares, 31.0))
+        tiles: dict[str, str] = {}
+        while "Phase" not in tiles:
+            tiles = _tiles(reader)
+        assert tiles["Phase"] == "closing the sessions"
+        assert "on a CPU or waiting for one 97 %" in tiles.values()
         record.write_cell(two)
         ladder = reader.next("ladder")
         while ladder is not None and len(ladder.data["chart"]["series"][0]["points"]) < 2:

@@ -89,8 +89,11 @@ def _list(running: Sequence[Overview]) -> Document:
     return Document(f"Live: {len(running)} runs", [])
 
 
-def _links(running: Sequence[Overview]) -> Html | None:
-    return el("ul", *map(_link, running), class_="live-runs") if running else None
+def _links(running: Sequence[Overview]) -> Html:
+    if running:
+        return el("ul", *map(_link, running), class_="live-runs")
+    shown = el("a", "Snapshots", href="/snapshots")
+    return el("p", "What dbdyno snapshot --every records is no run: see ", shown, ".", class_="foot")
 
 
 def _link(one: Overview) -> Html:

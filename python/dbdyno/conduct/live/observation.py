@@ -18,7 +18,7 @@ from dbdyno.conduct.live.following import Following, News, plain
 from dbdyno.model.errors import StoreError
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.wait_families import WaitFamilies
-from dbdyno.model.units import NS_PER_S, counted, format_given, in_minutes
+from dbdyno.model.units import NS_PER_S, counted, format_given, in_minutes, whole_second
 from dbdyno.plan import duration_of, window_of
 from dbdyno.present.document.document import Document, KeyFigure, Paragraph, Section
 from dbdyno.present.observation import live as observed
@@ -151,7 +151,7 @@ class ObservationFollowing(Following):
             return f"Windows of {each}; the first one is not worked out yet. {self._goes_on()}"
         waiting = self._stored - len(self._done)
         late = f", {counted(waiting, 'later one')} to be worked out" if waiting > 0 else ""
-        ended = time.strftime("%H:%M:%S", time.localtime(self._every[-1].end_s))
+        ended = time.strftime("%H:%M:%S", time.localtime(whole_second(self._every[-1].end_s)))
         return f"Windows of {each}; the latest ended {ended}{late}. {self._goes_on()}"
 
     def _goes_on(self) -> str:

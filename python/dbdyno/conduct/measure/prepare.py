@@ -219,7 +219,8 @@ class Preparation:
 
     def _unit(self, workload: Workload, variant: str, params: Mapping[str, Value]) -> Unit:
         self.interrupt.check()
-        self.listener.preparing(f"{workload.name}, variant {variant}")
+        whose = f" for variant {variant}" if len(self.plan.variants) > 1 else ""
+        self.listener.preparing(f"preparing {workload.name}{whose}")
         self.server.prepare(workload, params, self.plan.top)
         if self.plan.call_target_ns is None:
             return Unit(workload, None)

@@ -43,8 +43,8 @@ HEADS = {
     "per_call": "per {~call}",
 }
 _TRANSACTION = "per_transaction"
-_LEAST_ERROR = 0.02
-"""Relative error from which on figures per transaction are marked."""
+LEAST_ERROR = 0.02
+"""Relative error from which on the number of transactions, and figures per transaction, are marked."""
 _ABOUT = (
     "~: sessions report transactions up to a second late, statements at once; so figures per transaction err "
     "by up to {error} % here (dbdyno help observe)."
@@ -71,8 +71,8 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
     columns = [Column(""), *(numeric(fill(HEADS[c]), _RANKS[c]) for c in per), Column("source", rank=4)]
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
     shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
-    error = _transactions_error(results, pick) if _TRANSACTION in per else 0.0
-    about = (_TRANSACTION,) if error >= _LEAST_ERROR else ()
+    error = transactions_error(results, pick) if _TRANSACTION in per else 0.0
+    about = (_TRANSACTION,) if error >= LEAST_ERROR else ()
     profile = Table(
         f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per, about)) for r in shown], named=True
     )
@@ -82,7 +82,7 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
     return [profile, *remarks(notes)]
 
 
-def _transactions_error(results: Results, pick: Pick) -> float:
+def transactions_error(results: Results, pick: Pick) -> float:
     """Returns the largest relative error of the number of transactions in windows of an observation: at
     either end those of :data:`LATE_S` may be counted in the neighbour. A driven load waits for reports."""
     if not is_observation(results):

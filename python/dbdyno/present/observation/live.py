@@ -26,6 +26,7 @@ from dbdyno.present.document.document import (
     Table,
     known,
     numeric,
+    remarks,
     table,
     word,
 )
@@ -160,10 +161,17 @@ def figures_of(results: Results, cell: str) -> list[KeyFigure]:
             KeyFigure("CPU", known(per_s.get("DB CPU"), significant), of_cpus),
             KeyFigure("CPU WAIT", known(per_s.get("CPU WAIT"), significant), "sessions, on average"),
         ]
-        counted = ((headline.TRANSACTIONS, "Transactions/s"), (headline.STATEMENTS, "Statements/s"))
-        for name, words in counted:
-            if (rate := per_s.get(name)) is not None:
-                shown.append(KeyFigure(words, known(rate, format_rate)))
+        late = 0.0 if pick is None else profile.transactions_error(results, pick)
+        if (rate := per_s.get(headline.TRANSACTIONS)) is not None:
+            about = f"by up to {format_percent(late)}: some count in the next window"
+            known_rate = known(rate, format_rate)
+            shown.append(
+                KeyFigure("Transactions/s", known_rate._replace(text=f"~{known_rate.text}"), about)
+                if late >= profile.LEAST_ERROR
+                else KeyFigure("Transactions/s", known_rate)
+            )
+        if (rate := per_s.get(headline.STATEMENTS)) is not None:
+            shown.append(KeyFigure("Statements/s", known(rate, format_rate)))
         return shown
 
 
@@ -215,6 +223,12 @@ def _short(block: Block) -> Block:
     return replace(block, rows=rows)
 
 
+_STATES = (
+    "The state is what the server shows. Active sessions above are those on a CPU, waiting for one or waiting "
+    "in the database, whatever the server shows: the sums may differ."
+)
+
+
 def _states(samples: Sequence[window.Sample], pick: Pick) -> list[Block]:
     """Returns the sessions in each state of the server."""
     found = sorted(
@@ -226,7 +240,8 @@ def _states(samples: Sequence[window.Sample], pick: Pick) -> list[Block]:
         (Column("state"), lambda s: word(s[0])),
         (numeric("sessions", 0), lambda s: known(s[1], significant)),
     )
-    return [table(f"Sessions on average {pick.at}", columns, found)]
+    shown = table(f"Sessions on average {pick.at}", columns, found)
+    return [shown, *remarks([_STATES])]
 
 
 def _cost(samples: Sequence[window.Sample]) -> list[Block]:

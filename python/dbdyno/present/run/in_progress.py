@@ -15,7 +15,7 @@ from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.plan.plan import Cell as Planned
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.results import Results
-from dbdyno.model.text.nouns import at_once, fill, noun
+from dbdyno.model.text.nouns import at_once, capital, fill, noun
 from dbdyno.model.text.visible import visible
 from dbdyno.model.units import (
     NS_PER_S,
@@ -46,6 +46,9 @@ Note = Mapping[str, Any]
 """What the measuring process wrote last (:mod:`dbdyno.conduct.measure.announcing`)."""
 _MOST_ROWS = 100
 _AT_WORK = ("settling", "measuring")
+_PHASES = {"closing": "closing the sessions", "last calls": "waiting for the last calls"}
+_ON_CPU = {"run or queue": "on a CPU or waiting for one"}
+"""Words of a line on the terminal, in full."""
 
 
 def load_of_cell(cell: Planned) -> str:
@@ -88,16 +91,19 @@ class Now:
 
 
 def headline_now(now: Now) -> str:
-    """Returns a sentence that stays the same within a phase of a measurement, as screen readers read each
-    new one."""
+    """Returns a sentence that stays the same within a phase of a measurement."""
     with speaking_of(kind_of(now.plan)):
         cell = now.cell
         if now.plan.cells and all(c.id in now.done for c in now.plan.cells):
             return "All is measured; the results are being worked out."
         if cell is None or now.word("doing"):
-            return f"{now.word('doing') or 'Preparing'}."
-        phase = now.word("phase")
+            return f"{capital(now.word('doing')) or 'Preparing'}."
+        phase = _phase(now)
         return f"Measurement {_number(now)}: {_what(now.plan, cell)}{f', {phase}' if phase else ''}."
+
+
+def _phase(now: Now) -> str:
+    return _PHASES.get(now.word("phase"), now.word("phase"))
 
 
 def _number(now: Now) -> str:
@@ -130,7 +136,7 @@ def _figures(now: Now) -> list[KeyFigure]:
         elapsed = known(now.figure("elapsed_s"), lambda s: in_minutes(s * NS_PER_S))
         shown.insert(1, KeyFigure(phase, elapsed, f"of {in_minutes(cell.settle_ns + cell.measure_ns)}"))
     else:
-        shown.insert(1, KeyFigure("Phase", word(phase)))
+        shown.insert(1, KeyFigure("Phase", word(_phase(now))))
     per_s, mean_ns = now.figure("calls_per_s"), now.figure("response_mean_ns")
     if per_s is not None and phase in _AT_WORK:
         waiting = waiting_calls(phase, int(now.figure("waiting") or 0), now.figure("oldest_ns") or 0.0)
@@ -151,7 +157,7 @@ def _shares(now: Now) -> str:
     if not isinstance(shares, Mapping):
         return ""
     known_ones = [(visible(str(k))[:40], v) for k, v in shares.items() if isinstance(v, int | float)]
-    return ", ".join(f"{name} {format_percent(v)}" for name, v in known_ones[:3])
+    return ", ".join(f"{_ON_CPU.get(name, name)} {format_percent(v)}" for name, v in known_ones[:3])
 
 
 def plan_table(now: Now) -> Table:
