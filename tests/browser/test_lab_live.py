@@ -60,6 +60,11 @@ def test_windows_appear_until_paused_and_the_end_leads_to_the_run(
     assert said == "It goes on.", "a screen reader is not told each window"
     assert page.evaluate(PAINTED) > 3, "axes, CPU, CPU WAIT and waits"
     assert page.evaluate(TOO_WIDE) == []
+    page.show(width=350, height=900, dark=False)
+    cut = "[...document.querySelectorAll('caption span')]"
+    cut += ".filter(s => s.offsetWidth > s.closest('.scroll').clientWidth)"
+    page.wait("document.querySelector('#events .scroll').clientWidth < innerWidth * 0.75")  # ends at a column
+    assert page.evaluate(f"{cut}.map(s => s.textContent)") == [], "titles are seen as a whole"
     saved = tmp_path / "saved.html"
     saved.write_text(lab.enter().ask(f"/live/{observed.record.id}?save=1").text)
     offline = open_page(saved)

@@ -40,12 +40,21 @@
       var right = head.getBoundingClientRect().right - left;
       if (right <= room && right > end) end = right;
     });
-    if (end > room / 2) box.style.maxWidth = Math.ceil(end + frame) + "px";
+    if (end <= room / 2) return;
+    box.style.maxWidth = Math.ceil(end + frame) + "px";
+    caption(box, Math.floor(end - 24) + "px");
+  }
+
+  // A title is as wide as what is seen of its table, not of the window.
+  function caption(box, width) {
+    var title = box.querySelector("caption span");
+    if (title) title.style.maxWidth = width;
   }
 
   function fit(box) {
     var table = box.querySelector("table"), heads = Array.prototype.slice.call(table.querySelectorAll("thead th"));
     box.style.maxWidth = "";
+    caption(box, "");
     table.classList.remove("dense");
     heads.forEach(function (head, n) { if (head.hidden) show(table, n, true); });
     if (box.nextElementSibling && box.nextElementSibling.classList.contains("fitted")) box.nextElementSibling.remove();

@@ -224,8 +224,8 @@ def _short(block: Block) -> Block:
 
 
 _STATES = (
-    "The state is what the server shows. Active sessions above are those on a CPU, waiting for one or waiting "
-    "in the database, whatever the server shows: the sums may differ."
+    "The state is what the server shows. Active sessions above are those on a CPU, waiting for one or "
+    "waiting in the database, whatever the server shows: the sums may differ."
 )
 
 
