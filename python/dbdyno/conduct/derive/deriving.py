@@ -329,6 +329,18 @@ def derive_each(
             waiting, each_s = 0, (time.process_time() - began_s) / waiting
 
 
+def give_priority(nice: int) -> None:
+    """Sets the niceness of all threads of this process; without privileges it cannot be lowered again.
+
+    The scheduler may group processes by session (autogroup): then nice only counts within the session.
+    """
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, int(task.name), nice)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(nice))
+
+
 def main(path: str, parent: str, together: str, nice: str) -> int:
     """Runs the process. An error is not reported here: the process that started it meets and reports it
     again."""
@@ -337,14 +349,22 @@ def main(path: str, parent: str, together: str, nice: str) -> int:
 
     if os.getppid() != int(parent):
         return 1
-    os.nice(int(nice))
-    # the scheduler may group processes by session (autogroup): then nice only counts within the session
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(nice)
+    usual = os.nice(int(nice))
+    sooner = usual - max(0, int(nice) - NICE_SOON)
+    give_priority(usual)
     record = Run(Path(path))
     making, few = Making(record), _together_within(record.plan, WATCHED_LAG_NS)
+
+    def lines() -> Iterator[str]:
+        watched = False
+        for line in sys.stdin:
+            if record.is_watched != watched:  # not at each line: at the end the priority is raised
+                watched = not watched
+                give_priority(sooner if watched else usual)
+            yield line
+
     try:
-        derive_each(sys.stdin, making.more, int(together), lambda n: n >= few and record.is_watched)
+        derive_each(lines(), making.more, int(together), lambda n: n >= few and record.is_watched)
         conclude_made(making)
     except DbdynoError:
         return 1
