@@ -163,7 +163,7 @@ def figures_of(results: Results, cell: str) -> list[KeyFigure]:
         ]
         late = 0.0 if pick is None else profile.transactions_error(results, pick)
         if (rate := per_s.get(headline.TRANSACTIONS)) is not None:
-            about = f"by up to {format_percent(late)}: some count in the next window"
+            about = f"errs by up to {format_percent(late)}: some count in the next window"
             known_rate = known(rate, format_rate)
             shown.append(
                 KeyFigure("Transactions/s", known_rate._replace(text=f"~{known_rate.text}"), about)
