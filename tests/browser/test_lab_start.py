@@ -24,7 +24,7 @@ def may_all(start_lab: Started, tmp_path: Path) -> Lab:
 def go_to(page: Page, selector: str) -> None:
     """Presses Tab until the element has the focus."""
     for _ in range(300):
-        if page.evaluate(f"document.activeElement.matches({selector!r})"):
+        if page.evaluate(f"document.activeElement?.matches({selector!r})"):
             return
         page.press("Tab")
     raise AssertionError(f"never reached: {selector}")
