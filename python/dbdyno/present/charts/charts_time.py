@@ -386,7 +386,7 @@ def _caption(results: Results, places: pl.DataFrame, caption: str) -> str:
         return caption.strip()
     known = "unaccounted" not in missing
     where = " What they took lies in unaccounted." if known else ""
-    return f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}.{where}"
+    return f"{accounts.undrawn(missing, places['place'].n_unique())}{where}"
 
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:

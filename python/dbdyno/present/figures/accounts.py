@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -262,6 +263,12 @@ def missing_parts(
     rows = (means(results, places) if known_means is None else known_means).filter(pl.col("aas").is_null())
     names = [NAMES.get(a, a) for a in rows["account"].unique(maintain_order=True).to_list()]
     return [f"waits of sessions {HIDDEN_STATUS}", *names] if hidden(results, places) else names
+
+
+def undrawn(missing: Sequence[str], bars: int) -> str:
+    """Returns the sentence of a chart of so many bars on the accounts that :func:`missing_parts` names."""
+    some, there = (" for some bars", " there") if bars > 1 else ("", "")
+    return f"Not the whole account: unknown{some}, and so not drawn{there}: {', '.join(missing)}."
 
 
 def hidden(results: Results, places: pl.DataFrame) -> bool:

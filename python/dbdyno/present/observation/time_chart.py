@@ -39,7 +39,7 @@ def _data(results: Results, by_wait: bool) -> dict[str, Any]:
     rows = accounts.merge_small(rows.filter(pl.col("key") != "client"), ROOM)
     times, columns = _times(results, frame)
     missing = accounts.missing_parts(results, places, means) if _doubtful(results) else []
-    notes = [f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}."] if missing else []
+    notes = [accounts.undrawn(missing, places.height)] if missing else []
     if away is not None:
         sessions = significant(float(away))  # type: ignore[arg-type]
         notes.append(f"Not drawn: {sessions} sessions on average were at their client.")
