@@ -37,7 +37,7 @@ _OWN = ("command", "key", _WITHOUT)
 """Names of what a form sends beside its fields, and of what an address lost that may have been a secret."""
 _NOT_SHOWN = (
     "The connection string of that address is not shown: it may hold a password. What to do: type it here "
-    "without the password, and keep that in ~/.pgpass."
+    "without the password, and keep that in a file that only you can read."
 )
 Doing = Callable[[Request, Given], Response]
 
