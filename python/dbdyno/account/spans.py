@@ -74,20 +74,20 @@ class Pooled(Mapping[str, pl.DataFrame]):
         load_makers()
         self._ordered, self.span, self._names, self._ask = ordered, span, names, ask
         self._totals = made_at("total")
-        self._made: dict[str, pl.DataFrame] = {}
+        self._tables: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, table: str) -> pl.DataFrame:
         if table not in self._names:
             raise KeyError(table)
         if sessions_in(table) == "all":
             return self._ask(table, _every)
-        if table not in self._made:
+        if table not in self._tables:
             rows = self._ordered.of(table, self.span)
-            self._made[table] = rows
+            self._tables[table] = rows
             if table in self._totals and rows.height:
                 for name, total in make("total", _OfCells(self._ordered, self.span), {}, only=table):
-                    self._made[name] = pl.concat([self._ordered.of(name, self.span), total])
-        return self._made[table]
+                    self._tables[name] = pl.concat([self._ordered.of(name, self.span), total])
+        return self._tables[table]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -26,7 +26,7 @@ _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 
 
 class Compared(NamedTuple):
-    """What was compared. ``runs``: the baseline's first; one if its variants were compared."""
+    """A comparison and its sides. ``runs``: the baseline's first; one if its variants were compared."""
 
     comparison: Comparison | None
     machines: Sequence[Machines]

@@ -11,7 +11,7 @@ import io
 import json
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,6 +45,15 @@ class Parts:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(names, key=files.in_order)
+
+    def inodes(self) -> dict[str, int]:
+        """Returns the inode of each part's directory, which a merge changes, by name in the order of
+        running."""
+        inodes: dict[str, int] = {}
+        for name in self.names():
+            with suppress(OSError):  # merged meanwhile
+                inodes[name] = (self.path / name).stat().st_ino
+        return inodes
 
     def write(self, name: str, tables: Mapping[str, pl.DataFrame], document: Mapping[str, Any]) -> None:
         """Writes a part without syncing it: a part lost in a crash is derived again. Raises

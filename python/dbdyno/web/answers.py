@@ -24,6 +24,11 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
     return Response(visible_json(value), status, headers, "application/json")
 
 
+def wants_json(request: Request) -> bool:
+    """Returns whether a script asks, and not the browser for a page."""
+    return "application/json" in request.headers.get("accept", "")
+
+
 class Streamed(StreamingResponse):
     """An answer that is made while it is sent. If the store fails, the connection ends before the answer
     does, so that the browser does not take a part for the whole."""

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from dbdyno.model.errors import DbdynoError, NoSuchRun, StoreError, UsageError
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.store import RunStore
-from dbdyno.web.answers import json_answer
+from dbdyno.web.answers import json_answer, wants_json
 from dbdyno.web.forms import CommandLine, NotAllowed
 from dbdyno.web.shell import Place, View, answer
 from dbdyno.web.started import Starts
@@ -35,7 +35,7 @@ Viewing = Callable[[Request], View]
 
 @dataclass(frozen=True)
 class Lab:
-    """What all views know: the store, and what may be started from the browser.
+    """The knowledge of all views: the store, and what may be started from the browser.
 
     ``closing``: called in the event loop when the server is stopped, by answers that would not end.
     """
@@ -43,9 +43,9 @@ class Lab:
     store: RunStore
     places: tuple[Place, ...] = ()
     commands: CommandLine | None = None
-    """What may be started; None if nothing may."""
+    """The commands that may be started; None if nothing may."""
     starts: Starts | None = None
-    """What was started, if something may be."""
+    """The started processes, if something may be started."""
     closing: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -86,7 +86,7 @@ def _failure(request: Request, error: Exception, lab: Lab) -> Response:
     elif isinstance(error, HTTPException):
         status = error.status_code
         message = "There is no such page." if status == 404 else error.detail
-    if "application/json" in request.headers.get("accept", ""):
+    if wants_json(request):
         return json_answer({"error": message, "cure": cure}, status)
     lead = [Paragraph(message, "warning"), *([Paragraph(f"What to do: {cure}.")] if cure else [])]
     return answer(

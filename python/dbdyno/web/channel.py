@@ -1,6 +1,6 @@
 """The events of a run in progress: one look a second for all its readers, and only while there are any.
 
-What was found is kept in a ring, encoded once. A reader has a position in it and nothing else, so that a slow
+Events are kept in a ring, encoded once. A reader has a position in it and nothing else, so that a slow
 one takes no memory; one that falls behind the ring is told to load the page again.
 """
 

@@ -60,16 +60,16 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         runs = [lab.store.open(r) for r in asked.getlist("run") if r.strip()][: _MOST + 1]
         intervals = [i for i in asked.getlist("interval") if i.strip()]
 
-        def made() -> Response:
+        def make() -> Response:
             shown = noting_unknown(_shown(lab, runs, intervals, _options(asked)), request, _PARAMETERS)
             form = None if saved else _form(lab, asked, runs)
             scripts = () if saved else ("compare.js",)
             return answer(request, View(shown, form, scripts, place=PATH), lab.places)
 
         if not runs:
-            return made()
+            return make()
         noise = str(lab.store.noise())
-        return kept.page(request, (noise, *(state_of(r) for r in runs)), made)
+        return kept.page(request, (noise, *(state_of(r) for r in runs)), make)
 
     return [Route(PATH, compare, methods=["GET"])]
 

@@ -12,7 +12,7 @@ from dbdyno.present.document.document import Block, Document
 Kind = Literal["text", "number", "choice", "switch", "lines", "optional"]
 """``lines``: several values, one a line. ``optional``: a switch whose value may be left out."""
 Given = Mapping[str, str]
-"""What a browser sent, by the names of fields; nothing for what was left empty."""
+"""The texts that a browser sent, by the names of fields; nothing for what was left empty."""
 VALUE = ".value"
 """Ends the name of the value of an ``optional`` field."""
 

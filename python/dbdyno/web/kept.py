@@ -28,11 +28,11 @@ class KeptPages:
             if (kept := self._pages.get(key)) is not None:
                 self._pages.move_to_end(key)
                 return kept
-        made = make()
+        page = make()
         with self._lock:
-            if key not in self._pages and len(made.body) <= self._most:
-                self._pages[key] = made
-                self._bytes += len(made.body)
+            if key not in self._pages and len(page.body) <= self._most:
+                self._pages[key] = page
+                self._bytes += len(page.body)
             while self._bytes > self._most:
                 self._bytes -= len(self._pages.popitem(last=False)[1].body)
-        return made
+        return page

@@ -33,10 +33,10 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
             return RedirectResponse(f"{run_address(record.id)}{query}", 303)
         before = run_before(lab.store.root, record.id)
 
-        def made() -> Response:
+        def make() -> Response:
             return answer(request, _view(record, before, saved=SAVE in request.query_params), lab.places)
 
-        return kept.page(request, (*state_of(record), before), made)
+        return kept.page(request, (*state_of(record), before), make)
 
     return [Route("/run/{run}", run, methods=["GET"])]
 

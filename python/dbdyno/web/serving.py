@@ -45,7 +45,7 @@ PLACES = (
     Place("Snapshots", "/snapshots"),
     Place("Start", "/start"),
 )
-"""What every page links to."""
+"""The links of every page."""
 
 
 def server_of(

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class View(NamedTuple):
-    """What an address shows.
+    """A page of the lab.
 
     ``above``: markup before the document's blocks. ``scripts`` and ``styles``: names for :func:`asset`.
     ``data``: what scripts read, by the id of its element. ``place``: the path of the link that is marked as

@@ -21,7 +21,7 @@ from dbdyno.present.document.page import Html
 from dbdyno.store.listing import RUN_ID, Listed, list_run
 from dbdyno.store.overview import find_run
 from dbdyno.web import start_markup as markup
-from dbdyno.web.answers import body_of, json_answer
+from dbdyno.web.answers import body_of, json_answer, wants_json
 from dbdyno.web.app import Lab, Page, Viewing
 from dbdyno.web.forms import CommandLine, Form, Given, NotAllowed, WrongField
 from dbdyno.web.shell import SAVE, View, answer
@@ -116,7 +116,7 @@ class _Room:
             stops = send()
         except Ended:
             stops = None
-        if "application/json" not in request.headers.get("accept", ""):
+        if not wants_json(request):
             return RedirectResponse(page, 303)
         if stops is None:
             return json_answer({"stops": None, "words": "It has ended already."})

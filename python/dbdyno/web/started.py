@@ -257,7 +257,7 @@ class Starts:
 
 
 class Ended(UsageError):
-    """What was to be stopped has ended."""
+    """The process that was to be stopped has ended."""
 
 
 def process_of(run: Listed) -> tuple[int, int]:

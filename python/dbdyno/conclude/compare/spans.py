@@ -24,13 +24,13 @@ _RATIO = "ratio"
 
 
 class SpanFigures(NamedTuple):
-    """What a comparison needs of a span."""
+    """The figures of a span that a comparison needs."""
 
     events: pl.DataFrame
     """Events together, with ``wall_s``."""
     statements: pl.DataFrame
     profile: pl.DataFrame
-    """Of all windows together."""
+    """All windows together."""
     devices: pl.DataFrame
     wall_s: float
     """Measured time."""

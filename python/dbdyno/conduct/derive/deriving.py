@@ -305,7 +305,8 @@ observation goes on. Of those of 10 s that is four, as without."""
 
 
 WATCHED_LAG_NS = 10 * NS_PER_S
-"""The same while somebody looks at the observation. Each window of 10 s then costs half as much again."""
+"""As :data:`LAG_NS`, while somebody looks at the observation. A window of 10 s then costs half as much
+again."""
 
 
 def _never(_: int) -> bool:

@@ -235,27 +235,18 @@ def _read_parts(parts: Parts, table: str) -> pl.DataFrame:
     cure = "make it again from the raw data: dbdyno rebuild RUN"
     failed = StoreError(f"the derived tables in {parts.path} are being replaced", "open the page again")
     for _ in range(_TRIES):
-        before = _listed(parts)
+        before = parts.inodes()
         try:
             rows = pl.concat([empty(table), *(parts.read_one(n, [table])[table] for n in before)])
         except StoreError as error:
             failed = StoreError(error.message, error.cure or cure)
             continue
-        if _listed(parts) == before:
+        if parts.inodes() == before:
             return rows
     raise failed
 
 
 _TRIES = 3
-
-
-def _listed(parts: Parts) -> dict[str, int]:
-    """Returns the directories of the parts by name: a merge replaces them."""
-    listed = {}
-    for name in parts.names():
-        with contextlib.suppress(OSError):
-            listed[name] = (parts.path / name).stat().st_ino
-    return listed
 
 
 class RecentObservations:

@@ -1,4 +1,4 @@
-"""What would be removed with runs, before somebody agrees."""
+"""Lists the runs that would be removed, for the question whether to."""
 
 from __future__ import annotations
 

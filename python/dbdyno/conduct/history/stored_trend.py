@@ -16,7 +16,7 @@ from dbdyno.store import SnapshotStore
 from dbdyno.store.overview import Overview, overviews
 
 OBJECTS = ("table", "index", "statement", "database", "server")
-"""What a figure can be of, besides a run: parts of a server, from snapshot to snapshot."""
+"""The objects, besides runs, that have figures: parts of a server, from snapshot to snapshot."""
 _DEFAULT = "throughput"
 
 

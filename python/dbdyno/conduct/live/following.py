@@ -1,4 +1,4 @@
-"""What following an observation and following a run have in common."""
+"""The common part of following an observation and following a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dbdyno.store.listing import is_alive
 
 @dataclass(frozen=True)
 class News:
-    """What a look found. ``kind``: ``window``, ``ladder``, ``now`` or ``note``; ``data`` is JSON."""
+    """News of a run in progress. ``kind``: ``window``, ``ladder``, ``now`` or ``note``; ``data`` is JSON."""
 
     kind: str
     data: Mapping[str, Any]

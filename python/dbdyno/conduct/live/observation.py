@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -72,17 +71,8 @@ class ObservationFollowing(Following):
 
     def _new_parts(self) -> list[str]:
         """Returns the parts that are new or were replaced, in the order of time."""
-        parts = self.record.parts
-        names, new = parts.names(), []
-        for name in names:
-            with contextlib.suppress(OSError):
-                inode = (parts.path / name).stat().st_ino
-                if self._inodes.get(name) != inode:
-                    self._inodes[name] = inode
-                    new.append(name)
-        for gone in self._inodes.keys() - set(names):
-            del self._inodes[gone]
-        return new
+        before, self._inodes = self._inodes, self.record.parts.inodes()
+        return [name for name, inode in self._inodes.items() if before.get(name) != inode]
 
     @on_polars_thread
     def _read_all(self, names: Sequence[str]) -> list[News]:

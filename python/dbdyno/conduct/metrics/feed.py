@@ -79,8 +79,7 @@ class Feed(Companion):
 
     def _advance(self) -> None:
         parts = self._record.parts
-        present = {name: inode for name in parts.names() if (inode := _inode(parts.path / name))}
-        for name, inode in present.items():
+        for name, inode in parts.inodes().items():
             if self._read.get(name) == inode:
                 continue
             try:
@@ -104,12 +103,6 @@ class Feed(Companion):
         window = self._held.popleft()
         self._next_s = time.monotonic() + window.length_s
         self._exporter.add(self._server, (window,), self._notice)
-
-
-def _inode(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        return path.stat().st_ino
-    return 0
 
 
 def _changed_ns(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""What spreadsheets take for a formula in the cells of a CSV file."""
+"""Beginnings of CSV cells that spreadsheets take for formulas."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A text that begins with one of these gets an apostrophe before it."""

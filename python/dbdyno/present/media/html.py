@@ -45,7 +45,7 @@ _UNKNOWN = "unknown: see below the table"
 
 
 class Frame(NamedTuple):
-    """What a web server puts around a document, and adds to it.
+    """The surroundings of a document on a web server, and additions to it.
 
     ``links`` to other pages stand above the contents, ``above`` before the blocks. ``scripts`` and ``styles``
     are texts; ``data`` are JSON values by the id of their element. ``served``: see :func:`whole`.

@@ -42,7 +42,7 @@ TABLES = (
 )
 """Derived tables that the newest window is shown from."""
 STACKED = ("windows", "ledger", "wait_families", "statement_texts")
-"""Those that the stack over time is drawn from, and the texts, which only the first window has."""
+"""Tables that the stack over time is drawn from, and the texts, which only the first window has."""
 DRAWN = 720
 """Most stretches of time in a chart; more windows are merged, weighted by their length."""
 _MOST_TEXT, _MOST_TEXTS = 2_000, 2_000

@@ -43,7 +43,7 @@ from dbdyno.present.figures import figures, headline, tails
 from dbdyno.present.run import rungs
 
 Note = Mapping[str, Any]
-"""What the measuring process wrote last (:mod:`dbdyno.conduct.measure.announcing`)."""
+"""The latest note of the measuring process (:mod:`dbdyno.conduct.measure.announcing`)."""
 _MOST_ROWS = 100
 _AT_WORK = ("settling", "measuring")
 _PHASES = {"closing": "closing the sessions", "last calls": "waiting for the last calls"}

@@ -1,4 +1,4 @@
-"""What a run will do, before it begins: lines for a terminal, and a document.
+"""Shows the plan of a run before it begins: lines for a terminal, and a document.
 
 The reasons of a plan's choices have to be sentences already (:func:`dbdyno.conclude.catalogue.worded`).
 """
