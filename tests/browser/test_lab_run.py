@@ -27,16 +27,25 @@ def choose(number: int) -> str:
     }})(document.getElementById("pick"))"""
 
 
+def shown(key: str) -> str:
+    """Returns the condition that the page of this load has been drawn."""
+    there = f"new URLSearchParams(location.search).get('show') === '{key}'"
+    return f"{there} && document.documentElement?.dataset.ready === 'yes'"
+
+
 def test_the_address_has_the_choice_and_leads_back_to_it(lab: Lab, open_lab: OpenLab) -> None:
     page = open_lab(lab, RUN)
     first = page.evaluate(CHOSEN)
+    page.evaluate("scrollTo(0, 700)")
     key = page.evaluate(choose(1))
-    assert page.evaluate("new URLSearchParams(location.search).get('show')") == key
+    page.wait(shown(key))
+    assert page.evaluate("Math.abs(scrollY - 700) < 150 && document.activeElement.id") == "pick"
     other, address = page.evaluate(CHOSEN), page.evaluate("location.pathname + location.search")
     again = open_lab(lab, address)
     assert again.evaluate(CHOSEN) == other != first
     again.evaluate(choose(0))
-    assert again.evaluate("location.search") == "" and again.evaluate(CHOSEN) == first
+    again.wait("location.search === '' && document.documentElement?.dataset.ready === 'yes'")
+    assert again.evaluate(CHOSEN) == first
     assert open_lab(lab, f"{RUN}?show=nothing%22%5D").evaluate(CHOSEN) == first
     assert page.errors() == again.errors() == []
 
@@ -84,13 +93,15 @@ def test_a_saved_page_works_without_the_server(
     saved.write_text(lab.enter().ask(f"{RUN}?save=1").text)
     page = open_page(saved)
     assert page.evaluate("document.querySelectorAll('a[href^=\"/\"]').length") == 0
-    assert page.evaluate("document.querySelectorAll('figure.chart').length") == served.evaluate(
-        "document.querySelectorAll('figure.chart').length"
-    )
+    drawn = "Array.from(document.querySelectorAll('figure.chart')).filter(f => f.offsetWidth).map(f => f.id)"
+    assert page.evaluate(drawn) == served.evaluate(drawn) != []
     assert {f["drawn"] for f in figures(page)} == {"yes"}
     before = page.evaluate(CHOSEN)
-    page.evaluate(choose(1))
+    key = page.evaluate(choose(1))
     assert page.evaluate(CHOSEN) != before
+    chosen = tmp_path / "chosen.html"
+    chosen.write_text(lab.enter().ask(f"{RUN}?save=1&show={key}").text)
+    assert open_page(chosen).evaluate(CHOSEN)[0] == page.evaluate(CHOSEN)[0]
     assert page.evaluate("location.search").startswith("?show=")
     page.evaluate("document.getElementById('theme').click()")
     assert page.evaluate("document.documentElement.dataset.theme") in ("dark", "light")

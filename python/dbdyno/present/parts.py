@@ -25,6 +25,9 @@ class Page:
     """A run whose document is built."""
 
     results: Results
+    only: str | None = None
+    """The key of the load or window whose details are shown, the first one if there is none of this key; None
+    for all."""
 
     @cached_property
     def picks(self) -> Picks:
@@ -35,14 +38,24 @@ class Page:
     def kind(self) -> Kind:
         return kind_of(self.results.plan)
 
+    @cached_property
+    def shown(self) -> list[Pick]:
+        """Those of the picks whose details the page has."""
+        every = self.picks.shown
+        if self.only is None or not every:
+            return every
+        return [next((p for p in every if p.key == self.only), every[0])]
+
     def choice(self, *details: Details) -> Block:
         """Returns the blocks of these functions for each load or window, of which the reader chooses one."""
-        shown = self.picks.shown
-        if not shown:
+        if not self.shown:
             return Paragraph("Nothing was measured.", "muted")
         name = "Load" if self.kind.among((DRIVEN,)) else "Window"
-        options = [Option(p.key, p.label, [b for m in details for b in m(self.results, p)]) for p in shown]
-        return Choice(name, options, self.picks.note)
+        labels = [] if self.only is None else [(p.key, p.label) for p in self.picks.shown]
+        options = [
+            Option(p.key, p.label, [b for m in details for b in m(self.results, p)]) for p in self.shown
+        ]
+        return Choice(name, options, self.picks.note, labels)
 
 
 def has_rows(*tables: str) -> Callable[[Results], bool]:

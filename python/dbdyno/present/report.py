@@ -77,14 +77,16 @@ from dbdyno.present.scaling import scaling_document
 from dbdyno.present.show_options import CLAIMS
 
 
-def document(results: Results, pages: Callable[[Claim], Pages] = no_pages) -> Document:
+def document(
+    results: Results, pages: Callable[[Claim], Pages] = no_pages, only: str | None = None
+) -> Document:
     """Returns the whole document for every medium; a terminal shows the answer, the table and grave claims
     only.
 
-    ``pages``: returns those on which a server has more about a claim.
+    ``pages``: returns those on which a server has more about a claim. ``only``: see :class:`Page`.
     """
     with speaking_of(kind_of(results.plan)):
-        shown = list(sections(PARTS, Page(results)))
+        shown = list(sections(PARTS, Page(results, only)))
         targets = Targets(results, shown, pages)
         above = headline.claims_shown_elsewhere(results)
         return Document(
@@ -264,7 +266,7 @@ def _scaling(page: Page) -> list[Block]:
 
 def _statement_blocks(page: Page) -> list[Block]:
     top = page.choice(statements.top_sql, waiting.statement_ledger)
-    return [top, *statements.texts(page.results, page.picks.shown)]
+    return [top, *statements.texts(page.results, page.shown)]
 
 
 def _sessions(page: Page) -> list[Block]:

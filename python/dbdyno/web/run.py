@@ -20,7 +20,7 @@ from dbdyno.web import time
 from dbdyno.web.app import Lab
 from dbdyno.web.evidence import pages_of, run_address
 from dbdyno.web.kept import KeptPages
-from dbdyno.web.shell import SAVE, View, answer
+from dbdyno.web.shell import SAVE, SHOW, View, answer
 
 
 def routes(lab: Lab) -> Sequence[BaseRoute]:
@@ -34,7 +34,8 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         before = run_before(lab.store.root, record.id)
 
         def make() -> Response:
-            return answer(request, _view(record, before, saved=SAVE in request.query_params), lab.places)
+            only = None if SAVE in request.query_params else request.query_params.get(SHOW, "")
+            return answer(request, _view(record, before, only), lab.places)
 
         return kept.page(request, (*state_of(record), before), make)
 
@@ -51,13 +52,15 @@ def quiet(_: str) -> None:
     """Takes the progress of deriving, which has no place on a page."""
 
 
-def _view(record: Run, before: str | None, *, saved: bool) -> View:
+def _view(record: Run, before: str | None, only: str | None) -> View:
+    """Returns the page with the details of one load, or the file to keep with those of all: ``only`` is
+    None."""
     results = conduct.results_of(record, quiet)
-    if saved:
+    if only is None:
         return View(present.run_document(results))
     cells = results.tables["windows"]["cell"].to_list()
     pages = pages_of(record.id, cells, tables_with_rows(record.path))
-    return View(present.run_document(results, pages), _ways(results, before))
+    return View(present.run_document(results, pages, only), _ways(results, before))
 
 
 def _ways(results: Results, before: str | None) -> Html:

@@ -20,7 +20,9 @@ from dbdyno.present.media import html
 
 SAVE = "save"
 """Parameter of an address: the page as a file to keep."""
-_OF_EVERY_PAGE = (SAVE, "show", "theme")
+SHOW = "show"
+"""Parameter of an address: the chosen load, window or database."""
+_OF_EVERY_PAGE = (SAVE, SHOW, "theme")
 """Parameters that :func:`answer` and the page's own script know."""
 _MOST_NAMED = 3
 _MOST_NAME = 80
@@ -61,6 +63,7 @@ def answer(request: Request, view: View, places: tuple[Place, ...]) -> Response:
         [asset(name) for name in view.scripts],
         "".join(asset(name) for name in view.styles),
         view.data,
+        show=request.query_params.get(SHOW, ""),
         served=not saved,
     )
     text = html.page(view.shown, frame)
@@ -83,6 +86,8 @@ def _links(request: Request, view: View, places: tuple[Place, ...]) -> Html:
         el("li", el("a", p.name, href=p.path, aria_current="page" if p.path == view.place else None))
         for p in places
     ]
+    if request.method != "GET":  # its address alone does not make this page
+        return el("ul", *links, class_="pages")
     asked = [(k, v) for k, v in request.query_params.multi_items() if k != SAVE]
     keep = el(
         "a", "Save this page", href=f"?{urlencode([*asked, (SAVE, '1')])}", download=True, class_="keep"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -42,9 +42,10 @@ def top_level(ledger: pl.DataFrame, where: pl.Expr = ALL) -> pl.DataFrame:
     return ledger.filter(pl.col("parent").is_null() & where)
 
 
-def account_rows(
-    ledger: pl.DataFrame, *names: str, scope: str = "rung", where: pl.Expr = ALL
-) -> pl.DataFrame:
+_Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
+
+
+def account_rows(ledger: _Frame, *names: str, scope: str = "rung", where: pl.Expr = ALL) -> _Frame:
     """Returns the rows of these accounts in a scope. An account that is split by label yields its total
     only."""
     # for few names this is faster than is_in()

@@ -96,12 +96,30 @@
     if (window.dbdynoFlames) window.dbdynoFlames();
     drawShown();
   }
-  function noted() {
-    address(function (url) {
-      if (chosen.selectedIndex > 0) url.searchParams.set("show", chosen.value); else url.searchParams.delete("show");
-    });
+  function show(url) {
+    if (chosen.selectedIndex > 0) url.searchParams.set("show", chosen.value); else url.searchParams.delete("show");
   }
-  if (chosen) {
+  function noted() { address(show); }
+  // A server sends one option at a time: the page of another one opens where this one was left.
+  var LEFT = "dbdyno-left";
+  function go() {
+    var url = new URL(location.href);
+    show(url);
+    sessionStorage.setItem(LEFT, JSON.stringify({ path: url.pathname, y: scrollY }));
+    location.replace(url);
+  }
+  function back() {
+    var left = JSON.parse(sessionStorage.getItem(LEFT));
+    sessionStorage.removeItem(LEFT);
+    if (!left || left.path !== location.pathname) return false;
+    chosen.focus({ preventScroll: true });
+    scrollTo(0, left.y);
+    return true;
+  }
+  if (chosen && "elsewhere" in chosen.dataset) {
+    chosen.closest("label").hidden = false;
+    chosen.addEventListener("change", go);
+  } else if (chosen) {
     chosen.closest("label").hidden = false;
     chosen.addEventListener("change", function () { pick(); noted(); });
     var asked = new URLSearchParams(location.search).get("show");
@@ -158,9 +176,10 @@
       root.dataset.theme = dark ? "light" : "dark";
     });
   }
-  reveal();
+  var returned = chosen && "elsewhere" in chosen.dataset && back();
+  if (!returned) reveal();
   drawShown().then(function () {
-    if (location.hash) reveal();  // the charts above it are as high as they stay
+    if (location.hash && !returned) reveal();  // the charts above it are as high as they stay
     root.dataset.ready = "yes";
   });
 })();

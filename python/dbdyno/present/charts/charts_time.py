@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import polars as pl
@@ -60,12 +61,18 @@ _TWICE, _VISIBLE = " Below zero: time counted twice.", 0.005
 _PACED = "Not drawn: time at the client, mostly of sessions for which no call was due."
 
 
-def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
-    """Returns stacked bars of session time, one per rung, or None without rows.
+Measure = Literal["aas", "share"]
+
+
+def time_stacks(results: Results, series: Series, *measures: Measure) -> list[Chart | None]:
+    """Returns stacked bars of session time, one per rung, in each measure; None without rows.
 
     A negative remainder hangs below zero.
     """
-    return _both_forms(lambda divided: _time_stack(results, series, measure, divided))
+    places = accounts.at_rungs(results, series)
+    means = accounts.every_mean(results, places)
+    stack = partial(_time_stack, results, series, places, means)
+    return [_both_forms(partial(stack, measure)) for measure in measures]
 
 
 def _both_forms(form: Callable[[bool], Chart | None]) -> Chart | None:
@@ -79,11 +86,15 @@ def _both_forms(form: Callable[[bool], Chart | None]) -> Chart | None:
 
 
 def _time_stack(
-    results: Results, series: Series, measure: Literal["aas", "share"], divided: bool
+    results: Results,
+    series: Series,
+    places: pl.DataFrame,
+    means: pl.DataFrame,
+    measure: Measure,
+    divided: bool,
 ) -> Chart | None:
-    places = accounts.at_rungs(results, series)
     load = figures.load_of(results)
-    rows = accounts.stack(results, places, divided=divided)
+    rows = accounts.stack(results, places, divided=divided, known_means=means)
     if load != figures.SESSIONS:
         rows = accounts.piled(rows.filter(pl.col("key") != "client"))
     rows = accounts.merge_small(rows)
@@ -108,7 +119,7 @@ def _time_stack(
     return chart(
         f"stack-{measure}",
         title,
-        _caption(results, places, fill(words) if load == figures.SESSIONS else _PACED) + below,
+        _caption(results, places, means, fill(words) if load == figures.SESSIONS else _PACED) + below,
         [bars, *cpu_mark(cpus, "y", top)],
         f"{title}: stacked accounts per rung, in {unit}",
         rows,
@@ -121,12 +132,13 @@ def timeline(results: Results) -> Chart | None:
 
     Time at the client is not drawn.
     """
-    return _both_forms(lambda divided: _timeline(results, divided))
-
-
-def _timeline(results: Results, divided: bool) -> Chart | None:
     places = stretches(results)
-    rows = accounts.stack(results, places.select("cell", "place", "weight"), divided=divided)
+    means = accounts.every_mean(results, places.select("cell", "place", "weight"))
+    return _both_forms(partial(_timeline, results, places, means))
+
+
+def _timeline(results: Results, places: pl.DataFrame, means: pl.DataFrame, divided: bool) -> Chart | None:
+    rows = accounts.stack(results, places, divided=divided, known_means=means)
     client = rows.filter(pl.col("key") == "client")
     rows = accounts.merge_small(rows.filter(pl.col("key") != "client"))
     if rows.is_empty():
@@ -147,7 +159,7 @@ def _timeline(results: Results, divided: bool) -> Chart | None:
     left_open = wall_clock.left_open(results)
     grey = wall_clock.GREY if left_open else ""
     fired = triggers.moments(results)
-    caption = _caption(results, places, "")
+    caption = _caption(results, places, means, "")
     return chart(
         "timeline",
         fill("Where the {~time_of_tasks} went"),
@@ -171,7 +183,8 @@ def variant_stack(results: Results, series: list[Series]) -> Chart | None:
         of_series(results.tables["windows"], s).select("cell", place=pl.lit(n), weight=pl.lit(1.0))
         for n, s in enumerate(series)
     )
-    rows = accounts.merge_small(accounts.stack(results, places))
+    means = accounts.every_mean(results, places)
+    rows = accounts.merge_small(accounts.stack(results, places, known_means=means))
     if rows.is_empty():
         return None
     labels = pl.DataFrame({"place": range(len(series)), "series": [s.label for s in series]})
@@ -185,7 +198,7 @@ def variant_stack(results: Results, series: list[Series]) -> Chart | None:
     return chart(
         "stack-aas",
         title,
-        _caption(results, places, ""),
+        _caption(results, places, means, ""),
         [
             _bars(drawn, rows, names, unit, form, ["series:N"]),
             *cpu_mark(figures.usable_cpus(results, series), "y", top),
@@ -379,9 +392,9 @@ def _hover_rows(rows: pl.DataFrame, whole: pl.Expr | None) -> pl.DataFrame:
     )
 
 
-def _caption(results: Results, places: pl.DataFrame, caption: str) -> str:
+def _caption(results: Results, places: pl.DataFrame, means: pl.DataFrame, caption: str) -> str:
     """Returns the caption, or a note which parts of the account are missing."""
-    missing = accounts.missing_parts(results, places.select("cell", "place", "weight"))
+    missing = accounts.missing_parts(results, places.select("cell", "place", "weight"), means)
     if not missing:
         return caption.strip()
     known = "unaccounted" not in missing

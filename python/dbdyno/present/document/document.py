@@ -368,6 +368,9 @@ class Choice:
     options: Sequence[Option]
     note: str = ""
     """A remark on what is left out."""
+    labels: Sequence[tuple[str, str]] = ()
+    """Keys and labels of all options, where a server sends one of them at a time: the one that ``show`` in the
+    address names."""
 
 
 @dataclass(frozen=True)

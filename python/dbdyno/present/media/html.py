@@ -48,7 +48,8 @@ class Frame(NamedTuple):
     """The surroundings of a document on a web server, and additions to it.
 
     ``links`` to other pages stand above the contents, ``above`` before the blocks. ``scripts`` and ``styles``
-    are texts; ``data`` are JSON values by the id of their element. ``served``: see :func:`whole`.
+    are texts; ``data`` are JSON values by the id of their element. ``show``: the key of the options that are
+    shown first. ``served``: see :func:`whole`.
     """
 
     links: Html | None = None
@@ -56,6 +57,7 @@ class Frame(NamedTuple):
     scripts: Sequence[str] = ()
     styles: str = ""
     data: Mapping[str, Any] = MappingProxyType({})
+    show: str = ""
     served: bool = False
 
 
@@ -75,7 +77,7 @@ def page(shown: Document, frame: Frame = Frame()) -> str:  # noqa: B008  immutab
     data += [_data("flames", flames)] if flames else []
     footer = el("footer", el("div", _left_out(shown.blocks), shown.footer))
     main = el("main", frame.above, parts(shown.blocks), id="content")
-    nav = _contents(shown, blocks, frame.links)
+    nav = _contents(shown, blocks, frame)
     body = join(
         nav, el("div", _header(shown), main, footer, class_="page"), *data, _hatches() if charts else None
     )
@@ -135,7 +137,7 @@ def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
     return join(*elements)
 
 
-def _contents(shown: Document, blocks: Sequence[Block], pages: Html | None) -> Html:
+def _contents(shown: Document, blocks: Sequence[Block], frame: Frame) -> Html:
     """Returns the fixed navigation: links to other pages, links to sections, and one selector for all
     choices."""
     button = el("button", "light / dark", id="theme", type="button", hidden=True)
@@ -147,25 +149,32 @@ def _contents(shown: Document, blocks: Sequence[Block], pages: Html | None) -> H
         "nav",
         skip,
         top,
-        pages,
-        _selector(blocks),
+        frame.links,
+        _selector(blocks, frame.show),
         el("ol", *links) if links else None,
         class_="toc",
         aria_label="Contents",
     )
 
 
-def _selector(blocks: Iterable[Block]) -> Html | None:
+def _selector(blocks: Iterable[Block], show: str) -> Html | None:
     """Returns the selector for all choices of the page, hidden until page.js handles it; None without
-    options."""
-    choices = [b for b in blocks if isinstance(b, Choice)]
-    labels = {o.key: o.label for c in choices for o in c.options}
+    options. ``data-elsewhere``: the other options are on pages of their own."""
+    choices = [b for b in blocks if isinstance(b, Choice) and b.options]
+    here = {o.key: o.label for c in choices for o in c.options}
+    labels = {key: label for c in choices for key, label in c.labels} | here
     if len(labels) < 2:
         return None
-    options = [el("option", text, value=key, selected=n == 0) for n, (key, text) in enumerate(labels.items())]
-    chosen = el("select", *options, id="pick")
-    first = next(iter(labels.values()))
-    still = el("p", f"Shown: {first}. To choose another needs JavaScript.", class_="foot")
+    first = next(iter(here))
+    options = [
+        el("option", text, value=key, selected=key == (show if show in here else first))
+        for key, text in labels.items()
+    ]
+    elsewhere = len(here) < len(labels)
+    # a browser that goes back would select the option of the page that it left
+    kept = "off" if elsewhere else None
+    chosen = el("select", *options, id="pick", data_elsewhere=elsewhere, autocomplete=kept)
+    still = el("p", f"Shown: {here[first]}. To choose another needs JavaScript.", class_="foot")
     notes = [el("p", n, class_="foot") for n in dict.fromkeys(c.note for c in choices) if n]
     label = el("label", f"{choices[0].name} ", chosen, class_="choose", hidden=True)
     return join(label, el("noscript", still), *notes)

@@ -64,11 +64,12 @@ def main(results: Results) -> list[Group]:
             drawn = [draw(results, of_workload) for draw in _BY_VARIANT]
             groups.append(_group(workload if len(series) > len(of_workload) else "", drawn))
             continue
-        stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in of_workload]
         first, last = charts_paced.DRAWN if paced else (throughput, response)
-        drawn = [first(results, of_workload), *stacks, last(results, of_workload)]
-        if len(series) == 1 and not paced:
-            drawn.append(charts_time.time_stack(results, of_workload[0], "share"))
+        measures: list[charts_time.Measure] = ["aas"] if paced or len(series) > 1 else ["aas", "share"]
+        stacks = [(s, charts_time.time_stacks(results, s, *measures)) for s in of_workload]
+        of_time = [_titled(each_stack[0], s, series) for s, each_stack in stacks]
+        shares = [share for _, each_stack in stacks for share in each_stack[1:]]
+        drawn = [first(results, of_workload), *of_time, last(results, of_workload), *shares]
         groups.append(_group(workload if len(series) > len(of_workload) else "", drawn))
     return [g for g in groups if g.charts]
 

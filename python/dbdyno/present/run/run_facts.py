@@ -247,14 +247,22 @@ class Method(NamedTuple):
 
 # Table rungs has no column of sources.
 _RUNG_SOURCES = {"scaling": "driver", "helpers_aas": "os tasks", "driver_cpus": "driver tasks"}
+_LARGE = "microstates"
+"""A table of too many rows to be loaded."""
 
 
 def methods_of(results: Results) -> list[Method]:
     """Returns all methods of this kind of run, with the sources and status of the figure in this run."""
     kind = kind_of(results.plan)
     described = [(t.name, m) for t in REGISTERED.values() for m in t.methods if kind.among(m.kinds)]
+    read = [(name, m.key) for name, m in described if name != _LARGE]
+    kinds = pl.collect_all([_kinds(_rows(results.tables.get(t, empty(t)), t, key)) for t, key in read])
+    seen = dict(zip(read, kinds, strict=True))
+    large = [(name, m.key) for name, m in described if name == _LARGE]
+    if large:
+        seen |= dict.fromkeys(large, results.ask(_LARGE, _process_kinds))
     with speaking_of(kind):
-        return [Method(fill(m.figure), fill(m.text), *_seen(results, name, m.key)) for name, m in described]
+        return [Method(fill(m.figure), fill(m.text), *_in_words(seen[name, m.key])) for name, m in described]
 
 
 def methods(results: Results) -> list[Block]:
@@ -267,11 +275,7 @@ def methods(results: Results) -> list[Block]:
     return [texts("Figures", heads, figures), texts("Data sources", of_sources, read)]
 
 
-def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:
-    if table == "microstates":  # too many rows to load
-        rows = results.ask(table, _process_kinds)
-    else:
-        rows = _kinds(_rows(results.tables.get(table, empty(table)), table, key).lazy()).collect()
+def _in_words(rows: pl.DataFrame) -> tuple[tuple[str, ...], str]:
     sources = tuple(s for s in rows["source"].unique(maintain_order=True).to_list() if s)
     return sources, _status(rows)
 
@@ -286,9 +290,10 @@ def _kinds(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.group_by(known, "source", "status", maintain_order=True).agg(n=pl.len())
 
 
-def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
+def _rows(of_table: pl.DataFrame, table: str, key: str) -> pl.LazyFrame:
     """Returns value, source and status of one figure; ``key`` is a name, an account or a column of the
     table."""
+    frame = of_table.lazy()
     if table == "ledger":
         bound = pl.coalesce("aas", "high") if key == BRACKET else pl.col("aas")
         return account_rows(frame, key).select(bound.alias("value"), "source", "status")
