@@ -369,8 +369,8 @@ class Choice:
     note: str = ""
     """A remark on what is left out."""
     labels: Sequence[tuple[str, str]] = ()
-    """Keys and labels of all options, where a server sends one of them at a time: the one that ``show`` in the
-    address names."""
+    """Keys and labels of all options, where a server sends one of them at a time: that of the parameter
+    ``show`` of the address."""
 
 
 @dataclass(frozen=True)
