@@ -23,7 +23,7 @@ from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.present.figures import figures
 from dbdyno.store import Parts, Run, SnapshotStore
 from dbdyno.store.listing import start_ticks
-from dbdyno.web import time as time_travel
+from dbdyno.web import time_travel
 from tests.stored_runs import busy, observation, observed_window
 from tests.unit.made_snapshots import snapshot
 from tests.web.conftest import Lab, Started

@@ -68,7 +68,7 @@ class Form:
 
 
 class NotAllowed(UsageError):
-    """What this server was started without the permission for."""
+    """An action that this server was started without the permission for."""
 
 
 class WrongField(UsageError):

@@ -1,4 +1,4 @@
-"""What a request has to pass before it reaches a view: its host, its origin, its cookie."""
+"""Checks a request before it reaches a view: its host, its origin, its cookie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes on now: a run or an observation in progress, and its events (docs/web.md)."""
+"""Shows a run or an observation in progress, and sends its events (docs/web.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dbdyno.web.app import Lab
 from dbdyno.web.channel import Channel, Channels
 from dbdyno.web.shell import SAVE, TIMELINE_SCRIPTS, TIMELINE_STYLES, View, answer
 from dbdyno.web.start import stop_button, stopping
-from dbdyno.web.time import address as time_address
+from dbdyno.web.time_travel import address as time_address
 
 PLACE = "/live"
 SPANS: Mapping[str, tuple[str, float | None]] = {

@@ -16,7 +16,7 @@ from dbdyno.present.document.page import Html, el, join
 from dbdyno.store import Run
 from dbdyno.store.listing import run_before, stamp
 from dbdyno.store.table_rows import tables_with_rows
-from dbdyno.web import time
+from dbdyno.web import time_travel
 from dbdyno.web.app import Lab
 from dbdyno.web.evidence import pages_of, run_address
 from dbdyno.web.kept import KeptPages
@@ -68,7 +68,7 @@ def _ways(results: Results, before: str | None) -> Html:
     run = results.info.id
     links = [("Live", f"/live/{run}")] if results.info.status == "running" else []
     if kind_of(results.plan).among((OBSERVATION,)):
-        links.append(("Time travel", time.address(run)))
+        links.append(("Time travel", time_travel.address(run)))
     if before is not None:
         asked = urlencode([("run", before), ("run", run)])
         links.append(("Compare with the run before it", f"/compare?{asked}"))

@@ -1,4 +1,4 @@
-"""What is kept of a store between requests, so that each costs little: the rows of its runs, and curves."""
+"""Keeps rows and curves of a store's runs between requests, so that each costs little."""
 
 from __future__ import annotations
 

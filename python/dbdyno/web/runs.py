@@ -1,4 +1,4 @@
-"""All runs of the store: found, sorted, compared, labelled, removed."""
+"""All runs of the store: filtered, sorted, compared, labelled, removed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.routing import BaseRoute
 
 from dbdyno.store import RunStore
-from dbdyno.web import compare, explain, live, run, runs, snapshots, start, tables, time, trend
+from dbdyno.web import compare, explain, live, run, runs, snapshots, start, tables, time_travel, trend
 from dbdyno.web.address import Address
 from dbdyno.web.app import Lab, application
 from dbdyno.web.connections import MOST, connection_class
@@ -32,7 +32,7 @@ ROOMS: tuple[Callable[[Lab], Sequence[BaseRoute]], ...] = (
     compare.routes,
     trend.routes,
     live.routes,
-    time.routes,
+    time_travel.routes,
     snapshots.routes,
     start.routes,
 )

@@ -13,7 +13,7 @@ from dbdyno.present.document.page import Html, el
 
 FROM, TO, AGAINST, AGAINST_FROM, AGAINST_TO = "from", "to", "against", "against-from", "against-to"
 BEFORE_S = {"1h": 3600, "1d": 86_400, "1w": 604_800}
-"""What a span can be compared with: the same one so long before."""
+"""Baselines of a span: the same one so long before."""
 ANOTHER = "span"
 """Or the one of :data:`AGAINST_FROM` and :data:`AGAINST_TO`."""
 _CHOICES = {

@@ -42,7 +42,7 @@ _NOT_SHOWN = (
 Doing = Callable[[Request, Given], Response]
 
 
-class Action(Route):
+class FormAction(Route):
     """A route for a POST, whose fields are read first; a GET leads to the form."""
 
     def __init__(self, path: str, doing: Doing) -> None:
@@ -180,13 +180,16 @@ def _values(given: Given) -> Given:
 
 def routes(lab: Lab) -> Sequence[BaseRoute]:
     if lab.commands is None or lab.starts is None:
-        return [Page(PATH, _closed, lab), *(Action(f"{PATH}/{does}", _refused) for does in markup.ACTIONS)]
+        return [
+            Page(PATH, _closed, lab),
+            *(FormAction(f"{PATH}/{does}", _refused) for does in markup.ACTIONS),
+        ]
     room = _Room(lab, lab.commands, lab.starts)
     return [
         Route(PATH, _form_page(lab, lab.commands, room.form), methods=["GET"]),
-        Action(f"{PATH}/plan", room.plan),
-        Action(f"{PATH}/run", room.run),
-        Action(f"{PATH}/stop", room.stop),
+        FormAction(f"{PATH}/plan", room.plan),
+        FormAction(f"{PATH}/run", room.run),
+        FormAction(f"{PATH}/stop", room.stop),
         Route(f"{PATH}/state", room.state),
         Page(f"{PATH}/run/{{start}}", room.started, lab),
     ]

@@ -35,7 +35,7 @@ class Link(TypedDict):
 
 
 class State(TypedDict):
-    """What became of a start. ``stops``: presses of Stop; ``links``: to its runs."""
+    """The state of a start. ``stops``: presses of Stop; ``links``: to its runs."""
 
     alive: bool
     words: str

@@ -137,8 +137,8 @@ class Starts:
     def newest(self) -> Sequence[Start]:
         """Returns the newest starts, the newest first."""
         self._reap()
-        found = (self._read(path) for path in self._records()[:_KEPT])
-        return [start for start in found if start is not None]
+        starts = (self._read(path) for path in self._records()[:_KEPT])
+        return [start for start in starts if start is not None]
 
     def find(self, id: str) -> Start:
         """Raises :class:`NoSuchRun`."""
@@ -203,14 +203,14 @@ class Starts:
     def _records(self) -> list[Path]:
         """Returns them newest first."""
         try:
-            found = self._found(".json")
+            records = self._paths(".json")
         except StoreError as e:
             if isinstance(e.__cause__, FileNotFoundError):
                 return []
             raise
-        return sorted(found, reverse=True)
+        return sorted(records, reverse=True)
 
-    def _found(self, suffix: str) -> list[Path]:
+    def _paths(self, suffix: str) -> list[Path]:
         with files.guard(self._folder):
             return [p for p in self._folder.iterdir() if _ID.fullmatch(p.stem) and p.suffix == suffix]
 
@@ -240,7 +240,7 @@ class Starts:
             start = self._read(path)
             if start is None or not start.is_alive:
                 self._forget(path.stem)
-        for id in {p.stem for p in self._found(".txt")} - {p.stem for p in records}:
+        for id in {p.stem for p in self._paths(".txt")} - {p.stem for p in records}:
             self._forget(id)
 
     def _forget(self, id: str) -> None:

@@ -109,10 +109,10 @@ class ObservationFollowing(Following):
         few = {
             t: tables[t].filter(only) if "cell" in tables[t].columns else tables[t] for t in observed.STACKED
         }
-        found = observed.moments(self.results(few))
+        moments = observed.moments(self.results(few))
         self._families = observed.families_in(results)
         self._cpus = observed.cpus_of(results)
-        for one in found:
+        for one in moments:
             bisect.insort(self._every, one, key=lambda m: m.start_s)
         del self._every[:-MOST_WINDOWS]
         if newest:
@@ -120,11 +120,11 @@ class ObservationFollowing(Following):
                 observed.figures_of(results, new[-1]),
                 observed.blocks(results, new[-1]),
             )
-        self._keys |= {key for one in found for key in one.values}
+        self._keys |= {key for one in moments for key in one.values}
         segments = observed.named(self._keys, self._families)
-        for n, one in enumerate(found):
+        for n, one in enumerate(moments):
             data: dict[str, Any] = {"window": one._asdict(), "segments": segments}
-            if newest and n == len(found) - 1:
+            if newest and n == len(moments) - 1:
                 data["shown"] = plain(*self._newest)
             yield News("window", data)
 

@@ -197,14 +197,14 @@ def blocks(results: Results, cell: str) -> list[Section]:
 
 def _chains(results: Results, pick: Pick) -> list[Block]:
     """Returns activities of the roots and the chains, without the method, which the page of the run has."""
-    found = chains.wait_chains(results, pick)
-    tables = [b for b in found if isinstance(b, Table)]
-    return [*tables[:2]] if tables else found
+    blocks = chains.wait_chains(results, pick)
+    tables = [b for b in blocks if isinstance(b, Table)]
+    return [*tables[:2]] if tables else blocks
 
 
-def _narrow(found: Sequence[Block], most_rank: int = 1) -> list[Block]:
+def _narrow(blocks: Sequence[Block], most_rank: int = 1) -> list[Block]:
     """Returns tables with the columns that matter most, and remarks."""
-    return [_columns(b, most_rank) if isinstance(b, Table) else b for b in found]
+    return [_columns(b, most_rank) if isinstance(b, Table) else b for b in blocks]
 
 
 def _columns(shown: Table, most_rank: int) -> Table:
@@ -231,16 +231,16 @@ _STATES = (
 
 def _states(samples: Sequence[window.Sample], pick: Pick) -> list[Block]:
     """Returns the sessions in each state of the server."""
-    found = sorted(
+    states = sorted(
         ((s.labels[0], s.value) for s in samples if s.name == "dbdyno_sessions"), key=lambda s: -s[1]
     )
-    if not found:
+    if not states:
         return [Paragraph(f"Sessions by state: unknown {pick.at}: they were not sampled.", "muted")]
     columns = (
         (Column("state"), lambda s: word(s[0])),
         (numeric("sessions", 0), lambda s: known(s[1], significant)),
     )
-    shown = table(f"Sessions on average {pick.at}", columns, found)
+    shown = table(f"Sessions on average {pick.at}", columns, states)
     return [shown, *remarks([_STATES])]
 
 

@@ -72,7 +72,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
 
 
 class _Shown(NamedTuple):
-    """What an address asks for: the span, the baseline, and their blocks."""
+    """The span that an address asks for, its baseline, and their blocks."""
 
     blocks: list[Block]
     span: conduct.Chosen | None = None
