@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -101,5 +102,7 @@ def serve(
     commands: CommandLine | None = None,
 ) -> None:
     """Serves until Ctrl-C or SIGTERM."""
+    server = server_of(address, store, say, commands)
+    gc.freeze()  # collections during a page would visit the objects of all modules
     with contextlib.suppress(KeyboardInterrupt):
-        server_of(address, store, say, commands).run(sockets=[*address.sockets])
+        server.run(sockets=[*address.sockets])
