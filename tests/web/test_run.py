@@ -55,6 +55,19 @@ def test_a_page_has_the_document_of_the_run_and_leads_to_what_it_rests_on(runs: 
     assert any(a.startswith(f"/run/{SECOND}/table/") for a in found)
 
 
+def test_a_page_has_the_details_of_the_load_that_its_address_names(runs: Lab) -> None:
+    def details(asked: str) -> tuple[list[str], list[str]]:
+        page = runs.ask(f"/run/{SECOND}{asked}").text
+        there = dict.fromkeys(re.findall(r'data-pick="([^"]*)"', page))
+        return [*there], re.findall(r'<option value="([^"]*)" selected>', page)
+
+    loads = re.findall(r'<option value="([^"]*)"', runs.ask(f"/run/{SECOND}").text)
+    assert len(loads) > 1
+    assert details("") == details("?show=nothing") == (loads[:1], loads[:1])
+    assert details(f"?show={loads[1]}") == ([loads[1]], [loads[1]])
+    assert details(f"?show={loads[1]}&save=1") == (loads, [loads[1]])
+
+
 def test_a_claim_leads_to_the_tables_that_it_names_at_its_measurements() -> None:
     claim = Claim(id="steal", text="", evidence="tables placements, placed: some", cells=("a b", "c"))
     tables_of = {"placements", "placed", "windows", "rungs"}
@@ -181,6 +194,8 @@ def test_a_hostile_name_is_text(runs: Lab) -> None:
     page = runs.ask(f"/run/{SECOND}").text
     shown = page.partition("<main")[0] + page.partition("<main")[2].partition("</main>")[0]
     assert "&lt;script&gt;alert(1)" in shown and "<script>alert" not in shown and "<img" not in shown
+    for word in ("lio", "p95", "db time"):  # without headings
+        assert runs.ask(f"/explain/{quote(word)}").status == 200
     answer = runs.ask(f"/explain/{quote('<b>x</b>')}")
     assert answer.status == 400 and "<b>" not in answer.text
     for path in ("../../etc", "..%2f..%2fetc%2fpasswd", "%00"):

@@ -118,7 +118,7 @@ def test_labels_are_changed_and_the_rest_stays(lab: Lab) -> None:
         ({"run": "last", "name": "x"}, 404, "no longer"),  # a row has an id, and nothing else changes
         ({"run": "nightly", "name": "x"}, 404, "no longer"),
         ({"run": "../model", "name": "x"}, 404, "no longer"),
-        ({}, 404, "no longer"),
+        ({}, 400, "no run was named"),
     ],
 )
 def test_labels_that_cannot_be_used_are_refused(
@@ -149,6 +149,15 @@ def test_runs_are_removed_after_their_sizes_were_shown(lab: Lab, tmp_path: Path)
     assert list(rows(lab)) == [THREE, TWO] and (elsewhere / "run.json").exists()
     assert post(lab, "/remove", runs=[])[0] == 400
     assert lab.ask("/remove").status == 405 and lab.post("/runs.json").status == 405
+
+
+def test_a_run_that_is_worked_out_is_not_removed(lab: Lab) -> None:
+    newest = RunStore(lab.store).open(THREE)
+    with newest.in_use():
+        (answer,) = post(lab, "/remove", runs=[THREE])[1]["runs"]
+        assert not answer["gone"] and "still being worked out" in answer["error"] and newest.path.is_dir()
+    (answer,) = post(lab, "/remove", runs=[THREE])[1]["runs"]
+    assert answer["gone"] and not newest.path.exists()
 
 
 def test_broken_and_newer_runs_say_why_and_can_be_removed(lab: Lab, model_run: Path) -> None:

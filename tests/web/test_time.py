@@ -287,3 +287,15 @@ def test_snapshots_of_days_are_reported_between_the_nearest_two(tmp_path: Path, 
     )
     assert f"{taken[0].id}..{taken[2].id}" in lab.ask(f"/snapshots?{ends}&against=span&{beside}").text
     assert "There are no snapshots" in start_lab(tmp_path / "none").enter().ask("/snapshots").text
+
+
+def test_a_claim_of_an_observation_leads_to_the_rows_of_its_windows(
+    lab_of: Callable[[Run], Lab], window: Run
+) -> None:
+    lab = lab_of(window)
+    page = lab.ask(f"/run/{window.id}").text
+    tables = {a for a in re.findall(r'href="(/[^"]*)"', page) if "/table/" in a}
+    (cell,) = window.cells()
+    tables.add(f"/run/{window.id}/table/windows?cell={cell}")
+    assert {a: s for a in tables if (s := lab.ask(unescape(a)).status) != 200} == {}
+    assert lab.ask(f"/run/{window.id}/table/windows?cell=none").status == 400

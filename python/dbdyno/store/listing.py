@@ -160,6 +160,11 @@ def cure_of(run: str) -> str:
     return f"put back a copy of the file, or remove the run: dbdyno rm {run}"
 
 
+def rebuild_cure(run: str) -> str:
+    """Returns the cure for damage to what was derived from a run."""
+    return f"make it again from the raw data: dbdyno rebuild {run}"
+
+
 def read_document(path: Path) -> tuple[bytes, dict[str, Any]]:
     """Returns ``run.json`` of a run's directory as bytes and parsed.
 

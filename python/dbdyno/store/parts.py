@@ -22,20 +22,20 @@ from dbdyno.model.results.results import Query
 from dbdyno.model.schema.derived import REGISTERED, sessions_in
 from dbdyno.model.schema.tables import conform, conform_scanned, empty, schema, shaped
 from dbdyno.store import files
+from dbdyno.store.listing import rebuild_cure
 
 _FORMAT = 1
 _DOCUMENT = "part.json"
 _MOST_ROWS = 200_000_000
 _TOGETHER = 16
 """Parts that are read at a time."""
-_REBUILD = "make them again from the raw data: dbdyno rebuild RUN"
 
 
 class Parts:
     """The parts of the run at ``run``."""
 
     def __init__(self, run: Path, directory: str = "parts") -> None:
-        self.path = run / directory
+        self.path, self.run = run / directory, run.name
         self._sound: dict[Path, bool] = {}  # files whose checksum was verified
 
     def names(self) -> list[str]:
@@ -107,7 +107,7 @@ class Parts:
         try:
             names, documents = self._documents()
             if not names or any(d["format"] != _FORMAT or set(tables) - set(d["tables"]) for d in documents):
-                raise StoreError(f"no derived tables of this version in {self.path}", _REBUILD)
+                raise StoreError(f"no derived tables of this version in {self.path}", rebuild_cure(self.run))
             for first in range(0, len(names), _TOGETHER):
                 few = slice(first, first + _TOGETHER)
                 parquets = {t: [self._read(n, f"{t}.parquet") for n in names[few]] for t in tables}
@@ -116,7 +116,9 @@ class Parts:
                     documents[few],
                 )
         except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-            raise StoreError(f"derived tables in {self.path} are damaged: {error}", _REBUILD) from error
+            raise StoreError(
+                f"derived tables in {self.path} are damaged: {error}", rebuild_cure(self.run)
+            ) from error
 
     def read_one(self, name: str, tables: Sequence[str]) -> dict[str, pl.DataFrame]:
         """Returns tables of one part, without rows of single sessions.
@@ -128,7 +130,7 @@ class Parts:
             read = all_conformed([(t, [c]) for t, c in contents.items()])
         except (ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(
-                f"derived tables in {self.path / name} are damaged: {error}", _REBUILD
+                f"derived tables in {self.path / name} are damaged: {error}", rebuild_cure(self.run)
             ) from error
         return {t: empty(t) for t in tables} | dict(zip(contents, read, strict=True))
 
@@ -172,7 +174,7 @@ class Parts:
             rows = pl.scan_parquet(sound, glob=False) if sound else empty(table).lazy()
             return _guarded(query(conforming(table, rows)))
         except (StoreError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise _damaged(table, error) from error
+            raise _damaged(self.run, table, error) from error
 
     def _is_sound(self, path: Path) -> bool:
         if path not in self._sound:
@@ -186,8 +188,9 @@ class Stored(Mapping[str, pl.DataFrame]):
     Raises :class:`ValueError` if the columns are wrong, and :class:`StoreError` if rows cannot be read.
     """
 
-    def __init__(self, contents: Mapping[str, bytes], known: Mapping[str, str]) -> None:
+    def __init__(self, contents: Mapping[str, bytes], known: Mapping[str, str], run: str) -> None:
         """``known`` maps a table to the name of its schema."""
+        self._run = run
         self._contents = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
         self._known, self._parsed = known, dict[str, pl.DataFrame]()
         for table, content in self._contents.items():
@@ -199,7 +202,7 @@ class Stored(Mapping[str, pl.DataFrame]):
             try:
                 self._parsed[table] = conformed(self._known[table], [self._contents[table]])
             except (ValueError, pl.exceptions.PolarsError) as error:
-                raise _damaged(table, error) from error
+                raise _damaged(self._run, table, error) from error
         return self._parsed[table]
 
     def __contains__(self, table: object) -> bool:
@@ -265,8 +268,8 @@ def _session_tables() -> Iterator[str]:
     return (name for name, table in REGISTERED.items() if table.sessions == "all")
 
 
-def _damaged(table: str, error: BaseException) -> StoreError:
-    return StoreError(f"derived rows of {table} are damaged: {error}", _REBUILD)
+def _damaged(run: str, table: str, error: BaseException) -> StoreError:
+    return StoreError(f"derived rows of {table} are damaged: {error}", rebuild_cure(run))
 
 
 def _every(rows: pl.LazyFrame) -> pl.LazyFrame:

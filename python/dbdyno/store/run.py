@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -18,14 +20,14 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.errors import StoreError
 from dbdyno.model.plan.hidden_args import storable
-from dbdyno.model.plan.plan import Plan
+from dbdyno.model.plan.plan import Cell, Plan
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import CellMeta, RawCell
 from dbdyno.model.results.results import RunInfo, RunStatus
 from dbdyno.model.schema.derived import REGISTERED, sessions_in
 from dbdyno.model.schema.tables import DERIVED, LABELS, RAW, conform, empty, raw
 from dbdyno.store import files
-from dbdyno.store.listing import cure_of, read_document, reason_if_ended
+from dbdyno.store.listing import cure_of, read_document, reason_if_ended, rebuild_cure
 from dbdyno.store.parts import Derived, Parts, Stored, all_conformed, conformed, scanned
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ LONG = ("samples",)
 """Raw tables that may be larger than memory."""
 LONG_BYTES = 1 << 17
 """Files up to this size are read at once: some thousand rows, about 1 MB in memory."""
-_REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
 
 def _shown() -> dict[str, str]:
@@ -94,6 +95,17 @@ class Run:
 
     def finish(self, status: RunStatus, reason: str | None = None) -> RunInfo:
         return self.update_info(status=status, reason=reason, ended=datetime.now(UTC))
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keeps others from removing the run, until the end or the end of this process."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(descriptor)
 
     def discard(self) -> None:
         """Removes the directory of a run that ended without any data."""
@@ -164,6 +176,11 @@ class Run:
         tables |= _tables(contents, {t: raw(t) for t in RAW})
         return RawCell(meta, tables, long_tables)
 
+    def cell(self, cell_id: str) -> Cell:
+        """Returns a measured cell without its tables. Raises :class:`StoreError` with the damage."""
+        content = files.read_one(self.path / "cells" / cell_id, "cell.json") or b""
+        return _model(content, CellMeta, f"cell.json of cell {cell_id}").cell
+
     def each_cell(
         self, damaged: list[DamagedCell], ids: Sequence[str] | None = None, long: Collection[str] = LONG
     ) -> Iterator[RawCell]:
@@ -233,9 +250,11 @@ class Run:
                 f"{t}.parquet" in contents for t in REGISTERED if sessions_in(t) == "all"
             ):  # as older versions stored them
                 return _tables(contents, _shown()), findings
-            return Derived(Stored(contents, _shown()), self.parts), findings
+            return Derived(Stored(contents, _shown(), self.id), self.parts), findings
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
-            raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
+            raise StoreError(
+                f"the derived tables of run {self.id} are damaged: {error}", rebuild_cure(self.id)
+            ) from error
 
     def read_table(self, name: str) -> pl.DataFrame | None:
         """Returns one derived table; None if it was not derived. Raises :class:`StoreError` on damage."""
@@ -243,7 +262,9 @@ class Run:
         try:
             return None if content is None else conformed(_shown()[name], [content])
         except (ValueError, pl.exceptions.PolarsError) as error:
-            raise StoreError(f"{name}.parquet of run {self.id} is damaged: {error}", _REBUILD) from error
+            raise StoreError(
+                f"{name}.parquet of run {self.id} is damaged: {error}", rebuild_cure(self.id)
+            ) from error
 
     def read_conclusions(self) -> Conclusions | None:
         """Returns the conclusions last written; None if there are none of these criteria.
@@ -257,6 +278,19 @@ class Run:
             return None
         conclusions = _model(content, Conclusions, f"{_CONCLUSIONS} of run {self.id}")
         return conclusions if conclusions.version == VERSION else None
+
+
+def is_in_use(path: Path) -> bool:
+    """Returns whether a process is within :meth:`Run.in_use`; False if that cannot be known."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def read_info(path: Path) -> RunInfo:

@@ -22,7 +22,7 @@ from dbdyno.store import files
 from dbdyno.store.files import read_limited
 from dbdyno.store.listing import Listed, default_root, list_run, list_runs, start_ticks
 from dbdyno.store.overview import find_run
-from dbdyno.store.run import Run, to_json
+from dbdyno.store.run import Run, is_in_use, to_json
 
 _CALL_SIZES = ".call-sizes.json"
 _NOISE, _MOST_NOISE = ".noise.json", 200
@@ -61,11 +61,13 @@ class RunStore:
     def remove(self, wanted: str) -> str:
         """Removes a run, broken ones included, and returns its id. Of a link only the link is removed.
 
-        Raises :class:`StoreError` if the run is still running, and :class:`NoSuchRun`.
+        Raises :class:`StoreError` if the run is still running or in use, and :class:`NoSuchRun`.
         """
         path = find_run(self.root, wanted)
         if list_run(path).status == "running":
             raise StoreError(f"run {path.name} is still running", "stop it first, or wait")
+        if not path.is_symlink() and is_in_use(path):
+            raise StoreError(f"run {path.name} is still being worked out", "wait until its command has ended")
         with files.guard(self.root):
             if path.is_symlink():
                 path.unlink()

@@ -33,7 +33,7 @@ def _document(word: str, text: str, *, linked: bool) -> Document:
     first = heads[0] if heads else len(lines)
     is_claim = len(lines) > 1 and lines[0].endswith(")") and bool(lines[1])
     lead = lines[1:first] if is_claim else lines[:first]
-    ends = [*heads[1:], len(lines)]
+    ends = [*heads[1:], *([len(lines)] if heads else [])]
     sections = [
         Section(lines[a].removesuffix(":"), list(_lines(lines[a + 1 : b], linked)), f"part-{n}")
         for n, (a, b) in enumerate(zip(heads, ends, strict=True))

@@ -65,8 +65,10 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
     def label(body: Mapping[str, Any]) -> Any:
         given: dict[str, Any] = {key: text_of(body, key) for key in ("name", "note")}
         given |= {"tags": tuple(texts_of(body, "tags", _MOST_TAGS))}
+        if not (wanted := text_of(body, "run")):
+            raise UsageError("no run was named")
         with changing:
-            record = lab.store.open(_existing(root, text_of(body, "run") or "", _seen(listed)))
+            record = lab.store.open(_existing(root, wanted, _seen(listed)))
             info = conduct.relabelled(record, given, texts_of(body, "untags", _MOST_TAGS))
         return {"id": info.id, "name": info.name, "tags": list(info.tags), "note": info.note}
 

@@ -74,10 +74,12 @@ def _csv(table: TableRows) -> Iterator[bytes]:
 
 def _keys(record: Run, cells: Sequence[str]) -> Mapping[str, Key]:
     """Returns the wanted measurements with their loads. Raises :class:`UsageError` for an unknown one."""
-    known = {c.id: (c.workload, c.variant, c.sessions) for c in record.plan.cells} if cells else {}
+    known = {c.id: c for c in record.plan.cells} if cells else {}
+    if cells and not known:  # the windows of an observation are planned by nobody
+        known = {c: record.cell(c) for c in {*cells}.intersection(record.cells())}
     if missing := [c for c in cells if c not in known]:
         raise UsageError(f"the run has no measurement {missing[0]!r}", "the table windows lists them")
-    return {c: known[c] for c in cells}
+    return {c: (known[c].workload, known[c].variant, known[c].sessions) for c in cells}
 
 
 def _page(request: Request) -> int:

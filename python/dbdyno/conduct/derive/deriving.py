@@ -105,7 +105,8 @@ def deriving(record: Run, server: Server, *, soon: bool = False) -> Iterator[Der
     it. ``soon``: cells are wanted while the run goes on, even of a run of few."""
     derivation = _in_a_world(record, soon) if server.world is not None else _derivation_of(record, soon)
     try:
-        yield derivation
+        with record.in_use():
+            yield derivation
     finally:
         derivation.close()
 
@@ -270,7 +271,8 @@ class _Beside:
     def _how_far(self) -> str:
         """Returns the progress; a part is named after its first cell."""
         cells, parts = self._record.cells(), self._record.parts.names()
-        return f"deriving: {cells.index(parts[-1]) + 1 if parts else 0} of {len(cells)}"
+        done = cells.index(parts[-1]) + 1 if parts and parts[-1] in cells else 0
+        return f"deriving: {done} of {len(cells)}"
 
     def _hurry(self) -> None:
         """Raises the priority after the last measurement; not permitted without privileges."""

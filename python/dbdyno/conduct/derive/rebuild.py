@@ -78,7 +78,8 @@ def conclude(record: Run, say: Say = to_stderr) -> Results:
     """Concludes from the parts that were derived during the run, and derives missing ones."""
     from dbdyno.conduct.derive.derive import Making  # here, since usually results are only read
 
-    return conclude_made(Making(record, say=_now_and_then(record, say)).resume())
+    with record.in_use():
+        return conclude_made(Making(record, say=_now_and_then(record, say)).resume())
 
 
 def conclude_made(making: Making) -> Results:

@@ -32,6 +32,7 @@ from dbdyno.model.schema.derived import sessions_in
 from dbdyno.model.schema.tables import DERIVED, empty
 from dbdyno.model.units import NS_PER_S, whole_second
 from dbdyno.store import Parts, Run
+from dbdyno.store.listing import rebuild_cure
 
 _SECONDS = "event_seconds"
 _Read = Callable[[str], pl.DataFrame]
@@ -232,14 +233,13 @@ class _OnAccess(Mapping[str, pl.DataFrame]):
 def _read_parts(parts: Parts, table: str) -> pl.DataFrame:
     """Returns the rows of all parts. If some were merged meanwhile, they are read again: rows could be
     missing, or there twice."""
-    cure = "make it again from the raw data: dbdyno rebuild RUN"
     failed = StoreError(f"the derived tables in {parts.path} are being replaced", "open the page again")
     for _ in range(_TRIES):
         before = parts.inodes()
         try:
             rows = pl.concat([empty(table), *(parts.read_one(n, [table])[table] for n in before)])
         except StoreError as error:
-            failed = StoreError(error.message, error.cure or cure)
+            failed = StoreError(error.message, error.cure or rebuild_cure(parts.run))
             continue
         if parts.inodes() == before:
             return rows

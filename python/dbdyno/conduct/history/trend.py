@@ -133,7 +133,7 @@ class _Member:
         name = variant or (plan.variants[0].name if plan.variants else "base")
         rungs = record.read_table("rungs")
         if rungs is None:
-            self.why = "not derived: dbdyno rebuild RUN"
+            self.why = f"not derived: dbdyno rebuild {self.run.id}"
             return
         rows = rungs.filter((pl.col("workload") == workload) & (pl.col("variant") == name)).to_dicts()
         row, self.unit = _row(rows, figure, sessions)

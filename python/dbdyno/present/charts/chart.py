@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from dbdyno.model.text.nouns import capital, fill, noun
+from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present.document.document import Chart, Key
 from dbdyno.present.document.palette import SERIES, var
@@ -31,6 +32,8 @@ class Group(NamedTuple):
 def channel(field: str, **options: Any) -> Spec:
     """Returns an encoding channel for a column of the data: ``channel("rate:Q", title="calls/s")``."""
     name, _, kind = field.rpartition(":")
+    if isinstance(title := options.get("title"), str):
+        options["title"] = one_line(title)  # a line break would end a string in Vega's expressions
     return {"field": name, "type": _TYPES[kind], **options}
 
 
