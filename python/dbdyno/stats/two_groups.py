@@ -195,6 +195,13 @@ class Moments:
         """Returns the variance of ``y - rho x``."""
         return max(0.0, self.vyy - 2 * rho * self.vxy + rho * rho * self.vxx)
 
+    def shrunk(self, factor: float) -> Moments:
+        """Returns the moments of means that are this factor of these."""
+        x, y = factor * self.x, factor * self.y
+        return replace(
+            self, x=x, y=y, vxx=self.vxx * factor**2, vyy=self.vyy * factor**2, vxy=self.vxy * factor**2
+        )
+
     def floored(self, wxx: float, wyy: float) -> Moments:
         """Returns the moments with these variances of (independent) means, if they are larger."""
         other = replace(self, vxx=wxx, vyy=wyy, vxy=0.0)

@@ -184,6 +184,32 @@ def test_p_is_below_a_twentieth_just_where_the_interval_leaves_one_out() -> None
     assert seen == {True, False}
 
 
+def test_pairs_of_zeros_and_a_pair_that_outweighs_the_others_decide_nothing() -> None:
+    """Device reads per call of equal settings: what else the device did fell into one repeat."""
+    tiny = (1e-12, 1e-12)
+    lone = effect_of_pairs([(0.0, 0.0), (1001.3, 24.0), (0.0, 0.0)], tiny)
+    assert lone.ratio == pytest.approx(24.0 / 1001.3) and (lone.low, lone.p) == (None, None)
+    assert judge(lone, careful_p(lone), 0.02, False).verdict == "undecided"
+    few = effect_of_pairs([(0.0, 0.0), (10.0, 31.0), (0.0, 0.0), (12.0, 35.0)], tiny)
+    assert few.degrees == 1 and few.n_baseline == 4
+    outweighed = effect_of_pairs([(1.0, 1.1), (1001.0, 24.0), (1.0, 0.9), (2.0, 2.0)], tiny)
+    assert outweighed.high is not None and outweighed.high < 0.2
+    logs = [math.log(r) for r in (1.1, 24 / 1001, 0.9, 1.0)]
+    assert outweighed.p_difference == pytest.approx(scipy.stats.ttest_1samp(logs, 0).pvalue, rel=1e-9)
+    assert judge(outweighed, careful_p(outweighed), 0.02, False).verdict == "undecided"
+
+
+def test_false_differences_of_rare_and_skewed_pairs_are_few() -> None:
+    chance, tiny = np.random.default_rng(3), (1e-12, 1e-12)
+    false = 0
+    for _ in range(400):
+        busy = chance.poisson(0.5, 5) * chance.lognormal(3, 1, 5)
+        x, y = (busy * chance.lognormal(0, 1, 5) for _ in range(2))
+        e = effect_of_pairs([*zip(x.tolist(), y.tolist(), strict=True)], tiny)
+        false += judge(e, careful_p(e), 0.02, False).verdict in ("better", "worse")
+    assert false <= 20  # before pairs of zeros were left out: 218
+
+
 def test_pairs_cancel_drift_from_block_to_block() -> None:
     drift = (100.0, 150.0, 80.0, 120.0, 60.0)
     pairs = [(d, d * r) for d, r in zip(drift, (1.049, 1.051, 1.05, 1.048, 1.052), strict=True)]

@@ -340,13 +340,34 @@ Pairs = Sequence[tuple[float, float]]
 
 
 def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
-    """Returns the ratio of means with the covariance of the pairs and n - 1 degrees of freedom."""
+    """Returns the ratio of means with the covariance of the pairs and n - 1 degrees of freedom.
+
+    Pairs of two zeros say nothing of a ratio, so they are no observations of it: with a single other pair,
+    the ratio of the means is that pair's, without any spread. A pair that outweighs the others has little
+    spread around its own ratio, too; so the ratios of all pairs must differ from 1 as well.
+    """
     n = len(pairs)
     sizes = {"n_baseline": n, "n_variant": n}
-    if n < 2:
-        sides = [x for x, _ in pairs], [y for _, y in pairs]
-        return without("pairs", sides[0], sides[1], None, basis="pairs", **sizes)
-    return effect(moments_of_pairs(pairs), signs([y - x for x, y in pairs]), "pairs", floor, **sizes)
+    sides = [x for x, _ in pairs], [y for _, y in pairs]
+    observed = [p for p in pairs if any(p)] if all(map(any, sides)) else pairs
+    if len(observed) < 2:
+        case = "pairs" if n < 2 else "zeros"
+        return without(case, sides[0], sides[1], None, basis="pairs", **sizes)
+    moments = moments_of_pairs(observed).shrunk(len(observed) / n)
+    of_means = effect(moments, signs([y - x for x, y in pairs]), "pairs", floor, **sizes)
+    if of_means.ratio is None:
+        return of_means
+    return of_means.model_copy(update={"p_difference": _p_of_pairs(pairs)})
+
+
+def _p_of_pairs(pairs: Pairs) -> float:
+    """Returns Student's p of the logarithms of the pairs' ratios, or of their differences if a value is 0."""
+    positive = all(x > 0 and y > 0 for x, y in pairs)
+    changes = Mean.of([math.log(y / x) if positive else y - x for x, y in pairs])
+    error = math.sqrt(changes.m2 / (changes.n - 1) / changes.n)
+    if not error:
+        return 0.0 if changes.value else 1.0
+    return students_tail(changes.value / error, changes.n - 1)
 
 
 def moments_of_pairs(pairs: Pairs) -> Moments:
