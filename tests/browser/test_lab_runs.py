@@ -144,6 +144,8 @@ def test_runs_are_removed_once_agreed(lab: Lab, model_run: Path, open_lab: OpenL
     page.wait("document.querySelector('#remove-dialog').open")
     page.click("#remove-agreed")
     page.wait(f"{IDS}.length === 2")
+    assert text(page, "#notice") == "2 runs removed"
+    assert page.evaluate("document.activeElement.id") == "notice"
     assert sorted(p.name for p in lab.store.iterdir() if p.is_dir()) == [TWO, running]
     assert page.errors() == []
 

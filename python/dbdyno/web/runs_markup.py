@@ -27,11 +27,11 @@ def runs_markup(missing: Path | None) -> Html:
     """Returns the filters, the actions, the empty table and the dialogs. ``missing``: the store, if it is not
     there."""
     without = el("p", "This list needs JavaScript; dbdyno runs prints it in a terminal.", class_="warning")
+    notice = el("p", id="notice", class_="warning", role="status", tabindex=-1, hidden=True)
     return join(
         el("noscript", without),
         _empty(missing),
-        el("div", _filters(), _actions(), el("p", id="notice", class_="warning", role="status", hidden=True),
-           _table(), _more(), id="some", hidden=True),
+        el("div", _filters(), _actions(), notice, _table(), _more(), id="some", hidden=True),
         _label_dialog(),
         _removal_dialog(),
     )  # fmt: skip

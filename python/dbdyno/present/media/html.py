@@ -76,7 +76,7 @@ def page(shown: Document, frame: Frame = Frame()) -> str:  # noqa: B008  immutab
     data += [_data("strips", strips)] if strips else []
     data += [_data("flames", flames)] if flames else []
     footer = el("footer", el("div", _left_out(shown.blocks), shown.footer))
-    main = el("main", frame.above, parts(shown.blocks), id="content")
+    main = el("main", frame.above, parts(shown.blocks))
     nav = _contents(shown, blocks, frame)
     body = join(
         nav, el("div", _header(shown), main, footer, class_="page"), *data, _hatches() if charts else None
@@ -183,9 +183,8 @@ def _selector(blocks: Iterable[Block], show: str) -> Html | None:
 def _header(shown: Document) -> Html:
     tiles = el("dl", *map(_tile, shown.figures), class_="tiles") if shown.figures else None
     about = el("dl", *(_fact(name, value) for name, value in shown.about), class_="about")
-    return el(
-        "header", el("div", el("h1", shown.title), _lead(shown.lead), tiles, about if shown.about else None)
-    )
+    content = el("div", el("h1", shown.title), _lead(shown.lead), tiles, about if shown.about else None)
+    return el("header", content, id="content")
 
 
 _PARAGRAPHS = 3

@@ -190,16 +190,24 @@ def blocks(results: Results, cell: str) -> list[Section]:
             Section("Top SQL", [*map(_short, sql)], "top-sql"),
             Section(fill("{~top_events:capital}"), _narrow(profile.top_events(results, pick)), "events"),
             Section("Sessions by state", _states(samples, pick), "states"),
-            Section("Wait chains", _narrow(_chains(results, pick)), "chains"),
+            Section("Wait chains", _narrow(_chains(results, pick, samples)), "chains"),
             Section("Cost of observing", _cost(samples), "cost"),
         ]
 
 
-def _chains(results: Results, pick: Pick) -> list[Block]:
+def _chains(results: Results, pick: Pick, samples: Sequence[window.Sample]) -> list[Block]:
     """Returns activities of the roots and the chains, without the method, which the page of the run has."""
     blocks = chains.wait_chains(results, pick)
     tables = [b for b in blocks if isinstance(b, Table)]
+    if not tables and not _by_state(samples):
+        return [Paragraph(f"Lock waits unknown {pick.at}: sessions were not sampled.", "muted")]
     return [*tables[:2]] if tables else blocks
+
+
+def _by_state(samples: Sequence[window.Sample]) -> list[tuple[str, float]]:
+    """Returns the states with their average sessions, the most frequent first; empty without samples."""
+    states = ((s.labels[0], s.value) for s in samples if s.name == "dbdyno_sessions")
+    return sorted(states, key=lambda s: -s[1])
 
 
 def _narrow(blocks: Sequence[Block], most_rank: int = 1) -> list[Block]:
@@ -231,9 +239,7 @@ _STATES = (
 
 def _states(samples: Sequence[window.Sample], pick: Pick) -> list[Block]:
     """Returns the sessions in each state of the server."""
-    states = sorted(
-        ((s.labels[0], s.value) for s in samples if s.name == "dbdyno_sessions"), key=lambda s: -s[1]
-    )
+    states = _by_state(samples)
     if not states:
         return [Paragraph(f"Sessions by state: unknown {pick.at}: they were not sampled.", "muted")]
     columns = (

@@ -78,9 +78,10 @@
     window.dbdynoAsk("/remove", { runs: agreed }).then(function (done) {
       var failed = done.runs.filter(function (r) { return r.error; });
       at("remove-dialog").close();
-      list.notice(failed.map(function (r) {
-        return r.error + (r.cure ? ". What to do: " + r.cure : "");
-      }).join(" \u00b7 "));
+      var gone = done.runs.length - failed.length;
+      var words = failed.map(function (r) { return r.error + (r.cure ? ". What to do: " + r.cure : ""); });
+      list.notice([gone ? list.runs(gone) + " removed" : ""].concat(words).filter(Boolean).join(" \u00b7 "), !failed.length);
+      at("notice").focus();  // the button that opened the dialog is gone with the choice
       return list.reload();
     }, function (error) {
       at("remove-error").textContent = error.message;

@@ -295,8 +295,9 @@
 
   function removable(row) { return row.status !== "running"; }
 
-  function notice(text) {
+  function notice(text, done) {
     at("notice").textContent = text;
+    at("notice").className = done ? "muted" : "warning";
     at("notice").hidden = !text;
   }
 

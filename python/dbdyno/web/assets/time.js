@@ -5,7 +5,7 @@
   function given(id) { return JSON.parse(document.getElementById(id).textContent); }
   function by(id) { return document.getElementById(id); }
   var drawn = given("time-chart"), state = given("time-state"), form = by("time-form"), status = by("time-status");
-  var main = by("content"), over = by("over-time"), other = by("time-other"), asking = null, zone_s = 0;
+  var main = document.querySelector("main"), over = by("over-time"), other = by("time-other"), asking = null, zone_s = 0;
   if (!drawn.times) return;
   zone_s = drawn.zone.offset_s;
 
