@@ -36,10 +36,13 @@ def shown(key: str) -> str:
 def test_the_address_has_the_choice_and_leads_back_to_it(lab: Lab, open_lab: OpenLab) -> None:
     page = open_lab(lab, RUN)
     first = page.evaluate(CHOSEN)
+    page.click("#environment > summary")
+    page.wait("location.hash === '#environment'")
     page.evaluate("scrollTo(0, 700)")
     key = page.evaluate(choose(1))
     page.wait(shown(key))
     assert page.evaluate("Math.abs(scrollY - 700) < 150 && document.activeElement.id") == "pick"
+    assert page.evaluate("document.getElementById('environment').open")
     other, address = page.evaluate(CHOSEN), page.evaluate("location.pathname + location.search")
     again = open_lab(lab, address)
     assert again.evaluate(CHOSEN) == other != first

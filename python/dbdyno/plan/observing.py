@@ -30,11 +30,12 @@ def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -
             f"--only-pid {wrong[0]}: not a process id", "the server's view of sessions lists them"
         )
     whole = "until Ctrl-C" if duration_ns is None else f"for {format_ns(duration_ns)}"
+    window = (format_ns(window_ns), f"one after the other {whole}; each is saved")
+    if duration_ns is not None and duration_ns <= window_ns:
+        window = (format_ns(duration_ns), "the only one: the observation is not longer")
     choices: tuple[Choice, ...] = (
         Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason),
-        Choice(
-            name="window", value=format_ns(window_ns), reason=f"one after the other {whole}; each is saved"
-        ),
+        Choice(name="window", value=window[0], reason=window[1]),
     )
     choices += tuple(trigger_choices(experiment))
     plan = Plan(

@@ -44,7 +44,12 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
             return RedirectResponse(f"{PLACE}/{running[0].run.id}", 303)
         return answer(
             request,
-            View(_list(running), above=_links(running), styles=("lab.css", "live.css"), place=PLACE),
+            View(
+                _list(running),
+                above=_links(running, startable=lab.starts is not None),
+                styles=("lab.css", "live.css"),
+                place=PLACE,
+            ),
             lab.places,
         )
 
@@ -89,11 +94,13 @@ def _list(running: Sequence[Overview]) -> Document:
     return Document(f"Live: {len(running)} runs", [])
 
 
-def _links(running: Sequence[Overview]) -> Html:
+def _links(running: Sequence[Overview], *, startable: bool) -> Html:
     if running:
         return el("ul", *map(_link, running), class_="live-runs")
+    start = el("p", "Or ", el("a", "start one here", href="/start"), ".") if startable else None
     shown = el("a", "Snapshots", href="/snapshots")
-    return el("p", "What dbdyno snapshot --every records is no run: see ", shown, ".", class_="foot")
+    recorded = el("p", "What dbdyno snapshot --every records is no run: see ", shown, ".", class_="foot")
+    return join(start, recorded)
 
 
 def _link(one: Overview) -> Html:

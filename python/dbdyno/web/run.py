@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Sequence
 from urllib.parse import urlencode
 
@@ -10,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno import conduct, present
+from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.kinds import OBSERVATION, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.present.document.page import Html, el, join
@@ -31,7 +33,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         if record.id != request.path_params["run"]:  # "last" is another run tomorrow
             query = f"?{request.url.query}" if request.url.query else ""
             return RedirectResponse(f"{run_address(record.id)}{query}", 303)
-        before = run_before(lab.store.root, record.id)
+        before = _comparable(lab, record)
 
         def make() -> Response:
             only = None if SAVE in request.query_params else request.query_params.get(SHOW, "")
@@ -61,6 +63,19 @@ def _view(record: Run, before: str | None, only: str | None) -> View:
     cells = results.tables["windows"]["cell"].to_list()
     pages = pages_of(record.id, cells, tables_with_rows(record.path))
     return View(present.run_document(results, pages, only), _ways(results, before))
+
+
+def _comparable(lab: Lab, record: Run) -> str | None:
+    """Returns the run before this one, if both have a load in common; no observations have one."""
+    before = run_before(lab.store.root, record.id)
+    if before is None:
+        return None
+    with contextlib.suppress(DbdynoError):
+        loads, others = (
+            {(c.sessions, c.rate_per_s) for c in run.plan.cells} for run in (record, lab.store.open(before))
+        )
+        return before if loads & others else None
+    return before
 
 
 def _ways(results: Results, before: str | None) -> Html:

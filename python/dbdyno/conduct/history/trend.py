@@ -155,7 +155,7 @@ class _Member:
         self.keys = {
             "workload": f"{workload}{_mix(scripts)}",
             "parameters": _parameters(plan, name),
-            "machine": f"{around.host.limits.usable_cpus:g} CPUs of {cpu.model}",
+            "machine": f"{around.host.limits.usable_cpus:g} CPUs of {cpu.model or 'an unknown model'}",
             "target": "embedded" if around.server.embedded else around.server.where,
         }
         if sessions is None:

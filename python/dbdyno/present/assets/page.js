@@ -105,13 +105,16 @@
   function go() {
     var url = new URL(location.href);
     show(url);
-    sessionStorage.setItem(LEFT, JSON.stringify({ path: url.pathname, y: scrollY }));
+    url.hash = "";  // else the browser goes to that part once the page is there
+    var open = Array.from(document.querySelectorAll("details[open][id]"), function (d) { return d.id; });
+    sessionStorage.setItem(LEFT, JSON.stringify({ path: url.pathname, y: scrollY, open: open }));
     location.replace(url);
   }
   function back() {
     var left = JSON.parse(sessionStorage.getItem(LEFT));
     sessionStorage.removeItem(LEFT);
     if (!left || left.path !== location.pathname) return false;
+    left.open.forEach(function (id) { if (document.getElementById(id)) document.getElementById(id).open = true; });
     chosen.focus({ preventScroll: true });
     scrollTo(0, left.y);
     return true;

@@ -159,6 +159,10 @@ def _plot(trend: Trend) -> Verbatim:
     return Verbatim("\n".join([*lines, marks]), sketch=True)
 
 
+_FEW = 12
+"""Most values that each have a tick."""
+
+
 def _chart(trend: Trend) -> Chart:
     scale, unit = _scale(trend)
     levels, rows = _levels(trend), []
@@ -177,10 +181,11 @@ def _chart(trend: Trend) -> Chart:
             }
         )
     title = f"{trend.thing}, in the order of time"
+    few = {"values": list(range(1, len(rows) + 1))} if len(rows) <= _FEW else {}
     x = chart.channel(
         "n:Q",
         title=title,
-        axis={"tickMinStep": 1, "format": "d"},
+        axis={"tickMinStep": 1, "format": "d", **few},
         scale={"domain": [0.5, len(rows) + 0.5], "nice": False},
     )
     y = chart.channel(

@@ -132,11 +132,10 @@ def _filter(results: Results) -> list[str]:
 def idle(results: Results) -> bool:
     """Returns whether it is an observation in which no session did anything."""
     means = overview(results) if figures.is_observation(results) else None
-    return means is not None and means.db_time is not None and means.db_time < LEAST and not means.brief
+    return (
+        means is not None and means.db_time is not None and means.db_time < profile.LEAST and not means.brief
+    )
 
-
-LEAST = 0.0005
-"""Seconds per second; less is shown as 0."""
 
 # A run: the figures of its ladders.
 

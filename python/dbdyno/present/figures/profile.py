@@ -97,11 +97,27 @@ def events(results: Results, pick: Pick) -> list[dict[str, Any]]:
     return rows_of(results, "top_events", pick).sort("rank").to_dicts()
 
 
+LEAST = 0.0005
+"""Seconds per second; less is shown as 0."""
+
+
+def nothing_was_active(results: Results, pick: Pick) -> bool:
+    """Returns whether it is known that no session did anything."""
+    row = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
+    return row.height == 1 and row["per_s"][0] is not None and row["per_s"][0] < LEAST
+
+
+def _without_events(results: Results, pick: Pick, what: str) -> Paragraph:
+    idle = is_observation(results) and nothing_was_active(results, pick)
+    why = "no session was active" if idle else "{~tasks} were neither sampled nor traced"
+    return Paragraph(fill(f"{what}: {why}."), "muted")
+
+
 def top_events(results: Results, pick: Pick) -> list[Block]:
     """Returns the ten largest parts of DB time."""
     largest = events(results, pick)
     if not largest:
-        return [Paragraph(fill("No {~top_events}: {~tasks} were neither sampled nor traced."), "muted")]
+        return [_without_events(results, pick, "No {~top_events}")]
     return [
         table(
             f"{noun('top')} {len(largest)} {noun('events')} {_at_known(results, pick)} by total time",
@@ -239,7 +255,7 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     ledger's."""
     frame = rows_of(results, "events", pick).filter(pl.col("scope") == "rung")
     if frame.is_empty():
-        return [Paragraph(fill("No {~wait_events}: {~tasks} were neither sampled nor traced."), "muted")]
+        return [_without_events(results, pick, "No {~wait_events}")]
     time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
     frame = frame.sort(time, descending=True, maintain_order=True)
     places = _places(results, pick)

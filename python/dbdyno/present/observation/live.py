@@ -199,6 +199,8 @@ def _chains(results: Results, pick: Pick, samples: Sequence[window.Sample]) -> l
     """Returns activities of the roots and the chains, without the method, which the page of the run has."""
     blocks = chains.wait_chains(results, pick)
     tables = [b for b in blocks if isinstance(b, Table)]
+    if not tables and profile.nothing_was_active(results, pick):
+        return [Paragraph(f"No lock waits {pick.at}: no session was active.", "muted")]
     if not tables and not _by_state(samples):
         return [Paragraph(f"Lock waits unknown {pick.at}: sessions were not sampled.", "muted")]
     return [*tables[:2]] if tables else blocks
