@@ -88,5 +88,5 @@ def test_many_sessions_of_14_do_not_pause(server: PostgresServer) -> None:
         pytest.skip("only 14 cannot be asked to report")
     script = loads.script(server, SINGLE, "commits.sql")
     recipe = server._scripts[script.name, PLAIN.name]
-    assert sessions.reporting(recipe, server.version, MOST_PAUSED) is not None
-    assert sessions.reporting(recipe, server.version, MOST_PAUSED + 1) is None
+    assert sessions.reporting(recipe, server._connection, MOST_PAUSED) is not None
+    assert sessions.reporting(recipe, server._connection, MOST_PAUSED + 1) is None

@@ -16,7 +16,8 @@ import pytest
 from dbdyno import _core
 from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.query_id import OFFSETS, statement_spec
+from dbdyno.engines.postgres.query_id import statement_spec
+from dbdyno.engines.postgres.versions import QUERY_ID_OFFSETS as OFFSETS
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.schema.tables import from_core
 from tests.conftest import KINDS, Servers

@@ -90,6 +90,8 @@ class LiveProgress(NullProgressListener):
         if not self._plan.jobs or is_verbose():
             place = "embedded" if server.embedded and not is_verbose() else f"at {server.where}"
             self._print(f"{server.product or server.engine} {server.version}, {place}")
+        if server.doubt:
+            self._print(server.doubt, "yellow")
         for name, words in server.clock.items():
             self._print(f"{name}: {words}")
         if server.reached is not None:

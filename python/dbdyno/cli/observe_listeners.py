@@ -116,11 +116,13 @@ class ObservationLines(NullObservationListener):
 
 
 def unseen(environment: Environment) -> list[str]:
-    """Returns what is unknown about the host, and what the role may not see of other users, with the cure."""
+    """Returns what is unknown about the host and the server's version, and what the role may not see of other
+    users, with the cure."""
     server = environment.server
     away = f"server not on this host, only its own figures are known: {server.here_detail}"
     named = [s for s in environment.sources if s.name == OTHERS and s.status != "ok"]
-    return [*([] if server.here else [away]), *(f"{s.name}: {s.status}: {s.detail}" for s in named)]
+    unknown = [*([] if server.here else [away]), *filter(None, (server.doubt,))]
+    return [*unknown, *(f"{s.name}: {s.status}: {s.detail}" for s in named)]
 
 
 def line(window: RawCell, ended: datetime) -> str:

@@ -315,7 +315,7 @@ def _source_state(
     counts = _counts(spec.statuses(tables))
     announced = reported.states.get(spec.name)
     if announced is None and not counts:
-        announced = _not_requested(spec.name, tables)
+        announced = _not_requested(spec.name, tables, own)
     if announced is not None and (
         not counts or "ok" not in (*counts, announced[0])
     ):  # the reported reason is better
@@ -347,13 +347,15 @@ def _trace_lacks(reported: WatchState) -> Iterator[str]:
             yield f"{effect}: {why}"
 
 
-def _not_requested(name: str, tables: Tables) -> tuple[str, str] | None:
-    """Returns status and reason of a data source that was not requested."""
+def _not_requested(name: str, tables: Tables, own: Source | None) -> tuple[str, str] | None:
+    """Returns status and reason of a data source that was not requested, the engine's if it has one."""
     tasks = _verdict(_counts(_task_statuses(*_ROLES)(tables)))
     if tasks == "not here":
         return None
     if tasks == "not permitted" and name in _NOT_REQUESTED:
         return tasks, _CURES[tasks]
+    if name in _NOT_REQUESTED and own is not None and own.status != "ok":
+        return own.status, own.detail
     return _NOT_REQUESTED.get(name)
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno import _core
-from dbdyno.engines.postgres import presence
+from dbdyno.engines.postgres import presence, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.resetting import CacheDrop
 
-_EVICTS_SINCE = 170_000
 _ROUNDS = 3
 """A page that is in use at that moment stays in the cache; the next round removes it."""
 _ELSE = 'reset_cache = "as-loaded"'
@@ -57,11 +56,11 @@ def check(site: Site) -> None:
     """Raises :class:`UsageError` if tables cannot be removed from the cache. Creates the extension in an
     embedded server."""
     connection = site.connection()
-    version, what = connection.info.server_version, 'reset_cache = "dropped"'
-    if version < _EVICTS_SINCE:
+    what = 'reset_cache = "dropped"'
+    if versions.major(connection) < versions.EVICTS_PAGES:
         raise UsageError(
-            f"{what}: PostgreSQL {version // 10_000} cannot drop single tables from its cache",
-            f"PostgreSQL {_EVICTS_SINCE // 10_000} or newer, or {_ELSE}",
+            f"{what}: PostgreSQL {versions.major(connection)} cannot drop single tables from its cache",
+            f"PostgreSQL {versions.EVICTS_PAGES} or newer, or {_ELSE}",
         )
     row = connection.execute(
         "select rolsuper from pg_catalog.pg_roles where rolname = current_user"

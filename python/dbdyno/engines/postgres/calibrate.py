@@ -67,7 +67,7 @@ class Bench:
         half = self.recipe.half
         if half is not None and half.work == "size":
             return float(size)
-        spec = probe(self.recipe, self.connection.info.server_version)
+        spec = probe(self.recipe, self.connection)
         if spec is None:
             return None
         self._probe(spec)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 import psycopg
 from psycopg.rows import tuple_row
 
-from dbdyno.engines.postgres import sql, statements
+from dbdyno.engines.postgres import sql, statements, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
@@ -38,7 +38,14 @@ _UNITS = {"B": 1, "kB": 1 << 10, "8kB": 8 << 10, "MB": 1 << 20, "GB": 1 << 30}
 _MORE = (
     *("shared_buffers", "shared_memory_size", "shared_memory_size_in_huge_pages", "max_connections"),
     *("max_worker_processes", "autovacuum_max_workers", "autovacuum_worker_slots", "max_wal_senders"),
-    *("io_workers", "huge_pages", "huge_pages_status", "debug_io_direct", "dynamic_shared_memory_type"),
+    *(
+        "io_workers",
+        "io_max_workers",
+        "huge_pages",
+        "huge_pages_status",
+        "debug_io_direct",
+        "dynamic_shared_memory_type",
+    ),
     *("max_parallel_workers_per_gather", "max_parallel_workers", "work_mem", "hash_mem_multiplier"),
     *("log_statement", "log_min_duration_statement", "log_duration", "log_min_duration_sample"),
     *("log_statement_sample_rate", "log_statement_stats", "log_parser_stats", "log_planner_stats"),
@@ -70,6 +77,7 @@ class _Known(NamedTuple):
     short_jit: tuple[int, int] | None  # (short statements that are compiled, all statements); None if unknown
     flags: str | None  # of the compiler; None if hidden from this role
     texts: statements.Texts | None = None  # None if statements are not counted, or hidden from this role
+    major: int = versions.NEWEST
 
     def is_on(self, name: str) -> bool:
         return name in self.settings and self.settings[name].value == "on"
@@ -142,7 +150,8 @@ def _known(connection: Connection) -> _Known:
     cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
     rows = cursor.execute(sql.text("conditions").encode(), [[*names, *_MORE]]).fetchall()
     has_id = connection.execute(
-        "select query_id is not null from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())"
+        "select pg_catalog.to_jsonb(a) ->> 'query_id' is not null "
+        "from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) as a"
     ).fetchone()
     settings = {name: Setting(*rest) for name, *rest in rows}
     return _Known(
@@ -151,6 +160,7 @@ def _known(connection: Connection) -> _Known:
         _short_jit(connection),
         _compiler_flags(connection),
         statements.readable(connection),
+        versions.major(connection),
     )
 
 
@@ -210,6 +220,11 @@ def _judge_by_rule(entry: Entry, known: _Known) -> Judged:
     }
     state = next((s for s, values in states.items() if value in values), "ok")
     return Judged(cast(State, state), value)
+
+
+def _version(_entry: Entry, known: _Known) -> Judged:
+    doubt = versions.doubt(known.major)
+    return Judged("ok", str(known.major)) if doubt is None else Judged("worth a look", doubt)
 
 
 def _optimised(_entry: Entry, known: _Known) -> Judged:
@@ -299,6 +314,7 @@ def _auto_explain(_entry: Entry, known: _Known) -> Judged:
 
 
 _JUDGES: Mapping[str, Callable[[Entry, _Known], Judged]] = {
+    "known-version": _version,
     "pending-restart": _pending,
     "optimised-build": _optimised,
     "jit": _jit,
@@ -347,7 +363,7 @@ def _split(value: str) -> list[str]:
 
 
 def _processes(known: _Known) -> int:
-    names = ("max_connections", "max_worker_processes", "max_wal_senders", "io_workers")
+    names = ("max_connections", "max_worker_processes", "max_wal_senders", "io_workers", "io_max_workers")
     workers = known.number("autovacuum_worker_slots") or known.number("autovacuum_max_workers")
     return int(sum(known.number(n) for n in names) + workers) + _HELPERS
 

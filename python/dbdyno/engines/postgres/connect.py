@@ -24,7 +24,7 @@ from psycopg import pq, waiting
 from psycopg.conninfo import conninfo_to_dict, timeout_from_conninfo
 
 from dbdyno.engines.attended import STEP_S, Attended
-from dbdyno.engines.postgres import connection_options, own_settings, sql, texts
+from dbdyno.engines.postgres import connection_options, own_settings, sql, texts, versions
 from dbdyno.engines.postgres.errors import (
     Doubt,
     check_dsn,
@@ -61,6 +61,8 @@ class Connection(Traced):
     """Statements sent so far. Each is a transaction of its own unless one is begun explicitly."""
     opened = used = 0.0
     """Seconds of the monotonic clock when connecting began, and when a statement was last answered."""
+    counts_own_work = False
+    """Whether the server counts the work of this session, and a statement that dbdyno knows reads it."""
     before: Mapping[str, Before] = {}
     """Settings as given by role, database and connection options. Empty behind a pooler, where they still
     hold."""
@@ -242,7 +244,6 @@ def _addresses(hosts: str) -> int:
 
 
 APPLICATION = "dbdyno"
-MINIMUM_VERSION = 140000
 CONNECT_TIMEOUT_S = 10
 
 
@@ -277,6 +278,7 @@ def connect(dsn: str, database: bytes | None = None) -> Connection:
     try:
         connection.before = own_settings.fix(connection)  # before any other statement of ours
         connection.take_text_as_it_is()
+        connection.counts_own_work = _counts_own_work(connection)
     except psycopg.Error as e:
         connection.close()
         raise server_error(e, "beginning a session") from None
@@ -347,13 +349,27 @@ def release(number: int) -> str:
 
 
 def _check_version(connection: Connection) -> None:
-    number = connection.info.server_version
-    if number < MINIMUM_VERSION:
+    if versions.major(connection) < versions.OLDEST:
+        number = connection.info.server_version
         connection.close()
         raise TargetError(
-            f"the server is PostgreSQL {release(number)}, dbdyno needs {MINIMUM_VERSION // 10000} or later",
+            f"the server is PostgreSQL {release(number)}, dbdyno needs {versions.OLDEST} or later",
             "upgrade it; for older servers there are pgbench and pg_profile",
         )
+
+
+def _counts_own_work(connection: Connection) -> bool:
+    """Returns :attr:`Connection.counts_own_work`. In a version without tests, tries the
+    statement."""
+    if versions.major(connection) <= versions.NEWEST:
+        return versions.major(connection) >= versions.COUNTS_BY_CONNECTION
+    try:
+        connection.execute(sql.text("probe_18").encode())
+    except psycopg.Error as e:
+        if connection.closed or e.sqlstate is None:
+            raise
+        return False
+    return True
 
 
 def driver_target(connection: Connection) -> dict[str, Any]:

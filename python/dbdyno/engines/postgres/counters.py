@@ -13,7 +13,7 @@ import psycopg
 from psycopg.rows import dict_row
 from pydantic import BaseModel, ConfigDict, Field
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import sql, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.results.raw import OWN_READS
 
@@ -23,13 +23,9 @@ CONNECTING = "connect"
 END = "end"
 WHOLE = (CONNECTING, "start", END)
 """Phases between which the growth of a counter is exact, because every session has reported."""
-REPORTS_ON_REQUEST = 15
-"""First version whose sessions can be made to report. Before, figures may be half a second old."""
 COLLECTOR_S = 0.6
 SERIES_S = 2.0
 """Most time that a read of counters by second may take."""
-BY_CONNECTION = 18
-"""First version that counts blocks by connection."""
 
 
 class Counter(BaseModel):
@@ -42,7 +38,7 @@ class Counter(BaseModel):
     kind: Literal["counter", "gauge"]
     unit: Literal["blocks", "bytes", "rows", "ns", "s", "count"]
     scope: Literal["session", "server", "database"]
-    since: int = Field(ge=14)  # major version
+    since: int = Field(ge=versions.OLDEST)  # major version
     until: int | None = None
     needs: str | None = None
     series: bool = False  # read about once a second, not at the ends of a window
@@ -72,7 +68,7 @@ def read_series(connection: Connection, now_ns: Callable[[], int]) -> list[dict[
 
     Raises :class:`psycopg.Error` if the connection is lost, or the answer does not come soon.
     """
-    major = connection.info.server_version // 10000
+    major = versions.major(connection)
     records: list[dict[str, Any]] = []
     for file, names in _series(major).items():
         before_ns = now_ns()
@@ -86,13 +82,16 @@ def read_series(connection: Connection, now_ns: Callable[[], int]) -> list[dict[
     return records
 
 
-def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
-    """Returns rows of the table ``counters``. If a statement fails, its counters are NULL with a status.
+def read(
+    connection: Connection, phase: str, now_ns: Callable[[], int], unread: set[str] | None = None
+) -> list[dict[str, Any]]:
+    """Returns rows of the table ``counters``. If a statement fails, its counters are NULL with a status, and
+    ``unread`` gets their names if the server does not know what it asks for.
 
     Raises :class:`psycopg.Error` if the connection is lost.
     """
-    major = connection.info.server_version // 10000
-    if phase in WHOLE or major >= REPORTS_ON_REQUEST:
+    major = versions.major(connection)
+    if phase in WHOLE or major >= versions.REPORTS_ON_REQUEST:
         _report_all(connection, major)
     counters = server_wide(major)
     records: list[dict[str, Any]] = []
@@ -101,6 +100,8 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
         before_ns = now_ns()
         values, status = _values(connection, text) if text else ({}, "not supported")
         after_ns = now_ns()
+        if unread is not None and text and status == "not supported":
+            unread.update(c.name for c in counters if c.sql == file)
         for counter in (c for c in counters if c.sql == file):
             value = values.get(counter.name)
             records.append(
@@ -129,7 +130,7 @@ def _series(major: int) -> Mapping[str, Sequence[str]]:
 def _report_all(connection: Connection, major: int) -> None:
     """Waits until the sessions have reported, and reports this connection's own activity: dbdyno knows
     that exactly and subtracts it, so it must not be missing from some reads."""
-    if major < REPORTS_ON_REQUEST:
+    if major < versions.REPORTS_ON_REQUEST:
         time.sleep(COLLECTOR_S)
         connection.execute(sql.text("report_14").encode())
     else:
@@ -146,7 +147,7 @@ class OwnReads:
     def added(self, connection: Connection, observer: str) -> Mapping[str, float]:
         """Returns sums by name, including connections of the application ``observer`` that have ended.
         Empty if the server has no such counters. Raises :class:`psycopg.Error` if the connection is lost."""
-        if connection.info.server_version // 10000 < BY_CONNECTION:
+        if versions.major(connection) < versions.COUNTS_BY_CONNECTION:
             return {}
         text = sql.fill("own_reads_18", observer=observer)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -11,16 +11,15 @@ from typing import NamedTuple
 import psycopg
 from psycopg.rows import class_row
 
-from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres import connect, sql, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded.defaults import memory_limit_bytes
 from dbdyno.engines.postgres.enabling import Visibility, grant_monitor, switch_on
 from dbdyno.engines.postgres.presence import Presence
-from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
-from dbdyno.engines.postgres.wait_events import NEWEST, words
+from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.errors import TargetError
-from dbdyno.model.schema.data_source import Enabling
+from dbdyno.model.schema.data_source import Enabling, Step
 from dbdyno.model.schema.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.sources.source import Source
 from dbdyno.model.sources.wait_families import Helper
@@ -112,8 +111,9 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
     return ServerFacts(
         engine="postgres",
         product="PostgreSQL",
-        version=str(settings.pop("server_version")).split()[0],
+        version=reported(connection),
         version_num=connection.info.server_version,
+        doubt=versions.doubt(versions.major(connection)) or "",
         description=str(description[0]),
         where=connect.where(connection),
         embedded=embedded,
@@ -126,6 +126,11 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
         settings={name: str(value) for name, value in settings.items()},
         helpers=helpers(),
     )
+
+
+def reported(connection: Connection) -> str:
+    """Returns the version that the server reports at login, without its builder's addition: ``18.6``."""
+    return (connection.info.parameter_status("server_version") or "").split(" ")[0]
 
 
 def _standby(connection: Connection) -> bool:
@@ -141,25 +146,33 @@ def helpers() -> dict[str, Helper]:
 
 
 def sources(
-    version: int, scripts: Iterable[Recipe], seen: Visibility, statements: Source, unprobed: str | None = None
+    major: int,
+    scripts: Iterable[Recipe],
+    seen: Visibility,
+    statements: Source,
+    *,
+    counts_own_work: bool,
+    unprobed: str | None = None,
+    unread: Collection[str] = (),
 ) -> list[Source]:
-    """Returns the engine's data sources. ``unprobed`` is why sessions were not asked for their counters."""
+    """Returns the engine's data sources. ``unprobed`` is why sessions were not asked for their counters,
+    ``unread`` are the counters that could not be read."""
     return [
-        _session_counters(version, any(True for _ in scripts), unprobed),
-        _server_counters(version),
+        _session_counters(major, any(True for _ in scripts), unprobed, counts_own_work=counts_own_work),
+        _server_counters(major, unread),
         activity(seen),
         _executions(),
         statements,
         blocking(seen),
         *hidden_sources(seen),
-        *_word_sources(version),
+        *_word_sources(major),
     ]
 
 
-def _session_counters(version: int, script: bool, unprobed: str | None) -> Source:
+def _session_counters(major: int, script: bool, unprobed: str | None, *, counts_own_work: bool) -> Source:
     name = "engine counters, per session"
     enabling = Enabling("logical reads and other work of each session, counted exactly")
-    if version >= OWN_PROBE_SINCE:
+    if counts_own_work:
         return Source(
             name=name,
             provenance="pg_stat_get_backend_io(own pid) after pg_stat_force_next_flush()",
@@ -167,12 +180,14 @@ def _session_counters(version: int, script: bool, unprobed: str | None) -> Sourc
             detail=unprobed or "",
             enabling=enabling,
         )
+    changed = major >= versions.COUNTS_BY_CONNECTION
     provenance = "pg_stat_get_xact_blocks_fetched(own tables and indexes), the session being one transaction"
     if unprobed is not None:
         return Source(name=name, provenance=provenance, status="off", detail=unprobed, enabling=enabling)
     if not script:
         enabling = enabling._replace(only="built-in workloads; own scripts from PostgreSQL 18 on")
-        return Source(name=name, provenance=provenance, status="ok", enabling=enabling)
+        detail = f"PostgreSQL {major} does not answer for a session as 18 does" if changed else ""
+        return Source(name=name, provenance=provenance, status="ok", detail=detail, enabling=enabling)
     return Source(
         name=name,
         provenance=provenance,
@@ -183,32 +198,39 @@ def _session_counters(version: int, script: bool, unprobed: str | None) -> Sourc
     )
 
 
-def _server_counters(version: int) -> Source:
+def _server_counters(major: int, unread: Collection[str]) -> Source:
     views = "pg_stat_database (all), pg_stat_wal, pg_stat_bgwriter"
-    if version >= 160000:
-        views += ", pg_stat_io" + (", pg_stat_checkpointer" if version >= 170000 else "")
+    if major >= versions.IO_VIEW:
+        views += ", pg_stat_io" + (", pg_stat_checkpointer" if major >= versions.CHECKPOINTER_VIEW else "")
     detail = "a session reports when a transaction ends, once a second at most: the figures lag by that"
-    if version < 150000:
+    if major < versions.REPORTS_ON_REQUEST:
         detail += ", and by the 0.5 s that version 14 may keep them"
+    if unread:
+        detail += f"; PostgreSQL {major} did not answer for {', '.join(sorted(unread))}"
     return Source(
         name="engine counters, server-wide",
         provenance=views,
-        status="ok",
+        status="limited" if unread else "ok",
         detail=detail,
         enabling=Enabling("transactions, blocks, WAL, I/O of the whole server: the load profile"),
     )
 
 
-def _word_sources(version: int) -> list[Source]:
+def _word_sources(major: int) -> list[Source]:
     """Returns a source only if the wait events are unknown; the core reports how their reads went."""
-    if words(version // 10000) is not None:
+    doubt = versions.doubt(major)
+    if doubt is None:
         return []
     return [
         Source(
             name="wait event word",
-            provenance=f"names of the wait events of version {version // 10000}",
+            provenance=f"names of the wait events of PostgreSQL {major}",
             status="not supported",
-            detail=f"known are those of versions 14 to {NEWEST}: a later dbdyno may know more",
+            detail=doubt,
+            enabling=Enabling(
+                "wait events read from the server's memory, at the same instant as the state of the process",
+                steps=(Step(f"install a version of dbdyno that knows PostgreSQL {major}"),),
+            ),
         )
     ]
 
@@ -241,7 +263,7 @@ def identity(connection: Connection) -> Identity:
         system = int(row[0]) if row else None
     except psycopg.errors.InsufficientPrivilege:
         pass
-    return Identity(connection.info.server_version // 10000, system)
+    return Identity(versions.major(connection), system)
 
 
 def check_same(before: Identity, now: Identity) -> None:

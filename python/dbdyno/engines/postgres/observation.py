@@ -9,9 +9,8 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from dbdyno.engines.postgres import sql, texts
+from dbdyno.engines.postgres import sql, texts, versions
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.counters import REPORTS_ON_REQUEST
 from dbdyno.engines.postgres.sessions import literal
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Observation
@@ -44,7 +43,7 @@ def activity_sql(connection: Connection, chosen: Observation | None = None) -> s
 def _can_report(connection: Connection) -> bool:
     """Returns whether a sample can be counted at once. Otherwise it is counted when the connection ends,
     in a later window."""
-    if connection.info.server_version // 10000 < REPORTS_ON_REQUEST:
+    if versions.major(connection) < versions.REPORTS_ON_REQUEST:
         return False
     text = f"select pg_catalog.has_table_privilege('{_TABLE}', 'select')"
     row = connection.execute(f"{text}{sql.OWN}".encode()).fetchone()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import sql, versions
 from dbdyno.model.errors import TargetError
 
 SEARCH_PATH = "pg_catalog, pg_temp"
@@ -55,8 +55,8 @@ _OF_TRANSACTIONS = {
 _ALL = {**_OF_STATEMENTS, **_OF_TRANSACTIONS}
 _COLUMNS, _DIGITS = 4, "extra_float_digits"
 _MAY_SET = {
-    140000: "pg_catalog.current_setting('is_superuser') operator(pg_catalog.=) 'on'",
-    150000: "pg_catalog.has_parameter_privilege(s.name, 'SET')",
+    versions.OLDEST: "pg_catalog.current_setting('is_superuser') operator(pg_catalog.=) 'on'",
+    versions.PRIVILEGES_ON_PARAMETERS: "pg_catalog.has_parameter_privilege(s.name, 'SET')",
 }
 
 
@@ -75,7 +75,7 @@ def statement(version: int, pid: int | str | None) -> str:
     would get these settings, so nothing is set there, and the new value is NULL. None sets them for any
     process.
     """
-    may_set = _MAY_SET[max(since for since in _MAY_SET if since <= max(version, 140000))]
+    may_set = _MAY_SET[max(since for since in _MAY_SET if since <= max(version // 10_000, versions.OLDEST))]
     answers = "true" if pid is None else f"pg_catalog.pg_backend_pid() operator(pg_catalog.=) {pid}"
     wanted = ", ".join(f"('{name}', '{value}')" for name, value in _ALL.items())
     return sql.fill("own_settings", answers=answers, wanted=wanted, may_set=may_set)

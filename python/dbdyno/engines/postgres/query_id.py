@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import sql, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.wait_events import PROGRAM, word_spec, words
@@ -21,8 +21,6 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.engine.machine import Machine
 
 SYMBOL = "MyBEEntry"
-OFFSETS = {14: 424, 15: 424, 16: 424, 17: 424, 18: 424}
-"""Offset of ``st_query_id`` in bytes, by major version."""
 MACHINES = ("x86_64", "aarch64")
 _IDLE = ("Client", "ClientRead")
 """The wait event of a backend that waits for the next statement."""
@@ -32,7 +30,7 @@ def statement_spec(
     connection: Connection,
     pid: int | None,
     major: int,
-    offsets: Mapping[int, int] = OFFSETS,
+    offsets: Mapping[int, int] = versions.QUERY_ID_OFFSETS,
     machine: Machine = HERE,
 ) -> dict[str, Any]:
     """Returns ``word.statement`` of ``_core.Watch`` (docs/core.md): where the id is, or why it is not read.
@@ -69,7 +67,7 @@ def statement_spec(
 
 def backend_word(connection: Connection, seen: Presence) -> dict[str, Any] | None:
     """Returns ``word`` of ``_core.Watch`` for a server whose processes are visible."""
-    major = connection.info.server_version // 10_000
+    major = versions.major(connection)
     return word_spec(major, statement_spec(connection, seen.pid, major, machine=seen.machine))
 
 

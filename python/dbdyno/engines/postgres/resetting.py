@@ -21,6 +21,7 @@ from dbdyno.engines.postgres import (
     ownership,
     script_halves,
     table_marks,
+    versions,
     warming,
 )
 from dbdyno.engines.postgres.connect import Connection
@@ -32,7 +33,6 @@ from dbdyno.model.plan.resetting import Cache, CacheDrop, CacheWarming, DataSet,
 from dbdyno.model.plan.table_making import TableOptions
 
 _LOCK_WAIT_S = 10
-_CHECKPOINT_ROLE_SINCE = 150_000
 _HOLDERS = """
 select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), a.usename, coalesce(a.state, ''),
        c.relname
@@ -285,7 +285,7 @@ class Reloading(Making):
     def _may_checkpoint(self) -> bool:
         role = (
             "pg_catalog.pg_has_role('pg_checkpoint', 'usage')"
-            if self._connection.info.server_version >= _CHECKPOINT_ROLE_SINCE
+            if versions.major(self._connection) >= versions.CHECKPOINT_ROLE
             else "false"
         )
         query = f"select rolsuper or {role} from pg_catalog.pg_roles where rolname = current_user"

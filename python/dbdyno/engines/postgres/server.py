@@ -111,6 +111,7 @@ class PostgresServer:
         self._warm = 0  # calls before the barrier that are reported after it
         self._added = Counter(dict.fromkeys(OWN, 0))  # by samplers and probes
         self._own_reads = counters.OwnReads()
+        self._unread: set[str] = set()  # counters whose statement the server did not know
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         self.counting = self.second_counting = self.statement_counting = self.listing = self.watching = self
         self.settings = self
@@ -134,7 +135,13 @@ class PostgresServer:
         with suppress(psycopg.Error):  # keep the last state: a lost server has data sources, too
             self._visibility = visibility(self._connection)
         known = facts.sources(
-            self.version, self._scripts.values(), self._visibility, self._statements(), self._unprobed
+            self._identity.major,
+            self._scripts.values(),
+            self._visibility,
+            self._statements(),
+            counts_own_work=self._connection.counts_own_work,
+            unprobed=self._unprobed,
+            unread=self._unread,
         )
         if self._presence.here:
             known += unknown_directories(self._places, self._visibility.role)
@@ -144,9 +151,13 @@ class PostgresServer:
         if not self._visibility.statements_loaded and self._preloaded is None:
             with suppress(psycopg.Error):
                 self._preloaded = enabling.preloaded_libraries(self._connection)
-        return enabling.statements(
+        source = enabling.statements(
             self._visibility, self._database, self._preloaded, embedded=self._instance is not None
         )
+        if source.status != "ok" or not (trouble := self._statement_reader.trouble):
+            return source
+        detail = f"executions and blocks dirtied are unknown: {trouble}"
+        return source.model_copy(update={"status": "lost", "detail": detail})
 
     def enable(self, statement: str) -> None:
         with doing(statement), self._connection.users_settings():
@@ -285,14 +296,14 @@ class PostgresServer:
         """Returns how sessions are probed, and how they report activity before the barrier if no probe
         does."""
         self._unprobed = self._front.unprobed()
-        if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
+        if self._unprobed is None and self._connection.counts_own_work:
             self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.local)
-        probe = sessions.probe(recipe, self.version) if self._unprobed is None else None
+        probe = sessions.probe(recipe, self._connection) if self._unprobed is None else None
         self._probes = sessions.counted_of_probes(probe)
-        self._single = not self._front.shared and sessions.in_one_transaction(recipe, self.version)
+        self._single = not self._front.shared and sessions.in_one_transaction(recipe, self._connection)
         flushed = probe is not None and bool(probe["flush"])
         reports_itself = self._front.pool is None and not flushed  # a pool's connections are no session's
-        report = sessions.reporting(recipe, self.version, count) if reports_itself else None
+        report = sessions.reporting(recipe, self._connection, count) if reports_itself else None
         reported = recipe.half is None or flushed or report is not None
         self._warm = 0 if reported else count * sessions.WARM_CALLS
         return probe, report
@@ -370,7 +381,7 @@ class PostgresServer:
         with doing("reading counters"):
             if phase == counters.END:
                 self._front.leave(self._connection)
-            read = counters.read(self._connection, phase, _core.now_ns)
+            read = counters.read(self._connection, phase, _core.now_ns, self._unread)
             reads = self._own_reads.added(self._connection, observation.OBSERVER)
         transactions, executions = self._own_activity()
         added = {

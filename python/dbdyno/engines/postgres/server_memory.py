@@ -35,7 +35,7 @@ class Context(NamedTuple):
     block_bytes: int
     segment_bytes: int
     buffers: int
-    version_num: int
+    knows_nodes: bool  # whether the server says on which NUMA node its memory is
     huge_pages: str
     huge_pages_status: str | None
     shared_memory_bytes: int | None
@@ -124,7 +124,7 @@ def _huge_pages_used(context: Context, seen: Presence) -> Figure:
 
 
 def _by_node(context: Context, ask: Ask, seen: Presence, left_ns: int) -> Iterator[Figure]:
-    if context.version_num < 180_000:
+    if not context.knows_nodes:
         if seen.main_pid is not None and (text := _numa_maps(seen.main_pid, seen.machine.root)) is not None:
             by_node = shared_by_node(text).items()
             yield from (Figure("shared_memory_bytes", value, node=node) for node, value in by_node)

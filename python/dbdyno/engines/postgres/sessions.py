@@ -11,9 +11,9 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from dbdyno.engines import paced
-from dbdyno.engines.postgres import loader, objects, own_settings, script_check, script_halves, sql
+from dbdyno.engines.postgres import loader, objects, own_settings, script_check, script_halves, sql, versions
 from dbdyno.engines.postgres.connect import APPLICATION, Connection
-from dbdyno.engines.postgres.counters import COLLECTOR_S, REPORTS_ON_REQUEST
+from dbdyno.engines.postgres.counters import COLLECTOR_S
 from dbdyno.engines.postgres.objects import Half
 from dbdyno.engines.postgres.own_settings import SEARCH_PATH
 from dbdyno.engines.postgres.sql_tokens import tokens
@@ -95,7 +95,6 @@ def literal(value: str) -> str:
 
 
 GRACE_MS = 30_000
-OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io counts by backend
 _NO_TIMEOUTS = (
     "statement_timeout",
     "idle_in_transaction_session_timeout",
@@ -150,17 +149,17 @@ class Recipe:
         return self.half.objects.name_for(session, dict(self.params))
 
 
-def in_one_transaction(recipe: Recipe, version: int) -> bool:
-    """Returns whether a session is one transaction. Before version 18 only the counts within a transaction
-    are exact, so this is done for sessions that only read."""
-    return version < OWN_PROBE_SINCE and recipe.read_only and recipe.half is not None
+def in_one_transaction(recipe: Recipe, connection: Connection) -> bool:
+    """Returns whether a session is one transaction. Where the server does not count by session, only the
+    counts within a transaction are exact, so this is done for sessions that only read."""
+    return not connection.counts_own_work and recipe.read_only and recipe.half is not None
 
 
 MOST_PAUSED = 40
 """Most sessions that pause before they report. At least four pause at a time, for half a second."""
 
 
-def reporting(recipe: Recipe, version: int, count: int) -> dict[str, Any] | None:
+def reporting(recipe: Recipe, connection: Connection, count: int) -> dict[str, Any] | None:
     """Returns the keys of the specification by which sessions report their activity before the barrier to the
     server's counters: transactions, blocks, calls. Otherwise it is reported with the first calls of the
     window.
@@ -169,9 +168,9 @@ def reporting(recipe: Recipe, version: int, count: int) -> dict[str, Any] | None
     None if each session is one transaction, which is reported at its end, or too many sessions would have to
     pause.
     """
-    if in_one_transaction(recipe, version):
+    if in_one_transaction(recipe, connection):
         return None
-    if version // 10000 >= REPORTS_ON_REQUEST:
+    if versions.major(connection) >= versions.REPORTS_ON_REQUEST:
         return {"warm": [sql.text("snapshot_flush")], "pause_ms": 0}
     if count > MOST_PAUSED:
         return None
@@ -300,7 +299,7 @@ def setup(
         f"SELECT pg_catalog.set_config({literal(name)}, {literal(value)}, false)"
         for name, value in settings.items()
     ]
-    if in_one_transaction(recipe, connection.info.server_version):
+    if in_one_transaction(recipe, connection):
         quoted.append("BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED READ ONLY")
     return quoted
 
@@ -327,11 +326,11 @@ def counted_of_probes(probe: Mapping[str, Any] | None) -> dict[str, int]:
     return {"transactions_committed": 7, "executions": 4} if probe["flush"] else {"executions": 2}
 
 
-def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:
+def probe(recipe: Recipe, connection: Connection) -> dict[str, Any] | None:
     """Returns how a session's own counters are read, None if they cannot be."""
-    if version >= OWN_PROBE_SINCE:
+    if connection.counts_own_work:
         flush, read, columns = [sql.text("probe_flush_18")], sql.text("probe_18"), [*COLUMNS, *OF_BACKENDS]
-    elif in_one_transaction(recipe, version) and _has_tables(recipe):
+    elif in_one_transaction(recipe, connection) and _has_tables(recipe):
         flush, read, columns = [], sql.text("probe_14"), [*COLUMNS]
     else:
         return None
@@ -339,8 +338,7 @@ def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:
 
 
 def _relations(connection: Connection, recipe: Recipe, sessions: Sequence[int]) -> dict[int, str]:
-    version = connection.info.server_version
-    if not (in_one_transaction(recipe, version) and _has_tables(recipe)):
+    if not (in_one_transaction(recipe, connection) and _has_tables(recipe)):
         return {}
     names = {n: recipe.object_name(n) for n in sessions}
     oids = objects.relations(connection, list(names.values()))

@@ -45,6 +45,7 @@ class Statements:
         self._known: set[int] = set()  # ids whose texts were requested
         self.own: set[int] = set()  # ids of dbdyno's statements
         self._own_known = False
+        self.trouble = ""  # why the latest read failed
 
     def find_own(self, connection: Connection) -> None:
         """Notes once which counted statements are dbdyno's, including those whose texts the store already
@@ -67,7 +68,13 @@ class Statements:
         if text is None:
             return empty(_READS)
         before_ns = now_ns()
-        rows = _frame(connection, text)
+        try:
+            rows = _rows(connection, text)
+        except psycopg.Error as e:
+            _check_alive(connection, e)
+            self.trouble = e.diag.message_primary or str(e)
+            return empty(_READS)
+        self.trouble = ""
         after_ns = now_ns()
         read = {"before_ns": before_ns, "after_ns": after_ns, "phase": phase, "status": "ok"}
         return by_key(conform(_READS, rows.with_columns(**{k: pl.lit(v) for k, v in read.items()})))
@@ -134,8 +141,7 @@ def readable(connection: Connection) -> Texts | None:
         reset = f"SELECT {schema}.pg_stat_statements_reset(0, {{}}, 0);"
         return Texts(str(e.diag.message_primary), tuple(Step(reset.format(oid)) for (oid,) in databases))
     except psycopg.Error as e:
-        if connection.closed or e.sqlstate is None:
-            raise
+        _check_alive(connection, e)
         return None
     return Texts()
 
@@ -171,14 +177,23 @@ def _extension(connection: Connection) -> tuple[str, tuple[int, ...]]:
 def _frame(connection: Connection, text: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
     """Returns the rows, none if the server reports an error."""
     try:
-        cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
-        cursor.execute(text.encode(), parameters)
-        names = [c.name for c in cursor.description or ()]
-        return pl.DataFrame(cursor.fetchall(), schema=names, orient="row", infer_schema_length=None)
+        return _rows(connection, text, parameters)
     except psycopg.Error as e:
-        if connection.closed or e.sqlstate is None:
-            raise
+        _check_alive(connection, e)
         return pl.DataFrame()
+
+
+def _rows(connection: Connection, text: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
+    cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+    cursor.execute(text.encode(), parameters)
+    names = [c.name for c in cursor.description or ()]
+    return pl.DataFrame(cursor.fetchall(), schema=names, orient="row", infer_schema_length=None)
+
+
+def _check_alive(connection: Connection, error: psycopg.Error) -> None:
+    """Raises the error if the connection is lost."""
+    if connection.closed or error.sqlstate is None:
+        raise error
 
 
 def by_key(read: pl.DataFrame) -> pl.DataFrame:

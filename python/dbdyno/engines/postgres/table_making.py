@@ -17,7 +17,7 @@ from typing import Any
 from psycopg import sql as pgsql
 
 from dbdyno import _core
-from dbdyno.engines.postgres import loader, objects, own_settings, ownership, table_marks
+from dbdyno.engines.postgres import loader, objects, own_settings, ownership, table_marks, versions
 from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
@@ -28,11 +28,9 @@ _FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
 _MOST_WORKERS = 8
 _BIGINT_SINCE = 20_000
 """From this scale on, account numbers need 8 bytes."""
-_PARENTS_LOGGED_SINCE = 180_000
 _DEFAULTS = ("smallint", "integer", "bigint", "text")
 """Types whose constants have the same form in SQL and in the description."""
 PARTITIONED = "pgbench_accounts"
-_MAINTAINS_CHILDREN_SINCE = 180_000
 _FEW = 2
 """With up to so many connections, each freezes whole tables and sorts the keys of an index alone."""
 _SORT_BYTES_PER_ROW = 80
@@ -324,7 +322,7 @@ class Making:
     def _maintained(self, table: str) -> str:
         """Returns the table for VACUUM and ANALYZE, which from version 18 on recurse to children and take
         ONLY."""
-        recurses = self._connection.info.server_version >= _MAINTAINS_CHILDREN_SINCE
+        recurses = versions.major(self._connection) >= versions.MAINTAINS_CHILDREN
         return self._only(table) if recurses else self._sql_name(table)
 
     # -- as it goes on --------------------------------------------------------------------------
@@ -391,7 +389,7 @@ def _placeholder_values(connection: Connection, schema: str, options: TableOptio
 
     fill = f"with (fillfactor = {options.fillfactor})"
     unlogged = "unlogged" if options.unlogged else ""
-    parent_logged = options.partitions and connection.info.server_version >= _PARENTS_LOGGED_SINCE
+    parent_logged = options.partitions and versions.major(connection) >= versions.PARENTS_LOGGED
     return {
         "schema": _quoted(schema),
         "only_accounts": "" if options.partitions else "only",

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from dbdyno.engines.postgres import versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded import files
 from dbdyno.engines.postgres.embedded.cluster import clean_environment
@@ -113,7 +114,7 @@ def clock_facts(connection: Connection, main_pid: int | None, bin_dir: Path | No
     process = Path(f"/proc/{main_pid}")
     if (source := _read(_CLOCK_SOURCE)) is not None:
         facts["clock source"] = source
-    major = connection.info.server_version // 10000
+    major = versions.major(connection)
     places = [p for p in _program_directories(process, major, bin_dir) if (p / _PROGRAM).is_file()]
     if not places:
         facts[_PROGRAM] = f"unknown: no program {_PROGRAM} of PostgreSQL {major} was found"

@@ -63,6 +63,7 @@ class ServerFacts(BaseModel):
     engine: str
     version: str  # "18.4"
     version_num: int  # 180004
+    doubt: str = ""  # what is not done because no test has run on this version; empty if it is known
     description: str  # version() or the like
     where: str  # host and port or socket directory, database, user: no password
     embedded: bool

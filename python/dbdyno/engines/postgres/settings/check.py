@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres import connect, sql, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import values
 from dbdyno.engines.postgres.settings.values import PRELOADING, Guc, Site
@@ -22,7 +22,6 @@ _LISTED = "the statement SHOW ALL lists all settings"
 _HUGE = ("huge_pages", "shared_buffers")
 _SETTABLE = ("user", "superuser")  # contexts of settings that can be set in a session, and so in a trial
 _NOT_TRIED = ("log_timezone", "primary_slot_name")  # do not ignore a line's end behind the value
-_GRANT_SINCE = 150000  # GRANT ALTER SYSTEM ON PARAMETER
 _FIXED = dict.fromkeys(
     ("data_directory", "config_file", "hba_file", "ident_file", "external_pid_file", "cluster_name"),
     "it says where the server's files are, or what it is called",
@@ -155,7 +154,7 @@ def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None
     missing = [
         f"GRANT ALTER SYSTEM ON PARAMETER {a.name} TO {role}" for a in asked if not _may_alter(trial, a.name)
     ]
-    lacking_superuser = bool(missing) and trial.info.server_version < _GRANT_SINCE
+    lacking_superuser = bool(missing) and versions.major(trial) < versions.PRIVILEGES_ON_PARAMETERS
     missing += [row[0] for row in trial.execute(sql.text("rights_to_configure").encode()).fetchall()]
     if lacking_superuser:
         raise NotPrivileged(
@@ -171,7 +170,7 @@ def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None
 
 def _may_alter(trial: Connection, name: str) -> bool:
     """Returns whether this role may alter the setting. Asks, since trying would change it."""
-    if trial.info.server_version < _GRANT_SINCE:
+    if versions.major(trial) < versions.PRIVILEGES_ON_PARAMETERS:
         cursor = trial.execute("select rolsuper from pg_catalog.pg_roles where rolname = current_user")
     else:
         cursor = trial.execute(sql.text("may_alter_system").encode(), (name,))

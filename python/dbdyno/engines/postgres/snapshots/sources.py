@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
@@ -10,12 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import sql, versions
 from dbdyno.model.engine.snapshot import TABLES
 from dbdyno.model.schema.column import Type
 
-NEWEST = 18
 _TYPES: Mapping[Type, str] = {"i64": "int8", "f64": "float8", "str": "text", "bool": "bool"}
+_COLUMN = re.compile(r"\b(pg_(?!catalog\b)\w+)\.(\w+)")
 _FACTORS = {"ms": "1e6", "s": "1e9"}  # to ns
 
 
@@ -35,7 +36,7 @@ class Origin(BaseModel):
     @classmethod
     def _written(cls, given: Any) -> Any:
         if isinstance(given, str):
-            return {"by_version": {14: given}}
+            return {"by_version": {versions.OLDEST: given}}
         return {
             "by_version": {int(k): v for k, v in given.items() if k.isdigit()},
             **{k: v for k, v in given.items() if not k.isdigit()},
@@ -46,10 +47,17 @@ class Origin(BaseModel):
         known = [since for since in self.by_version if since <= major]
         return (self.by_version[max(known)] or None) if known else None
 
+    def absent(self, major: int, off: Collection[str]) -> str | None:
+        """Returns the first column of a view that the expression needs and the server lacks."""
+        needed = (".".join(pair) for pair in _COLUMN.findall(self.expression(major) or ""))
+        return next((column for column in needed if column in off), None)
+
     def select(self, name: str, kind: Type, major: int, off: Collection[str]) -> str:
-        """Returns the column of a statement, NULL if it is not counted."""
+        """Returns the column of a statement, NULL if it is not counted: ``off`` has the settings that are off
+        and the columns of views that the server lacks."""
         expression = self.expression(major)
-        if expression is None or (self.setting in off and not self.by_row):
+        counted = self.setting not in off or self.by_row
+        if expression is None or not counted or self.absent(major, off):
             return f'null::{_TYPES[kind]} as "{name}"'
         if self.unit == "time":
             expression = f"extract(epoch from {expression})"
@@ -82,9 +90,9 @@ class TableOrigin(BaseModel):
                 yield origin.select(name, kinds[name], major, off)
         for name, origin in self.figures.items():
             yield origin.select(name, "i64", major, off)
-        views = dict.fromkeys(view_of(origin.expression(major)) for origin in self.figures.values())
-        for view in filter(None, views):
-            yield f'extract(epoch from {view}.stats_reset)::float8 as "reset {view}"'
+        for view in _reset_views(self, major):
+            at = f"extract(epoch from {view}.stats_reset)" if f"{view}.stats_reset" not in off else "null"
+            yield f'{at}::float8 as "reset {view}"'
 
 
 def view_of(expression: str | None) -> str | None:
@@ -121,7 +129,10 @@ class Gap(NamedTuple):
 
 
 def gaps(major: int, off: Collection[str]) -> Iterator[Gap]:
-    """Yields the figures that the version or settings leave out."""
+    """Yields the figures that the version or settings leave out. ``off``: see :meth:`Origin.select`."""
+    if major > versions.NEWEST:
+        why = f"this version of dbdyno does not know what PostgreSQL {major} counts beyond {versions.NEWEST}"
+        yield Gap("new figures", why)
     for table, origin in all_tables().items():
         if origin.sql and min(origin.sql) > major:
             yield Gap(table, f"PostgreSQL {major} has none: since version {min(origin.sql)}")
@@ -129,8 +140,22 @@ def gaps(major: int, off: Collection[str]) -> Iterator[Gap]:
         for name, column in {**origin.columns, **origin.figures}.items():
             if column.expression(major) is None:
                 yield Gap(f"{table}.{name}", _other_version(column, major))
+            elif lacking := column.absent(major, off):
+                yield Gap(f"{table}.{name}", f"PostgreSQL {major} has no {lacking}")
             elif column.setting in off:
                 yield Gap(f"{table}.{name}", f"{column.setting} is off: set {column.setting} = on")
+
+
+def view_columns(major: int) -> list[tuple[str, str]]:
+    """Returns the columns of system views that this version's expressions need."""
+    origins = [c for t in all_tables().values() if t.sql for c in (*t.columns.values(), *t.figures.values())]
+    pairs = {pair for origin in origins for pair in _COLUMN.findall(origin.expression(major) or "")}
+    resets = {(view, "stats_reset") for t in all_tables().values() for view in _reset_views(t, major)}
+    return sorted(pairs | resets)
+
+
+def _reset_views(table: TableOrigin, major: int) -> Iterator[str]:
+    yield from filter(None, dict.fromkeys(view_of(o.expression(major)) for o in table.figures.values()))
 
 
 def _other_version(column: Origin, major: int) -> str:

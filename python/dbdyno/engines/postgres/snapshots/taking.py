@@ -17,13 +17,14 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import tuple_row
 
 from dbdyno import __version__
-from dbdyno.engines.postgres import connect, counters, sql
+from dbdyno.engines.postgres import connect, counters, sql, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.facts import reported
 from dbdyno.engines.postgres.observation import OBSERVER
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.engines.postgres.snapshots import frames
-from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps
+from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps, view_columns
 from dbdyno.engines.postgres.statements import Statements, statement
 from dbdyno.engines.postgres.texts import database_name
 from dbdyno.model.engine.snapshot import ServerCache, Snapshot, SnapshotInfo
@@ -36,7 +37,6 @@ ENOUGH_S = 15.0
 """If one statement fails, all are tried one by one within this time."""
 _EACH = ("relations", "indexes", "progress")
 """Read in each database. All others are read in the first one only, since they cover the whole server."""
-_CONSISTENT = 150000
 """First version that has a setting for counts as of one moment; version 14 always has such counts."""
 _UNREPORTED_S = 0.45
 """In version 14 a younger session has reported nothing but its connecting."""
@@ -59,7 +59,7 @@ class Context(NamedTuple):
     quoted: str
     all_stats: bool
     all_settings: bool
-    off: list[str]  # settings that are off
+    off: list[str]  # settings that are off, and columns of views that the server lacks
     refused: list[str]  # views and functions that this role may not use
     connectable: list[str]  # databases: bytes of the name in hexadecimal, and encoding
     closed: list[str]  # databases that this role may not connect to, in the same form
@@ -126,7 +126,7 @@ class Snapshots:
     def _snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
         start_s = time.monotonic()
         control = self._control()
-        progress = _Progress(control.info.server_version // 10000, known)
+        progress = _Progress(versions.major(control), known)
         self._count_control(progress)
         for database in self._wanted(progress, databases):
             with self._opened(database, progress, named=bool(databases)) as connection:
@@ -145,7 +145,7 @@ class Snapshots:
             engine="postgres",
             server=self._server(context),
             address=connect.where(control).rsplit(", database ", 1)[0],
-            version=(control.info.parameter_status("server_version") or "").split(" ")[0],
+            version=reported(control),
             version_num=control.info.server_version,
             started=None if context.started_s is None else datetime.fromtimestamp(context.started_s, UTC),
             standby=context.standby,
@@ -242,7 +242,7 @@ class Snapshots:
     def _wait_for_counts(self, connection: Connection, progress: _Progress) -> int:
         """Waits for the server's counters. Returns how many of this connection's transactions they have."""
         counted = _report(connection, progress.major)
-        if progress.major < counters.REPORTS_ON_REQUEST:  # figures may be this old
+        if progress.major < versions.REPORTS_ON_REQUEST:  # figures may be this old
             since = connection.opened if counted == 1 else connection.used
             time.sleep(max(0.0, counters.COLLECTOR_S - (time.monotonic() - since)))
         return counted
@@ -312,13 +312,23 @@ def _names(listed: Sequence[str]) -> dict[str, bytes]:
 
 def _context(connection: Connection) -> Context:
     (frame,) = _query_frames(connection, sql.text("snapshot_context"))
-    return Context(**frame.row(0, named=True))
+    context = Context(**frame.row(0, named=True))
+    return context._replace(off=[*context.off, *_absent(connection)])
+
+
+def _absent(connection: Connection) -> list[str]:
+    """Returns the columns of views that a version which no test has run on lacks."""
+    if versions.major(connection) <= versions.NEWEST:
+        return []
+    views, names = zip(*view_columns(versions.major(connection)), strict=True)
+    asked = {"views": list(views), "names": list(names)}
+    return [column for (column,) in connection.execute(sql.text("snapshot_absent").encode(), asked)]
 
 
 def _report(connection: Connection, major: int, *, wait: bool = True) -> int:
     """Makes the server count a session's transactions. Returns how many it has counted. ``wait``: waits in
     version 14."""
-    if major >= counters.REPORTS_ON_REQUEST:
+    if major >= versions.REPORTS_ON_REQUEST:
         connection.execute(sql.text("snapshot_flush").encode())
     elif not wait:
         return 0
@@ -401,7 +411,7 @@ def _check_alive(connection: Connection, error: psycopg.Error) -> None:
 def _query_frames(connection: Connection, text: str) -> list[pl.DataFrame]:
     """Returns a frame per statement, all of one transaction: a message of several statements is one
     without BEGIN."""
-    since_15 = connection.info.server_version >= _CONSISTENT
+    since_15 = versions.major(connection) >= versions.CONSISTENT_VIEWS
     one_view = ", ('stats_fetch_consistency', 'snapshot')" if since_15 else ""
     limits = sql.fill("snapshot_limits", more=one_view)
     frames_read = []

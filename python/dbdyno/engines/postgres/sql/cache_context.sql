@@ -3,7 +3,7 @@
 select pg_catalog.current_setting('block_size')::bigint as block_bytes,
        pg_catalog.pg_size_bytes(pg_catalog.current_setting('segment_size')) as segment_bytes,
        (select setting::bigint from pg_catalog.pg_settings where name = 'shared_buffers') as buffers,
-       pg_catalog.current_setting('server_version_num')::int as version_num,
+       pg_catalog.to_regprocedure('pg_catalog.pg_numa_available()') is not null as knows_nodes,
        pg_catalog.current_setting('huge_pages') as huge_pages,
        pg_catalog.current_setting('huge_pages_status', true) as huge_pages_status,
        pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_memory_size', true)) as shared_memory_bytes,

@@ -9,8 +9,7 @@ select pg_catalog.current_setting('max_connections')::int as maximum,
        pg_catalog.current_setting('superuser_reserved_connections')::int as superuser_reserved,
        coalesce(pg_catalog.current_setting('reserved_connections', true), '0')::int as reserved,
        r.rolsuper as superuser,
-       pg_catalog.current_setting('server_version_num')::int >= 160000
-           and exists (select from pg_catalog.pg_roles where rolname = 'pg_use_reserved_connections')
+       exists (select from pg_catalog.pg_roles where rolname = 'pg_use_reserved_connections')
            and pg_catalog.pg_has_role(r.oid, (select oid from pg_catalog.pg_roles
                                               where rolname = 'pg_use_reserved_connections'), 'usage')
            as may_use_reserved,

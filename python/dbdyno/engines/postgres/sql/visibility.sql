@@ -3,7 +3,9 @@ select pg_catalog.quote_ident(current_user) as role,
        (select rolsuper from pg_catalog.pg_roles where rolname = current_user) as superuser,
        pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'usage') as all_sessions,
        pg_catalog.current_setting('track_activities')::bool as states,
-       (select query_id is not null from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())) as query_ids,
+       -- by name, since a later version may lack the column
+       (select pg_catalog.to_jsonb(a) ->> 'query_id' is not null
+        from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) as a) as query_ids,
        pg_catalog.current_setting('track_io_timing')::bool as io_timing,
        l.loaded or exists (select from pg_catalog.pg_available_extensions() where name = 'pg_stat_statements')
            as has_statements,

@@ -18,7 +18,6 @@ from dbdyno.model.sources.wait_families import Family, WaitFamilies
 
 PROGRAM = "postgres"
 SYMBOL = "my_wait_event_info"
-NEWEST = 18
 
 
 class Words(NamedTuple):
