@@ -1,0 +1,189 @@
+"""Versions that no test can start: a real 18 behind a relay that reports 19 or 20, as it is or changed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbdyno.engines.postgres import PostgresServer, versions
+from dbdyno.engines.postgres.connect import connect
+from tests.conftest import Servers
+from tests.contract.claiming import WARNING, claiming
+from tests.contract.driving import run, statement
+from tests.contract.plain_server import PlainServer, plain_server
+from tests.db.conftest import LIGHT_CALLS, QUICK, Bench
+from tests.extensions import skip_without
+
+pytestmark = pytest.mark.db
+ALL = ["host all all 127.0.0.1/32 trust"]
+UNKNOWN = "PostgreSQL 20 is newer than this version of dbdyno knows"
+COUNTING = {"shared_preload_libraries": "pg_stat_statements", "compute_query_id": "on"}
+
+
+@pytest.fixture(scope="module")
+def real(servers: Servers) -> Iterator[PlainServer]:
+    with plain_server(servers.bin_dir(18), COUNTING, ALL) as server:
+        skip_without("pg_stat_statements", server.dsn)
+        server.ask("create extension pg_stat_statements")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("coming"), tmp_path_factory.mktemp("none"))
+
+
+@pytest.fixture
+def unknown(real: PlainServer) -> Iterator[str]:
+    with claimed(real, "20devel") as dsn:
+        yield dsn
+
+
+@contextmanager
+def claimed(real: PlainServer, version: str) -> Iterator[str]:
+    """Yields the DSN of the server when it reports ``version``, and warns at each login."""
+    with claiming(real.port, version, WARNING) as line:
+        yield f"host=127.0.0.1 port={line.port} user=boss dbname=postgres"
+
+
+@contextmanager
+def changed(real: PlainServer, change: str, undo: str) -> Iterator[None]:
+    """Changes the server's catalogue, as a later version may."""
+    real.ask(f"set allow_system_table_mods = on; {change}")
+    try:
+        yield
+    finally:
+        real.ask(f"set allow_system_table_mods = on; {undo}")
+
+
+def renamed(function: str, column: str) -> tuple[str, str]:
+    """Returns statements that rename a column of a function, and that undo it."""
+    rename = "update pg_proc set proargnames = array_replace(proargnames, '{}', '{}') where proname = '{}'"
+    other = f"later_{column}"
+    return rename.format(column, other, function), rename.format(other, column, function)
+
+
+def done(bench: Bench, *words: str) -> str:
+    """Returns both outputs of a command that succeeds and prints no warning of the server's."""
+    ended = bench.here(*words)
+    output = ended.stdout + ended.stderr
+    assert ended.returncode == 0, output
+    assert "MD5" not in output
+    return output
+
+
+def sources_of_last(bench: Bench) -> dict[str, dict[str, Any]]:
+    return {s["name"]: s for s in bench.last()["sources"]}
+
+
+def test_a_run_is_complete_and_names_the_version_once(bench: Bench, unknown: str) -> None:
+    output = done(bench, "run", "lio", "--dsn", unknown, "--sessions", "1", *QUICK, *LIGHT_CALLS)
+    assert output.count(UNKNOWN) == 1
+    run = bench.last()
+    assert run["environment"]["server"]["version"] == "20devel"
+    assert run["rungs"][0]["work_per_s"] > 0
+    sources = sources_of_last(bench)
+    assert sources["wait event word"]["status"] == "not supported"
+    assert sources["wait event word"]["detail"].startswith(UNKNOWN)
+    assert "without wait events" in sources["scheduler trace"]["detail"] or (
+        sources["scheduler trace"]["status"] != "ok"
+    )
+    for name in ("activity samples", "engine counters, server-wide", "statement counters", "lock waits"):
+        assert sources[name]["status"] == "ok", sources[name]
+    assert [c for c in run["environment"]["conditions"] if c["id"] == "known-version"]
+
+
+def test_waits_have_the_names_that_the_server_gives(bench: Bench, real: PlainServer, unknown: str) -> None:
+    """A sleeping session is found by SQL, under the server's own name, in each window."""
+    with psycopg.connect(real.dsn, autocommit=True) as sleeper:
+        asleep = threading.Thread(target=lambda: sleeper.execute("select pg_sleep(4)"))
+        asleep.start()
+        output = done(bench, "observe", "--dsn", unknown, "--for", "2s", "--window", "1s")
+        asleep.join()
+    assert output.count(UNKNOWN) == 1
+    events = {(e["wait_class"], e["wait_event"]) for e in bench.last()["events"]}
+    assert ("Timeout", "PgSleep") in events
+
+
+def test_a_snapshot_and_the_doctor_name_what_is_not_known(bench: Bench, unknown: str) -> None:
+    assert "what PostgreSQL 20 counts beyond 18" in done(bench, "snapshot", "--dsn", unknown)
+    checks = json.loads(bench.here("doctor", "--json", "--dsn", unknown).stdout)
+    (check,) = (c for c in checks["checks"] if c["id"] == "known-version")
+    assert (check["state"], check["value"][: len(UNKNOWN)]) == ("worth a look", UNKNOWN)
+    assert done(bench, "memory", "--dsn", unknown)
+
+
+def test_19_is_not_verified_and_18_has_nothing_to_say(real: PlainServer) -> None:
+    with claimed(real, "19beta2") as dsn, closing(PostgresServer(dsn)) as server:
+        assert server.facts().doubt.startswith("not verified for PostgreSQL 19")
+        assert server.facts().version == "19beta2"
+    with claimed(real, "18.6 (Debian 18.6-1)") as dsn, closing(PostgresServer(dsn)) as server:
+        assert (server.facts().doubt, server.facts().version) == ("", "18.6")
+        assert "wait event word" not in [s.name for s in server.sources()]
+
+
+@pytest.mark.parametrize("versions_word", ["18.6", "20devel"])
+def test_a_column_that_is_gone_is_missing_with_the_reason(
+    bench: Bench, real: PlainServer, versions_word: str
+) -> None:
+    view = "alter view pg_catalog.pg_stat_wal rename column {} to {}"
+    change = view.format("wal_bytes", "later"), view.format("later", "wal_bytes")
+    with claimed(real, versions_word) as dsn, changed(real, *change):
+        output = done(bench, "snapshot", "--dsn", dsn)
+        done(bench, "run", "cpu", "--dsn", dsn, "--sessions", "1", *QUICK, *LIGHT_CALLS)
+    counted = sources_of_last(bench)["engine counters, server-wide"]
+    assert counted["status"] == "limited"
+    assert "did not answer for wal_buffers_full, wal_bytes" in counted["detail"]
+    if versions_word == "20devel":  # the other figures of the table are read
+        assert "server.wal_bytes: PostgreSQL 20 has no pg_stat_wal.wal_bytes" in output
+        shown = json.loads(bench.here("snapshot", "show", "last", "--json").stdout)
+        assert shown["rows"]["server"] > 0
+
+
+def test_sessions_are_counted_as_before_18_if_they_cannot_be_as_in_18(
+    bench: Bench, real: PlainServer, unknown: str
+) -> None:
+    with changed(real, *renamed("pg_stat_get_backend_io", "hits")):
+        done(bench, "run", "lio", "--dsn", unknown, "--sessions", "1", *QUICK, *LIGHT_CALLS)
+    assert bench.last()["rungs"][0]["work_per_s"] > 0
+    counted = sources_of_last(bench)["engine counters, per session"]
+    assert counted["detail"] == "PostgreSQL 20 does not answer for a session as 18 does"
+
+
+def test_statements_that_cannot_be_read_are_lost_with_the_reason(
+    bench: Bench, real: PlainServer, unknown: str
+) -> None:
+    with changed(real, *renamed("pg_stat_statements", "calls")):
+        done(bench, "run", "cpu", "--dsn", unknown, "--sessions", "1", *QUICK, *LIGHT_CALLS)
+    counted = sources_of_last(bench)["statement counters"]
+    assert (counted["status"], "column s.calls does not exist" in counted["detail"]) == ("lost", True)
+
+
+@pytest.mark.parametrize("major", [17, 18])
+def test_warnings_of_a_login_trigger_disturb_nobody(servers: Servers, capfd: Any, major: int) -> None:
+    with plain_server(servers.bin_dir(major), {}, ALL) as server:
+        server.ask(
+            "create function warn() returns event_trigger language plpgsql as "
+            "$$begin for i in 1..50 loop raise warning 'an old password %', repeat('x', 500); end loop; end$$"
+        )
+        server.ask("create event trigger warned on login execute function warn()")
+        server.ask("alter event trigger warned enable always")
+        with connect(server.dsn) as connection:
+            assert versions.major(connection) == major
+        sessions = run(server.target(), [statement("select 1")], 2, seconds=0.2)["sessions"]
+    assert sessions["calls_total"].min() > 0
+    assert "old password" not in "".join(capfd.readouterr())
+
+
+def test_no_version_is_both_tested_and_prepared() -> None:
+    assert min(versions.PREPARED) > versions.NEWEST
+    assert set(versions.QUERY_ID_OFFSETS) == set(range(versions.OLDEST, versions.NEWEST + 1))
+    words = Path(versions.__file__).with_name("wait_events")
+    assert {p.stem for p in words.glob("[0-9]*.toml")} == {str(v) for v in versions.QUERY_ID_OFFSETS}
