@@ -166,6 +166,34 @@ def test_statements_that_cannot_be_read_are_lost_with_the_reason(
     assert (counted["status"], "column s.calls does not exist" in counted["detail"]) == ("lost", True)
 
 
+LOCKS_OF_19 = """create view pg_catalog.pg_stat_lock as select 'relation'::text as locktype, 1::int8 as waits,
+    120 * extract(epoch from clock_timestamp() - pg_postmaster_start_time()) as wait_time;
+    grant select on pg_catalog.pg_stat_lock to public"""
+"""The view with a count that grows by 0.12 s in a second."""
+
+
+def test_the_lock_waits_that_19_counts_are_compared_with_those_measured(
+    bench: Bench, real: PlainServer
+) -> None:
+    real.ask("create table contended ()")
+    with (
+        claimed(real, "19.0") as dsn,
+        changed(real, LOCKS_OF_19, "drop view pg_catalog.pg_stat_lock"),
+        psycopg.connect(real.dsn) as holder,
+        psycopg.connect(real.dsn) as waiter,
+    ):
+        holder.execute("lock table contended")
+        waiting = threading.Thread(target=lambda: waiter.execute("lock table contended"))
+        waiting.start()
+        done(bench, "observe", "--dsn", dsn, "--for", "3s")
+        holder.rollback()
+        waiting.join()
+    (claim,) = (c for c in bench.last()["findings"] if c["id"] == "lock-waits-counted")
+    assert claim["value"] == pytest.approx(0.12, rel=0.3)
+    assert "pg_stat_lock has 1" in claim["claim"]
+    assert "it counts waits longer than 1 s (deadlock_timeout)" in claim["claim"]
+
+
 @pytest.mark.parametrize("major", [17, 18])
 def test_warnings_of_a_login_trigger_disturb_nobody(servers: Servers, capfd: Any, major: int) -> None:
     with plain_server(servers.bin_dir(major), {}, ALL) as server:

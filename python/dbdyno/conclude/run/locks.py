@@ -4,6 +4,7 @@ wait."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
@@ -11,12 +12,18 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run import chains
-from dbdyno.conclude.run.case import Case, Row
+from dbdyno.conclude.run.case import Case, Row, at, ids, of_cell
 from dbdyno.model.plan.data_size import FewRows, few_rows
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import together_at
 from dbdyno.model.sources.wait_advice import advice_of
-from dbdyno.model.sources.wait_families import LOCKS, Family, families_of
+from dbdyno.model.sources.wait_families import (
+    COUNTED_LOCK_WAITS,
+    LOCK_WAIT_NS,
+    LOCKS,
+    Family,
+    families_of,
+)
 
 BOUND = 0.25
 """Share of DB time asleep in one lock or latch."""
@@ -77,6 +84,57 @@ def _is_over(event: Row, limit: float) -> bool:
 def _end(row: Row, end: str) -> float | None:
     """Returns an end of the interval as a share of DB time."""
     return None if row[end] is None or not row["seconds"] else float(row[end] / row["seconds"] * row["share"])
+
+
+# -- what the server itself counts of them --
+
+WAITED = 0.05
+"""Seconds per second of lock waits from which on the server's own count is compared with them."""
+SAME = 0.1
+"""Relative difference up to which the two agree."""
+
+
+@check("lock-waits-counted")
+def counted_lock_waits(case: Case) -> Iterator[Claim]:
+    """Yields the share of the measured lock waits that the server's own counter has. The counter is of all
+    sessions, so an observation of chosen ones says nothing."""
+    both = [(_lock_waits(case, cell["cell"]), cell) for cell in (() if case.chosen else case.valid)]
+    known = [(values, cell) for values, cell in both if values]
+    values, cell = max(known, key=lambda v: float(v[0]["measured"]), default=({}, {}))
+    if not values:
+        return
+    share = float(values["counted"] / values["measured"])
+    kind = "same" if abs(share - 1) <= SAME else "less" if share < 1 else "more"
+    yield claim(
+        "lock-waits-counted",
+        {**values, "share": share, "place": at(cell, case)},
+        share,
+        case=kind,
+        cells=ids([cell]),
+    )
+
+
+@of_cell
+def _lock_waits(case: Case, cell: str) -> dict[str, Any]:
+    """Returns lock waits in seconds per second by both, and what the counter is; empty if one is unknown."""
+    counter = case.levels(cell, "engine").filter(pl.col("key") == LOCK_WAIT_NS).drop_nulls("delta").to_dicts()
+    source = case.table("cell_sources", cell).filter(pl.col("name") == COUNTED_LOCK_WAITS).to_dicts()
+    waits = case.table("events", cell).filter(
+        pl.col("scope") == "rung", families_of(case.tables).among(Family.LOCK)
+    )
+    parts = [waits[part] for part in ("sleep", "runq")]
+    if not counter or not source or any(part.null_count() for part in parts):
+        return {}
+    measured = sum(float(part.sum()) for part in parts)
+    if measured < WAITED:
+        return {}
+    counted = counter[0]["delta"] / counter[0]["wall_ns"]
+    return {
+        "counted": counted,
+        "measured": measured,
+        "counter": source[0]["provenance"],
+        "counts": source[0]["detail"],
+    }
 
 
 # -- whether they are the test's own making --

@@ -35,6 +35,7 @@ class Visibility(NamedTuple):
     statements_loaded: bool  # it is in shared_preload_libraries
     statements_version: str | None  # of its extension in this database
     statements_permitted: bool  # to call the extension's functions
+    deadlock_timeout: str = ""  # with its unit
 
 
 class Preloaded(NamedTuple):

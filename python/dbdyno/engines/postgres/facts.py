@@ -22,7 +22,7 @@ from dbdyno.model.errors import TargetError
 from dbdyno.model.schema.data_source import Enabling, Step
 from dbdyno.model.schema.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.sources.source import Source
-from dbdyno.model.sources.wait_families import Helper
+from dbdyno.model.sources.wait_families import COUNTED_LOCK_WAITS, LOCK_WAIT_NS, Helper
 from dbdyno.model.units import counted
 
 # What the control connection's role can see of other sessions, and what the server records.
@@ -166,6 +166,7 @@ def sources(
         blocking(seen),
         *hidden_sources(seen),
         *_word_sources(major),
+        *_lock_counters(major, seen, unread),
     ]
 
 
@@ -233,6 +234,12 @@ def _word_sources(major: int) -> list[Source]:
             ),
         )
     ]
+
+
+def _lock_counters(major: int, seen: Visibility, unread: Collection[str]) -> Iterator[Source]:
+    if major >= versions.LOCK_VIEW and LOCK_WAIT_NS not in unread:
+        waits = f"waits longer than {seen.deadlock_timeout} (deadlock_timeout) that got their lock"
+        yield Source(name=COUNTED_LOCK_WAITS, provenance="pg_stat_lock", status="ok", detail=waits)
 
 
 def _executions() -> Source:

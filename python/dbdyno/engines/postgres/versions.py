@@ -41,6 +41,18 @@ PARENTS_LOGGED = 18
 MAINTAINS_CHILDREN = 18
 """VACUUM and ANALYZE recurse to inheritance children unless ONLY is given."""
 
+LOCK_VIEW = 19
+
+# -- names that have changed --------------------------------------------------------------------------
+
+RENAMED_EVENTS: Mapping[str, str] = {
+    "Buffer/BufferCleanup": "BufferPin/BufferPin",
+    "Buffer/BufferShared": "LWLock/BufferContent",
+    "Buffer/BufferShareExclusive": "LWLock/BufferContent",
+    "Buffer/BufferExclusive": "LWLock/BufferContent",
+}
+"""Wait events of 19 -> the ones that earlier versions show for the same waits."""
+
 # -- layouts in memory --------------------------------------------------------------------------------
 
 QUERY_ID_OFFSETS: Mapping[int, int] = dict.fromkeys(range(OLDEST, NEWEST + 1), 424)

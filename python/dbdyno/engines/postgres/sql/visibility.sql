@@ -17,7 +17,9 @@ select pg_catalog.quote_ident(current_user) as role,
            where e.extname = 'pg_stat_statements' and p.proname in ('pg_stat_statements', 'pg_stat_statements_info')
              and not (pg_catalog.has_schema_privilege(e.extnamespace, 'usage')
                       and pg_catalog.has_function_privilege(p.oid, 'execute'))
-       ) as statements_permitted
+       ) as statements_permitted,
+       pg_catalog.regexp_replace(pg_catalog.current_setting('deadlock_timeout'), '([0-9])([a-z])', '\1 \2')
+           as deadlock_timeout
 from (
     -- a placeholder, which a file may hold without the library, is not listed
     select exists (select from pg_catalog.pg_settings where name = 'pg_stat_statements.max') as loaded

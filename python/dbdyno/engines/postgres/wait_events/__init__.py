@@ -2,6 +2,7 @@
 
 PostgreSQL, src/include/utils/wait_event.h: every process stores the word at ``*my_wait_event_info``. Names by
 version are in ``14.toml`` ... ``18.toml``, generated from the sources by ``tools/wait_event_names.py``.
+A version without one is sampled by SQL, under the names that the server gives.
 Events and lock tranches of extensions get their ids at run time and have no name here.
 """
 
@@ -13,6 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
+from dbdyno.engines.postgres import versions
 from dbdyno.model.sources.wait_advice import WaitAdvice
 from dbdyno.model.sources.wait_families import Family, WaitFamilies
 
@@ -53,7 +55,9 @@ def families() -> WaitFamilies:
 @cache
 def advice() -> WaitAdvice:
     """Returns advice for events in which sessions wait for each other."""
-    return WaitAdvice.model_validate(tomllib.loads(_text("advice.toml")))
+    by_event = tomllib.loads(_text("advice.toml"))
+    renamed = {new: by_event[old] for new, old in versions.RENAMED_EVENTS.items() if old in by_event}
+    return WaitAdvice.model_validate(by_event | renamed)
 
 
 def word_spec(major: int, statement: Mapping[str, Any] | None = None) -> dict[str, Any] | None:

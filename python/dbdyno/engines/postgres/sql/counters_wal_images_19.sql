@@ -1,0 +1,2 @@
+select wal_fpi_bytes as wal_full_page_image_bytes
+from pg_catalog.pg_stat_wal
