@@ -128,7 +128,11 @@ class _Difference:
                 if len(times)
                 else pl.lit(None, pl.Float64)
             )
-            return at, pl.col("database_id").is_in(times["id"].implode())
+            anew = pl.col("database_id").is_in(times["id"].implode())
+            # Where the server records it for each; the first snapshot may not have read it.
+            start_s = self._first.info.server_time.timestamp()
+            alone = (_changed("reset_s") & (pl.col("reset_s") >= start_s - 1)).fill_null(False)
+            return pl.max_horizontal(at, pl.when(alone).then("reset_s")), anew | alone
         if name == STATEMENTS:
             at = pl.max_horizontal("since_s", pl.lit(self._statements, pl.Float64))
             return at, _changed("since_s") | pl.lit(self._statements is not None)
@@ -310,10 +314,11 @@ class _Difference:
         rows = table.filter(pl.col("status") == "reset")
         if name == "databases" or rows.is_empty() or (name == STATEMENTS and self._statements is not None):
             return False
-        if name in _OBJECTS:
-            return not set(rows["database_id"]) <= {*self._databases}
-        noted = rows["reset_s"] if "reset_s" in rows.columns else rows.get_column("since_s", default=None)
         start_s = self._first.info.server_time.timestamp()
+        if name in _OBJECTS:
+            unnoted = rows.filter(pl.col("reset_s").fill_null(0.0) < start_s - 1)
+            return not set(unnoted["database_id"]) <= {*self._databases}
+        noted = rows["reset_s"] if "reset_s" in rows.columns else rows.get_column("since_s", default=None)
         return noted is None or not (noted.fill_null(0.0) >= start_s - 1).all()
 
 

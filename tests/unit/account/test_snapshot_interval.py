@@ -154,6 +154,17 @@ def test_reset_of_a_single_table_leaves_the_rest_of_its_database() -> None:
     assert Reset("shop", at, "objects") in result.resets
 
 
+def test_a_table_says_itself_when_it_was_reset_even_if_it_has_counted_more_since() -> None:
+    a = snapshot(databases=[SHOP], relations=[table(1, seq_scans=5), table(2, seq_scans=5)])
+    again = table(1, seq_scans=50, reset_s=START_S + 20)
+    long_ago = table(2, seq_scans=7, reset_s=START_S - 900)  # a first snapshot that did not read it
+    result = interval(a, snapshot(60, databases=[SHOP], relations=[again, long_ago]))
+    first, second = (row(result, "relations", relation_id=n) for n in (1, 2))
+    assert (first["seq_scans"], first["status"], first["seconds"]) == (50, "reset", 40)
+    assert (second["seq_scans"], second["status"], second["seconds"]) == (2, "ok", 60)
+    assert [r for r in result.resets if r.how == "fell"] == []
+
+
 def test_a_noted_reset_where_no_objects_were_read_may_be_of_single_ones() -> None:
     a = snapshot(databases=[{**SHOP, "commits": 10}])
     b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": START_S + 40}])

@@ -263,6 +263,28 @@ def test_the_trend_of_a_figure_over_snapshots_finds_its_step_gap_and_reset(tmp_p
     assert trend.claims[0].severity == "note"
 
 
+def test_the_trend_of_a_statement_stays_within_a_major_version(tmp_path: Path) -> None:
+    """The same id after an upgrade may be another statement, and the same statement has another id."""
+    store = SnapshotStore(tmp_path)
+    for n in range(12):
+        release = "18.6" if n < 8 else "19.0"
+        calls = 100 * n if n < 8 else 5000 * n
+        row = {"database": "shop", "user": "app", "query_id": 7 if n != 11 else 8, "toplevel": True}
+        row |= {"calls": calls, "exec_ns": 1000 * calls}
+        gone = {**row, "query_id": 9}
+        one = snapshot(60 * n, statements=[row, gone] if n < 8 else [row])
+        store.add(dataclasses.replace(one, info=one.info.model_copy(update={"id": "", "version": release})))
+    newest = [info.id for info in store.list()]
+    trend = snapshot_trend(store, "statement", "7", "calls_ps", None, 100)
+    assert [p.value for p in trend.points] == pytest.approx([5000 / 60] * 2, rel=0.01)
+    (left_out,) = trend.left_out
+    assert left_out.runs == tuple(newest[:8])
+    assert "version 18, where the id is of 19" in left_out.why
+    older = snapshot_trend(store, "statement", "9", "calls_ps", None, 100)
+    assert len(older.points) == 7
+    assert [len(o.runs) for o in older.left_out] == [4]
+
+
 def test_an_unknown_figure_or_object_is_refused_with_those_there_are(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     add_history(store)

@@ -253,11 +253,12 @@ def trend_of(
     needed = {_TABLE_OF[kind], "databases", "resets", "settings"}
     needed |= {"indexes"} if kind == "table" else set()
     wanted = figure or (name if kind == "server" else _FIRST[kind])
-    rows: list[tuple[IntervalFigures, Mapping[str, Any] | None]] = []
+    rows: list[_Row] = []
     before, columns, named = _bare(store.read(snapshots[0]), needed), set[str](), set[str]()
     for info in snapshots[1:]:
         after = _bare(store.read(info), needed)
-        if after.info.server_time > before.info.server_time:
+        same_ids = kind != "statement" or after.info.major == before.info.major
+        if after.info.server_time > before.info.server_time and same_ids:
             between = figures(interval(before, after))
             frame = _frame(between, kind)
             columns |= _names(frame)
@@ -267,10 +268,13 @@ def trend_of(
         before = after
     _check(followed, named)
     column = _column(wanted, columns)
+    left_out = [LeftOut("another server, or other databases", tuple(others))] if others else []
+    if kind == "statement":
+        rows, of_others = _of_one_major(rows, snapshots)
+        left_out += of_others
     points = _points(rows, column)
     if not points:
         raise UsageError(f"{column} of {kind} {name} is not known in these snapshots", "dbdyno snapshot show")
-    left_out = [LeftOut("another server, or other databases", tuple(others))] if others else []
     title = "the server" if kind == "server" else f"{kind} {min(named)}"
     return concluded(
         Trend(
@@ -283,6 +287,28 @@ def trend_of(
             thing="interval",
         )
     )
+
+
+_Row = tuple[IntervalFigures, Mapping[str, Any] | None]
+"""An interval, and the row of the followed object; None if it has none."""
+
+
+def _of_one_major(
+    rows: Sequence[_Row], snapshots: Sequence[SnapshotInfo]
+) -> tuple[list[_Row], list[LeftOut]]:
+    """Returns the intervals of the latest major version in which the id was met, and what is left out: in
+    another version the same statement has another id, and the same id may be another statement."""
+    major = next(f.interval.last.major for f, row in reversed(rows) if row is not None)
+    kept = [(f, row) for f, row in rows if f.interval.last.major == major]
+    why = (
+        "the ids of statements differ between major versions of the server: version {}, where the id is of {}"
+    )
+    left_out = [
+        LeftOut(why.format(other, major), tuple(i.id for i in snapshots if i.major == other))
+        for other in dict.fromkeys(i.major for i in snapshots)
+        if other != major
+    ]
+    return kept, left_out
 
 
 def _frame(between: IntervalFigures, kind: str) -> pl.DataFrame:

@@ -6,6 +6,7 @@ An engine takes a snapshot, the room ``store`` keeps it, and ``account`` subtrac
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,6 +64,12 @@ class SnapshotInfo(BaseModel):
     # of the measurement; the end of a window is the start of the next
     phase: Literal["start", "end"] | None = None
     dbdyno: str = ""
+
+    @property
+    def major(self) -> str:
+        """The major version of the server; in another one the same statement may have another id."""
+        number = re.match(r"\d+", self.version)
+        return number[0] if number else self.version
 
 
 @dataclass(frozen=True)
