@@ -26,6 +26,7 @@ _EXTENSIONS = {
     (1, 9): 14,
     (1, 10): 15,
     (1, 11): 17,
+    (1, 13): 19,
 }  # version of pg_stat_statements -> version of PostgreSQL that introduced it
 _SELECTED = re.compile(r"^(?:select|\s{3,})\s*(.+?),?$")
 

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -208,10 +207,3 @@ def test_warnings_of_a_login_trigger_disturb_nobody(servers: Servers, capfd: Any
         sessions = run(server.target(), [statement("select 1")], 2, seconds=0.2)["sessions"]
     assert sessions["calls_total"].min() > 0
     assert "old password" not in "".join(capfd.readouterr())
-
-
-def test_no_version_is_both_tested_and_prepared() -> None:
-    assert min(versions.PREPARED) > versions.NEWEST
-    assert set(versions.QUERY_ID_OFFSETS) == set(range(versions.OLDEST, versions.NEWEST + 1))
-    words = Path(versions.__file__).with_name("wait_events")
-    assert {p.stem for p in words.glob("[0-9]*.toml")} == {str(v) for v in versions.QUERY_ID_OFFSETS}

@@ -1,9 +1,11 @@
-"""Counters and texts of statements, from the extension pg_stat_statements (1.9 to 1.12)."""
+"""Counters and texts of statements, from the extension pg_stat_statements (1.9 to 1.12, and 1.13 as its
+published sources describe it)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from string import Template
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -24,10 +26,13 @@ _NEW_IO = {
     "since": "s.stats_since",
 }
 _JIT_MS = " + ".join(f"s.jit_{what}_time" for what in ("generation", "inlining", "optimization", "emission"))
+_NEW = {**_NEW_IO, "jit_ms": f"{_JIT_MS} + s.jit_deform_time"}
+_NO_PLANS = {"generic_plans": "null::int8", "custom_plans": "null::int8"}
 NAMES: Mapping[tuple[int, ...], Mapping[str, str]] = {
-    (1, 11): {**_NEW_IO, "jit_ms": f"{_JIT_MS} + s.jit_deform_time"},
-    (1, 10): {**_OLD_IO, "jit_ms": _JIT_MS},
-    OLDEST_STATEMENTS: {**_OLD_IO, "jit_ms": "null::float8"},
+    (1, 13): {**_NEW, "generic_plans": "s.generic_plan_calls", "custom_plans": "s.custom_plan_calls"},
+    (1, 11): {**_NEW, **_NO_PLANS},
+    (1, 10): {**_OLD_IO, **_NO_PLANS, "jit_ms": _JIT_MS},
+    OLDEST_STATEMENTS: {**_OLD_IO, **_NO_PLANS, "jit_ms": "null::float8"},
 }
 """Column names by version of the extension, the latest first."""
 _READS, _TEXTS = "statement_reads", "statement_texts"
@@ -152,12 +157,14 @@ def statement(connection: Connection, more: str = "") -> str | None:
     return for_version(connection, "statements", more=more)
 
 
-def for_version(connection: Connection, file: str, **values: str) -> str | None:
-    """Returns the statement in ``FILE.sql`` for this version of the extension. None as in
-    :func:`statement`."""
+def for_version(connection: Connection, file: str, more: str = "", **values: str) -> str | None:
+    """Returns the statement in ``FILE.sql`` for this version of the extension, whose names may occur in
+    ``more``, too. None as in :func:`statement`."""
     schema, version = _extension(connection)
     names = next((names for since, names in NAMES.items() if version >= since), None)
-    return None if names is None else sql.fill(file, schema=schema, **names, **values)
+    if names is None:
+        return None
+    return sql.fill(file, schema=schema, more=Template(more).substitute(names), **names, **values)
 
 
 def without_passwords(text: str) -> str:

@@ -183,7 +183,11 @@ TABLES: Mapping[str, SnapshotTable] = {
         (),
         (
             *FIGURES,
-            *_count(("plans", "times that it was planned; NULL: not counted")),
+            *_count(
+                ("plans", "times that it was planned; NULL: not counted"),
+                ("generic_plans", "executions with a plan for any values; NULL: not counted"),
+                ("custom_plans", "executions with a plan for their values; NULL: not counted"),
+            ),
             _c(
                 "exec_square_s2",
                 "f64",

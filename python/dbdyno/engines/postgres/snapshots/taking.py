@@ -344,7 +344,8 @@ def _more() -> str:
     """Returns columns of statements that only snapshots have."""
     squares = all_tables()["statements"].columns["exec_square_s2"].by_version[14]
     return (
-        ",\n       case when t.plans then s.plans end as plans,\n       "
+        ",\n       case when t.plans then s.plans end as plans,\n       ${generic_plans} as generic_plans,\n"
+        "       ${custom_plans} as custom_plans,\n       "
         f"{squares.replace('pg_stat_statements.', 's.')} as exec_square_s2"
     )
 
