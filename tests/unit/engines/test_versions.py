@@ -6,10 +6,10 @@ from pathlib import Path
 from string import Template
 
 import pytest
-from tests.unit.engines.test_postgres_conditions import condition_of, known_settings
+from tests.unit.engines.test_postgres_conditions import BOSS, known_settings
 
-from dbdyno.engines.postgres import sql, statements, versions
-from dbdyno.engines.postgres.conditions import _facts
+from dbdyno.engines.postgres import code_areas, sql, statements, versions
+from dbdyno.engines.postgres.conditions import _facts, judged
 from dbdyno.engines.postgres.counters import all_counters, server_wide
 from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps
 from dbdyno.engines.postgres.wait_events import advice, families, word_spec
@@ -54,6 +54,14 @@ def test_wait_events_of_coming_versions_have_the_family_of_their_purpose_or_none
     assert families().of(label) == family
 
 
+def test_functions_of_a_version_without_tests_belong_to_their_source_file_alone() -> None:
+    known = code_areas()
+    assert known.of("heap_getnext") == "access/heap"
+    by_source = known.by_source()
+    assert by_source.of("heap_getnext") is None
+    assert by_source.of("moved", "/build/src/backend/storage/lmgr/lock.c") == "storage/lmgr"
+
+
 def test_renamed_wait_events_have_the_advice_of_the_earlier_ones() -> None:
     known = advice()
     assert known.of("Buffer/BufferExclusive").advice == known.of("LWLock/BufferContent").advice != ""
@@ -68,10 +76,14 @@ def test_io_workers_count_up_to_their_largest_number(workers: dict[str, str]) ->
     assert more == few + 3
 
 
-def test_a_check_says_what_is_not_verified() -> None:
-    assert condition_of("known-version").state == "ok"
-    known = known_settings()._replace(major=20)
-    assert versions.doubt(known.major)
+@pytest.mark.parametrize(
+    ("major", "state"), [(14, "ok"), (18, "ok"), (19, "worth a look"), (20, "worth a look")]
+)
+def test_a_check_says_what_is_not_verified(major: int, state: str) -> None:
+    known = known_settings()._replace(major=major)
+    (check,) = (c for c in judged(known, BOSS) if c.id == "known-version")
+    assert check.state == state
+    assert check.value == (versions.doubt(major) or str(major))
 
 
 def test_counters_of_19_are_read_from_19_on_and_alone() -> None:

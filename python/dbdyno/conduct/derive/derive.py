@@ -31,13 +31,14 @@ from dbdyno.conduct.derive.stored_environment import environment_of
 from dbdyno.conduct.measure.schedule import sought
 from dbdyno.conduct.noise import known_beside
 from dbdyno.engines import code_areas, failure_kinds, wait_advice, wait_families
-from dbdyno.model.engine.environment import Environment
+from dbdyno.model.engine.environment import Environment, ServerFacts
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import RawCell, labelled
 from dbdyno.model.results.results import Conclusions, Results, RunInfo
 from dbdyno.model.schema.tables import DERIVED, REGISTERED, empty
+from dbdyno.model.sources.code_areas import CodeAreas
 from dbdyno.store import DamagedCell, Derived, Parts, Run
 
 MANY_ROWS = 1_000_000
@@ -82,8 +83,15 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
 def _maker_values(plan: Plan, environment: Environment) -> dict[str, Any]:
     """Returns the further arguments that makers of tables may have."""
     engine = environment.server.engine
-    named = {"kinds": lambda: failure_kinds(engine), "areas": lambda: code_areas(engine)}
+    named = {"kinds": lambda: failure_kinds(engine), "areas": lambda: _areas(environment.server)}
     return {"plan": plan, "environment": environment, **named}
+
+
+def _areas(server: ServerFacts) -> CodeAreas:
+    """Returns the areas of the server's code. In a version without tests a function of the same name may
+    belong to another part, so only source files say where it belongs."""
+    known = code_areas(server.engine)
+    return known.by_source() if server.doubt else known
 
 
 def conclude(

@@ -35,6 +35,10 @@ class CodeAreas(NamedTuple):
         part = part or (self._of_name(function) if function else None)
         return None if part == UNKNOWN_PART else part
 
+    def by_source(self) -> CodeAreas:
+        """Returns the areas without names of functions."""
+        return self._replace(names={}, beginnings={})
+
     def _of_source(self, source: str) -> str | None:
         for root in self.roots:
             _, separator, below = source.rpartition(f"/{root}/")
