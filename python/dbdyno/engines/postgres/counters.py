@@ -83,10 +83,10 @@ def read_series(connection: Connection, now_ns: Callable[[], int]) -> list[dict[
 
 
 def read(
-    connection: Connection, phase: str, now_ns: Callable[[], int], unread: set[str] | None = None
+    connection: Connection, phase: str, now_ns: Callable[[], int], unread: set[Counter] | None = None
 ) -> list[dict[str, Any]]:
     """Returns rows of the table ``counters``. If a statement fails, its counters are NULL with a status, and
-    ``unread`` gets their names if the server does not know what it asks for.
+    ``unread`` gets them if the server does not know what it asks for.
 
     Raises :class:`psycopg.Error` if the connection is lost.
     """
@@ -101,7 +101,7 @@ def read(
         values, status = _values(connection, text) if text else ({}, "not supported")
         after_ns = now_ns()
         if unread is not None and text and status == "not supported":
-            unread.update(c.name for c in counters if c.sql == file)
+            unread.update(c for c in counters if c.sql == file)
         for counter in (c for c in counters if c.sql == file):
             value = values.get(counter.name)
             records.append(

@@ -13,6 +13,7 @@ from psycopg.rows import class_row
 
 from dbdyno.engines.postgres import connect, sql, versions
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.counters import Counter
 from dbdyno.engines.postgres.embedded.defaults import memory_limit_bytes
 from dbdyno.engines.postgres.enabling import Visibility, grant_monitor, switch_on
 from dbdyno.engines.postgres.presence import Presence
@@ -153,7 +154,7 @@ def sources(
     *,
     counts_own_work: bool,
     unprobed: str | None = None,
-    unread: Collection[str] = (),
+    unread: Collection[Counter] = (),
 ) -> list[Source]:
     """Returns the engine's data sources. ``unprobed`` is why sessions were not asked for their counters,
     ``unread`` are the counters that could not be read."""
@@ -199,19 +200,20 @@ def _session_counters(major: int, script: bool, unprobed: str | None, *, counts_
     )
 
 
-def _server_counters(major: int, unread: Collection[str]) -> Source:
+def _server_counters(major: int, unread: Collection[Counter]) -> Source:
     views = "pg_stat_database (all), pg_stat_wal, pg_stat_bgwriter"
     if major >= versions.IO_VIEW:
         views += ", pg_stat_io" + (", pg_stat_checkpointer" if major >= versions.CHECKPOINTER_VIEW else "")
     detail = "a session reports when a transaction ends, once a second at most: the figures lag by that"
     if major < versions.REPORTS_ON_REQUEST:
         detail += ", and by the 0.5 s that version 14 may keep them"
-    if unread:
-        detail += f"; PostgreSQL {major} did not answer for {', '.join(sorted(unread))}"
+    missed = sorted(c.name for c in unread if c.since <= versions.NEWEST)
+    if missed:
+        detail += f"; PostgreSQL {major} did not answer for {', '.join(missed)}"
     return Source(
         name="engine counters, server-wide",
         provenance=views,
-        status="limited" if unread else "ok",
+        status="limited" if missed else "ok",
         detail=detail,
         enabling=Enabling("transactions, blocks, WAL, I/O of the whole server: the load profile"),
     )
@@ -236,8 +238,8 @@ def _word_sources(major: int) -> list[Source]:
     ]
 
 
-def _lock_counters(major: int, seen: Visibility, unread: Collection[str]) -> Iterator[Source]:
-    if major >= versions.LOCK_VIEW and LOCK_WAIT_NS not in unread:
+def _lock_counters(major: int, seen: Visibility, unread: Collection[Counter]) -> Iterator[Source]:
+    if major >= versions.LOCK_VIEW and LOCK_WAIT_NS not in {c.name for c in unread}:
         waits = f"waits longer than {seen.deadlock_timeout} (deadlock_timeout) that got their lock"
         yield Source(name=COUNTED_LOCK_WAITS, provenance="pg_stat_lock", status="ok", detail=waits)
 

@@ -111,7 +111,7 @@ class PostgresServer:
         self._warm = 0  # calls before the barrier that are reported after it
         self._added = Counter(dict.fromkeys(OWN, 0))  # by samplers and probes
         self._own_reads = counters.OwnReads()
-        self._unread: set[str] = set()  # counters whose statement the server did not know
+        self._unread: set[counters.Counter] = set()  # counters whose statement the server did not know
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         self.counting = self.second_counting = self.statement_counting = self.listing = self.watching = self
         self.settings = self

@@ -140,9 +140,10 @@ def gaps(major: int, off: Collection[str]) -> Iterator[Gap]:
             yield Gap(table, f"PostgreSQL {major} has none: since version {min(origin.sql)}")
             continue
         for name, column in {**origin.columns, **origin.figures}.items():
+            if min(column.by_version) > versions.NEWEST:
+                continue  # no version that tests have run on has it, so that none misses it
             if column.expression(major) is None:
-                if min(column.by_version) <= versions.NEWEST:  # else no server of a known version has it
-                    yield Gap(f"{table}.{name}", _other_version(column, major))
+                yield Gap(f"{table}.{name}", _other_version(column, major))
             elif lacking := column.absent(major, off):
                 yield Gap(f"{table}.{name}", f"PostgreSQL {major} has no {lacking}")
             elif column.setting in off:
