@@ -107,7 +107,7 @@ class FakeServer:
         self.statement_counting, self.snapshots, self.tables, self.checking = None, self, None, None
         self.second_counting = None
         self.resetting = self.planning = self.caching = self.conditions = self.login_tracing = None
-        self.commands = self.live = None
+        self.commands = self.live = self.choosing = None
         self.scripts = self.calibrating = self.pooling = self.truths = self
 
     @property

@@ -58,7 +58,7 @@ class SecondServer:
     machine: Machine = HERE
     counting = second_counting = statement_counting = settings = scripts = calibrating = pooling = None
     snapshots = truths = tables = checking = commands = resetting = planning = caching = conditions = None
-    login_tracing = live = None
+    login_tracing = live = choosing = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)

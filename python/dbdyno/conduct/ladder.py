@@ -26,6 +26,7 @@ from dbdyno.conduct.measure.restarts import Restarts
 from dbdyno.conduct.measure.saving import Measurements, save_each
 from dbdyno.conduct.measure.schedule import Course, course_of
 from dbdyno.conduct.measure.second_counters import SecondCounters
+from dbdyno.conduct.measure.servers import WarmStarts
 from dbdyno.conduct.measure.stage import Stage
 from dbdyno.conduct.measure.warming import Warming
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
@@ -68,6 +69,8 @@ class Ladder:
             return self.derived.resting_while_measured(progress.of(cell))
 
         def target_of_triggers() -> Target:
+            if server.choosing is not None:
+                return server.choosing.target()
             return observed_target(plan.experiment.engine, target.dsn, target.machine)
 
         bare = Setting(server, plan, preparation.interrupt, on_tick, lost=lost_by(self.crew, server.listing))
@@ -79,6 +82,7 @@ class Ladder:
                 Restarts(server, plan, listener),
                 Warming(bare, units),
                 resets,
+                WarmStarts(self.stage, workload),
                 DataChecks(server, units),
                 StatementPlans(server, plan),
                 MeasurementMemory(server, plan, clock),
@@ -128,7 +132,8 @@ class Variants(Companion):
         """The environment, with the conditions under the settings of each variant so far."""
 
     def before(self, cell: Cell) -> None:
-        self._stage.enter(self.plan.variant(cell.variant))
+        visit = cell.repeat if self.plan.order == "ladder" else cell.block
+        self._stage.enter(self.plan.variant(cell.variant), visit)
         environment = self.environment.with_conditions(self._stage.conditions)
         if environment != self.environment:
             self.environment = environment

@@ -45,7 +45,9 @@ def run(
     store, crew = context.store, context.crew
     if crew is None and plan.experiment.cluster is not None:
         raise UsageError("this plan drives from a cluster, and none was opened", "crew=: of conduct.crew_of")
-    target = context.target if crew is None else replace(context.target, make_load=crew.make_load)
+    target = replace(context.target, servers=plan.servers)
+    if crew is not None:
+        target = replace(target, make_load=crew.make_load)
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
         plan = _feasible(server, plan, workload)
         record = store.create(plan, **context.labels)
@@ -68,7 +70,9 @@ def run(
                 restarts = any(stage.applied[v.name].restarts for v in plan.variants)
                 if (words := noise.outlook(store, plan, environment, restarts=restarts)) is not None:
                     listener.noted(words)
-                preparation = Preparation(server, plan, environment, store, listener, context.interrupt)
+                preparation = Preparation(
+                    server, plan, environment, store, listener, context.interrupt, stage.use
+                )
                 Ladder(preparation, stage, record, derived, crew, feed).climb(workload, target)
         finish(derived, record, context.listener.preparing)
         feed.finish()

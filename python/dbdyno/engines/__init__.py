@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dbdyno.model.journal import Journal, Undo
     from dbdyno.model.plan.jobs import BuiltinJob
     from dbdyno.model.plan.plan import PlannedScript, Workload
+    from dbdyno.model.plan.servers import NamedServer
     from dbdyno.model.sources.code_areas import CodeAreas
     from dbdyno.model.sources.wait_advice import WaitAdvice
     from dbdyno.model.sources.wait_families import Helper, WaitFamilies
@@ -52,6 +53,8 @@ class Engine(Protocol):
     ``wait_advice()``: advice for sessions that wait for each other;
     ``put_back(undo)``: undoes what a killed run changed on this machine, as
     :meth:`dbdyno.model.engine.protocols.Configuring.put_back`, but without a server;
+    ``named_servers(texts, directory)``: a :class:`NamedServer` for each text that names a server; relative
+    directories are below ``directory``;
     ``secret_in(dsn)``: if the DSN holds a password, a better place to keep it; else None;
     ``beyond_address(dsn)``: keywords of a DSN that do more than say where the server is, and as whom to
     connect: those that name files, or hand options to the server;
@@ -212,6 +215,17 @@ def put_back(undo: Undo) -> str | None:
         if undo_change is not None and (description := undo_change(undo)) is not None:
             return cast(str, description)
     return None
+
+
+def named_servers(engine: str, texts: Sequence[str], directory: Path) -> Sequence[NamedServer]:
+    """Returns the servers of variants that these texts name. Raises :class:`UsageError` if a text names none,
+    or holds a password, and if the engine lets variants name no servers."""
+    member = getattr(_engine(engine), "named_servers", None)
+    if member is None:
+        raise UsageError(
+            f"variants of the engine {checked(engine)} name no servers", "leave out servers, or --engine"
+        )
+    return cast("Sequence[NamedServer]", member(texts, directory))
 
 
 def secret_in(engine: str, dsn: str) -> str | None:

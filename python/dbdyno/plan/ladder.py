@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.literals import INTERLEAVED
+from dbdyno.model.plan.literals import INTERLEAVED, SERVER_AFTER_SERVER
 from dbdyno.model.plan.plan import Choice, Experiment, LimitSpec, Order, cores_under, cpus_under
+from dbdyno.model.plan.servers import is_started
 from dbdyno.model.text import cpu_lists
 
 MAX_SESSIONS = 5000
@@ -116,8 +117,15 @@ class Place(NamedTuple):
     sessions: int
 
 
-def chosen_order(experiment: Experiment, variants: int, choices: list[Choice]) -> Order:
-    """Returns the order of cells: ``interleaved`` by default if there are several variants."""
+def chosen_order(
+    experiment: Experiment, variants: int, choices: list[Choice], *, searched: bool = False
+) -> Order:
+    """Returns the order of cells: ``interleaved`` by default if there are several variants; ``ladder`` if
+    dbdyno starts their servers, so that each repeat needs one start of each. ``searched``: an auto ladder,
+    which measures all variants at a load before the next."""
+    if has_started(experiment) and not searched and experiment.order in (None, "ladder") and variants > 1:
+        choices.append(Choice(name="order", value="server after server", reason=SERVER_AFTER_SERVER))
+        return "ladder"
     if experiment.order is not None:
         if experiment.order == "ladder" and variants > 1:
             why = "drift of the machine counts as a difference between variants: --order interleaved"
@@ -129,18 +137,31 @@ def chosen_order(experiment: Experiment, variants: int, choices: list[Choice]) -
     return "interleaved"
 
 
+def has_started(experiment: Experiment) -> bool:
+    """Returns whether variants name servers that dbdyno starts."""
+    return any(is_started(spec.server) for spec in experiment.variants.values())
+
+
 def places(
-    order: Order, variants: Sequence[str], ladder: Sequence[int], repeats: int, seed: int
+    order: Order,
+    variants: Sequence[str],
+    ladder: Sequence[int],
+    repeats: int,
+    seed: int,
+    *,
+    rotated: bool = False,
 ) -> Iterator[Place]:
     """Yields the place of every cell once.
 
-    ``ladder``: variant after variant within a repeat. ``interleaved``: rung after rung, with the variants
-    rotated by one from block to block (a Latin square over as many blocks as variants). ``shuffled``: random
-    rungs within each repeat and random variants within each block, by ``seed``.
+    ``ladder``: variant after variant within a repeat; ``rotated``: another one first in each repeat.
+    ``interleaved``: rung after rung, with the variants rotated by one from block to block (a Latin square
+    over as many blocks as variants). ``shuffled``: random rungs within each repeat and random variants within
+    each block, by ``seed``.
     """
     for repeat in range(1, repeats + 1):
         if order == "ladder":
-            for variant in variants:
+            first = (repeat - 1) % len(variants) if rotated else 0
+            for variant in (*variants[first:], *variants[:first]):
                 for n, sessions in enumerate(ladder):
                     yield Place((repeat - 1) * len(ladder) + n + 1, repeat, variant, sessions)
             continue

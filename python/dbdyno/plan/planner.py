@@ -21,11 +21,12 @@ from dbdyno.model.plan.plan import (
     Workload,
     cpus_under,
 )
+from dbdyno.model.plan.servers import is_started
 from dbdyno.model.results.comparison import LEAST_REPEATS
 from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
 from dbdyno.plan import job_rules, jobs, phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
-from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
+from dbdyno.plan.ladder import Place, chosen_order, default_ladder, has_started, marks, parse_ladder, places
 from dbdyno.plan.memory_shares import sized
 from dbdyno.plan.observing import parse_window_ns, sampled_for
 from dbdyno.plan.triggers import trigger_choices
@@ -43,6 +44,8 @@ _REPORT_NS = 2 * NS_PER_S
 _CALIBRATION_NS = 3 * NS_PER_S
 RESTART_NS = NS_PER_S
 """Expected time of a restart of the server between two measurements."""
+SERVER_NS = 2 * NS_PER_S
+"""Expected time to stop a server and to start and warm another one, without data."""
 _RELOAD_NS, _GROUP_NS, _POOL_NS = NS_PER_S // 2, NS_PER_S // 10, NS_PER_S // 2
 MOST_CELLS = 20_000  # of a plan: each lasts a second at least, and is a folder of its own
 MOST_REPEATS = 20  # of a run that may stop early, unless it says otherwise
@@ -82,7 +85,7 @@ def resolve(
     adaptive = adaptive_of(experiment, tightest, repeats, choices, {n for m in counts[1:] for n in m})
     searched = adaptive is not None and adaptive.by == "sessions"
     ladder = (1,) if searched else _ladder(experiment, cpus, counts, choices)
-    order = chosen_order(experiment, len(variants), choices)
+    order = chosen_order(experiment, len(variants), choices, searched=adaptive is not None)
     if adaptive is not None and order == "ladder" and len(variants) > 1:
         raise UsageError(
             "--order ladder: an auto ladder measures each load under every variant before the next",
@@ -93,7 +96,8 @@ def resolve(
     known = repeats if adaptive is None else 1
     paces = [float(adaptive.first)] if adaptive is not None and not searched else rates.listed(experiment)
     _check_cells(len(ladder), len(variants), known, len(experiment.phases) or len(paces))
-    cell_places = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
+    names, rotated = [v.name for v in variants], has_started(experiment)
+    cell_places = list(places(order, names, ladder, known, experiment.seed, rotated=rotated))
     cell_places = jobs.wanted(experiment, cell_places, {v.name: v for v in variants})
     job_rules.check_sessions(experiment, top)
     cells = _cells(experiment, workload, {v.name: v for v in variants}, cell_places, paces, times)
@@ -338,6 +342,8 @@ def begins(plan: Plan, before: Cell | None, cell: Cell) -> bool:
         return False  # phases of one measurement
     if plan.reset.when == "each" or before.params != cell.params:
         return True
+    if plan.variant(before.variant).server != plan.variant(cell.variant).server:
+        return True
     if plan.order == "ladder":
         return (before.repeat, before.variant) != (cell.repeat, cell.variant)
     return before.block != cell.block
@@ -351,6 +357,7 @@ def switch_ns(before: Variant | None, after: Variant) -> int:
     nothing = Variant(name="")
     before = before or nothing
     total = _RELOAD_NS if before.settings != after.settings else 0
+    total += SERVER_NS if is_started(after.server) else 0
     total += _GROUP_NS if before.limits != after.limits else 0
     return total + (_POOL_NS if after.limits.pool is not None else 0)
 

@@ -112,6 +112,7 @@ def _variant(
     return Variant(
         name=name,
         doc=spec.doc,
+        server=spec.server,
         scripts=scripts,
         **({} if commands is None else commands._asdict()),
         params=given if scripts or commands is not None else typed(workload, given),

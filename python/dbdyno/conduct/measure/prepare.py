@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -167,31 +167,38 @@ class Preparation:
     store: RunStore
     listener: ProgressListener
     interrupt: Interrupt
+    use: Callable[[Variant], None] = lambda _variant: None
+    """Puts the server of a variant in use, if variants name servers."""
 
     def units(self, workload: Workload, record: Run) -> dict[str, Unit]:
         """Returns a unit for each variant: creates its objects and calibrates its call at one session,
         without the variant's limits and settings. Variants with the same parameters do the same work and
         share the calibration."""
         plan = self.plan
-        own = needed(self.server.scripts, "run scripts") if plan.scripts else None
         if plan.jobs:
             return self._jobs(workload, record)
         units: dict[str, Unit] = {}
         alike: dict[tuple[tuple[str, object], ...], Unit] = {}
         of_variants = {c.variant: c.params for c in plan.cells}
         several = len({tuple(sorted(p.items())) for p in of_variants.values()}) > 1
+        loaded: set[str | None] = set()
         for variant, params in of_variants.items():
-            if own is not None:
-                setup = plan.variant(variant)
+            setup = plan.variant(variant)
+            self.use(setup)
+            if plan.scripts:
+                own = needed(self.server.scripts, "run scripts")
                 units[variant] = Unit(own.script(setup.scripts, setup, workload.name), None)
                 continue
             key = tuple(sorted(params.items()))
-            if not alike:  # only the first size: others are loaded before their measurements
+            if setup.server not in loaded:  # only the first size: others are loaded before measurements
+                loaded.add(setup.server)
                 self.tables(workload, params)
             if key not in alike:
                 alike[key] = self._unit(workload, variant if several else "base", params)
+            else:
+                self._prepare(workload, params, variant)
             units[variant] = alike[key]
-        if own is not None:
+        if plan.scripts:
             workload = next(iter(units.values())).workload
         calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
         record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
@@ -218,10 +225,7 @@ class Preparation:
             needed(self.server.commands, "run commands").aside(variant.setup, first.directory, first.env)
 
     def _unit(self, workload: Workload, variant: str, params: Mapping[str, Value]) -> Unit:
-        self.interrupt.check()
-        whose = f" for variant {variant}" if len(self.plan.variants) > 1 else ""
-        self.listener.preparing(f"preparing {workload.name}{whose}")
-        self.server.prepare(workload, params, self.plan.top)
+        self._prepare(workload, params, variant)
         if self.plan.call_target_ns is None:
             return Unit(workload, None)
         self.listener.preparing(f"calibrating a call of {workload.name} at one session")
@@ -231,6 +235,12 @@ class Preparation:
             self.store.remember_call_size(self._key(workload, params), calibration.size)
         self.listener.calibrated(variant, calibration, workload.work_short)
         return Unit(workload, calibration)
+
+    def _prepare(self, workload: Workload, params: Mapping[str, Value], variant: str) -> None:
+        self.interrupt.check()
+        whose = f" for variant {variant}" if len(self.plan.variants) > 1 else ""
+        self.listener.preparing(f"preparing {workload.name}{whose}")
+        self.server.prepare(workload, params, self.plan.top)
 
     def tables(self, workload: Workload, params: Mapping[str, Value]) -> bool:
         """Loads the tables of the workload unless they exist in that size. Returns whether it loaded them."""

@@ -25,7 +25,7 @@ from dbdyno.model.errors import (
     Unreachable,
     UsageError,
 )
-from dbdyno.model.plan.plan import Plan, Variant
+from dbdyno.model.plan.plan import Choice, Plan, Variant
 from dbdyno.model.results.results import Applied
 from dbdyno.plan import without
 from dbdyno.store import left_over
@@ -60,6 +60,8 @@ class Stage:
         self.server, self.plan, self._topology = server, plan, topology
         self._journal, self.listener = journal, listener
         self._now: Variant | None = None
+        self._visit = 0
+        self.started = False  # whether the server of the current variant was started for it
         self._limited: limits.Applied | None = None
         self.applied: dict[str, Applied] = {}
         self._seen: set[str] = set()
@@ -82,12 +84,13 @@ class Stage:
         """Checks every variant before the first cell. Returns the plan without variants that are not
         possible here if others remain to compare; else, and with ``all_variants``, raises the reason with
         the cure."""
-        self._tidy()
-        facts = self.server.facts()
         refused: dict[str, DbdynoError] = {}
         for variant in self.plan.variants:
             try:
-                self.applied[variant.name] = self._check_one(variant, facts)
+                self.use(variant)
+                self._tidy()
+                known = self._without_lacking(variant)
+                self.applied[variant.name] = self._check_one(known, self.server.facts())
             except _NotHere as e:
                 refused[variant.name] = e.error
         self._leave_out(refused, all_variants)
@@ -95,6 +98,35 @@ class Stage:
         if any(self.applied[v.name].restarts for v in self.plan.variants):
             self._say_restarts()
         return self.plan
+
+    def use(self, variant: Variant, *, anew: bool = False) -> None:
+        """Puts the server of the variant in use, if variants name servers, and settings that were changed on
+        the one before back. ``anew``: starts it again if it is in use."""
+        choosing = self.server.choosing
+        if choosing is None:
+            return
+        self._configure({})
+        with _possible_here(DbdynoError):
+            self.started = choosing.use(variant.name, anew=anew) or self.started
+
+    def _without_lacking(self, variant: Variant) -> Variant:
+        """Returns the variant, and changes it in the plan, without those settings of all variants that its
+        server does not have."""
+        choosing, experiment = self.server.choosing, self.plan.experiment
+        spec = experiment.variants.get(variant.name)
+        inherited = experiment.settings.keys() - ({} if spec is None else spec.settings).keys()
+        lacking = [] if choosing is None else choosing.lacking(n for n in variant.settings if n in inherited)
+        if not lacking:
+            return variant
+        why = f"the server of variant {variant.name} does not have it"
+        left = {n: v for n, v in variant.settings.items() if n not in lacking}
+        known = variant.model_copy(update={"settings": left})
+        choices = (Choice(name=f"setting {n}", value="left out", reason=why) for n in lacking)
+        variants = tuple(known if v.name == variant.name else v for v in self.plan.variants)
+        changed = {"variants": variants, "choices": (*self.plan.choices, *choices)}
+        self.plan = self.plan.model_copy(update=changed).sealed()
+        self.listener.noted(f"setting {', '.join(lacking)} is left out: {why}")
+        return known
 
     def _check_one(self, variant: Variant, facts: ServerFacts) -> Applied:
         own_world = self.server.world is not None
@@ -154,9 +186,11 @@ class Stage:
         for kind, variant in {self._restarting(v.name): v for v in needing}.items():
             self.listener.preparing(f"restarting the server for variant {variant.name}")
             try:
+                self.use(variant)
                 self._configure(variant.settings)
-            except UsageError as e:
-                refused |= {v.name: e for v in needing if self._restarting(v.name) == kind}
+            except (UsageError, _NotHere) as e:
+                error = e.error if isinstance(e, _NotHere) else e
+                refused |= {v.name: error for v in needing if self._restarting(v.name) == kind}
         if needing:
             self._configure({})
         return refused
@@ -175,17 +209,23 @@ class Stage:
     def _restarting(self, name: str) -> str:
         variant = self.plan.variant(name)
         needs = self.applied[name].restarts if name in self.applied else ()
-        return ";".join(f"{n}={variant.settings[n]}" for n in sorted(needs))
+        kind = ";".join(f"{n}={variant.settings[n]}" for n in sorted(needs))
+        return kind and f"{variant.server or ''};{kind}"
 
     # -- from variant to variant --------------------------------------------------------------------
-    def enter(self, variant: Variant) -> None:
+    def enter(self, variant: Variant, visit: int = 0) -> None:
         """Configures the server for this variant. Raises the error of a failed change; the journal has all
-        changes."""
-        if self._now is not None and self._now.name == variant.name:
+        changes. ``visit``: if variants name servers, the measurements of one number are on one start."""
+        goes_on = self.server.choosing is None or visit == self._visit
+        if self._now is not None and self._now.name == variant.name and goes_on:
             return
         self._unlimit()
-        self._now = None
+        self._now, self._visit = None, visit
         self._without_pool()
+        try:
+            self.use(variant, anew=True)
+        except _NotHere as e:
+            raise type(e.error)(f"variant {variant.name}: {e.error.message}", e.error.cure) from e
         done = self._configure(variant.settings)
         if variant.limits.of_system:
             facts = self.server.facts()  # the server may have been restarted

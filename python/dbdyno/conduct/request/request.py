@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from dbdyno import engines, limits, observe
 from dbdyno.conclude.catalogue import entry
-from dbdyno.conduct.request import job_specs, script_texts
+from dbdyno.conduct.request import job_specs, script_texts, servers
 from dbdyno.conduct.request.patch import Patch, merged
 from dbdyno.conduct.request.script_texts import read_text
 from dbdyno.model.engine.environment import Host
@@ -165,6 +165,8 @@ def _override(request: Request, base: Experiment, directory: Path) -> Experiment
     elif given.get("scripts"):
         given |= {"workload": None, "script": None}
     experiment = _validate(base.model_dump(exclude_unset=True) | given)
+    # of the command line, or of a recipe whose engine is known only now
+    experiment = servers.with_directory(experiment, Path.cwd() if "servers" in given else directory)
     if experiment.observation is not None:
         raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {quote(str(recipe))}")
     if experiment.workload is None and not experiment.mix and not all_jobs(experiment):
@@ -275,6 +277,7 @@ def _without(data: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Any]:
 def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
     """Returns the resolved plan on this host. The server checks a script's statements later."""
     scripts = script_texts.read(experiment)
+    experiment = servers.as_variants(experiment)
     experiment, commands = _commands(experiment)
     unit = _workload(experiment, [scripts[s] for s in experiment.mix], commands)
     here = host.limits

@@ -46,7 +46,7 @@ class CommandServer:
     wait_families = wait_families()
     counting = second_counting = statement_counting = listing = watching = settings = scripts = None
     snapshots = tables = resetting = planning = checking = caching = conditions = login_tracing = live = None
-    truths = world = calibrating = pooling = None
+    truths = world = choosing = calibrating = pooling = None
     machine: Machine = HERE
 
     def __init__(

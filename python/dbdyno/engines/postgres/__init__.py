@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import StartOptions, open_instance
@@ -13,10 +13,13 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dbdyno.engines.postgres.server import PostgresServer
     from dbdyno.model.engine.protocols import Target
     from dbdyno.model.engine.snapshot import Snapshot
     from dbdyno.model.plan.plan import PlannedScript
+    from dbdyno.model.plan.servers import NamedServer
     from dbdyno.model.sources.code_areas import CodeAreas
     from dbdyno.model.sources.wait_advice import WaitAdvice
     from dbdyno.model.sources.wait_families import Helper, WaitFamilies
@@ -35,6 +38,7 @@ __all__ = [
     "failure_kinds",
     "helpers",
     "imported",
+    "named_servers",
     "needs_simple",
     "network_address",
     "open_server",
@@ -53,6 +57,10 @@ def open_server(target: Target) -> PostgresServer:
         PostgresServer,
     )  # not at the top: `dbdyno server` does not need it
 
+    if target.servers:
+        from dbdyno.engines.postgres.chosen.servers import Servers
+
+        return cast("PostgresServer", Servers(target))  # what it lacks, the server in use has
     drive = target.make_load or driving.local_load
     if target.dsn is not None:
         if target.bin_dir is not None:
@@ -86,6 +94,13 @@ def beyond_address(dsn: str) -> list[str]:
     from dbdyno.engines.postgres.connect import beyond_address
 
     return beyond_address(dsn)
+
+
+def named_servers(texts: Sequence[str], directory: Path) -> Sequence[NamedServer]:
+    """See :func:`dbdyno.engines.named_servers`."""
+    from dbdyno.engines.postgres.chosen import naming
+
+    return naming.named_servers(texts, directory)
 
 
 def network_address(dsn: str) -> tuple[str, int] | None:

@@ -121,7 +121,16 @@ class PostgresServer:
         self.checking, self.planning, self.conditions = Checks(site), Plans(site), Conditions(site)
         self.caching = Cache(site, lambda: self._presence, self.backends, self._added)
         self.live = Live(site, self._own_activity)
-        self.commands = self.world = None
+        self.commands = self.choosing = self.world = None
+
+    @property
+    def control(self) -> connect.Connection:
+        """The current control connection."""
+        return self._connection
+
+    @property
+    def identity(self) -> facts.Identity:
+        return self._identity
 
     @property
     def wait_families(self) -> WaitFamilies:
@@ -440,9 +449,13 @@ class PostgresServer:
         with doing("removing dbdyno's objects"):
             return [*self.login_tracing.remove(watched=False), *objects.clean(self._connection)]
 
-    def close(self) -> None:
+    def leave(self) -> None:
+        """Closes all connections; :meth:`reconnect` opens them again."""
         for part in (self._front, self.snapshots, self._connection):
             part.close()
+
+    def close(self) -> None:
+        self.leave()
         if self._instance is not None:
             self._instance.close()
 

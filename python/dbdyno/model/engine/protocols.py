@@ -11,6 +11,7 @@ import polars as pl
 
 from dbdyno.model.engine.caching import Caching
 from dbdyno.model.engine.checking import Checking
+from dbdyno.model.engine.choosing import Choosing
 from dbdyno.model.engine.condition import Conditions
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.engine.live import LiveViewing
@@ -57,6 +58,8 @@ class Target:
     beside: bool = False  # this process also observes the server: the connection is not one of its sessions
     machine: Machine | None = None  # the server's host; None if it is this one
     make_load: LoadMaker | None = None  # for drivers on other hosts; None for the core's in this process
+    # by variant: a version, a directory or a DSN; None stands for the engine's own programs
+    servers: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class Progress(NamedTuple):
@@ -432,6 +435,9 @@ class Server(Protocol):
 
     @property
     def truths(self) -> Knowing | None: ...
+
+    @property
+    def choosing(self) -> Choosing | None: ...
 
     @property
     def world(self) -> World | None: ...

@@ -14,6 +14,8 @@ MOST_SCRIPTS = 100
 """Maximum number of scripts of an experiment or a variant."""
 MAX_VARIANTS = 1000
 """Maximum number of variants, combinations of parameters, phases, and processes observed by pid."""
+MOST_SERVER_TEXT = 4096
+"""Maximum length of the text that names a variant's server, as of a path."""
 MOST_NAMES = 1000
 """Maximum number of variables, parameters or settings."""
 

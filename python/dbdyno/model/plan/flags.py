@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, get_args
 
-from dbdyno.model.plan.literals import Arrivals, Expected, Order, Protocol, Reset, Shell, Spread, Waits
+from dbdyno.model.plan.literals import (
+    Arrivals,
+    Expected,
+    Order,
+    Protocol,
+    Reset,
+    ServerSettings,
+    Shell,
+    Spread,
+    Waits,
+)
 
 WHAT = "What to run"
 OBSERVED = "What to observe"
@@ -423,6 +433,26 @@ _DECLARED = (
         default=False,
     ),
     # -- server --
+    Flag(
+        "servers",
+        "--servers",
+        "Compare servers, each a variant: versions, directories of programs, or connection strings: "
+        "17,18,/opt/db/bin.",
+        SERVER,
+        "dbdyno starts the installed ones, one at a time, each with data of its own (dbdyno help variants).",
+        metavar="SERVER,...",
+        common=True,
+        brief="Compare servers: versions or directories of programs: 17,18,/opt/db/bin.",
+    ),
+    Flag(
+        "server_settings",
+        "--settings",
+        "Settings of the servers that are compared: own leaves each its defaults; same sets what all have to "
+        "the default of the oldest.",
+        SERVER,
+        choices=get_args(ServerSettings),
+        shown="own",
+    ),
     Flag(
         "settings",
         "--setting",

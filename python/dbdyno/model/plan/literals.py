@@ -11,6 +11,8 @@ Protocol = Literal["prepared", "extended", "simple"]
 Reset = Literal["each", "block", "never"]
 """The measurements before which data are loaded again: each one, the first of each repeat or of each round
 of variants, or none."""
+ServerSettings = Literal["own", "same"]
+"""The settings of the servers of variants: the defaults of each, or those of the oldest for all."""
 Shell = Literal["none", "sh", "bash"]
 Spread = Literal["even", "cpus", "pack"]
 """The distribution of sessions: the same number for each driver, in proportion to their CPUs, or one driver
@@ -19,4 +21,8 @@ Waits = Literal["auto", "sampled", "exact"]
 
 ALL_CPUS = "all that are online"
 INTERLEAVED = "each block has every variant once, with another one first each time: drift cancels out"
+SERVER_AFTER_SERVER = (
+    "each repeat measures the whole ladder on one start of each server, with another server first each time: "
+    "drift cancels out"
+)
 """Reasons of choices that everybody expects."""

@@ -11,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 from dbdyno.model.plan.adaptive import Adaptive as Adaptive
 from dbdyno.model.plan.adaptive import Goal as Goal
 from dbdyno.model.plan.cluster import HostKeys
-from dbdyno.model.plan.driving import MAX_VARIANTS, MOST, MOST_NAMES, MOST_SCRIPTS
+from dbdyno.model.plan.driving import MAX_VARIANTS, MOST, MOST_NAMES, MOST_SCRIPTS, MOST_SERVER_TEXT
 from dbdyno.model.plan.driving import DriverSetup as DriverSetup
 from dbdyno.model.plan.driving import DriverSpec as DriverSpec
 from dbdyno.model.plan.driving import PlannedScript as PlannedScript
@@ -21,6 +21,7 @@ from dbdyno.model.plan.flagged import flagged
 from dbdyno.model.plan.jobs import MOST_JOBS, JobKeys, JobSpec, PlannedJob
 from dbdyno.model.plan.literals import Expected, Waits
 from dbdyno.model.plan.literals import Order as Order
+from dbdyno.model.plan.literals import ServerSettings as ServerSettings
 from dbdyno.model.plan.pacing import Arrivals, LadderText, Pacing, Think
 from dbdyno.model.plan.pacing import Strict as Strict
 from dbdyno.model.plan.parameter import Parameter as Parameter
@@ -72,6 +73,8 @@ class VariantSpec(Strict):
 
     doc: str = ""
     """Description, in one line."""
+    server: str | None = Field(default=None, max_length=MOST_SERVER_TEXT)
+    """Its own server: an installed version (17), a directory of programs, or a connection string."""
     scripts: tuple[ScriptSpec, ...] = Field(default=(), max_length=MOST_SCRIPTS)
     """[[variants.NAME.scripts]]: scripts in place of the experiment's."""
     jobs: tuple[JobSpec, ...] = Field(default=(), max_length=MOST_JOBS)
@@ -95,6 +98,7 @@ class Variant(Strict):
 
     name: str
     doc: str = ""
+    server: str | None = None  # None: the run's; else a version, an absolute directory or a DSN
     scripts: tuple[PlannedScript, ...] = ()
     jobs: tuple[PlannedJob, ...] = ()
     setup: tuple[str, ...] = ()  # argv of a command before its first measurement
@@ -109,7 +113,8 @@ class Variant(Strict):
         there are none."""
         limits = [f"{k} {v}" for k, v in self.limits.model_dump(exclude_none=True).items() if v != "off"]
         settings = [f"{k}={v}" for k, v in self.settings.items()]
-        return ", ".join([*limits, *settings, *self.driver.words()])
+        server = [] if self.server is None else [f"server {self.server}"]
+        return ", ".join([*server, *limits, *settings, *self.driver.words()])
 
 
 def cpus_under(limits: LimitSpec, cpus: float) -> float:
@@ -240,6 +245,10 @@ class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """Limits on the server's processes."""
     variants: dict[str, VariantSpec] = Field(default_factory=dict, max_length=MAX_VARIANTS)
     """The variants to compare: [variants.NAME], each with its differences."""
+    servers: str | None = flagged("servers", max_length=MAX_VARIANTS * MOST_SERVER_TEXT)
+    """Servers to compare, with commas between them; each is a variant."""
+    server_settings: ServerSettings | None = flagged("server_settings")
+    """same: what all servers have is set to the default of the oldest."""
     baseline: str | None = flagged("baseline")
     """The variant to compare with; left out: the first."""
     order: Order | None = flagged("order")
@@ -351,6 +360,12 @@ class Plan(Strict):
         """Whether the ladder consists of rates with a fixed number of sessions."""
         paced = self.experiment.rates is not None or self.experiment.rate is not None
         return paced and len({c.sessions for c in self.cells}) == 1
+
+    @property
+    def servers(self) -> dict[str, str | None]:
+        """The server of each variant, by variant; empty if no variant names one."""
+        named = {v.name: v.server for v in self.variants}
+        return named if any(named.values()) else {}
 
     @property
     def scripts(self) -> tuple[PlannedScript, ...]:

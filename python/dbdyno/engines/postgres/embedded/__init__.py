@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,16 @@ from dbdyno.engines.postgres.embedded.places import Places, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, make_reachable
 from dbdyno.model.errors import DbdynoError, ServerBusy, TargetError, Unreachable
 
+_DIRECTORY = re.compile(r"\d+(-[0-9a-f]{8})?")
+"""Name of a directory of a server: the major version; and the programs' directory where a run compares
+servers."""
+
 __all__ = [
     "Instance",
     "StartOptions",
     "client_argv",
     "instance_of",
+    "instance_of_programs",
     "open_instance",
     "start",
     "status",
@@ -53,6 +61,17 @@ def instance_of(bin_dir: Path | None, places: Places | None = None) -> tuple[Ins
     places = places or find_places(account)
     programs = make_reachable(find_programs(bin_dir), account, places.cache)
     return Instance(places, account, places.data / str(programs.major)), programs
+
+
+@explain_os_errors()
+def instance_of_programs(programs: Programs) -> tuple[Instance, Programs]:
+    """Returns the instance that these programs alone use, and the programs as its server's user can execute
+    them. Its data directory is named after the major version and their directory."""
+    account = server_account()
+    places = find_places(account)
+    directory = hashlib.sha256(os.fsencode(programs.bin_dir.resolve())).hexdigest()[:8]
+    reachable = make_reachable(programs, account, places.cache)
+    return Instance(places, account, places.data / f"{programs.major}-{directory}"), reachable
 
 
 @explain_os_errors()
@@ -143,8 +162,9 @@ def _is_permanent(instance: Instance) -> bool:
 def _instances() -> list[Instance]:
     """Returns an instance per data directory, the newest major version first."""
     account, places = _existing_places()
-    majors = sorted((int(d.name) for d in places.data.iterdir() if d.name.isdigit()), reverse=True)
-    return [Instance(places, account, places.data / str(major)) for major in majors]
+    names = [d.name for d in places.data.iterdir() if _DIRECTORY.fullmatch(d.name)]
+    newest = sorted(names, key=lambda name: (-int(name.partition("-")[0]), name))
+    return [Instance(places, account, places.data / name) for name in newest]
 
 
 def _existing_places() -> tuple[Account, Places]:

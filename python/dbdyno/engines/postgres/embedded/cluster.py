@@ -25,6 +25,7 @@ _INITDB = (
     "--auth-host=reject",
     "--encoding=UTF8",
     "--locale=C",
+    "--data-checksums",  # the default from version 18 on; versions are compared
 )
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*\Z", re.IGNORECASE)

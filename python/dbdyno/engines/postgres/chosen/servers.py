@@ -1,0 +1,192 @@
+"""The servers of a run's variants as one server: all that is asked of it goes to the one in use.
+
+Of the servers that dbdyno starts, one runs at a time. Each directory of programs has a data directory of its
+own, so servers of one version do not share one. A server that is left has all its connections closed, and
+:meth:`PostgresServer.reconnect` opens them again: its prepared workloads stay known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dbdyno.engines import driving
+from dbdyno.engines.postgres.chosen.cluster import Cluster
+from dbdyno.engines.postgres.chosen.finding import programs_of
+from dbdyno.engines.postgres.chosen.running import Running
+from dbdyno.engines.postgres.chosen.same import older_defaults, setting_values
+from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
+from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.engines.postgres.settings import values
+from dbdyno.model.engine.choosing import SettingValue
+from dbdyno.model.engine.protocols import Server, Target
+from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.plan.servers import is_dsn, is_version
+
+_DATA = ("machine", "wait_families")
+_CAPABILITIES = {name for name, of in vars(Server).items() if isinstance(of, property)} - {*_DATA}
+
+
+class _Capability:
+    """A capability of the server in use, for those who keep it while servers change."""
+
+    def __init__(self, servers: Servers, name: str) -> None:
+        self._servers, self._name = servers, name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(self._servers.in_use, self._name), name)
+
+
+class Servers:
+    """The servers of ``target``, by variant. The first that can be used is in use; :meth:`close` ends it."""
+
+    def __init__(self, target: Target) -> None:
+        if target.dsn is not None or target.bin_dir is not None:
+            raise UsageError(
+                f"variants name their servers, and {'--dsn' if target.bin_dir is None else '--pg-bin'} names "
+                "another one",
+                "leave that out",
+            )
+        self.choosing = self
+        self._target = target
+        self._by_text: dict[str | None, Cluster | Running] = {}
+        self._now: Cluster | Running | None = None
+        self._last: PostgresServer | None = None
+        self._run: str | None = None
+        self._noted: set[str] = set()
+        self._settings: dict[str | None, dict[str, values.Guc]] = {}
+        self._use_first()
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.in_use, name)
+        return _Capability(self, name) if name in _CAPABILITIES and value is not None else value
+
+    @property
+    def in_use(self) -> PostgresServer:
+        """The server in use; after a failed change the one before, which no longer answers."""
+        assert self._last is not None
+        return self._last
+
+    def _use_first(self) -> None:
+        """Puts the first usable server in use; :meth:`use` raises the errors of others again. Raises the
+        error of the first if there is none."""
+        errors: list[DbdynoError] = []
+        for variant in self._target.servers:
+            try:
+                self.use(variant)
+            except DbdynoError as e:
+                errors.append(type(e)(f"variant {variant}: {e.message}", e.cure))
+            else:
+                return
+        raise errors[0]
+
+    # -- Choosing -----------------------------------------------------------------------------------
+    def use(self, variant: str, *, anew: bool = False) -> bool:
+        text = self._target.servers[variant]
+        one = self._server_of(text)
+        if one is self._now and not (anew and one.is_started) and one.is_current:
+            return False
+        self._leave()
+        one.enter()
+        self._now, self._last = one, one.server
+        if self._run is not None:
+            one.server.claim(self._run)
+        return one.is_started
+
+    def _server_of(self, text: str | None) -> Cluster | Running:
+        """Raises :class:`UsageError` if there are no such programs."""
+        if text not in self._by_text:
+            self._by_text[text] = self._made(text)
+        return self._by_text[text]
+
+    def _made(self, text: str | None) -> Cluster | Running:
+        drive = self._target.make_load or driving.local_load
+        if text is not None and is_dsn(text):
+            if self._target.settings:
+                raise UsageError(
+                    "--setting is for servers that dbdyno starts, and this one runs already",
+                    "settings of a variant stand in a recipe: [variants.NAME.settings]",
+                )
+            return Running(text, drive)
+        programs = _programs(text)
+        same = next((c for c in self._by_text.values() if c.uses(programs)), None)
+        return same or Cluster(programs, self._target, drive)
+
+    def _leave(self) -> None:
+        now, self._now = self._now, None
+        if now is not None:
+            now.leave()
+
+    def lacking(self, names: Iterable[str]) -> Sequence[str]:
+        known = self._known()
+        return [name for name in names if "." not in name and name.lower() not in known]
+
+    def flush(self) -> None:
+        with doing("writing a checkpoint"), self.in_use.control.patient():
+            self.in_use.control.execute("checkpoint")
+
+    def all_settings(self) -> Mapping[str, SettingValue]:
+        return setting_values(self._known())
+
+    def _known(self) -> dict[str, values.Guc]:
+        with doing("asking for settings"):
+            known = values.read(self.in_use.control)
+        self._settings[self._text_in_use()] = known
+        return known
+
+    def _text_in_use(self) -> str | None:
+        return next(text for text, one in self._by_text.items() if one is self._now)
+
+    def programs(self) -> str:
+        return str(self._now.programs.bin_dir) if isinstance(self._now, Cluster) else ""
+
+    def identity(self) -> str:
+        if isinstance(self._now, Cluster):
+            return str(self._now.instance.data)
+        return f"{self.in_use.identity} {self.in_use.control.database}"
+
+    def same_settings(self) -> Mapping[str, str]:
+        clusters = [one for one in self._by_text.values() if isinstance(one, Cluster)]
+        gucs = {one: self._settings[text] for text, one in self._by_text.items() if text in self._settings}
+        oldest = min(gucs, key=lambda one: one.server.version)
+        kept = {name.lower() for one in clusters for name in one.own_settings}
+        same = {n: v for n, v in older_defaults(gucs[oldest], list(gucs.values())).items() if n not in kept}
+        for cluster in clusters:
+            cluster.same = same
+        return same
+
+    def remarks(self) -> Sequence[str]:
+        clusters = {one: None for one in self._by_text.values() if isinstance(one, Cluster)}
+        lacked = {name: [c for c in clusters if name in c.lacking] for name in self._target.settings}
+        for name, lacking in lacked.items():
+            if lacking and len(lacking) == len(clusters):
+                raise UsageError(f"no server has a setting {name!r}", "see its spelling, or leave it out")
+        lines = [
+            f"setting {name} is left out where it does not exist: PostgreSQL "
+            f"{', '.join(c.programs.version for c in lacking)}"
+            for name, lacking in lacked.items()
+            if lacking
+        ]
+        new = [line for line in lines if line not in self._noted]
+        self._noted.update(new)
+        return new
+
+    def target(self) -> Target:
+        return Target(dsn=self._now.address if self._now is not None else "")
+
+    # -- what is not of one server alone --------------------------------------------------------------
+    def claim(self, run: str) -> None:
+        self._run = run
+        self.in_use.claim(run)
+
+    def close(self) -> None:
+        self._leave()
+
+
+def _programs(text: str | None) -> Programs:
+    """Returns the programs of a version or directory; for None those of the wheel."""
+    if text is None:
+        return find_programs(None)
+    return programs_of(text) if is_version(text) else find_programs(Path(text))
