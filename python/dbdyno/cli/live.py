@@ -87,7 +87,7 @@ class LiveProgress(NullProgressListener):
 
     def opened(self, environment: Environment) -> None:
         server = environment.server
-        if not self._plan.jobs or is_verbose():
+        if (not self._plan.jobs or is_verbose()) and not self._plan.servers:
             place = "embedded" if server.embedded and not is_verbose() else f"at {server.where}"
             self._print(f"{server.product or server.engine} {server.version}, {place}")
         if server.doubt:

@@ -164,6 +164,7 @@ def run_planned(
     labels = conduct.labels_of(options)
     host = conduct.host_of(machine)
     plan, workload = conduct.planned(request, host)
+    conduct.check_alone(plan, options)
     check_gate(options["fail_on"], plan)
     if options["dry_run"]:
         _show_plan(options, plan, workload, machine)
@@ -224,6 +225,7 @@ def dry_run(options: dict[str, Any]) -> tuple[Plan, Sequence[str]]:
     conduct.labels_of(options)
     with conduct.server_machine(where, options["ssh_command"]) as machine:
         plan, workload = conduct.planned(request, conduct.host_of(machine))
+        conduct.check_alone(plan, options)
         check_gate(options["fail_on"], plan)
         plan = _supposed(options, plan, workload, machine)
     return plan, tuple(_remarks(options, plan))

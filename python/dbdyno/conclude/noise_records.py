@@ -193,7 +193,8 @@ def sees(
     reading = read(records, plan, environment, now)
     values: dict[str, Any] = {"command": noise_command(plan, loads[-1], environment, elsewhere=elsewhere)}
     if reading.applying:
-        return _seen("sees", plan, reading.applying, repeats, alpha, loads, restarts=restarts)
+        again = restarts or plan.starts_servers
+        return _seen("sees", plan, reading.applying, repeats, alpha, loads, restarts=again)
     if reading.newest is None:
         return claim("comparison-sees", values, case="none")
     values["date"] = reading.newest.date
@@ -217,7 +218,7 @@ def could_see(comparison: Comparison, results: Results, records: Sequence[NoiseR
     reading = read(records, results.plan, results.environment, results.info.started, loads)
     if not reading.applying:
         return comparison
-    restarts = any(a.restarts for a in results.info.applied.values())
+    restarts = results.plan.starts_servers or any(a.restarts for a in results.info.applied.values())
     compared = sorted({c.sessions for c in table.claims})
     own: dict[int, float] = {}
     for c in open_claims:

@@ -88,7 +88,7 @@ class Ladder:
                 MeasurementMemory(server, plan, clock),
                 MeasurementSnapshots(server, plan, record, clock),
                 SecondCounters(server, plan, clock),
-                OtherProcesses(server, plan, preparation.environment.server.main_pid),
+                OtherProcesses(server, plan, [s.main_pid for s in preparation.environment.all_servers]),
                 triggers,
                 saved,
                 self.feed,

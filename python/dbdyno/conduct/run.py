@@ -19,6 +19,7 @@ from dbdyno.conduct.measure.prepare import Preparation, check_capacity, fitted, 
 from dbdyno.conduct.measure.progress import ProgressListener, ending
 from dbdyno.conduct.measure.resets import decided
 from dbdyno.conduct.measure.restarts import with_restarts
+from dbdyno.conduct.measure.servers import with_servers
 from dbdyno.conduct.measure.stage import Stage
 from dbdyno.conduct.metrics.feed import feed_of
 from dbdyno.engines import open_server
@@ -65,7 +66,10 @@ def run(
             derived = beside.enter_context(deriving(record, server, soon=context.metrics is not None))
             feed = feed_of(context.metrics, environment, record, listener.noted)
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
-                plan = stage.plan = with_shells(server, stage.check(all_variants=all_variants), listener)
+                stage.check(all_variants=all_variants)
+                environment = with_servers(stage, environment)
+                record.write_environment(environment)
+                plan = stage.plan = with_shells(server, stage.plan, listener)
                 record.write_plan(plan)
                 restarts = any(stage.applied[v.name].restarts for v in plan.variants)
                 if (words := noise.outlook(store, plan, environment, restarts=restarts)) is not None:

@@ -52,7 +52,7 @@ class Raw:
 def companion(*readings: Reading, observing: bool = False, **chosen: Any) -> OtherProcesses:
     server: Any = SimpleNamespace(machine=HERE, world=None)
     plan: Any = SimpleNamespace(experiment=Experiment.model_validate(chosen))
-    return OtherProcesses(server, plan, MAIN, observing=observing, read=iter(readings).__next__)
+    return OtherProcesses(server, plan, [MAIN], observing=observing, read=iter(readings).__next__)
 
 
 def after(others: OtherProcesses, raw: Raw | None = None) -> list[Any]:

@@ -35,6 +35,7 @@ from dbdyno.model.results.comparison import (
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import ByCell
 from dbdyno.model.text.nouns import at_once
+from dbdyno.model.units import counted
 from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.significance import outliers
 from dbdyno.stats.two_groups import Moments
@@ -185,6 +186,17 @@ def granted(limits: LimitSpec) -> float | None:
     return min((float(c) for c in counts if c is not None), default=None)
 
 
+def _starts(run: Results) -> Claim:
+    """Returns how often the servers of variants were started, and whether intervals contain that."""
+    starts = {
+        v.name: run.info.applied[v.name].starts for v in run.plan.variants if v.name in run.info.applied
+    }
+    started = {name: n for name, n in starts.items() if n}
+    least, most = min(started.values(), default=0), max(started.values(), default=0)
+    each = counted(most, "start") if least == most else ", ".join(f"{v} {n}" for v, n in started.items())
+    return claim("server-starts", {"each": each}, least, case="one" if least < 2 else "several")
+
+
 def notes(
     comparison: Comparison,
     left_out: Sequence[tuple[str, str]],
@@ -196,7 +208,9 @@ def notes(
     tested = family > 1 and any(c.p_holm is not None for c in contrasts)
     holm = f"; p adjusted (Holm) for the {family} claims of each table" if tested else ""
     yield claim("comparison-method", {"family": family, "holm": holm}, case=comparison.kind)
-    if comparison.kind == "runs" or runs[0].plan.order == "ladder":
+    if comparison.kind == "variants" and runs[0].plan.starts_servers:
+        yield _starts(runs[0])
+    elif comparison.kind == "runs" or runs[0].plan.order == "ladder":
         yield claim("no-alternation", {}, case=comparison.kind)
     yield from _calls(matches, comparison.metrics[0].title)
     yield from _repeats(comparison.metrics[0].claims)

@@ -36,14 +36,15 @@ class OtherProcesses(Companion):
         self,
         server: Server,
         plan: Plan,
-        main_pid: int | None,
+        main_pids: Sequence[int | None],
         *,
         observing: bool = False,
         read: Read | None = None,
     ) -> None:
-        """``main_pid``: the server's main process, if that is visible. ``read`` replaces reading /proc."""
+        """``main_pids``: the main processes of the run's servers; None for one that is not visible. ``read``
+        replaces reading /proc."""
         self._root, self._observing = server.machine.root, observing
-        self._ours = [server.machine.pid, *([] if main_pid is None else [main_pid])]
+        self._ours = [server.machine.pid, *(pid for pid in main_pids if pid is not None)]
         read = read or partial(cpu_use.read, self._root)
         self._read = read if plan.experiment.observe and server.world is None else None
         self._first: cpu_use.Reading | None = None

@@ -222,6 +222,7 @@ class Stage:
         self._unlimit()
         self._now, self._visit = None, visit
         self._without_pool()
+        self.started = False
         try:
             self.use(variant, anew=True)
         except _NotHere as e:
@@ -236,7 +237,8 @@ class Stage:
         self._now = variant
         self._look_at_settings(variant)
         known = self.applied.get(variant.name, Applied())
-        self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
+        changed = {"settings": dict(done.in_force), "starts": known.starts + self.started}
+        self.applied[variant.name] = known.model_copy(update=changed)
 
     def _look_at_settings(self, variant: Variant) -> None:
         """Checks the server once under the settings of a variant."""

@@ -152,7 +152,7 @@ def _companions(
         MeasurementMemory(server, plan, clock, observing=True),
         MeasurementSnapshots(server, plan, record, clock, observing=True),
         SecondCounters(server, plan, clock),
-        OtherProcesses(server, plan, main_pid, observing=True),
+        OtherProcesses(server, plan, [main_pid], observing=True),
         beside.enter_context(triggers),
         Saved(derived, listener),
         feed,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from dbdyno import engines
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.plan import Experiment, VariantSpec
+from dbdyno.model.plan.plan import Experiment, Plan, VariantSpec
 from dbdyno.model.plan.servers import is_dsn, listed
 
+_ONE_SERVER = {"dsn": "--dsn", "bin_dir": "--pg-bin", "server_ssh": "--server-ssh"}
 _ONE = "one server alone is named by --dsn or --pg-bin"
 
 
@@ -60,4 +62,19 @@ def _check_settings(experiment: Experiment) -> None:
         raise UsageError(
             f"--settings same: dbdyno changes no settings of a server that runs already: {running[0]}",
             "leave it out, or name versions or directories of programs",
+        )
+
+
+def check_alone(plan: Plan, given: Mapping[str, object]) -> None:
+    """Raises :class:`UsageError` for options that name one server if variants name theirs. ``given``: values
+    of options by name; None if not given."""
+    for name, option in _ONE_SERVER.items():
+        if plan.servers and given.get(name) is not None:
+            raise UsageError(
+                f"the variants name their servers, and {option} names another", f"leave out {option}"
+            )
+    if plan.servers and plan.experiment.cluster is not None:
+        raise UsageError(
+            "servers that variants name are driven from this host, and --cluster drives from others",
+            "leave out --cluster",
         )

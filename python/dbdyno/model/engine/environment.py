@@ -99,6 +99,17 @@ class ServerFacts(BaseModel):
         return f"they are on {self.reached.host}, which is only read, over {self.reached.by}"
 
 
+class SettingDifference(BaseModel):
+    """A setting that is not the same on all servers of a run: its value and default, by variant; ``None``
+    where the server does not have it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    values: dict[str, str | None]
+    defaults: dict[str, str | None]
+
+
 class Environment(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -108,6 +119,16 @@ class Environment(BaseModel):
     client: Host | None = None  # the host that dbdyno runs on, if it is not the server's
     sources: tuple[Source, ...]
     conditions: tuple[Condition, ...] = ()  # checks that call for action; empty in older runs
+    # by variant, if variants name servers; `server` is then the first of them
+    servers: dict[str, ServerFacts] = {}
+    programs: dict[str, str] = {}  # by variant: the directory of programs of a server that dbdyno starts
+    differences: tuple[SettingDifference, ...] = ()  # between these servers
+
+    @property
+    def all_servers(self) -> tuple[ServerFacts, ...]:
+        """The servers of the run, each version and place once."""
+        servers = self.servers.values() or (self.server,)
+        return tuple({(s.version, s.where): s for s in servers}.values())
 
     def with_conditions(self, more: Sequence[Condition]) -> Environment:
         """Returns the environment with those checks added whose result is new."""

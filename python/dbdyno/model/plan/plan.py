@@ -27,6 +27,7 @@ from dbdyno.model.plan.pacing import Strict as Strict
 from dbdyno.model.plan.parameter import Parameter as Parameter
 from dbdyno.model.plan.phases import PhaseSpec
 from dbdyno.model.plan.resetting import PlannedReset, ResetKeys
+from dbdyno.model.plan.servers import is_started
 from dbdyno.model.plan.triggers import TriggerKeys
 from dbdyno.model.schema.data_source import MOST_HZ
 from dbdyno.model.schema.data_sources import options
@@ -366,6 +367,11 @@ class Plan(Strict):
         """The server of each variant, by variant; empty if no variant names one."""
         named = {v.name: v.server for v in self.variants}
         return named if any(named.values()) else {}
+
+    @property
+    def starts_servers(self) -> bool:
+        """Whether dbdyno starts servers of variants anew during the run."""
+        return any(is_started(v.server) for v in self.variants)
 
     @property
     def scripts(self) -> tuple[PlannedScript, ...]:

@@ -32,6 +32,7 @@ class Applied(BaseModel):
     settings: dict[str, str] = {}  # values shown by the server while the variant ran
     restarts: tuple[str, ...] = ()  # settings that took effect only by a restart
     limits: tuple[str, ...] = ()  # how each limit was applied, in words
+    starts: int = 0  # how often the variant's own server was started for measurements
     files: str = ""  # with direct I/O: on how many of the server's open files it was seen, in words
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from dbdyno.model.engine.environment import Host
+from dbdyno.model.engine.environment import Environment, Host
 from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, SERVED, kind_of, speaking_of
 from dbdyno.model.plan.plan import Workload
 from dbdyno.model.results.results import Results
@@ -55,8 +55,7 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
     if limits := figures.limits_of_cpus(results):
         yield "CPUs", "; ".join(map(_limited, limits)) if any(k.limit for k in limits) else ""
     if kind_of(results.plan).among((SERVED,)):
-        embedded = " (embedded)" if environment.server.embedded else f", {environment.server.where}"
-        yield "Server", headline.server_name(environment.server) + embedded
+        yield from _servers(environment)
     yield "When", moment(info.started)
     windows = results.tables["windows"]
     if observation is not None and len(windows):
@@ -70,6 +69,17 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
         yield "Duration", format_duration(seconds * NS_PER_S) + each
     if not observed and len(windows):
         yield "Repeats", repeats(int(windows["repeat"].max() or 1))  # type: ignore[arg-type]
+
+
+def _servers(environment: Environment) -> Iterator[tuple[str, str]]:
+    """Yields the server, or each server that a variant names, with how dbdyno came to it."""
+    if not environment.servers:
+        embedded = " (embedded)" if environment.server.embedded else f", {environment.server.where}"
+        yield "Server", headline.server_name(environment.server) + embedded
+        return
+    for variant, server in environment.servers.items():
+        place = environment.programs.get(variant) or server.where
+        yield f"Server of {variant}", f"{headline.server_name(server)}, {place}"
 
 
 def workload_in_words(results: Results) -> str:
