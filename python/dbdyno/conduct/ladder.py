@@ -26,7 +26,7 @@ from dbdyno.conduct.measure.restarts import Restarts
 from dbdyno.conduct.measure.saving import Measurements, save_each
 from dbdyno.conduct.measure.schedule import Course, course_of
 from dbdyno.conduct.measure.second_counters import SecondCounters
-from dbdyno.conduct.measure.servers import WarmStarts
+from dbdyno.conduct.measure.servers import WarmStarts, first_of_servers
 from dbdyno.conduct.measure.stage import Stage
 from dbdyno.conduct.measure.warming import Warming
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
@@ -58,8 +58,10 @@ class Ladder:
         preparation, record = self.preparation, self.record
         server, plan, listener = preparation.server, preparation.plan, preparation.listener
         clock = clock_of(server)
-        resets = Resets(preparation, workload)
-        resets.complete()
+        for variant in first_of_servers(plan):
+            preparation.use(variant)
+            resets = Resets(preparation, workload)
+            resets.complete()
         units = preparation.units(workload, record)
         _warn(plan, units, listener)
         progress = Progressing(plan, listener, clock)

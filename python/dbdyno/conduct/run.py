@@ -19,7 +19,7 @@ from dbdyno.conduct.measure.prepare import Preparation, check_capacity, fitted, 
 from dbdyno.conduct.measure.progress import ProgressListener, ending
 from dbdyno.conduct.measure.resets import decided
 from dbdyno.conduct.measure.restarts import with_restarts
-from dbdyno.conduct.measure.servers import with_servers
+from dbdyno.conduct.measure.servers import load_tables, with_servers
 from dbdyno.conduct.measure.stage import Stage
 from dbdyno.conduct.metrics.feed import feed_of
 from dbdyno.engines import open_server
@@ -50,6 +50,7 @@ def run(
     if crew is not None:
         target = replace(target, make_load=crew.make_load)
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
+        load_tables(server, plan, context.interrupt, context.listener)
         plan = _feasible(server, plan, workload)
         record = store.create(plan, **context.labels)
         if context.turn is not None:

@@ -59,7 +59,8 @@ class Resets(Companion):
         self._listener, self._interrupt = preparation.listener, preparation.interrupt
         self._workload = workload.name
         self._sets = sets_of(self._server, self._plan, self._workload)
-        self._whole: set[str] = set()  # data sets in their prepared state
+        self._whole: set[tuple[str | None, str]] = set()  # (server, data set) in their prepared state
+        self._place: str | None = None  # the current variant's server
         self._noted: set[str] = set()  # reasons
         self._last: Cell | None = None
         self._done: list[dict[str, Any]] = []
@@ -73,13 +74,13 @@ class Resets(Companion):
 
     def before(self, cell: Cell) -> None:
         """Resets the data sets that are due."""
-        self._done = []
+        self._done, self._place = [], self._plan.variant(cell.variant).server
         if self._load_tables(cell.params):
-            self._whole.add(self._workload)
+            self._whole.add((self._place, self._workload))
         due = begins(self._plan, self._last, cell)
         self._last = cell
         for one in self._sets if due else ():
-            whole = one.name in self._whole
+            whole = (self._place, one.name) in self._whole
             line = {"data_set": one.name, "how": "unchanged"} if whole else self._bring_back(one)
             self._done.append(line | (self._drop(one) if _drops(self._plan) else {}))
         if self._plan.experiment.expect == "memory" and self._server.resetting is not None:
@@ -111,7 +112,7 @@ class Resets(Companion):
         loaded = bring_back(
             self._server, one.name, cache, self._interrupt, self._loading, self._listener.noted
         )
-        self._whole.add(one.name)
+        self._whole.add((self._place, one.name))
         count = sum(t.rows for t in loaded.tables)
         line = {"data_set": one.name, "how": "loaded", "rows": count, "cache": cache}
         return {**line, "duration_ns": round(loaded.seconds * NS_PER_S)}
@@ -137,7 +138,7 @@ class Resets(Companion):
         """Adds the reset to the measurement, for phases to the first one, and notes which data it changed."""
         for raw in raws:
             growth = raw.tables["growth"]
-            self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
+            self._whole -= {(self._place, s.name) for s in self._sets if changed(growth, s.tables)}
         done: list[list[dict[str, Any]]] = [self._done, *([] for _ in raws[1:])]
         return [
             replace(raw, tables={**raw.tables, "resets": rows(raw_table("resets"), lines)})

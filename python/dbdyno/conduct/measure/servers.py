@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from dbdyno.conduct.companion import Companion
 from dbdyno.conduct.measure.opening import facts_now
 from dbdyno.conduct.measure.stage import Stage
+from dbdyno.conduct.measure.tables import make_tables
+from dbdyno.drive import Interrupt
 from dbdyno.model.engine.choosing import Choosing, SettingValue
 from dbdyno.model.engine.environment import Environment, ServerFacts, SettingDifference
-from dbdyno.model.plan.plan import Cell, Choice, Workload
+from dbdyno.model.engine.protocols import Server
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.plan.plan import Cell, Choice, Plan, Variant, Workload
+from dbdyno.model.plan.table_making import TableOptions
+from dbdyno.model.units import counted
+
+
+class TableListener(Protocol):
+    """Follows the loading of tables before a run."""
+
+    def preparing(self, what: str) -> None: ...
+
+    def noted(self, words: str) -> None: ...
 
 
 class _Known(NamedTuple):
@@ -20,6 +34,44 @@ class _Known(NamedTuple):
     programs: str
     identity: str
     settings: Mapping[str, SettingValue]
+
+
+def first_of_servers(plan: Plan) -> Sequence[Variant]:
+    """Returns the first variant of each server; if variants name none, the first variant."""
+    first: dict[str | None, Variant] = {}
+    for variant in plan.variants:
+        first.setdefault(variant.server, variant)
+    return list(first.values())
+
+
+def load_tables(server: Server, plan: Plan, interrupt: Interrupt, listener: TableListener) -> None:
+    """Loads the tables that the scripts of variants use, of one size and by one seed, on each server that
+    dbdyno starts. Leaves out servers that cannot be used: :meth:`Stage.check` raises why."""
+    choosing, usable = server.choosing, list[Variant]()
+    if choosing is None or not plan.scripts:
+        return
+    for variant in first_of_servers(plan):
+        try:
+            choosing.use(variant.name)
+        except DbdynoError:
+            continue
+        _load(server, choosing.tables_of([s.text for s in variant.scripts]), variant, interrupt, listener)
+        usable.append(variant)
+    choosing.use(usable[0].name)
+
+
+def _load(
+    server: Server, names: Sequence[str], variant: Variant, interrupt: Interrupt, listener: TableListener
+) -> None:
+    def tick(step: str, rows: int, total: int, _sent: int, _seconds: float) -> None:
+        listener.preparing(f"{variant.name}, {step}: {rows:,} of {total:,} rows")
+
+    for name in names:
+        options = TableOptions(scale=int(variant.params.get("scale", 1)), on_demand=True)
+        made = make_tables(server, name, options, interrupt, tick, listener.noted)
+        if made.new:
+            rows = counted(sum(t.rows for t in made.tables), "row")
+            listener.noted(f"{variant.name}: loaded {rows} of {name}, scale {options.scale}")
 
 
 def with_servers(stage: Stage, environment: Environment) -> Environment:

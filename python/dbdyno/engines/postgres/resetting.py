@@ -69,7 +69,7 @@ class Resets:
             scripts = script_halves.scripts_of(workload, params)
             texts, names = [s.text for s in scripts], [workload]
         else:
-            names = [name for name in loadable if _uses_tables(name, texts)]
+            names = [name for name in loadable if uses_tables(name, texts)]
         written = any(map(changes_rows, texts))
         with doing("looking at the tables"):
             sets = (self._data_set(name, params, on_demand=name == workload) for name in names)
@@ -126,7 +126,7 @@ class Resets:
             return cache_drop.drop(self._site, _qualified(schema, described))
 
 
-def _uses_tables(name: str, texts: Sequence[str]) -> bool:
+def uses_tables(name: str, texts: Sequence[str]) -> bool:
     """Returns whether scripts use a table of this workload."""
     described = loader.description(name)
     qualified = f"{objects.SCHEMA}." if described.own_schema else ""

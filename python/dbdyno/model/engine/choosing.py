@@ -28,6 +28,10 @@ class Choosing(Protocol):
     def lacking(self, names: Iterable[str]) -> Sequence[str]:
         """Returns the names of settings that the server in use does not have."""
 
+    def tables_of(self, texts: Sequence[str]) -> Sequence[str]:
+        """Returns the workloads whose prepared tables these scripts use; none for a server that runs
+        already, whose data are the user's."""
+
     def flush(self) -> None:
         """Writes what the server in use has changed to its files, so that measurements begin with nothing to
         write."""

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno.engines import driving
+from dbdyno.engines.postgres import loader
 from dbdyno.engines.postgres.chosen.cluster import Cluster
 from dbdyno.engines.postgres.chosen.finding import programs_of
 from dbdyno.engines.postgres.chosen.running import Running
 from dbdyno.engines.postgres.chosen.same import older_defaults, setting_values
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.resetting import uses_tables
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.engines.postgres.settings import values
 from dbdyno.model.engine.choosing import SettingValue
@@ -122,6 +124,11 @@ class Servers:
     def lacking(self, names: Iterable[str]) -> Sequence[str]:
         known = self._known()
         return [name for name in names if "." not in name and name.lower() not in known]
+
+    def tables_of(self, texts: Sequence[str]) -> Sequence[str]:
+        if not isinstance(self._now, Cluster):
+            return ()
+        return [name for name in loader.names() if uses_tables(name, texts)]
 
     def flush(self) -> None:
         with doing("writing a checkpoint"), self.in_use.control.patient():
