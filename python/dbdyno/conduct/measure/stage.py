@@ -136,7 +136,9 @@ class Stage:
                 "leave out cpus, mems, quota, weight and bind",
             )
         self.server.check_driver(variant.driver)
-        with _possible_here(NotPrivileged, NotAvailable):
+        # a setting that one server lacks is no mistake in the others
+        of_servers = () if self.server.choosing is None else (UsageError,)
+        with _possible_here(NotPrivileged, NotAvailable, *of_servers):
             restarts = self._check_settings(variant)
         with _possible_here(UsageError, TargetError):
             means = limits.check(

@@ -23,6 +23,7 @@ _MISSING = (
     "the extension pg_prewarm is not in this database: tables are read without their indexes, and large ones "
     "not into the server's cache; as superuser: CREATE EXTENSION pg_prewarm"
 )
+_TABLES = "select name from pg_catalog.unnest(%s::text[]) name where pg_catalog.to_regclass(name) is not null"
 _CACHE = "shared_buffers"
 
 
@@ -48,9 +49,11 @@ def statement(connection: Connection, table: str) -> str:
     )
 
 
-def warm(site: Site, tables: Sequence[str]) -> CacheWarming:
-    """Reads the tables. In an embedded server creates the extension if its programs include it."""
+def warm(site: Site, objects: Sequence[str]) -> CacheWarming:
+    """Reads those of the objects that are tables. In an embedded server creates the extension if its programs
+    include it."""
     connection = site.connection()
+    tables = [str(name) for (name,) in connection.execute(_TABLES.encode(), [list(objects)])]
     if site.instance is not None and connection.execute(_TO_BE_MADE.encode()).fetchone():
         connection.execute(
             "create extension pg_prewarm schema public"

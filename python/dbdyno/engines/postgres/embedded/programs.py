@@ -83,7 +83,7 @@ def _version(postgres: Path) -> str:
     try:
         text = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as e:
-        words = getattr(e, "stderr", "") or str(e)
+        words = getattr(e, "stderr", "") or getattr(e, "strerror", "") or str(e)
         raise UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?") from e
     version = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", text)
     if version is None:
