@@ -13,7 +13,7 @@ from dbdyno import conduct, limits, store
 from dbdyno.cli.app import Commands
 from dbdyno.cli.flags import Option
 from dbdyno.cli.options import SETTING, bin_dir_option, dsn_option, engine_option, json_option, print_json
-from dbdyno.engines import DEFAULT, embedded, open_server, put_back
+from dbdyno.engines import DEFAULT, embedded, open_server, put_back, remove_of_variants
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.units import format_ns
 
@@ -185,6 +185,8 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
         if engine or dsn or not work.all_back:
             raise
         work.say(f"no server was cleaned: {error.message}")
+    for line in remove_of_variants(engine or DEFAULT) if dsn is None else ():
+        work.say(line)
     work.end()
 
 

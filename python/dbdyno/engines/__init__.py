@@ -92,6 +92,10 @@ class Embedded(Protocol):
     def status(self) -> Mapping[str, Any]:
         """Returns whether the server runs and how to connect, as JSON values without credentials."""
 
+    def remove_of_variants(self) -> Sequence[str]:
+        """Ends the servers that variants of killed runs named, and removes the data of all that no run uses.
+        Returns what was done, in words."""
+
     def client_argv(self) -> list[str]:
         """Returns the command line of an interactive client for the server."""
 
@@ -278,6 +282,12 @@ def embedded(engine: str = DEFAULT) -> Embedded:
     if server is None:
         raise UsageError(f"engine {engine!r} has no embedded server", "name a server with --dsn")
     return cast(Embedded, server)
+
+
+def remove_of_variants(engine: str) -> Sequence[str]:
+    """See :meth:`Embedded.remove_of_variants`. Does nothing if the engine has no embedded server."""
+    server = getattr(_engine(engine), "embedded", None)
+    return () if server is None else cast("Embedded", server).remove_of_variants()
 
 
 def _engine(name: str) -> Engine:

@@ -116,7 +116,9 @@ def _server(environment: Any) -> dict[str, Any]:
     server = environment["server"]
     where = str(server["where"]).partition(", database ")[0].removeprefix("socket ").replace(", port ", ":")
     target = "embedded" if server["embedded"] else where
-    return {"target": target, "server": f"{server['engine']} {server['version']}"}
+    named = (environment.get("servers") or {}).values()
+    versions = dict.fromkeys(str(one["version"]) for one in (*named, *([] if named else [server])))
+    return {"target": target, "server": f"{server['engine']} {', '.join(versions)}"}
 
 
 def _peak(claims: Any) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def source(ladder: Ladder, account: str) -> str:
 
 def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...]]:
     """Returns the machine under a variant's limits, and notes on unknown properties with the reason."""
-    host, server = results.environment.host, results.environment.server
+    host, server = results.environment.host, results.environment.server_of(variant)
     from dbdyno.model.results.server_cpus import server_cpus  # a ladder of a file needs no run's models
 
     usable = server_cpus(results.plan, variant, results.environment)
@@ -88,7 +88,7 @@ def quota_cure(results: Measured, variant: str) -> str:
 def cores_for(results: Measured, variant: str) -> tuple[tuple[int, ...], ...] | None:
     """Returns the CPUs of each core that the server may use under a variant. None if unknown or if the server
     is on another host."""
-    host, server = results.environment.host, results.environment.server
+    host, server = results.environment.host, results.environment.server_of(variant)
     if not server.here or server.own_cpus is not None:
         return None
     from dbdyno.model.plan.plan import cores_under

@@ -167,7 +167,7 @@ class _Member:
         if figure.by_call or self.unit == "calls/s":
             self.keys["size of a call"] = str(size.size) if size else "fixed"
         versions = {
-            "server": around.server.version,
+            "server": around.server_of(name).version,
             "kernel": around.host.kernel,
             "dbdyno": info.dbdyno,
         }
@@ -179,7 +179,7 @@ class _Member:
             row[figure.column] or row["calls_per_s"],
             row["sessions"],
             unusable,
-            {**_texts(scripts), **versions, **around.server.settings},
+            {**_texts(scripts), **versions, **around.server_of(name).settings},
             "",
             *interval_of(record, row, figure),
         )

@@ -13,7 +13,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.model.engine.choosing import Choosing, SettingValue
 from dbdyno.model.engine.environment import Environment, ServerFacts, SettingDifference
 from dbdyno.model.engine.protocols import Server
-from dbdyno.model.errors import DbdynoError
+from dbdyno.model.errors import Abandoned, DbdynoError
 from dbdyno.model.plan.plan import Cell, Choice, Plan, Variant, Workload
 from dbdyno.model.plan.table_making import TableOptions
 from dbdyno.model.units import counted
@@ -53,6 +53,8 @@ def load_tables(server: Server, plan: Plan, interrupt: Interrupt, listener: Tabl
     for variant in first_of_servers(plan):
         try:
             choosing.use(variant.name)
+        except Abandoned:
+            raise
         except DbdynoError:
             continue
         _load(server, choosing.tables_of([s.text for s in variant.scripts]), variant, interrupt, listener)

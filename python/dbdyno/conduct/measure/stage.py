@@ -16,6 +16,7 @@ from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.engine.protocols import Configured, Journal, Load, Pool, Server, needed
 from dbdyno.model.engine.topology import Topology
 from dbdyno.model.errors import (
+    Abandoned,
     DbdynoError,
     NotAvailable,
     NotPrivileged,
@@ -106,8 +107,12 @@ class Stage:
         if choosing is None:
             return
         self._configure({})
-        with _possible_here(DbdynoError):
+        try:
             self.started = choosing.use(variant.name, anew=anew) or self.started
+        except Abandoned:
+            raise
+        except DbdynoError as e:
+            raise _NotHere(e) from e
 
     def _without_lacking(self, variant: Variant) -> Variant:
         """Returns the variant, and changes it in the plan, without those settings of all variants that its

@@ -124,6 +124,10 @@ class Environment(BaseModel):
     programs: dict[str, str] = {}  # by variant: the directory of programs of a server that dbdyno starts
     differences: tuple[SettingDifference, ...] = ()  # between these servers
 
+    def server_of(self, variant: str) -> ServerFacts:
+        """Returns the server of a variant, which is the run's unless the variant names one."""
+        return self.servers.get(variant, self.server)
+
     @property
     def all_servers(self) -> tuple[ServerFacts, ...]:
         """The servers of the run, each version and place once."""

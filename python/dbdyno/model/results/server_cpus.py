@@ -26,7 +26,11 @@ class ServerCpus(NamedTuple):
 def server_cpus(plan: Plan, variant: str, environment: Environment) -> ServerCpus | None:
     """Returns how many CPUs the server may use under a variant's limits; None if it is on a host whose CPUs
     are not known."""
-    server, limits, here = environment.server, plan.variant(variant).limits, environment.host.limits
+    server, limits, here = (
+        environment.server_of(variant),
+        plan.variant(variant).limits,
+        environment.host.limits,
+    )
     if not server.here:
         return None
     own = next(n for n in (server.own_cpus, server.allowed_cpus, plan.cpus) if n is not None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.model.engine.environment import Cpu, Environment, Host
+from dbdyno.model.engine.environment import Cpu, Environment, Host, ServerFacts
 from dbdyno.model.plan.kinds import SERVED, current_kind, kind_of, speaking_of
 from dbdyno.model.plan.plan import Calibration, Cell, Observation, Plan, Variant
 from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
@@ -39,7 +39,7 @@ def environment(results: Results) -> list[Block]:
     host = "Machine" if server.here else driving
     blocks: list[Block] = [*_differences(whole)] if whole.servers else []
     blocks += [
-        facts(fill("{~engine:capital}"), _server(results)),
+        *(facts(_title(variant), _server(of)) for variant, of in (whole.servers or {"": server}).items()),
         facts(host, _host(whole.host)),
     ]
     if whole.client is not None:
@@ -165,8 +165,11 @@ def _variant(variant: Variant, applied: Applied, named: set[str]) -> tuple[str, 
     return name, changed, "; ".join([*applied.limits, *restarts]), force
 
 
-def _server(results: Results) -> Facts:
-    s = results.environment.server
+def _title(variant: str) -> str:
+    return fill("{~engine:capital}") + (f" of {variant}" if variant else "")
+
+
+def _server(s: ServerFacts) -> Facts:
     yield fill("{~engine:capital}"), headline.server_name(s)
     yield "In its own words", s.description
     yield "Where", s.where + (" (embedded)" if s.embedded else "")

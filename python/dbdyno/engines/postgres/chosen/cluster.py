@@ -9,7 +9,7 @@ from dbdyno.engines.postgres.embedded import StartOptions, defaults, instance_of
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.engine.protocols import LoadMaker, Target
-from dbdyno.model.errors import ServerBusy, UsageError
+from dbdyno.model.errors import UsageError
 
 _UNKNOWN = re.compile(r"unknown server setting '([^']+)'")
 
@@ -28,6 +28,7 @@ class Cluster:
         self.same: Mapping[str, str] = {}
         """Settings that all servers of the run get, below those that were given."""
         self._server: PostgresServer | None = None
+        self._reserved = False
         self._started_with: StartOptions | None = None
 
     @property
@@ -55,12 +56,10 @@ class Cluster:
     def enter(self) -> None:
         """Starts the server and connects. Raises what keeps it from starting; then it does not run."""
         try:
+            if not self._reserved:
+                self.instance.reserve()
+                self._reserved = True
             self._open()
-            if self.instance.stays:
-                raise ServerBusy(
-                    f"the server of {self.programs.bin_dir} is in use by another run",
-                    "wait until that has ended",
-                )
             if self._server is None:
                 self._server = PostgresServer(self.address, self.instance, self._drive)
             else:
@@ -91,8 +90,13 @@ class Cluster:
         return StartOptions({**self.same, **given}, self._sessions)
 
     def leave(self) -> None:
+        """Closes the connections and stops the server."""
         try:
             self.server.leave()
         finally:
             self._started_with = None
             self.instance.close()
+
+    def close(self) -> None:
+        """Leaves the data directory to other runs."""
+        self.instance.release()

@@ -81,8 +81,8 @@ def _parts(text: str) -> list[str]:
         return []
     if is_dsn(text):
         given = conninfo_to_dict(text)
-        words = [str(given.get(k) or "") for k in ("service", "host", "port", "dbname")]
-        return [w for w in words if w and not w.startswith("/")]
+        words = [str(given.get(k) or "") for k in ("service", "host", "dbname", "port")]
+        return [w.rpartition("/")[2] for w in words if w]
     return [part for part in reversed(Path(text).parts[1:]) if part != "bin"]
 
 

@@ -32,3 +32,6 @@ class Running:
 
     def leave(self) -> None:
         self.server.leave()
+
+    def close(self) -> None:
+        """Does nothing: :meth:`leave` has closed the connections."""

@@ -24,7 +24,7 @@ from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.engines.postgres.settings import values
 from dbdyno.model.engine.choosing import SettingValue
 from dbdyno.model.engine.protocols import Server, Target
-from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.errors import Abandoned, DbdynoError, UsageError
 from dbdyno.model.plan.servers import is_dsn, is_version
 
 _DATA = ("machine", "wait_families")
@@ -78,10 +78,13 @@ class Servers:
         for variant in self._target.servers:
             try:
                 self.use(variant)
+            except Abandoned:
+                raise
             except DbdynoError as e:
                 errors.append(type(e)(f"variant {variant}: {e.message}", e.cure))
             else:
                 return
+        self.close()
         raise errors[0]
 
     # -- Choosing -----------------------------------------------------------------------------------
@@ -189,7 +192,11 @@ class Servers:
         self.in_use.claim(run)
 
     def close(self) -> None:
-        self._leave()
+        try:
+            self._leave()
+        finally:
+            for one in self._by_text.values():
+                one.close()
 
 
 def _programs(text: str | None) -> Programs:

@@ -27,6 +27,7 @@ __all__ = [
     "instance_of",
     "instance_of_programs",
     "open_instance",
+    "remove_of_variants",
     "start",
     "status",
     "stop",
@@ -108,16 +109,30 @@ def stop() -> dict[str, Any]:
 
 @explain_os_errors()
 def status() -> dict[str, Any]:
-    """Returns whether a server runs and how to connect to the first that does; ``others`` lists further
-    ones."""
+    """Returns whether a server runs and how to connect to the first that does. ``others`` lists further ones,
+    ``of_variants`` the data directories of servers that variants of runs named."""
     states = [i.facts() for i in _instances()]
+    kept = [str(i.data) for i in _instances() if i.of_programs and i.data.exists()]
+    of_variants = {"of_variants": kept} if kept else {}
     running = [f for f in states if f["running"]]
     if not running:
         unknown = [f for f in states if f["running"] is None]
-        return unknown[0] if unknown else {"running": False, "data_dir": str(_existing_places()[1].data)}
+        none = {"running": False, "data_dir": str(_existing_places()[1].data)}
+        return (unknown[0] if unknown else none) | of_variants
     others = [f["dsn"] for f in running[1:]]
     running[0] |= _current_settings(running[0])
-    return running[0] | ({"others": others} if others else {})
+    return running[0] | ({"others": others} if others else {}) | of_variants
+
+
+@explain_os_errors()
+def remove_of_variants() -> list[str]:
+    """Ends the servers that variants of killed runs named, and removes the data directories of all that no
+    run uses. Returns what was done, in words."""
+    done: list[str] = []
+    for instance in _instances():
+        if instance.of_programs and instance.data.exists():
+            done.append(instance.remove())
+    return done
 
 
 def _current_settings(facts: Mapping[str, Any]) -> dict[str, Any]:

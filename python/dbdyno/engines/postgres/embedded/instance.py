@@ -47,6 +47,7 @@ from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
 
 _START_PATIENCE_S = 60.0
 _END_PATIENCE_S = 5.0  # of a process that was killed
+_RESERVED = "run.lock"
 _LOG_LINES, _LOG_BYTES = 12, 1 << 16
 
 
@@ -61,6 +62,7 @@ class Instance:
         self._new_owner = account  # owns data directories made from now on
         self._belong_to(owner_of(self.data) or account)
         self._owner: int | None = None
+        self._reserved: int | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._log_from = 0  # where the log of the latest start begins
         self.sessions = 1  # that the last start asked for
@@ -103,6 +105,11 @@ class Instance:
 
     def _pid_file(self) -> str | None:
         return self._worker.read(self.data / postmaster.PID_FILE)
+
+    @property
+    def of_programs(self) -> bool:
+        """Whether it belongs to one directory of programs that variants name, and not to a major version."""
+        return "-" in self.directory.name
 
     @property
     def stays(self) -> bool:
@@ -241,6 +248,35 @@ class Instance:
                 )
             self._end(running)
             return running
+
+    def reserve(self) -> None:
+        """Keeps the data directory for this run, also while its server does not run. Raises
+        :class:`ServerBusy` if another run has it."""
+        with self.deciding():
+            if is_held(self.directory / _RESERVED):
+                raise ServerBusy(
+                    f"another run uses the data directory {self.data}", "wait until that has ended"
+                )
+            self._reserved = lock_new_file(self.directory / _RESERVED)
+
+    def release(self) -> None:
+        """Ends :meth:`reserve`."""
+        if self._reserved is not None:
+            os.close(self._reserved)
+            self._reserved = None
+
+    def remove(self) -> str:
+        """Ends the server and removes its data directory unless a run uses it. Returns what was done, in
+        words."""
+        with self.deciding():
+            running, words = self.process(), f"data directory {self.data} of a server that variants named"
+            if is_held(self.directory / _RESERVED):
+                return f"{words}: a run uses it, left alone"
+            if running is not None:
+                self._end(running)
+            self._worker.end_orphans(self.data)
+            remove_directory(self.data)
+            return f"removed {words}"
 
     def sweep(self) -> None:
         """Removes what killed servers of this user left where the sockets are."""
@@ -381,11 +417,12 @@ class Instance:
                 return
             if child.poll() is not None:
                 tail = self.log_tail()
+                again = "dbdyno clean" if self.of_programs else "dbdyno server start --fresh"
                 raise TargetError(
                     f"the embedded server did not start; the end of its log:\n{tail}",
                     cure_for(tail)
                     or "if a setting is to blame, change it; if the data directory is, begin with a new one: "
-                    "dbdyno server start --fresh (it removes all data of the old one)",
+                    f"{again} (it removes all data of the old one)",
                 )
             if time.monotonic() > deadline:
                 tail = self.log_tail()
