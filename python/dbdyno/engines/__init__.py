@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.jobs import BuiltinJob
     from dbdyno.model.plan.plan import PlannedScript, Workload
     from dbdyno.model.plan.servers import NamedServer
+    from dbdyno.model.plan.suite import Suite
     from dbdyno.model.sources.code_areas import CodeAreas
     from dbdyno.model.sources.wait_advice import WaitAdvice
     from dbdyno.model.sources.wait_families import Helper, WaitFamilies
@@ -44,6 +45,7 @@ class Engine(Protocol):
     ``embedded``: an :class:`Embedded`;
     ``failure_kinds()``: kind of failure by error code of a failed call;
     ``scripts()``: texts of the engine's built-in scripts, by name;
+    ``suites()``: the engine's suites of small benchmarks, by name;
     ``jobs()``: the engine's built-in commands, by name;
     ``needs_simple(scripts, given)``: why these scripts, with variables of these names, only work with
     the simple query protocol; None if there is none;
@@ -161,6 +163,11 @@ def workloads(engine: str) -> dict[str, Workload]:
 def scripts(engine: str) -> Mapping[str, str]:
     """Returns the texts of the engine's built-in scripts, by name."""
     return _optional(engine, "scripts", {})
+
+
+def suites(engine: str) -> Mapping[str, Suite]:
+    """Returns the engine's suites of small benchmarks, by name."""
+    return _optional(engine, "suites", {})
 
 
 def runs_commands(engine: str) -> bool:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
     from dbdyno.model.engine.protocols import Target
     from dbdyno.model.engine.snapshot import Snapshot
-    from dbdyno.model.plan.plan import PlannedScript
+    from dbdyno.model.plan.plan import PlannedScript, Workload
     from dbdyno.model.plan.servers import NamedServer
+    from dbdyno.model.plan.suite import Suite
     from dbdyno.model.sources.code_areas import CodeAreas
     from dbdyno.model.sources.wait_advice import WaitAdvice
     from dbdyno.model.sources.wait_families import Helper, WaitFamilies
@@ -44,8 +45,10 @@ __all__ = [
     "open_server",
     "scripts",
     "secret_in",
+    "suites",
     "wait_advice",
     "wait_families",
+    "workloads",
 ]
 
 
@@ -127,6 +130,20 @@ def scripts() -> dict[str, str]:
     folder = resources.files(__name__) / "workloads" / "pgbench"
     names = ("tpcb-like", "simple-update", "select-only")
     return {name: (folder / f"{name}.sql").read_text(encoding="utf-8") for name in names}
+
+
+def suites() -> dict[str, Suite]:
+    """Returns the suites of small benchmarks, by name."""
+    from dbdyno.engines.postgres import suite_files
+
+    return suite_files.suites()
+
+
+def workloads() -> dict[str, Workload]:
+    """Returns the workloads that only this engine has, by name."""
+    from dbdyno.engines.postgres import suite_files
+
+    return suite_files.workloads()
 
 
 def needs_simple(scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:

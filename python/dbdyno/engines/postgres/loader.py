@@ -169,7 +169,8 @@ class Table(_Data):
     With ``parent``, an earlier table, each row of that has ``per_parent`` rows here, an expression over
     ``:parent``. ``ddl`` is a file that creates the table. ``after`` are files of statements to execute when
     all tables are loaded, each on a connection of its own. ``freeze`` loads the table by one connection and
-    freezes its rows: for a table that is small or is loaded alone.
+    freezes its rows: for a table that is small or is loaded alone. ``partitions`` is the number of partitions
+    that ``ddl`` creates, named by the table and their number, from 1.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Table(_Data):
     parent: str | None = None
     per_parent: str | None = None
     freeze: bool = False
+    partitions: int = Field(default=0, ge=0, le=1000)
     after: tuple[str, ...] = ()
     columns: tuple[Column, ...] = Field(min_length=1)
 

@@ -27,7 +27,7 @@ from dbdyno.engines.postgres import (
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
-from dbdyno.engines.postgres.table_making import PARTITIONED, Making
+from dbdyno.engines.postgres.table_making import Making
 from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.plan.resetting import Cache, CacheDrop, CacheWarming, DataSet, changes_rows
 from dbdyno.model.plan.table_making import TableOptions
@@ -157,7 +157,9 @@ def _refusal(
         except TargetError as e:
             return e.message
     names = [t.name for t in description.tables]
-    if differ := ownership.differences(connection, schema, names, table_marks.partitions_of(stamp)):
+    if differ := ownership.differences(
+        connection, schema, names, table_marks.partitions_of(stamp, description)
+    ):
         return ownership.in_words(schema, differ)
     row = connection.execute(
         "select pg_catalog.pg_get_userbyid(c.relowner) from pg_catalog.pg_class c "
@@ -202,7 +204,7 @@ class Reloading(Making):
         instead.
         """
         listed = [t.name for t in self._description.tables]
-        partitions = [f"{PARTITIONED}_{n}" for n, _ in enumerate(self._bounds(), 1)]
+        partitions = [f"{t}_{n}" for t, count in self._partitions().items() for n in range(1, count + 1)]
         filled = [n for n in (*listed, *partitions) if not self._partitioned(n)]
         with (
             connect.connect(self._site.dsn) as connection,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import ChainMap
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -10,12 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dbdyno.engines.postgres import suite_files
+from dbdyno.engines.postgres.suite_files import MODE
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import PlannedScript
 
 FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
-MODE = "mode"
-"""Name of the parameter that selects scripts by their modes."""
 
 
 class _Data(BaseModel):
@@ -24,11 +25,12 @@ class _Data(BaseModel):
 
 class HalfScript(_Data):
     """A script of the mix. ``modes`` are the values of the parameter ``mode`` with which it is used; empty
-    means all."""
+    means all. ``session`` are settings of sessions that run it."""
 
     file: str
     weight: int = Field(default=1, ge=0)
     modes: tuple[str, ...] = ()
+    session: dict[str, str] = Field(default_factory=dict)
 
 
 class ScriptHalf(_Data):
@@ -50,23 +52,38 @@ class ScriptHalf(_Data):
 @cache
 def script_half(name: str) -> ScriptHalf | None:
     """Returns the PostgreSQL part of a workload. None if it is not made of scripts, or unknown."""
+    if of_suite := suite_files.of_workload(name):
+        scripts = (HalfScript(file=b.file, modes=(b.name,), session=b.session) for b in of_suite)
+        return ScriptHalf(version=1, scripts=tuple(scripts), load="load.toml")
     file = FOLDER / name / "half.toml"
     data = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return ScriptHalf.model_validate(data) if "scripts" in data else None
 
 
-def scripts_of(name: str, params: Mapping[str, Any]) -> tuple[PlannedScript, ...]:
-    """Returns the mix of a workload with these parameters. Raises :class:`UsageError` if no script is
-    selected."""
+def _chosen(name: str, params: Mapping[str, Any]) -> list[HalfScript]:
+    """Returns the scripts for these parameters. Raises :class:`UsageError` if there are none."""
     half, mode = script_half(name), params.get(MODE)
     chosen = [s for s in half.scripts if not s.modes or mode in s.modes] if half else []
     if not chosen:
         raise UsageError(f"workload {name} has no script with {MODE}={mode}", f"dbdyno workload list: {name}")
+    return chosen
+
+
+def session_of(name: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the settings of sessions of a workload with these parameters."""
+    half = script_half(name)
+    common = {} if half is None else half.session
+    return dict(ChainMap(*(s.session for s in _chosen(name, params)), common))
+
+
+def scripts_of(name: str, params: Mapping[str, Any]) -> tuple[PlannedScript, ...]:
+    """Returns the mix of a workload with these parameters. Raises :class:`UsageError` if no script is
+    selected."""
     return tuple(
         PlannedScript(
             name=s.file.removesuffix(".sql"), text=text_of(name, s.file), weight=s.weight, builtin=True
         )
-        for s in chosen
+        for s in _chosen(name, params)
     )
 
 

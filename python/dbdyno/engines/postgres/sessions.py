@@ -253,12 +253,13 @@ def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sess
     """Returns the recipe of a built-in workload, after creating its objects. In a workload of scripts the
     parameters are variables of the scripts, and the tables exist already."""
     given = tuple(sorted(params.items()))
-    if (scripted := script_halves.script_half(name)) is not None:
+    if script_halves.script_half(name) is not None:
         mix = script_halves.scripts_of(name, params)
         if name in loader.names():
             objects.check(connection, [t.name for t in loader.description(name).tables])
         script_check.check(connection, mix, DriverSetup(), path=SEARCH_PATH)
-        return Recipe(name, False, {**scripted.session, **_OWN_NAMES}, mix, params=given)
+        settings = {**script_halves.session_of(name, params), **_OWN_NAMES}
+        return Recipe(name, False, settings, mix, params=given)
     half = objects.half_of(name).with_params(params)
     return Recipe(
         name=name,

@@ -299,7 +299,8 @@ class Making:
                     }
                     fills.append({**spec, **part})
             elif self._counts[table.name]:
-                fills.append({**spec, "freeze": not parts and (table.freeze or self.workers <= _FEW)})
+                whole = not parts and not table.partitions  # COPY freezes no partitioned table
+                fills.append({**spec, "freeze": whole and (table.freeze or self.workers <= _FEW)})
         return sorted(fills, key=lambda f: f["rows"][0] - f["rows"][1])
 
     def _text(self, file: str, **more: str) -> str:
@@ -311,8 +312,14 @@ class Making:
     def _sql_name(self, table: str) -> str:
         return f"{self._placeholders['schema']}.{_quoted(table)}"
 
+    def _partitions(self) -> dict[str, int]:
+        """Returns the number of partitions by table."""
+        return {t.name: t.partitions for t in self._description.tables if t.partitions} | (
+            {PARTITIONED: self._options.partitions} if self._options.partitions else {}
+        )
+
     def _partitioned(self, table: str) -> bool:
-        return bool(self._options.partitions) and table == PARTITIONED
+        return table in self._partitions()
 
     def _only(self, table: str) -> str:
         """Returns the table for statements that change it: without inheritance children, but with its

@@ -52,7 +52,7 @@ def check_own(connection: Connection, schema: str, description: loader.Descripti
         objects.check(connection, names)
     else:
         stamp = stamp_of(connection, schema, description)
-        ownership.check_relations(connection, schema, names, partitions_of(stamp))
+        ownership.check_relations(connection, schema, names, partitions_of(stamp, description))
 
 
 def stamp_of(connection: Connection, schema: str, description: loader.Description) -> str | None:
@@ -88,10 +88,11 @@ def _options_adapter() -> TypeAdapter[TableOptions]:
     return TypeAdapter(TableOptions)
 
 
-def partitions_of(stamp: str | None) -> int | None:
+def partitions_of(stamp: str | None, description: loader.Description) -> int | None:
     """Returns the number of partitions with which tables of this stamp were created, None if unknown."""
     chosen = {} if stamp is None else options_of(complete(stamp))
-    return int(chosen["partitions"]) if chosen else None
+    described = max(t.partitions for t in description.tables)
+    return max(int(chosen["partitions"]), described) if chosen else None
 
 
 def unfinished(workload: str, stamp: str = "") -> str:

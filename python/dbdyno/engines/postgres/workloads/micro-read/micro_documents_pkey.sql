@@ -1,0 +1,1 @@
+alter table only dbdyno.micro_documents add primary key (id)

@@ -1,0 +1,1 @@
+alter table dbdyno.micro_parts add primary key (id)

@@ -1,0 +1,1 @@
+alter table only dbdyno.micro_rows add primary key (id)

@@ -1,0 +1,17 @@
+create table dbdyno.micro_parts (id bigint not null, amount integer not null) partition by range (id);
+create table dbdyno.micro_parts_1 partition of dbdyno.micro_parts for values from (1) to (4001);
+create table dbdyno.micro_parts_2 partition of dbdyno.micro_parts for values from (4001) to (8001);
+create table dbdyno.micro_parts_3 partition of dbdyno.micro_parts for values from (8001) to (12001);
+create table dbdyno.micro_parts_4 partition of dbdyno.micro_parts for values from (12001) to (16001);
+create table dbdyno.micro_parts_5 partition of dbdyno.micro_parts for values from (16001) to (20001);
+create table dbdyno.micro_parts_6 partition of dbdyno.micro_parts for values from (20001) to (24001);
+create table dbdyno.micro_parts_7 partition of dbdyno.micro_parts for values from (24001) to (28001);
+create table dbdyno.micro_parts_8 partition of dbdyno.micro_parts for values from (28001) to (32001);
+create table dbdyno.micro_parts_9 partition of dbdyno.micro_parts for values from (32001) to (36001);
+create table dbdyno.micro_parts_10 partition of dbdyno.micro_parts for values from (36001) to (40001);
+create table dbdyno.micro_parts_11 partition of dbdyno.micro_parts for values from (40001) to (44001);
+create table dbdyno.micro_parts_12 partition of dbdyno.micro_parts for values from (44001) to (48001);
+create table dbdyno.micro_parts_13 partition of dbdyno.micro_parts for values from (48001) to (52001);
+create table dbdyno.micro_parts_14 partition of dbdyno.micro_parts for values from (52001) to (56001);
+create table dbdyno.micro_parts_15 partition of dbdyno.micro_parts for values from (56001) to (60001);
+create table dbdyno.micro_parts_16 partition of dbdyno.micro_parts for values from (60001) to (64001);

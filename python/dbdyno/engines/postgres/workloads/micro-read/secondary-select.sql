@@ -1,0 +1,2 @@
+\set code random(1, 200000)
+select text from dbdyno.micro_rows where code = :code;

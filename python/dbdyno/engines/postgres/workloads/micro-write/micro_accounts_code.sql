@@ -1,0 +1,1 @@
+create index micro_accounts_code on only dbdyno.micro_accounts (code)

@@ -1,0 +1,1 @@
+alter table only dbdyno.micro_accounts add primary key (id)

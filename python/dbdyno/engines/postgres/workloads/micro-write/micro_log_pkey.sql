@@ -1,0 +1,1 @@
+alter table only dbdyno.micro_log add primary key (id)

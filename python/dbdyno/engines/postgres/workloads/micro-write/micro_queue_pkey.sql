@@ -1,0 +1,1 @@
+alter table only dbdyno.micro_queue add primary key (id)

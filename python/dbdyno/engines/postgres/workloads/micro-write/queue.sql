@@ -1,0 +1,4 @@
+create table dbdyno.micro_queue (
+    id bigint not null,
+    text text not null
+)

@@ -1,0 +1,1 @@
+select nextval('dbdyno.micro_log_id_seq');

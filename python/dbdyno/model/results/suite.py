@@ -1,0 +1,62 @@
+"""The result of a suite: its benchmarks by variants, with verdicts that hold for all of them together."""
+
+from __future__ import annotations
+
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.comparison import Comparison, Contrast, Frozen, OperationCost
+
+
+class Cause(Frozen):
+    """What changed together with the throughput of a variant."""
+
+    claim: Claim
+    """The sentence of the row."""
+    costs: tuple[OperationCost, ...] = ()
+    """The costs of a call that differ."""
+
+
+class SuiteRow(Frozen):
+    """A benchmark at one number of sessions, or the reason why it has no figures."""
+
+    benchmark: str
+    doc: str = ""
+    run: str = ""
+    """Id of its run; empty if none is stored."""
+    sessions: int | None = None
+    unit: str = ""
+    """Unit of its throughput."""
+    means: dict[str, float] = {}
+    """Throughput by variant."""
+    low: dict[str, float | None] = {}
+    high: dict[str, float | None] = {}
+    costs: dict[str, dict[str, float]] = {}
+    """Mean costs of a call by variant and figure."""
+    contrasts: tuple[Contrast, ...] = ()
+    """Each variant against the baseline. ``p_holm`` and verdict are for all rows and variants together."""
+    causes: dict[str, Cause] = {}
+    """By variant; of rows whose throughput differs, or whose costs differ beyond chance among all rows."""
+    reason: str = ""
+    """Why there is no throughput, or no comparison."""
+
+
+class SuiteMatrix(Frozen):
+    """All benchmarks of a suite, those with the largest difference first."""
+
+    id: str
+    """Of the suite as it was run, which all its runs have in common."""
+    suite: str
+    server: str = ""
+    """The product, version and place of the server."""
+    variants: tuple[str, ...] = ()
+    """The baseline first."""
+    margin: float
+    alpha: float
+    family: int = 0
+    """Number of comparisons that p is adjusted for."""
+    rows: tuple[SuiteRow, ...]
+    planned: int
+    """Number of benchmarks that were to be measured."""
+    comparisons: dict[str, Comparison] = {}
+    """Of each run, with the verdicts that hold for all rows."""
+    conclusions: tuple[Claim, ...] = ()
+    """The answers for each variant first, then the caveats."""
