@@ -32,6 +32,7 @@ from dbdyno.cli.options import (
 )
 from dbdyno.cli.script_options import script_options
 from dbdyno.cli.source_options import source_options
+from dbdyno.cli.suite_options import suite_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.cli.wait_options import wait_options
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     shell_complete=completion.RECIPES_OR_FILES,
     help="Recipe to run; options override it.",
 )
+@suite_options
 @script_options
 @command_options
 @dsn_option
@@ -111,6 +113,8 @@ def run(**options: Any) -> None:
       dbdyno run lio --limit quota=1.5 --limit bind=spread
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
+      dbdyno run --suite micro --recipe versions.toml
+      dbdyno run --suite micro --only point-select,sort --profile
       dbdyno run --command 'xz -T{threads} -kc {file}' threads=1,2,4 file=big.tar
       dbdyno run --command 'gzip -kc big.tar' --command 'zstd -kc big.tar' \\
           --runs 20
@@ -121,6 +125,13 @@ def run(**options: Any) -> None:
       dbdyno run lio --sessions 10,20,30 --when 'sessions in (10,20,30)' \\
           --do 'profile 5s'
     """
+    if options["suite"] is not None or options["list_suite"]:
+        from dbdyno.cli import suite
+
+        suite.run(options)
+        return
+    if options["only"] is not None:
+        raise UsageError("--only chooses benchmarks of a suite", "name the suite: --suite micro")
     if "list" in options["builtins"]:
         for name in conduct.builtin_scripts(options["engine"] or ""):
             screen.say(name)
@@ -175,7 +186,7 @@ def run_planned(
     interrupt = drive.Interrupt(progress.on_signal)
     with exporting(options) as exporter, interrupt.caught(), progress:
         try:
-            target, store = _target(options, plan, machine), open_store(options["store"])
+            target, store = target_of(options, plan, machine), open_store(options["store"])
             waiting = conduct.Waiting(interrupt, progress)
             what, quiet = present.load_words(plan), options["wait_quiet"]
             with conduct.alone(what, waiting, wait=options["wait"], quiet=quiet, machine=machine) as turn:
@@ -205,7 +216,7 @@ def _supposed(options: dict[str, Any], plan: Plan, workload: Workload, machine: 
     from dbdyno.plan import supposed
 
     if options["dsn"] is not None:
-        _check_settings(plan, _target(options, plan, machine))
+        _check_settings(plan, target_of(options, plan, machine))
     return supposed(plan, workload)
 
 
@@ -330,7 +341,8 @@ def _check_settings(plan: Plan, target: Target) -> None:
                     server.settings.check_settings(settings)
 
 
-def _target(options: dict[str, Any], plan: Plan, machine: Machine) -> Target:
+def target_of(options: dict[str, Any], plan: Plan, machine: Machine) -> Target:
+    """Returns the server that the options name, with room for the plan's sessions."""
     from dbdyno.model.engine.protocols import Target
     from dbdyno.plan import parse_params
 

@@ -98,5 +98,15 @@ if TYPE_CHECKING:
     from dbdyno.conduct.request.servers import check_alone
     from dbdyno.conduct.run import run
     from dbdyno.conduct.selftest import selftest
+    from dbdyno.conduct.suite import (
+        PlannedBenchmark,
+        matrix_of,
+        planned_suite,
+        report_suite,
+        run_suite,
+        suite_named,
+        suite_of,
+        suites,
+    )
 
 lazy(__name__)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from dbdyno.present.compare.compare import document as comparison
     from dbdyno.present.compare.compare import samples
     from dbdyno.present.compare.several import document as comparisons
+    from dbdyno.present.compare.suite import brief as suite_brief
+    from dbdyno.present.compare.suite import document as suite
+    from dbdyno.present.compare.suite import record as suite_record
     from dbdyno.present.compare.trend import document as trend
     from dbdyno.present.compare.trend import record as trend_record
     from dbdyno.present.document.document import Row

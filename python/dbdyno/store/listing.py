@@ -71,6 +71,7 @@ _DEFAULTS: dict[str, Any] = {
     "tags": [],
     "note": "",
     "group": "",
+    "benchmark": "",
 }
 """Listed fields of :class:`dbdyno.model.results.results.RunInfo`, with the values of absent ones."""
 

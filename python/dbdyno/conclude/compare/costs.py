@@ -166,7 +166,7 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
         own = [f.contrast.effect for f in change.figures if not f.background]
         if not any(e.low is not None or e.exact for e in own):
             continue
-        named = _differences(change, comparison.margin)
+        named = changed_costs(change, comparison.margin)
         speed = _speed(comparison, change)
         if named and speed:
             if _explained(comparison, change):
@@ -179,7 +179,7 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
             "load": fmt.load(change.sessions),
             "unit": change.unit,
             "speed": speed,
-            "named": _joined(_listed(named, change)),
+            "named": _joined(listed(named, change)),
             "same": _same(change, comparison.margin),
             "margin": f"{100 * comparison.margin:g} %",
         }
@@ -248,7 +248,7 @@ def _difference_ns(comparison: Comparison, change: OperationCosts) -> float | No
     return b - a if table.metric == DURATION else 1e9 * change.sessions * (1 / b - 1 / a)
 
 
-def _differences(change: OperationCosts, margin: float) -> list[OperationCost]:
+def changed_costs(change: OperationCosts, margin: float) -> list[OperationCost]:
     """Returns the figures that differ and matter, those of sessions first. A part is named if its
     whole does not differ; the modes of CPU time are named with it, and full-page images always."""
     own = {f.figure: f for f in change.figures if not f.background and _matters(f, change, margin)}
@@ -257,7 +257,7 @@ def _differences(change: OperationCosts, margin: float) -> list[OperationCost]:
     return named + [f for i, f in behind.items() if not _stands_for_another(i, behind)]
 
 
-def _listed(named: Sequence[OperationCost], change: OperationCosts) -> list[str]:
+def listed(named: Sequence[OperationCost], change: OperationCosts) -> list[str]:
     """Returns the first figures in words, and the number of further ones."""
     texts = [_words(f, change) for f in named[:NAMED]]
     return [*texts, *([f"{len(named) - NAMED} more"] if len(named) > NAMED else [])]

@@ -122,7 +122,7 @@ class Making:
         """Returns the parameters of the tables. Raises :class:`UsageError` for an unknown one."""
         known, given = self._description.parameters, self._options.parameters
         for name in given if not self._options.on_demand else ():
-            if name not in known:
+            if name not in (*known, "scale"):  # which every stamp has
                 option = f"--{name}"
                 raise UsageError(
                     f"{option}: the tables of {self._workload} have no such option", f"leave out {option}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError, did_you_mean
@@ -13,9 +14,9 @@ class Benchmark(NamedTuple):
     name: str
     doc: str  # what a call does, in one line
     workload: str
-    params: dict[str, str]
-    sessions: str = "1"
-    driver: dict[str, str | bool] = {}  # keys of DriverSpec
+    params: Mapping[str, str]
+    sessions: str
+    driver: Mapping[str, str | bool]  # keys of DriverSpec
 
 
 class Suite(NamedTuple):

@@ -63,7 +63,8 @@ class RunInfo(Labels):
     calibrations: dict[str, Calibration] = {}
     applied: dict[str, Applied] = {}  # by variant
     stopped: str | None = None  # reason why no more repeats were needed, if the run ended before its plan did
-    group: str = ""  # common id of the runs that observe several servers at the same time
+    group: str = ""  # common id of the runs that observe several servers at once, or of those of a suite
+    benchmark: str = ""  # of a suite: the benchmark that it measured
 
 
 class Narrowed(Mapping[str, pl.DataFrame]):

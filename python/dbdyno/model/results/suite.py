@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, Contrast, Frozen, OperationCost
 
@@ -25,15 +27,15 @@ class SuiteRow(Frozen):
     sessions: int | None = None
     unit: str = ""
     """Unit of its throughput."""
-    means: dict[str, float] = {}
+    means: dict[str, float] = Field(default_factory=dict)
     """Throughput by variant."""
-    low: dict[str, float | None] = {}
-    high: dict[str, float | None] = {}
-    costs: dict[str, dict[str, float]] = {}
+    low: dict[str, float | None] = Field(default_factory=dict)
+    high: dict[str, float | None] = Field(default_factory=dict)
+    costs: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Mean costs of a call by variant and figure."""
     contrasts: tuple[Contrast, ...] = ()
     """Each variant against the baseline. ``p_holm`` and verdict are for all rows and variants together."""
-    causes: dict[str, Cause] = {}
+    causes: dict[str, Cause] = Field(default_factory=dict)
     """By variant; of rows whose throughput differs, or whose costs differ beyond chance among all rows."""
     reason: str = ""
     """Why there is no throughput, or no comparison."""
@@ -56,7 +58,7 @@ class SuiteMatrix(Frozen):
     rows: tuple[SuiteRow, ...]
     planned: int
     """Number of benchmarks that were to be measured."""
-    comparisons: dict[str, Comparison] = {}
+    comparisons: dict[str, Comparison] = Field(default_factory=dict)
     """Of each run, with the verdicts that hold for all rows."""
     conclusions: tuple[Claim, ...] = ()
     """The answers for each variant first, then the caveats."""

@@ -61,7 +61,7 @@ _LEAST = 5e-5
 """Accounts up to this share of session time on both sides are left out: it would be shown as 0.0 %."""
 _CANCELLING = 3.0
 """From this ratio of the changes' absolute sum to their sum on, shares of the sum would exceed 100 %."""
-_TONES: dict[str, Tone] = {"better": "good", "worse": "invalid", "undecided": "warning"}
+TONES: dict[str, Tone] = {"better": "good", "worse": "invalid", "undecided": "warning"}
 _NAMES = NAMES | {
     BRACKET: "throttled, within CPU WAIT, at most",
     THROTTLED: "throttled, within CPU WAIT",
@@ -152,7 +152,7 @@ def rank_rows(table: MetricTable, place: Place, margin: float) -> Iterator[Row]:
         if line.low is not None and line.high is not None and line.mean:
             ends = line.low / line.mean, line.high / line.mean
         claim = claims.get(line.variant)
-        effect = _baseline(line.repeats) if claim is None else _effect(claim, margin)
+        effect = _baseline(line.repeats) if claim is None else effect_cells(claim, margin)
         yield Row(
             [
                 Cell(str(line.rank), line.rank),
@@ -188,7 +188,7 @@ def _pair_columns(both: tuple[str, str]) -> list[Column]:
 
 def _pair_cells(table: MetricTable, claim: Contrast, both: tuple[str, str], margin: float) -> list[Cell]:
     means = {x.variant: x.mean for x in at(_place(claim), table.lines)}
-    verdict, ratio, *rest = _effect(claim, margin)
+    verdict, ratio, *rest = effect_cells(claim, margin)
     return [*(figure(table.unit, means[label]) for label in both), ratio, rest[0], verdict, *rest[1:]]
 
 
@@ -197,13 +197,13 @@ def _place(claim: Contrast) -> Place:
 
 
 def _tone(claim: Contrast) -> Tone:
-    return _TONES.get(claim.verdict, "")
+    return TONES.get(claim.verdict, "")
 
 
 def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
     """Returns comparisons of neighbours in the rank, neither of them the baseline; None without any."""
     claims = [c for c in at(place, table.claims) if c.neighbours]
-    rows = [Row([word(c.variant), word(c.baseline), *_effect(c, margin)], _tone(c)) for c in claims]
+    rows = [Row([word(c.variant), word(c.baseline), *effect_cells(c, margin)], _tone(c)) for c in claims]
     return Table("Neighbours in the rank", _NEXT, rows).without_unknown() if rows else None
 
 
@@ -216,7 +216,7 @@ def effect(claim: Contrast | None, comparison: Comparison, variant: str, repeats
     """Returns the cells of :data:`EFFECT` for a variant at a rung; ``claim`` is None if it was not
     compared."""
     if claim is not None:
-        return _effect(claim, comparison.margin)
+        return effect_cells(claim, comparison.margin)
     own = _baseline(repeats)
     return own if variant == comparison.baseline else [word("not compared"), *own[1:]]
 
@@ -225,7 +225,8 @@ def _baseline(repeats: int) -> list[Cell]:
     return [word("baseline"), *[_NOTHING] * 2, Cell(str(repeats), repeats), *[_NOTHING] * 3]
 
 
-def _effect(claim: Contrast, margin: float) -> list[Cell]:
+def effect_cells(claim: Contrast, margin: float) -> list[Cell]:
+    """Returns the cells of :data:`EFFECT`."""
     e = claim.effect
     return [
         Cell(verdict(claim, margin), claim.verdict),
@@ -348,12 +349,12 @@ def cost_table(change: OperationCosts, comparison: Comparison) -> Table:
     for cost in change.figures:
         if not cost.baseline_mean and not cost.variant_mean:
             continue
-        effect = _effect(cost.contrast, comparison.margin)
+        effect = effect_cells(cost.contrast, comparison.margin)
         title = BY_ID[cost.figure].title
         cells = [word(f"{title}, background" if cost.background else title)]
         cells += [shown(cost, cost.baseline_mean), shown(cost, cost.variant_mean)]
         cells += [effect[1], effect[2], effect[0], *effect[3:]]
-        records.append(Row(cells, _TONES.get(cost.contrast.verdict, ""), minor=cost.background))
+        records.append(Row(cells, TONES.get(cost.contrast.verdict, ""), minor=cost.background))
     title = f"{change.variant} against {change.baseline}; ratio of the means"
     return Table(title, columns, records).without_unknown()
 

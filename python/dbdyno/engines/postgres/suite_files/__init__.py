@@ -14,7 +14,6 @@ from dbdyno.model.plan.literals import Protocol
 from dbdyno.model.plan.plan import Parameter, Workload
 from dbdyno.model.plan.suite import Benchmark, Suite
 
-
 MODE = "mode"
 """Name of the parameter that selects scripts of a workload by their modes."""
 

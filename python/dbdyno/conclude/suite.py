@@ -1,0 +1,329 @@
+"""Concludes on a suite: its benchmarks by variants. A verdict holds for all rows and variants together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.compare import costs
+from dbdyno.conclude.compare.effects import Group, cells_of, known
+from dbdyno.conclude.compare.table import ALPHA, careful_p, judge
+from dbdyno.model.results.claim import Claim, disturbed_cells
+from dbdyno.model.results.comparison import (
+    Account,
+    CodeCost,
+    Comparison,
+    Contrast,
+    CostChange,
+    OperationCost,
+    Verdict,
+    ratio_text,
+)
+from dbdyno.model.results.results import Results
+from dbdyno.model.results.suite import Cause, SuiteMatrix, SuiteRow
+from dbdyno.model.schema.data_sources.costs import CALL, CPU, FIGURES, metric_of
+from dbdyno.model.units import format_amount
+from dbdyno.stats.estimates import Mean
+from dbdyno.stats.significance import holm
+
+THROUGHPUT = "calls_per_s"
+MOSTLY = 0.5
+"""Share of the difference in session time from which on an account is named as its cause."""
+FUNCTIONS = 3
+"""Most functions that a sentence names."""
+_CHANGED = ("better", "worse")
+_VERDICTS: Mapping[str, Sequence[Verdict]] = {
+    "better": ("better",),
+    "worse": ("worse",),
+    "same": ("equal", "no difference"),
+    "undecided": ("undecided",),
+}
+
+
+class Measured(NamedTuple):
+    """A benchmark of a suite with the results of its run, or the reason why it has none."""
+
+    benchmark: str
+    doc: str
+    results: Results | None
+    reason: str = ""
+
+
+def matrix(id: str, suite: str, benchmarks: Sequence[Measured], planned: int) -> SuiteMatrix:
+    """Returns the matrix. ``planned``: how many benchmarks were to be measured."""
+    rows = [row for b in benchmarks for row in _rows(b)]
+    compared = {b.benchmark: b.results.comparison for b in benchmarks if b.results is not None}
+    first = next((c for c in compared.values() if c is not None), None)
+    margin, alpha = (first.margin, first.alpha) if first is not None else (0.0, ALPHA)
+    rows, family = _judged(rows, margin, alpha)
+    comparisons = {r.run: _with_verdicts(c, r) for r in rows if (c := compared.get(r.benchmark)) is not None}
+    rows = [_with_causes(r, comparisons[r.run], len(rows)) if r.run in comparisons else r for r in rows]
+    rows.sort(key=_place)
+    shown = SuiteMatrix(
+        id=id,
+        suite=suite,
+        server=next((_server(b.results) for b in benchmarks if b.results is not None), ""),
+        variants=tuple(_variants(rows, first)),
+        margin=margin,
+        alpha=alpha,
+        family=family,
+        rows=tuple(rows),
+        planned=planned,
+        comparisons=comparisons,
+    )
+    return shown.model_copy(update={"conclusions": (*_conclusions(shown, benchmarks),)})
+
+
+def _server(results: Results) -> str:
+    server = results.environment.server
+    return f"{server.product or server.engine} {server.version}"
+
+
+def _variants(rows: Sequence[SuiteRow], comparison: Comparison | None) -> list[str]:
+    first = [] if comparison is None else [comparison.baseline]
+    return list(dict.fromkeys([*first, *(v for r in rows for v in r.means)]))
+
+
+# -- rows --
+
+
+def _rows(measured: Measured) -> Iterator[SuiteRow]:
+    """Yields a row for each number of sessions, or one with the reason why there are no figures."""
+    benchmark, doc, results, reason = measured
+    row = SuiteRow(benchmark=benchmark, doc=doc, run="" if results is None else results.info.id)
+    cells = None if results is None else cells_of(results.tables)
+    loads = [] if cells is None else [(w, n) for w in cells.workloads() for n, _ in cells.rungs(w)]
+    if results is None or cells is None or not loads:
+        yield row.model_copy(update={"reason": reason or _why_none(results)})
+        return
+    for workload, sessions in loads:
+        groups = {
+            k.variant: g for k, g in cells.of.items() if (k.workload, k.sessions) == (workload, sessions)
+        }
+        figures = _figures(groups)
+        found = [] if results.comparison is None else _contrasts(results.comparison, sessions)
+        few = len(results.plan.variants) > 1 and len(found) < len(results.plan.variants) - 1
+        missing = "a variant has no usable measurement" if few else ""
+        update = {"sessions": sessions, "contrasts": tuple(found), "reason": reason or missing, **figures}
+        yield row.model_copy(update=update)
+
+
+def _why_none(results: Results | None) -> str:
+    """Returns why a run has no usable measurement."""
+    if results is None:
+        return "not measured"
+    errors = [c.text for c in results.findings if c.id.startswith("errors")]
+    return (results.info.reason or "") or next(iter(errors), "no measurement is usable")
+
+
+def _figures(groups: Mapping[str, Group]) -> dict[str, object]:
+    """Returns means of throughput and costs by variant, where they are known."""
+    means = {v: Mean.of(rates.values()) for v, g in groups.items() if (rates := known(g, THROUGHPUT))}
+    ends = {v: m.positive95 or (None, None) for v, m in means.items()}
+    each = {v: {f.id: metric_of(f.id, CALL) for f in FIGURES} for v in means}
+    amounts = {
+        v: {f: Mean.of(own.values()).value for f, name in names.items() if (own := known(groups[v], name))}
+        for v, names in each.items()
+    }
+    return {
+        "means": {v: m.value for v, m in means.items()},
+        "low": {v: low for v, (low, _) in ends.items()},
+        "high": {v: high for v, (_, high) in ends.items()},
+        "costs": amounts,
+        "unit": "calls/s",
+    }
+
+
+def _contrasts(comparison: Comparison, sessions: int) -> list[Contrast]:
+    table = next((t for t in comparison.metrics if t.metric == THROUGHPUT), None)
+    claims = () if table is None else table.claims
+    return [c for c in claims if not c.neighbours and c.sessions == sessions]
+
+
+def _judged(rows: Sequence[SuiteRow], margin: float, alpha: float) -> tuple[list[SuiteRow], int]:
+    """Returns the rows with p and verdicts for all their comparisons together, and the number of these."""
+    adjusted = holm([careful_p(c.effect) for r in rows for c in r.contrasts])
+    family = sum(p is not None for p in adjusted)
+    ps = iter(adjusted)
+
+    def again(c: Contrast) -> Contrast:
+        p = next(ps)
+        judged = judge(c.effect, p, margin, True, family or 1, alpha)
+        return c.model_copy(update={"p_holm": p, **judged._asdict()})
+
+    return [r.model_copy(update={"contrasts": tuple(map(again, r.contrasts))}) for r in rows], family
+
+
+def _with_verdicts(comparison: Comparison, row: SuiteRow) -> Comparison:
+    """Returns the comparison of a run with the row's verdicts in place of its own."""
+    mine = {(c.variant, c.sessions): c for c in row.contrasts}
+    tables = tuple(
+        t.model_copy(update={"claims": tuple(mine.get((c.variant, c.sessions), c) for c in t.claims)})
+        if t.metric == THROUGHPUT
+        else t
+        for t in comparison.metrics
+    )
+    return comparison.model_copy(update={"metrics": tables})
+
+
+def _place(row: SuiteRow) -> tuple[int, float]:
+    """Returns the order of a row: those that differ first, the largest difference first."""
+    changed = [c for c in row.contrasts if c.verdict in _CHANGED]
+    ratios = [c.effect.ratio for c in changed or row.contrasts if c.effect.ratio]
+    size = max((abs(math.log(r)) for r in ratios), default=0.0)
+    return (0 if changed else 1 if ratios else 2), -size
+
+
+# -- causes --
+
+
+def _with_causes(row: SuiteRow, comparison: Comparison, rows: int) -> SuiteRow:
+    """Returns the row with what changed together with its throughput. Costs of a row whose throughput does
+    not differ count only if their p holds for all rows together."""
+    causes = {}
+    for contrast in row.contrasts:
+        decided = contrast.verdict in _CHANGED
+        changed = _changed_costs(row, comparison, contrast.variant, 1 if decided else rows)
+        if decided or changed:
+            sentence = _cause(row, comparison, contrast, changed)
+            causes[contrast.variant] = Cause(claim=sentence, costs=tuple(changed))
+    return row.model_copy(update={"causes": causes})
+
+
+def _changed_costs(row: SuiteRow, comparison: Comparison, variant: str, times: int) -> list[OperationCost]:
+    changes = [c for c in comparison.operation_costs if (c.variant, c.sessions) == (variant, row.sessions)]
+    named = [f for c in changes for f in costs.changed_costs(c, comparison.margin)]
+    return [f for f in named if (p := f.contrast.p_holm) is not None and p * times < comparison.alpha]
+
+
+def _cause(
+    row: SuiteRow, comparison: Comparison, contrast: Contrast, changed: Sequence[OperationCost]
+) -> Claim:
+    """Returns the sentence about a row: how much faster or slower, and what changed with it."""
+    operation = next(
+        (
+            c
+            for c in comparison.operation_costs
+            if (c.variant, c.sessions) == (contrast.variant, row.sessions)
+        ),
+        None,
+    )
+    listed = costs.listed(changed, operation) if changed and operation is not None else []
+    functions = _functions(row, comparison, contrast.variant)
+    decided = contrast.verdict in _CHANGED
+    parts = [*_accounts(row, comparison, contrast.variant), *listed] if decided else listed
+    values = {
+        "benchmark": row.benchmark,
+        "variant": contrast.variant,
+        "baseline": contrast.baseline,
+        "speed": _speed(contrast),
+        "named": "; ".join(parts),
+        "functions": functions,
+    }
+    cpu = any(f.figure == CPU and not f.background for f in changed)
+    extra = ["functions"] if functions and (decided or cpu) else []
+    case = ("speed" if parts else "bare") if decided else "costs"
+    effect = contrast.effect
+    return claim("suite-row", values, effect.ratio, case=case, parts=extra, low=effect.low, high=effect.high)
+
+
+def _speed(contrast: Contrast) -> str:
+    """Returns ``6 % slower``, or ``3.1 times as fast``."""
+    ratio = contrast.effect.ratio
+    if ratio is None:
+        return "faster" if contrast.verdict == "better" else "slower"
+    if 0.5 < ratio < 2:
+        return f"{fmt.percent(abs(ratio - 1))} {'faster' if ratio > 1 else 'slower'}"
+    return f"{ratio_text(contrast.effect, ratio)} times as fast"
+
+
+def _accounts(row: SuiteRow, comparison: Comparison, variant: str) -> Iterator[str]:
+    """Yields the account of session time, other than CPU, that makes most of the difference."""
+    for why in comparison.why:
+        if (why.variant, why.sessions) != (variant, row.sessions):
+            continue
+        for a in why.accounts:
+            if a.account != "run" and not a.inside and (a.share or 0.0) >= MOSTLY and _is_sure(a):
+                sign = "+" if a.difference_s > 0 else "-"
+                amount = format_amount(abs(a.difference_s) * 1e9, "ns")
+                yield f"{_account_name(a)} {sign}{amount} per {why.unit}"
+
+
+def _is_sure(account: Account) -> bool:
+    """Returns whether the interval of a change excludes 0."""
+    low, high = account.low_s, account.high_s
+    return low is not None and high is not None and not low <= 0 <= high
+
+
+def _account_name(account: Account) -> str:
+    if account.account == "sleep":
+        return f"asleep in {account.detail}" if account.detail else "asleep, reason unknown"
+    return {"runq": "CPU WAIT"}.get(account.account, account.account)
+
+
+def changed_functions(change: CostChange, alpha: float) -> list[CodeCost]:
+    """Returns the functions whose CPU time per call changed beyond chance in the direction of the whole."""
+    return [
+        f
+        for f in change.functions
+        if f.p_holm is not None and f.p_holm < alpha and f.difference_ns * change.difference_ns > 0
+    ]
+
+
+def _functions(row: SuiteRow, comparison: Comparison, variant: str) -> str:
+    """Returns ``palloc (+2 %) and hash_search (+1 %)``: changes in CPU time per call, as shares of all."""
+    for change in comparison.costs:
+        if (change.variant, change.sessions) == (variant, row.sessions) and change.baseline_ns:
+            named = changed_functions(change, comparison.alpha)[:FUNCTIONS]
+            texts = [
+                f"{f.name} ({'+' if f.difference_ns > 0 else '-'}"
+                f"{fmt.percent(abs(f.difference_ns) / change.baseline_ns)})"
+                for f in named
+            ]
+            return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+    return ""
+
+
+# -- the answer --
+
+
+def _conclusions(matrix: SuiteMatrix, benchmarks: Sequence[Measured]) -> Iterator[Claim]:
+    for variant in matrix.variants[1:]:
+        yield _answer(matrix, variant)
+    if len(matrix.variants) < 2:
+        measured = len({r.benchmark for r in matrix.rows if r.means})
+        yield claim("suite-measured", {"measured": measured, "planned": matrix.planned})
+    if matrix.family:
+        yield _family(matrix)
+    failed = [r for r in matrix.rows if not r.means]
+    if failed:
+        names = ", ".join(f"{r.benchmark} ({r.reason})" for r in failed)
+        yield claim("suite-failed", {"failed": len(failed), "planned": matrix.planned, "names": names})
+    if len(benchmarks) < matrix.planned:
+        yield claim("suite-stopped", {"measured": len(benchmarks), "planned": matrix.planned})
+    disturbed = [b for b in benchmarks if b.results is not None and disturbed_cells(b.results.findings)]
+    if disturbed:
+        yield claim("suite-disturbed", {"disturbed": len(disturbed), "measured": len(benchmarks)})
+
+
+def _answer(matrix: SuiteMatrix, variant: str) -> Claim:
+    contrasts = [c for r in matrix.rows for c in r.contrasts if c.variant == variant]
+    counts = {name: sum(c.verdict in verdicts for c in contrasts) for name, verdicts in _VERDICTS.items()}
+    values = {
+        "variant": variant,
+        "baseline": matrix.variants[0],
+        "compared": len(contrasts),
+        "margin": f"{100 * matrix.margin:g} %",
+        **counts,
+    }
+    return claim("suite-answer", values, each=variant)
+
+
+def _family(matrix: SuiteMatrix) -> Claim:
+    repeats = min(min(c.effect.n_baseline, c.effect.n_variant) for r in matrix.rows for c in r.contrasts)
+    wanted = next(n for n in range(2, 100) if matrix.family * 2.0 ** (1 - 2 * n) < matrix.alpha)
+    values = {"family": matrix.family, "alpha": matrix.alpha, "repeats": repeats, "wanted": wanted}
+    return claim("suite-family", values, parts=["few"] if repeats < wanted else [])
