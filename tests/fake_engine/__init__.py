@@ -1,6 +1,7 @@
 """The fake engine: a virtual clock and a known law, so that the whole pipeline yields known figures."""
 
 from dbdyno.model.engine.protocols import Server, Target
+from dbdyno.model.plan.suite import Benchmark, Suite
 from tests.fake_engine.dsn import parse_law
 from tests.fake_engine.law import Helper, Law, Wait
 from tests.fake_engine.server import FakeServer, helpers, wait_families
@@ -18,6 +19,13 @@ def scripts() -> dict[str, str]:
     return {"tpcb-like": "begin; end;", "simple-update": "update t set n = 1;", "select-only": "select 1;"}
 
 
+def suites() -> dict[str, Suite]:
+    """Returns a suite of two benchmarks."""
+    loop = Benchmark("loop", "a loop", "cpu", {}, "1", {})
+    reads = Benchmark("reads", "blocks of a table", "lio", {"tables": "shared"}, "2", {})
+    return {"tiny": Suite("tiny", "Two operations.", (loop, reads))}
+
+
 PRODUCT = "simulated server"
 
 __all__ = [
@@ -31,5 +39,6 @@ __all__ = [
     "open_server",
     "parse_law",
     "scripts",
+    "suites",
     "wait_families",
 ]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from dbdyno.cli.options import (
 )
 from dbdyno.cli.screen import aligned, width
 from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_ns
 from dbdyno.store.listing import STATUSES, default_root
 from dbdyno.store.overview import Overview, find_run, overviews
 
@@ -89,6 +90,9 @@ _GROUPS = {"Which runs": ("workload", "name", "tags", "target", "status", "since
 def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **wanted: Any) -> None:
     """List stored runs: peak, target, status; the newest at the end.
 
+    The runs of a suite are one line, unless they are asked for by --workload, --name or --tag, or as JSON or
+    CSV.
+
     \b
     Examples:
       dbdyno runs
@@ -110,7 +114,8 @@ def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **w
     elif not matching:
         click.echo(f"none of {counted(len(all_runs), 'run')} matches; {_suggestion(all_runs, wanted)}")
     else:
-        rows = [_row(one) for one in matching]
+        by_itself = any(wanted[key] for key in ("workload", "name", "tags"))
+        rows = [_row(one) for one in matching] if by_itself else _with_suites(matching)
         click.echo(_markdown(rows).rstrip() if as_markdown else "\n".join(_table(rows, width())))
 
 
@@ -146,6 +151,41 @@ def _row(one: Overview) -> dict[str, str]:
         "lasted": row.lasted,
         "tags": ", ".join(row.tags),
         "remark": "; ".join(filter(None, (row.reason, row.note))),
+    }
+
+
+def _with_suites(matching: Sequence[Overview]) -> list[dict[str, str]]:
+    """Returns a row for each run, but one for all runs of a suite, where its last run stands."""
+    of_suite: dict[str, list[Overview]] = {}
+    for one in matching:
+        if one.run.document["benchmark"]:
+            of_suite.setdefault(one.run.document["group"], []).append(one)
+    last = {group: runs[-1] for group, runs in of_suite.items()}
+    rows = []
+    for one in matching:
+        group = one.run.document["group"]
+        if group not in of_suite:
+            rows.append(_row(one))
+        elif one is last[group]:
+            rows.append(_suite_row(group, of_suite[group]))
+    return rows
+
+
+def _suite_row(group: str, runs: Sequence[Overview]) -> dict[str, str]:
+    first, last = (conduct.run_row(one) for one in (runs[0], runs[-1]))
+    statuses = [one.run.status for one in runs]
+    status = next((s for s in statuses if s != "complete"), "complete")
+    tag = first.tags[-2] if len(first.tags) > 1 else ""
+    return _row(runs[-1]) | {
+        "run": group,
+        "when": first.started,
+        "workload": tag.replace(":", " "),
+        "sess": "",
+        "peak": counted(len(runs), "benchmark"),
+        "status": status,
+        "lasted": format_ns((last.started_s - first.started_s + (last.lasted_s or 0.0)) * 1e9),
+        "tags": tag,
+        "remark": f"each by itself: dbdyno runs --tag {tag}",
     }
 
 
@@ -245,7 +285,7 @@ def remove(
     """Remove runs, after listing them with their size and asking.
 
     --older-than and --keep together remove the runs that both concern; neither touches a run in progress.
-    If a run is a link, only the link is removed.
+    If a run is a link, only the link is removed. The id of a suite names all its runs.
 
     \b
     Examples:
@@ -277,7 +317,8 @@ def _chosen(root: Path, wanted: Sequence[str], older_than: str | None, keep: int
     if wanted and (older_than is not None or keep is not None):
         raise UsageError("runs were named, and --older-than or --keep given", "one or the other")
     if wanted:
-        return list(dict.fromkeys(find_run(root, word) for word in wanted))
+        named = (conduct.runs_of_suite(open_store(root), w) or [find_run(root, w)] for w in wanted)
+        return list(dict.fromkeys(chain.from_iterable(named)))
     if older_than is None and keep is None:
         raise UsageError("no run was named", "dbdyno rm RUN, or --older-than 30d, or --keep 10; dbdyno runs")
     entries = overviews(root)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dbdyno.model.results.results import Results
+    from dbdyno.model.results.suite import SuiteMatrix
     from dbdyno.store import Run
 
 
@@ -160,7 +161,8 @@ def show(
 
     RUN is an id, the beginning of one, a name, or "last"; last~1 is the run before. Options select tables,
     for the highest number of sessions, for all windows of an observation, or for one measurement. Servers
-    that were observed together are shown side by side, and each by itself by the id of its run.
+    that were observed together are shown side by side, and each by itself by the id of its run; so are the
+    benchmarks of a suite.
 
     \b
     Examples:
@@ -182,6 +184,12 @@ def show(
     wanted = [name for name in SHOW_OPTIONS if parts[name]]
     choices = (measurement, sessions, window, capture, variant)
     plain = all(choice is None for choice in choices) and not output
+    if plain and not (wanted or objects or fail_on) and (matrix := _suite(store, run)):
+        if as_json:
+            print_json(present.suite_record(matrix))
+        else:
+            screen.out().print(present.printed(present.suite_brief(matrix)))
+        return
     if plain and not (wanted or objects or fail_on) and (several := _several(store, run)):
         if as_json:
             print_json(present.servers_record(several))
@@ -224,6 +232,13 @@ def _show_capture(results: Results) -> list[str]:
         if results.tables["sleep_profile" if of_sleep else "cpu_profile"].height:
             screen.out().print(present.hot(results, "function", 20, off_cpu=of_sleep)[0])
     return [n for n in ("syscalls", "memory") if any(results.tables[t].height for t in _tables_of(n))]
+
+
+def _suite(store: Path | None, wanted: str) -> SuiteMatrix | None:
+    """Returns the matrix of a suite if ``wanted`` names one."""
+    runs = open_store(store)
+    id = conduct.suite_of(runs, wanted)
+    return None if id is None else conduct.matrix_of(runs, id, screen.note)
 
 
 def _several(store: Path | None, wanted: str) -> list[Results]:
@@ -350,7 +365,9 @@ def _report_of_run(
         raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")
     if output is not None:
         checked(output)
-    if capture is None and (runs := conduct.results_of_group(open_store(store), run)):
+    if capture is None and (matrix := _suite(store, run)):
+        path = conduct.report_suite(open_store(store), matrix, output)
+    elif capture is None and (runs := conduct.results_of_group(open_store(store), run)):
         path = conduct.report_group(runs, output)
     else:
         record = _run_or_capture(store, run, capture)

@@ -105,9 +105,10 @@ def _rows(measured: Measured) -> Iterator[SuiteRow]:
         }
         figures = _figures(groups)
         found = [] if results.comparison is None else _contrasts(results.comparison, sessions)
-        few = len(results.plan.variants) > 1 and len(found) < len(results.plan.variants) - 1
-        missing = "a variant has no usable measurement" if few else ""
-        update = {"sessions": sessions, "contrasts": tuple(found), "reason": reason or missing, **figures}
+        lacking = len(found) < len(results.plan.variants) - 1
+        missing = "" if not lacking else "a variant has no usable measurement"
+        why = reason or (missing if figures["means"] else _why_none(results))
+        update = {"sessions": sessions, "contrasts": tuple(found), "reason": why, **figures}
         yield row.model_copy(update=update)
 
 

@@ -104,6 +104,7 @@ if TYPE_CHECKING:
         planned_suite,
         report_suite,
         run_suite,
+        runs_of_suite,
         suite_named,
         suite_of,
         suites,

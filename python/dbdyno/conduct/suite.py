@@ -25,7 +25,8 @@ from dbdyno.store import Run, RunStore, find_group
 
 PAGE = "suite.html"
 """File name in the directory of the last run of a suite."""
-_DEFAULTS: Mapping[str, Any] = {"measure": "1s", "settle": "300ms"}
+_DEFAULTS: Mapping[str, Any] = {"measure": "1s", "settle": "300ms", "snapshots": False, "memory": False}
+"""Snapshots and memory take a third of the time of so short measurements, and no row shows them."""
 _REPEATS, _REPEATS_OF_VARIANTS = 3, 6
 """Repeats without variants, and with them: fewer than six cannot decide a row among about thirty."""
 _TAG = "suite:"
@@ -144,11 +145,21 @@ def suite_of(store: RunStore, wanted: str) -> str | None:
 
     ``wanted`` is the id, a unique beginning or end of it, or a name or ``last`` whose run belongs to a
     suite."""
-    matching = [s for s in store.suites() if wanted and (s.startswith(wanted) or s.endswith(f"-{wanted}"))]
-    if len(matching) == 1:
-        return matching[0]
+    if (by_id := _by_id(store, wanted)) is not None:
+        return by_id
     runs = [Run(path) for path in find_group(store.root, wanted)]
     return runs[0].info.group if runs and runs[0].info.benchmark else None
+
+
+def _by_id(store: RunStore, wanted: str) -> str | None:
+    matching = [s for s in store.suites() if wanted and (s.startswith(wanted) or s.endswith(f"-{wanted}"))]
+    return matching[0] if len(matching) == 1 else None
+
+
+def runs_of_suite(store: RunStore, wanted: str) -> Sequence[Path]:
+    """Returns the directories of the runs of a suite named by its id; empty if it names no suite."""
+    id = _by_id(store, wanted)
+    return () if id is None else find_group(store.root, id)
 
 
 def matrix_of(store: RunStore, id: str, say: Say = to_stderr) -> SuiteMatrix:

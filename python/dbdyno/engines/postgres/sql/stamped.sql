@@ -3,7 +3,7 @@ select o.kind, o.name, o.stamp
 from (
     select 'table' as kind, c.relname::text as name, obj_description(c.oid, 'pg_class') as stamp, c.relowner as owner
     from pg_class as c
-    where c.relnamespace = to_regnamespace('dbdyno') and c.relkind = 'r'
+    where c.relnamespace = to_regnamespace('dbdyno') and c.relkind in ('r', 'p')
     union all
     select 'function', p.proname::text, obj_description(p.oid, 'pg_proc'), p.proowner
     from pg_proc as p
