@@ -1,4 +1,4 @@
-"""Every benchmark of every suite runs on the oldest and the newest version, and leaves its tables to clean."""
+"""Every benchmark of the suites runs on the oldest and the newest version; clean removes all its tables."""
 
 from __future__ import annotations
 

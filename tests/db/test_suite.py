@@ -1,10 +1,11 @@
-"""``dbdyno run --suite micro`` on a real server: a matrix of two variants, each benchmark a run of its own."""
+"""``dbdyno run --suite micro`` on a real server: a matrix of two variants; each benchmark is a run."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+
 from tests.db.conftest import SHORT, Bench
 
 pytestmark = pytest.mark.db

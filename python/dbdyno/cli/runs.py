@@ -184,17 +184,7 @@ def show(
     wanted = [name for name in SHOW_OPTIONS if parts[name]]
     choices = (measurement, sessions, window, capture, variant)
     plain = all(choice is None for choice in choices) and not output
-    if plain and not (wanted or objects or fail_on) and (matrix := _suite(store, run)):
-        if as_json:
-            print_json(present.suite_record(matrix))
-        else:
-            screen.out().print(present.printed(present.suite_brief(matrix)))
-        return
-    if plain and not (wanted or objects or fail_on) and (several := _several(store, run)):
-        if as_json:
-            print_json(present.servers_record(several))
-        else:
-            screen.out().print(present.printed(present.servers_brief(several)))
+    if plain and not (wanted or objects or fail_on) and _show_group(store, run, as_json=as_json):
         return
     if plain and not (wanted or as_json or objects or fail_on):
         screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
@@ -232,6 +222,21 @@ def _show_capture(results: Results) -> list[str]:
         if results.tables["sleep_profile" if of_sleep else "cpu_profile"].height:
             screen.out().print(present.hot(results, "function", 20, off_cpu=of_sleep)[0])
     return [n for n in ("syscalls", "memory") if any(results.tables[t].height for t in _tables_of(n))]
+
+
+def _show_group(store: Path | None, wanted: str, *, as_json: bool) -> bool:
+    """Shows a suite, or servers that were observed together. Returns whether ``wanted`` names one of them."""
+    if (matrix := _suite(store, wanted)) is not None:
+        record, brief = present.suite_record(matrix), present.suite_brief(matrix)
+    elif several := _several(store, wanted):
+        record, brief = present.servers_record(several), present.servers_brief(several)
+    else:
+        return False
+    if as_json:
+        print_json(record)
+    else:
+        screen.out().print(present.printed(brief))
+    return True
 
 
 def _suite(store: Path | None, wanted: str) -> SuiteMatrix | None:

@@ -44,7 +44,7 @@ def test_suites_and_benchmarks_are_listed(invoke: Invoke) -> None:
 
 def test_the_plan_has_every_benchmark_and_a_duration(invoke: Invoke) -> None:
     planned = invoke(*TINY, "--recipe", "two.toml", "--dry-run").stdout.splitlines()
-    assert [line.split()[:2] for line in planned[1:3]] == [["loop", "12"], ["reads", "12"]]
+    assert [line.split()[:2] for line in planned[1:3]] == [["loop", "14"], ["reads", "14"]]
     assert planned[3].startswith("variants: a, b; about ")
     plans = json.loads(invoke(*TINY, "--dry-run", "--json").stdout)
     assert [p["benchmark"] for p in plans] == ["loop", "reads"]

@@ -42,7 +42,7 @@ def slower_and_equal(count: int = 5) -> SuiteMatrix:
 
 def test_the_row_that_differs_comes_first_and_the_answer_counts_all() -> None:
     shown = slower_and_equal()
-    assert [r.benchmark for r in shown.rows][0] == "slow"
+    assert shown.rows[0].benchmark == "slow"
     (contrast,) = shown.rows[0].contrasts
     assert contrast.verdict == "worse" and contrast.effect.ratio == pytest.approx(0.8, abs=0.02)
     assert shown.family == 6 and shown.variants == ("old", "new")

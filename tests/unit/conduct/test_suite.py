@@ -42,8 +42,8 @@ def test_options_hold_over_the_recipe_and_that_over_the_suite(tmp_path: Path) ->
     assert {c.sessions for b in planned({"sessions": "3"}) for c in b.plan.cells} == {3}
 
 
-def test_six_repeats_with_variants_and_three_without(tmp_path: Path) -> None:
-    assert [len(b.plan.cells) for b in planned(recipe=file(tmp_path, TWO))] == [12, 12]
+def test_seven_repeats_with_variants_and_three_without(tmp_path: Path) -> None:
+    assert [len(b.plan.cells) for b in planned(recipe=file(tmp_path, TWO))] == [14, 14]
     assert [len(b.plan.cells) for b in planned()] == [3, 3]
 
 
