@@ -18,7 +18,6 @@ from dbdyno.model.results.comparison import (
     Comparison,
     Contrast,
     CostChange,
-    OperationCost,
     Verdict,
     ratio_text,
 )
@@ -58,9 +57,10 @@ def matrix(id: str, suite: str, benchmarks: Sequence[Measured], planned: int) ->
     compared = {b.benchmark: b.results.comparison for b in benchmarks if b.results is not None}
     first = next((c for c in compared.values() if c is not None), None)
     margin, alpha = (first.margin, first.alpha) if first is not None else (0.0, ALPHA)
-    rows, family = _judged(rows, margin, alpha)
+    rows, family = _judged(rows, "contrasts", margin, alpha)
+    rows, _ = _judged(rows, "cpu", margin, alpha)
     comparisons = {r.run: _with_verdicts(c, r) for r in rows if (c := compared.get(r.benchmark)) is not None}
-    rows = [_with_causes(r, comparisons[r.run], len(rows)) if r.run in comparisons else r for r in rows]
+    rows = [_with_causes(r, comparisons[r.run]) if r.run in comparisons else r for r in rows]
     rows.sort(key=_place)
     shown = SuiteMatrix(
         id=id,
@@ -105,10 +105,17 @@ def _rows(measured: Measured) -> Iterator[SuiteRow]:
         }
         figures = _figures(groups)
         found = [] if results.comparison is None else _contrasts(results.comparison, sessions)
+        cpu = [] if results.comparison is None else _of_cpu(results.comparison, sessions)
         lacking = len(found) < len(results.plan.variants) - 1
         missing = "" if not lacking else "a variant has no usable measurement"
         why = reason or (missing if figures["means"] else _why_none(results))
-        update = {"sessions": sessions, "contrasts": tuple(found), "reason": why, **figures}
+        update = {
+            "sessions": sessions,
+            "contrasts": tuple(found),
+            "cpu": tuple(cpu),
+            "reason": why,
+            **figures,
+        }
         yield row.model_copy(update=update)
 
 
@@ -144,18 +151,23 @@ def _contrasts(comparison: Comparison, sessions: int) -> list[Contrast]:
     return [c for c in claims if not c.neighbours and c.sessions == sessions]
 
 
-def _judged(rows: Sequence[SuiteRow], margin: float, alpha: float) -> tuple[list[SuiteRow], int]:
-    """Returns the rows with p and verdicts for all their comparisons together, and the number of these."""
-    adjusted = holm([careful_p(c.effect) for r in rows for c in r.contrasts])
+def _of_cpu(comparison: Comparison, sessions: int) -> list[Contrast]:
+    changes = [c for c in comparison.operation_costs if c.sessions == sessions]
+    return [f.contrast for c in changes for f in c.figures if f.figure == CPU and not f.background]
+
+
+def _judged(rows: Sequence[SuiteRow], field: str, margin: float, alpha: float) -> tuple[list[SuiteRow], int]:
+    """Returns the rows with p and verdicts for all comparisons of a field together, and their number."""
+    adjusted = holm([careful_p(c.effect) for r in rows for c in getattr(r, field)])
     family = sum(p is not None for p in adjusted)
     ps = iter(adjusted)
 
     def again(c: Contrast) -> Contrast:
         p = next(ps)
-        judged = judge(c.effect, p, margin, True, family or 1, alpha)
+        judged = judge(c.effect, p, margin, field != "cpu", family or 1, alpha)
         return c.model_copy(update={"p_holm": p, **judged._asdict()})
 
-    return [r.model_copy(update={"contrasts": tuple(map(again, r.contrasts))}) for r in rows], family
+    return [r.model_copy(update={field: tuple(map(again, getattr(r, field)))}) for r in rows], family
 
 
 def _with_verdicts(comparison: Comparison, row: SuiteRow) -> Comparison:
@@ -171,49 +183,38 @@ def _with_verdicts(comparison: Comparison, row: SuiteRow) -> Comparison:
 
 
 def _place(row: SuiteRow) -> tuple[int, float]:
-    """Returns the order of a row: those that differ first, the largest difference first."""
-    changed = [c for c in row.contrasts if c.verdict in _CHANGED]
-    ratios = [c.effect.ratio for c in changed or row.contrasts if c.effect.ratio]
-    size = max((abs(math.log(r)) for r in ratios), default=0.0)
-    return (0 if changed else 1 if ratios else 2), -size
+    """Returns the order of a row: those with another throughput first, then those with another CPU time,
+    then the others; the largest difference first in each."""
+    for n, contrasts in enumerate((_decided(row.contrasts), _decided(row.cpu), row.contrasts)):
+        if ratios := [c.effect.ratio for c in contrasts if c.effect.ratio]:
+            return n, -max(abs(math.log(r)) for r in ratios)
+    return 3, 0.0
+
+
+def _decided(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    return [c for c in contrasts if c.verdict in _CHANGED]
 
 
 # -- causes --
 
 
-def _with_causes(row: SuiteRow, comparison: Comparison, rows: int) -> SuiteRow:
-    """Returns the row with what changed together with its throughput. Costs of a row whose throughput does
-    not differ count only if their p holds for all rows together."""
+def _with_causes(row: SuiteRow, comparison: Comparison) -> SuiteRow:
+    """Returns the row with what changed together with its throughput or CPU time, if one of them differs."""
     causes = {}
     for contrast in row.contrasts:
-        decided = contrast.verdict in _CHANGED
-        changed = _changed_costs(row, comparison, contrast.variant, 1 if decided else rows)
-        if decided or changed:
-            sentence = _cause(row, comparison, contrast, changed)
-            causes[contrast.variant] = Cause(claim=sentence, costs=tuple(changed))
+        cpu = [c for c in _decided(row.cpu) if c.variant == contrast.variant]
+        if contrast.verdict in _CHANGED or cpu:
+            causes[contrast.variant] = _cause(row, comparison, contrast)
     return row.model_copy(update={"causes": causes})
 
 
-def _changed_costs(row: SuiteRow, comparison: Comparison, variant: str, times: int) -> list[OperationCost]:
-    changes = [c for c in comparison.operation_costs if (c.variant, c.sessions) == (variant, row.sessions)]
-    named = [f for c in changes for f in costs.changed_costs(c, comparison.margin)]
-    return [f for f in named if (p := f.contrast.p_holm) is not None and p * times < comparison.alpha]
-
-
-def _cause(
-    row: SuiteRow, comparison: Comparison, contrast: Contrast, changed: Sequence[OperationCost]
-) -> Claim:
+def _cause(row: SuiteRow, comparison: Comparison, contrast: Contrast) -> Cause:
     """Returns the sentence about a row: how much faster or slower, and what changed with it."""
-    operation = next(
-        (
-            c
-            for c in comparison.operation_costs
-            if (c.variant, c.sessions) == (contrast.variant, row.sessions)
-        ),
-        None,
-    )
-    listed = costs.listed(changed, operation) if changed and operation is not None else []
-    functions = _functions(row, comparison, contrast.variant)
+    of_row = [
+        c for c in comparison.operation_costs if (c.variant, c.sessions) == (contrast.variant, row.sessions)
+    ]
+    changed = [f for c in of_row for f in costs.changed_costs(c, comparison.margin)]
+    listed = [text for c in of_row for text in costs.listed(changed, c)]
     decided = contrast.verdict in _CHANGED
     parts = [*_accounts(row, comparison, contrast.variant), *listed] if decided else listed
     values = {
@@ -222,13 +223,15 @@ def _cause(
         "baseline": contrast.baseline,
         "speed": _speed(contrast),
         "named": "; ".join(parts),
-        "functions": functions,
+        "functions": _functions(row, comparison, contrast.variant),
     }
-    cpu = any(f.figure == CPU and not f.background for f in changed)
-    extra = ["functions"] if functions and (decided or cpu) else []
-    case = ("speed" if parts else "bare") if decided else "costs"
+    case = ("speed" if parts else "bare") if decided else "cpu"
+    extra = ["functions"] if values["functions"] else []
     effect = contrast.effect
-    return claim("suite-row", values, effect.ratio, case=case, parts=extra, low=effect.low, high=effect.high)
+    sentence = claim(
+        "suite-row", values, effect.ratio, case=case, parts=extra, low=effect.low, high=effect.high
+    )
+    return Cause(claim=sentence, costs=tuple(changed))
 
 
 def _speed(contrast: Contrast) -> str:
@@ -313,14 +316,17 @@ def _conclusions(matrix: SuiteMatrix, benchmarks: Sequence[Measured]) -> Iterato
 def _answer(matrix: SuiteMatrix, variant: str) -> Claim:
     contrasts = [c for r in matrix.rows for c in r.contrasts if c.variant == variant]
     counts = {name: sum(c.verdict in verdicts for c in contrasts) for name, verdicts in _VERDICTS.items()}
+    cpu = [c.verdict for r in matrix.rows for c in r.cpu if c.variant == variant]
     values = {
         "variant": variant,
         "baseline": matrix.variants[0],
         "compared": len(contrasts),
         "margin": f"{100 * matrix.margin:g} %",
         **counts,
+        "more_cpu": cpu.count("worse"),
+        "less_cpu": cpu.count("better"),
     }
-    return claim("suite-answer", values, each=variant)
+    return claim("suite-answer", values, each=variant, parts=["cpu"] if cpu else [])
 
 
 def _family(matrix: SuiteMatrix) -> Claim:

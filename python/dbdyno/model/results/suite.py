@@ -34,9 +34,12 @@ class SuiteRow(Frozen):
     costs: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Mean costs of a call by variant and figure."""
     contrasts: tuple[Contrast, ...] = ()
-    """Each variant against the baseline. ``p_holm`` and verdict are for all rows and variants together."""
+    """Throughput of each variant against the baseline. ``p_holm`` and verdict are for all rows and variants
+    together."""
+    cpu: tuple[Contrast, ...] = ()
+    """CPU time of a call, in the same way: a family of its own. ``better`` is less."""
     causes: dict[str, Cause] = Field(default_factory=dict)
-    """By variant; of rows whose throughput differs, or whose costs differ beyond chance among all rows."""
+    """By variant, of rows whose throughput or CPU time differs."""
     reason: str = ""
     """Why there is no throughput, or no comparison."""
 

@@ -112,7 +112,8 @@ def _pair(matrix: SuiteMatrix, variant: str) -> Table:
     """Returns one row per benchmark: both rates, their ratio, and the verdict for all rows together."""
     base = matrix.variants[0]
     verdict, ratio, *rest = compare_rows.EFFECT
-    columns = [Column("benchmark"), numeric(base, 1), numeric(variant, 1), ratio, rest[0], verdict, *rest[1:]]
+    columns = [Column("benchmark"), numeric(base, 1), numeric(variant, 1), ratio, rest[0], verdict]
+    columns += [Column("CPU/call", rank=1, name="CPU time of a call, ratio"), *rest[1:]]
     rows = []
     for row in matrix.rows:
         claim = _contrast(row, variant)
@@ -123,9 +124,21 @@ def _pair(matrix: SuiteMatrix, variant: str) -> Table:
         else:
             effect = compare_rows.effect_cells(claim, matrix.margin)
             tone = compare_rows.TONES.get(claim.verdict, "")
-        shown = [*ours, effect[1], effect[2], effect[0], *effect[3:]]
+        shown = [*ours, effect[1], effect[2], effect[0], _cpu(row, variant, matrix.margin), *effect[3:]]
         rows.append(Row([_name(row, matrix), *shown], tone))
     return Table("calls per second; the largest difference first", columns, rows)
+
+
+def _cpu(row: SuiteRow, variant: str, margin: float) -> Cell:
+    """Returns the ratio of the CPU time of a call, and in a word whether it differs."""
+    claim = next((c for c in row.cpu if c.variant == variant), None)
+    if claim is None:
+        return Cell(UNKNOWN)
+    verdict, ratio, interval, *_ = compare_rows.effect_cells(claim, margin)
+    decided = {"better": ", less", "worse": ", more"}.get(claim.verdict, "")
+    tone = compare_rows.TONES.get(claim.verdict, "") if decided else ""
+    note = f"{interval.text}; {verdict.text}"
+    return Cell(f"{ratio.text}{decided}", claim.effect.ratio, note=note, tone=tone)
 
 
 def _overview(matrix: SuiteMatrix) -> Table:
