@@ -41,6 +41,7 @@ from benchmarks import (
     start,
     starts,
     steps,
+    suite,
     tables,
     tiers,
     trace,
@@ -94,6 +95,7 @@ ALL = {
     "laws": lambda *_: scaling_laws.main(),
     "steps": lambda *_: steps.main(),
     "fuzz": lambda *_: fuzz.main(),
+    "suite": suite.main,
     "snapshots": lambda *_: snapshots.main(),
     "placement": lambda *_: placement.main(),
 }

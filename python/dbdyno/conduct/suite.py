@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,17 +72,18 @@ def planned_suite(suite: Suite, request: Request, host: Host) -> Sequence[Planne
         )
     if own := [name for name in _OF_A_WORKLOAD if name in options or getattr(recipe, name)]:
         raise UsageError(f"a suite chooses {own[0]} itself", "leave it out of the recipe and the options")
-    repeats = _REPEATS_OF_VARIANTS if len(recipe.variants) > 1 else _REPEATS
+    first = _planned(suite.benchmarks[0], request, _DEFAULTS, given, host)
+    repeats = _REPEATS_OF_VARIANTS if len(first.plan.variants) > 1 else _REPEATS
     return [_planned(b, request, {**_DEFAULTS, "repeats": repeats}, given, host) for b in suite.benchmarks]
 
 
 def _planned(
-    benchmark: Benchmark, request: Request, defaults: Mapping[str, Any], given: Iterable[str], host: Host
+    benchmark: Benchmark, request: Request, defaults: Mapping[str, Any], given: Collection[str], host: Host
 ) -> PlannedBenchmark:
     chosen = {**defaults, "sessions": benchmark.sessions}
     fields = {name: value for name, value in chosen.items() if name not in given}
     driver = {**benchmark.driver, **request.patch.fields.get("driver", {})}
-    fields |= {**request.patch.fields, "driver": driver, "params": benchmark.params}
+    fields |= {**request.patch.fields, "driver": driver, "params": dict(benchmark.params)}
     patch = replace(request.patch, fields=fields)
     plan, workload = planned(replace(request, workload=benchmark.workload, patch=patch), host)
     return PlannedBenchmark(benchmark, plan, workload)
