@@ -51,7 +51,11 @@ def test_sources_that_are_on_are_named_in_one_line_and_missing_ones_have_their_c
 
 def test_a_source_that_not_all_loads_have_says_so() -> None:
     seen = Visibility("app", *[False] * (len(Visibility._fields) - 1))
-    (counters,) = [s for s in sources(150018, (), seen, ON[0]) if s.name == "engine counters, per session"]
+    (counters,) = [
+        s
+        for s in sources(15, (), seen, ON[0], counts_own_work=False)
+        if s.name == "engine counters, per session"
+    ]
     text = " ".join(_lines(Diagnosis(None, (counters,), (), None, None, ""), everything=False))
     loads = "(built-in workloads; own scripts from PostgreSQL 18 on)"
     assert f"engine counters, per session {loads}." in text
