@@ -89,7 +89,9 @@ def with_servers(stage: Stage, environment: Environment) -> Environment:
     for variant, k in known.items():
         place = k.programs or k.facts.where
         stage.listener.noted(f"{variant}: {k.facts.product} {k.facts.version}, {place}")
-    for line in (*choosing.remarks(), *_same_servers(known)):
+    for name, where in choosing.left_out().items():
+        _choose(stage, f"setting {name}", "left out where it does not exist", where)
+    for line in _same_servers(known):
         stage.listener.noted(line)
     changed = {
         "server": next(iter(known.values())).facts,
@@ -114,9 +116,14 @@ def _make_same(stage: Stage, choosing: Choosing, known: Mapping[str, _Known]) ->
     values = choosing.same_settings()
     text = ", ".join(f"{name}={value}" for name, value in values.items()) or "nothing to set"
     why = f"the defaults of {oldest.product} {oldest.version}, the oldest, for what all servers have"
-    choice = Choice(name="settings of the servers", value=text, reason=why)
+    _choose(stage, "settings of the servers", text, why)
+
+
+def _choose(stage: Stage, name: str, value: str, reason: str) -> None:
+    """Adds a choice to the plan and notes it."""
+    choice = Choice(name=name, value=value, reason=reason)
     stage.plan = stage.plan.model_copy(update={"choices": (*stage.plan.choices, choice)}).sealed()
-    stage.listener.noted(f"{choice.name}: {text} ({why})")
+    stage.listener.noted(f"{name}: {value} ({reason})")
 
 
 def _same_servers(known: Mapping[str, _Known]) -> list[str]:

@@ -49,8 +49,9 @@ class Choosing(Protocol):
         """Sets at each later start what all servers have to the default of the oldest where their defaults
         differ. Returns these settings. Raises :class:`UsageError` if a server is not started by dbdyno."""
 
-    def remarks(self) -> Sequence[str]:
-        """Returns what the user should know of the servers, in words, once."""
+    def left_out(self) -> Mapping[str, str]:
+        """Returns the settings of the start that some server does not have, each with those servers in words.
+        Raises :class:`UsageError` for one that none has."""
 
     def target(self) -> Target:
         """Returns the address of the server in use."""

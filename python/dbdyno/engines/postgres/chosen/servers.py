@@ -57,7 +57,6 @@ class Servers:
         self._now: Cluster | Running | None = None
         self._last: PostgresServer | None = None
         self._run: str | None = None
-        self._noted: set[str] = set()
         self._settings: dict[str | None, dict[str, values.Guc]] = {}
         self._use_first()
 
@@ -167,21 +166,17 @@ class Servers:
             cluster.same = same
         return same
 
-    def remarks(self) -> Sequence[str]:
+    def left_out(self) -> Mapping[str, str]:
         clusters = {one: None for one in self._by_text.values() if isinstance(one, Cluster)}
         lacked = {name: [c for c in clusters if name in c.lacking] for name in self._target.settings}
         for name, lacking in lacked.items():
             if lacking and len(lacking) == len(clusters):
                 raise UsageError(f"no server has a setting {name!r}", "see its spelling, or leave it out")
-        lines = [
-            f"setting {name} is left out where it does not exist: PostgreSQL "
-            f"{', '.join(c.programs.version for c in lacking)}"
+        return {
+            name: f"PostgreSQL {', '.join(c.programs.version for c in lacking)}"
             for name, lacking in lacked.items()
             if lacking
-        ]
-        new = [line for line in lines if line not in self._noted]
-        self._noted.update(new)
-        return new
+        }
 
     def target(self) -> Target:
         return Target(dsn=self._now.address if self._now is not None else "")

@@ -1,0 +1,186 @@
+"""Servers as variants, for real: one at a time, one start a repeat, told apart on the page, nothing left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Servers
+from tests.db.conftest import LIGHT_CALLS, QUICK, Bench
+
+pytestmark = pytest.mark.db
+SMALL = (*QUICK, "--sessions", "1", *LIGHT_CALLS, "--param", "blocks=200")
+
+
+@pytest.fixture(scope="module")
+def two(servers: Servers) -> str:
+    """Returns the directories of programs of an old and of a new version, as ``--servers`` takes them."""
+    return f"{servers.bin_dir(15)},{servers.bin_dir(18)}"
+
+
+def _running(bench: Bench) -> list[str]:
+    """Returns the command lines of servers of this bench."""
+    lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in lines.splitlines() if f"-D {bench.server_dir}/" in line]
+
+
+def test_two_versions_are_compared_on_a_start_of_each_in_every_repeat(fresh_bench: Bench, two: str) -> None:
+    done = fresh_bench.dbdyno(
+        "run", "lio", "--servers", two, "--setting", "io_method=sync", "--settings", "same",
+        *SMALL, "--sessions", "1,2", "--repeats", "2", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    choices = {c["name"]: c for c in document["plan"]["choices"]}
+    assert "15." in choices["setting io_method"]["reason"]
+    assert "effective_io_concurrency=1" in choices["settings of the servers"]["value"]
+    environment = document["environment"]
+    assert [s["version"].split(".")[0] for s in environment["servers"].values()] == ["15", "18"]
+    assert environment["server"] == environment["servers"]["pg15"]
+    differ = {d["name"]: d for d in environment["differences"]}
+    assert differ["io_method"]["values"] == {"pg15": None, "pg18": "sync"}
+    depth = differ["effective_io_concurrency"]  # the default of 18 is 16
+    assert (depth["values"], depth["defaults"]["pg18"]) == ({"pg15": "1", "pg18": "1"}, "16")
+    record = fresh_bench.last()
+    assert {v: a["starts"] for v, a in record["run"]["applied"].items()} == {"pg15": 2, "pg18": 2}
+    order = [w["variant"] for w in sorted(record["windows"], key=lambda w: w["t0_ns"])]
+    assert order == ["pg15", "pg15", "pg18", "pg18", "pg18", "pg18", "pg15", "pg15"]
+    sizes = {c["size"] for c in record["run"]["calibrations"].values()}
+    assert len(sizes) == 1  # equal work
+    works = {r["work_per_call"] for r in record["rungs"]}
+    assert len(works) == 1
+    page = fresh_bench.here("compare", "last").stdout
+    assert "Starts of each variant's server: 2 starts" in page
+    assert "did not alternate" not in page
+    assert not _running(fresh_bench)
+
+
+def test_data_directories_are_listed_and_removed_by_clean(fresh_bench: Bench, two: str) -> None:
+    done = fresh_bench.dbdyno("run", "cpu", "--servers", two, *QUICK, "--sessions", "1", *LIGHT_CALLS)
+    assert done.returncode == 0, done.stderr
+    directories = fresh_bench.status()["of_variants"]
+    assert [Path(d).parent.name.partition("-")[0] for d in directories] == ["18", "15"]
+    said = fresh_bench.here("clean").stdout
+    assert all(f"removed data directory {d}" in said for d in directories)
+    assert "of_variants" not in fresh_bench.status()
+
+
+def test_unusable_servers_are_left_out_if_two_remain(fresh_bench: Bench, two: str) -> None:
+    home = fresh_bench.home
+    for name in ("foreign", "half"):
+        (home / name).mkdir()
+    elf = bytearray(Path("/bin/true").read_bytes())
+    elf[18:20] = (0xF3).to_bytes(2, "little")  # e_machine: RISC-V
+    for program in (home / "foreign/postgres", home / "foreign/initdb", home / "half/postgres"):
+        program.write_bytes(elf)
+        program.chmod(0o755)
+    words = ("run", "cpu", *QUICK, "--sessions", "1", *LIGHT_CALLS, "--servers")
+    done = fresh_bench.dbdyno(*words, f"{two},./foreign,./half,99")
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "variant pg-foreign is left out" in told
+    assert "Exec format error; is it made for this machine?" in told
+    assert "variant pg-half is left out" in told
+    assert "it needs the programs postgres and initdb" in told
+    assert "variant pg99 is left out: PostgreSQL 99 is not installed; there are:" in told
+    alone = fresh_bench.dbdyno(*words, f"{two.split(',')[0]},./half")
+    assert alone.returncode == 2
+    assert "variant pg-half: no PostgreSQL server in" in alone.stderr
+    assert not _running(fresh_bench)
+
+
+def test_a_server_that_does_not_start_with_a_setting_shows_its_log(fresh_bench: Bench, two: str) -> None:
+    old, new = two.split(",")
+    recipe = fresh_bench.home / "servers.toml"
+    recipe.write_text(
+        f"""
+workload = "cpu"
+sessions = "1"
+measure = "1s"
+settle = "100ms"
+memory = false
+snapshots = false
+think = "20ms"
+call_target = "1ms"
+[variants.old]
+server = "{old}"
+[variants.new]
+server = "{new}"
+[variants.nolog]
+server = "{old}"
+settings = {{ logging_collector = true, log_directory = "/nonexistent/logs" }}
+[variants.later]
+server = "{old}"
+settings = {{ io_method = "sync" }}
+"""
+    )
+    done = fresh_bench.dbdyno("run", str(recipe))
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "variant nolog is left out" in told
+    assert "could not open log file" in told
+    assert "variant later is left out: unknown server setting 'io_method'" in told
+    assert not _running(fresh_bench)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_nothing_is_left_running_after_an_end_in_a_change(
+    fresh_bench: Bench, two: str, sign: signal.Signals
+) -> None:
+    words = ("run", "cpu", "--servers", two, *QUICK, "--sessions", "1", *LIGHT_CALLS, "--repeats", "9")
+    with fresh_bench.background(*words) as process:
+        _await_change(fresh_bench, process)
+        process.send_signal(sign)
+        process.wait(60)
+    deadline = time.monotonic() + 30
+    while _running(fresh_bench) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _running(fresh_bench)
+    again = fresh_bench.dbdyno(*words[:-1], "1")
+    assert again.returncode == 0, again.stderr
+
+
+def _await_change(bench: Bench, process: subprocess.Popen[str]) -> None:
+    """Waits until the first measurement is saved and then until no server runs."""
+    deadline = time.monotonic() + 120
+    saved = Path(bench.env["XDG_DATA_HOME"])
+    while not any(saved.rglob("cells/*")) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.05)
+    while _running(bench) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def test_servers_that_run_already_are_not_started_or_changed(
+    fresh_bench: Bench, servers: Servers, dsn18: str
+) -> None:
+    before = _running(fresh_bench)
+    old = servers.dsn(15)
+    for texts in (f"{old},{dsn18}", f"{dsn18},{dsn18}&application_name=other"):
+        done = fresh_bench.here("run", "lio", "--servers", texts, *SMALL)
+        assert done.returncode == 0, done.stderr
+        assert ("are the same server" in done.stderr) == ("application_name" in texts)
+    assert _running(fresh_bench) == before
+    assert "of_variants" not in fresh_bench.status()
+    refused = fresh_bench.here("run", "lio", "--servers", f"{old},{dsn18}", *SMALL, "--setting", "jit=off")
+    assert refused.returncode == 2
+    assert "--setting is for servers that dbdyno starts" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dsn", "host=x"), "--dsn names another"),
+        (("--pg-bin", "/x"), "--pg-bin names another"),
+        (("--baseline", "pg7"), "the baseline 'pg7' is no variant"),
+    ],
+)
+def test_one_server_more_is_refused(bench: Bench, words: tuple[str, ...], message: str) -> None:
+    done = bench.here("run", "lio", "--servers", "15,18", "--dry-run", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
