@@ -31,8 +31,8 @@ from dbdyno.stats.significance import holm
 THROUGHPUT = "calls_per_s"
 MOSTLY = 0.5
 """Share of the difference in session time from which on an account is named as its cause."""
-FUNCTIONS = 3
-"""Most functions that a sentence names."""
+NAMED_CODE = 3
+"""Most functions or modules that a sentence names."""
 _CHANGED = ("better", "worse")
 _VERDICTS: Mapping[str, Sequence[Verdict]] = {
     "better": ("better",),
@@ -223,10 +223,11 @@ def _cause(row: SuiteRow, comparison: Comparison, contrast: Contrast) -> Cause:
         "baseline": contrast.baseline,
         "speed": _speed(contrast),
         "named": "; ".join(parts),
-        "functions": _functions(row, comparison, contrast.variant),
+        "code": _code(row, comparison, contrast.variant),
     }
-    case = ("speed" if parts else "bare") if decided else "cpu"
-    extra = ["functions"] if values["functions"] else []
+    alone = "cpu" if contrast.verdict == "undecided" else "cpu-alone"
+    case = ("speed" if parts else "bare") if decided else alone
+    extra = ["code"] if values["code"] else []
     effect = contrast.effect
     sentence = claim(
         "suite-row", values, effect.ratio, case=case, parts=extra, low=effect.low, high=effect.high
@@ -235,13 +236,13 @@ def _cause(row: SuiteRow, comparison: Comparison, contrast: Contrast) -> Cause:
 
 
 def _speed(contrast: Contrast) -> str:
-    """Returns ``6 % slower``, or ``3.1 times as fast``."""
-    ratio = contrast.effect.ratio
+    """Returns ``6 % slower than a``, or ``3.1 times as fast as a``."""
+    ratio, base = contrast.effect.ratio, contrast.baseline
     if ratio is None:
-        return "faster" if contrast.verdict == "better" else "slower"
+        return f"{'faster' if contrast.verdict == 'better' else 'slower'} than {base}"
     if 0.5 < ratio < 2:
-        return f"{fmt.percent(abs(ratio - 1))} {'faster' if ratio > 1 else 'slower'}"
-    return f"{ratio_text(contrast.effect, ratio)} times as fast"
+        return f"{fmt.percent(abs(ratio - 1))} {'faster' if ratio > 1 else 'slower'} than {base}"
+    return f"{ratio_text(contrast.effect, ratio)} times as fast as {base}"
 
 
 def _accounts(row: SuiteRow, comparison: Comparison, variant: str) -> Iterator[str]:
@@ -268,24 +269,28 @@ def _account_name(account: Account) -> str:
     return {"runq": "CPU WAIT"}.get(account.account, account.account)
 
 
-def changed_functions(change: CostChange, alpha: float) -> list[CodeCost]:
-    """Returns the functions whose CPU time per call changed beyond chance in the direction of the whole."""
-    return [
-        f
-        for f in change.functions
-        if f.p_holm is not None and f.p_holm < alpha and f.difference_ns * change.difference_ns > 0
-    ]
+def changed_code(change: CostChange, alpha: float) -> list[CodeCost]:
+    """Returns the functions whose CPU time per call changed beyond chance in the direction of the whole; the
+    modules, if that holds for no function."""
+    by_part = (
+        [
+            c
+            for c in parts
+            if c.p_holm is not None and c.p_holm < alpha and c.difference_ns * change.difference_ns > 0
+        ]
+        for parts in (change.functions, change.modules)
+    )
+    return next((found for found in by_part if found), [])
 
 
-def _functions(row: SuiteRow, comparison: Comparison, variant: str) -> str:
+def _code(row: SuiteRow, comparison: Comparison, variant: str) -> str:
     """Returns ``palloc (+2 %) and hash_search (+1 %)``: changes in CPU time per call, as shares of all."""
     for change in comparison.costs:
         if (change.variant, change.sessions) == (variant, row.sessions) and change.baseline_ns:
-            named = changed_functions(change, comparison.alpha)[:FUNCTIONS]
             texts = [
-                f"{f.name} ({'+' if f.difference_ns > 0 else '-'}"
-                f"{fmt.percent(abs(f.difference_ns) / change.baseline_ns)})"
-                for f in named
+                f"{c.name} ({'+' if c.difference_ns > 0 else '-'}"
+                f"{fmt.percent(abs(c.difference_ns) / change.baseline_ns)})"
+                for c in changed_code(change, comparison.alpha)[:NAMED_CODE]
             ]
             return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
     return ""

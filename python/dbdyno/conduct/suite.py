@@ -35,6 +35,8 @@ _DEFAULTS: Mapping[str, Any] = {
 _REPEATS, _REPEATS_OF_VARIANTS = 3, 7
 """Repeats without variants, and with them: fewer than six decide no row among about thirty, and one may be
 lost."""
+_PROFILE_HZ = 997.0
+"""Samples per second of a CPU profile, unless the user says otherwise: a measurement is short."""
 _TAG = "suite:"
 _OF_A_WORKLOAD = ("workload", "script", "scripts", "params", "jobs", "axes", "phases", "observation", "noise")
 """Keys of a recipe that a suite itself chooses, or that have no throughput of calls."""
@@ -84,6 +86,8 @@ def _planned(
     fields = {name: value for name, value in chosen.items() if name not in given}
     driver = {**benchmark.driver, **request.patch.fields.get("driver", {})}
     fields |= {**request.patch.fields, "driver": driver, "params": dict(benchmark.params)}
+    if fields.get("profile") is True:
+        fields["profile"] = _PROFILE_HZ
     patch = replace(request.patch, fields=fields)
     plan, workload = planned(replace(request, workload=benchmark.workload, patch=patch), host)
     return PlannedBenchmark(benchmark, plan, workload)
