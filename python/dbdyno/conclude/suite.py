@@ -13,6 +13,7 @@ from dbdyno.conclude.compare.effects import Group, cells_of, known
 from dbdyno.conclude.compare.table import ALPHA, careful_p, judge
 from dbdyno.model.results.claim import Claim, disturbed_cells
 from dbdyno.model.results.comparison import (
+    MARGIN,
     Account,
     CodeCost,
     Comparison,
@@ -56,7 +57,7 @@ def matrix(id: str, suite: str, benchmarks: Sequence[Measured], planned: int) ->
     rows = [row for b in benchmarks for row in _rows(b)]
     compared = {b.benchmark: b.results.comparison for b in benchmarks if b.results is not None}
     first = next((c for c in compared.values() if c is not None), None)
-    margin, alpha = (first.margin, first.alpha) if first is not None else (0.0, ALPHA)
+    margin, alpha = (first.margin, first.alpha) if first is not None else (MARGIN, ALPHA)
     rows, family = _judged(rows, "contrasts", margin, alpha)
     rows, _ = _judged(rows, "cpu", margin, alpha)
     comparisons = {r.run: _with_verdicts(c, r) for r in rows if (c := compared.get(r.benchmark)) is not None}
@@ -315,7 +316,8 @@ def _conclusions(matrix: SuiteMatrix, benchmarks: Sequence[Measured]) -> Iterato
         yield claim("suite-stopped", {"measured": len(benchmarks), "planned": matrix.planned})
     disturbed = [b for b in benchmarks if b.results is not None and disturbed_cells(b.results.findings)]
     if disturbed:
-        yield claim("suite-disturbed", {"disturbed": len(disturbed), "measured": len(benchmarks)})
+        values = {"disturbed": len(disturbed), "measured": len(benchmarks)}
+        yield claim("suite-disturbed", values, parts=["alternate"] if matrix.family else [])
 
 
 def _answer(matrix: SuiteMatrix, variant: str) -> Claim:

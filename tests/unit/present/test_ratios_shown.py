@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbdyno.model.results.comparison import Contrast, Effect, Verdict
-from dbdyno.present.figures.compare_rows import _effect
+from dbdyno.present.figures.compare_rows import effect_cells
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ def test_an_undecided_ratio_that_may_be_anything_is_no_figure(
 ) -> None:
     effect = Effect(ratio=385.0, low=low, high=high, basis="samples")
     contrast = Contrast(workload="w", sessions=2, baseline="A", variant="B", effect=effect, verdict=verdict)
-    _, ratio, interval, *_ = _effect(contrast, 0.02)
+    _, ratio, interval, *_ = effect_cells(contrast, 0.02)
     assert ratio.text == text and ".." in interval.text
