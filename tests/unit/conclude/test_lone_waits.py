@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 from tests.unit.answer_cases import Rung, results
 
@@ -77,3 +78,10 @@ def test_several_sessions_that_wait_are_one_lock_that_limits() -> None:
 
 def test_a_short_wait_of_one_session_is_no_claim() -> None:
     assert not list(lone_waits(_case(*_waits(7, 5, lasts=20))))
+
+
+def test_a_wait_whose_share_of_db_time_is_unknown_limits_nothing() -> None:
+    case = _case(*_waits(7, 5), *_waits(8, 5))
+    events = case.tables["top_events"].with_columns(share=pl.lit(None, pl.Float64))
+    unknown = Case(case.plan, case.environment, {**case.tables, "top_events": events}, {})
+    assert list(lock_bound(unknown)) == []

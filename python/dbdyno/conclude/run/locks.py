@@ -82,8 +82,10 @@ def _is_over(event: Row, limit: float) -> bool:
 
 
 def _end(row: Row, end: str) -> float | None:
-    """Returns an end of the interval as a share of DB time."""
-    return None if row[end] is None or not row["seconds"] else float(row[end] / row["seconds"] * row["share"])
+    """Returns an end of the interval as a share of DB time, None if one of them is unknown."""
+    if row[end] is None or row["share"] is None or not row["seconds"]:
+        return None
+    return float(row[end] / row["seconds"] * row["share"])
 
 
 # -- what the server itself counts of them --
