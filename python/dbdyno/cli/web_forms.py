@@ -25,6 +25,7 @@ from dbdyno.cli.source_options import OptionalValue
 from dbdyno.conclude.catalogue import worded
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan.flags import OBSERVE, RUN
+from dbdyno.model.plan.servers import is_dsn, listed
 from dbdyno.model.schema.data_sources import options as optional_sources
 from dbdyno.plan import all_jobs
 from dbdyno.present.document.document import Block, Column, Document, Row, Table, word
@@ -38,7 +39,18 @@ PLAIN = frozenset(
         *("params", "builtins", "scale", "protocol", "reconnect", "max_tries", "limits", "log_calls"),
         *("sessions", "target", "rungs", "rate", "rates", "arrivals", "latency_limit", "think"),
         *("call_target", "recalibrate", "measure", "settle", "repeats", "until", "budget", "cool_down"),
-        *("order", "reset", "expect", "baseline", "seed", "all_variants", "wait", "wait_quiet", "observe"),
+        *(
+            "order",
+            "reset",
+            "expect",
+            "baseline",
+            "server_settings",
+            "seed",
+            "all_variants",
+            "wait",
+            "wait_quiet",
+            "observe",
+        ),
         *("duration", "window", "user", "database", "application", "pids"),
     }
 )
@@ -50,7 +62,7 @@ COMMANDS = frozenset(
         *("commands", "command_names", "jobs", "once", "runs", "orders", "warmup", "setup", "cleanup"),
         *("prepare", "conclude", "shell", "input", "directory", "env", "timeout", "verify", "work_bytes"),
         *("work_regex", "work_unit", "keep_output", "hide_args", "bin_dir", "server_ssh", "ssh_command"),
-        *("address", "cluster", "drivers", "per_driver", "spread", "server_node", "degrade"),
+        *("servers", "address", "cluster", "drivers", "per_driver", "spread", "server_node", "degrade"),
     }
 )
 """Parameters whose options need ``--allow-commands``."""
@@ -103,7 +115,9 @@ class CommandForms:
 
     def words(self, name: str, given: Given) -> Sequence[str]:
         for text in _lines(given.get("dsn", "")):  # before all else, for forms with an error are shown again
-            self._check_dsn(text, given.get("engine", ""))
+            self._check_dsn("dsn", text, given.get("engine", ""))
+        for text in filter(is_dsn, listed(given.get("servers", ""))):
+            self._check_dsn("servers", text, given.get("engine", ""))
         fields = {f.name: f for f in self.form(name).fields()}
         for key in given.keys() - fields.keys() - {f"{n}{VALUE}" for n in fields}:
             raise WrongField(key, f"{key} cannot be set from the browser", _ALLOW)
@@ -209,7 +223,7 @@ class CommandForms:
             tables.insert(0, Table("Workloads", columns, rows))
         return [t for t in tables if t.rows]
 
-    def _check_dsn(self, dsn: str, engine: str) -> None:
+    def _check_dsn(self, field: str, dsn: str, engine: str) -> None:
         """Raises :class:`WrongField` for a password, which every user could see, for keywords that do more
         than name a server, and for what cannot be read, which may hold either."""
         if dsn == _EMPTY:
@@ -217,18 +231,18 @@ class CommandForms:
         try:
             engine = engines.checked(engine or str(_defaults(RUN).get("engine", "")))
         except UsageError as e:
-            raise WrongField("dsn", f"--dsn cannot be checked: {e.message}", e.cure) from e
+            raise WrongField(field, f"--{field} cannot be checked: {e.message}", e.cure) from e
         if (cure := engines.secret_in(engine, dsn)) is not None:
-            seen = "every user of this machine could see the password in --dsn while dbdyno runs (ps)"
-            raise WrongField("dsn", seen, cure)
+            seen = f"every user of this machine could see the password in --{field} while dbdyno runs (ps)"
+            raise WrongField(field, seen, cure)
         try:
             beyond = engines.beyond_address(engine, dsn)
         except UsageError as e:
-            raise WrongField("dsn", f"--dsn: {e.message}", e.cure) from e
+            raise WrongField(field, f"--{field}: {e.message}", e.cure) from e
         if beyond != [] and not self._commands:
             named = "a string of this engine" if beyond is None else ", ".join(beyond)
-            message = f"--dsn with {named}: it may be more than the address of a server"
-            raise WrongField("dsn", message, f"a service file, or {_ALLOW}")
+            message = f"--{field} with {named}: it may be more than the address of a server"
+            raise WrongField(field, message, f"a service file, or {_ALLOW}")
 
     def _check_understood(self, context: click.Context, given: Given) -> None:
         """Raises :class:`UsageError` unless exactly the options that were given are set."""

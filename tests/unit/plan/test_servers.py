@@ -87,3 +87,11 @@ def test_the_data_of_each_server_are_reset_by_themselves() -> None:
     plan = plan.model_copy(update={"reset": PlannedReset(when="block", each_ns=1)})
     cells = plan.cells
     assert all(begins(plan, before, cell) for before, cell in zip((None, *cells), cells, strict=False))
+
+
+def test_numbers_and_lists_are_natural_in_recipes() -> None:
+    variant = VariantSpec.model_validate({"server": 17})
+    assert variant.server == "17"
+    assert Experiment.model_validate({"servers": [17, "/opt/pg"]}).servers == "17,/opt/pg"
+    with pytest.raises(ValueError, match="valid string"):
+        VariantSpec.model_validate({"server": 17.10})  # TOML reads it as 17.1

@@ -91,7 +91,7 @@ def with_servers(stage: Stage, environment: Environment) -> Environment:
         stage.listener.noted(f"{variant}: {k.facts.product} {k.facts.version}, {place}")
     for name, where in choosing.left_out().items():
         _choose(stage, f"setting {name}", "left out where it does not exist", where)
-    for line in _same_servers(known):
+    for line in _same_servers(stage.plan, known):
         stage.listener.noted(line)
     changed = {
         "server": next(iter(known.values())).facts,
@@ -126,15 +126,17 @@ def _choose(stage: Stage, name: str, value: str, reason: str) -> None:
     stage.listener.noted(f"{name}: {value} ({reason})")
 
 
-def _same_servers(known: Mapping[str, _Known]) -> list[str]:
+def _same_servers(plan: Plan, known: Mapping[str, _Known]) -> list[str]:
     """Returns a line for each server that several variants name without further differences."""
-    by_identity: dict[str, list[str]] = {}
-    for variant, one in known.items():
-        by_identity.setdefault(one.identity, []).append(variant)
+    thinks = {cell.variant: (cell.think_ns, cell.think) for cell in plan.cells}
+    equal: dict[str, list[str]] = {}
+    for variant in plan.variants:
+        bare = variant.model_copy(update={"name": "", "doc": "", "server": None})
+        key = f"{known[variant.name].identity} {thinks.get(variant.name)} {bare.model_dump_json()}"
+        equal.setdefault(key, []).append(variant.name)
     return [
-        f"{' and '.join(names)} are the same server: unless something else differs, any difference between "
-        "them is chance (an A/A test)"
-        for names in by_identity.values()
+        f"{' and '.join(names)} are the same server: any difference between them is chance (an A/A test)"
+        for names in equal.values()
         if len(names) > 1
     ]
 

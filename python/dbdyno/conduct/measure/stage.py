@@ -10,6 +10,7 @@ from types import TracebackType
 
 from dbdyno import limits, observe
 from dbdyno.conduct.measure.conditions import before_run
+from dbdyno.conduct.measure.prepare import check_capacity
 from dbdyno.conduct.measure.progress import ProgressListener
 from dbdyno.model.engine.condition import Condition, DirectFiles
 from dbdyno.model.engine.environment import ServerFacts
@@ -145,6 +146,9 @@ class Stage:
         of_servers = () if self.server.choosing is None else (UsageError,)
         with _possible_here(NotPrivileged, NotAvailable, *of_servers):
             restarts = self._check_settings(variant)
+        if self.server.choosing is not None:
+            with _possible_here(TargetError):
+                check_capacity(self.server, self.plan)
         with _possible_here(UsageError, TargetError):
             means = limits.check(
                 variant.limits,

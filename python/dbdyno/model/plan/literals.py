@@ -21,8 +21,9 @@ Waits = Literal["auto", "sampled", "exact"]
 
 ALL_CPUS = "all that are online"
 INTERLEAVED = "each block has every variant once, with another one first each time: drift cancels out"
+"""Reasons of choices that everybody expects."""
 SERVER_AFTER_SERVER = (
     "each repeat measures the whole ladder on one start of each server, with another server first each time: "
     "drift cancels out"
 )
-"""Reasons of choices that everybody expects."""
+"""Reason of the order in which servers that dbdyno starts are measured."""

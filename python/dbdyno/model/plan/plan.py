@@ -27,7 +27,7 @@ from dbdyno.model.plan.pacing import Strict as Strict
 from dbdyno.model.plan.parameter import Parameter as Parameter
 from dbdyno.model.plan.phases import PhaseSpec
 from dbdyno.model.plan.resetting import PlannedReset, ResetKeys
-from dbdyno.model.plan.servers import is_started
+from dbdyno.model.plan.servers import ServersText, ServerText, is_started
 from dbdyno.model.plan.triggers import TriggerKeys
 from dbdyno.model.schema.data_source import MOST_HZ
 from dbdyno.model.schema.data_sources import options
@@ -74,7 +74,7 @@ class VariantSpec(Strict):
 
     doc: str = ""
     """Description, in one line."""
-    server: str | None = Field(default=None, max_length=MOST_SERVER_TEXT)
+    server: ServerText | None = Field(default=None, max_length=MOST_SERVER_TEXT)
     """Its own server: an installed version (17), a directory of programs, or a connection string."""
     scripts: tuple[ScriptSpec, ...] = Field(default=(), max_length=MOST_SCRIPTS)
     """[[variants.NAME.scripts]]: scripts in place of the experiment's."""
@@ -246,7 +246,7 @@ class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """Limits on the server's processes."""
     variants: dict[str, VariantSpec] = Field(default_factory=dict, max_length=MAX_VARIANTS)
     """The variants to compare: [variants.NAME], each with its differences."""
-    servers: str | None = flagged("servers", max_length=MAX_VARIANTS * MOST_SERVER_TEXT)
+    servers: ServersText | None = flagged("servers", max_length=MAX_VARIANTS * MOST_SERVER_TEXT)
     """Servers to compare, with commas between them; each is a variant."""
     server_settings: ServerSettings | None = flagged("server_settings")
     """same: what all servers have is set to the default of the oldest."""

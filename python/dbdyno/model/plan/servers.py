@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import BeforeValidator
 
 _VERSION = re.compile(r"\d{1,4}(\.\d{1,4})*")
 _NEXT = re.compile(r",(?=\s*(?:[\d./~]|\w+://|\w+\s*=))")
+
+
+def _as_text(given: object) -> object:
+    """Converts whole numbers and lists to text, because these are natural in TOML: ``17`` and ``[17, 18]``.
+    Not 17.10, which is 17.1 there."""
+    parts = given if isinstance(given, list) else [given]
+    plain = parts and all(isinstance(p, int | str) and not isinstance(p, bool) for p in parts)
+    return ",".join(str(p) for p in parts) if plain else given
+
+
+ServerText = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int)]
+ServersText = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int | list[str | int])]
 
 
 class NamedServer(NamedTuple):
