@@ -332,6 +332,13 @@ def test_more_claims_and_restarts_make_differences_larger(store: Path, tmp_path:
     two = least(RECIPE)
     assert least(RECIPE + '[variants.c]\nsettings = { cpu = "6ms" }\n') > two
     assert least(RECIPE, restarts=True) > 5 * two
+
+    plan = planned(tmp_path / "x.toml", RECIPE)
+    servers = tuple(v.model_copy(update={"server": v.name}) for v in plan.variants)
+    of_servers = sees(plan.model_copy(update={"variants": servers}), None, [record], now)
+    assert of_servers is not None
+    assert of_servers.value is not None
+    assert of_servers.value.value == least(RECIPE, restarts=True)  # each repeat is on a start of its own
     assert least(RECIPE.replace("repeats = 5", "repeats = 20")) < two
 
 

@@ -18,9 +18,10 @@ from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rul
 from dbdyno.conclude.compare.summary import summary
 from dbdyno.conclude.compare.table import ALPHA_STOPPED, judge
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.plan import Variant
 from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Verdict
 from dbdyno.model.results.ledger_rows import account_rows
-from dbdyno.model.results.results import Results
+from dbdyno.model.results.results import Applied, Results
 from dbdyno.model.schema.tables import rows
 from dbdyno.present.document.document import Paragraph, Table
 from dbdyno.present.run import rungs
@@ -259,6 +260,28 @@ def test_repeats_that_agree_by_luck_get_the_windows_error() -> None:
     half = (honest.high - honest.low) / 2
     assert half == pytest.approx(2.571 * 0.8 * 0.02 * math.sqrt(2 / 6), rel=0.02)  # t of 5 degrees
     assert lucky.high is not None and lucky.low is not None and lucky.high - lucky.low < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("starts", "case", "words"),
+    [
+        ((4, 4), "several", "4 starts; every repeat"),
+        ((2, 3), "several", "base 2"),
+        ((1, 1), "one", "1 start."),
+    ],
+)
+def test_a_comparison_of_servers_says_how_often_each_was_started(
+    starts: tuple[int, int], case: str, words: str
+) -> None:
+    run = noisy(replace(THREE, variants=("base", "second")))
+    named = [Variant(name="base", server="17"), Variant(name="second", server="18")]
+    plan = run.plan.model_copy(update={"variants": tuple(named), "order": "ladder"})
+    applied = {v.name: Applied(starts=n) for v, n in zip(named, starts, strict=True)}
+    run = replace(run, plan=plan, info=run.info.model_copy(update={"applied": applied}))
+    notes = {c.id: c for c in compare_variants(run).conclusions}
+    assert notes["server-starts"].case == case
+    assert words in notes["server-starts"].text
+    assert "no-alternation" not in notes
 
 
 def test_two_runs_are_independent_samples_and_their_differences_are_listed() -> None:

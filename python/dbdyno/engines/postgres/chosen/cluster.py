@@ -21,7 +21,8 @@ class Cluster:
 
     def __init__(self, programs: Programs, target: Target, drive: LoadMaker) -> None:
         self._given, self._sessions, self._drive = dict(target.settings), target.sessions, drive
-        self._found = programs
+        self.found = programs
+        """The programs where they were found; those of ``programs`` may be a copy that can be executed."""
         self.instance, self.programs = instance_of_programs(programs)
         self.lacking: set[str] = set()
         """Given settings that this server does not have."""
@@ -35,6 +36,10 @@ class Cluster:
     def server(self) -> PostgresServer:
         assert self._server is not None
         return self._server
+
+    @property
+    def has_run(self) -> bool:
+        return self._server is not None
 
     @property
     def address(self) -> str:
@@ -51,7 +56,7 @@ class Cluster:
         return defaults.settings(StartOptions(self._given, self._sessions), self.instance.socket_dir)
 
     def uses(self, programs: Programs) -> bool:
-        return self._found.bin_dir.resolve() == programs.bin_dir.resolve()
+        return self.found.bin_dir.resolve() == programs.bin_dir.resolve()
 
     def enter(self) -> None:
         """Starts the server and connects. Raises what keeps it from starting; then it does not run."""

@@ -149,12 +149,14 @@ class Servers:
         return next(text for text, one in self._by_text.items() if one is self._now)
 
     def programs(self) -> str:
-        return str(self._now.programs.bin_dir) if isinstance(self._now, Cluster) else ""
+        return str(self._now.found.bin_dir) if isinstance(self._now, Cluster) else ""
 
     def identity(self) -> str:
         if isinstance(self._now, Cluster):
             return str(self._now.instance.data)
-        return f"{self.in_use.identity} {self.in_use.control.database}"
+        with doing("asking when the server was started"):
+            row = self.in_use.control.execute("select pg_catalog.pg_postmaster_start_time()").fetchone()
+        return f"{self.in_use.identity} {row} {self.in_use.control.database}"
 
     def same_settings(self) -> Mapping[str, str]:
         clusters = [one for one in self._by_text.values() if isinstance(one, Cluster)]
@@ -167,13 +169,13 @@ class Servers:
         return same
 
     def left_out(self) -> Mapping[str, str]:
-        clusters = {one: None for one in self._by_text.values() if isinstance(one, Cluster)}
+        clusters = {one for one in self._by_text.values() if isinstance(one, Cluster) and one.has_run}
         lacked = {name: [c for c in clusters if name in c.lacking] for name in self._target.settings}
         for name, lacking in lacked.items():
             if lacking and len(lacking) == len(clusters):
                 raise UsageError(f"no server has a setting {name!r}", "see its spelling, or leave it out")
         return {
-            name: f"PostgreSQL {', '.join(c.programs.version for c in lacking)}"
+            name: f"PostgreSQL {', '.join(sorted(c.programs.version for c in lacking))}"
             for name, lacking in lacked.items()
             if lacking
         }
