@@ -113,7 +113,7 @@ def _pair(matrix: SuiteMatrix, variant: str) -> Table:
     base = matrix.variants[0]
     verdict, ratio, *rest = compare_rows.EFFECT
     columns = [Column("benchmark"), numeric(base, 1), numeric(variant, 1), ratio, rest[0], verdict]
-    columns += [Column("CPU/call", rank=1, name="CPU time of a call, ratio"), *rest[1:]]
+    columns += [numeric("CPU/call", 1)._replace(name="CPU time of a call, ratio"), *rest[1:]]
     rows = []
     for row in matrix.rows:
         claim = _contrast(row, variant)
@@ -126,7 +126,7 @@ def _pair(matrix: SuiteMatrix, variant: str) -> Table:
             tone = compare_rows.TONES.get(claim.verdict, "")
         shown = [*ours, effect[1], effect[2], effect[0], _cpu(row, variant, matrix.margin), *effect[3:]]
         rows.append(Row([_name(row, matrix), *shown], tone))
-    return Table("calls per second; the largest difference first", columns, rows)
+    return Table("calls per second; the largest difference first", columns, rows).without_unknown()
 
 
 def _cpu(row: SuiteRow, variant: str, margin: float) -> Cell:
@@ -144,7 +144,7 @@ def _cpu(row: SuiteRow, variant: str, margin: float) -> Cell:
 def _overview(matrix: SuiteMatrix) -> Table:
     """Returns one row per benchmark, and a column of ratios for each variant."""
     base, *others = matrix.variants
-    columns = [Column("benchmark"), numeric(f"{base}, calls/s"), *(Column(v) for v in others)]
+    columns = [Column("benchmark"), numeric(f"{base}, calls/s"), *(numeric(v) for v in others)]
     rows = [
         Row([_name(r, matrix), _rate(r, base), *(_ratio(r, v, matrix.margin) for v in others)])
         for r in matrix.rows
@@ -177,7 +177,7 @@ def _alone(matrix: SuiteMatrix) -> Table:
         amounts = [_amount(own.get(f), BY_ID[f].unit) for f in costs]
         what = row.doc if mean is not None else row.reason
         rows.append(Row([_name(row, matrix), _rate(row, variant), plus_minus(ends), *amounts, word(what)]))
-    return Table("Throughput, and costs of a call", columns, rows)
+    return Table("Throughput, and costs of a call", columns, rows).without_unknown()
 
 
 def _amount(value: float | None, unit: str) -> Cell:
