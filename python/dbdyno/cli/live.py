@@ -89,7 +89,7 @@ class LiveProgress(NullProgressListener):
         server = environment.server
         if (not self._plan.jobs or is_verbose()) and not self._plan.servers:
             place = "embedded" if server.embedded and not is_verbose() else f"at {server.where}"
-            self._print(f"{server.product or server.engine} {server.version}, {place}")
+            self._print(f"{server.name}, {place}")
         if server.doubt:
             self._print(server.doubt, "yellow")
         for name, words in server.clock.items():

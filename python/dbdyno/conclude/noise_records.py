@@ -87,10 +87,6 @@ def machine_of(environment: Environment) -> str:
     return f"{host.cpu.model or 'unknown CPU'}, {cpus}, {host.kernel}"
 
 
-def server_of(environment: Environment) -> str:
-    return f"{environment.server.product or environment.server.engine} {environment.server.version}"
-
-
 def settings_of(environment: Environment) -> dict[str, str]:
     """Returns the server's settings without places, which differ from start to start."""
     return {k: v for k, v in environment.server.settings.items() if "/" not in v}
@@ -111,7 +107,7 @@ def records_of(results: Results) -> Iterator[NoiseRecord]:
             run=results.info.id,
             measured=results.info.started,
             machine=machine_of(results.environment),
-            server=server_of(results.environment),
+            server=results.environment.server.name,
             settings=settings_of(results.environment),
             workload=workload,
             params=results.plan.variants[0].params,
@@ -156,7 +152,7 @@ def difference(record: NoiseRecord, environment: Environment) -> str:
         others = [f"{a} (now {b})" for a, b in zip(parts, now, strict=False) if a != b]
         same_form = len(parts) == len(now) > 1
         return " and ".join(others) if same_form else f"another machine ({record.machine})"
-    if record.server != (server := server_of(environment)):
+    if record.server != (server := environment.server.name):
         return f"{record.server} (now {server})"
     settings = settings_of(environment)
     for name in sorted({*settings, *record.settings}):

@@ -66,7 +66,7 @@ def matrix(id: str, suite: str, benchmarks: Sequence[Measured], planned: int) ->
     shown = SuiteMatrix(
         id=id,
         suite=suite,
-        server=next((_server(b.results) for b in benchmarks if b.results is not None), ""),
+        server=next((b.results.environment.server_names for b in benchmarks if b.results is not None), ""),
         variants=tuple(_variants(rows, first)),
         margin=margin,
         alpha=alpha,
@@ -76,11 +76,6 @@ def matrix(id: str, suite: str, benchmarks: Sequence[Measured], planned: int) ->
         comparisons=comparisons,
     )
     return shown.model_copy(update={"conclusions": (*_conclusions(shown, benchmarks),)})
-
-
-def _server(results: Results) -> str:
-    server = results.environment.server
-    return f"{server.product or server.engine} {server.version}"
 
 
 def _variants(rows: Sequence[SuiteRow], comparison: Comparison | None) -> list[str]:

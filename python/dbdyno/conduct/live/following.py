@@ -75,8 +75,7 @@ class Following(ABC):
     def place(self) -> str:
         """Returns product and version of the server; empty as long as it was not reached."""
         with contextlib.suppress(StoreError):
-            server = environment_of(self.record).server
-            return f" on {server.product or server.engine} {server.version}".rstrip()
+            return f" on {environment_of(self.record).server.name}"
         return ""
 
     def _changed(self, path: Path) -> bool:

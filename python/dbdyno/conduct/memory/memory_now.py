@@ -51,5 +51,5 @@ def memory_now(server: Server, reader: MemoryReader) -> MemoryNow:
     sources = (source(state(server, raw)),)
     took_s = time.monotonic() - begun_s
     tables = on_demand(raw, CELL)
-    named = f"{facts.product or facts.engine} {facts.version} at {facts.where}"
+    named = f"{facts.name} at {facts.where}"
     return MemoryNow(taken, took_s, named, tables, now(tables), sources)

@@ -87,6 +87,11 @@ class ServerFacts(BaseModel):
     clock: dict[str, str] = {}
 
     @property
+    def name(self) -> str:
+        """Product and version."""
+        return f"{self.product or self.engine} {self.version}".rstrip()
+
+    @property
     def local(self) -> bool:
         """Whether the server's processes are on the host that dbdyno runs on."""
         return self.here and self.reached is None
@@ -133,6 +138,14 @@ class Environment(BaseModel):
         """The servers of the run, each version and place once."""
         servers = self.servers.values() or (self.server,)
         return tuple({(s.version, s.where): s for s in servers}.values())
+
+    @property
+    def server_names(self) -> str:
+        """All servers of the run: ``SYSTEM 14.2, 17.6 and 18.1``."""
+        first, *others = dict.fromkeys(s.name for s in self.all_servers)
+        product = self.server.product or self.server.engine
+        names = [first, *(name.removeprefix(product).strip() for name in others)]
+        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
     def with_conditions(self, more: Sequence[Condition]) -> Environment:
         """Returns the environment with those checks added whose result is new."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.engine.environment import Environment, ServerFacts
 from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PHASES, SERVED, kind_of
 from dbdyno.model.plan.plan import Observation, Workload
 from dbdyno.model.results.claim import DISTURBED, Claim
@@ -200,7 +199,7 @@ def _ladder_title(results: Results) -> str:
     if paced := sorted(rungs["rate_per_s"].drop_nulls().unique().to_list()):
         last = f" to {format_given(paced[-1])}" if len(paced) > 1 else ""
         ladder = f", {format_given(paced[0])}{last} {noun('calls')}/s due{ladder}"
-    return f"{workloads} on {server_names(results.environment)}{ladder}{_on_cpus(results)}"
+    return f"{workloads} on {results.environment.server_names}{ladder}{_on_cpus(results)}"
 
 
 def _on_cpus(results: Results) -> str:
@@ -238,22 +237,10 @@ def _commands_title(results: Results) -> str:
 
 
 _TITLES = {
-    OBSERVATION: lambda results: observation_title(results, server_name(results.environment.server)),
+    OBSERVATION: lambda results: observation_title(results, results.environment.server.name),
     COMMANDS: _commands_title,
 }
 """Titles of the kinds of runs that are not ladders."""
-
-
-def server_name(server: ServerFacts) -> str:
-    return f"{server.product or server.engine} {server.version}".rstrip()
-
-
-def server_names(environment: Environment) -> str:
-    """Returns all servers of a run: ``SYSTEM 14.2, 17.6 and 18.1``."""
-    first, *others = dict.fromkeys(map(server_name, environment.all_servers))
-    product = environment.server.product or environment.server.engine
-    names = [first, *(name.removeprefix(product).strip() for name in others)]
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 BESIDE = "The figures below may be wrong because of that."

@@ -75,11 +75,11 @@ def _servers(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yields the server, or each server that a variant names, with how dbdyno came to it."""
     if not environment.servers:
         embedded = " (embedded)" if environment.server.embedded else f", {environment.server.where}"
-        yield "Server", headline.server_name(environment.server) + embedded
+        yield "Server", environment.server.name + embedded
         return
     for variant, server in environment.servers.items():
         place = environment.programs.get(variant) or server.where
-        yield f"Server of {variant}", f"{headline.server_name(server)}, {place}"
+        yield f"Server of {variant}", f"{server.name}, {place}"
 
 
 def workload_in_words(results: Results) -> str:

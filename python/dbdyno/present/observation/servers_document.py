@@ -252,8 +252,7 @@ def _runs(servers: Sequence[Server]) -> Table:
 
 
 def _system(results: Results) -> str:
-    server = results.environment.server
-    return f"{server.product or server.engine} {server.version}"
+    return results.environment.server.name
 
 
 def _footer(servers: Sequence[Server]) -> str:

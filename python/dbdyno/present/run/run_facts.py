@@ -59,7 +59,7 @@ def _differences(environment: Environment) -> Iterator[Block]:
     """Yields what differs between the servers of variants: versions, programs, settings and defaults."""
     names, servers = list(environment.servers), list(environment.servers.values())
     rows = [
-        ("version", *(headline.server_name(s) for s in servers)),
+        ("version", *(s.name for s in servers)),
         ("in its own words", *(s.description for s in servers)),
         ("programs", *(environment.programs.get(name, "not dbdyno's") for name in names)),
     ]
@@ -170,7 +170,7 @@ def _title(variant: str) -> str:
 
 
 def _server(s: ServerFacts) -> Facts:
-    yield fill("{~engine:capital}"), headline.server_name(s)
+    yield fill("{~engine:capital}"), s.name
     yield "In its own words", s.description
     yield "Where", s.where + (" (embedded)" if s.embedded else "")
     if current_kind().among((SERVED,)):
