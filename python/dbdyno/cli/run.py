@@ -111,6 +111,7 @@ def run(**options: Any) -> None:
       dbdyno run -f pay.sql -D warehouses=10 --max-tries 5 -r
       dbdyno run random-read blocks=64 scale=8192 update=20 --repeats 3
       dbdyno run lio --limit quota=1.5 --limit bind=spread
+      dbdyno run lio --servers 17,18,/opt/pg/bin --repeats 5
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
       dbdyno run --suite micro --recipe versions.toml

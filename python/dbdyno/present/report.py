@@ -69,6 +69,7 @@ from dbdyno.present.run import (
     rungs,
     script_time,
     scripts,
+    servers,
     statements,
     system_calls,
     waiting,
@@ -540,6 +541,7 @@ PARTS = Parts(
             option="cross_check",
             details=(laws.of_measurement, sources_used.cross_check),
         ),
+        servers.PART,
         Part("environment", "Environment", lambda p: run_facts.environment(p.results), folded=True),
         Part(
             "plan",

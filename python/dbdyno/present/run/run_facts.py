@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.model.engine.environment import Cpu, Environment, Host, ServerFacts
+from dbdyno.model.engine.environment import Cpu, Host, ServerFacts
 from dbdyno.model.plan.kinds import SERVED, current_kind, kind_of, speaking_of
 from dbdyno.model.plan.plan import Calibration, Cell, Observation, Plan, Variant
 from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
@@ -37,8 +37,7 @@ def environment(results: Results) -> list[Block]:
     server = results.environment.server
     whole, driving = results.environment, "Machine of the load driver (not the server's)"
     host = "Machine" if server.here else driving
-    blocks: list[Block] = [*_differences(whole)] if whole.servers else []
-    blocks += [
+    blocks: list[Block] = [
         *(facts(_title(variant), _server(of)) for variant, of in (whole.servers or {"": server}).items()),
         facts(host, _host(whole.host)),
     ]
@@ -50,34 +49,6 @@ def environment(results: Results) -> list[Block]:
             whose = f" of {variant}" if variant else ""
             blocks.append(Section(f"Server settings{whose} ({len(settings.rows)})", [settings], folded=True))
     return blocks
-
-
-_NOT_THERE, _EMPTY = "does not exist", "empty"
-
-
-def _differences(environment: Environment) -> Iterator[Block]:
-    """Yields what differs between the servers of variants: versions, programs, settings and defaults."""
-    names, servers = list(environment.servers), list(environment.servers.values())
-    rows = [
-        ("version", *(s.name for s in servers)),
-        ("in its own words", *(s.description for s in servers)),
-        ("programs", *(environment.programs.get(name, "not dbdyno's") for name in names)),
-    ]
-    everywhere_first = sorted(environment.differences, key=lambda d: None in d.values.values())
-    rows += [
-        (d.name, *(_setting(d.values.get(name), d.defaults.get(name)) for name in names))
-        for d in everywhere_first
-    ]
-    yield texts("Differences between the servers", ("", *names), rows)
-
-
-def _setting(value: str | None, default: str | None) -> str:
-    """Returns the value, with the default if that is another."""
-    if value is None:
-        return _NOT_THERE
-    return (
-        (value or _EMPTY) if default in (None, value) else f"{value or _EMPTY} (default {default or _EMPTY})"
-    )
 
 
 def plan(results: Results) -> list[Block]:

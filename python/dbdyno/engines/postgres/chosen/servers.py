@@ -58,7 +58,11 @@ class Servers:
         self._last: PostgresServer | None = None
         self._run: str | None = None
         self._settings: dict[str | None, dict[str, values.Guc]] = {}
-        self._use_first()
+        try:
+            self._use_first()
+        except BaseException:
+            self.close()
+            raise
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.in_use, name)
@@ -83,7 +87,6 @@ class Servers:
                 errors.append(type(e)(f"variant {variant}: {e.message}", e.cure))
             else:
                 return
-        self.close()
         raise errors[0]
 
     # -- Choosing -----------------------------------------------------------------------------------
