@@ -151,7 +151,8 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
     journal. clean ends the commands and the clusters on this machine (--cluster local:N) in it, restores
     control groups and affinities, and the settings, poolers and login traces of the named server. Then it
     removes from the database dbdyno's schema, its contents, and a login trace whose command has ended, and
-    nothing else. Runs in progress are not affected.
+    without --dsn the data directories of servers that variants named (--servers), and nothing else. Runs in
+    progress are not affected.
 
     With --cluster it stops only the actors of runs that no longer respond. They also end by themselves after
     15 s.

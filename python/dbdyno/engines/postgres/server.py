@@ -449,6 +449,10 @@ class PostgresServer:
         with doing("removing dbdyno's objects"):
             return [*self.login_tracing.remove(watched=False), *objects.clean(self._connection)]
 
+    def checkpoint(self) -> None:
+        with doing("writing a checkpoint"), self._connection.patient():
+            self._connection.execute("checkpoint")
+
     def leave(self) -> None:
         """Closes all connections; :meth:`reconnect` opens them again."""
         for part in (self._front, self.snapshots, self._connection):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+
+import psycopg
 
 from dbdyno.engines.postgres.embedded import StartOptions, defaults, instance_of_programs
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.engine.protocols import LoadMaker, Target
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import DbdynoError, UsageError
 
 _UNKNOWN = re.compile(r"unknown server setting '([^']+)'")
 
@@ -95,8 +98,11 @@ class Cluster:
         return StartOptions({**self.same, **given}, self._sessions)
 
     def leave(self) -> None:
-        """Closes the connections and stops the server."""
+        """Closes the connections and stops the server. A checkpoint before keeps the shutdown, which writes
+        one, within its time limit."""
         try:
+            with suppress(DbdynoError, psycopg.Error):  # of a server that is gone
+                self.server.checkpoint()
             self.server.leave()
         finally:
             self._started_with = None

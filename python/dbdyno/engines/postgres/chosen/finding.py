@@ -57,8 +57,8 @@ def _installed(given: str, path: str, home: str) -> tuple[Programs, ...]:
         below, _, rest = pattern.replace("~", home or "/nonexistent").lstrip("/").partition("*")
         parent, _, start = below.rpartition("/")
         places += sorted(Path("/", parent).glob(f"{start}*{rest}"))
-    if (first := shutil.which("postgres", path=path)) is not None:
-        places.append(Path(first).resolve().parent)
+    on_path = (shutil.which(program, path=path) for program in ("postgres", "pg_config"))
+    places += [Path(program).resolve().parent for program in on_path if program is not None]
     found = {p.bin_dir.resolve(): p for place in (*places, None) if (p := _programs(place)) is not None}
     return tuple(found.values())
 

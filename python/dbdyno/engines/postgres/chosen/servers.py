@@ -136,8 +136,7 @@ class Servers:
         return [name for name in loader.names() if uses_tables(name, texts)]
 
     def flush(self) -> None:
-        with doing("writing a checkpoint"), self.in_use.control.patient():
-            self.in_use.control.execute("checkpoint")
+        self.in_use.checkpoint()
 
     def all_settings(self) -> Mapping[str, SettingValue]:
         return setting_values(self._known())
