@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -184,3 +186,31 @@ def test_one_server_more_is_refused(bench: Bench, words: tuple[str, ...], messag
     done = bench.here("run", "lio", "--servers", "15,18", "--dry-run", *words)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """Yields a file system with room for one data directory."""
+    with tempfile.TemporaryDirectory(prefix="dyno-", dir="/tmp") as place:
+        Path(place).chmod(0o755)
+        mounting = ["mount", "-t", "tmpfs", "-o", "size=120m,mode=755", "tmpfs", place]
+        if subprocess.run(mounting, capture_output=True, check=False).returncode != 0:
+            pytest.skip("mounts a tmpfs: run the tests as root")
+        try:
+            yield Path(place)
+        finally:
+            subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_disk_that_is_full_while_data_are_made_is_said_with_the_variant(
+    fresh_bench: Bench, small_disk: Path, two: str
+) -> None:
+    words = ("run", "cpu", "--servers", two, *QUICK, "--sessions", "1", *LIGHT_CALLS)
+    done = fresh_bench.dbdyno(*words, DBDYNO_SERVER_DIR=str(small_disk / "s"))
+    assert done.returncode == 3
+    assert "error: variant pg18: " in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "the file system is full: make room there" in done.stderr
+    lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"-D {small_disk}" not in lines
+    assert fresh_bench.runs() == []
