@@ -59,7 +59,8 @@ def load_tables(server: Server, plan: Plan, interrupt: Interrupt, listener: Tabl
             continue
         _load(server, choosing.tables_of([s.text for s in variant.scripts]), variant, interrupt, listener)
         usable.append(variant)
-    choosing.use(usable[0].name)
+    for variant in usable[:1]:
+        choosing.use(variant.name)
 
 
 def _load(
