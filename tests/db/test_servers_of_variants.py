@@ -214,3 +214,12 @@ def test_a_disk_that_is_full_while_data_are_made_is_said_with_the_variant(
     lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert f"-D {small_disk}" not in lines
     assert fresh_bench.runs() == []
+
+
+def test_a_plan_says_which_servers_are_not_possible_here(bench: Bench) -> None:
+    done = bench.here("run", "lio", "--servers", "18,99,/nope", "--dry-run")
+    assert done.returncode == 0
+    told = " ".join(done.stdout.split())
+    assert "Variant pg99 is not possible here: PostgreSQL 99 is not installed" in told
+    assert "Variant pg-nope is not possible here: no PostgreSQL server in /nope" in told
+    assert "Variant pg18" not in told

@@ -35,6 +35,7 @@ from dbdyno.cli.source_options import source_options
 from dbdyno.cli.suite_options import suite_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.cli.wait_options import wait_options
+from dbdyno.engines import missing_server
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.flags import MEASUREMENT, RUN, WHAT
 
@@ -227,6 +228,9 @@ def _remarks(options: dict[str, Any], plan: Plan) -> Iterator[str]:
     words = conduct.outlook(open_store(options["store"]), plan, elsewhere=elsewhere)
     if words is not None:
         yield words
+    for variant, server in plan.servers.items():
+        if (why := missing_server(plan.experiment.engine, server)) is not None:
+            yield f"Variant {variant} is not possible here: {why}"
     if elsewhere and not any(v.settings for v in plan.variants):
         yield "The server was not asked."
 

@@ -39,6 +39,7 @@ __all__ = [
     "failure_kinds",
     "helpers",
     "imported",
+    "missing_server",
     "named_servers",
     "needs_simple",
     "network_address",
@@ -104,6 +105,13 @@ def named_servers(texts: Sequence[str], directory: Path) -> Sequence[NamedServer
     from dbdyno.engines.postgres.chosen import naming
 
     return naming.named_servers(texts, directory)
+
+
+def missing_server(text: str | None) -> str | None:
+    """See :func:`dbdyno.engines.missing_server`."""
+    from dbdyno.engines.postgres.chosen import finding
+
+    return finding.missing(text)
 
 
 def network_address(dsn: str) -> tuple[str, int] | None:

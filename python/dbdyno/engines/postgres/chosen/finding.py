@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.plan.servers import is_version
 
 VARIABLE = "DBDYNO_PG_BINS"
 """Environment variable with further directories of programs, parted by colons."""
@@ -38,6 +39,23 @@ def programs_of(version: str) -> Programs:
         f"looked at {', '.join(_PLACES)}, PATH, dbdyno's own and the directories in {VARIABLE}; name its "
         "directory of programs instead of the version, or in that variable",
     )
+
+
+def programs_named(text: str | None) -> Programs:
+    """Returns the programs of a version or directory; for None those of the wheel. Raises
+    :class:`UsageError`, and :class:`TargetError` without the wheel."""
+    if text is None:
+        return find_programs(None)
+    return programs_of(text) if is_version(text) else find_programs(Path(text))
+
+
+def missing(text: str | None) -> str | None:
+    """See :func:`dbdyno.engines.missing_server`."""
+    try:
+        programs_named(text)
+    except DbdynoError as e:
+        return f"{e.message}; {e.cure}" if e.cure else e.message
+    return None
 
 
 def _minor(programs: Programs) -> int:

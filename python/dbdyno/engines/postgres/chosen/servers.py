@@ -8,16 +8,14 @@ own, so servers of one version do not share one. A server that is left has all i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from dbdyno.engines import driving
 from dbdyno.engines.postgres import loader
 from dbdyno.engines.postgres.chosen.cluster import Cluster
-from dbdyno.engines.postgres.chosen.finding import programs_of
+from dbdyno.engines.postgres.chosen.finding import programs_named
 from dbdyno.engines.postgres.chosen.running import Running
 from dbdyno.engines.postgres.chosen.same import older_defaults, setting_values
-from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.resetting import uses_tables
 from dbdyno.engines.postgres.server import PostgresServer
@@ -25,7 +23,7 @@ from dbdyno.engines.postgres.settings import values
 from dbdyno.model.engine.choosing import SettingValue
 from dbdyno.model.engine.protocols import Server, Target
 from dbdyno.model.errors import Abandoned, DbdynoError, UsageError
-from dbdyno.model.plan.servers import is_dsn, is_version
+from dbdyno.model.plan.servers import is_dsn
 
 _DATA = ("machine", "wait_families")
 _CAPABILITIES = {name for name, of in vars(Server).items() if isinstance(of, property)} - {*_DATA}
@@ -117,7 +115,7 @@ class Servers:
                     "settings of a variant stand in a recipe: [variants.NAME.settings]",
                 )
             return Running(text, drive)
-        programs = _programs(text)
+        programs = programs_named(text)
         same = next((c for c in self._by_text.values() if c.uses(programs)), None)
         return same or Cluster(programs, self._target, drive)
 
@@ -196,10 +194,3 @@ class Servers:
         finally:
             for one in self._by_text.values():
                 one.close()
-
-
-def _programs(text: str | None) -> Programs:
-    """Returns the programs of a version or directory; for None those of the wheel."""
-    if text is None:
-        return find_programs(None)
-    return programs_of(text) if is_version(text) else find_programs(Path(text))
