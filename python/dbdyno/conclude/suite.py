@@ -332,7 +332,11 @@ def _answer(matrix: SuiteMatrix, variant: str) -> Claim:
 
 
 def _family(matrix: SuiteMatrix) -> Claim:
-    repeats = min(min(c.effect.n_baseline, c.effect.n_variant) for r in matrix.rows for c in r.contrasts)
+    """Returns the claim about many comparisons, and whether the repeats are too few for these."""
+    pairs = [min(c.effect.n_baseline, c.effect.n_variant) for r in matrix.rows for c in r.contrasts]
+    repeats = max(pairs)
     wanted = next(n for n in range(2, 100) if matrix.family * 2.0 ** (1 - 2 * n) < matrix.alpha)
+    short = sum(n < wanted for n in pairs)
     values = {"family": matrix.family, "alpha": matrix.alpha, "repeats": repeats, "wanted": wanted}
-    return claim("suite-family", values, parts=["few"] if repeats < wanted else [])
+    parts = ["few"] if repeats < wanted else ["lost"] if short else []
+    return claim("suite-family", {**values, "short": short}, parts=parts)
