@@ -241,9 +241,10 @@ def _show_group(store: Path | None, wanted: str, *, as_json: bool) -> bool:
 
 def _suite(store: Path | None, wanted: str) -> SuiteMatrix | None:
     """Returns the matrix of a suite if ``wanted`` names one."""
-    runs = open_store(store)
-    id = conduct.suite_of(runs, wanted)
-    return None if id is None else conduct.matrix_of(runs, id, screen.note)
+    from dbdyno.store import default_root, find_suite
+
+    id = find_suite(default_root() if store is None else store, wanted)
+    return None if id is None else conduct.matrix_of(open_store(store), id, screen.note)
 
 
 def _several(store: Path | None, wanted: str) -> list[Results]:

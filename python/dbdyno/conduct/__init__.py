@@ -106,7 +106,6 @@ if TYPE_CHECKING:
         run_suite,
         runs_of_suite,
         suite_named,
-        suite_of,
         suites,
     )
 

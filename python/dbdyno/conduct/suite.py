@@ -21,7 +21,7 @@ from dbdyno.model.errors import NotPrivileged, StoreError, TargetError, UsageErr
 from dbdyno.model.plan.plan import Experiment, Plan, Workload
 from dbdyno.model.plan.suite import Benchmark, Suite
 from dbdyno.model.results.suite import SuiteMatrix
-from dbdyno.store import Run, RunStore, find_group
+from dbdyno.store import Run, RunStore, find_group, remember_suite, suite_by_id, suite_records
 
 PAGE = "suite.html"
 """File name in the directory of the last run of a suite."""
@@ -145,31 +145,15 @@ def run_suite(
             reason = failed[name] = e.message
         listener.ended(one, record, reason)
         kept = _Record(suite=suite.name, planned=tuple(docs), docs=docs, failed=failed)
-        store.remember_suite(id, kept.model_dump())
+        remember_suite(store.root, id, kept.model_dump())
         if interrupt.stopping:
             break
     return id
 
 
-def suite_of(store: RunStore, wanted: str) -> str | None:
-    """Returns the id of a suite that was run; None if ``wanted`` names something else.
-
-    ``wanted`` is the id, a unique beginning or end of it, or a name or ``last`` whose run belongs to a
-    suite."""
-    if (by_id := _by_id(store, wanted)) is not None:
-        return by_id
-    runs = [Run(path) for path in find_group(store.root, wanted)]
-    return runs[0].info.group if runs and runs[0].info.benchmark else None
-
-
-def _by_id(store: RunStore, wanted: str) -> str | None:
-    matching = [s for s in store.suites() if wanted and (s.startswith(wanted) or s.endswith(f"-{wanted}"))]
-    return matching[0] if len(matching) == 1 else None
-
-
 def runs_of_suite(store: RunStore, wanted: str) -> Sequence[Path]:
     """Returns the directories of the runs of a suite named by its id; empty if it names no suite."""
-    id = _by_id(store, wanted)
+    id = suite_by_id(store.root, wanted)
     return () if id is None else find_group(store.root, id)
 
 
@@ -177,7 +161,7 @@ def matrix_of(store: RunStore, id: str, say: Say = to_stderr) -> SuiteMatrix:
     """Returns the matrix of a suite from its stored runs. Raises :class:`StoreError` if none is left."""
     runs = [Run(path) for path in find_group(store.root, id)]
     try:
-        record = _Record.model_validate(store.suites().get(id, {"suite": id}))
+        record = _Record.model_validate(suite_records(store.root).get(id, {"suite": id}))
     except ValidationError:  # edited
         record = _Record(suite=id)
     by_name = {run.info.benchmark: run for run in runs}

@@ -38,5 +38,6 @@ if TYPE_CHECKING:
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
     from dbdyno.store.snapshots import SnapshotStore
+    from dbdyno.store.suites import find_suite, remember_suite, suite_by_id, suite_records
 
 lazy(__name__)

@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from dbdyno.store.run import Run, is_in_use, to_json
 
 _CALL_SIZES = ".call-sizes.json"
 _NOISE, _MOST_NOISE = ".noise.json", 200
-_SUITES, _MOST_SUITES = ".suites.json", 200
 
 
 class RunStore:
@@ -110,20 +109,6 @@ class RunStore:
                 path.replace(aside)
         files.write_atomic(path, json.dumps(list(records)[-_MOST_NOISE:], indent=1).encode())
         return aside
-
-    def suites(self) -> dict[str, Any]:
-        """Returns the records of suites that were run, by their ids; empty if their file cannot be read."""
-        try:
-            records = files.from_json(read_limited(self.root / _SUITES))
-        except (OSError, ValueError):
-            return {}
-        return records if isinstance(records, dict) else {}
-
-    def remember_suite(self, id: str, record: Mapping[str, Any]) -> None:
-        """Adds or replaces the record of a suite; only the newest are kept."""
-        records = self.suites() | {id: record}
-        kept = {name: records[name] for name in sorted(records)[-_MOST_SUITES:]}
-        files.write_atomic(self.root / _SUITES, json.dumps(kept, indent=1).encode())
 
     def _call_sizes(self) -> dict[str, object]:
         try:

@@ -112,7 +112,7 @@ def test_the_options_of_pgbench_say_where_to_connect(
         dsns.append(options["dsn"])
         raise UsageError("enough", "")
 
-    monkeypatch.setattr("dbdyno.cli.run._target", target)
+    monkeypatch.setattr("dbdyno.cli.run.target_of", target)
     assert isinstance(run(*words.split()).exception, UsageError)
     assert dsns == [dsn]
 

@@ -10,10 +10,10 @@ import pytest
 from tests.fake_engine import suites
 
 from dbdyno import conduct, observe
-from dbdyno.conduct.suite import PlannedBenchmark, matrix_of, planned_suite, run_suite, suite_of
+from dbdyno.conduct.suite import PlannedBenchmark, matrix_of, planned_suite, run_suite
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.errors import ScriptError, StoreError, Unreachable, UsageError
-from dbdyno.store import Run, RunStore
+from dbdyno.store import Run, RunStore, find_suite, remember_suite, suite_records
 
 TINY = suites()["tiny"]
 TWO = "[variants.a]\n[variants.b]\n"
@@ -76,13 +76,13 @@ def test_a_failing_benchmark_is_noted_and_the_others_go_on(tmp_path: Path) -> No
 
     id = run_suite(TINY, planned(), fails, store, Interrupt(), listener)
     assert listener.ends == [("loop", "loop is wrong"), ("reads", "reads is wrong")]
-    assert suite_of(store, id) == suite_of(store, id[-4:]) == id and suite_of(store, "20") == id
+    assert [find_suite(tmp_path, w) for w in (id, id[-4:], "20")] == [id] * 3
     assert [(r.benchmark, r.reason) for r in matrix_of(store, id).rows] == listener.ends
-    store.remember_suite(id, {"suite": "tiny"})
+    remember_suite(tmp_path, id, {"suite": "tiny"})
     with pytest.raises(StoreError):
         matrix_of(store, id)
-    store.remember_suite(id, {"suite": ["edited"]})
-    assert suite_of(store, id) == id
+    remember_suite(tmp_path, id, {"suite": ["edited"]})
+    assert find_suite(tmp_path, id) == id
 
 
 @pytest.mark.parametrize("error", [Unreachable("no server"), Interrupted()])
@@ -98,11 +98,10 @@ def test_the_first_error_of_the_server_ends_the_suite(tmp_path: Path, error: Exc
 
 
 def test_only_the_newest_suites_are_remembered(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    assert store.suites() == {}
+    assert suite_records(tmp_path) == {}
     for n in range(205):
-        store.remember_suite(f"20261121-{n:06d}-suite-x-aaaa", {"suite": "x"})
-    kept = store.suites()
+        remember_suite(tmp_path, f"20261121-{n:06d}-suite-x-aaaa", {"suite": "x"})
+    kept = suite_records(tmp_path)
     assert len(kept) == 200 and min(kept) == "20261121-000005-suite-x-aaaa"
     (tmp_path / ".suites.json").write_text("[1")
-    assert store.suites() == {}
+    assert suite_records(tmp_path) == {}
