@@ -9,8 +9,10 @@ from typing import NamedTuple
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare import costs
-from dbdyno.conclude.compare.effects import Group, cells_of, known
+from dbdyno.conclude.compare.cpu_profile import between
+from dbdyno.conclude.compare.effects import BY_NAME, Group, cells_of, effect_between, known
 from dbdyno.conclude.compare.table import ALPHA, careful_p, judge
+from dbdyno.model.errors import UsageError
 from dbdyno.model.results.claim import Claim, disturbed_cells
 from dbdyno.model.results.comparison import (
     MARGIN,
@@ -55,12 +57,16 @@ class Measured(NamedTuple):
 def matrix(id: str, suite: str, benchmarks: Sequence[Measured], planned: int) -> SuiteMatrix:
     """Returns the matrix. ``planned``: how many benchmarks were to be measured."""
     rows = [row for b in benchmarks for row in _rows(b)]
-    compared = {b.benchmark: b.results.comparison for b in benchmarks if b.results is not None}
-    first = next((c for c in compared.values() if c is not None), None)
+    measured = {b.benchmark: b.results for b in benchmarks if b.results is not None}
+    first = next((r.comparison for r in measured.values() if r.comparison is not None), None)
     margin, alpha = (first.margin, first.alpha) if first is not None else (MARGIN, ALPHA)
     rows, family = _judged(rows, "contrasts", margin, alpha)
     rows, _ = _judged(rows, "cpu", margin, alpha)
-    comparisons = {r.run: _with_verdicts(c, r) for r in rows if (c := compared.get(r.benchmark)) is not None}
+    comparisons = {
+        r.run: _with_verdicts(results.comparison, r, results)
+        for r in rows
+        if (results := measured.get(r.benchmark)) is not None and results.comparison is not None
+    }
     rows = [_with_causes(r, comparisons[r.run]) if r.run in comparisons else r for r in rows]
     rows.sort(key=_place)
     shown = SuiteMatrix(
@@ -101,7 +107,7 @@ def _rows(measured: Measured) -> Iterator[SuiteRow]:
         }
         figures = _figures(groups)
         found = [] if results.comparison is None else _contrasts(results.comparison, sessions)
-        cpu = [] if results.comparison is None else _of_cpu(results.comparison, sessions)
+        cpu = _of_cpu(results, workload, sessions, found)
         lacking = len(found) < len(results.plan.variants) - 1
         missing = "" if not lacking else "a variant has no usable measurement"
         why = reason or (missing if figures["means"] else _why_none(results))
@@ -147,9 +153,20 @@ def _contrasts(comparison: Comparison, sessions: int) -> list[Contrast]:
     return [c for c in claims if not c.neighbours and c.sessions == sessions]
 
 
-def _of_cpu(comparison: Comparison, sessions: int) -> list[Contrast]:
-    changes = [c for c in comparison.operation_costs if c.sessions == sessions]
-    return [f.contrast for c in changes for f in c.figures if f.figure == CPU and not f.background]
+def _of_cpu(results: Results, workload: str, sessions: int, throughput: Sequence[Contrast]) -> list[Contrast]:
+    """Returns the CPU time of a call against the baseline for the variants whose throughput is compared. The
+    server's CPU time holds for measurements that the client limited, too."""
+    of = {
+        k.variant: g
+        for k, g in cells_of(results.tables, limited=True).of.items()
+        if (k.workload, k.sessions) == (workload, sessions)
+    }
+    metric = BY_NAME[metric_of(CPU, CALL)]
+    return [
+        c.model_copy(update={"effect": effect_between(of[c.baseline], of[c.variant], metric, True)})
+        for c in throughput
+        if known(of[c.baseline], metric.name) and known(of[c.variant], metric.name)
+    ]
 
 
 def _judged(rows: Sequence[SuiteRow], field: str, margin: float, alpha: float) -> tuple[list[SuiteRow], int]:
@@ -166,8 +183,9 @@ def _judged(rows: Sequence[SuiteRow], field: str, margin: float, alpha: float) -
     return [r.model_copy(update={field: tuple(map(again, getattr(r, field)))}) for r in rows], family
 
 
-def _with_verdicts(comparison: Comparison, row: SuiteRow) -> Comparison:
-    """Returns the comparison of a run with the row's verdicts in place of its own."""
+def _with_verdicts(comparison: Comparison, row: SuiteRow, results: Results) -> Comparison:
+    """Returns the comparison of a run with the row's verdicts in place of its own, and with the profiles of
+    all its measurements, those that the client limited, too."""
     mine = {(c.variant, c.sessions): c for c in row.contrasts}
     tables = tuple(
         t.model_copy(update={"claims": tuple(mine.get((c.variant, c.sessions), c) for c in t.claims)})
@@ -175,7 +193,19 @@ def _with_verdicts(comparison: Comparison, row: SuiteRow) -> Comparison:
         else t
         for t in comparison.metrics
     )
-    return comparison.model_copy(update={"metrics": tables})
+    profiled = [change for c in row.contrasts if (change := _profiles(results, c)) is not None]
+    return comparison.model_copy(update={"metrics": tables, "costs": tuple(profiled)})
+
+
+def _profiles(results: Results, c: Contrast) -> CostChange | None:
+    """Returns the change of the CPU profile of a call; None without profiles."""
+    if "cpu_profile" not in results.tables:
+        return None
+    base, other = ((c.workload, v, c.sessions) for v in (c.baseline, c.variant))
+    try:
+        return between(results, base, results, other, (c.baseline, c.variant))
+    except UsageError:
+        return None
 
 
 def _place(row: SuiteRow) -> tuple[int, float]:
@@ -211,6 +241,9 @@ def _cause(row: SuiteRow, comparison: Comparison, contrast: Contrast) -> Cause:
     ]
     changed = [f for c in of_row for f in costs.changed_costs(c, comparison.margin)]
     listed = [text for c in of_row for text in costs.listed(changed, c)]
+    cpu = [c for c in _decided(row.cpu) if c.variant == contrast.variant]
+    if cpu and not any(f.figure == CPU and not f.background for f in changed):
+        listed = [_cpu_words(cpu[0]), *listed]
     decided = contrast.verdict in _CHANGED
     parts = [*_accounts(row, comparison, contrast.variant), *listed] if decided else listed
     values = {
@@ -239,6 +272,15 @@ def _speed(contrast: Contrast) -> str:
     if 0.5 < ratio < 2:
         return f"{fmt.percent(abs(ratio - 1))} {'faster' if ratio > 1 else 'slower'} than {base}"
     return f"{ratio_text(contrast.effect, ratio)} times as fast as {base}"
+
+
+def _cpu_words(contrast: Contrast) -> str:
+    """Returns ``1.45 times as much CPU (1.21 to 1.72)``."""
+    e = contrast.effect
+    if e.ratio is None:
+        return f"{'less' if contrast.verdict == 'better' else 'more'} CPU"
+    ends = "" if e.low is None or e.high is None else f" ({ratio_text(e, e.low)} to {ratio_text(e, e.high)})"
+    return f"{ratio_text(e, e.ratio)} times as much CPU{ends}"
 
 
 def _accounts(row: SuiteRow, comparison: Comparison, variant: str) -> Iterator[str]:

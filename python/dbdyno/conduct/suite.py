@@ -21,6 +21,7 @@ from dbdyno.model.errors import NotPrivileged, StoreError, TargetError, UsageErr
 from dbdyno.model.plan.plan import Experiment, Plan, Workload
 from dbdyno.model.plan.suite import Benchmark, Suite
 from dbdyno.model.results.suite import SuiteMatrix
+from dbdyno.model.schema.data_sources import options
 from dbdyno.store import Run, RunStore, find_group, remember_suite, suite_by_id, suite_records
 
 PAGE = "suite.html"
@@ -36,7 +37,8 @@ _REPEATS, _REPEATS_OF_VARIANTS = 3, 7
 """Repeats without variants, and with them: fewer than six decide no row among about thirty, and one may be
 lost."""
 _PROFILE_HZ = 997.0
-"""Samples per second of a CPU profile, unless the user says otherwise: a measurement is short."""
+"""Samples per second of a CPU profile in place of the usual rate: a measurement is short."""
+_USUAL_HZ = next(o.hz for o in options() if o.key == "profile")
 _TAG = "suite:"
 _OF_A_WORKLOAD = ("workload", "script", "scripts", "params", "jobs", "axes", "phases", "observation", "noise")
 """Keys of a recipe that a suite itself chooses, or that have no throughput of calls."""
@@ -65,14 +67,14 @@ def planned_suite(suite: Suite, request: Request, host: Host) -> Sequence[Planne
     """Returns the plan of each benchmark. Options hold over the recipe, and the recipe over the suite.
     Raises :class:`UsageError` for a request that has a workload of its own."""
     recipe = Experiment() if request.recipe is None else find_recipe(request.recipe)[0]
-    options = request.patch.fields
-    given = recipe.model_fields_set | options.keys()
+    fields = request.patch.fields
+    given = recipe.model_fields_set | fields.keys()
     if request.workload is not None:
         raise UsageError(
             f"both a suite and a workload were given: {request.workload}",
             "a recipe with variants is named by --recipe FILE; benchmarks are chosen by --only",
         )
-    if own := [name for name in _OF_A_WORKLOAD if name in options or getattr(recipe, name)]:
+    if own := [name for name in _OF_A_WORKLOAD if name in fields or getattr(recipe, name)]:
         raise UsageError(f"a suite chooses {own[0]} itself", "leave it out of the recipe and the options")
     first = _planned(suite.benchmarks[0], request, _DEFAULTS, given, host)
     repeats = _REPEATS_OF_VARIANTS if len(first.plan.variants) > 1 else _REPEATS
@@ -86,7 +88,7 @@ def _planned(
     fields = {name: value for name, value in chosen.items() if name not in given}
     driver = {**benchmark.driver, **request.patch.fields.get("driver", {})}
     fields |= {**request.patch.fields, "driver": driver, "params": dict(benchmark.params)}
-    if fields.get("profile") is True:
+    if fields.get("profile") in (True, _USUAL_HZ):
         fields["profile"] = _PROFILE_HZ
     patch = replace(request.patch, fields=fields)
     plan, workload = planned(replace(request, workload=benchmark.workload, patch=patch), host)

@@ -39,6 +39,8 @@ def test_options_hold_over_the_recipe_and_that_over_the_suite(tmp_path: Path) ->
     assert reads.plan.experiment.measure == "3s" and reads.plan.experiment.repeats == 4
     assert {c.sessions for c in reads.plan.cells} == {2} and len(reads.plan.cells) == 8
     assert loop.plan.experiment.settle == "300ms" and loop.plan.experiment.snapshots is False
+    assert [p.plan.experiment.profile for p in planned({"profile": 49.0})] == [997.0, 997.0]
+    assert [p.plan.experiment.profile for p in planned({"profile": 99.0})] == [99.0, 99.0]
     assert {c.sessions for b in planned({"sessions": "3"}) for c in b.plan.cells} == {3}
 
 
