@@ -51,6 +51,10 @@ def test_the_row_that_differs_comes_first_and_the_answer_counts_all() -> None:
     assert answer.id == "suite-answer-new" and sum(counts) == 6 and counts[1] == 1
     assert answer.text.startswith("new against old: faster in 0 of 6 benchmarks, slower in 1,")
     assert [*shown.rows[0].causes] == ["new"]
+    text = shown.rows[0].causes["new"].claim.text
+    assert text.startswith("slow: new is 20 % slower than old: 1.2") and "times as much CPU (" in text
+    assert [c.verdict for c in shown.rows[0].cpu] == ["worse"]
+    assert (answer.slots["more_cpu"], answer.slots["less_cpu"]) == (1, 0)
     assert all(not r.causes for r in shown.rows[1:])
 
 
