@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import datetime
 
 from dbdyno.model.errors import UsageError
 
@@ -244,6 +245,11 @@ def whole_second(seconds: float) -> int:
     to the millisecond and do the same (``Math.round``).
     """
     return math.floor(round(seconds, 3) + 0.5)
+
+
+def shown_second(moment: datetime) -> datetime:
+    """Returns a moment as it is shown: to :func:`whole_second`."""
+    return datetime.fromtimestamp(whole_second(moment.timestamp()), moment.tzinfo)
 
 
 def counted(number: float, what: str) -> str:

@@ -13,7 +13,7 @@ from dbdyno.model.results.interval import ALL
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
 from dbdyno.model.text.nouns import capital
 from dbdyno.model.text.visible import one_line, shortened
-from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, quantity, significant
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, quantity, shown_second, significant
 from dbdyno.present.charts.chart import (
     LETTERS,
     ROUNDED,
@@ -42,7 +42,7 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.figures import jsondoc
-from dbdyno.present.snapshots.snapshots import LINES
+from dbdyno.present.snapshots.snapshots import LINES, extent
 
 FORMAT = 1
 SHOWN = 20
@@ -164,7 +164,7 @@ def _side_record(side: IntervalSide) -> dict[str, Any]:
 
 
 def _name(info: SnapshotInfo) -> str:
-    return one_line(info.name) if info.name else f"{info.taken:%Y-%m-%d %H:%M:%S}"
+    return one_line(info.name) if info.name else f"{shown_second(info.server_time):%Y-%m-%d %H:%M:%S}"
 
 
 def _named(side: IntervalSide) -> str:
@@ -176,12 +176,10 @@ def _side(side: IntervalSide) -> str:
     interval = side.figures.interval
     first, last = interval.first, interval.last
     names = f"{_named(side)}: " if first.name or last.name else ""
-    day = "" if first.taken.date() == last.taken.date() else "%Y-%m-%d "
-    times = f"{first.taken:%Y-%m-%d %H:%M:%S} to {last.taken:{day}%H:%M:%S} UTC"
     length = format_ns(interval.seconds * NS_PER_S)
     blocks = f", {len(side.blocks)} blocks" if len(side.blocks) > 1 else ""
     where = f"{last.address}, version {last.version}"
-    return f"{names}{times}, {length}, {where}{blocks} ({first.id}..{last.id})"
+    return f"{names}{extent(first, last)}, {length}, {where}{blocks} ({first.id}..{last.id})"
 
 
 def _rate(name: str, head: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dbdyno.model.results.interval import LoadPoint
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, shown_second
 from dbdyno.present.charts.chart import LETTERS, ROUNDED, Spec, channel, chart, encoded, layer, tips
 from dbdyno.present.document.document import Chart, Key
 from dbdyno.present.document.palette import var
@@ -59,8 +59,8 @@ def _bars(
         {
             "from_ms": _ms(p.start),
             "to_ms": _ms(p.end),
-            "from": f"{p.start:%Y-%m-%d %H:%M:%S}",
-            "to": f"{p.end:%Y-%m-%d %H:%M:%S}",
+            "from": f"{shown_second(p.start):%Y-%m-%d %H:%M:%S}",
+            "to": f"{shown_second(p.end):%Y-%m-%d %H:%M:%S}",
             "value": value,
             "part": _REPORTED if p.reported else _OTHER,
         }

@@ -21,7 +21,7 @@ from dbdyno.model.results.interval import (
 from dbdyno.model.sources.wait_families import LOG_BYTES
 from dbdyno.model.text.nouns import capital
 from dbdyno.model.text.visible import one_line
-from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns
+from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, shown_second
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -150,7 +150,7 @@ def document(
         Section("The two snapshots", _ends(figures), "snapshots", name="Snapshots"),
         *whole_texts,
     ]
-    times = f"{a.server_time:%Y-%m-%d %H:%M:%S} to {_end(a, b)} UTC, {_length(figures)}"
+    times = f"{extent(a, b)}, {_length(figures)}"
     title = f"{_named(a)} to {_named(b)}: {times}" if a.name or b.name else times
     footer = (
         f"Snapshots {_label(a)} and {_label(b)} · {b.engine} {b.version} · role {b.role} · dbdyno {b.dbdyno}"
@@ -169,12 +169,14 @@ def document(
 
 
 def _named(info: SnapshotInfo) -> str:
-    return one_line(info.name) if info.name else f"{info.server_time:%H:%M:%S}"
+    return one_line(info.name) if info.name else f"{shown_second(info.server_time):%H:%M:%S}"
 
 
-def _end(a: SnapshotInfo, b: SnapshotInfo) -> str:
-    day = "" if a.server_time.date() == b.server_time.date() else "%Y-%m-%d "
-    return f"{b.server_time:{day}%H:%M:%S}"
+def extent(a: SnapshotInfo, b: SnapshotInfo) -> str:
+    """Returns the times of two snapshots: ``2026-11-21 10:45:31 to 10:47:01 UTC``."""
+    begin, end = shown_second(a.server_time), shown_second(b.server_time)
+    day = "" if begin.date() == end.date() else "%Y-%m-%d "
+    return f"{begin:%Y-%m-%d %H:%M:%S} to {end:{day}%H:%M:%S} UTC"
 
 
 def _length(figures: IntervalFigures) -> str:
@@ -333,7 +335,7 @@ def _ends(figures: IntervalFigures) -> list[Block]:
     lines: tuple[tuple[str, Callable[[SnapshotInfo], str]], ...] = (
         ("id", lambda i: i.id),
         ("name", lambda i: i.name or ""),
-        ("taken (UTC)", lambda i: f"{i.taken:%Y-%m-%d %H:%M:%S}, in {format_ns(i.took_s * NS_PER_S)}"),
+        ("taken (UTC)", lambda i: f"{shown_second(i.taken):%Y-%m-%d %H:%M:%S}, in {format_ns(i.took_s * NS_PER_S)}"),
         ("server", lambda i: f"{i.engine} {i.version}{', standby' if i.standby else ''}"),
         ("started (UTC)", lambda i: UNKNOWN if i.started is None else f"{i.started:%Y-%m-%d %H:%M:%S}"),
         ("role", lambda i: i.role),
