@@ -22,7 +22,6 @@ from dbdyno.present.charts.chart import (
     coloured,
     encoded,
     layer,
-    series_keys,
     tips,
 )
 from dbdyno.present.document.document import (
@@ -32,6 +31,7 @@ from dbdyno.present.document.document import (
     Chart,
     Column,
     Document,
+    Key,
     Paragraph,
     Section,
     facts,
@@ -41,6 +41,7 @@ from dbdyno.present.document.document import (
     table,
     word,
 )
+from dbdyno.present.document.palette import var
 from dbdyno.present.figures import jsondoc
 from dbdyno.present.snapshots.snapshots import LINES, extent
 
@@ -51,6 +52,8 @@ _TEXT = 120
 _DRAWN, _LABEL, _ROW_PX, _VISIBLE = 8, 40, 36, 0.005
 """Most statements or tables of a chart; characters of their labels; height of one in pixels; least share of
 the largest bar that can be seen."""
+_COLOURS = {"A": "muted", "B": "accent"}
+"""As the lab's chart over time marks both."""
 _LEAST = 0.001
 """Smaller ratios are shown as smaller than this."""
 _ANSWERS = ("interval-transactions", "interval-statement")
@@ -127,11 +130,11 @@ def _side_by_side(
         x=channel("value:Q", title=title.rpartition(", ")[2], axis={**LETTERS, "tickCount": 6}),
         y=channel("name:N", title=None, sort=shown, axis=axis),
         yOffset=channel("side:N", sort=["A", "B"]),
-        color=coloured("side", "AB"),
+        color=coloured("side", _COLOURS, map(var, _COLOURS.values())),
         tooltip=tips(("whole:N", "", "name"), "side:N", ("value:Q", ROUNDED, title.rpartition(", ")[2])),
     )
     caption = "The largest of both intervals; a missing bar is 0, unknown or too small to be seen."
-    keys = series_keys("AB", "fill")
+    keys = [Key(side, var(colour), "fill") for side, colour in _COLOURS.items()]
     drawn = chart(f"sides-{name}", title, caption, [bars], f"{title}, A and B", rows, legend=keys, wide=True)
     drawn.spec["height"] = max(120, _ROW_PX * len(shown))
     return drawn
