@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import polars as pl
 import pytest
@@ -73,6 +73,12 @@ def of(run: Run, first: int, last: int, **more: str) -> str:
     all_windows = windows(run)
     ends = time_travel.address(run.id, all_windows[first]["start_s"], all_windows[last]["end_s"])
     return ends + "".join(f"&{name}={value}" for name, value in more.items())
+
+
+def beside(run: Run, first: int, last: int) -> dict[str, str]:
+    """Parameters of an address: these windows as A."""
+    ends = parse_qsl(of(run, first, last).partition("?")[2])
+    return {"against": "span"} | {f"against-{name}": value for name, value in ends}
 
 
 def span(lab: Lab, address: str) -> dict[str, Any]:
@@ -154,8 +160,7 @@ def test_a_span_against_another_ranks_what_changed_most(
 ) -> None:
     all_windows, base = windows(observed), per_s(window, "DB time")
     ends = {"against-from": all_windows[0]["start_s"], "against-to": all_windows[2]["end_s"]}
-    against = {name: time_travel.written(s) for name, s in ends.items()}
-    answer = span(lab_of(observed), of(observed, 3, 5, against="span", **against))
+    answer = span(lab_of(observed), of(observed, 3, 5, **beside(observed, 0, 2)))
     assert answer["against"] == pytest.approx([*ends.values()], abs=1e-3)
     shown = words(answer["html"])
     assert shown.startswith("A: ") and "What changed: load" in shown
@@ -171,6 +176,15 @@ def test_a_span_against_another_ranks_what_changed_most(
     db_time = compared.load.row(by_predicate=pl.col("name") == "DB time", named=True)
     assert (db_time["a"], db_time["b"]) == pytest.approx((2 * base, 2.5 * base))
     assert db_time["low"] < db_time["ratio"] < db_time["high"]
+
+
+def test_equal_windows_have_no_intervals_and_the_reason_is_that(
+    window: Run, tmp_path: Path, lab_of: Callable[[Run], Lab]
+) -> None:
+    run = observation(tmp_path / "store", window, range(0, 80, 10), busy((1,) * 4 + (1.7,) * 4))
+    (tmp_path / "store").chmod(0o700)
+    shown = words(span(lab_of(run), of(run, 4, 7, **beside(run, 0, 3)))["html"])
+    assert "B/A: no intervals, as these take figures that vary" in shown
 
 
 def test_without_windows_at_the_time_before_nothing_is_compared(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.conclude.compare.intervals import ratio_of
+from dbdyno.conclude.compare.intervals import LEAST_BLOCKS, ratio_of
 from dbdyno.model.results.span_comparison import SpanComparison
 from dbdyno.model.units import NS_PER_S
 
@@ -48,6 +48,7 @@ def compare_spans(a: SpanFigures, b: SpanFigures) -> SpanComparison:
         _load(a.profile, b.profile, blocks),
         _devices(a.devices, b.devices),
         (counts[0], counts[1]),
+        min(counts) >= LEAST_BLOCKS,
     )
 
 
@@ -129,6 +130,7 @@ def _load(a: pl.DataFrame, b: pl.DataFrame, blocks: tuple[_Blocks, _Blocks]) -> 
     both = both.filter((pl.col("a").fill_null(0) != 0) | (pl.col("b").fill_null(0) != 0))
     rates = [n if unit != _RATIO else "" for n, unit in both.select("name", "unit").iter_rows()]
     ratios = [ratio_of(*(side.get(n, ()) for side in blocks)) for n in rates]
+    ratios = [r if r and r.low < r.high else None for r in ratios]  # equal blocks tell no variation
     ends = {n: [None if r is None else getattr(r, n) for r in ratios] for n in ("low", "high")}
     ratio = pl.when((pl.col("a") > 0) & (pl.col("b") > 0)).then(pl.col("b") / pl.col("a"))
     both = both.with_columns(

@@ -26,3 +26,5 @@ class SpanComparison:
     ``write_await_ns``, ``utilisation``."""
     blocks: tuple[int, int]
     """Number of blocks that the windows of A and B were divided into."""
+    enough_blocks: bool
+    """Whether these are enough on both sides for intervals."""

@@ -51,6 +51,9 @@ _EVENTS = (
 )
 _LOAD = "B/A: the 95 % interval is from the variation over {} blocks of windows in A and {} in B."
 _FEW = "B/A: no intervals, as these take three blocks of windows on both sides."
+_STEADY = (
+    "B/A: no intervals, as these take figures that vary from block to block of windows, and that are 0 in none."
+)
 
 
 def sections(comparison: SpanComparison, a: Results, b: Results) -> list[Section]:
@@ -193,8 +196,9 @@ def _load(comparison: SpanComparison) -> list[Block]:
         (numeric("B/A"), lambda r: optional(r["ratio"], significant)),
         (Column("95 % interval", rank=1), lambda r: _ends(r, significant)),
     )
-    known = rows["low"].is_not_null().any()
-    note = _LOAD.format(*comparison.blocks) if known else _FEW
+    note = _LOAD.format(*comparison.blocks)
+    if rows["low"].is_null().all():
+        note = _STEADY if comparison.enough_blocks else _FEW
     return [table("", columns, rows.to_dicts(), named=True), *remarks([note])]
 
 
