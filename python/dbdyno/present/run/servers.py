@@ -6,7 +6,6 @@ from dbdyno.model.engine.environment import Environment, SettingDifference
 from dbdyno.model.results.results import Results
 from dbdyno.model.units import counted
 from dbdyno.present.document.document import Block, Section, texts
-from dbdyno.present.figures import headline
 from dbdyno.present.parts import Part
 
 TITLE = "Differences between the servers"
