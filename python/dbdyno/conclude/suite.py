@@ -290,9 +290,9 @@ def _accounts(row: SuiteRow, comparison: Comparison, variant: str) -> Iterator[s
             continue
         for a in why.accounts:
             if a.account != "run" and not a.inside and (a.share or 0.0) >= MOSTLY and _is_sure(a):
-                sign = "+" if a.difference_s > 0 else "-"
+                change = "more" if a.difference_s > 0 else "less"
                 amount = format_amount(abs(a.difference_s) * 1e9, "ns")
-                yield f"{_account_name(a)} {sign}{amount} per {why.unit}"
+                yield f"{amount} {change} {_account_name(a)} per {why.unit}"
 
 
 def _is_sure(account: Account) -> bool:
