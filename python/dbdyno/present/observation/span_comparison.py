@@ -51,9 +51,7 @@ _EVENTS = (
 )
 _LOAD = "B/A: the 95 % interval is from the variation over {} blocks of windows in A and {} in B."
 _FEW = "B/A: no intervals, as these take three blocks of windows on both sides."
-_STEADY = (
-    "B/A: no intervals, as these take figures that vary from block to block of windows, and that are 0 in none."
-)
+_STEADY = "B/A: no intervals, as these take figures that vary over blocks of windows, without a block of 0."
 
 
 def sections(comparison: SpanComparison, a: Results, b: Results) -> list[Section]:

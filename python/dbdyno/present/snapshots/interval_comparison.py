@@ -13,7 +13,15 @@ from dbdyno.model.results.interval import ALL
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
 from dbdyno.model.text.nouns import capital
 from dbdyno.model.text.visible import one_line, shortened
-from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, quantity, shown_second, significant
+from dbdyno.model.units import (
+    NS_PER_S,
+    format_ns,
+    format_rate,
+    format_size,
+    quantity,
+    shown_second,
+    significant,
+)
 from dbdyno.present.charts.chart import (
     LETTERS,
     ROUNDED,

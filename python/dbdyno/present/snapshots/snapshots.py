@@ -335,7 +335,10 @@ def _ends(figures: IntervalFigures) -> list[Block]:
     lines: tuple[tuple[str, Callable[[SnapshotInfo], str]], ...] = (
         ("id", lambda i: i.id),
         ("name", lambda i: i.name or ""),
-        ("taken (UTC)", lambda i: f"{shown_second(i.taken):%Y-%m-%d %H:%M:%S}, in {format_ns(i.took_s * NS_PER_S)}"),
+        (
+            "taken (UTC)",
+            lambda i: f"{shown_second(i.taken):%Y-%m-%d %H:%M:%S}, in {format_ns(i.took_s * NS_PER_S)}",
+        ),
         ("server", lambda i: f"{i.engine} {i.version}{', standby' if i.standby else ''}"),
         ("started (UTC)", lambda i: UNKNOWN if i.started is None else f"{i.started:%Y-%m-%d %H:%M:%S}"),
         ("role", lambda i: i.role),
