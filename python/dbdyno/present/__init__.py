@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from dbdyno.present.observation.span_document import extent as span_extent
     from dbdyno.present.observation.span_document import late as late_of_span
     from dbdyno.present.observation.span_document import sections as span_sections
+    from dbdyno.present.observation.span_document import times as span_times
     from dbdyno.present.observation.span_document import title as span_title
     from dbdyno.present.observation.time_chart import data as time_chart
     from dbdyno.present.report import brief

@@ -9,12 +9,12 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from dbdyno import present
 from dbdyno.account.load_profile import events_together
 from dbdyno.account.making import make
 from dbdyno.account.spans import Ordered, Pooled, Span
@@ -30,7 +30,7 @@ from dbdyno.model.results.results import Query, Results
 from dbdyno.model.results.span_comparison import SpanComparison
 from dbdyno.model.schema.derived import sessions_in
 from dbdyno.model.schema.tables import DERIVED, empty
-from dbdyno.model.units import NS_PER_S, whole_second
+from dbdyno.model.units import NS_PER_S
 from dbdyno.store import Parts, Run
 from dbdyno.store.listing import rebuild_cure
 
@@ -117,9 +117,9 @@ class ObservedTime:
             inside = first < len(middles) and self.starts_s[first] <= (start + end) / 2
             last = first + 1 if inside else first
         if first == last:
-            known = f"{_words(whole.start_s)} to {_words(whole.end_s)}"
+            known = present.span_times(self.whole_results, whole.start_s, whole.end_s)
             raise UsageError(
-                f"nothing was measured from {_words(start)} to {_words(end)}",
+                f"nothing was measured from {present.span_times(self.whole_results, start, end)}",
                 f"choose a time within the observation ({known}) in which there are windows",
             )
         return self._chosen(Span(first, last))
@@ -175,10 +175,6 @@ class ObservedTime:
 
 _POOLED = 4
 """Spans whose figures stay: the one that is shown, its baseline, and those that the reader goes back to."""
-
-
-def _words(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(whole_second(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _of_ended(record: Run) -> tuple[Results, _Read]:

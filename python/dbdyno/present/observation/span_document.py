@@ -109,6 +109,12 @@ def clock(results: Results, seconds: float) -> str:
     return f"{figures.shown_moment(results, seconds):%Y-%m-%dT%H:%M:%S}"
 
 
+def times(results: Results, start_s: float, end_s: float) -> str:
+    """Returns two times since 1970 in words: ``2026-11-21 10:45:31 to 2026-11-21 10:47:01 CET``."""
+    begin, end = (f"{figures.shown_moment(results, s):%Y-%m-%d %H:%M:%S}" for s in (start_s, end_s))
+    return f"{begin} to {end} {figures.zone(results)}"
+
+
 def extent(results: Results) -> str:
     """Returns the span in words: when, how long, and how many windows of how many sessions."""
     windows = results.tables["windows"]
