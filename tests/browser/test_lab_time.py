@@ -22,6 +22,8 @@ LETTERS = """['.other', ':not(.other)'].map(
     s => getComputedStyle(document.querySelector('.picked' + s), '::before').content)"""
 SIDES = """Array.from(document.querySelectorAll('#changed-events th[class*=side]'),
     th => [th.innerText, Array.from(th.classList).find(c => c.startsWith('side'))])"""
+SHAPE = """(p => [p.offsetLeft, p.offsetWidth].map(v => v / p.offsetParent.clientWidth))(
+    document.querySelector('.picked:not(.other)'))"""
 LEAD = "document.querySelector('main > p.lead').innerText"
 
 
@@ -68,9 +70,7 @@ def test_dragging_selects_whole_windows_and_the_address_and_tables_follow(
     windows(page, 2)
     address = page.evaluate("location.search")
     assert address.startswith("?from=20") and "&to=20" in address
-    shape = page.evaluate("(p => [p.offsetLeft, p.offsetWidth].map(v => v / p.offsetParent.clientWidth))"
-                          "(document.querySelector('.picked:not(.other)'))")  # fmt: skip
-    assert shape == pytest.approx([1 / 6, 2 / 6], abs=0.02)
+    assert page.evaluate(SHAPE) == pytest.approx([1 / 6, 2 / 6], abs=0.02)
     table = page.evaluate("document.querySelector('#profile table').innerText")
     page.evaluate("delete document.documentElement.dataset.shown")
     page.open(page.evaluate("location.href"))  # the address describes the view
@@ -111,9 +111,49 @@ def test_keys_select_move_both_ends_and_clear(lab: Lab, open_lab: OpenLab, obser
     )
     assert selected == f"Selected: {typed[0].replace('T', ' ')} to {typed[1][11:]}"
     assert f"{typed[0][11:]} to {typed[1][11:]} " in page.evaluate(LEAD)
+    page.press("Home")
+    windows(page, 5)
     page.press("Escape")
-    windows(page, 6)
-    assert page.evaluate("location.search") == ""
+    page.wait(f"{SHOWN} && location.search === ''")
+    assert page.evaluate("document.querySelector('.timeline .state').innerText") == "No span selected"
+    assert page.errors() == []
+
+
+def test_keys_select_the_baseline_until_escape(lab: Lab, open_lab: OpenLab, observed: Run) -> None:
+    page = opened(lab, open_lab, observed)
+    drag(page, 0.55, 0.95)
+    windows(page, 3)
+    page.click("#time-other")  # the chart has the focus then
+    page.press("ArrowLeft")
+    page.wait(f"{LEAD}.startsWith('A: ') && {LEAD}.includes('3 whole windows')")
+    page.press("ArrowRight")
+    page.wait(f"{LEAD}.includes('2 whole windows')")
+    assert page.evaluate("document.querySelector('#time-other').ariaPressed") == "true"
+    page.press("Escape")
+    assert page.evaluate("document.querySelector('#time-other').ariaPressed") == "false"
+    page.press("ArrowLeft")
+    page.wait(
+        "Array.from(document.querySelectorAll('main > p.lead'))[1].innerText.includes('2 whole windows')"
+    )
+    assert page.evaluate("document.querySelector('#time-status').innerText") == ""
+    assert page.errors() == []
+
+
+def test_the_baseline_is_dragged_beside_the_span_without_moving_it(
+    lab: Lab, open_lab: OpenLab, observed: Run
+) -> None:
+    page = opened(lab, open_lab, observed)
+    drag(page, 0.55, 0.95)
+    windows(page, 3)
+    b = page.evaluate("location.search")
+    page.click("#time-other")
+    drag(page, 0.498, 0.05)  # begins within the reach of B's begin
+    page.wait(f"{SHOWN} && {LEAD}.startsWith('A: ')")
+    assert page.evaluate("location.search").startswith(f"{b}&against=span")
+    assert page.evaluate("document.querySelector('#time-status').innerText") == ""
+    page.click("#time-other")
+    drag(page, 0.6, 0.05)
+    page.wait(f"{SHOWN} && document.querySelector('#time-status').innerText.includes('A and B overlap')")
     assert page.errors() == []
 
 
@@ -169,7 +209,8 @@ def test_a_saved_page_needs_no_server_and_its_chart_can_be_zoomed(
     before = alone.evaluate("document.querySelector('.timeline canvas').toDataURL()")
     alone.click("#time-in")
     alone.wait(f"document.querySelector('.timeline canvas').toDataURL() !== {json.dumps(before)}")
-    drag(alone, 0.1, 0.4)  # selects, and asks nobody
+    drag(alone, 0.6, 0.9)
+    assert alone.evaluate(SHAPE) == pytest.approx([0, 1], abs=0.02)  # the span of the tables stays
     assert alone.requests() == [(tmp_path / "saved.html").as_uri()] and alone.errors() == []
 
 
@@ -183,7 +224,17 @@ def test_a_span_of_snapshots_is_in_the_address_too(open_lab: OpenLab, tmp_path: 
     page.wait("location.search.includes('from=2026-11-01T00%3A10%3A00Z&to=2026-11-01T00%3A30%3A00Z')")
     page.wait("document.querySelector('h1')?.innerText.startsWith('2026-11-01 00:10:00 to 00:30:00')")
     page.wait("document.querySelector('.picked:not(.other)')?.offsetWidth > 50")
-    assert page.errors() == []
+    page.evaluate("document.querySelector('.timeline .plot').focus()")
+    for minute in (40, 50):  # the chart has the focus again in the page that is loaded
+        page.press("ArrowRight")
+        page.wait(f"location.search.includes('to=2026-11-01T00%3A{minute}')")
+        page.wait("document.activeElement?.matches('.timeline .plot')")
+    page.evaluate("delete document.documentElement.dataset.shown")
+    page.evaluate("""(s => { s.value = '1d'; s.dispatchEvent(new Event('change')); })(
+        document.querySelector('#time-form select'))""")
+    page.wait(f"{SHOWN} && document.querySelector('#time-status').innerText.includes('No two snapshots')")
+    assert page.evaluate("document.querySelector('h1').innerText").startswith("2026-11-01 00:10:00 to 00:50")
+    assert "400" in page.errors()[0] and len(page.errors()) == 1
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -196,6 +196,32 @@ def test_without_windows_at_the_time_before_nothing_is_compared(
     assert "What changed" not in answer.text and "3 whole windows" in words(answer.text)
 
 
+def test_another_span_without_times_is_asked_for(observed: Run, lab_of: Callable[[Run], Lab]) -> None:
+    answer = span(lab_of(observed), of(observed, 3, 5, against="span"))
+    assert "has no times" in answer["notes"] and "3 whole windows" in answer["html"]
+    assert answer["against"] is None and answer["fields"]["against-from"] == ""
+
+
+def test_spans_that_overlap_are_named(observed: Run, lab_of: Callable[[Run], Lab]) -> None:
+    lab = lab_of(observed)
+    assert "A and B overlap by 10.0 s" in span(lab, of(observed, 2, 3, **beside(observed, 0, 2)))["notes"]
+    assert span(lab, of(observed, 2, 3, **beside(observed, 0, 1)))["notes"] == ""
+
+
+def test_a_missing_end_is_that_of_the_observation_and_refused_times_stay(
+    observed: Run, lab_of: Callable[[Run], Lab]
+) -> None:
+    lab, second = lab_of(observed), windows(observed)[1]
+    begin = time_travel.written(second["start_s"])
+    assert "5 whole windows" in span(lab, f"/time/{observed.id}?from={begin}")["html"]
+    refused = span(lab, f"/time/{observed.id}?from={begin}&to=2026-01-01T00:00:00")
+    assert "ends before it begins" in refused["notes"] and refused["html"] == ""
+    assert refused["fields"] | {"from": ""} == {
+        "from": "", "to": "2026-01-01T00:00:00", "against-from": "", "against-to": ""
+    }  # fmt: skip
+    assert datetime.fromisoformat(refused["fields"]["from"]).astimezone(UTC) == datetime.fromisoformat(begin)
+
+
 @pytest.mark.parametrize(
     ("query", "words_of_it"),
     [
@@ -294,8 +320,9 @@ def test_snapshots_of_days_are_reported_between_the_nearest_two(tmp_path: Path, 
     ends = f"from={begin:%Y-%m-%dT%H:%M:%SZ}&to={end:%Y-%m-%dT%H:%M:%SZ}"
     page = lab.ask(f"/snapshots?{ends}")
     assert page.status == 200 and taken[2].id in page.text and taken[4].id in page.text
-    against = lab.ask(f"/snapshots?from={taken[3].taken:%Y-%m-%dT%H:%M:%SZ}&against=1h").text
-    assert "No two snapshots are near that span" in against
+    alone = lab.ask(f"/snapshots?{ends}&against=1d")
+    assert alone.status == 400 and "No two snapshots are near" in alone.text
+    assert f"<h1>{taken[2].taken:%Y-%m-%d %H:%M:%S} to " in alone.text and 'value="2026-11-01T' in alone.text
     beside = (
         f"against-from={taken[0].taken:%Y-%m-%dT%H:%M:%SZ}&against-to={taken[2].taken:%Y-%m-%dT%H:%M:%SZ}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -22,7 +22,7 @@ from dbdyno.present.document.page import Html, el
 from dbdyno.store import SnapshotStore
 from dbdyno.web.app import Lab, Page
 from dbdyno.web.shell import SAVE, TIMELINE_SCRIPTS, TIMELINE_STYLES, View
-from dbdyno.web.spans import Asked, asked, baseline, form, refusal
+from dbdyno.web.spans import Asked, Ends, asked, baseline, fields, form, overlap, refusal, section
 
 PLACE = "/snapshots"
 SERVER, FIGURE = "server", "figure"
@@ -61,20 +61,21 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
             return View(
                 Document("Snapshots", [], lead=[*doubts, one]), above=_servers(servers, number), place=PLACE
             )
-        shown, spans, status = _shown(lab, store, infos, asked_for)
+        shown = _Shown.of(lab, store, infos, asked_for)
+        state = shown.state(asked_for)
         chart: dict[str, Any] = {}
         try:
             chart = _chart(loads.of(infos), asked_for)
         except StoreError as error:
             doubts += refusal(error)
         return View(
-            replace(shown, blocks=[*doubts, *shown.blocks]),
-            above=_above(servers, number, spans, asked_for),
-            scripts=(*TIMELINE_SCRIPTS, "snapshots.js"),
+            replace(shown.document, blocks=[*doubts, *shown.document.blocks]),
+            above=_above(servers, number, shown, state, asked_for),
+            scripts=(*TIMELINE_SCRIPTS, "time.js"),
             styles=("lab.css", *TIMELINE_STYLES, "time.css"),
-            data={"time-chart": chart, "time-state": {"span": spans[0], "against": spans[1]}},
+            data={"time-chart": chart, "time-state": state},
             place=PLACE,
-            status=status,
+            status=shown.status,
         )
 
     return [Page(PLACE, view, lab)]
@@ -95,31 +96,55 @@ class _Loads:
         return self._known[key]
 
 
-_Spans = tuple[list[float] | None, list[float] | None]
+class _Shown(NamedTuple):
+    """The span that an address asks for, its baseline, their report, and ``notes`` of what is wrong."""
+
+    document: Document
+    notes: list[Paragraph]
+    span: Ends | None = None
+    baseline: Ends | None = None
+    status: int = 200
+
+    @classmethod
+    def of(
+        cls, lab: Lab, store: SnapshotStore, infos: Sequence[SnapshotInfo], parameters: Mapping[str, str]
+    ) -> _Shown:
+        nothing = Document("Snapshots", [])
+        try:
+            chosen = _pair(infos, asked(parameters))
+        except UsageError as error:
+            return cls(nothing, refusal(error), status=400)
+        shown = cls(nothing, [], _ends(chosen) if any(asked(parameters)) else None)
+        try:
+            before = baseline(parameters, *_ends(chosen))
+            if before is not None:
+                return shown._compared(store, _pair(infos, before), chosen)
+        except (UsageError, StoreError) as error:
+            shown = shown._replace(notes=refusal(error), status=_status(error))
+        try:
+            return shown._replace(document=conduct.interval_page(lab.store.root, store, *chosen))
+        except (UsageError, StoreError) as error:
+            return shown._replace(notes=refusal(error), status=_status(error))
+
+    def _compared(self, store: SnapshotStore, a: _Pair, b: _Pair) -> _Shown:
+        first, second = (f"{begin.id}..{end.id}" for begin, end in (a, b))
+        page = present.intervals(conduct.compared_intervals(store, first, second))
+        return self._replace(document=page, notes=overlap(_ends(a), _ends(b)), baseline=_ends(a))
+
+    def state(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the ends of both spans in seconds since 1970, as scripts read them, and what the fields
+        have."""
+        values = fields(parameters, (self.span, self.baseline), _clock)
+        return {"span": self.span, "against": self.baseline, "fields": values}
 
 
-def _shown(
-    lab: Lab, store: SnapshotStore, infos: Sequence[SnapshotInfo], parameters: Mapping[str, str]
-) -> tuple[Document, _Spans, int]:
-    """Returns the document of the span, both spans in seconds since 1970, and the status of the answer."""
-    try:
-        span = _pair(infos, asked(parameters))
-        before = baseline(parameters, *_seconds(span))
-        against = None if before is None else _pair(infos, before)
-        if against is None:
-            shown = conduct.interval_page(lab.store.root, store, *span)
-        else:
-            names = [f"{a.id}..{b.id}" for a, b in (against, span)]
-            shown = present.intervals(conduct.compared_intervals(store, names[0], names[1]))
-    except (UsageError, StoreError) as error:
-        status = 400 if isinstance(error, UsageError) else 409
-        return Document("Snapshots", [], lead=refusal(error)), (None, None), status
-    chosen = any(asked(parameters))
-    return shown, (_seconds(span) if chosen else None, None if against is None else _seconds(against)), 200
+def _status(error: UsageError | StoreError) -> int:
+    return 400 if isinstance(error, UsageError) else 409
 
 
-def _seconds(pair: _Pair) -> list[float]:
-    return [info.server_time.timestamp() for info in pair]
+def _ends(pair: _Pair) -> Ends:
+    first, last = (info.server_time.timestamp() for info in pair)
+    return first, last
 
 
 def _pair(infos: Sequence[SnapshotInfo], span: Asked) -> _Pair:
@@ -132,11 +157,9 @@ def _pair(infos: Sequence[SnapshotInfo], span: Asked) -> _Pair:
     first, last = (min(range(len(times)), key=lambda n: abs(times[n] - t)) for t in (start, end))
     outside = end < times[0] or start > times[-1]
     if outside or first == last:
-        known = " to ".join(
-            f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%SZ}" for t in (times[0], times[-1])
-        )
         raise UsageError(
-            "no two snapshots are near that span", f"choose a longer time, or one between snapshots: {known}"
+            f"no two snapshots are near {_words(start, end)}",
+            f"choose a longer time, or one between snapshots: {_words(times[0], times[-1])}",
         )
     return infos[first], infos[last]
 
@@ -159,34 +182,31 @@ def _chart(points: Sequence[Any], parameters: Mapping[str, str]) -> dict[str, An
 
 
 def _above(
-    servers: Sequence[Sequence[SnapshotInfo]], number: int, spans: _Spans, parameters: Mapping[str, str]
+    servers: Sequence[Sequence[SnapshotInfo]],
+    number: int,
+    shown: _Shown,
+    state: Mapping[str, Any],
+    parameters: Mapping[str, str],
 ) -> Html:
-    ends = [None if s is None else (s[0], s[1]) for s in spans]
     other = "db-time" if parameters.get(FIGURE) == "transactions" else "transactions"
     kept = {k: v for k, v in parameters.items() if k not in (FIGURE, SAVE)}
     link = f"?{urlencode({**kept, FIGURE: other})}", _FIGURES[other].name
-    tools = [("time-in", "Zoom to the span"), ("time-out", "Whole time"), ("time-all", "All snapshots"),
-             ("time-other", "Drag A, the span to compare with")]  # fmt: skip
-    buttons = [el("button", text, type="button", id=id) for id, text in tools]
-    fields = form(parameters, (ends[0], ends[1]), _clock, (SERVER, FIGURE), link)
-    return el(
-        "section",
-        el("h2", "Load between snapshots", id="over-time-title"),
-        el("div", el("div", id="time-plot"), el("div", *buttons, class_="tools", hidden=True), class_="card"),
-        el(
-            "p",
-            "A span goes from the snapshot nearest to its begin to the one nearest to its end.",
-            class_="foot",
-        ),
-        None if SAVE in parameters else fields,
-        _servers(servers, number),
-        id="over-time",
-        aria_labelledby="over-time-title",
-    )
+    own = None if SAVE in parameters else form(parameters, state["fields"], (SERVER, FIGURE), link)
+    foot = "A span goes from the snapshot nearest to its begin to the one nearest to its end."
+    title = "Load between snapshots"
+    return section(title, "snapshots", foot, own, shown.notes, _servers(servers, number))
 
 
 def _clock(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(whole_second(seconds)).astimezone():%Y-%m-%dT%H:%M:%S}"
+    return f"{_local(seconds):%Y-%m-%dT%H:%M:%S}"
+
+
+def _words(start_s: float, end_s: float) -> str:
+    return f"{_local(start_s):%Y-%m-%d %H:%M:%S} to {_local(end_s):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _local(seconds: float) -> datetime:
+    return datetime.fromtimestamp(whole_second(seconds)).astimezone()
 
 
 def _servers(servers: Sequence[Sequence[SnapshotInfo]], number: int) -> Html | None:

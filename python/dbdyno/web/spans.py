@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from dbdyno.model.errors import DbdynoError, UsageError
-from dbdyno.model.units import whole_second
-from dbdyno.present.document.document import Paragraph
+from dbdyno.model.units import NS_PER_S, format_ns, whole_second
+from dbdyno.present.document.document import Block, Paragraph
 from dbdyno.present.document.page import Html, el
+from dbdyno.present.media.html import fragment
 
 FROM, TO, AGAINST, AGAINST_FROM, AGAINST_TO = "from", "to", "against", "against-from", "against-to"
 BEFORE_S = {"1h": 3600, "1d": 86_400, "1w": 604_800}
@@ -23,6 +24,10 @@ _CHOICES = {
     "1w": "the same a week before",
     ANOTHER: "another span",
 }
+_FIELDS = {FROM: "From ", TO: "to ", AGAINST_FROM: "A from ", AGAINST_TO: "to "}
+_NO_ENDS = (None, None)
+_LEAST_S = 0.001
+"""Spans that have less in common do not overlap."""
 _CURE = "2026-11-21T14:03:00 (local time of the server of this page), or with Z at the end for UTC"
 
 
@@ -47,7 +52,13 @@ def baseline(parameters: Mapping[str, str], start_s: float, end_s: float) -> Ask
     if not how:
         return None
     if how == ANOTHER:
-        return asked(parameters, AGAINST_FROM, AGAINST_TO)
+        another = asked(parameters, AGAINST_FROM, AGAINST_TO)
+        if not any(another):
+            raise UsageError(
+                "B is compared with nothing, as A, the other span, has no times",
+                'fill in "A from" and "to", or press "Drag A" and drag over the chart',
+            )
+        return another
     if how not in BEFORE_S:
         raise UsageError(f"no such span: against={how[:40]}", f"{', '.join(BEFORE_S)} (before), or {ANOTHER}")
     return Asked(start_s - BEFORE_S[how], end_s - BEFORE_S[how])
@@ -64,32 +75,48 @@ def refusal(error: DbdynoError) -> list[Paragraph]:
     return [Paragraph(f"{error.message[:1].upper()}{error.message[1:]}.", "warning"), *cure]
 
 
-Ends = tuple[float, float] | None
+Ends = tuple[float, float]
+
+
+def overlap(a: Ends, b: Ends) -> list[Paragraph]:
+    """Returns a line about the time that both spans have; empty if they have none."""
+    shared_s = min(a[1], b[1]) - max(a[0], b[0])
+    if shared_s < _LEAST_S:
+        return []
+    length = format_ns(shared_s * NS_PER_S)
+    return [Paragraph(f"A and B overlap by {length}, which makes them more alike than they are.", "warning")]
+
+
+def fields(
+    parameters: Mapping[str, str], spans: tuple[Ends | None, Ends | None], clock: Callable[[float], str]
+) -> dict[str, str]:
+    """Returns the times in the fields of :func:`form` by their names: those of the span and its baseline as
+    they are shown. Where one is not, since it was refused, those that were asked for.
+
+    ``clock`` writes a time for a field.
+    """
+    shown = dict(zip(_FIELDS, (*(spans[0] or _NO_ENDS), *(spans[1] or _NO_ENDS)), strict=True))
+    times = {name: _typed(parameters, name) if end is None else end for name, end in shown.items()}
+    return {name: "" if time is None else clock(time) for name, time in times.items()}
 
 
 def form(
-    parameters: Mapping[str, str],
-    spans: tuple[Ends, Ends],
-    clock: Callable[[float], str],
-    kept: Sequence[str],
-    link: tuple[str, str],
+    parameters: Mapping[str, str], values: Mapping[str, str], kept: Sequence[str], link: tuple[str, str]
 ) -> Html:
     """Returns fields for the span and the one that it is compared with: exact times, and what works without a
     mouse and without scripts.
 
-    ``spans``: both, as they are shown. ``clock`` writes a time for a field. ``kept``: further parameters that
-    stay. ``link``: to another form of the page, and its text.
+    ``values``: of :func:`fields`. ``kept``: further parameters that stay. ``link``: to another form of the
+    page, and its text.
     """
-    chosen, names = parameters.get(AGAINST, ""), ((FROM, TO), (AGAINST_FROM, AGAINST_TO))
-    texts = (("From ", "to "), ("A from ", "to "))
+    chosen = parameters.get(AGAINST, "")
     fields = [
         el(
             "label",
             text,
-            el("input", type="datetime-local", step=1, name=name, value=clock(end) if ends else None),
+            el("input", type="datetime-local", step=1, name=name, value=values[name] or None),
         )
-        for pair, words, ends in zip(names, texts, spans, strict=True)
-        for name, text, end in zip(pair, words, ends or (0.0, 0.0), strict=True)
+        for name, text in _FIELDS.items()
     ]
     choice = [el("option", text, value=value, selected=chosen == value) for value, text in _CHOICES.items()]
     return el(
@@ -106,11 +133,47 @@ def form(
     )
 
 
+def section(
+    title: str, every: str, foot: str, form: Html | None, notes: Iterable[Block], more: Html | None = None
+) -> Html:
+    """Returns the chart over time (see time.js) with what chooses spans in it.
+
+    ``every``: of what all is shown without a span. ``form``: None in a page that is kept, where spans stay.
+    ``notes``: what is wrong with the chosen spans.
+    """
+    tools = [("time-in", "Zoom to the span"), ("time-out", "Whole time")]
+    if form is not None:
+        tools += [("time-all", f"All {every}"), ("time-other", "Drag A, the span to compare with")]
+    buttons = [el("button", text, type="button", id=id, aria_pressed="false" if id == "time-other" else None)
+               for id, text in tools]  # fmt: skip
+    return el(
+        "section",
+        el("h2", title, id="over-time-title"),
+        el("div", el("div", id="time-plot"), el("div", *buttons, class_="tools", hidden=True), class_="card"),
+        el("p", foot, class_="foot"),
+        form,
+        el("div", fragment(notes), role="status", id="time-status"),
+        more,
+        id="over-time",
+        aria_labelledby="over-time-title",
+    )
+
+
+def _typed(parameters: Mapping[str, str], name: str) -> float | None:
+    try:
+        return _moment(parameters, name)
+    except UsageError:
+        return None
+
+
 def _moment(parameters: Mapping[str, str], name: str) -> float | None:
     text = parameters.get(name, "").strip()
     if not text:
         return None
     try:
-        return datetime.fromisoformat(text).timestamp()
+        moment = datetime.fromisoformat(text)
+        if not 1970 < moment.year < 9999:  # so that it can be shown in every time zone
+            raise ValueError(text)
+        return moment.timestamp()
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"no time in {name}={text[:40]}", _CURE) from None

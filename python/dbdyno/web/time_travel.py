@@ -14,11 +14,22 @@ from starlette.routing import BaseRoute, Route
 from dbdyno import conduct, present
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.present.document.document import Block, Document, Paragraph
-from dbdyno.present.document.page import Html, el
+from dbdyno.present.document.page import Html
 from dbdyno.present.media.html import fragment
 from dbdyno.web.app import Lab, Page
 from dbdyno.web.shell import SAVE, TIMELINE_SCRIPTS, TIMELINE_STYLES, View
-from dbdyno.web.spans import FROM, TO, asked, baseline, form, refusal, written
+from dbdyno.web.spans import (
+    FROM,
+    TO,
+    asked,
+    baseline,
+    fields,
+    form,
+    overlap,
+    refusal,
+    section,
+    written,
+)
 
 PART = "part"
 """Parameter of a span's address: the section whose blocks are asked for."""
@@ -47,7 +58,8 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
         complete = SAVE in request.query_params
         shown = _Shown.of(time, request.query_params, complete=complete)
         drawn, doubt = _tried(lambda: chart(time, request.query_params.get(BY_WAIT) == "wait"))
-        above = _above(time, shown, drawn, request.query_params, complete)
+        state = shown.state(time, request.query_params)
+        above = _above(shown, state, drawn, request.query_params, complete)
         return View(
             Document(present.span_title(time.whole_results), [*doubt, *shown.blocks]),
             above=above,
@@ -55,7 +67,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
             styles=("lab.css", *TIMELINE_STYLES, "time.css"),
             data={
                 "time-chart": drawn or {},
-                "time-state": shown.state(time) | {"late": present.LATE_OF_SPAN},
+                "time-state": state | {"late": present.LATE_OF_SPAN},
             },
             status=shown.status,
         )
@@ -66,15 +78,17 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
             chosen = time.chosen(*asked(request.query_params))
             return JSONResponse({"html": fragment(present.late_of_span(time.results(chosen), part))})
         shown = _Shown.of(time, request.query_params)
-        return JSONResponse(shown.state(time) | {"html": fragment(shown.blocks)}, shown.status)
+        parts = {"html": fragment(shown.blocks), "notes": fragment(shown.notes)}
+        return JSONResponse(shown.state(time, request.query_params) | parts, shown.status)
 
     return [Page("/time/{run}", view, lab), Route("/time/{run}/span", span, methods=["GET"])]
 
 
 class _Shown(NamedTuple):
-    """The span that an address asks for, its baseline, and their blocks."""
+    """The span that an address asks for, its baseline, their blocks, and ``notes`` of what is wrong."""
 
     blocks: list[Block]
+    notes: list[Paragraph]
     span: conduct.Chosen | None = None
     baseline: conduct.Chosen | None = None
     status: int = 200
@@ -86,29 +100,39 @@ class _Shown(NamedTuple):
         try:
             chosen = time.chosen(*asked(parameters))
         except UsageError as error:
-            return cls([*refusal(error)], status=400)
+            return cls([], refusal(error), status=400)
         results = time.results(chosen)
         lead: list[Block] = [Paragraph(f"{present.span_extent(results)}.", lead=True)]
         try:
             own = present.span_sections(results, complete=complete)
         except StoreError as error:
-            return cls([*lead, *refusal(error)], chosen, status=409)
+            return cls(lead, refusal(error), chosen, status=409)
         try:
             before = baseline(parameters, chosen.start_s, chosen.end_s)
             against = None if before is None else time.chosen(*before)
         except UsageError as error:
-            return cls([*lead, *refusal(error), *own], chosen, status=400)
+            return cls([*lead, *own], refusal(error), chosen, status=400)
         if against is None:
-            return cls([*lead, *own], chosen)
-        return cls([*_compared(time, against, chosen), *own], chosen, against)
+            return cls([*lead, *own], [], chosen)
+        shared = overlap(against[1:], chosen[1:])
+        return cls([*_compared(time, against, chosen), *own], shared, chosen, against)
 
-    def state(self, time: conduct.ObservedTime) -> dict[str, Any]:
-        """Returns the ends of both spans in seconds since 1970, as scripts read them."""
+    def state(self, time: conduct.ObservedTime, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the ends of both spans in seconds since 1970, as scripts read them, and what the fields
+        have."""
         whole = self.span is None or self.span.span == time.whole.span
         return {
             "span": None if whole else _ends(self.span),
             "against": _ends(self.baseline),
+            "fields": self.fields(time, parameters),
         }
+
+    def fields(self, time: conduct.ObservedTime, parameters: Mapping[str, str]) -> dict[str, str]:
+        def clock(seconds: float) -> str:
+            return present.span_clock(time.whole_results, seconds)
+
+        shown = [None if c is None else c[1:] for c in (self.span, self.baseline)]
+        return fields(parameters, (shown[0], shown[1]), clock)
 
 
 def _ends(chosen: conduct.Chosen | None) -> list[float] | None:
@@ -133,48 +157,19 @@ def _tried(make: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any] | None, l
 
 
 def _above(
-    time: conduct.ObservedTime,
     shown: _Shown,
+    state: Mapping[str, Any],
     drawn: Mapping[str, Any] | None,
     parameters: Mapping[str, str],
     complete: bool,
 ) -> Html:
     notes = [
+        "A span takes whole windows: those whose middle lies in it.",
         *(drawn or {}).get("notes", ()),
         *(["Dotted lines: a trigger fired."] if drawn and drawn["marks"] else []),
     ]
-    return el(
-        "section",
-        el("h2", "Active sessions", id="over-time-title"),
-        el("div", el("div", id="time-plot"), _tools(complete), class_="card"),
-        el(
-            "p",
-            " ".join(["A span takes whole windows: those whose middle lies in it.", *notes]),
-            class_="foot",
-        ),
-        None if complete else _form(time, shown, parameters),
-        el("p", role="status", id="time-status", class_="muted"),
-        id="over-time",
-        aria_labelledby="over-time-title",
-    )
-
-
-def _tools(complete: bool) -> Html:
-    names = [("time-in", "Zoom to the span"), ("time-out", "Whole time")]
-    names += (
-        [] if complete else [("time-all", "All windows"), ("time-other", "Drag A, the span to compare with")]
-    )
-    buttons = [el("button", text, type="button", id=id, aria_pressed="false" if id == "time-other" else None)
-               for id, text in names]  # fmt: skip
-    return el("div", *buttons, class_="tools", hidden=True)
-
-
-def _form(time: conduct.ObservedTime, shown: _Shown, parameters: Mapping[str, str]) -> Html:
-    def clock(seconds: float) -> str:
-        return present.span_clock(time.whole_results, seconds)
-
-    spans = [None if c is None else (c.start_s, c.end_s) for c in (shown.span, shown.baseline)]
-    return form(parameters, (spans[0], spans[1]), clock, (BY_WAIT,), _by_wait(parameters))
+    own = None if complete else form(parameters, state["fields"], (BY_WAIT,), _by_wait(parameters))
+    return section("Active sessions", "windows", " ".join(notes), own, shown.notes)
 
 
 def _by_wait(parameters: Mapping[str, str]) -> tuple[str, str]:

@@ -54,6 +54,7 @@ def _data(results: Results, by_wait: bool) -> dict[str, Any]:
             for f in triggers.moments(results)
         ],
         "zone": {"offset_s": _offset_s(results), "name": figures.zone(results)},
+        "unit": "active sessions",
         "notes": notes,
     }
 

@@ -1,27 +1,31 @@
-// Time travel: the span that is selected in the chart is in the address, and the tables below are of it.
+// Time travel: the span that is selected in the chart is in the address, and what is below is of it. With parts that
+// are read late, the server answers for a span alone; without, the page is loaded anew.
 (function () {
   "use strict";
-  var root = document.documentElement, served = root.hasAttribute("data-served");
+  var root = document.documentElement, served = root.hasAttribute("data-served"), LEFT = "dbdyno-time-left";
   function given(id) { return JSON.parse(document.getElementById(id).textContent); }
   function by(id) { return document.getElementById(id); }
   var drawn = given("time-chart"), state = given("time-state"), form = by("time-form"), status = by("time-status");
-  var main = document.querySelector("main"), over = by("over-time"), other = by("time-other"), asking = null, zone_s = 0;
+  var main = document.querySelector("main"), over = by("over-time"), other = by("time-other"), asking = null;
   if (!drawn.times) return;
-  zone_s = drawn.zone.offset_s;
 
   var chart = window.labTimeline(by("time-plot"), drawn, {
-    label: "Active sessions over time", unit: "active sessions", height: innerWidth < 520 ? 200 : 280, onSelect: selected
+    label: by("over-time-title").textContent + " over time", unit: drawn.unit, height: innerWidth < 520 ? 200 : 280,
+    onSelect: served ? selected : null, onChoosing: function (on) { other.setAttribute("aria-pressed", String(on)); }
   });
 
   function iso(seconds) { return new Date(Math.round(seconds) * 1000).toISOString().replace(".000Z", "Z"); }
 
-  // The address of what the page shows, or is to show.
+  // The address of what the page shows, or is to show. An end that is null is that of the whole time.
   function query(span, against, beside) {
     var q = new URLSearchParams(location.search);
     ["from", "to", "against", "against-from", "against-to", "save"].forEach(function (name) { q.delete(name); });
-    if (span) { q.set("from", iso(span[0])); q.set("to", iso(span[1])); }
+    function ends(prefix, pair) {
+      ["from", "to"].forEach(function (name, n) { if (pair && pair[n] !== null) q.set(prefix + name, iso(pair[n])); });
+    }
+    ends("", span);
     if (against) q.set("against", against);
-    if (against === "span" && beside) { q.set("against-from", iso(beside[0])); q.set("against-to", iso(beside[1])); }
+    if (against === "span") ends("against-", beside);
     var text = q.toString();
     return text ? "?" + text : "";
   }
@@ -29,23 +33,29 @@
   function against() { return new URLSearchParams(location.search).get("against") || ""; }
 
   function go(search) {
+    if (!state.late) {
+      sessionStorage.setItem(LEFT, JSON.stringify({ path: location.pathname, y: scrollY, chart: chart.position() }));
+      location.assign(location.pathname + search);
+      return;
+    }
     if (search !== location.search) history.pushState(null, "", location.pathname + search);
     load();
   }
 
-  function selected(a, b) {
-    var span = a === null ? null : [a, b];
-    if (!served) { state.span = span; mark(); return; }
-    if (other.getAttribute("aria-pressed") === "true" && span) {
-      chart.select.apply(null, state.span || [null]);
-      press(false);
-      go(query(state.span, "span", span));
-    } else {
-      go(query(span, against(), state.against));
-    }
+  // A page that was loaded anew goes on where the one before was left.
+  function back() {
+    var left = JSON.parse(sessionStorage.getItem(LEFT));
+    sessionStorage.removeItem(LEFT);
+    if (!left || left.path !== location.pathname) return;
+    chart.goOn(left.chart);
+    scrollTo(0, left.y);
   }
 
-  function press(on) { other.setAttribute("aria-pressed", String(on)); }
+  function selected(from, to, isBaseline) {
+    var pair = from === null ? null : [from, to];
+    if (isBaseline) go(query(state.span, "span", pair));
+    else go(query(pair, against(), state.against));
+  }
 
   // Markup of the server, with its styles as rules of the elements: the page's policy permits no attributes of style.
   function nodes(markup) {
@@ -70,9 +80,9 @@
     main.setAttribute("aria-busy", "true");
     status.textContent = "";
     ask("").then(function (answer) {
-      state.span = answer.span;
-      state.against = answer.against;
+      Object.assign(state, { span: answer.span, against: answer.against, fields: answer.fields });
       put(nodes(answer.html));
+      status.replaceChildren.apply(status, nodes(answer.notes));
       mark();
       main.removeAttribute("aria-busy");
       root.dataset.shown = location.search;
@@ -101,27 +111,24 @@
     by("time-in").textContent = state.against ? "Zoom to B" : "Zoom to the span";
     if (!form) return;
     by("time-all").disabled = !state.span;
-    fields("from", "to", state.span || [drawn.times[0], drawn.times[drawn.times.length - 1]]);
+    Object.keys(state.fields).forEach(function (name) { form.elements[name].value = state.fields[name]; });
     form.elements.against.value = against();
     by("time-others").hidden = against() !== "span";
-    if (state.against) fields("against-from", "against-to", state.against);
     var keep = document.querySelector("a.keep"), q = new URLSearchParams(location.search);
     q.set("save", "1");
     if (keep) keep.search = q.toString();
   }
 
-  function fields(first, second, pair) {
-    [first, second].forEach(function (name, n) { form.elements[name].value = iso(pair[n] + zone_s).replace("Z", ""); });
-  }
-
-  function typed(name) {
-    var value = form.elements[name].value;
-    return value ? Date.parse(value + "Z") / 1000 - zone_s : null;
+  function typed(first, second) {
+    return [first, second].map(function (name) {
+      var value = form.elements[name].value;
+      return value ? Date.parse(value + "Z") / 1000 - drawn.zone.offset_s : null;
+    });
   }
 
   document.addEventListener("toggle", function (event) {
     var part = event.target;
-    if (!served || !part.open || part.dataset.read || state.late.indexOf(part.id) < 0) return;
+    if (!served || !state.late || !part.open || part.dataset.read || state.late.indexOf(part.id) < 0) return;
     part.dataset.read = "yes";
     if (!asking) asking = new AbortController();
     ask("part=" + encodeURIComponent(part.id)).then(function (answer) {
@@ -137,19 +144,23 @@
   by("time-out").addEventListener("click", function () { chart.zoom(null); });
   if (served) {
     by("time-all").addEventListener("click", function () { go(query(null, "", null)); });
-    other.addEventListener("click", function () { press(other.getAttribute("aria-pressed") !== "true"); });
+    other.addEventListener("click", function () { chart.choose(other.getAttribute("aria-pressed") !== "true"); });
     form.elements.against.addEventListener("change", function () {
       var how = form.elements.against.value;
       by("time-others").hidden = how !== "span";
       if (how !== "span") go(query(state.span, how, null));
     });
-    form.addEventListener("submit", function (event) {
-      event.preventDefault();
-      var pair = [typed("from"), typed("to")], how = form.elements.against.value, beside = [typed("against-from"), typed("against-to")];
-      go(query(pair[0] === null || pair[1] === null ? state.span : pair, how, beside[0] === null || beside[1] === null ? null : beside));
-    });
-    addEventListener("popstate", load);
   }
   mark();
+  if (served && state.late) {
+    form.addEventListener("submit", function (event) {
+      event.preventDefault();
+      go(query(typed("from", "to"), form.elements.against.value, typed("against-from", "against-to")));
+    });
+    addEventListener("popstate", load);
+  } else if (served) {
+    addEventListener("pageshow", function (event) { if (event.persisted) mark(); });
+    back();
+  }
   root.dataset.shown = location.search;
 })();

@@ -1,22 +1,25 @@
 // Stacked areas over time, of which a span can be selected: by dragging, or by keys.
 //
 // labTimeline(place, data, options) draws into the element `place` and returns {set(data), select(from, to),
-// against(from, to), zoom(from, to), redraw()}. All times are in seconds since 1970; null for both ends: no span, or
+// against(from, to), choose(on), zoom(from, to), position(), goOn(position), redraw()}. All times are in seconds since 1970; null for both ends: no span, or
 // the whole time. `against` marks a second span, that with which the selected one is compared: it is A, the selected B.
+// After choose(true) gestures select A, until one dragged it or Escape.
 //
 // data: times; series: [{name, colour, values}]; lines: [{name, colour, value}]; marks (optional): [{at, name}];
 // zone (optional): {offset_s, name}, else that of the browser. A value holds from its time to the next one; null is a
 // gap. So a last time without values ends the last window; without it, that is as long as the one before.
 // Colours are names of the page's custom properties; "hatch-NAME" is striped with that of CPU WAIT.
 //
-// options (all optional): onSelect(from, to), unit (title of the axis), label (for screen readers), height (pixels).
+// options (all optional): onSelect(from, to, isA), without which spans stay as they are; onChoosing(on); unit (title of the axis), label (for screen readers), height (pixels).
 (function () {
   "use strict";
   var NEAR = 6, STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
     172800, 604800];
   var MISSING = "This chart needs uPlot, which is bundled when dbdyno is built and npm is there. In the source: " +
     "python tools/bundle_charts.py, then install again.";
-  var KEYS = "Left and right move an end of the span, with Shift farther; Space switches to the other end; Escape clears it.";
+  var MOVE = "eft and right move an end of ", MORE = ", with Shift farther, Home and End to the end of all; Space switches to " +
+    "the other end; Escape ";
+  var KEYS = "L" + MOVE + "the span" + MORE + "clears it.", KEYS_OF_A = "Drag over A, or l" + MOVE + "it" + MORE + "goes back to B.";
 
   function element(name, className, text) {
     var made = document.createElement(name);
@@ -61,21 +64,24 @@
 
   window.labTimeline = function (place, data, options) {
     options = options || {};
-    var box = element("div", "timeline"), plot = element("div", "plot"), at = element("p", "at muted");
+    var box = element("div", "timeline"), plot = element("div", "plot"), at = element("p", "at muted"), keyHelp = element("span"), figures = element("span");
     var legend = element("ul", "legend"), picked = element("div", "picked"), other = element("div", "picked other"), state = element("span", "state");
     other.dataset.side = "A";
+    var fixed = !options.onSelect;
     var ends = null, beside = null;  // the selected span, and the one it is compared with, seconds
+    var choosing = false;  // gestures select beside, not ends
     var view = null;  // the drawn time, seconds; null: all of it
     var edge = 1, dragged = null, u = null, stack = null, keys = [];
-    plot.tabIndex = 0;
-    plot.setAttribute("role", "application");
-    plot.setAttribute("aria-label", (options.label || "Chart over time") + ". " + KEYS);
+    if (!fixed) plot.tabIndex = 0;
+    plot.setAttribute("role", fixed ? "img" : "application");
+    plot.setAttribute("aria-label", (options.label || "Chart over time") + (fixed ? "" : ". " + KEYS));
     state.setAttribute("role", "status");
+    at.append(keyHelp, figures);
     box.append(plot, at, legend, state);
     place.replaceChildren(box);
     if (!window.uPlot) {
       plot.textContent = MISSING;
-      return { set: none, select: none, against: none, zoom: none, redraw: none };
+      return { set: none, select: none, against: none, choose: none, zoom: none, position: none, goOn: none, redraw: none };
     }
 
     // -- time ---------------------------------------------------------------------------------------
@@ -237,7 +243,8 @@
       mark(picked, ends);
       mark(other, beside);
       picked.dataset.side = beside ? "B" : "";
-      picked.dataset.edge = edge ? "to" : "from";
+      picked.dataset.edge = other.dataset.edge = "";
+      (choosing ? other : picked).dataset.edge = edge ? "to" : "from";
     }
 
     function mark(span, pair) {
@@ -269,6 +276,8 @@
       return value;
     }
 
+    function help() { keyHelp.textContent = fixed ? "" : choosing ? KEYS_OF_A : KEYS; }
+
     // The figures under the pointer stand in the legend, the window's time above it.
     function readout() {
       var x = u.cursor.left, i = x >= 0 && count() ? index(u.posToVal(x, "x")) : -1;
@@ -276,7 +285,8 @@
       data.series.forEach(function (series, k) {
         keys[k].textContent = known && typeof series.values[i] === "number" ? places(series.values[i]) : "";
       });
-      at.textContent = i < 0 ? KEYS : clock(data.times[i], true, true) + " to " + clock(end(i), true, false) +
+      keyHelp.style.visibility = i < 0 ? "" : "hidden";  // it keeps its room, so that nothing below moves
+      figures.textContent = i < 0 ? "" : clock(data.times[i], true, true) + " to " + clock(end(i), true, false) +
         (known ? ": " + places(stack.sum[i]) + (options.unit ? " " + options.unit : "") : ": nothing was measured") +
         (data.marks || []).filter(function (mark) {
           return Math.abs(u.valToPos(mark.at, "x") - x) < NEAR;
@@ -285,14 +295,33 @@
 
     // -- selecting ----------------------------------------------------------------------------------
 
+    function ordered(a, b) { return a === null || a === undefined ? null : [Math.min(a, b), Math.max(a, b)]; }
+
     function put(a, b) {
-      ends = a === null || a === undefined ? null : [Math.min(a, b), Math.max(a, b)];
+      if (choosing) beside = ordered(a, b); else ends = ordered(a, b);
       show();
     }
 
-    function report() {
-      state.textContent = ends ? "Selected: " + clock(ends[0], true, true) + " to " + clock(ends[1], true, false) : "No span selected";
-      if (options.onSelect) options.onSelect(ends ? ends[0] : null, ends ? ends[1] : null);
+    function words(pair) { return clock(pair[0], true, true) + " to " + clock(pair[1], true, false); }
+
+    function describe() {
+      state.textContent = (ends ? "Selected: " + words(ends) : "No span selected") + (beside ? "; A: " + words(beside) : "");
+      show();
+    }
+
+    function report(isA) {
+      var pair = isA ? beside : ends;
+      describe();
+      options.onSelect(pair ? pair[0] : null, pair ? pair[1] : null, isA);
+    }
+
+    function choose(on) {
+      choosing = on;
+      edge = 1;
+      help();
+      show();
+      if (options.onChoosing) options.onChoosing(on);
+      if (on) plot.focus({ preventScroll: true });
     }
 
     function moment(event) {
@@ -306,8 +335,8 @@
 
     function pressed(event) {
       if (event.button || !count()) return;
-      var now = moment(event), n = ends ? [near(event, ends[0]), near(event, ends[1])].indexOf(true) : -1;
-      dragged = { anchor: n < 0 ? now : ends[1 - n], x: event.clientX, moved: n >= 0, before: ends };
+      var now = moment(event), n = ends && !choosing ? [near(event, ends[0]), near(event, ends[1])].indexOf(true) : -1;
+      dragged = { anchor: n < 0 ? now : ends[1 - n], x: event.clientX, moved: n >= 0, before: choosing ? beside : ends };
       u.over.setPointerCapture(event.pointerId);
     }
 
@@ -326,25 +355,44 @@
       var now = dragged.moved ? moment(event) : dragged.anchor;
       var first = index(Math.min(dragged.anchor, now)), last = index(Math.max(dragged.anchor, now));
       if (last > first && data.times[last] === Math.max(dragged.anchor, now)) last--;
+      var isA = choosing;
       dragged = null;
       put(data.times[first], end(last));
-      report();
+      if (isA) choose(false);
+      report(isA);
+    }
+
+    // Where keys begin: A before B and as long, or behind it where there is no room; any other in the middle.
+    function start(last) {
+      if (!choosing || !ends) { var middle = index((from() + to()) / 2); return [middle, middle]; }
+      var first = index(ends[0]), until = index(ends[1] - 0.01), length = until - first + 1;
+      return first > 0 || until >= last ? [Math.max(0, first - length), Math.max(0, first - 1)] :
+        [until + 1, Math.min(last, until + length)];
     }
 
     function key(event) {
-      if (event.key === "Escape" && ends) { put(null); report(); event.preventDefault(); return; }
+      if (event.key === "Escape" && choosing) { choose(false); event.preventDefault(); return; }
+      if (event.key === "Escape" && ends) { put(null); report(false); event.preventDefault(); return; }
       if (event.key === " ") { edge = 1 - edge; show(); event.preventDefault(); return; }
-      var way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      var way = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
       if (!way || event.ctrlKey || event.altKey || event.metaKey || !count()) return;
       event.preventDefault();
       var last = stack.gap[count() - 1] ? count() - 2 : count() - 1;
       var far = event.shiftKey ? Math.max(2, Math.round((index(to()) - index(from())) / 20)) : 1;
-      var pair = ends ? [index(ends[0]), index(ends[1] - 0.01)] : null;
-      if (!pair) { pair = [index((from() + to()) / 2), index((from() + to()) / 2)]; edge = way > 0 ? 1 : 0; }
-      else pair[edge] = Math.max(0, Math.min(last, pair[edge] + way * far));
+      var now = choosing ? beside : ends, pair = now ? [index(now[0]), index(now[1] - 0.01)] : start(last);
+      if (!now || !isFinite(way)) edge = way > 0 ? 1 : 0;
+      if (now || !isFinite(way)) pair[edge] = Math.max(0, Math.min(last, pair[edge] + way * far));
       if (pair[0] > pair[1]) pair[edge] = pair[1 - edge];
       put(data.times[pair[0]], end(pair[1]));
-      report();
+      follow((choosing ? beside : ends)[edge]);
+      report(choosing);
+    }
+
+    // Moves the drawn time so far that a moment is in it.
+    function follow(seconds) {
+      if (!view) return;
+      var shift = Math.min(0, seconds - view[0]) + Math.max(0, seconds - view[1]);
+      if (shift) { view = [view[0] + shift, view[1] + shift]; redraw(); }
     }
 
     // -- putting it together ------------------------------------------------------------------------
@@ -376,13 +424,14 @@
       }, [stack.times, stack.sum], plot);
       picked.hidden = other.hidden = true;
       u.over.append(other, picked);
+      if (fixed) return;
       u.over.addEventListener("pointerdown", pressed);
       u.over.addEventListener("pointermove", moved);
       u.over.addEventListener("pointerup", released);
       u.over.addEventListener("pointercancel", function () { if (dragged) { ends = dragged.before; dragged = null; show(); } });
     }
 
-    plot.addEventListener("keydown", key);
+    if (!fixed) plot.addEventListener("keydown", key);
     new ResizeObserver(function () {
       if (!plot.clientWidth) return;
       if (!u) { make(); return; }
@@ -393,7 +442,7 @@
       matchMedia(query).addEventListener("change", redraw);
     });
     named();
-    at.textContent = KEYS;
+    help();
     if (plot.clientWidth) make(); else stack = piled();
 
     return {
@@ -404,9 +453,19 @@
         stack = piled();
         redraw();
       },
-      select: put,
-      against: function (a, b) { beside = a === null || a === undefined ? null : [a, b]; show(); },
+      select: function (a, b) { ends = ordered(a, b); describe(); },
+      against: function (a, b) { beside = ordered(a, b); describe(); },
+      choose: choose,
       zoom: function (a, b) { view = a === null || a === undefined || b <= a ? null : [a, b]; redraw(); },
+      position: function () { return { edge: edge, view: view, choosing: choosing, focus: document.activeElement === plot }; },
+      goOn: function (position) {
+        if (position.choosing) choose(true);
+        edge = position.edge;
+        view = position.view;
+        if (position.focus) plot.focus({ preventScroll: true });
+        redraw();
+        show();
+      },
       redraw: redraw
     };
   };
