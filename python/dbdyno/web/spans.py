@@ -84,7 +84,7 @@ def overlap(a: Ends, b: Ends) -> list[Paragraph]:
     if shared_s < _LEAST_S:
         return []
     length = format_ns(shared_s * NS_PER_S)
-    return [Paragraph(f"A and B overlap by {length}, which makes them more alike than they are.", "warning")]
+    return [Paragraph(f"A and B overlap by {length}. It is in both, so the change looks smaller.", "warning")]
 
 
 def fields(
