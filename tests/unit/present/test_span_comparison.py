@@ -29,7 +29,7 @@ def compared(*statements: dict[str, Any]) -> Table:
     base = report_results.results()
     texts = tables.rows("statement_texts", [{"query_id": 1, "text": "select 1", "length": 8}])
     results = replace(base, tables={**base.tables, "statement_texts": texts})
-    comparison = SpanComparison(nothing, frame, nothing, pl.DataFrame(), (0, 0))
+    comparison = SpanComparison(nothing, frame, nothing, pl.DataFrame(), (0, 0), False)
     (section,) = (s for s in sections(comparison, results, results) if s.id == "changed-statements")
     assert isinstance(section, Section)
     return next(b for b in section.blocks if isinstance(b, Table))
