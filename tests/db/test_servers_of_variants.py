@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Servers
-from tests.db.conftest import LIGHT_CALLS, QUICK, Bench
+from tests.db.conftest import LIGHT_CALLS, QUICK, SHORT, Bench
 
 pytestmark = pytest.mark.db
 SMALL = (*QUICK, "--sessions", "1", *LIGHT_CALLS, "--param", "blocks=200")
@@ -59,6 +59,21 @@ def test_two_versions_are_compared_on_a_start_of_each_in_every_repeat(fresh_benc
     page = fresh_bench.here("compare", "last").stdout
     assert "Starts of each variant's server: 2 starts" in page
     assert "did not alternate" not in page
+    assert not _running(fresh_bench)
+
+
+def test_a_suite_has_a_column_for_each_server(fresh_bench: Bench, two: str) -> None:
+    only = ("--only", "point-select,update-plain", "--repeats", "2", *SHORT)
+    done = fresh_bench.dbdyno("run", "--suite", "micro", *only, "--servers", two, "--json")
+    assert done.returncode == 0, done.stderr
+    matrix = json.loads(done.stdout)
+    assert matrix["variants"] == ["pg15", "pg18"]
+    assert matrix["server"].startswith("PostgreSQL 15.") and " and 18." in matrix["server"]
+    assert {r["benchmark"] for r in matrix["rows"]} == {"point-select", "update-plain"}
+    for row in matrix["rows"]:
+        assert {*row["means"]} == {"pg15", "pg18"} and all(mean > 0 for mean in row["means"].values())
+        run = json.loads(fresh_bench.here("show", row["run"], "--json").stdout)["run"]
+        assert [a["starts"] for a in run["applied"].values()] == [2, 2]
     assert not _running(fresh_bench)
 
 
