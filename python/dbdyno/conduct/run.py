@@ -68,8 +68,9 @@ def run(
             feed = feed_of(context.metrics, environment, record, listener.noted)
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 stage.check(all_variants=all_variants)
-                environment = with_servers(stage, environment)
-                record.write_environment(environment)
+                if (known := with_servers(stage, environment)) is not environment:
+                    environment = known
+                    record.write_environment(environment)
                 plan = stage.plan = with_shells(server, stage.plan, listener)
                 record.write_plan(plan)
                 restarts = any(stage.applied[v.name].restarts for v in plan.variants)
