@@ -13,6 +13,7 @@ from tests.fakery import climb
 from dbdyno import conduct
 from dbdyno.conduct.derive.derive import derive
 from dbdyno.engines import COMMAND, DEFAULT, _installed, helpers, names, product, register, wait_families
+from dbdyno.engines.postgres import versions
 from dbdyno.engines.postgres.wait_events import words
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.raw import RawCell
@@ -68,7 +69,8 @@ def test_every_wait_event_type_has_a_family_and_every_mapped_event_exists(major:
     assert known is not None
     assert set(known.classes.values()) <= {name for name in families.root if "/" not in name}
     events = {f"{name}/{event}" for w in range(14, 19) for name, event in _events(w)}
-    assert {name for name in families.root if "/" in name} <= events
+    coming = {*versions.RENAMED_EVENTS, "Timeout/CommitDelay"}  # of 19, by its published sources
+    assert {name for name in families.root if "/" in name} <= events | coming
 
 
 def _events(major: int) -> list[tuple[str, str]]:
