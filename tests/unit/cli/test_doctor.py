@@ -59,7 +59,11 @@ def test_a_source_that_not_all_loads_have_says_so() -> None:
     text = " ".join(_lines(Diagnosis(None, (counters,), (), None, None, ""), everything=False))
     loads = "(built-in workloads; own scripts from PostgreSQL 18 on)"
     assert f"engine counters, per session {loads}." in text
-    (of_18,) = [s for s in sources(180000, (), seen, ON[0]) if s.name == "engine counters, per session"]
+    (of_18,) = [
+        s
+        for s in sources(18, (), seen, ON[0], counts_own_work=True)
+        if s.name == "engine counters, per session"
+    ]
     assert (of_18.status, of_18.enabling.only) == ("ok", "")
 
 
