@@ -74,6 +74,7 @@ LEFT_OUT: Mapping[str, str] = {
     "dry_run": "Show the plan does it",
     "store": "runs are kept in the store of this lab",
     "fail_on": "sets an exit code",
+    **dict.fromkeys(("suite", "only", "list_suite"), "a suite is many runs, which a start does not follow"),
     **dict.fromkeys(("metrics", "metrics_file", "metrics_open", "metrics_token_file"), _FILE),
     **dict.fromkeys(("when", "do", "trigger_cool_down", "trigger_secrets"), _TRIGGER),
     **dict.fromkeys(("clients", "seconds", "select_only", "skip_some_updates"), "another option does it"),
