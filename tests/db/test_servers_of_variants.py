@@ -71,7 +71,8 @@ def test_a_suite_has_a_column_for_each_server(fresh_bench: Bench, two: str) -> N
     assert matrix["server"].startswith("PostgreSQL 15.") and " and 18." in matrix["server"]
     assert {r["benchmark"] for r in matrix["rows"]} == {"point-select", "update-plain"}
     for row in matrix["rows"]:
-        assert {*row["means"]} == {"pg15", "pg18"} and all(mean > 0 for mean in row["means"].values())
+        assert row["reason"] or {*row["means"]} == {"pg15", "pg18"}  # the client may be the limit
+        assert all(mean > 0 for mean in row["means"].values())
         run = json.loads(fresh_bench.here("show", row["run"], "--json").stdout)["run"]
         assert [a["starts"] for a in run["applied"].values()] == [2, 2]
     assert not _running(fresh_bench)
