@@ -12,7 +12,7 @@ from tests.unit.compare_runs import noisy
 from tests.unit.report_results import World
 
 from dbdyno.conclude.compare import Options, compare_runs
-from dbdyno.conclude.noise_records import OLD_DAYS, NoiseRecord, machine_of, server_of, settings_of
+from dbdyno.conclude.noise_records import OLD_DAYS, NoiseRecord, machine_of, settings_of
 from dbdyno.model.plan.plan import Variant
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
@@ -54,7 +54,7 @@ def _record(floor: float | None, **changes: Any) -> NoiseRecord:
         "run": "noise",
         "measured": A.info.started - timedelta(days=1),
         "machine": machine_of(environment),
-        "server": server_of(environment),
+        "server": environment.server.name,
         "settings": settings_of(environment),
         "workload": "lio",
         "params": A.plan.variants[0].params,
