@@ -83,8 +83,8 @@ def test_data_directories_are_listed_and_removed_by_clean(fresh_bench: Bench, tw
     assert done.returncode == 0, done.stderr
     directories = fresh_bench.status()["of_variants"]
     assert [Path(d).parent.name.partition("-")[0] for d in directories] == ["18", "15"]
-    said = fresh_bench.here("clean").stdout
-    assert all(f"removed data directory {d}" in said for d in directories)
+    printed = fresh_bench.here("clean").stdout
+    assert all(f"removed data directory {d}" in printed for d in directories)
     assert "of_variants" not in fresh_bench.status()
 
 
@@ -100,12 +100,12 @@ def test_unusable_servers_are_left_out_if_two_remain(fresh_bench: Bench, two: st
     words = ("run", "cpu", *QUICK, "--sessions", "1", *LIGHT_CALLS, "--servers")
     done = fresh_bench.dbdyno(*words, f"{two},./foreign,./half,99")
     assert done.returncode == 0, done.stderr
-    told = " ".join(done.stderr.split())
-    assert "variant pg-foreign is left out" in told
-    assert "Exec format error; is it made for this machine?" in told
-    assert "variant pg-half is left out" in told
-    assert "it needs the programs postgres and initdb" in told
-    assert "variant pg99 is left out: PostgreSQL 99 is not installed; there are:" in told
+    printed = " ".join(done.stderr.split())
+    assert "variant pg-foreign is left out" in printed
+    assert "Exec format error; is it made for this machine?" in printed
+    assert "variant pg-half is left out" in printed
+    assert "it needs the programs postgres and initdb" in printed
+    assert "variant pg99 is left out: PostgreSQL 99 is not installed; there are:" in printed
     alone = fresh_bench.dbdyno(*words, f"{two.split(',')[0]},./half")
     assert alone.returncode == 2
     assert "variant pg-half: no PostgreSQL server in" in alone.stderr
@@ -139,10 +139,10 @@ settings = {{ io_method = "sync" }}
     )
     done = fresh_bench.dbdyno("run", str(recipe))
     assert done.returncode == 0, done.stderr
-    told = " ".join(done.stderr.split())
-    assert "variant nolog is left out" in told
-    assert "could not open log file" in told
-    assert "variant later is left out: unknown server setting 'io_method'" in told
+    printed = " ".join(done.stderr.split())
+    assert "variant nolog is left out" in printed
+    assert "could not open log file" in printed
+    assert "variant later is left out: unknown server setting 'io_method'" in printed
     assert not _running(fresh_bench)
 
 
@@ -218,7 +218,7 @@ def small_disk() -> Iterator[Path]:
             subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def test_a_disk_that_is_full_while_data_are_made_is_said_with_the_variant(
+def test_a_disk_that_is_full_while_data_are_made_names_the_variant(
     fresh_bench: Bench, small_disk: Path, two: str
 ) -> None:
     words = ("run", "cpu", "--servers", two, *QUICK, "--sessions", "1", *LIGHT_CALLS)
@@ -235,7 +235,7 @@ def test_a_disk_that_is_full_while_data_are_made_is_said_with_the_variant(
 def test_a_plan_says_which_servers_are_not_possible_here(bench: Bench) -> None:
     done = bench.here("run", "lio", "--servers", "18,99,/nope", "--dry-run")
     assert done.returncode == 0
-    told = " ".join(done.stdout.split())
-    assert "Variant pg99 is not possible here: PostgreSQL 99 is not installed" in told
-    assert "Variant pg-nope is not possible here: no PostgreSQL server in /nope" in told
-    assert "Variant pg18" not in told
+    printed = " ".join(done.stdout.split())
+    assert "Variant pg99 is not possible here: PostgreSQL 99 is not installed" in printed
+    assert "Variant pg-nope is not possible here: no PostgreSQL server in /nope" in printed
+    assert "Variant pg18" not in printed

@@ -39,18 +39,8 @@ PLAIN = frozenset(
         *("params", "builtins", "scale", "protocol", "reconnect", "max_tries", "limits", "log_calls"),
         *("sessions", "target", "rungs", "rate", "rates", "arrivals", "latency_limit", "think"),
         *("call_target", "recalibrate", "measure", "settle", "repeats", "until", "budget", "cool_down"),
-        *(
-            "order",
-            "reset",
-            "expect",
-            "baseline",
-            "server_settings",
-            "seed",
-            "all_variants",
-            "wait",
-            "wait_quiet",
-            "observe",
-        ),
+        *("order", "reset", "expect", "baseline", "server_settings", "seed", "all_variants"),
+        *("wait", "wait_quiet", "observe"),
         *("duration", "window", "user", "database", "application", "pids"),
     }
 )

@@ -10,7 +10,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare import costs
 from dbdyno.conclude.compare.cpu_profile import between
-from dbdyno.conclude.compare.effects import BY_NAME, Group, cells_of, effect_between, known
+from dbdyno.conclude.compare.effects import BY_NAME, Cells, Group, cells_of, effect_between, known
 from dbdyno.conclude.compare.table import ALPHA, careful_p, judge
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.claim import Claim, disturbed_cells
@@ -102,23 +102,25 @@ def _rows(measured: Measured) -> Iterator[SuiteRow]:
         yield row.model_copy(update={"reason": reason or _why_none(results)})
         return
     for workload, sessions in loads:
-        groups = {
-            k.variant: g for k, g in cells.of.items() if (k.workload, k.sessions) == (workload, sessions)
-        }
-        figures = _figures(groups)
-        found = [] if results.comparison is None else _contrasts(results.comparison, sessions)
-        cpu = _of_cpu(results, workload, sessions, found)
-        lacking = len(found) < len(results.plan.variants) - 1
+        figures = _figures(_by_variant(cells, workload, sessions))
+        contrasts = [] if results.comparison is None else _contrasts(results.comparison, sessions)
+        cpu = _of_cpu(results, workload, sessions, contrasts)
+        lacking = len(contrasts) < len(results.plan.variants) - 1
         missing = "" if not lacking else "a variant has no usable measurement"
         why = reason or (missing if figures["means"] else _why_none(results))
         update = {
             "sessions": sessions,
-            "contrasts": tuple(found),
+            "contrasts": tuple(contrasts),
             "cpu": tuple(cpu),
             "reason": why,
             **figures,
         }
         yield row.model_copy(update=update)
+
+
+def _by_variant(cells: Cells, workload: str, sessions: int) -> dict[str, Group]:
+    """Returns the cells of a load, by variant."""
+    return {k.variant: g for k, g in cells.of.items() if (k.workload, k.sessions) == (workload, sessions)}
 
 
 def _why_none(results: Results | None) -> str:
@@ -156,11 +158,7 @@ def _contrasts(comparison: Comparison, sessions: int) -> list[Contrast]:
 def _of_cpu(results: Results, workload: str, sessions: int, throughput: Sequence[Contrast]) -> list[Contrast]:
     """Returns the CPU time of a call against the baseline for the variants whose throughput is compared. The
     server's CPU time holds for measurements that the client limited, too."""
-    of = {
-        k.variant: g
-        for k, g in cells_of(results.tables, limited=True).of.items()
-        if (k.workload, k.sessions) == (workload, sessions)
-    }
+    of = _by_variant(cells_of(results.tables, limited=True), workload, sessions)
     metric = BY_NAME[metric_of(CPU, CALL)]
     return [
         c.model_copy(update={"effect": effect_between(of[c.baseline], of[c.variant], metric, True)})
@@ -186,9 +184,9 @@ def _judged(rows: Sequence[SuiteRow], field: str, margin: float, alpha: float) -
 def _with_verdicts(comparison: Comparison, row: SuiteRow, results: Results) -> Comparison:
     """Returns the comparison of a run with the row's verdicts in place of its own, and with the profiles of
     all its measurements, those that the client limited, too."""
-    mine = {(c.variant, c.sessions): c for c in row.contrasts}
+    judged = {(c.variant, c.sessions): c for c in row.contrasts}
     tables = tuple(
-        t.model_copy(update={"claims": tuple(mine.get((c.variant, c.sessions), c) for c in t.claims)})
+        t.model_copy(update={"claims": tuple(judged.get((c.variant, c.sessions), c) for c in t.claims)})
         if t.metric == THROUGHPUT
         else t
         for t in comparison.metrics
@@ -226,11 +224,8 @@ def _decided(contrasts: Sequence[Contrast]) -> list[Contrast]:
 
 def _with_causes(row: SuiteRow, comparison: Comparison) -> SuiteRow:
     """Returns the row with what changed together with its throughput or CPU time, if one of them differs."""
-    causes = {}
-    for contrast in row.contrasts:
-        cpu = [c for c in _decided(row.cpu) if c.variant == contrast.variant]
-        if contrast.verdict in _CHANGED or cpu:
-            causes[contrast.variant] = _cause(row, comparison, contrast)
+    differing = {c.variant for c in (*_decided(row.contrasts), *_decided(row.cpu))}
+    causes = {c.variant: _cause(row, comparison, c) for c in row.contrasts if c.variant in differing}
     return row.model_copy(update={"causes": causes})
 
 
@@ -318,7 +313,7 @@ def changed_code(change: CostChange, alpha: float) -> list[CodeCost]:
         ]
         for parts in (change.functions, change.modules)
     )
-    return next((found for found in by_part if found), [])
+    return next(filter(None, by_part), [])
 
 
 def _code(row: SuiteRow, comparison: Comparison, variant: str) -> str:

@@ -104,7 +104,7 @@ class SuiteListener(Protocol):
 
 
 class _Record(BaseModel):
-    """What the store keeps of a suite besides its runs."""
+    """The entry of a suite in the store, besides its runs."""
 
     suite: str
     planned: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the store keeps of suites besides their runs: what was planned, and what failed."""
+"""Keeps what was planned of each suite, and what failed: its runs do not say that."""
 
 from __future__ import annotations
 

@@ -364,10 +364,9 @@ def _p_of_pairs(pairs: Pairs) -> float:
     """Returns Student's p of the logarithms of the pairs' ratios, or of their differences if a value is 0."""
     positive = all(x > 0 and y > 0 for x, y in pairs)
     changes = Mean.of([math.log(y / x) if positive else y - x for x, y in pairs])
-    error = math.sqrt(changes.m2 / (changes.n - 1) / changes.n)
-    if not error:
+    if not changes.std_err:
         return 0.0 if changes.value else 1.0
-    return students_tail(changes.value / error, changes.n - 1)
+    return students_tail(changes.value / changes.std_err, changes.n - 1)
 
 
 def moments_of_pairs(pairs: Pairs) -> Moments:

@@ -28,7 +28,7 @@ class TableListener(Protocol):
 
 
 class _Known(NamedTuple):
-    """What is known of a variant's server."""
+    """A variant's server as it was found before the run."""
 
     facts: ServerFacts
     programs: str

@@ -9,7 +9,7 @@ from dbdyno.model.results.comparison import Comparison, Contrast, Frozen, Operat
 
 
 class Cause(Frozen):
-    """What changed together with the throughput of a variant."""
+    """The changes that go with a variant's other throughput or CPU time."""
 
     claim: Claim
     """The sentence of the row."""
@@ -39,7 +39,7 @@ class SuiteRow(Frozen):
     cpu: tuple[Contrast, ...] = ()
     """CPU time of a call, in the same way: a family of its own. ``better`` is less."""
     causes: dict[str, Cause] = Field(default_factory=dict)
-    """By variant, of rows whose throughput or CPU time differs."""
+    """Causes by variant, if its throughput or CPU time differs."""
     reason: str = ""
     """Why there is no throughput, or no comparison."""
 
@@ -48,10 +48,10 @@ class SuiteMatrix(Frozen):
     """All benchmarks of a suite, those with the largest difference first."""
 
     id: str
-    """Of the suite as it was run, which all its runs have in common."""
+    """The id that all runs of the suite have in common."""
     suite: str
     server: str = ""
-    """The product, version and place of the server."""
+    """Product and versions of the servers."""
     variants: tuple[str, ...] = ()
     """The baseline first."""
     margin: float
@@ -62,6 +62,6 @@ class SuiteMatrix(Frozen):
     planned: int
     """Number of benchmarks that were to be measured."""
     comparisons: dict[str, Comparison] = Field(default_factory=dict)
-    """Of each run, with the verdicts that hold for all rows."""
+    """Comparisons by run, with the verdicts that hold for all rows."""
     conclusions: tuple[Claim, ...] = ()
     """The answers for each variant first, then the caveats."""

@@ -61,7 +61,7 @@ _DRAWN, _LABEL, _ROW_PX, _VISIBLE = 8, 40, 36, 0.005
 """Most statements or tables of a chart; characters of their labels; height of one in pixels; least share of
 the largest bar that can be seen."""
 _COLOURS = {"A": "muted", "B": "accent"}
-"""As the lab's chart over time marks both."""
+"""Colours of A and B, as the lab's chart over time marks them."""
 _LEAST = 0.001
 """Smaller ratios are shown as smaller than this."""
 _ANSWERS = ("interval-transactions", "interval-statement")

@@ -76,7 +76,7 @@ def _name(text: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """Returns what tells a server from others, the most telling part first."""
+    """Returns the parts of a path or address by which a server can be named, the most distinctive first."""
     if is_version(text):
         return []
     if is_dsn(text):

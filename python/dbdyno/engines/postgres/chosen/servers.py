@@ -103,10 +103,10 @@ class Servers:
     def _server_of(self, text: str | None) -> Cluster | Running:
         """Raises :class:`UsageError` if there are no such programs."""
         if text not in self._by_text:
-            self._by_text[text] = self._made(text)
+            self._by_text[text] = self._new(text)
         return self._by_text[text]
 
-    def _made(self, text: str | None) -> Cluster | Running:
+    def _new(self, text: str | None) -> Cluster | Running:
         drive = self._target.make_load or driving.local_load
         if text is not None and is_dsn(text):
             if self._target.settings:
