@@ -18,6 +18,11 @@ from dbdyno.model.plan.plan import Cell, Choice, Plan, Variant, Workload
 from dbdyno.model.plan.table_making import TableOptions
 from dbdyno.model.units import counted
 
+_KEPT = (
+    "not read anew before each start, since other processes use them, or their file system keeps them; "
+    "the place alone can make a server some per cent faster or slower"
+)
+
 
 class TableListener(Protocol):
     """Follows the loading of tables before a run."""
@@ -34,6 +39,7 @@ class _Known(NamedTuple):
     programs: str
     identity: str
     settings: Mapping[str, SettingValue]
+    read_anew: bool
 
 
 def first_of_servers(plan: Plan) -> Sequence[Variant]:
@@ -92,6 +98,9 @@ def with_servers(stage: Stage, environment: Environment) -> Environment:
         stage.listener.noted(f"{variant}: {k.facts.product} {k.facts.version}, {place}")
     for name, where in choosing.left_out().items():
         _choose(stage, f"setting {name}", "left out where it does not exist", where)
+    kept = [variant for variant, k in known.items() if not k.read_anew]
+    if kept and len({k.programs for k in known.values() if k.programs}) > 1:
+        _choose(stage, "place of the programs in memory", f"kept for {', '.join(kept)}", _KEPT)
     for line in _same_servers(stage.plan, known):
         stage.listener.noted(line)
     changed = {
@@ -108,7 +117,9 @@ def _look(stage: Stage, choosing: Choosing) -> dict[str, _Known]:
     for variant in stage.plan.variants:
         stage.use(variant)
         facts = facts_now(stage.server, stage.plan)
-        known[variant.name] = _Known(facts, choosing.programs(), choosing.identity(), choosing.all_settings())
+        known[variant.name] = _Known(
+            facts, choosing.programs(), choosing.identity(), choosing.all_settings(), choosing.is_read_anew()
+        )
     return known
 
 

@@ -42,6 +42,10 @@ class Choosing(Protocol):
     def programs(self) -> str:
         """Returns the directory of programs of the server in use; empty if dbdyno does not start it."""
 
+    def is_read_anew(self) -> bool:
+        """Returns whether the programs of the server in use got a new place in memory when it was started.
+        True if dbdyno does not start it."""
+
     def identity(self) -> str:
         """Returns what two connections have in common if and only if they lead to the same data."""
 

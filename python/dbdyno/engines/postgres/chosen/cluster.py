@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 
+from dbdyno.engines.postgres.chosen.page_cache import read_anew
 from dbdyno.engines.postgres.embedded import StartOptions, defaults, instance_of_programs
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.server import PostgresServer
@@ -31,6 +33,8 @@ class Cluster:
         """Given settings that this server does not have."""
         self.same: Mapping[str, str] = {}
         """Settings that all servers of the run get, below those that were given."""
+        self.read_anew = False
+        """Whether the last start began with a new place of the program in the page cache."""
         self._server: PostgresServer | None = None
         self._reserved = False
         self._started_with: StartOptions | None = None
@@ -78,6 +82,7 @@ class Cluster:
 
     def _open(self) -> None:
         """Starts it without those given settings that it does not have."""
+        self.read_anew = read_anew(Path(self.programs.path("postgres")))
         while True:
             options = self._options()
             try:

@@ -151,6 +151,9 @@ class Servers:
     def programs(self) -> str:
         return str(self._now.found.bin_dir) if isinstance(self._now, Cluster) else ""
 
+    def is_read_anew(self) -> bool:
+        return not isinstance(self._now, Cluster) or self._now.read_anew
+
     def identity(self) -> str:
         if isinstance(self._now, Cluster):
             return str(self._now.instance.data)
