@@ -321,7 +321,7 @@ def _code(row: SuiteRow, comparison: Comparison, variant: str) -> str:
     for change in comparison.costs:
         if (change.variant, change.sessions) == (variant, row.sessions) and change.baseline_ns:
             texts = [
-                f"{c.name} ({'+' if c.difference_ns > 0 else '-'}"
+                f"{c.title} ({'+' if c.difference_ns > 0 else '-'}"
                 f"{fmt.percent(abs(c.difference_ns) / change.baseline_ns)})"
                 for c in changed_code(change, comparison.alpha)[:NAMED_CODE]
             ]

@@ -13,6 +13,7 @@ from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.suite import Measured, matrix
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.suite import Benchmark, Suite
+from dbdyno.model.results.comparison import CodeCost
 from dbdyno.model.results.suite import SuiteMatrix
 from dbdyno.present.compare import suite as page
 from dbdyno.present.document.document import Section, Table, walk
@@ -56,6 +57,22 @@ def test_the_row_that_differs_comes_first_and_the_answer_counts_all() -> None:
     assert [c.verdict for c in shown.rows[0].cpu] == ["worse"]
     assert (answer.slots["more_cpu"], answer.slots["less_cpu"]) == (1, 0)
     assert all(not r.causes for r in shown.rows[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "title"),
+    [
+        ("palloc", "postgres:utils/mmgr", "palloc"),
+        ("unknown", "libLLVM-14", "functions of libLLVM-14 without a name"),
+        ("unknown", "unknown", "unknown code"),
+        ("unknown", None, "unknown code"),
+    ],
+)
+def test_code_without_a_name_has_that_of_its_module(name: str, module: str | None, title: str) -> None:
+    cost = CodeCost(
+        name=name, module=module, baseline_ns=1, variant_ns=2, difference_ns=1, low_ns=0.5, high_ns=1.5
+    )
+    assert cost.title == title
 
 
 def test_p_is_adjusted_for_all_rows() -> None:

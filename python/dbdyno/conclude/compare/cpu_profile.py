@@ -188,7 +188,7 @@ def _change(
 def cost_claim(change: CostChange) -> Claim:
     """Returns the claim of a change: the whole difference, and the functions that differ beyond chance."""
     significant = [c for c in change.functions if c.p_holm is not None and c.p_holm < ALPHA]
-    named = ", ".join(f"{c.name} {_signed(c.difference_ns)}" for c in significant[:NAMED])
+    named = ", ".join(f"{c.title} {_signed(c.difference_ns)}" for c in significant[:NAMED])
     values = {
         "unit": change.unit,
         "difference": _signed(change.difference_ns),

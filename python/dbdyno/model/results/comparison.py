@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 
 from dbdyno.model.plan.kinds import COMMANDS
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.cpu_profile import UNKNOWN
 from dbdyno.model.text.nouns import unit_of
 from dbdyno.model.units import format_amount, format_rate
 
@@ -168,6 +169,15 @@ class CodeCost(Frozen):
     high_ns: float
     p_holm: float | None = None
     """p adjusted for all functions compared."""
+
+    @property
+    def title(self) -> str:
+        """The name in a sentence; code without a name has its module's."""
+        if self.name != UNKNOWN:
+            return self.name
+        return (
+            "unknown code" if self.module in (None, UNKNOWN) else f"functions of {self.module} without a name"
+        )
 
 
 class CostChange(Frozen):
