@@ -409,6 +409,10 @@ class Instance:
         )
         files.write(str(self.directory / "instance.json"), json.dumps(asdict(started), indent=1))
 
+    @property
+    def _title(self) -> str:
+        return "the server" if self.of_programs else "the embedded server"
+
     def _await_ready(self, child: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _START_PATIENCE_S
         while True:
@@ -419,7 +423,7 @@ class Instance:
                 tail = self.log_tail()
                 again = "dbdyno clean" if self.of_programs else "dbdyno server start --fresh"
                 raise TargetError(
-                    f"the embedded server did not start; the end of its log:\n{tail}",
+                    f"{self._title} did not start; the end of its log:\n{tail}",
                     cure_for(tail)
                     or "if a setting is to blame, change it; if the data directory is, begin with a new one: "
                     f"{again} (it removes all data of the old one)",
@@ -427,8 +431,7 @@ class Instance:
             if time.monotonic() > deadline:
                 tail = self.log_tail()
                 raise TargetError(
-                    f"the embedded server is not ready after {_START_PATIENCE_S:g} s; the end of its log:\n"
-                    f"{tail}",
+                    f"{self._title} is not ready after {_START_PATIENCE_S:g} s; the end of its log:\n{tail}",
                     cure_for(tail) or f"see {shlex.quote(str(self.log))}",
                 )
             time.sleep(0.002)

