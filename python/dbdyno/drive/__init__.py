@@ -1,6 +1,6 @@
 """The load of one cell in its order: connect, wait at the barrier, start together, end, probe, close.
 
-The core implements the counting rule (docs/concepts.md). This room sequences the phases and handles
+The core implements the counting rule (docs/how-it-works/counting.md). This room sequences the phases and handles
 interrupts.
 """
 

@@ -1,7 +1,8 @@
 """Table ``rates``: throughput and other figures normalised by time, call and unit of work.
 
 A session's rate is its calls over its own time from first start to last end; the rung's is the sum of
-these (docs/concepts.md). CPU per call is the sessions' CPU time per second over their calls per second.
+these (docs/how-it-works/counting.md). CPU per call is the sessions' CPU time per second over their calls
+per second.
 """
 
 from __future__ import annotations
