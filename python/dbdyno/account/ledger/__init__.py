@@ -5,7 +5,7 @@ The input is the windows (:data:`dbdyno.model.schema.window_schema.CUT`). The ac
 its wall time W with ``unaccounted``, which is signed, never clipped and always present. The rung is the sum
 of its sessions.
 
-docs/ledger.md has the method.
+docs/how-it-works/ledger.md has the method.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ PENDING = 2.0
 SWITCH_NS = 2_000
 """Time per switch that may be booked wrongly.
 
-Against an exact trace, 8 to 15 % of run time at slices of 10 to 20 us (docs/ledger.md)."""
+Against an exact trace, 8 to 15 % of run time at slices of 10 to 20 us (docs/how-it-works/ledger.md)."""
 SWITCH_SHARE = 0.15
 TRACED_SWITCH_NS = 8_000
 """The same between the trace and the kernel's books: 0.5 to 8 us per slice were measured."""
