@@ -1,7 +1,7 @@
 """The load of one cell in its order: connect, wait at the barrier, start together, end, probe, close.
 
-The core implements the counting rule (docs/how-it-works/counting.md). This room sequences the phases and handles
-interrupts.
+The core implements the counting rule (docs/how-it-works/counting.md). This room sequences the phases and
+handles interrupts.
 """
 
 from typing import TYPE_CHECKING
