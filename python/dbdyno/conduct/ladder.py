@@ -33,7 +33,7 @@ from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
 from dbdyno.conduct.metrics.feed import Feed
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.protocols import Load, Target
-from dbdyno.model.errors import ServerLost
+from dbdyno.model.errors import ServerLost, naming
 from dbdyno.model.plan.data_size import few_rows
 from dbdyno.model.plan.plan import Cell, Plan, Workload
 from dbdyno.model.results.raw import RawCell
@@ -61,7 +61,8 @@ class Ladder:
         for variant in first_of_servers(plan):
             preparation.use(variant)
             resets = Resets(preparation, workload)
-            resets.complete()
+            with naming(variant.name if plan.servers else None):
+                resets.complete()
         units = preparation.units(workload, record)
         _warn(plan, units, listener)
         progress = Progressing(plan, listener, clock)
@@ -114,15 +115,18 @@ class Ladder:
                 continue
             interrupt.rest(cool_down_s, clock_of(server).sleep)
             server.machine.revive()
-            setting.companions.before(cell)
+            named = cell.variant if plan.servers else None
             cells = [c for c in plan.cells if c.repeat == cell.repeat] if cell.phase else [cell]
             measure = partial(measure_cells, setting, cells, units[cell.variant])
-            raws = with_hosts_left(self.crew, self.preparation.listener, measure)
+            with naming(named):
+                setting.companions.before(cell)
+                raws = with_hosts_left(self.crew, self.preparation.listener, measure)
             measured |= {raw.id for raw in raws}
             yield raws
             interrupt.check()
             if self.crew is None or not self.crew.check():
-                _check_whole(raws, cells)
+                with naming(named):
+                    _check_whole(raws, cells)
 
 
 class Variants(Companion):

@@ -30,7 +30,9 @@ self-test whose ledger is wrong ends with 6, a gate of ``--fail-on`` that failed
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self
 
 EXIT_CUT_SHORT = 5
 EXIT_OFF = 6
@@ -50,6 +52,13 @@ class DbdynoError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.cure is None else f"{self.message}\n  {self.cure}"
+
+    def of_variant(self, name: str) -> Self:
+        """Puts the name of the variant in front of the message, unless one is there. Returns the error."""
+        if not self.message.startswith("variant "):
+            self.message = f"variant {name}: {self.message}"
+            self.args = (self.message,)
+        return self
 
 
 class UsageError(DbdynoError):
@@ -209,6 +218,19 @@ class Abandoned(ServerLost, Interrupted):
 
     def __init__(self) -> None:
         ServerLost.__init__(self, "stopped by the user")
+
+
+@contextmanager
+def naming(variant: str | None) -> Iterator[None]:
+    """Names the variant in errors of its server; not if it is None."""
+    try:
+        yield
+    except Abandoned:
+        raise
+    except DbdynoError as e:
+        if variant is not None:
+            e.of_variant(variant)
+        raise
 
 
 class _Requests:

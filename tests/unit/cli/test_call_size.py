@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.fake_engine import FakeServer
+from tests.fakery import environment_of
+from tests.unit.observe.test_plan import LIO
 
 from dbdyno.cli.app import app
+from dbdyno.conduct import NullProgressListener
+from dbdyno.conduct.measure.prepare import Preparation
+from dbdyno.drive import Interrupt
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.plan.plan import Experiment
+from dbdyno.plan import resolve
+from dbdyno.store import RunStore
 
 pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("pages_unwritten")]
 
@@ -46,6 +56,21 @@ def test_a_later_run_keeps_the_size_of_its_target_while_its_call_fits(invoke: In
     assert measured_call_size(invoke, "--sessions", "1", "--measure", "3s") == default
     assert measured_call_size(invoke, "--sessions", "1", "--measure", "3s", "--recalibrate") == 1.5 * default
     assert measured_call_size(invoke, "--sessions", "1", "--call-target", "20ms", cpu="4ms") == 20 / 4
+
+
+def test_a_call_has_the_size_that_it_has_on_the_baseline(tmp_path: Path) -> None:
+    asked = {"workload": "lio", "engine": "fake", "sessions": "1", "variants": {"a": {}, "b": {}}}
+    plan = resolve(Experiment.model_validate(asked | {"baseline": "b"}), LIO, 2.0, "")
+    server, store, events = FakeServer(Target()), RunStore(tmp_path), list[str]()
+    listener = NullProgressListener()
+    listener.preparing = events.append  # type: ignore[method-assign]
+    preparation = Preparation(
+        server, plan, environment_of(server), store, listener, Interrupt(), lambda v: events.append(v.name)
+    )
+    units = preparation.units(LIO, store.create(plan))
+    calibrating = "calibrating a call of lio at one session"
+    assert events == ["b", "preparing lio for variant base", calibrating, "a", "preparing lio for variant a"]
+    assert list(units) == ["a", "b"] and units["a"] is units["b"]
 
 
 def test_a_damaged_memory_is_no_fault(invoke: Invoke) -> None:

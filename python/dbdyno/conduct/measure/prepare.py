@@ -14,7 +14,7 @@ from dbdyno.conduct.measure.tables import make_tables
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.environment import Environment, ServerFacts
 from dbdyno.model.engine.protocols import Server, needed
-from dbdyno.model.errors import TooFewConnections, UsageError
+from dbdyno.model.errors import TooFewConnections, UsageError, naming
 from dbdyno.model.plan.jobs import PlannedJob
 from dbdyno.model.plan.plan import Calibration, Cell, Choice, Plan, Value, Variant, Workload
 from dbdyno.model.plan.table_making import TableOptions
@@ -173,7 +173,7 @@ class Preparation:
     def units(self, workload: Workload, record: Run) -> dict[str, Unit]:
         """Returns a unit for each variant: creates its objects and calibrates its call at one session,
         without the variant's limits and settings. Variants with the same parameters do the same work and
-        share the calibration."""
+        share the calibration: that of the baseline if it is one of them, else of the first."""
         plan = self.plan
         if plan.jobs:
             return self._jobs(workload, record)
@@ -182,22 +182,26 @@ class Preparation:
         of_variants = {c.variant: c.params for c in plan.cells}
         several = len({tuple(sorted(p.items())) for p in of_variants.values()}) > 1
         loaded: set[str | None] = set()
-        for variant, params in of_variants.items():
+        baseline = plan.experiment.baseline
+        for variant, params in sorted(of_variants.items(), key=lambda v: v[0] != baseline):
             setup = plan.variant(variant)
             self.use(setup)
-            if plan.scripts:
-                own = needed(self.server.scripts, "run scripts")
-                units[variant] = Unit(own.script(setup.scripts, setup, workload.name), None)
-                continue
-            key = tuple(sorted(params.items()))
-            if setup.server not in loaded:  # only the first size: others are loaded before measurements
-                loaded.add(setup.server)
-                self.tables(workload, params)
-            if key not in alike:
-                alike[key] = self._unit(workload, variant if several else "base", params)
-            else:
-                self._prepare(workload, params, variant)
-            units[variant] = alike[key]
+            with naming(variant if plan.servers else None):
+                if plan.scripts:
+                    own = needed(self.server.scripts, "run scripts")
+                    units[variant] = Unit(own.script(setup.scripts, setup, workload.name), None)
+                    continue
+                key = tuple(sorted(params.items()))
+                if setup.server not in loaded:  # only the first size: others are loaded before measurements
+                    loaded.add(setup.server)
+                    self.tables(workload, params)
+                if key not in alike:
+                    server = self.environment.server_of(variant)
+                    alike[key] = self._unit(workload, variant if several else "base", params, server)
+                else:
+                    self._prepare(workload, params, variant)
+                units[variant] = alike[key]
+        units = {variant: units[variant] for variant in of_variants}
         if plan.scripts:
             workload = next(iter(units.values())).workload
         calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
@@ -224,15 +228,18 @@ class Preparation:
             first = variant.jobs[0]
             needed(self.server.commands, "run commands").aside(variant.setup, first.directory, first.env)
 
-    def _unit(self, workload: Workload, variant: str, params: Mapping[str, Value]) -> Unit:
+    def _unit(
+        self, workload: Workload, variant: str, params: Mapping[str, Value], server: ServerFacts
+    ) -> Unit:
         self._prepare(workload, params, variant)
         if self.plan.call_target_ns is None:
             return Unit(workload, None)
         self.listener.preparing(f"calibrating a call of {workload.name} at one session")
-        calibration = self._as_before(workload, params)
+        key = self._key(workload, params, server)
+        calibration = self._as_before(workload, params, key)
         if calibration is None:
             calibration = self._calibrated(workload, params, None)
-            self.store.remember_call_size(self._key(workload, params), calibration.size)
+            self.store.remember_call_size(key, calibration.size)
         self.listener.calibrated(variant, calibration, workload.work_short)
         return Unit(workload, calibration)
 
@@ -260,11 +267,11 @@ class Preparation:
     def _loading(self, step: str, rows: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
         self.listener.preparing(f"{step}: {rows:,} of {total:,} rows")
 
-    def _as_before(self, workload: Workload, params: Mapping[str, Value]) -> Calibration | None:
+    def _as_before(self, workload: Workload, params: Mapping[str, Value], key: str) -> Calibration | None:
         """Returns the calibration of earlier runs, so that the runs can be compared; None if there is none,
         or if its calls now take too long or too short a time."""
         experiment = self.plan.experiment
-        size = None if experiment.recalibrate else self.store.call_size(self._key(workload, params))
+        size = None if experiment.recalibrate else self.store.call_size(key)
         if size is None:
             return None
         earlier = self._calibrated(workload, params, size)
@@ -288,10 +295,10 @@ class Preparation:
                 return calibration
             self.listener.noted(f"{away[0].words} while a call was calibrated: calibrating again")
 
-    def _key(self, workload: Workload, params: Mapping[str, Value]) -> str:
+    def _key(self, workload: Workload, params: Mapping[str, Value], server: ServerFacts) -> str:
         """Returns the key of calls of one size: the machine, without the server's version and settings,
         which are what runs compare."""
-        server, cpu = self.environment.server, self.environment.host.cpu
+        cpu = self.environment.host.cpu
         machine = f"{cpu.model}, {cpu.logical} CPUs" if server.here else server.where.split(", database")[0]
         given = [f"{k}={v}" for k, v in sorted(params.items())]
         chosen = "paced" if any(c.pacing for c in self.plan.cells) else "default"

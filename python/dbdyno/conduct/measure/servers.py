@@ -13,7 +13,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.model.engine.choosing import Choosing, SettingValue
 from dbdyno.model.engine.environment import Environment, ServerFacts, SettingDifference
 from dbdyno.model.engine.protocols import Server
-from dbdyno.model.errors import Abandoned, DbdynoError
+from dbdyno.model.errors import Abandoned, DbdynoError, naming
 from dbdyno.model.plan.plan import Cell, Choice, Plan, Variant, Workload
 from dbdyno.model.plan.table_making import TableOptions
 from dbdyno.model.units import counted
@@ -63,7 +63,9 @@ def load_tables(server: Server, plan: Plan, interrupt: Interrupt, listener: Tabl
             raise
         except DbdynoError:
             continue
-        _load(server, choosing.tables_of([s.text for s in variant.scripts]), variant, interrupt, listener)
+        with naming(variant.name):
+            names = choosing.tables_of([s.text for s in variant.scripts])
+            _load(server, names, variant, interrupt, listener)
         usable.append(variant)
     for variant in usable[:1]:
         choosing.use(variant.name)

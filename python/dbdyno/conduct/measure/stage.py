@@ -89,7 +89,7 @@ class Stage:
         refused: dict[str, DbdynoError] = {}
         for variant in self.plan.variants:
             try:
-                self.use(variant)
+                self._use(variant)
                 self._tidy()
                 known = self._without_lacking(variant)
                 self.applied[variant.name] = self._check_one(known, self.server.facts())
@@ -103,7 +103,14 @@ class Stage:
 
     def use(self, variant: Variant, *, anew: bool = False) -> None:
         """Puts the server of the variant in use, if variants name servers, and settings that were changed on
-        the one before back. ``anew``: starts it again if it is in use."""
+        the one before back. ``anew``: starts it again if it is in use. Raises the error of a server that
+        cannot be used, with the variant's name."""
+        try:
+            self._use(variant, anew=anew)
+        except _NotHere as e:
+            raise e.error.of_variant(variant.name) from None
+
+    def _use(self, variant: Variant, *, anew: bool = False) -> None:
         choosing = self.server.choosing
         if choosing is None:
             return
@@ -168,8 +175,7 @@ class Stage:
         left = len(self.plan.variants) - len(refused)
         if refused and (all_variants or left < 2):
             name, error = next(iter(refused.items()))
-            several = len(self.plan.variants) > 1
-            raise type(error)(f"variant {name}: {error.message}" if several else error.message, error.cure)
+            raise error.of_variant(name) if len(self.plan.variants) > 1 else error
         for name, error in refused.items():
             cure = f"; {error.cure}" if error.cure else ""
             self.listener.noted(f"variant {name} is left out: {error.message}{cure}")
@@ -197,7 +203,7 @@ class Stage:
         for kind, variant in {self._restarting(v.name): v for v in needing}.items():
             self.listener.preparing(f"restarting the server for variant {variant.name}")
             try:
-                self.use(variant)
+                self._use(variant)
                 self._configure(variant.settings)
             except (UsageError, _NotHere) as e:
                 error = e.error if isinstance(e, _NotHere) else e
@@ -234,10 +240,7 @@ class Stage:
         self._now, self._visit = None, visit
         self._without_pool()
         self.started = False
-        try:
-            self.use(variant, anew=True)
-        except _NotHere as e:
-            raise type(e.error)(f"variant {variant.name}: {e.error.message}", e.error.cure) from e
+        self.use(variant, anew=True)
         done = self._configure(variant.settings)
         if variant.limits.of_system:
             facts = self.server.facts()  # the server may have been restarted
