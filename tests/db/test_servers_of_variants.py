@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from dbdyno.engines.postgres import PostgresServer
+from dbdyno.engines.postgres.chosen.servers import Servers as of_variants
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.errors import ServerBusy
 from tests.conftest import Servers
 from tests.db.conftest import LIGHT_CALLS, QUICK, SHORT, Bench
 
@@ -188,6 +194,39 @@ def test_servers_that_run_already_are_not_started_or_changed(
     refused = fresh_bench.here("run", "lio", "--servers", f"{old},{dsn18}", *SMALL, "--setting", "jit=off")
     assert refused.returncode == 2
     assert "--setting is for servers that dbdyno starts" in refused.stderr
+
+
+def test_a_server_that_runs_already_stays_claimed_while_another_is_in_use(
+    servers: Servers, dsn18: str
+) -> None:
+    old = servers.dsn(15)
+    texts = {"old": old, "new": dsn18, "again": f"{old}&application_name=again"}
+    with closing(PostgresServer(old)) as other:
+        with closing(of_variants(Target(servers=texts))) as compared:
+            compared.claim("one")
+            for variant in (*texts, "old"):
+                assert compared.choosing.use(variant) is False
+                with pytest.raises(ServerBusy, match="dbdyno run one "):
+                    other.claim("two")
+            (holder,) = other.control.execute(
+                "select pid from pg_locks where locktype = 'advisory'"
+            ).fetchall()
+            other.control.execute("select pg_terminate_backend(%s, 5000)", holder)
+            compared.choosing.use("again")  # claims anew
+            with pytest.raises(ServerBusy, match="dbdyno run one "):
+                other.claim("two")
+        other.claim("two")
+
+
+def test_an_error_while_tables_are_made_names_the_variant(
+    fresh_bench: Bench, servers: Servers, dsn18: str
+) -> None:
+    refusing = f"{dsn18}&options=-cdefault_transaction_read_only%3Don"
+    for words in (("random-read", "--param", "scale=3"), ("lio", "--param", "blocks=201")):
+        done = fresh_bench.here("run", *words, "--servers", f"{servers.dsn(15)},{refusing}", *SMALL[:-2])
+        assert done.returncode == 3
+        assert re.search(r"^error: variant \S+: .*read-only", done.stderr, re.MULTILINE), done.stderr
+    assert fresh_bench.runs() == []
 
 
 @pytest.mark.parametrize(

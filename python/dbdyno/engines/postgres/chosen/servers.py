@@ -55,6 +55,8 @@ class Servers:
         self._now: Cluster | Running | None = None
         self._last: PostgresServer | None = None
         self._run: str | None = None
+        self._claims: dict[str, Running] = {}
+        """Whose connection holds the claim of each server that runs already: several may lead to one."""
         self._settings: dict[str | None, dict[str, values.Guc]] = {}
         try:
             self._use_first()
@@ -82,7 +84,7 @@ class Servers:
             except Abandoned:
                 raise
             except DbdynoError as e:
-                errors.append(type(e)(f"variant {variant}: {e.message}", e.cure))
+                errors.append(e.of_variant(variant))
             else:
                 return
         raise errors[0]
@@ -97,7 +99,7 @@ class Servers:
         one.enter()
         self._now, self._last = one, one.server
         if self._run is not None:
-            one.server.claim(self._run)
+            self.claim(self._run)
         return one.is_started
 
     def _server_of(self, text: str | None) -> Cluster | Running:
@@ -157,9 +159,13 @@ class Servers:
     def identity(self) -> str:
         if isinstance(self._now, Cluster):
             return str(self._now.instance.data)
+        return f"{self._running_server()} {self.in_use.control.database}"
+
+    def _running_server(self) -> str:
+        """Returns what identifies the server in use while it runs: a standby has its primary's identity."""
         with doing("asking when the server was started"):
             row = self.in_use.control.execute("select pg_catalog.pg_postmaster_start_time()").fetchone()
-        return f"{self.in_use.identity} {row} {self.in_use.control.database}"
+        return f"{self.in_use.identity} {row}"
 
     def same_settings(self) -> Mapping[str, str]:
         clusters = [one for one in self._by_text.values() if isinstance(one, Cluster)]
@@ -189,7 +195,10 @@ class Servers:
     # -- what is not of one server alone --------------------------------------------------------------
     def claim(self, run: str) -> None:
         self._run = run
-        self.in_use.claim(run)
+        if isinstance(self._now, Running):
+            self._claims.setdefault(self._running_server(), self._now).claim(run)
+        else:
+            self.in_use.claim(run)
 
     def close(self) -> None:
         try:
