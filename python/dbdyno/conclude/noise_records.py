@@ -16,7 +16,7 @@ from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare.effects import RANKING
 from dbdyno.conclude.compare.table import ALPHA, ALPHA_STOPPED
 from dbdyno.conclude.noise_words import COARSE, noise_command, size
-from dbdyno.model.engine.environment import Environment
+from dbdyno.model.engine.environment import Environment, ServerFacts
 from dbdyno.model.plan.kinds import PACED, kind_of
 from dbdyno.model.plan.plan import Plan, Value
 from dbdyno.model.results.claim import Claim
@@ -70,26 +70,30 @@ class Reading(NamedTuple):
     """The records that apply to loads of a workload; if there are none, why."""
 
     applying: Sequence[NoiseRecord] = ()
-    """The newest of each number of sessions."""
+    """The newest of each number of sessions and server: only at loads where each server has one."""
     newest: NoiseRecord | None = None
     """Where none applies: the newest of the loads, on whichever machine."""
     differs: str = ""
     """How machine, server or settings of the newest differ; empty if it is only old."""
+    variant: str = ""
+    """The first variant whose server it does not fit; empty if none names a server."""
+    fits_others: bool = False
+    """Whether it fits another server of the run."""
 
 
-def machine_of(environment: Environment) -> str:
-    """Returns the machine in words: its CPUs, those that may be used, its kernel; of a server elsewhere its
-    place."""
-    host, server = environment.host, environment.server
+def machine_of(environment: Environment, server: ServerFacts | None = None) -> str:
+    """Returns the machine of the server, by default the run's, in words: its CPUs, those that may be used,
+    its kernel; of a server elsewhere its place."""
+    host, server = environment.host, server or environment.server
     if not server.here:
         return server.where.split(", database")[0]
     cpus = f"{host.limits.usable_cpus:g} of {counted(host.cpu.logical, 'CPU')}"
     return f"{host.cpu.model or 'unknown CPU'}, {cpus}, {host.kernel}"
 
 
-def settings_of(environment: Environment) -> dict[str, str]:
+def settings_of(server: ServerFacts) -> dict[str, str]:
     """Returns the server's settings without places, which differ from start to start."""
-    return {k: v for k, v in environment.server.settings.items() if "/" not in v}
+    return {k: v for k, v in server.settings.items() if "/" not in v}
 
 
 def scripts_of(plan: Plan) -> str:
@@ -108,7 +112,7 @@ def records_of(results: Results) -> Iterator[NoiseRecord]:
             measured=results.info.started,
             machine=machine_of(results.environment),
             server=results.environment.server.name,
-            settings=settings_of(results.environment),
+            settings=settings_of(results.environment.server),
             workload=workload,
             params=results.plan.variants[0].params,
             scripts=scripts_of(results.plan),
@@ -124,7 +128,8 @@ def read(
     at: datetime,
     sessions: Collection[int] | None = None,
 ) -> Reading:
-    """Returns the records that apply to the load of a plan's first variant.
+    """Returns the records that apply to the load of a plan's first variant, on all servers that its variants
+    name.
 
     ``environment`` is None before the server is known: it is then taken to be that of a record. ``at``: when
     the plan is, or was, measured. ``sessions``: only at these of its numbers of sessions.
@@ -133,28 +138,40 @@ def read(
     load = (plan.cells[0].workload, plan.variants[0].params, scripts_of(plan)) if plan.cells else None
     of_load = [r for r in records if (r.workload, r.params, r.scripts) == load and r.sessions in loads]
     of_load.sort(key=lambda r: r.measured)
-    reasons = ["" if environment is None else difference(r, environment) for r in of_load]
-    young = timedelta(days=OLD_DAYS)
-    applying = {
-        r.sessions: r
-        for r, why in zip(of_load, reasons, strict=True)
-        if not why and abs(at - r.measured) <= young
-    }
-    if applying or not of_load:
-        return Reading([applying[n] for n in sorted(applying)])
-    return Reading((), of_load[-1], reasons[-1])
+    servers: dict[str, ServerFacts | None] = {"": None}
+    if environment is not None:
+        servers = {**environment.servers} or {"": environment.server}
+    young = [r for r in of_load if abs(at - r.measured) <= timedelta(days=OLD_DAYS)]
+    newest = [{r.sessions: r for r in young if not _why_not(r, environment, s)} for s in servers.values()]
+    common = sorted(set(newest[0]).intersection(*newest[1:]))
+    if common:
+        return Reading([*{of[n].key: of[n] for n in common for of in newest}.values()])
+    if not of_load:
+        return Reading(variant=next(iter(servers)))
+    reasons = {variant: _why_not(of_load[-1], environment, s) for variant, s in servers.items()}
+    variant = next((v for v, why in reasons.items() if why), next(iter(servers)))
+    return Reading((), of_load[-1], reasons[variant], variant, not all(reasons.values()))
 
 
-def difference(record: NoiseRecord, environment: Environment) -> str:
+def _why_not(record: NoiseRecord, environment: Environment | None, server: ServerFacts | None) -> str:
+    return "" if environment is None or server is None else difference(record, environment, server)
+
+
+def fits(record: NoiseRecord, environment: Environment) -> bool:
+    """Returns whether a record is of the machine, the version and the settings of all servers of a run."""
+    return not any(difference(record, environment, server) for server in environment.all_servers)
+
+
+def difference(record: NoiseRecord, environment: Environment, server: ServerFacts) -> str:
     """Returns what differs from the machine, server and settings of a record; empty if nothing does."""
-    if record.machine != (machine := machine_of(environment)):
+    if record.machine != (machine := machine_of(environment, server)):
         parts, now = record.machine.split(", "), machine.split(", ")
         others = [f"{a} (now {b})" for a, b in zip(parts, now, strict=False) if a != b]
         same_form = len(parts) == len(now) > 1
         return " and ".join(others) if same_form else f"another machine ({record.machine})"
-    if record.server != (server := environment.server.name):
-        return f"{record.server} (now {server})"
-    settings = settings_of(environment)
+    if record.server != server.name:
+        return f"{record.server} (now {server.name})"
+    settings = settings_of(server)
     for name in sorted({*settings, *record.settings}):
         before, now_set = (d.get(name, "its default") for d in (record.settings, settings))
         if before != now_set:
@@ -171,7 +188,8 @@ def sees(
     restarts: bool = False,
     elsewhere: bool = False,
 ) -> Claim | None:
-    """Returns what a comparison of the plan's variants can see; None if it compares none, or its rate is set.
+    """Returns what a comparison of the plan's variants can see; None if it compares none, its rate is set, or
+    its variants name servers that are not known yet.
 
     ``environment`` is None before the server is known: it is then taken to be that of the record.
     ``restarts``: whether variants restart the server. ``elsewhere``: whether the user named one.
@@ -186,14 +204,21 @@ def sees(
     alpha = (ALPHA if plan.experiment.until is None else ALPHA_STOPPED) / claims
     if repeats < (least := least_repeats(alpha)):
         return claim("comparison-sees", {"repeats": repeats, "least": least}, case="few")
+    if environment is None and plan.servers:
+        return None
     reading = read(records, plan, environment, now)
-    values: dict[str, Any] = {"command": noise_command(plan, loads[-1], environment, elsewhere=elsewhere)}
+    command = noise_command(plan, loads[-1], environment, reading.variant, elsewhere=elsewhere)
+    values: dict[str, Any] = {"command": command}
     if reading.applying:
         again = restarts or plan.starts_servers
         return _seen("sees", plan, reading.applying, repeats, alpha, loads, restarts=again)
     if reading.newest is None:
         return claim("comparison-sees", values, case="none")
     values["date"] = reading.newest.date
+    if reading.fits_others and environment is not None:
+        missing = environment.server_of(reading.variant).name
+        if missing != (measured := reading.newest.server):
+            return claim("comparison-sees", values | {"server": measured, "missing": missing}, case="servers")
     if reading.differs:
         return claim("comparison-sees", values | {"what": reading.differs}, case="differs")
     return claim("comparison-sees", values | {"days": OLD_DAYS}, case="old")

@@ -18,9 +18,14 @@ def size(share: float) -> str:
 
 
 def noise_command(
-    plan: Plan, sessions: int, environment: Environment | None = None, *, elsewhere: bool = False
+    plan: Plan,
+    sessions: int,
+    environment: Environment | None = None,
+    variant: str = "",
+    *,
+    elsewhere: bool = False,
 ) -> str:
-    """Returns the command that measures the noise of the plan's first variant.
+    """Returns the command that measures the noise of the plan's first variant, on the server of ``variant``.
 
     A server that dbdyno does not start is named by a placeholder: its address may hold a password.
     ``elsewhere`` says whether there is one where the ``environment`` is not known yet.
@@ -31,6 +36,8 @@ def noise_command(
     for given in (experiment.params, experiment.variables):
         words += [shlex.quote(f"{name}={value}") for name, value in given.items()]
     words.append(f"--sessions {sessions}")
-    if elsewhere if environment is None else not environment.server.embedded:
+    if elsewhere if environment is None else not environment.server_of(variant).embedded:
         words.append("--dsn DSN")
+    elif environment is not None and (programs := environment.programs.get(variant)):
+        words.append(f"--pg-bin {shlex.quote(programs)}")
     return " ".join(["dbdyno noise", *words])

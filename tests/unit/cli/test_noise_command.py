@@ -31,6 +31,7 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.engine.protocols import Target
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results
 from dbdyno.present.document.document import Paragraph
 from dbdyno.present.run.noise import part_blocks
@@ -281,6 +282,33 @@ def test_old_and_foreign_records_are_not_applied(store: Path, tmp_path: Path, re
     assert case(record.model_copy(update={"params": {}}))[0] == "none"
 
 
+def test_servers_of_variants_need_a_record_each(store: Path, tmp_path: Path, results: Results) -> None:
+    (record,) = known(RunStore(store))
+    plan = planned(tmp_path / "two.toml")
+    named = [v.model_copy(update={"server": v.name}) for v in plan.variants]
+    plan = plan.model_copy(update={"variants": tuple(named)})
+    first = results.environment.server
+    second = first.model_copy(update={"version": "2.0", "where": "elsewhere in memory"})
+    two = {"servers": {"a": first, "b": second}, "programs": {"b": "/opt/new bin"}}
+    environment = results.environment.model_copy(update=two)
+
+    def claimed(*records: NoiseRecord) -> Claim:
+        claim = sees(plan, environment, records, record.measured)
+        assert claim is not None
+        return claim
+
+    (of_one, command) = claimed(record).text.split(": ")
+    assert of_one.endswith(f"is that of {first.name} and not of {second.name}, and is not applied")
+    assert command == "dbdyno noise lio --sessions 2 --pg-bin '/opt/new bin' measures it there."
+    louder = record.model_copy(update={"server": second.name, "budget": record.budget | {"variance": 0.01}})
+    both = claimed(record, louder)
+    alone = claimed(louder.model_copy(update={"server": first.name}), louder)
+    assert (both.case, both.value) == ("sees", alone.value)
+    assert claimed(record.model_copy(update={"server": "other 3.0"})).case == "differs"
+    assert claimed().text.startswith("How small a difference this comparison can see is not known: ")
+    assert sees(plan, None, [record, louder], record.measured) is None  # the servers are not known
+
+
 def test_a_newer_record_of_another_machine_hides_none_of_this_one(
     store: Path, tmp_path: Path, results: Results
 ) -> None:
@@ -319,7 +347,9 @@ def test_large_differences_are_factors(store: Path, tmp_path: Path) -> None:
     assert claim.text.endswith("Measure longer, or make the machine quieter: dbdyno doctor.")
 
 
-def test_more_claims_and_restarts_make_differences_larger(store: Path, tmp_path: Path) -> None:
+def test_more_claims_and_restarts_make_differences_larger(
+    store: Path, tmp_path: Path, results: Results
+) -> None:
     (record,) = known(RunStore(store))
     now = datetime.now(UTC)
 
@@ -335,7 +365,7 @@ def test_more_claims_and_restarts_make_differences_larger(store: Path, tmp_path:
 
     plan = planned(tmp_path / "x.toml", RECIPE)
     servers = tuple(v.model_copy(update={"server": v.name}) for v in plan.variants)
-    of_servers = sees(plan.model_copy(update={"variants": servers}), None, [record], now)
+    of_servers = sees(plan.model_copy(update={"variants": servers}), results.environment, [record], now)
     assert of_servers is not None
     assert of_servers.value is not None
     assert of_servers.value.value == least(RECIPE, restarts=True)  # each repeat is on a start of its own

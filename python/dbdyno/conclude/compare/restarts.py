@@ -8,7 +8,7 @@ from datetime import timedelta
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare.effects import RANKING
-from dbdyno.conclude.noise_records import OLD_DAYS, NoiseRecord, difference, machine_of, scripts_of
+from dbdyno.conclude.noise_records import OLD_DAYS, NoiseRecord, fits, machine_of, scripts_of
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, Contrast
 from dbdyno.model.results.results import Results
@@ -51,13 +51,13 @@ def _floor(record: NoiseRecord) -> float:
 
 
 def _applies(record: NoiseRecord, runs: Sequence[Results]) -> bool:
-    """Returns whether the record is of the machine of both runs, of the server of one, and of their work."""
+    """Returns whether the record is of the machine of both runs, of the servers of one, and of their work."""
     return (
         all(record.machine == machine_of(r.environment) for r in runs)
         and all(abs(r.info.started - record.measured) <= timedelta(days=OLD_DAYS) for r in runs)
         and all(record.params in [v.params for v in r.plan.variants] for r in runs)
         and all(record.scripts == scripts_of(r.plan) for r in runs)
-        and any(not difference(record, r.environment) for r in runs)
+        and any(fits(record, r.environment) for r in runs)
     )
 
 
