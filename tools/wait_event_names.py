@@ -1,4 +1,4 @@
-"""Writes the names of PostgreSQL's wait events by code, from a source tree of PostgreSQL 14 to 18:
+"""Writes the names of PostgreSQL's wait events by code, from a source tree of PostgreSQL 14 to 19:
 
     python tools/wait_event_names.py postgresql-18.6 > python/dbdyno/engines/postgres/wait_events/18.toml
 
@@ -20,7 +20,7 @@ _ELSEWHERE = ("LWLock", "Lock")  # wait_event_names.txt has them for the documen
 def main(tree: Path) -> str:
     """Returns the text of the data file. Raises :class:`OSError` if ``tree`` is no source tree of
     PostgreSQL."""
-    version = _one(r"AC_INIT\(\[PostgreSQL\], \[([0-9.]+)\]", _text(tree, "configure.ac"))
+    version = _one(r"AC_INIT\(\[PostgreSQL\], \[([\w.]+)\]", _text(tree, "configure.ac"))
     codes = classes(tree)
     names = (listed(tree) if (tree / _ACTIVITY / "wait_event_names.txt").exists() else enumerated(tree)) | {
         "LWLock": lwlocks(tree),
@@ -29,7 +29,7 @@ def main(tree: Path) -> str:
         ),
         "Extension": ["Extension"],
     }
-    names.setdefault("BufferPin", ["BufferPin"])
+    names.setdefault("BufferPin", ["BufferPin"])  # 14 to 16; from 19 on the class is Buffer
     lines = [
         f"# PostgreSQL {version}: wait events by class; an event's place in the list, from 0, is its id.",
         '# "": no such id. Made by tools/wait_event_names.py from the sources.',
@@ -94,16 +94,20 @@ def listed(tree: Path) -> dict[str, list[str]]:
 
 
 def lwlocks(tree: Path) -> list[str]:
-    """Returns the individual locks by number, then the builtin tranches in the order of their enum."""
+    """Returns the individual locks by number, then the builtin tranches in the order of their enum: from 19
+    on they are in the list of the locks."""
     old = tree / "src/backend/storage/lmgr/lwlocknames.txt"
-    if old.exists():
-        single = re.findall(r"^(\w+)Lock\s+(\d+)$", old.read_text(), re.MULTILINE)
-    else:
-        pairs = re.findall(
-            r"^PG_LWLOCK\((\d+), (\w+)\)", _text(tree, "src/include/storage/lwlocklist.h"), re.MULTILINE
-        )
-        single = [(name, number) for number, name in pairs]
+    text = (old if old.exists() else tree / "src/include/storage/lwlocklist.h").read_text()
+    single = re.findall(r"^(\w+)Lock\s+(\d+)$", text, re.MULTILINE)
+    pairs = re.findall(r"^PG_LWLOCK\((\d+), (\w+)\)", text, re.MULTILINE)
+    single += [(name, number) for number, name in pairs]
     numbers = {int(number): name for name, number in single}
+    tranches = re.findall(r"^PG_LWLOCKTRANCHE\(\w+, (\w+)\)", text, re.MULTILINE) or _tranches(tree)
+    return [numbers.get(n, "") for n in range(max(numbers) + 1)] + tranches
+
+
+def _tranches(tree: Path) -> list[str]:
+    """Returns the builtin tranches of versions up to 18: their enum, and an array with the names."""
     enum = _one(r"typedef enum BuiltinTrancheIds\s*{([^}]*)}", _text(tree, "src/include/storage/lwlock.h"))
     tranches = [t for t in re.findall(r"LWTRANCHE_\w+", enum) if t != "LWTRANCHE_FIRST_USER_DEFINED"]
     body = _body(_text(tree, "src/backend/storage/lmgr/lwlock.c"), "BuiltinTrancheNames")
@@ -111,7 +115,7 @@ def lwlocks(tree: Path) -> list[str]:
     shown = [named[t] for t in tranches] if named else re.findall(r'"(\w+)"', body)
     if len(shown) != len(tranches):
         raise ValueError(f"{len(shown)} names for {len(tranches)} tranches")
-    return [numbers.get(n, "") for n in range(max(numbers) + 1)] + shown
+    return shown
 
 
 def _camel(event: str) -> str:
