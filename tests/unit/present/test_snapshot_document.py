@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from dataclasses import replace
 from html.parser import HTMLParser
 
+import polars as pl
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.unit.shown import as_text, tables
@@ -66,6 +68,15 @@ def test_tables_have_the_articles_columns(the_document: Document) -> None:
     assert [first[n] for n in heads] == [
         "igen: public.order_125", "91.2", "77.8", "67.6 k", "699 k", "58.0 k", "203 k"
     ]  # fmt: skip
+
+
+def test_statements_have_the_share_of_generic_plans_where_it_is_counted(
+    growth: IntervalFigures, the_document: Document
+) -> None:
+    counted = growth.statements.with_columns(generic_plans=pl.lit(3), custom_plans=pl.lit(1))
+    of_19 = presenting.document(replace(growth, statements=counted), [], unused(growth))
+    assert cells(of_19, "By execution time", 0)["generic plans"] == "75 %"
+    assert "generic plans" not in cells(the_document, "By execution time", 0)
 
 
 def test_sums_are_those_of_the_databases(growth: IntervalFigures) -> None:

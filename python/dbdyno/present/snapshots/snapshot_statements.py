@@ -31,7 +31,8 @@ def top_sql(figures: IntervalFigures, most: int) -> tuple[list[Block], list[Bloc
     orders = {by: sql.ranked(frame, by, known_texts, most) for by in sql.ORDERS}
     orders["variance"] = _varying(frame, known_texts, most)
     first = orders["time"]
-    useful = [(c, cell) for c, cell in sql.COLUMNS if c.rank < 3 or any(cell(r).value for r in first)]
+    columns = (*sql.COLUMNS, _GENERIC)
+    useful = [(c, cell) for c, cell in columns if c.rank < 3 or any(cell(r).value for r in first)]
     several = [(c, cell) for c, cell in sql.WHOSE if frame[c.head].n_unique() > 1]
     tables: list[Block] = [table("By execution time", (*useful, *several), first)]
     shown, same = list(first), []
@@ -110,6 +111,21 @@ def _variation(row: _Row) -> float | None:
     return row["spread_ns"] / mean if mean and math.isfinite(mean) else None
 
 
+def _generic(row: _Row) -> float | None:
+    """Returns the share of a statement's executions with a plan for any values; None if plans are not
+    counted."""
+    generic, custom = row.get("generic_plans"), row.get("custom_plans")
+    if generic is None or custom is None or not generic + custom:
+        return None
+    return float(generic / (generic + custom))
+
+
+_GENERIC = (
+    numeric("generic", 3)._replace(
+        name="generic plans", note="of the executions, those with a plan for any values and not for their own"
+    ),
+    figure(_generic, format_percent, ratio=True),
+)
 _SHARED = ("shared_blks_read", "local_blks_read")
 _COLUMNS: dict[str, Columns] = {
     **sql.FEWER_COLUMNS,
