@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbdyno.engines.postgres import PostgresServer, versions
+from dbdyno.engines.postgres import PostgresServer, counters, versions
 from dbdyno.engines.postgres.connect import connect
 from tests.conftest import Servers
 from tests.contract.claiming import WARNING, claiming
@@ -146,6 +147,21 @@ def test_a_column_that_is_gone_is_missing_with_the_reason(
         assert shown["rows"]["server"] > 0
 
 
+@pytest.mark.parametrize("column", ["query_id", "leader_pid", "wait_event", "backend_type"])
+def test_a_column_that_the_activity_view_lacks_is_unknown_with_the_reason(
+    bench: Bench, real: PlainServer, unknown: str, column: str
+) -> None:
+    with changed(real, *renamed("pg_stat_get_activity", column)):
+        diagnosis = json.loads(bench.here("doctor", "--json", "--dsn", unknown).stdout)
+        done(bench, "observe", "--dsn", unknown, "--for", "2s")
+    lacks = f"PostgreSQL 20 has no {column} in pg_stat_get_activity: unknown here"
+    observed = sources_of_last(bench)
+    for sources in ({s["name"]: s for s in diagnosis["sources"]}, observed):
+        samples = sources["activity samples"]
+        assert (samples["status"], samples["detail"]) == ("limited", lacks)
+    assert ("statement ids" in observed) == (column == "query_id")
+
+
 def test_sessions_are_counted_as_before_18_if_they_cannot_be_as_in_18(
     bench: Bench, real: PlainServer, unknown: str
 ) -> None:
@@ -163,6 +179,16 @@ def test_statements_that_cannot_be_read_are_lost_with_the_reason(
         done(bench, "run", "cpu", "--dsn", unknown, "--sessions", "1", *QUICK, *LIGHT_CALLS)
     counted = sources_of_last(bench)["statement counters"]
     assert (counted["status"], "column s.calls does not exist" in counted["detail"]) == ("lost", True)
+
+
+def test_a_standby_of_19_knows_for_how_long_it_replays(real: PlainServer) -> None:
+    since = "now() - '2 s'::interval as current_chunk_start_time"
+    view = f"create view pg_catalog.pg_stat_recovery as select {since}"
+    undo = "drop view pg_catalog.pg_stat_recovery"
+    with claimed(real, "19.0") as dsn, changed(real, view, undo), connect(dsn) as connection:
+        read = {r["name"]: r for r in counters.read(connection, counters.END, time.monotonic_ns)}
+    assert read["replay_chunk_ns"]["status"] == "ok"
+    assert 2e9 <= read["replay_chunk_ns"]["value"] < 60e9
 
 
 LOCKS_OF_19 = """create view pg_catalog.pg_stat_lock as select 'relation'::text as locktype, 1::int8 as waits,

@@ -24,7 +24,7 @@ from psycopg import pq, waiting
 from psycopg.conninfo import conninfo_to_dict, timeout_from_conninfo
 
 from dbdyno.engines.attended import STEP_S, Attended
-from dbdyno.engines.postgres import connection_options, own_settings, sql, texts, versions
+from dbdyno.engines.postgres import activity_view, connection_options, own_settings, sql, texts, versions
 from dbdyno.engines.postgres.errors import (
     Doubt,
     check_dsn,
@@ -63,6 +63,8 @@ class Connection(Traced):
     """Seconds of the monotonic clock when connecting began, and when a statement was last answered."""
     counts_own_work = False
     """Whether the server counts the work of this session, and a statement that dbdyno knows reads it."""
+    lacking: Mapping[str, str] = {}
+    """Columns that the server's activity view lacks, with their types."""
     before: Mapping[str, Before] = {}
     """Settings as given by role, database and connection options. Empty behind a pooler, where they still
     hold."""
@@ -278,6 +280,7 @@ def connect(dsn: str, database: bytes | None = None) -> Connection:
     try:
         connection.before = own_settings.fix(connection)  # before any other statement of ours
         connection.take_text_as_it_is()
+        connection.lacking = activity_view.lacking(connection)
         connection.counts_own_work = _counts_own_work(connection)
     except psycopg.Error as e:
         connection.close()

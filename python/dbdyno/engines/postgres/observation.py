@@ -10,6 +10,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from dbdyno.engines.postgres import sql, texts, versions
+from dbdyno.engines.postgres.activity_view import adapted
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.sessions import literal
 from dbdyno.model.errors import UsageError
@@ -37,7 +38,8 @@ def activity_sql(connection: Connection, chosen: Observation | None = None) -> s
     """
     column = "" if chosen is None else f",\n       {_condition(connection, chosen)} as chosen"
     report = f"\n{_REPORT}" if _can_report(connection) else ""
-    return sql.fill("activity", chosen=column, control=connection.info.backend_pid, report=report)
+    text = sql.fill("activity", chosen=column, control=connection.info.backend_pid, report=report)
+    return adapted(text, connection.lacking)
 
 
 def _can_report(connection: Connection) -> bool:
@@ -64,7 +66,8 @@ def counted_to_begin(connection: Connection) -> dict[str, int]:
 
 def blocking_spec(connection: Connection) -> dict[str, Any]:
     """Returns how the core asks for lock waits, and in which wait event classes it does."""
-    return {"sql": sql.fill("blocked", control=connection.info.backend_pid), "classes": ["Lock"]}
+    text = sql.fill("blocked", control=connection.info.backend_pid)
+    return {"sql": adapted(text, connection.lacking), "classes": ["Lock"]}
 
 
 def _condition(connection: Connection, chosen: Observation) -> str:

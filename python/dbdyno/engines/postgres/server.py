@@ -151,6 +151,7 @@ class PostgresServer:
             counts_own_work=self._connection.counts_own_work,
             unprobed=self._unprobed,
             unread=self._unread,
+            lacking=self._connection.lacking,
         )
         if self._presence.here:
             known += unknown_directories(self._places, self._visibility.role)

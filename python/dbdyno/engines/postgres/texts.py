@@ -8,7 +8,7 @@ are read as UTF-8.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from psycopg._encodings import pg2pyenc
 from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import Loader
 
+from dbdyno.engines.postgres.activity_view import adapted
 from dbdyno.model.errors import UsageError
 
 TYPES = (0, "text", "name", "varchar", "bpchar", '"char"')  # 0: types unknown to psycopg
@@ -93,6 +94,8 @@ class _EncodingCursor:
     def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
         connection = self.connection  # type: ignore[attr-defined]
         encoding = encoding_of(connection)
+        if lacks := getattr(connection, "lacking", None):
+            query = _adapted(query, lacks)
         with _encoding_checked(connection):
             if isinstance(query, pgsql.Composable) and connection.info.encoding != encoding:
                 query = query.as_string()
@@ -101,6 +104,13 @@ class _EncodingCursor:
             if isinstance(query, str):
                 query = query.encode(encoding)
             return super().execute(query, params, **more)  # type: ignore[misc]
+
+
+def _adapted(query: Any, lacks: Mapping[str, str]) -> Any:
+    """Returns a statement for a server whose activity view lacks columns."""
+    if isinstance(query, bytes):
+        return adapted(query.decode(), lacks).encode()
+    return adapted(query, lacks) if isinstance(query, str) else query
 
 
 class Cursor(_EncodingCursor, psycopg.Cursor[Any]):
