@@ -112,6 +112,8 @@ def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
     lines = [f"{label}: a wait event; sessions wait {waits} (family {family})"]
     if known is not None and known.what:
         lines.append(f"  They wait for {known.what}.")
+    if known is not None and known.earlier:
+        lines.append(f"  Earlier versions show {known.earlier} for these waits.")
     own_advice = "" if known is None else known.advice
     if to_do := own_advice or _document()["advice"].get(family, ""):
         lines.append(f"  What to do: {to_do}")

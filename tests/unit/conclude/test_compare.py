@@ -17,6 +17,7 @@ from tests.unit.report_results import World, results
 from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rule, tight_enough
 from dbdyno.conclude.compare.summary import summary
 from dbdyno.conclude.compare.table import ALPHA_STOPPED, judge
+from dbdyno.engines.postgres.wait_events import advice
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Variant
 from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Verdict
@@ -193,6 +194,35 @@ def test_throttling_without_the_trace_is_shown_by_its_bound_and_never_added() ->
     assert throttled.inside and throttled.share is None and throttled.baseline_s == 0
     assert throttled.variant_s == pytest.approx(0.5 * more.variant_s / 4, rel=0.05)
     assert more.difference_s == pytest.approx(plain.difference_s)
+
+
+def test_events_that_a_later_version_renamed_spelled_otherwise_or_split_are_one_account() -> None:
+    run = noisy(THREE)
+    old = {"LWLock/BufferMapping": "LWLock/BufferContent", "IO/DataFileRead": "IO/WALSync"}
+    new = {
+        "LWLock/BufferMapping": "Buffer/BufferShared",
+        "LWLock/ProcArray": "Buffer/BufferExclusive",
+        "IO/DataFileRead": "IO/WalSync",
+    }
+    third = pl.col("variant") == "third"
+    detail = pl.when(third).then(pl.col("detail").replace(new)).otherwise(pl.col("detail").replace(old))
+    ledger = run.tables["ledger"].with_columns(detail=detail)
+    tables = {**run.tables, "ledger": ledger, "wait_advice": advice().table()}
+    comparisons = compare_variants(run), compare_variants(replace(run, tables=tables))
+    plain, joined = (next(w for w in c.why if (w.variant, w.sessions) == ("third", 4)) for c in comparisons)
+    before, after = ({a.detail: a for a in w.accounts if a.account == "sleep"} for w in (plain, joined))
+    assert {*after} == {"Lock/transactionid", "LWLock/BufferContent", "LWLock/ProcArray", "IO/WALSync"}
+    assert after["IO/WALSync"].difference_s == before["IO/DataFileRead"].difference_s
+    parts = before["LWLock/BufferMapping"], before["LWLock/ProcArray"]
+    content = after["LWLock/BufferContent"]
+    assert content.baseline_s == parts[0].baseline_s
+    assert content.variant_s == pytest.approx(sum(p.variant_s for p in parts))
+    assert joined.difference_s == pytest.approx(plain.difference_s)
+    (claim,) = (c for c in comparisons[1].conclusions if c.id == "renamed-waits")
+    assert claim.text == (
+        "The later version splits LWLock/BufferContent into several: the sum of Buffer/BufferExclusive and "
+        "Buffer/BufferShared is compared with it, in one line."
+    )
 
 
 def test_a_repeat_that_does_not_fit_the_others_is_named_with_its_weight() -> None:

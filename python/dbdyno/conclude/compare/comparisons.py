@@ -35,6 +35,7 @@ from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.run_names import run_names
 from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.wait_advice import advice_of
 from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import counted, format_given
 
@@ -220,7 +221,7 @@ def _comparison(
         margin=options.margin,
         alpha=alpha_of(*runs),
         metrics=tables,
-        why=tuple(whys(matches, ledgers, *unit(first, tables[0].metric))),
+        why=tuple(whys(matches, ledgers, *unit(first, tables[0].metric), earlier_names(*runs))),
         differences=tuple(differences),
     )
     from dbdyno.conclude.compare import cpu_profile  # it stands on this package
@@ -282,6 +283,11 @@ def unit(results: Results, metric: str) -> tuple[str, str]:
     if metric == RANKING[0] or "_per_work" in metric:
         return "work_per_s", work_short(results)
     return "calls_per_s", noun("call")
+
+
+def earlier_names(*runs: Results) -> dict[str, str]:
+    """Returns the earlier names of wait events that the servers of the runs know."""
+    return {new: old for r in runs for new, old in advice_of(r.tables).earlier().items()}
 
 
 def work_short(results: Results) -> str:

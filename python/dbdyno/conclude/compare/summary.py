@@ -8,7 +8,8 @@ and their differences to the whole difference.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -29,6 +30,7 @@ from dbdyno.model.results.comparison import (
     MetricTable,
     Verdict,
     Why,
+    interval_text,
     ratio_text,
     value_text,
 )
@@ -119,7 +121,7 @@ def _listed(
         figures = [value_text(table.unit, means[c.variant])] if len(contrasts) == 1 else []
         if c.effect.ratio is not None and len(contrasts) <= _WITH_FIGURES:
             figures.append(f"{ratio_text(c.effect, c.effect.ratio)} times")
-        if (ends := _interval(c)) and len(contrasts) == 1:
+        if (ends := interval_text(c.effect)) and len(contrasts) == 1:
             figures.append(ends)
         names.append(c.variant if alike or not figures else f"{c.variant} ({', '.join(figures)})")
     if more := len(contrasts) - len(names):
@@ -147,13 +149,6 @@ def _joined(names: Sequence[str], last: str) -> str:
     if not last or len(names) < 2:
         return ", ".join(names)
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
-
-
-def _interval(c: Contrast) -> str:
-    low, high = (
-        (None if end is None else ratio_text(c.effect, end)) for end in (c.effect.low, c.effect.high)
-    )
-    return "" if low is None or high is None else f"{low} to {high}"
 
 
 def _ending(undecided: Sequence[Contrast], values: dict[str, Any]) -> str:
@@ -217,6 +212,10 @@ def notes(
     yield from _repeats(comparison.metrics[0].claims)
     yield from _outliers(comparison.metrics[0], matches)
     yield from _unknown(comparison)
+    renamed = {old: later for why in comparison.why for old, later in why.renamed.items()}
+    for old, later in renamed.items():
+        values = {"earlier": old, "later": " and ".join(filter(None, (", ".join(later[:-1]), later[-1])))}
+        yield claim("renamed-waits", values, case="one" if len(later) == 1 else "split")
     if any(c.effect.floored for c in contrasts):
         yield claim("widened-intervals", {})
     for run in runs:
@@ -335,11 +334,15 @@ _Seconds = Mapping[_Name, float]
 
 
 def whys(
-    matches: Sequence[Match], ledgers: Mapping[str, pl.DataFrame], rate: str, unit: str
+    matches: Sequence[Match],
+    ledgers: Mapping[str, pl.DataFrame],
+    rate: str,
+    unit: str,
+    earlier: Mapping[str, str],
 ) -> Iterator[Why]:
     """Yields the accounts behind each variant's difference from its baseline at each rung. ``ledgers`` holds
     the table ``ledger`` by run; :attr:`Match.of` gives each label's run. ``rate`` is what the time is divided
-    by."""
+    by, ``earlier`` has the earlier names of events."""
     parts = {name: ByCell({"ledger": ledger}) for name, ledger in ledgers.items()}
     for match in matches:
         per_unit = {
@@ -347,7 +350,7 @@ def whys(
             for label, cells in match.groups.items()
         }
         for label in (v for v in match.groups if v != match.baseline):
-            why = _why(match, label, per_unit[match.baseline], per_unit[label], unit)
+            why = _why(match, label, per_unit[match.baseline], per_unit[label], unit, earlier)
             if why is not None:
                 yield why
 
@@ -377,13 +380,23 @@ def _accounts(ledger: pl.DataFrame) -> pl.DataFrame:
 
 
 def _why(
-    match: Match, label: str, baseline: Mapping[int, _Seconds], variant: Mapping[int, _Seconds], unit: str
+    match: Match,
+    label: str,
+    baseline: Mapping[int, _Seconds],
+    variant: Mapping[int, _Seconds],
+    unit: str,
+    earlier: Mapping[str, str],
 ) -> Why | None:
     if match.paired:
         common = baseline.keys() & variant.keys()
         baseline, variant = ({r: side[r] for r in sorted(common)} for side in (baseline, variant))
     if not baseline or not variant:
         return None
+    names_by_side = _same_names(baseline, variant, earlier)
+    baseline, variant = (
+        {r: _under(cell, names) for r, cell in side.items()}
+        for side, names in zip((baseline, variant), names_by_side, strict=True)
+    )
     names = dict.fromkeys(n for side in (baseline, variant) for cell in side.values() for n in cell)
     whole = _mean_whole(variant) - _mean_whole(baseline)
     accounts = [_account(match, n, baseline, variant, whole) for n in names]
@@ -400,7 +413,42 @@ def _why(
         variant_s=_mean_whole(variant),
         difference_s=whole,
         accounts=tuple(accounts),
+        renamed=_renamed(chain(*(names.items() for names in names_by_side)), earlier),
     )
+
+
+def _same_names(
+    baseline: Mapping[int, _Seconds], variant: Mapping[int, _Seconds], earlier: Mapping[str, str]
+) -> tuple[dict[_Name, _Name], dict[_Name, _Name]]:
+    """Returns for each side the events that the other has under another name, with the name of both: versions
+    of a server rename events, and spell them in another case. An event that was split has several names."""
+    ours, theirs = ({n for cell in side.values() for n in cell} for side in (baseline, variant))
+    spelled = {(a, d.casefold()): (a, d) for a, d in ours if d}
+    later = [
+        {(a, d): (a, earlier[d]) for a, d in side if d in earlier and (a, earlier[d]) in other}
+        for side, other in ((ours, theirs), (theirs, ours))
+    ]
+    cases = {(a, d): spelled[a, d.casefold()] for a, d in theirs - ours if d and (a, d.casefold()) in spelled}
+    return later[0], {**cases, **later[1]}
+
+
+def _renamed(names: Iterable[tuple[_Name, _Name]], earlier: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Returns the later names by the earlier one, without those that differ in case alone."""
+    renamed: dict[str, tuple[str, ...]] = {}
+    for later, name in sorted({(own or "", common or "") for (_, own), (_, common) in names}):
+        if earlier.get(later) == name:
+            renamed[name] = (*renamed.get(name, ()), later)
+    return renamed
+
+
+def _under(cell: _Seconds, names: Mapping[_Name, _Name]) -> _Seconds:
+    """Returns the seconds of a cell under other names of events."""
+    if not names:
+        return cell
+    seconds: dict[_Name, float] = {}
+    for name, s in cell.items():
+        seconds[names.get(name, name)] = seconds.get(names.get(name, name), 0.0) + s
+    return seconds
 
 
 def _mean_whole(cells: Mapping[int, _Seconds]) -> float:

@@ -46,12 +46,16 @@ LOCK_VIEW = 19
 # -- names that have changed --------------------------------------------------------------------------
 
 RENAMED_EVENTS: Mapping[str, str] = {
+    "IO/RelationMapReplace": "IO/RelationMapSync",
+    "IPC/HashGrowBatchesReallocate": "IPC/HashGrowBatchesAllocate",
+    "IPC/HashGrowBucketsReallocate": "IPC/HashGrowBucketsAllocate",
     "Buffer/BufferCleanup": "BufferPin/BufferPin",
     "Buffer/BufferShared": "LWLock/BufferContent",
     "Buffer/BufferShareExclusive": "LWLock/BufferContent",
     "Buffer/BufferExclusive": "LWLock/BufferContent",
 }
-"""Wait events of 19 -> the ones that earlier versions show for the same waits."""
+"""Wait events of 16 and 19 -> the ones that earlier versions show for the same waits. One that is split
+stands in several lines. Names that differ in case alone (17: ``WalSync`` for ``WALSync``) are not listed."""
 
 # -- layouts in memory --------------------------------------------------------------------------------
 

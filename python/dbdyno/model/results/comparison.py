@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from dbdyno.model.plan.kinds import COMMANDS
 from dbdyno.model.results.claim import Claim
@@ -155,6 +155,8 @@ class Why(Frozen):
     variant_s: float
     difference_s: float
     accounts: tuple[Account, ...]
+    renamed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Events that one side has under later names -> these. They are one account, under the earlier name."""
 
 
 class CodeCost(Frozen):
@@ -386,6 +388,19 @@ def ratio_text(effect: Effect, ratio: float) -> str:
     )  # enough decimals to show a bound that differs from 1
     decimals = most if half <= 0 else max(1 if half >= 10 else 2, min(most, 1 - math.floor(math.log10(half))))
     return f"{ratio:.{decimals}f}"
+
+
+def interval_text(effect: Effect) -> str:
+    """Returns the ends of a ratio's interval: ``0.89 to 0.94``; empty without one."""
+    if effect.low is None or effect.high is None:
+        return ""
+    return f"{ratio_text(effect, effect.low)} to {ratio_text(effect, effect.high)}"
+
+
+def in_brackets(effect: Effect) -> str:
+    """Returns what goes behind a ratio: `` (0.89 to 0.94)``; empty without an interval."""
+    ends = interval_text(effect)
+    return f" ({ends})" if ends else ""
 
 
 AMOUNTS = ("ns", "bytes", "")

@@ -49,10 +49,11 @@ LABELS = {
         column("family", "str", "client, lock, latch, io, commit, network, timer, other"),
     ),
     "wait_advice": (
-        column("event", "str", "class/event in which sessions wait for each other"),
+        column("event", "str", "class/event in which sessions wait for each other, or with an earlier name"),
         column("what", "str", "what they wait for"),
         column("advice", "str", "what to change"),
         column("row", "bool", "it is a row that another session changes"),
+        column("earlier", "str", "the event that earlier versions show for the same waits; empty if none"),
     ),
 }
 """Explanations of labels, which apply to all cells of a run."""

@@ -1,4 +1,4 @@
-"""Explanations of wait events in which sessions block each other, with advice.
+"""Explanations of wait events in which sessions block each other, with advice, and earlier names of events.
 
 Each engine has its own, as data.
 """
@@ -16,13 +16,15 @@ TABLE = "wait_advice"
 
 
 class Advice(BaseModel):
-    """The explanation of one event. ``row``: sessions wait for a row that another session changes."""
+    """The explanation of one event. ``row``: sessions wait for a row that another session changes.
+    ``earlier``: the event that earlier versions of the server show for the same waits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     what: str = ""
     advice: str = ""
     row: bool = False
+    earlier: str = ""
 
 
 class WaitAdvice(RootModel[dict[str, Advice]]):
@@ -33,6 +35,10 @@ class WaitAdvice(RootModel[dict[str, Advice]]):
     def of(self, label: str) -> Advice:
         """Returns the advice for an event, which is empty if there is none."""
         return self.root.get(label, Advice())
+
+    def earlier(self) -> dict[str, str]:
+        """Returns the earlier names of events."""
+        return {label: a.earlier for label, a in self.root.items() if a.earlier}
 
     def table(self) -> pl.DataFrame:
         """Returns the table ``wait_advice``."""

@@ -54,9 +54,9 @@ def families() -> WaitFamilies:
 
 @cache
 def advice() -> WaitAdvice:
-    """Returns advice for events in which sessions wait for each other."""
+    """Returns advice for events in which sessions wait for each other, and the earlier names of events."""
     by_event = tomllib.loads(_text("advice.toml"))
-    renamed = {new: by_event[old] for new, old in versions.RENAMED_EVENTS.items() if old in by_event}
+    renamed = {new: {**by_event.get(old, {}), "earlier": old} for new, old in versions.RENAMED_EVENTS.items()}
     return WaitAdvice.model_validate(by_event | renamed)
 
 
