@@ -22,6 +22,7 @@ from dbdyno.model.results.comparison import (
     Contrast,
     CostChange,
     Verdict,
+    in_brackets,
     ratio_text,
 )
 from dbdyno.model.results.results import Results
@@ -274,8 +275,7 @@ def _cpu_words(contrast: Contrast) -> str:
     e = contrast.effect
     if e.ratio is None:
         return f"{'less' if contrast.verdict == 'better' else 'more'} CPU"
-    ends = "" if e.low is None or e.high is None else f" ({ratio_text(e, e.low)} to {ratio_text(e, e.high)})"
-    return f"{ratio_text(e, e.ratio)} times as much CPU{ends}"
+    return f"{ratio_text(e, e.ratio)} times as much CPU{in_brackets(e)}"
 
 
 def _accounts(row: SuiteRow, comparison: Comparison, variant: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dbdyno.model.results.comparison import (
     MetricTable,
     OperationCost,
     OperationCosts,
+    in_brackets,
     ratio_text,
 )
 from dbdyno.model.schema.data_sources.costs import (
@@ -291,12 +292,8 @@ def _words(cost: OperationCost, change: OperationCosts) -> str:
         ours, theirs = (format_amount(v, cost.unit) for v in (cost.variant_mean, cost.baseline_mean))
         return f"{title} {ours} instead of {theirs}"
     if effect.ratio >= 2:
-        ends = (
-            ""
-            if effect.low is None or effect.high is None
-            else (f" ({ratio_text(effect, effect.low)} to {ratio_text(effect, effect.high)})")
-        )
-        return f"{ratio_text(effect, effect.ratio)} times as {much} {title}{ends}" + _mode(cost, change)
+        times = f"{ratio_text(effect, effect.ratio)} times as {much} {title}{in_brackets(effect)}"
+        return times + _mode(cost, change)
     ends, share = "", _change(effect.ratio)
     if effect.low is not None and effect.high is not None and share != _ALMOST_ALL:
         near, far = sorted((effect.low, effect.high), key=lambda end: abs(end - 1))

@@ -20,6 +20,7 @@ from dbdyno.model.results.comparison import (
     SampleComparison,
     Summary,
     Verdict,
+    in_brackets,
     ratio_text,
     verdict_text,
 )
@@ -272,13 +273,12 @@ def _per_cent(ratio: float, e: Effect) -> str:
 
 
 def _ends(e: Effect, as_change: bool) -> str:
-    if e.ratio is None or e.low is None or e.high is None:
-        return "" if e.ratio is None or as_change else f", ratio {ratio_text(e, e.ratio)}"
-    if as_change and 0.1 < e.ratio < 2:
+    if e.ratio is None:
+        return ""
+    if as_change and e.low is not None and e.high is not None and 0.1 < e.ratio < 2:
         near, far = sorted((e.low, e.high), key=lambda end: abs(end - 1))
         return f" ({_per_cent(near, e)} to {_per_cent(far, e)})"
-    ends = f"{ratio_text(e, e.low)} to {ratio_text(e, e.high)}"
-    return f" ({ends})" if as_change else f", ratio {ratio_text(e, e.ratio)} ({ends})"
+    return in_brackets(e) if as_change else f", ratio {ratio_text(e, e.ratio)}{in_brackets(e)}"
 
 
 def _notes(comparison: SampleComparison) -> Iterator[Claim]:
@@ -318,17 +318,12 @@ def _outlier_claims(comparison: SampleComparison) -> Iterator[Claim]:
         yield claim("sample-outlier", values)
     if (rest := comparison.without_outliers) is not None and rest.ratio is not None:
         judged = judge(rest, careful_p(rest), comparison.margin, comparison.higher_is_better)
-        ends = "" if rest.low is None or rest.high is None else _interval(rest)
         values = {
             "which": "it" if len(comparison.outliers) == 1 else "them",
-            "ratio": ratio_text(rest, rest.ratio) + ends,
+            "ratio": ratio_text(rest, rest.ratio) + in_brackets(rest),
         }
         values["verdict"] = verdict_text(judged.verdict, comparison.margin, judged.because)
         yield claim("without-outliers", values)
-
-
-def _interval(e: Effect) -> str:
-    return f" ({ratio_text(e, e.low or 0)} to {ratio_text(e, e.high or 0)})"
 
 
 def _disagreement(comparison: SampleComparison) -> Iterator[Claim]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args
 
-from dbdyno.model.results.comparison import Effect, ratio_text
+from dbdyno.model.results.comparison import Effect, in_brackets, ratio_text
 from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome
 from dbdyno.model.results.trend import short_name
 from dbdyno.model.text.visible import one_line, shortened
@@ -87,10 +87,7 @@ def words(finding: Finding, rule: str = "") -> str:
         effect = Effect(ratio=finding.ratio, low=finding.low, high=finding.high)
         figure = f"{name} " if finding.figure else ""
         times = f"{figure}{ratio_text(effect, finding.ratio)} times {finding.baseline}"
-        if finding.low is not None and finding.high is not None:
-            ends = f"{ratio_text(effect, finding.low)} to {ratio_text(effect, finding.high)}"
-            times += f" ({ends})"
-        parts.append(times)
+        parts.append(times + in_brackets(effect))
     elif finding.figure:
         parts.append(name)
     parts += [finding.reason] if finding.reason else []
