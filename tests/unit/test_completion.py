@@ -84,6 +84,8 @@ CASES = [
     ("observe --recipe li", {"limits"}),
     ("run --reset b", {"block"}),
     ("run --help-", {"--help-all"}),
+    ("run --suite m", {"micro"}),
+    ("run --suite micro --only point-select,sor", {"point-select,sort", "point-select,sort-on-disk"}),
     ("flame --against 20260101", {RUNS[0]}),
     ("help led", {"ledger"}),
     ("open n", {"nightly"}),

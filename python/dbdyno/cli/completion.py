@@ -75,6 +75,24 @@ def _toml(folder: str) -> _Names:
     return lambda _context: sorted(f.name[:-5] for f in files.iterdir() if f.name.endswith(".toml"))
 
 
+def _suites() -> dict[str, str]:
+    """Returns the suites' names and the texts of their files, which are not parsed: see :func:`_claims`."""
+    folders = (e.joinpath("suite_files") for e in resources.files("dbdyno").joinpath("engines").iterdir())
+    files = (f for folder in folders if folder.is_dir() for f in folder.iterdir() if f.name.endswith(".toml"))
+    return {f.name[:-5]: f.read_text("utf-8") for f in files}
+
+
+def _benchmarks(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem[str]]:
+    """Completes the last name of a list."""
+    known = _suites()
+    chosen = known.get(str(context.params.get("suite")))
+    text = chosen or "\n".join(known.values())
+    names = re.findall(r'^\[\[benchmarks\]\]\s+name = "([\w-]+)"', text, re.MULTILINE)
+    before, comma, last = typed.rpartition(",")
+    more = (n for n in names if n.startswith(last) and n not in before.split(","))
+    return [CompletionItem(f"{before}{comma}{name}") for name in more]
+
+
 def _claims(_context: click.Context) -> Iterable[str]:
     """Returns the heads of the catalogue's tables by a regular expression: parsing takes three times as long
     as all the rest."""
@@ -98,6 +116,8 @@ WORKLOADS_OR_FILES = _from(_toml("workloads"), or_files=True)
 RECIPES = _from(_toml("recipes"))
 RECIPES_OR_FILES = _from(_toml("recipes"), or_files=True)
 CLAIMS = _from(_claims)
+SUITES = _from(lambda _context: sorted(_suites()))
+BENCHMARKS = _benchmarks
 TOPICS = _from(_topics)
 ENGINES = _from(lambda _context: engines.names())
 
@@ -107,7 +127,7 @@ ENGINES = _from(lambda _context: engines.names())
 def completion(shell: str) -> None:
     """Print the completion script of a shell.
 
-    It completes commands, options, workloads, recipes, runs and claims.
+    It completes commands, options, workloads, recipes, suites, runs and claims.
 
     \b
     Examples:
