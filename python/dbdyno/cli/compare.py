@@ -15,8 +15,9 @@ from dbdyno.cli import screen
 from dbdyno.cli.browser import opens
 from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.flags import Grouped
-from dbdyno.cli.gate_options import Judged, fail_on_option
+from dbdyno.cli.gate_options import Judged, fail_on_option, judged_suite
 from dbdyno.cli.options import NUMBER, checked_with, json_option, open_store, print_json, store_option
+from dbdyno.cli.suite_matrix import print_matrix, suite_named
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import OUTPUT
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dbdyno.model.results.comparison import Comparison, SampleComparison
     from dbdyno.model.results.gate import Rule
     from dbdyno.model.results.results import Results
+    from dbdyno.model.results.suite import SuiteMatrix
     from dbdyno.present.document.document import Document
 
 
@@ -146,12 +148,13 @@ def compare(
 ) -> None:
     """Compare the variants of a run, two runs, two intervals between snapshots, or two files.
 
-    Shows ratio, 95 % interval and verdict. One run: its variants, in pairs by block. Two runs: the second
-    relative to the first. Two files of numbers (one per line, or CSV with --column), or one CSV file with two
-    columns or two groups: by means, by medians, and as benchstat does. The verdict is better, worse, equal,
-    no difference above the margin, or undecided, with the number of repeats that would decide. Runs of two
-    machines, or two CSV files of sessions and throughput: also both ladders. Two intervals between snapshots:
-    load profile, statements and tables side by side, by what changed most in time.
+    Shows ratio, 95 % interval and verdict. One run: its variants, in pairs by block. A suite: its matrix. Two
+    runs: the second relative to the first. Two files of numbers (one per line, or CSV with --column), or one
+    CSV file with two columns or two groups: by means, by medians, and as benchstat does. The verdict is
+    better, worse, equal, no difference above the margin, or undecided, with the number of repeats that would
+    decide. Runs of two machines, or two CSV files of sessions and throughput: also both ladders. Two
+    intervals between snapshots: load profile, statements and tables side by side, by what changed most in
+    time.
 
     \b
     Examples:
@@ -190,6 +193,10 @@ def compare(
         o for o, v in (("column", column), ("columns", columns), ("decimal", decimal)) if v is not None
     ]:
         raise UsageError(f"--{misplaced[0]} is for files of numbers", "leave it out for runs")
+    plain = options == comparing.Options(costs=costs) and second is None and not chosen.given
+    if plain and (matrix := suite_named(store, first)) is not None:
+        _show_suite(matrix, fail_on, output, as_json=as_json)
+        return
     if second is None:
         if chosen.given:
             raise UsageError("--machines, --cores and --threads compare two runs", "name a second run")
@@ -202,6 +209,15 @@ def compare(
     is_commands = kind_of(compared.runs[0].plan).name == COMMANDS
     if second is not None and is_commands and not compared.machines and not as_json:
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
+
+
+def _show_suite(matrix: SuiteMatrix, fail_on: tuple[str, ...], output: Path | None, *, as_json: bool) -> None:
+    """Shows the matrix of a suite, whose verdicts hold for all its benchmarks together."""
+    judged = judged_suite(fail_on, matrix)
+    if output is not None:
+        judged.write(present.suite(matrix), output, judged.data(present.suite_record(matrix)))
+    print_matrix(matrix, judged, as_json=as_json)
+    judged.end(output, as_json=as_json)
 
 
 def _rules(fail_on: Sequence[str], margin: float) -> tuple[tuple[Rule, ...], tuple[str, ...]]:

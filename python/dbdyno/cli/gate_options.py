@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Plan
     from dbdyno.model.results.gate import Gate
     from dbdyno.model.results.results import Results
+    from dbdyno.model.results.suite import SuiteMatrix
     from dbdyno.present.document.document import Document
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -117,6 +118,24 @@ def check_gate(fail_on: tuple[str, ...], plan: Plan) -> None:
         f"--fail-on {compares[0].text}: {what}",
         f"with a stored run: dbdyno compare RUN last --fail-on {compares[0].text}",
     )
+
+
+def check_suite_gate(fail_on: tuple[str, ...], variants: int) -> None:
+    """Raises :class:`UsageError` for rules that the matrix of a suite cannot be judged by."""
+    if fail_on:
+        from dbdyno.conclude import gates
+
+        gates.check_suite(gates.parse(fail_on, "comparison"), variants)
+
+
+def judged_suite(fail_on: tuple[str, ...], matrix: SuiteMatrix) -> Judged:
+    """Judges a suite by the verdicts of its matrix."""
+    if not fail_on:
+        return Judged()
+    from dbdyno.conclude import gates
+
+    gate = gates.of_suite(gates.parse(fail_on, "comparison", matrix.margin), matrix)
+    return Judged(gate, f"dbdyno report {matrix.id} -o matrix.html")
 
 
 def judged_run(fail_on: tuple[str, ...], results: Results) -> Judged:

@@ -12,7 +12,7 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.flags import Grouped, Option
-from dbdyno.cli.gate_options import Judged, fail_on_option, judged_run
+from dbdyno.cli.gate_options import Judged, fail_on_option, judged_run, judged_suite
 from dbdyno.cli.options import (
     NUMBER,
     checked,
@@ -23,6 +23,7 @@ from dbdyno.cli.options import (
     store_option,
 )
 from dbdyno.cli.outputs import show_outputs
+from dbdyno.cli.suite_matrix import print_matrix, suite_named
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.units import counted
 from dbdyno.present.show_options import CLAIMS, SHOW_OPTIONS
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dbdyno.model.results.results import Results
-    from dbdyno.model.results.suite import SuiteMatrix
     from dbdyno.store import Run
 
 
@@ -184,7 +184,7 @@ def show(
     wanted = [name for name in SHOW_OPTIONS if parts[name]]
     choices = (measurement, sessions, window, capture, variant)
     plain = all(choice is None for choice in choices) and not output
-    if plain and not (wanted or objects or fail_on) and _show_group(store, run, as_json=as_json):
+    if plain and not (wanted or objects) and _show_group(store, run, fail_on, as_json=as_json):
         return
     if plain and not (wanted or as_json or objects or fail_on):
         screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
@@ -224,27 +224,21 @@ def _show_capture(results: Results) -> list[str]:
     return [n for n in ("syscalls", "memory") if any(results.tables[t].height for t in _tables_of(n))]
 
 
-def _show_group(store: Path | None, wanted: str, *, as_json: bool) -> bool:
+def _show_group(store: Path | None, wanted: str, fail_on: tuple[str, ...], *, as_json: bool) -> bool:
     """Shows a suite, or servers that were observed together. Returns whether ``wanted`` names one of them."""
-    if (matrix := _suite(store, wanted)) is not None:
-        record, brief = present.suite_record(matrix), present.suite_brief(matrix)
-    elif several := _several(store, wanted):
-        record, brief = present.servers_record(several), present.servers_brief(several)
-    else:
+    if (matrix := suite_named(store, wanted)) is not None:
+        judged = judged_suite(fail_on, matrix)
+        print_matrix(matrix, judged, as_json=as_json)
+        judged.end(as_json=as_json)
+        return True
+    several = [] if fail_on else _several(store, wanted)
+    if not several:
         return False
     if as_json:
-        print_json(record)
+        print_json(present.servers_record(several))
     else:
-        screen.out().print(present.printed(brief))
+        screen.out().print(present.printed(present.servers_brief(several)))
     return True
-
-
-def _suite(store: Path | None, wanted: str) -> SuiteMatrix | None:
-    """Returns the matrix of a suite if ``wanted`` names one."""
-    from dbdyno.store import default_root, find_suite
-
-    id = find_suite(default_root() if store is None else store, wanted)
-    return None if id is None else conduct.matrix_of(open_store(store), id, screen.note)
 
 
 def _several(store: Path | None, wanted: str) -> list[Results]:
@@ -371,7 +365,7 @@ def _report_of_run(
         raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")
     if output is not None:
         checked(output)
-    if capture is None and (matrix := _suite(store, run)):
+    if capture is None and (matrix := suite_named(store, run)):
         path = conduct.report_suite(open_store(store), matrix, output)
     elif capture is None and (runs := conduct.results_of_group(open_store(store), run)):
         path = conduct.report_group(runs, output)

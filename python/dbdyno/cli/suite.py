@@ -13,9 +13,11 @@ from dbdyno import conduct, drive, present
 from dbdyno.cli import browser, screen
 from dbdyno.cli.config import is_quiet, is_verbose
 from dbdyno.cli.console import live
+from dbdyno.cli.gate_options import Judged, check_suite_gate, judged_suite
 from dbdyno.cli.metrics_options import exporting
 from dbdyno.cli.options import open_store, print_json
 from dbdyno.cli.run import request_of, target_of
+from dbdyno.cli.suite_matrix import print_matrix
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.measure.progress import Tick
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
@@ -44,16 +46,12 @@ def run(options: dict[str, Any]) -> None:
     if options["list_suite"]:
         _list(suite.benchmarks, as_json=options["as_json"])
         return
-    if options["fail_on"]:
-        raise UsageError(
-            "--fail-on judges one run, and a suite has many",
-            "run it without; --json has a verdict for each benchmark",
-        )
     request, where = request_of(options)
     if "cluster" in request.patch.fields:
         raise UsageError("a suite is driven from this machine", "leave out --cluster")
     with conduct.server_machine(where, options["ssh_command"]) as machine:
         benchmarks = conduct.planned_suite(suite, request, conduct.host_of(machine))
+        check_suite_gate(options["fail_on"], len(benchmarks[0].plan.variants))
         if options["dry_run"]:
             _show_plans(benchmarks, as_json=options["as_json"])
             return
@@ -122,26 +120,29 @@ def _measure(
             screen.report_stop(e, "any benchmark was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     matrix = conduct.matrix_of(store, id)
-    show(options, store, matrix)
     if interrupt.stopping:
-        screen.error("the suite was stopped; the benchmarks that were measured are kept")
+        show(options, store, matrix, Judged())
+        rules = "; --fail-on was not judged" if options["fail_on"] else ""
+        screen.error(f"the suite was stopped; the benchmarks that were measured are kept{rules}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    judged = judged_suite(options["fail_on"], matrix)
+    show(options, store, matrix, judged)
+    judged.end(options["output"], as_json=options["as_json"])
     if failed := [r.benchmark for r in matrix.rows if not r.means]:
         screen.error(f"{counted(len(failed), 'benchmark')} without figures: {', '.join(failed)}")
         raise click.exceptions.Exit(EXIT_CUT_SHORT)
 
 
-def show(options: Mapping[str, Any], store: RunStore, matrix: SuiteMatrix) -> None:
+def show(options: Mapping[str, Any], store: RunStore, matrix: SuiteMatrix, judged: Judged) -> None:
     """Prints the matrix and writes its page."""
-    as_json, page = options["as_json"], None
+    page = None
     if any(r.run for r in matrix.rows):
         page = conduct.report_suite(store, matrix)
     if options["output"] is not None:
-        page = conduct.report_suite(store, matrix, options["output"])
-    if as_json:
-        print_json(present.suite_record(matrix))
+        page = judged.write(present.suite(matrix), options["output"])
+    print_matrix(matrix, judged, as_json=options["as_json"])
+    if options["as_json"]:
         return
-    screen.out().print(present.printed(present.suite_brief(matrix)))
     _open_page(page, opens=options["open_page"])
 
 
@@ -201,9 +202,10 @@ class SuiteProgress(NullProgressListener):
                 self._rates.setdefault(row["variant"], []).append(row["calls_per_s"])
 
     def noted(self, words: str) -> None:
-        """Prints a remark once for the whole suite."""
-        if words not in self._noted:
-            self._noted.add(words)
+        """Prints a remark once for the whole suite, also one with another command for each benchmark."""
+        remark = words.partition(": dbdyno ")[0]
+        if remark not in self._noted:
+            self._noted.add(remark)
             self._console.print(words, soft_wrap=True)
 
     def ended(self, one: PlannedBenchmark, record: Run | None, reason: str) -> None:  # noqa: ARG002

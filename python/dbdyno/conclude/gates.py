@@ -8,6 +8,7 @@ change; in all other cases it cannot tell.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -30,6 +31,7 @@ from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Metric
 from dbdyno.model.results.gate import STATES, Finding, Gate, Kind, Outcome, Rule, State
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.run_names import run_names
+from dbdyno.model.results.suite import SuiteMatrix
 from dbdyno.model.results.trend import ALIASES, Trend, short_name
 from dbdyno.model.schema.quantiles import RESPONSE, fewest_calls
 from dbdyno.model.units import counted
@@ -281,17 +283,8 @@ def _of_figure(
     several = len({line.workload for line in first.lines}) > 1
     compared = [c for c in table.claims if not c.neighbours]
     for c in compared:
-        state = _state(rule, c.effect, c.verdict, comparison.margin, table.higher_is_better)
-        yield Finding(
-            state,
-            _place(c.workload if several else "", c.variant, c.series, c.sessions),
-            table.metric,
-            c.baseline,
-            *(c.effect.ratio, c.effect.low, c.effect.high),
-            c.verdict,
-            _reason(rule, state, c.effect, c.because, comparison.margin),
-            _further(rule, state, c, comparison.margin, table.higher_is_better),
-        )
+        place = _place(c.workload if several else "", c.variant, c.series, c.sessions)
+        yield _finding(rule, c, place, table.metric, comparison.margin, table.higher_is_better)
     known = {(c.workload, c.series, c.sessions, c.variant) for c in compared}
     for c in first.claims if table is not first and not _by_rate(table, first) else ():
         if not c.neighbours and (c.workload, c.series, c.sessions, c.variant) not in known:
@@ -305,6 +298,22 @@ def _of_figure(
             )
     for place in _missing(comparison, first.claims, runs, sessions):
         yield Finding("cannot tell", place, table.metric, reason="nothing usable to compare")
+
+
+def _finding(
+    rule: Rule, c: Contrast, place: str, metric: str, margin: float, higher_is_better: bool
+) -> Finding:
+    state = _state(rule, c.effect, c.verdict, margin, higher_is_better)
+    return Finding(
+        state,
+        place,
+        metric,
+        c.baseline,
+        *(c.effect.ratio, c.effect.low, c.effect.high),
+        c.verdict,
+        _reason(rule, state, c.effect, c.because, margin),
+        _further(rule, state, c, margin, higher_is_better),
+    )
 
 
 def _by_rate(table: MetricTable, first: MetricTable) -> bool:
@@ -501,6 +510,63 @@ def of_run(rules: Sequence[Rule], results: Results, comparison: Comparison | Non
             f"look at it: dbdyno show {results.info.id}",
         )
     return of_comparison(rules, comparison, (results,))
+
+
+# -- suites --
+
+_CALLS, _CPU = "calls_per_s", "cpu_per_call_ns"
+_OF_SUITES = {"": _CALLS, _THROUGHPUT: _CALLS, _CALLS: _CALLS, _CPU: _CPU}
+"""Figures of rules about a matrix -> the quantity that its rows compare."""
+
+
+def check_suite(rules: Sequence[Rule], variants: int) -> None:
+    """Raises :class:`UsageError` for a rule about what the matrix of a suite does not compare."""
+    _check_claims(rules, lambda e: e.file == "suite", "suites")
+    for rule in (r for r in rules if r.kind not in ("claim", "unknown")):
+        if rule.figure not in _OF_SUITES:
+            raise UsageError(
+                f"--fail-on {rule.text}: a suite compares throughput and cpu_per_call",
+                f"one of its benchmarks has more: dbdyno compare RUN --fail-on {rule.text}",
+            )
+        _check_reachable(rule, _OF_SUITES[rule.figure] == _CALLS)
+        if variants < 2:
+            raise UsageError(
+                f"--fail-on {rule.text}: this suite has one variant",
+                "name servers, --servers 17,18, or a recipe with variants",
+            )
+
+
+def of_suite(rules: Sequence[Rule], matrix: SuiteMatrix) -> Gate:
+    """Returns whether the matrix of a suite keeps the rules, by its verdicts, which hold for all rows
+    together. Raises :class:`UsageError`."""
+    check_suite(rules, len(matrix.variants))
+    outcomes = [
+        _of_claim(rule, matrix.conclusions, True)
+        if rule.kind == "claim"
+        else _outcome(rule, _of_rows(rule, matrix))
+        for rule in rules
+        if rule.kind != "unknown"
+    ]
+    named = {f.place for o in outcomes for f in o.findings}
+    serious = {c.id: c for c in matrix.conclusions if c.severity == "warning" and c.id not in named}
+    return replace(_gate(rules, outcomes), warnings=(*serious,), claims=serious)
+
+
+def _of_rows(rule: Rule, matrix: SuiteMatrix) -> Iterator[Finding]:
+    """Yields a finding for each variant of each benchmark, also for those that were not compared."""
+    metric = _OF_SUITES[rule.figure]
+    loads = Counter(row.benchmark for row in matrix.rows)
+    for row in matrix.rows:
+        contrasts = {c.variant: c for c in (row.contrasts if metric == _CALLS else row.cpu)}
+        of_load = f" at {fmt.load(row.sessions)}" if loads[row.benchmark] > 1 and row.sessions else ""
+        for variant in matrix.variants[1:]:
+            place = f"{row.benchmark}{of_load}, {variant}"
+            if (c := contrasts.get(variant)) is None:
+                yield Finding("cannot tell", place, metric, reason=row.reason or "not compared")
+            else:
+                yield _finding(rule, c, place, metric, matrix.margin, metric == _CALLS)
+    if missing := matrix.planned - len(loads):
+        yield Finding("cannot tell", counted(missing, "benchmark"), metric, reason="not measured")
 
 
 # -- histories --

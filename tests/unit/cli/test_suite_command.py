@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests import in_process
 
-from dbdyno.model.errors import EXIT_CUT_SHORT
+from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_GATE
 
 Invoke = Callable[..., subprocess.CompletedProcess[str]]
 TINY = ("run", "--suite", "tiny", "--engine", "fake", "--dsn", "fake:cpus=2,cpu=5ms", "--call-target", "5ms")
@@ -68,8 +68,28 @@ def test_the_matrix_is_shown_now_and_again(invoke: Invoke, tmp_path: Path) -> No
     assert record["variants"] == ["a", "b"] and {r["benchmark"] for r in record["rows"]} == {"loop", "reads"}
     assert "| loop" in Path(invoke("report", suite, "-o", "again.md").stdout.strip()).read_text()
     assert invoke("compare", runs[0]["id"]).returncode == 0
+    compared = invoke("compare", suite, "--fail-on", "worse:5%", "-o", "gate.md")
+    assert compared.returncode == 0, compared.stderr
+    assert "reads" in compared.stdout and "\ngate passed\n" in compared.stdout
+    assert "Gate passed." in (tmp_path / "gate.md").read_text()
+    gate = json.loads(invoke("show", suite, "--fail-on", "different", "--json").stdout)["gate"]
+    assert (gate["verdict"], gate["rules"][0]["findings"][0]["place"]) == ("passed", "loop, b")
     assert invoke("rm", suite, "--yes").stdout.count("removed") == 2
     assert invoke("show", suite).returncode != 0
+
+
+def test_a_suite_whose_rule_fails_ends_with_the_exit_code_of_gates(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "slow.toml").write_text("[variants.a]\n[variants.b]\nsettings = { cpu = '8ms' }\n")
+    words = (*TINY, "--recipe", "slow.toml", "--fail-on", "worse:5%")
+    failed = invoke(*words, "--repeats", "6")
+    assert failed.returncode == EXIT_GATE, failed.stderr
+    assert "failed  worse:5%  " in failed.stdout and "all of it: dbdyno report " in failed.stdout
+    lost = invoke(*words, "--repeats", "2", "--fail-on", "unknown", "-q")
+    assert lost.returncode == EXIT_GATE
+    assert "gate failed, because it cannot tell (--fail-on unknown)\n" in lost.stdout
+    assert "calls per second" not in lost.stdout
+    refused = invoke(*words, "--fail-on", "p99:worse")
+    assert refused.returncode == 2 and "a suite compares throughput and cpu_per_call" in refused.stderr
 
 
 def test_a_benchmark_without_figures_ends_with_an_exit_code(invoke: Invoke) -> None:

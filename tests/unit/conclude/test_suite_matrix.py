@@ -9,6 +9,7 @@ import pytest
 from tests.unit.compare_runs import noisy, without_cells
 from tests.unit.report_results import World
 
+from dbdyno.conclude import gates
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.suite import Measured, matrix
 from dbdyno.model.errors import UsageError
@@ -17,6 +18,7 @@ from dbdyno.model.results.comparison import CodeCost
 from dbdyno.model.results.suite import SuiteMatrix
 from dbdyno.present.compare import suite as page
 from dbdyno.present.document.document import Section, Table, walk
+from dbdyno.present.figures.gate import words as gate_words
 
 pytestmark = pytest.mark.queries
 
@@ -73,6 +75,28 @@ def test_code_without_a_name_has_that_of_its_module(name: str, module: str | Non
         name=name, module=module, baseline_ns=1, variant_ns=2, difference_ns=1, low_ns=0.5, high_ns=1.5
     )
     assert cost.title == title
+
+
+def test_rules_are_judged_by_the_verdicts_of_the_whole_matrix() -> None:
+    shown = slower_and_equal()
+
+    def states(*rules: str) -> list[str]:
+        return [o.state for o in gates.of_suite(gates.parse(rules, "comparison"), shown).outcomes]
+
+    assert states("worse:5%", "worse:50%", "better:5%") == ["failed", "passed", "passed"]
+    assert states("cpu_per_call:worse:5%", "claim:suite-failed") == ["failed", "passed"]
+    gate = gates.of_suite(gates.parse(["worse"], "comparison"), shown)
+    (worst, *others) = gate.outcomes[0].findings
+    assert (gate.exit_code, worst.place, worst.state, len(others)) == (7, "slow, new", "failed", 5)
+    assert "throughput 0.8" in gate_words(worst, "throughput:worse")
+    stopped = shown.model_copy(update={"rows": shown.rows[:1]})
+    (better,) = gates.of_suite(gates.parse(["better:5%"], "comparison"), stopped).outcomes
+    assert (better.state, better.findings[0].reason) == ("cannot tell", "not measured")
+    for rule in ("p99:worse", "claim:errors", "worse:150%"):
+        with pytest.raises(UsageError, match=r"suite|no figure falls"):
+            gates.of_suite(gates.parse([rule], "comparison"), shown)
+    with pytest.raises(UsageError, match="this suite has one variant"):
+        gates.check_suite(gates.parse(["worse"], "comparison"), 1)
 
 
 def test_p_is_adjusted_for_all_rows() -> None:
