@@ -222,8 +222,9 @@ def test_an_error_while_tables_are_made_names_the_variant(
     fresh_bench: Bench, servers: Servers, dsn18: str
 ) -> None:
     refusing = f"{dsn18}&options=-cdefault_transaction_read_only%3Don"
-    for words in (("random-read", "--param", "scale=3"), ("lio", "--param", "blocks=201")):
-        done = fresh_bench.here("run", *words, "--servers", f"{servers.dsn(15)},{refusing}", *SMALL[:-2])
+    both = ("--servers", f"{servers.dsn(15)},{refusing}", *QUICK, "--sessions", "1")
+    for words in (("random-read", "--param", "scale=65"), ("lio", "--param", "blocks=201", *LIGHT_CALLS)):
+        done = fresh_bench.here("run", *words, *both)
         assert done.returncode == 3
         assert re.search(r"^error: variant \S+: .*read-only", done.stderr, re.MULTILINE), done.stderr
     assert fresh_bench.runs() == []

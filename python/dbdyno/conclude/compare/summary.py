@@ -423,12 +423,14 @@ def _same_names(
     """Returns for each side the events that the other has under another name, with the name of both: versions
     of a server rename events, and spell them in another case. An event that was split has several names."""
     ours, theirs = ({n for cell in side.values() for n in cell} for side in (baseline, variant))
-    spelled = {(a, d.casefold()): (a, d) for a, d in ours if d}
-    later = [
-        {(a, d): (a, earlier[d]) for a, d in side if d in earlier and (a, earlier[d]) in other}
+    spelled: dict[tuple[str, str], _Name] = {(a, d.casefold()): (a, d) for a, d in ours if d}
+    later: list[dict[_Name, _Name]] = [
+        {(a, d): (a, earlier[d]) for a, d in side if d and d in earlier and (a, earlier[d]) in other}
         for side, other in ((ours, theirs), (theirs, ours))
     ]
-    cases = {(a, d): spelled[a, d.casefold()] for a, d in theirs - ours if d and (a, d.casefold()) in spelled}
+    cases: dict[_Name, _Name] = {
+        (a, d): spelled[a, d.casefold()] for a, d in theirs - ours if d and (a, d.casefold()) in spelled
+    }
     return later[0], {**cases, **later[1]}
 
 

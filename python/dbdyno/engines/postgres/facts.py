@@ -36,14 +36,14 @@ def visibility(connection: Connection) -> Visibility:
     return row
 
 
-def activity(seen: Visibility, lacks: str = "") -> Source:
+def activity(seen: Visibility) -> Source:
     """Returns the data source of the activity view. It is ok even if columns of other users' sessions are
-    NULL. ``lacks``: the columns that the server's version lacks, in words."""
+    NULL."""
     return Source(
         name="activity samples",
         provenance="pg_stat_get_activity(NULL), by a connection of its own",
-        status="not permitted" if not seen.all_sessions else "limited" if lacks else "ok",
-        detail="; ".join(filter(None, (_hidden(seen), lacks))),
+        status="ok" if seen.all_sessions else "not permitted",
+        detail=_hidden(seen),
         enabling=grant_monitor(seen, "state, wait event and statement of each session, sampled by SQL"),
     )
 
@@ -64,9 +64,9 @@ def _lacking(major: int, lacking: Collection[str]) -> str:
     return f"PostgreSQL {major} has no {names} in pg_stat_get_activity: unknown here" if lacking else ""
 
 
-def hidden_sources(seen: Visibility, no_ids: str = "") -> Iterator[Source]:
-    """Yields a data source for each thing that is hidden, with its cure. ``no_ids``: why the server shows
-    nobody the ids of statements."""
+def hidden_sources(seen: Visibility, lacking: Collection[str] = (), lacks: str = "") -> Iterator[Source]:
+    """Yields a data source for each thing that is hidden, with its cure. ``lacking``: columns that the
+    server's version shows to nobody, ``lacks`` says so."""
     if not seen.all_sessions:
         yield Source(
             name="sessions of other users",
@@ -84,11 +84,11 @@ def hidden_sources(seen: Visibility, no_ids: str = "") -> Iterator[Source]:
             "server or the role",
             enabling=switch_on(seen, "track_activities", "states and statements of sessions"),
         )
-    if no_ids:
+    if lacks:
         yield Source(
-            name="statement ids", provenance="pg_stat_get_activity", status="not supported", detail=no_ids
+            name="activity columns", provenance="pg_stat_get_activity", status="not supported", detail=lacks
         )
-    elif not seen.query_ids:
+    if not seen.query_ids and "query_id" not in lacking:
         yield Source(
             name="statement ids",
             provenance="compute_query_id",
@@ -170,15 +170,14 @@ def sources(
     """Returns the engine's data sources. ``unprobed`` is why sessions were not asked for their counters,
     ``unread`` are the counters that could not be read, ``lacking`` the columns that the activity view
     lacks."""
-    lacks = _lacking(major, lacking)
     return [
         _session_counters(major, any(True for _ in scripts), unprobed, counts_own_work=counts_own_work),
         _server_counters(major, unread),
-        activity(seen, lacks),
+        activity(seen),
         _executions(),
         statements,
         blocking(seen),
-        *hidden_sources(seen, lacks if "query_id" in lacking else ""),
+        *hidden_sources(seen, lacking, _lacking(major, lacking)),
         *_word_sources(major),
         *_lock_counters(major, seen, unread),
     ]
