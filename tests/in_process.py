@@ -16,6 +16,7 @@ from unittest import mock
 
 from dbdyno.cli import main
 from dbdyno.model import errors
+from tests import json_schema
 
 
 def dbdyno(
@@ -23,7 +24,7 @@ def dbdyno(
 ) -> subprocess.CompletedProcess[str]:
     """Returns what :func:`subprocess.run` of the program would. Restores what the program sets.
 
-    ``terminal``: where both outputs go instead.
+    What ``--json`` prints is validated. ``terminal``: where both outputs go instead.
     """
     out, err = io.StringIO(), io.StringIO()
     handlers = {s: getsignal(s) for s in (SIGINT, SIGTERM, SIGHUP)}
@@ -45,4 +46,5 @@ def dbdyno(
         errors.reset()
         for number, handler in handlers.items():
             signal(number, handler)
+    json_schema.check(words, out.getvalue())
     return subprocess.CompletedProcess(["dbdyno", *words], int(code or 0), out.getvalue(), err.getvalue())  # type: ignore[call-overload]

@@ -177,6 +177,7 @@ class Image:
                 name = f"{kind}/show-{view or 'all'}.json"
                 self._save(name, self._output("show", run, *option, "--json", stored))
         if self._screens:
+            self._output("show", run, "--json", stored)  # which is validated
             return
         for table in sorted((self._work / "store" / run / "derived").glob("*.parquet")):
             self._save(f"{kind}/derived/{table.stem}.ndjson", _rows(table))
@@ -187,9 +188,10 @@ class Image:
         """Runs a command of cases.toml. ``{store}`` and ``{corpus}`` stand for paths."""
         whole = [w.format(store=self._work / "store", corpus=self._corpus) for w in words]
         self._texts(f"{name}/text-{{}}.txt", *whole)
+        printed = self._output(*whole, "--json")
         if self._screens:
             return
-        self._save(f"{name}/out.json", self._output(*whole, "--json"))
+        self._save(f"{name}/out.json", printed)
         for medium in ("html", "md", "xlsx"):
             self._report(f"{name}/report.{medium}", *whole)
 
