@@ -109,7 +109,7 @@ def test_without_a_server_the_sources_of_the_machine_are_listed(bench: Bench) ->
 def test_a_wrong_password_is_an_error_that_does_not_repeat_it(servers: Servers, bench: Bench) -> None:
     hba = ["local all all scram-sha-256"]
     with plain_server(servers.bin_dir(18), hba=hba) as plain:
-        plain.ask("create role app login password 'right'")
+        plain.ask("create role app login password 'righthorse'")
         dsn = plain.dsn.replace("user=boss", "user=app password=hunter2hunter2")
         done = bench.here("doctor", "--dsn", dsn)
         assert (done.returncode, "hunter2hunter2" in done.stdout + done.stderr.partition("\n")[2]) == (
@@ -117,6 +117,9 @@ def test_a_wrong_password_is_an_error_that_does_not_repeat_it(servers: Servers, 
             False,
         )
         assert "password authentication failed" in done.stderr
+        done = bench.here("doctor", "--json", "--dsn", dsn.replace("hunter2hunter2", "righthorse"))
+        assert done.returncode == 0
+        assert "righthorse" not in done.stdout  # which users send with a report of a fault
 
 
 def test_strict_fails_for_what_is_missing_and_not_for_what_is_off_by_choice(
