@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 HERE := $(shell uname -m)
 ARCH ?= $(HERE)
+ARCHES := x86_64 aarch64
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+REMOTE ?= origin
 WORKERS := $(shell echo $$(( 2 * $$(nproc) + 2 )))  # tests wait for servers and windows most of their time
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 SLOW_FIRST := $(addprefix tests/,cluster docs db commands contract worlds browser web laws unit)  # what takes a minute is not begun last
@@ -21,8 +24,8 @@ CARGO := $(APART) cargo
 LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings cargo
 TESTED := --profile bench --workspace --locked --quiet
 
-.PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python lint-room compile-rust \
-	test-rust compile-tests test-python test-room fuzz models miri loom audit bench clean help
+.PHONY: demo check laws test build agent wheel wheels sdist made deb release-check release bpf lint format-rust \
+	lint-rust lint-python lint-room compile-rust test-rust compile-tests test-python test-room fuzz models miri loom audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -61,7 +64,7 @@ build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependenci
 agent: $(AGENT)$(ARCH)  ## The program that dbdyno starts on other hosts; ARCH=aarch64: for ARM (rustup target add)
 
 $(AGENT)%: $(RUST) tools/build_agent.sh $(if $(filter $(HERE),$(ARCH)),,build/wheel/.deps)
-	$(APART) tools/build_agent.sh $*
+	$(APART) $(SAME) tools/build_agent.sh $*
 
 $(VENV)/.deps: requirements/dev.lock
 	$(PYTHON) -m venv $(VENV)
@@ -73,14 +76,49 @@ $(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml tools/bundle_charts.py
 	$(APART) VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
 	touch $@
 
-wheel: build build/wheel/.deps $(AGENT)$(ARCH)  ## A wheel in dist that installs without Rust; ARCH=aarch64: for ARM (rustup target add)
-	$(BIN)/python tools/man_page.py
-	PATH="$(abspath build/wheel/bin):$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --locked --out dist \
-		--zig --target $(ARCH)-unknown-linux-gnu --compatibility manylinux_2_28
+# Of the same commit the same bytes, in any folder: archives have the commit's time, programs no path of this machine.
+SAME = SOURCE_DATE_EPOCH=$(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),315532800) \
+	CARGO_ENCODED_RUSTFLAGS="$$(printf -- '--remap-path-prefix=%s=/dbdyno\037--remap-path-prefix=%s=/cargo' \
+	'$(CURDIR)' "$${CARGO_HOME:-$$HOME/.cargo}")"
+TARGET = $(ARCH)-unknown-linux-gnu
+BUNDLED := build/sbom/dbdyno.cdx.json
+
+wheel: made build/wheel/.deps build/release/.deps $(AGENT)$(ARCH)  ## A wheel in dist that installs without Rust; ARCH=aarch64: for ARM
+	@[ -d "$$(rustc --print target-libdir --target $(TARGET))" ] || rustup target add $(TARGET)
+	$(SAME) build/release/bin/python tools/sbom.py --bundled $(BUNDLED)
+	$(APART) $(SAME) PATH="$(abspath build/wheel/bin):$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --locked \
+		--out dist --zig --target $(TARGET) --compatibility manylinux_2_28 --sbom-include $(BUNDLED)
+
+wheels:          ## What a release consists of, in dist: wheels, each with both agents, sources, an SBOM, checksums
+	rm -f dist/dbdyno-* dist/SHA256SUMS
+	set -e; for arch in $(ARCHES); do $(MAKE) agent ARCH=$$arch; done
+	set -e; for arch in $(ARCHES); do $(MAKE) wheel ARCH=$$arch; done
+	$(MAKE) sdist
+	$(SAME) build/release/bin/python tools/sbom.py dist/dbdyno-$(VERSION).cdx.json
+	cd dist && sha256sum dbdyno-* > SHA256SUMS
+
+sdist: made      ## The sources in dist, for pip to build
+	$(SAME) $(BIN)/maturin sdist --out dist
+
+made: $(VENV)/.deps  # files of wheels that are not in the tree
+	$(BIN)/python tools/bundle_charts.py
+	PYTHONPATH=python $(BIN)/python tools/man_page.py
+
+deb: $(VENV)/.deps  ## A Debian package of the wheel in dist, for the release that this machine runs; ARCH=aarch64: for ARM
+	$(SAME) $(BIN)/python tools/deb.py --arch $(ARCH)
+
+release-check:   ## All that a release needs; STEPS="versions changelog": some of it
+	$(PYTHON) tools/release_check.py $(STEPS)
+
+release: release-check  ## Check everything, sign a tag, and push it to REMOTE
+	git tag --sign --message "dbdyno $(VERSION)" v$(VERSION)
+	git push $(REMOTE) v$(VERSION)
 
 build/wheel/.deps: requirements/wheel.lock  # zig links against the C library of manylinux_2_28, on any machine
-	$(PYTHON) -m venv build/wheel
-	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+build/release/.deps: requirements/release.lock
+build/wheel/.deps build/release/.deps:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
 
 lint: lint-rust lint-python  ## Formatters, linters, strict types, layers

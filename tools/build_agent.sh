@@ -46,7 +46,8 @@ if has_musl; then
 	compilers
 	build "$musl"
 	built "$musl" "static (musl)"
-elif RUSTFLAGS="-C target-feature=+crt-static" build "$gnu"; then
+elif CARGO_ENCODED_RUSTFLAGS="${CARGO_ENCODED_RUSTFLAGS:+$CARGO_ENCODED_RUSTFLAGS$(printf '\037')}-Ctarget-feature=+crt-static" \
+	build "$gnu"; then
 	built "$gnu" "static (glibc), since there is no $musl"
 else
 	build "$gnu"

@@ -15,7 +15,7 @@ import click
 from dbdyno import __version__
 from dbdyno.cli.app import app
 
-PATH = Path(__file__).parent.parent / "packaging" / "data" / "share" / "man" / "man1" / "dbdyno.1"
+PATH = Path(__file__).parents[1] / "packaging" / "wheel" / "data" / "share" / "man" / "man1" / "dbdyno.1"
 _ROFF = str.maketrans(
     {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti", "…": "...", "\b": ""}
 )

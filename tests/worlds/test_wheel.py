@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 import pytest
 
+from dbdyno import __version__
 from tests import elsewhere
 from tests.unit.cli.test_cli import COMMANDS
 
@@ -62,7 +63,7 @@ def test_the_wheel_has_the_agent_of_its_processor_as_a_program(wheel: Path, tmp_
         program = Path(archive.extract(name, tmp_path))
         program.chmod(0o755)
         output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-        assert output.startswith("dbdyno-agent 0.1.0 ")
+        assert output.startswith(f"dbdyno-agent {__version__} ")
 
 
 def test_the_wheel_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
@@ -78,9 +79,9 @@ def test_the_wheel_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
         "dbdyno/recipes/demo.toml",
         "dbdyno/workloads/lio.toml",
         "dbdyno/templates/recipe.toml",
-        "dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1",
-        "dbdyno-0.1.0.dist-info/licenses/LICENSE",
-        "dbdyno-0.1.0.dist-info/licenses/THIRD-PARTY-LICENSES.txt",
+        f"dbdyno-{__version__}.data/data/share/man/man1/dbdyno.1",
+        f"dbdyno-{__version__}.dist-info/licenses/LICENSE",
+        f"dbdyno-{__version__}.dist-info/licenses/THIRD-PARTY-LICENSES.txt",
     }
     assert needed <= names
     assert [n for n in names if re.search(r"(^|/)(tests?|driver|conftest|Cargo)[/.]|\.rs$", n)] == []
@@ -92,7 +93,7 @@ def test_the_wheel_holds_the_pages_of_the_documentation_once_and_no_pictures(whe
 
 
 def test_the_manual_page_names_every_command_and_option(wheel: Path) -> None:
-    page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1").decode()
+    page = zipfile.ZipFile(wheel).read(f"dbdyno-{__version__}.data/data/share/man/man1/dbdyno.1").decode()
     plain = page.replace("\\-", "-")
     for path, command in COMMANDS.items():
         assert f".SS dbdyno {' '.join(path)}\n" in plain
@@ -106,7 +107,7 @@ def test_the_manual_page_names_every_command_and_option(wheel: Path) -> None:
 def test_the_manual_page_is_laid_out_without_warnings(wheel: Path, check: Sequence[str]) -> None:
     if shutil.which(check[0]) is None:
         pytest.skip(f"no {check[0]} here: apt-get install {check[0]}")
-    page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1")
+    page = zipfile.ZipFile(wheel).read(f"dbdyno-{__version__}.data/data/share/man/man1/dbdyno.1")
     done = subprocess.run(check, input=page, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
