@@ -1,9 +1,9 @@
 """Builds a Debian package from a wheel in dist: ``python tools/deb.py``, or ``make deb``.
 
-The package holds a virtual environment in /usr/lib/dbdyno with the wheel and the locked packages. Some of these are
-compiled for one version of Python, so a package fits the releases of Debian or Ubuntu whose python3 has it; by
-default that of this machine, else ``--python 3.13 --release deb13``. ``--arch aarch64`` needs no such machine: nothing
-of the package is run. Needs dpkg-deb, and pip in this Python.
+The package holds a virtual environment in /usr/lib/dbdyno with the wheel and the locked packages. Some of
+these are compiled for one version of Python, so a package fits the releases of Debian or Ubuntu whose python3
+has it; by default that of this machine, else ``--python 3.13 --release deb13``. ``--arch aarch64`` needs no
+such machine: nothing of the package is run. Needs dpkg-deb, and pip in this Python.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def documents(tree: Path, python: str) -> None:
 
 def least_libc(site: Path) -> str:
     """Returns the version of the C library that the packages were built for, the newest of them."""
-    tags = [tag for file in site.glob("*.dist-info/WHEEL") for tag in re.findall(r"manylinux\w+", file.read_text())]
+    files = site.glob("*.dist-info/WHEEL")
+    tags = [tag for file in files for tag in re.findall(r"manylinux\w+", file.read_text())]
     versions = [_LEGACY.get(tag.split("_")[0]) or ".".join(tag.split("_")[1:3]) for tag in tags]
     return max(versions, key=lambda v: tuple(map(int, v.split("."))))
 
@@ -134,7 +135,8 @@ def least_libc(site: Path) -> str:
 def describe(tree: Path, arch: str, python: str, version: str) -> None:
     """Writes what dpkg reads: description, scripts and checksums."""
     files = sorted(p for p in tree.rglob("*") if not p.is_dir())
-    sums = [(hashlib.md5(p.read_bytes()).hexdigest(), p.relative_to(tree)) for p in files if not p.is_symlink()]
+    plain = [p for p in files if not p.is_symlink()]
+    sums = "".join(f"{hashlib.md5(p.read_bytes()).hexdigest()}  {p.relative_to(tree)}\n" for p in plain)
     major, minor = map(int, python.split("."))
     values = {
         "version": version,
@@ -148,7 +150,7 @@ def describe(tree: Path, arch: str, python: str, version: str) -> None:
     scripts = tree / "DEBIAN"
     scripts.mkdir()
     (scripts / "control").write_text((RECIPE / "control").read_text("utf-8").format_map(values), "utf-8")
-    (scripts / "md5sums").write_text("".join(f"{digest}  {path}\n" for digest, path in sums))
+    (scripts / "md5sums").write_text(sums)
     for name in ("postinst", "prerm", "postrm"):
         shutil.copy(RECIPE / name, scripts / name)
         (scripts / name).chmod(0o755)
@@ -158,7 +160,8 @@ def maintainer() -> str:
     """Returns who builds the package, as Debian's tools and git know it. Ends the program if neither does."""
     ask = ("git", "config", "--get")
     name, email = (
-        os.environ.get(variable) or subprocess.run([*ask, key], capture_output=True, text=True).stdout.strip()
+        os.environ.get(variable)
+        or subprocess.run([*ask, key], capture_output=True, text=True, check=False).stdout.strip()
         for variable, key in (("DEBFULLNAME", "user.name"), ("DEBEMAIL", "user.email"))
     )
     if not (name and email):

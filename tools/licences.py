@@ -1,8 +1,8 @@
 """Keeps THIRD-PARTY-LICENSES.txt: ``python tools/licences.py`` writes its part on Rust crates anew.
 
-The part on JavaScript, before it, is kept by hand; its versions are compared with those of the bundled files.
-Of a crate that may be used under Apache-2.0, the licence of dbdyno itself, the name is enough; the texts of other
-licences are read from the crates.
+The part on JavaScript, before it, is kept by hand; its versions are compared with those of the bundled
+files. If a crate may be used under Apache-2.0, the licence of dbdyno itself, its name is enough; the texts of
+other licences are read from the crates.
 """
 
 from __future__ import annotations

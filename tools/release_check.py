@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks what a release needs: ``python tools/release_check.py [STEP]...``; without steps, all of them in order.
+"""Checks what a release needs: ``python tools/release_check.py [STEP]...``; without steps, all of them.
 
-Each step prints one line: ok with what it looked at, or failed with the reason and the cure. Exit code 0: all are
-ok; 1: at least one failed; 2: there is no such step. Needs only the standard library; steps that build need what
-`make wheels` needs. Where a step needs another that failed, it is not run.
+Each step prints one line: ok with what it looked at, or failed with the reason and the cure. A step that needs
+another that failed is not run. Exit code 0: all are ok; 1: at least one failed; 2: there is no such step. Needs
+only the standard library; steps that build need what ``make wheels`` needs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def check_versions(root: Path) -> str:
     version = own_version(root)
     others = [f"{place}: {value}" for place, value in versions_of(root) if value != version]
     if others:
-        raise Failed(f"Cargo.toml has {version}; {'; '.join(others)}", "make them agree; Cargo.lock: cargo update -w")
+        cure = "make them agree; Cargo.lock: cargo update --workspace"
+        raise Failed(f"Cargo.toml has {version}; {'; '.join(others)}", cure)
     return f"{version} in {len(list(versions_of(root)))} places"
 
 
@@ -87,7 +88,8 @@ def check_changelog(root: Path) -> str:
     section = next((s for s in sections if s.startswith(f"[{version}]")), None)
     heading = f"## [{version}] - {datetime.date.today()}"
     if section is None:
-        raise Failed(f"CHANGELOG.md has no section for {version}", f"write {heading} below an empty ## [Unreleased]")
+        cure = f"write {heading} below an empty ## [Unreleased]"
+        raise Failed(f"CHANGELOG.md has no section for {version}", cure)
     first = section.splitlines()[0]
     if not re.fullmatch(rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d", first):
         raise Failed(f"CHANGELOG.md: the heading ## {first} has no date", f"write {heading}")
@@ -96,14 +98,16 @@ def check_changelog(root: Path) -> str:
         raise Failed(f"CHANGELOG.md has no entry for {version}", "say what users notice")
     unreleased = next((s for s in sections if s.startswith("[Unreleased]")), "")
     if re.search(r"^- ", unreleased, re.MULTILINE):
-        raise Failed("CHANGELOG.md has entries under Unreleased", f"move them to [{version}], or raise the version")
+        cure = f"move them to [{version}], or raise the version"
+        raise Failed("CHANGELOG.md has entries under Unreleased", cure)
     return f"{entries} entries for {version}"
 
 
 def check_tree(root: Path) -> str:
     changed = _run(["git", "status", "--porcelain"], root).splitlines()
     if changed:
-        raise Failed(f"{len(changed)} files differ from the last commit: {changed[0].strip()}", "git commit, or git stash")
+        reason = f"{len(changed)} files differ from the last commit: {changed[0].strip()}"
+        raise Failed(reason, "git commit, or git stash")
     version = own_version(root)
     tagged = _run(["git", "tag", "--list", f"v{version}"], root).strip()
     if tagged and not _run(["git", "tag", "--list", "--points-at", "HEAD", tagged], root).strip():
@@ -115,12 +119,14 @@ def check_licences(root: Path) -> str:
     text = (root / "LICENSE").read_text("utf-8") if (root / "LICENSE").exists() else ""
     if "Apache License" not in text:
         raise Failed("LICENSE is not the Apache License", "restore it: git checkout LICENSE")
-    _run([root / ".venv" / "bin" / "python", "tools/licences.py", "--check"], root, "python tools/licences.py")
+    python = root / ".venv" / "bin" / "python"
+    _run([python, "tools/licences.py", "--check"], root, "python tools/licences.py")
     return "LICENSE; crates and scripts agree with THIRD-PARTY-LICENSES.txt"
 
 
 def check_advisories(root: Path) -> str:
-    return _run([sys.executable, "tools/audit.py"], root, "raise the dependency; where nothing was compared, try again").splitlines()[-1]
+    cure = "raise the version of the dependency; where something could not be compared, try again"
+    return "; ".join(_run([sys.executable, "tools/audit.py"], root, cure).splitlines())
 
 
 def check_docs(root: Path) -> str:
@@ -143,7 +149,8 @@ def looked_at(dist: Path, version: str) -> str:
     files = {p.name for p in dist.iterdir()} if dist.is_dir() else set()
     if missing := sorted({*named, *wheels, "SHA256SUMS"} - files):
         raise Failed(f"dist lacks {', '.join(missing)}", "make wheels")
-    sums = dict(line.split(maxsplit=1)[::-1] for line in (dist / "SHA256SUMS").read_text().splitlines())
+    lines = (dist / "SHA256SUMS").read_text().splitlines()
+    sums = dict(line.split(maxsplit=1)[::-1] for line in lines)
     for name in sorted(named | set(wheels)):
         if sums.get(name) != hashlib.sha256((dist / name).read_bytes()).hexdigest():
             raise Failed(f"SHA256SUMS does not fit {name}", "make wheels")
@@ -205,8 +212,9 @@ def compared(dist: Path, again: Path) -> str:
 def differing(a: Path, b: Path) -> list[str]:
     """Returns members of two archives that differ."""
     left, right = zipfile.ZipFile(a), zipfile.ZipFile(b)
-    both = {i.filename: i.CRC for i in left.infolist()}, {i.filename: i.CRC for i in right.infolist()}
-    return sorted(n for n in {*both[0], *both[1]} if both[0].get(n) != both[1].get(n)) or ["times or order of members"]
+    one, other = ({i.filename: i.CRC for i in archive.infolist()} for archive in (left, right))
+    members = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    return members or ["times or order of members"]
 
 
 def check_deb(root: Path) -> str:

@@ -1,8 +1,8 @@
 """Writes a bill of materials in the CycloneDX format: ``build/release/bin/python tools/sbom.py FILE``.
 
 It lists the crates of the core and the agent, the scripts that pages hold, and the locked Python packages;
-``--bundled`` leaves the packages out: what is inside of a wheel. From the same sources and SOURCE_DATE_EPOCH it
-writes the same bytes. Needs what requirements/release.lock has, and cargo.
+``--bundled`` leaves the packages out: what is inside of a wheel. From the same sources and SOURCE_DATE_EPOCH
+it writes the same bytes. Needs what requirements/release.lock has, and cargo.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def scripts(text: str) -> Iterable[Component]:
 
 def packages() -> Iterable[Component]:
     """Yields the locked Python packages, as cyclonedx-py reads them."""
-    words = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible", "requirements/runtime.lock"]
-    answer = subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout
+    words = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible"]
+    lock = ROOT / "requirements" / "runtime.lock"
+    answer = subprocess.run([*words, lock], check=True, capture_output=True).stdout
     bom: Bom = Bom.from_json(json.loads(answer))  # type: ignore[attr-defined]
     yield from bom.components
 

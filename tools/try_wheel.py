@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Tries a wheel in a clean environment: ``python tools/try_wheel.py dist/dbdyno-...-x86_64.whl``.
 
-It is installed with the locked packages, and `--version`, `analyze` and `run --command` are run. One for another
-processor runs on Debian's Python for that processor, under qemu-user (apt-get install qemu-user-static); its
-packages are unpacked in build/try, and nothing is installed on this machine. Prints what was tried.
+It is installed with the locked packages, and ``--version``, ``analyze`` and ``run --command`` are run. One for
+another processor runs on Debian's Python for that processor, under qemu-user (apt-get install
+qemu-user-static); its packages are unpacked in build/try, and nothing is installed on this machine. Prints
+what was tried.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ exec {qemu} -L {system} -0 "$0" {system}/usr/bin/python{version} "$@"
 
 def run(words: Sequence[str | Path], folder: Path, **variables: str) -> str:
     """Returns standard output. Ends the program if the command fails."""
-    kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "LANG", "LC_", "PATH", "HOME"))}
+    handed_on = ("PIP_", "SSL_", "LANG", "LC_", "PATH", "HOME")
+    kept = {k: v for k, v in os.environ.items() if k.startswith(handed_on)}
     done = subprocess.run(
         [str(word) for word in words],
         cwd=folder,

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements" / "runtime.lock"
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 """Debian's names of processors."""
-_TAGS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
+_TAGS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux2014")
 
 
 def install(site: Path, wheel: Path, arch: str, python: str) -> None:

@@ -1,4 +1,4 @@
-"""Packages: the compose files against the published schema, and the Debian package from a made-up environment."""
+"""The compose files against the published schema, and the Debian package of a made-up environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPOSE = sorted(PACKAGING.glob("compose*.yaml"))
 def test_compose_files_fit_the_published_schema(path: Path) -> None:
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     text = re.sub(r"!override\b", "", path.read_text("utf-8"))
-    done = subprocess.run([*words, "-"], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run([*words, "--default-filetype", "yaml", "-"], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 

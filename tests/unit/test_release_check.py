@@ -1,4 +1,4 @@
-"""tools/release_check.py on made-up trees, and what a release consists of: each fault is a failed step with its cure."""
+"""tools/release_check.py on made-up trees and releases: each fault is a failed step with its cure."""
 
 from __future__ import annotations
 
