@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +49,7 @@ def shipped_crates(root: Path) -> dict[str, Crate]:
 
 def _crate(package: dict[str, str], needs: tuple[str, ...]) -> Crate:
     folder = Path(package["manifest_path"]).parent
-    licence = (package["license"] or "").replace("/", " OR ")
+    licence = re.sub(r"\s*/\s*", " OR ", package["license"] or "")
     return Crate(
         package["name"], package["version"], licence, folder, package["source"] is None, tuple(sorted(needs))
     )

@@ -170,7 +170,7 @@ def maintainer() -> str:
 
 
 def release_of_machine() -> str:
-    """Returns ``deb12`` or ``ubuntu24.04``: what packages of this machine's release have in their versions."""
+    """Returns ``deb12`` or ``ubuntu24.04``: what versions of packages for this release end with."""
     values = platform.freedesktop_os_release()
     name = {"debian": "deb"}.get(values["ID"], values["ID"])
     return f"{name}{values.get('VERSION_ID', '')}"

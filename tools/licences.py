@@ -65,14 +65,18 @@ def crates_text(crates: list[Crate]) -> str:
                 chosen = min(clause & ALLOWED or clause)
                 by_text[chosen, licence_text(crate, chosen)].append(f"{crate.name} {crate.version}")
     pieces = [f"{CRATES}\n{', '.join(plain)}\n"]
-    pieces += [f"{', '.join(works)}\n{licence}\n\n{text}\n" for (licence, text), works in sorted(by_text.items())]
+    pieces += [
+        f"{', '.join(works)}\n{licence}\n\n{text}\n" for (licence, text), works in sorted(by_text.items())
+    ]
     return f"\n{RULE}\n".join(pieces)
 
 
 def licence_text(crate: Crate, licence: str) -> str:
     """Returns the text that comes with the crate, that of one licence if it has several.
     Raises ValueError if it has none."""
-    files = sorted(p for p in crate.folder.iterdir() if re.match("licen[cs]e|copying|unlicense", p.name, re.I))
+    files = sorted(
+        p for p in crate.folder.iterdir() if re.match("licen[cs]e|copying|unlicense", p.name, re.I)
+    )
     named = [p for p in files if licence.split("-")[0].lower() in p.name.lower()]
     texts = [p.read_text("utf-8", "replace").strip() for p in named or files if p.is_file()]
     if not texts:
@@ -105,7 +109,9 @@ def faults(root: Path, crates: list[Crate], bundled: dict[str, str]) -> list[str
     """Returns what is wrong with licences: of crates that may not be used, or out of date in the file."""
     text = (root / FILE).read_text("utf-8")
     works = dict(work.rsplit(" ", 1) for part in parts_of(text) for work in part.works)
-    wrong = [f"{c.name} {c.version} has the licence {c.licence or 'unknown'}" for c in crates if refused(c.licence)]
+    wrong = [
+        f"{c.name} {c.version} has the licence {c.licence or 'unknown'}" for c in crates if refused(c.licence)
+    ]
     wrong += [
         f"{FILE} has {name} {works.get(name, 'nowhere')}, and {version} is bundled"
         for name, version in bundled.items()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks what a release needs: ``python tools/release_check.py [STEP]...``; without steps, all of them.
 
-Each step prints one line: ok with what it looked at, or failed with the reason and the cure. A step that needs
-another that failed is not run. Exit code 0: all are ok; 1: at least one failed; 2: there is no such step. Needs
-only the standard library; steps that build need what ``make wheels`` needs.
+Each step prints one line: ok with what it looked at, or failed with the reason and the cure. A step that
+needs another that failed is not run. Exit code 0: all are ok; 1: at least one failed; 2: there is no such
+step. Needs only the standard library; steps that build need what ``make wheels`` needs.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def check_tree(root: Path) -> str:
     version = own_version(root)
     tagged = _run(["git", "tag", "--list", f"v{version}"], root).strip()
     if tagged and not _run(["git", "tag", "--list", "--points-at", "HEAD", tagged], root).strip():
-        raise Failed(f"the tag {tagged} is of another commit", "raise the version: a release is never changed")
+        raise Failed(
+            f"the tag {tagged} is of another commit", "raise the version: a release is never changed"
+        )
     return f"commit {_run(['git', 'rev-parse', '--short', 'HEAD'], root).strip()}"
 
 
@@ -176,7 +178,11 @@ def check_sources(root: Path) -> str:
     with tempfile.TemporaryDirectory() as place:
         python = Path(place) / "venv" / "bin" / "python"
         _run([sys.executable, "-m", "venv", Path(place) / "venv"], root)
-        _run([python, "-m", "pip", "install", "--quiet", "--no-deps", sources], root, "see what the sources lack")
+        _run(
+            [python, "-m", "pip", "install", "--quiet", "--no-deps", sources],
+            root,
+            "see what the sources lack",
+        )
         held = _run([python, "-c", "import dbdyno._core as core; print(core.__file__)"], Path(place))
     return f"{sources.name} builds: {Path(held.strip()).name}"
 

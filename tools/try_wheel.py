@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tries a wheel in a clean environment: ``python tools/try_wheel.py dist/dbdyno-...-x86_64.whl``.
 
-It is installed with the locked packages, and ``--version``, ``analyze`` and ``run --command`` are run. One for
-another processor runs on Debian's Python for that processor, under qemu-user (apt-get install
+It is installed with the locked packages, and ``--version``, ``analyze`` and ``run --command`` are run. One
+for another processor runs on Debian's Python for that processor, under qemu-user (apt-get install
 qemu-user-static); its packages are unpacked in build/try, and nothing is installed on this machine. Prints
 what was tried.
 """

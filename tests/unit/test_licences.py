@@ -37,11 +37,15 @@ def _crate(licences: ModuleType, folder: Path, name: str, licence: str, **texts:
         ("", True),
     ],
 )
-def test_one_allowed_licence_of_each_clause_is_needed(licences: ModuleType, licence: str, refused: bool) -> None:
+def test_one_allowed_licence_of_each_clause_is_needed(
+    licences: ModuleType, licence: str, refused: bool
+) -> None:
     assert licences.refused(licence) is refused
 
 
-def test_names_are_enough_under_apache_and_other_texts_are_the_crates_own(licences: ModuleType, tmp_path: Path) -> None:
+def test_names_are_enough_under_apache_and_other_texts_are_the_crates_own(
+    licences: ModuleType, tmp_path: Path
+) -> None:
     crates = [
         _crate(licences, tmp_path, "both", "MIT OR Apache-2.0", LICENSE_MIT="(c) Both"),
         _crate(licences, tmp_path, "zlib", "Zlib", LICENSE="(c) Z"),

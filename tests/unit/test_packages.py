@@ -22,7 +22,9 @@ COMPOSE = sorted(PACKAGING.glob("compose*.yaml"))
 def test_compose_files_fit_the_published_schema(path: Path) -> None:
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     text = re.sub(r"!override\b", "", path.read_text("utf-8"))
-    done = subprocess.run([*words, "--default-filetype", "yaml", "-"], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*words, "--default-filetype", "yaml", "-"], input=text, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -75,7 +77,9 @@ def _environment(tree: Path, _wheel: Path, _arch: str, _python: str) -> None:
     (site / "bin").mkdir()
     (site / "bin/ray").touch()
     _package(site, "dbdyno", "License-Expression: Apache-2.0", "cp311-abi3-manylinux_2_28_x86_64")
-    _package(site, "old", "Classifier: License :: OSI Approved :: MIT License", "cp311-cp311-manylinux2014_x86_64")
+    _package(
+        site, "old", "Classifier: License :: OSI Approved :: MIT License", "cp311-cp311-manylinux2014_x86_64"
+    )
 
 
 SITE = "./usr/lib/dbdyno/lib/python3.11/site-packages"

@@ -84,7 +84,9 @@ def _git(tree: Path, *words: str) -> None:
     subprocess.run(["git", *identity, *words], cwd=tree, check=True, capture_output=True)
 
 
-def test_only_a_committed_tree_without_an_older_tag_of_its_version_passes(release: ModuleType, tree: Path) -> None:
+def test_only_a_committed_tree_without_an_older_tag_of_its_version_passes(
+    release: ModuleType, tree: Path
+) -> None:
     _git(tree, "init")
     with pytest.raises(release.Failed, match="differ from the last commit"):
         release.check_tree(tree)
@@ -99,9 +101,9 @@ def test_only_a_committed_tree_without_an_older_tag_of_its_version_passes(releas
 
 def test_documents_are_built_where_the_makefile_has_them(release: ModuleType, tree: Path) -> None:
     assert "no target docs" in release.check_docs(tree)
-    (tree / "Makefile").write_text("docs:\n\ttrue\n")
+    (tree / "Makefile").write_text(".PHONY: docs\ndocs:\n\ttrue\n")
     assert release.check_docs(tree) == "make docs"
-    (tree / "Makefile").write_text("docs:\n\t@echo page 7 >&2; false\n")
+    (tree / "Makefile").write_text(".PHONY: docs\ndocs:\n\t@echo page 7 >&2; false\n")
     with pytest.raises(release.Failed, match="make docs"):
         release.check_docs(tree)
 
@@ -162,7 +164,9 @@ def test_two_builds_are_compared_byte_by_byte(release: ModuleType, tmp_path: Pat
     wheel = next(b.glob("*x86_64.whl"))
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("dbdyno/_core.abi3.so", "other code")
-    with pytest.raises(release.Failed, match=r"x86_64\.whl differs when it is built again: dbdyno/_core\.abi3\.so"):
+    with pytest.raises(
+        release.Failed, match=r"x86_64\.whl differs when it is built again: dbdyno/_core\.abi3\.so"
+    ):
         release.compared(a, b)
 
 
