@@ -38,7 +38,7 @@ ARG UID=1000
 RUN useradd --uid "$UID" --user-group --create-home dbdyno \
     && install -d -o "$UID" -g "$UID" -m 700 /home/dbdyno/.local /home/dbdyno/.local/share /home/dbdyno/.local/share/dbdyno
 ENV PATH=/opt/dbdyno/bin:$PATH
-USER dbdyno
+USER $UID:$UID
 WORKDIR /home/dbdyno
 VOLUME /home/dbdyno/.local/share/dbdyno
 ENTRYPOINT ["dbdyno"]

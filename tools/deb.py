@@ -187,7 +187,7 @@ def pack(tree: Path, out: Path) -> None:
     for path in [tree, *tree.rglob("*")]:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o111 else 0o644)
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "-z2", "--build", tree, out], check=True)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zzstd", "-z9", "--build", tree, out], check=True)
 
 
 def build(arch: str, python: str, release: str) -> Path:
