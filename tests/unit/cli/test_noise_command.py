@@ -300,7 +300,7 @@ def test_servers_of_variants_need_a_record_each(store: Path, tmp_path: Path, res
     (of_one, command) = claimed(record).text.split(": ")
     assert of_one.endswith(f"is that of {first.name} and not of {second.name}, and is not applied")
     assert command == "dbdyno noise lio --sessions 2 --pg-bin '/opt/new bin' measures it there."
-    louder = record.model_copy(update={"server": second.name, "budget": record.budget | {"variance": 0.01}})
+    louder = record.model_copy(update={"server": second.name, "budget": record.budget | {"variance": 0.25}})
     both = claimed(record, louder)
     alone = claimed(louder.model_copy(update={"server": first.name}), louder)
     assert (both.case, both.value) == ("sees", alone.value)
