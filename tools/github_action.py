@@ -92,12 +92,13 @@ def install() -> None:
     package = given("package")
     if not package or package.startswith("-"):
         raise Fault(f"package {package!r} is neither a wheel nor a requirement")
-    if package.endswith(FILES) and "://" not in package:
-        path = Path(package)
+    file, bracket, extras = package.partition("[") if package.endswith("]") else (package, "", "")
+    if file.endswith(FILES) and "://" not in file:
+        path = Path(file)
         files = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         if len(files) != 1:
             raise Fault(f"package {package!r}: {len(files)} such files here")
-        package = str(files[0].absolute())
+        package = f"{files[0].absolute()}{bracket}{extras}"
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*pip, "--", package], check=False).returncode:
         raise Fault(f"pip cannot install {package!r}")

@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dbdyno.model.schema.tables import CoreColumn
 
 class CoreError(Exception):
@@ -132,3 +135,44 @@ def page_cache(
 
     Raises ValueError where ``block_bytes`` is 0.
     """
+
+# Distribution functions, see ``dbdyno.stats.special``. Those with ``out`` write into an array.
+
+def log_gamma(x: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+def gamma_above(shape: NDArray[np.float64], x: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+def gamma_quantile(
+    shape: NDArray[np.float64], below: NDArray[np.float64], out: NDArray[np.float64]
+) -> None: ...
+def beta_below(
+    a: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64], out: NDArray[np.float64]
+) -> None: ...
+def students_below(
+    degrees: NDArray[np.float64], below: NDArray[np.float64], out: NDArray[np.float64]
+) -> None: ...
+def students_tail(t: float, degrees: float) -> float:
+    """Probability that Student's t is farther from 0 than ``t``."""
+
+def students_quantile(tail: float, degrees: float) -> float:
+    """The t that is exceeded in absolute value with probability ``tail``."""
+
+def f_above(f: float, degrees: float, degrees_below: float) -> float:
+    """Probability that a ratio of two mean squares exceeds ``f``."""
+
+def f_quantile(below: float, degrees: float, degrees_below: float) -> float:
+    """The ratio of two mean squares that is not exceeded with probability ``below``."""
+
+def chi_square_quantile(above: float, degrees: float) -> float:
+    """The chi-square that is exceeded with probability ``above``."""
+
+def binomial_below(count: float, n: float, p: float) -> float:
+    """Probability of at most ``count`` successes in ``n`` trials; continuous between whole numbers."""
+
+def binomial_count(share: float, n: float, p: float) -> float:
+    """The inverse of :func:`binomial_below`; 0 where no success is more probable than ``share``."""
+
+def noncentral_t_above(t: float, degrees: float, centre: float) -> float:
+    """Probability that a t with noncentrality ``centre`` exceeds ``t``; both are at least 0."""
+
+def find_root(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
+    """The argument where ``function``, which has another sign at ``low`` than at ``high``, is 0. Errors of
+    ``function`` are raised."""

@@ -8,6 +8,7 @@ mod load;
 mod loader;
 mod page_cache;
 mod scripts;
+mod special;
 mod watch;
 
 use pyo3::prelude::*;
@@ -27,5 +28,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     loader::register(m)?;
     page_cache::register(m)?;
     scripts::register(m)?;
+    special::register(m)?;
     watch::register(m)
 }

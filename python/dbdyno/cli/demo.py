@@ -9,7 +9,7 @@ import click
 
 from dbdyno.cli import screen
 from dbdyno.cli.browser import open_option
-from dbdyno.cli.options import store_option
+from dbdyno.cli.options import bin_dir_option, dsn_option, store_option
 from dbdyno.cli.run import run
 
 _RECIPE = "demo"
@@ -25,23 +25,29 @@ _NEXT = (
 
 
 @click.command()
+@dsn_option
+@bin_dir_option
 @open_option
 @store_option
 @click.pass_context
-def demo(context: click.Context, open_page: bool, store: Path | None) -> None:
-    """Measure the embedded PostgreSQL for less than a minute, and write a first report.
+def demo(
+    context: click.Context, dsn: str | None, bin_dir: Path | None, open_page: bool, store: Path | None
+) -> None:
+    """Measure PostgreSQL for less than a minute, and write a first report.
 
     Starts the embedded PostgreSQL, runs the recipe demo (logical I/O with one session, then more and more),
-    stops the server again, and prints the answer and the path of the report. Needs no database.
+    stops the server again, and prints the answer and the path of the report. Needs no database; with --dsn or
+    --pg-bin it takes yours.
 
     \b
     Examples:
       dbdyno demo
       dbdyno demo --open
+      dbdyno demo --pg-bin /usr/lib/postgresql/17/bin
     """
     cpus = len(os.sched_getaffinity(0))
     levels = _fewer_levels(cpus) if cpus > _MANY_CPUS else {}
-    context.invoke(run, recipe=_RECIPE, store=store, open_page=open_page, **levels)
+    context.invoke(run, recipe=_RECIPE, dsn=dsn, bin_dir=bin_dir, store=store, open_page=open_page, **levels)
     screen.say("\nNext:")
     width = max(len(command) for command, _ in _NEXT)
     for command, what in _NEXT:

@@ -27,7 +27,7 @@ from dbdyno.cli.options import (
     server_ssh_options,
 )
 from dbdyno.engines import DEFAULT
-from dbdyno.model.errors import EXIT_OFF, DbdynoError, UsageError
+from dbdyno.model.errors import EXIT_OFF, DbdynoError, NotInstalled, UsageError
 from dbdyno.model.plan.flags import SERVER
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
@@ -117,8 +117,9 @@ def doctor(
     permitted (a right is missing); not loaded (a library or extension of the server); not supported (version,
     kernel, or not installed); remote (the server's processes are not visible from here); lost. No setting is
     changed without --fix, and then none without asking. Without --dsn, the embedded PostgreSQL is checked:
-    it is started for that and stopped again, and its data directory stays. Exit code 3 if the server cannot
-    be reached; the checks of this machine are still shown.
+    it is started for that and stopped again, and its data directory stays. Where it is not installed, the
+    machine alone is checked. Exit code 3 if the server cannot be reached; the checks of this machine are
+    still shown.
 
     \b
     Examples:
@@ -146,10 +147,11 @@ def doctor(
                 click.echo(line)
         if fix:
             _fix(diagnosis, missing)
-    if diagnosis.trouble is not None:
+    trouble = diagnosis.trouble
+    if trouble is not None and not isinstance(trouble, NotInstalled):
         if not as_json:
-            screen.error(diagnosis.trouble.message, diagnosis.trouble.cure)
-        raise click.exceptions.Exit(diagnosis.trouble.exit_code)
+            screen.error(trouble.message, trouble.cure)
+        raise click.exceptions.Exit(trouble.exit_code)
     bad = any(c.state == "bad" for c in diagnosis.conditions)
     if strict and (bad or any(s.status != "off" for s in missing)):
         raise click.exceptions.Exit(EXIT_OFF)
@@ -205,6 +207,8 @@ def _steps(source: Source) -> Sequence[Step]:
 def _lines(diagnosis: conduct.Diagnosis, everything: bool) -> Iterator[str]:
     """Yields lines of at most 80 columns, except for words to be copied that have no space."""
     yield from textwrap.wrap(_heading(diagnosis), WIDTH)
+    if isinstance(diagnosis.trouble, NotInstalled):
+        yield from labelled("cure", diagnosis.trouble.cure or "")
     yield from textwrap.wrap(diagnosis.started, WIDTH, **screen.WHOLE_WORDS)
     yield ""
     yield from check_lines(diagnosis.conditions, everything)
@@ -301,6 +305,8 @@ def _in_short(rest: Sequence[Condition]) -> Iterator[str]:
 
 def _heading(diagnosis: conduct.Diagnosis) -> str:
     s = diagnosis.server
+    if isinstance(diagnosis.trouble, NotInstalled):
+        return f"Only this machine was checked: no server was named, and {diagnosis.trouble.message}."
     if s is None:
         return "No server could be checked (the error is below), only this machine."
     return f"{s.product} {s.version} at {s.where}" + (" (embedded)" if s.embedded else "")

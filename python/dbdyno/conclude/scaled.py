@@ -137,7 +137,7 @@ def _with_regressions(scaling: Scaling) -> Scaling:
     known = [c for c in ("cpu", "cpu_user") if ladder.points[c].null_count() < ladder.points.height]
     if not known or scaling.best is None:
         return scaling
-    from dbdyno.conclude.regression import cpu_per_work, likely_knees  # loads scipy
+    from dbdyno.conclude.regression import cpu_per_work, likely_knees
 
     return replace(scaling, regressions=cpu_per_work(ladder, likely_knees(scaling.fits)))
 
@@ -203,7 +203,7 @@ def _scaling_of(ladder: Ladder, results: Results, model: str | None, seed: int) 
     run = results if ladder.axis is None else None
     loads = ladder.points["load"].n_unique()
     if loads < FEWEST and model is None:
-        return answered(_without_model(ladder, scaling.too_few(loads)), run)  # without loading scipy
+        return answered(_without_model(ladder, scaling.too_few(loads)), run)  # without loading numpy
     try:
         return scaled(ladder, run, model=model, seed=seed)
     except UsageError as e:

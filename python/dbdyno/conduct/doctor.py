@@ -26,7 +26,7 @@ from dbdyno.model.engine.condition import Condition
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.engine.machine import Machine
 from dbdyno.model.engine.protocols import Clock, Pool, Server, Target, Watch
-from dbdyno.model.errors import DbdynoError, NotPrivileged, TargetError
+from dbdyno.model.errors import DbdynoError, NotInstalled, NotPrivileged, TargetError
 from dbdyno.model.plan.plan import LimitSpec, Observation
 from dbdyno.model.schema.data_source import DataSource, Enabling, Step
 from dbdyno.model.schema.data_sources import SOURCES
@@ -79,7 +79,7 @@ def diagnosed(
                 *(s for check in CHECKS for s in check(server, facts)),
             ]
             conditions = look.conditions(server, facts, flush) if server.world is None else ()
-        except TargetError as e:
+        except (TargetError, NotInstalled) as e:
             sources = list(_sources_of_machine(machine, look_ns))
             yield Diagnosis(
                 None, tuple(_complete(sources, machine)), look.conditions(None, None, flush), e, None

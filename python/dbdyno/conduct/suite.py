@@ -17,7 +17,7 @@ from dbdyno.conduct.derive.rebuild import Say, results_of, to_stderr
 from dbdyno.conduct.request.request import Request, find_recipe, planned
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.engine.environment import Host
-from dbdyno.model.errors import NotPrivileged, StoreError, TargetError, UsageError, did_you_mean
+from dbdyno.model.errors import NotInstalled, NotPrivileged, StoreError, TargetError, UsageError, did_you_mean
 from dbdyno.model.plan.plan import Experiment, Plan, Workload
 from dbdyno.model.plan.suite import Benchmark, Suite
 from dbdyno.model.results.suite import SuiteMatrix
@@ -142,7 +142,8 @@ def run_suite(
                 raise
             break
         except (UsageError, TargetError) as e:
-            if not stored and isinstance(e, TargetError) and not isinstance(e, NotPrivileged):
+            no_server = isinstance(e, TargetError | NotInstalled) and not isinstance(e, NotPrivileged)
+            if no_server and not stored:
                 raise
             reason = failed[name] = e.message
         listener.ended(one, record, reason)

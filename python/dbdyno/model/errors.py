@@ -7,6 +7,7 @@
     |   +-- RecipeError
     |   +-- ScriptError                  with line, column and context
     |   +-- NotAvailable                 missing on this machine or server
+    |   |   +-- NotInstalled             an extra of this installation
     |   +-- MachineBusy                  other processes use the CPUs (--wait-quiet)
     +-- TargetError             exit 3   the database server
     |   +-- Unreachable
@@ -74,6 +75,10 @@ class ScriptError(UsageError):
 
 
 class NotAvailable(UsageError):
+    pass
+
+
+class NotInstalled(NotAvailable):
     pass
 
 

@@ -68,11 +68,11 @@ def _variance(
     free, lack, rest = len(n) - len(levels), len(levels) - 2, len(n) - 2
     departs = max(0.0, total - within)
     if free >= 1 and lack >= 1 and within > 0:
-        from scipy.special import fdtrc
+        from dbdyno.stats.laws import f_above
 
         # F test of lack of fit: deviation of the means from the law against the scatter of repeats about
         # their means.
-        if fdtrc(lack, free, departs / lack / (within / free)) < _LACK:
+        if f_above(departs / lack / (within / free), lack, free) < _LACK:
             return departs / lack, lack, False
     return (total / rest if rest else math.nan), rest, True
 

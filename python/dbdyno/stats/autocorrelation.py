@@ -71,7 +71,7 @@ def durbin_watson(
     exact, and its law is approximated by a beta distribution on 0..4 (Durbin, Watson 1951, Biometrika 38,
     159-178, section 4). Both are NaN without anything to compare, or with fewer than 3 degrees of freedom.
     """
-    from scipy.special import betainc
+    from dbdyno.stats.special import beta_below
 
     n, k = basis.shape
     degrees = n - k
@@ -99,5 +99,5 @@ def durbin_watson(
     variance = 2 * (trace_of_square - trace * mean) / (degrees * (degrees + 2))
     # Sum of the beta distribution's two parameters, by its mean and variance on 0..4.
     s = mean * (4 - mean) / variance - 1
-    below = float(betainc(mean / 4 * s, (1 - mean / 4) * s, d / 4))
+    below = float(beta_below(mean / 4 * s, (1 - mean / 4) * s, d / 4))
     return d, min(1.0, 2 * min(below, 1 - below))

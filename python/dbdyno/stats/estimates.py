@@ -7,15 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-
-# scipy is loaded by the first call that needs it (0.2 s): most commands need none.
 
 Z95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
@@ -27,7 +24,7 @@ _T95 = (
     2.093024054408, 2.085963447266, 2.079613844728, 2.073873067904, 2.068657610419, 2.063898561628,
     2.059538552753, 2.055529438643, 2.051830516480, 2.048407141795, 2.045229642133, 2.042272456301,
 )  # fmt: skip
-"""Student's two-sided 95 % quantiles for 1 to 30 degrees of freedom, so that few values need no scipy."""
+"""Student's two-sided 95 % quantiles for 1 to 30 degrees of freedom, so that few values need no core."""
 
 
 @lru_cache(maxsize=4096)
@@ -38,11 +35,9 @@ def students_quantile(degrees: float, alpha: float = 0.05) -> float:
         raise ValueError("an interval needs at least two values")
     if alpha == 0.05 and degrees <= len(_T95) and degrees == int(degrees):
         return _T95[int(degrees) - 1]
-    if math.isinf(degrees):
-        return NormalDist().inv_cdf(1 - alpha / 2)
-    from scipy.special import stdtrit
+    from dbdyno.stats import laws  # loads the core
 
-    return -float(stdtrit(degrees, alpha / 2))
+    return laws.students_quantile(alpha, degrees)
 
 
 def welch_degrees(*variances: tuple[float, float]) -> float:
@@ -54,15 +49,15 @@ def welch_degrees(*variances: tuple[float, float]) -> float:
 
 def students_tail(t: float, degrees: float) -> float:
     """Returns the two-sided p of ``t``."""
-    from scipy.special import stdtr
+    from dbdyno.stats import laws
 
-    return 2 * float(stdtr(degrees, -abs(t)))
+    return laws.students_tail(t, degrees)
 
 
 def chi_square_tail(x: float, degrees: int) -> float:
     """Returns the probability of a chi-square of at least ``x`` (Abramowitz and Stegun 1964, 26.4.4 and
     26.4.5)."""
-    half, odd = min(x / 2, 1e300), degrees % 2  # a finite sum, so that scipy, slow to load, is not needed
+    half, odd = min(x / 2, 1e300), degrees % 2  # a finite sum, which needs no core
     if half <= 0:
         return 1.0
     powers = (n + odd / 2 for n in range(degrees // 2))
@@ -72,9 +67,9 @@ def chi_square_tail(x: float, degrees: int) -> float:
 
 def sign_tail(few: int, many: int) -> float:
     """Returns the probability of at most ``few`` heads in ``few + many`` throws of a fair coin."""
-    from scipy.special import bdtr
+    from dbdyno.stats import laws
 
-    return float(bdtr(few, few + many, 0.5))
+    return laws.binomial_below(few, few + many, 0.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ MOST = 10_000
 def power(shift: float, repeats: int, alpha: float) -> float:
     """Returns the probability that the two-sided test of ``repeats`` differences is significant, in the right
     direction, if their mean is ``shift`` standard deviations from 0 (noncentral t)."""
-    from scipy.special import nctdtr
+    from dbdyno.stats.laws import noncentral_t_above
 
     degrees = repeats - 1
     limit = students_quantile(degrees, alpha)
     centre = shift * math.sqrt(repeats)
-    if centre > limit + 10:  # beyond what nctdtr is exact for
+    if centre > limit + 10:  # would take long
         return 1.0
-    return float(1 - nctdtr(degrees, centre, limit))
+    return noncentral_t_above(limit, degrees, centre)
 
 
 @lru_cache(maxsize=4096)

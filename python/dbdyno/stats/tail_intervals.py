@@ -64,7 +64,7 @@ def is_steady(sums: Sequence[float] | Floats, values: Sequence[float] | Floats) 
     waves of steady series are not higher than others (Mueller, Watson 2008, Econometrica 76, 979-1016), and
     their neighbours differ.
     """
-    from scipy.special import fdtri
+    from dbdyno.stats.laws import f_quantile
 
     series = np.asarray(sums, dtype=float)
     residuals = _residuals(series, np.asarray(values, dtype=float))
@@ -78,7 +78,7 @@ def is_steady(sums: Sequence[float] | Floats, values: Sequence[float] | Floats) 
     slow, frequency = squares / level, np.pi * np.arange(1, _SUM + 1)
     return bool(
         seconds / _correlation_time(residuals - residuals.mean()) >= LEAST_EFFECTIVE
-        and all(slow[:k].mean() <= fdtri(k, _HIGH - _SUM, _PASSED) for k in (1, _LOW))
+        and all(slow[:k].mean() <= f_quantile(_PASSED, k, _HIGH - _SUM) for k in (1, _LOW))
         and (slow[:_SUM] / frequency**2).sum() <= _WEIGHTED
     )
 
@@ -146,13 +146,13 @@ class Ranks(NamedTuple):
 def ranks(n: int, q: float, effect: float) -> Ranks | None:
     """Returns the ranks of the ends of the 95 % interval of the quantile; None if fewer than
     :data:`LEAST_ABOVE` independent values are above or below it."""
-    from scipy.special import bdtrik
+    from dbdyno.stats.laws import binomial_count
 
     alone = n / effect
     if alone * min(q, 1 - q) < LEAST_ABOVE:
         return None
     # The number above is binomial. With a real number of values its distribution is continuous, too.
-    fewest, most = (float(bdtrik(p, alone, 1 - q)) + 1 for p in (0.025, 0.975))
+    fewest, most = (binomial_count(p, alone, 1 - q) + 1 for p in (0.025, 0.975))
     low = n - int(np.ceil(most * effect)) + 1
     high = n - int(np.floor(fewest * effect)) + 1
     return Ranks(low if low >= 1 else None, high if high <= n else None)

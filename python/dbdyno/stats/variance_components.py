@@ -14,6 +14,7 @@ import numpy as np
 
 from dbdyno.stats.autocorrelation import Floats
 from dbdyno.stats.estimates import Mean
+from dbdyno.stats.laws import chi_square_quantile, f_quantile
 
 _LEAST_VALUES = 10
 _COVERED = 0.95
@@ -27,9 +28,7 @@ class Variance(NamedTuple):
 
     def upper(self, confidence: float) -> float:
         """Returns the bound that the variance is below with this confidence."""
-        from scipy.special import chdtri
-
-        return float(self.value * self.degrees / chdtri(self.degrees, confidence))
+        return self.value * self.degrees / chi_square_quantile(confidence, self.degrees)
 
     @property
     def interval95(self) -> tuple[float, float]:
@@ -77,17 +76,15 @@ def excess(above: Variance, below: Variance) -> tuple[float, float, float]:
     The interval is that of Ting, Burdick, Graybill, Jeyaratnam and Lu (1990, J. Stat. Comput. Simul. 35,
     135-143) for a difference of mean squares; it keeps its level where Satterthwaite's does not.
     """
-    from scipy.special import chdtri, fdtri
-
     tail = (1 - _COVERED) / 2
     a, b = above.value, below.value
 
     def gap(values: tuple[float, float], degrees: tuple[float, float], lower: bool) -> float:
         (x, y), (n, m) = values, degrees
         p = tail if lower else 1 - tail  # upper tail of the first mean square
-        g = 1 - n / float(chdtri(n, p))
-        h = m / float(chdtri(m, 1 - p)) - 1
-        f = float(fdtri(n, m, 1 - p))
+        g = 1 - n / chi_square_quantile(p, n)
+        h = m / chi_square_quantile(1 - p, m) - 1
+        f = f_quantile(1 - p, n, m)
         cross = ((f - 1) ** 2 - g * g * f * f - h * h) / f
         return math.sqrt(max(0.0, g * g * x * x + h * h * y * y + cross * x * y))
 

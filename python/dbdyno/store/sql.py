@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbdyno.kernel.extras import check_extra
 from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
 from dbdyno.model.text.visible import shortened
 from dbdyno.store.listing import Listed
@@ -40,8 +41,9 @@ def query(
     """Runs one SELECT over the views of ``runs`` (:func:`dbdyno.store.view_files.views`) and of snapshots.
 
     Snapshots are those in the directories ``roots``. Raises :class:`UsageError` if the query is wrong or
-    no query.
+    no query, and without the extra ``sql``.
     """
+    check_extra("sql", "dbdyno sql", "duckdb")
     import duckdb
 
     with ExitStack() as opened:

@@ -6,15 +6,9 @@ own. Its libraries are the extra ``dbdyno[web]``.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from dbdyno.model.errors import UsageError
-
-_LIBRARIES = ("starlette", "uvicorn")
+from dbdyno.kernel.extras import check_extra
 
 
 def check_installed() -> None:
-    """Raises :class:`UsageError` if a library of the extra is missing."""
-    missing = [name for name in _LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"dbdyno web needs {' and '.join(missing)}", "pip install 'dbdyno[web]'")
+    """Raises :class:`dbdyno.model.errors.NotInstalled` if a library of the extra is missing."""
+    check_extra("web", "dbdyno web", "starlette", "uvicorn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,8 @@ import pytest
 from dbdyno.conduct.hosts.cluster import Hosts
 from dbdyno.conduct.measure.crew import Crew
 from dbdyno.kernel.processes import boot_id
-from dbdyno.model.errors import NotAvailable, UsageError
+from dbdyno.model.errors import NotInstalled, UsageError
 from dbdyno.model.plan.cluster import ClusterSpec, yielding
-from dbdyno.remote.cluster import connect
 from dbdyno.remote.cluster.connect import Cluster, Node, check_address
 
 
@@ -90,8 +90,8 @@ def test_hosts_of_one_name_are_known_by_their_addresses() -> None:
 
 
 def test_without_ray_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "find_spec", lambda _name: None)
-    with pytest.raises(NotAvailable) as e:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(NotInstalled) as e:
         Cluster("auto", "x")
     assert e.value.cure == "pip install 'dbdyno[cluster]'"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dbdyno import engines
-from dbdyno.engines.postgres.chosen import finding
 from dbdyno.engines.postgres.chosen.finding import programs_of
 from dbdyno.engines.postgres.chosen.same import older_defaults, setting_values
+from dbdyno.engines.postgres.embedded.installed import VARIABLE
 from dbdyno.engines.postgres.embedded.programs import find_programs
 from dbdyno.engines.postgres.settings.values import Guc
 from dbdyno.model.errors import UsageError
@@ -86,12 +86,12 @@ def test_other_texts_name_no_server(text: str) -> None:
 
 
 def test_a_version_is_looked_for_and_those_there_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(finding.VARIABLE, str(OWN))
+    monkeypatch.setenv(VARIABLE, str(OWN))
     assert programs_of("18").bin_dir == OWN
     with pytest.raises(UsageError) as caught:
         programs_of("99")
     assert str(OWN) in caught.value.message
-    assert finding.VARIABLE in (caught.value.cure or "")
+    assert VARIABLE in (caught.value.cure or "")
 
 
 def test_the_older_defaults_are_those_that_all_servers_take() -> None:

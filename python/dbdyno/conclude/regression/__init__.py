@@ -1,5 +1,5 @@
-"""Regression of CPU time on work: the cost of a unit of work, and the CPU used in the background. Loads
-scipy. Pure."""
+"""Regression of CPU time on work: the cost of a unit of work, and the CPU used in the background.
+Pure."""
 
 from dbdyno.conclude.regression.ladder import cpu_per_work, likely_knees
 from dbdyno.conclude.regression.regress import regress

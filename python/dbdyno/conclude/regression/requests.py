@@ -65,7 +65,7 @@ def _cost_claim(cells: list[Row], calls: list[_Call]) -> Iterator[Claim]:
     requests = sorted(c.requests for c in calls)
     if requests[-1] < RANGE * requests[0]:
         return
-    from dbdyno.conclude.regression.regress import LEAST_RUNGS, regress  # loads scipy
+    from dbdyno.conclude.regression.regress import LEAST_RUNGS, regress  # loads numpy
 
     if 1 + sum(b > a * (1 + LEVEL) for a, b in pairwise(requests)) < LEAST_RUNGS:
         return

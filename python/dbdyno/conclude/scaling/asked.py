@@ -248,7 +248,7 @@ def _last_fitted_load(fitted: Scaling) -> float:
 
 
 def _range_note(fitted: Scaling, load: float) -> str:
-    from dbdyno.conclude.scaling.remarks import reach  # loads scipy
+    from dbdyno.conclude.scaling.remarks import reach  # loads numpy
 
     return reach(ladders.loads(fitted.ladder)[0], _last_fitted_load(fitted), load)
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dbdyno.kernel.extras import check_extra
 from dbdyno.model.errors import AuthenticationFailed, DbdynoError, HostLost, NotAvailable, Unreachable
 from dbdyno.model.plan.cluster import TOKENS_SINCE, has_tokens, open_to_all
 from dbdyno.remote.cluster import answers, folder, wire
@@ -24,7 +24,6 @@ from dbdyno.remote.cluster.environment import gateway_environment
 from dbdyno.remote.program import program
 
 _GATEWAY = "dbdyno.remote.cluster.gateway"
-EXTRA = "pip install 'dbdyno[cluster]'"
 _CONNECT_S = 150.0
 _ANSWER_S = 120.0
 _END_S = 15.0
@@ -88,8 +87,7 @@ class Cluster:
 
     def __init__(self, address: str, run: str, place: Path | None = None) -> None:
         check_address(address)
-        if find_spec("ray") is None:
-            raise NotAvailable("a cluster needs Ray, which is not installed", EXTRA)
+        check_extra("cluster", "a cluster", "ray")
         self.address, self._run = address, run
         at = resolved(address)
         if place is None:

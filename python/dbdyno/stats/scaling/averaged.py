@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from dbdyno.stats import special
 from dbdyno.stats.scaling import sampled as sampling
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.models import MODELS
@@ -107,7 +107,7 @@ def averaged_all(ladders: Sequence[Points], names: Sequence[str] | None = None) 
     laws = [_together([m.laws[i] for m in prepared]) for i in range(2)]
     drawn = [sampling.sampled(f, law) for law in laws for f in known]
     evidence = np.stack([s.log_evidence for s in drawn], 1)
-    shares = np.exp(evidence - special.logsumexp(evidence, axis=1, keepdims=True))
+    shares = np.exp(evidence - special.log_sum_exp(evidence, axis=1))
     return [_Ladder(i, m, drawn, shares[i]).averaged() for i, m in enumerate(prepared)]
 
 
@@ -237,7 +237,7 @@ class _Ladder:
         weight = np.exp(s.log_weight[self.at] - s.log_weight[self.at].max())
         at = _picked(weight, (np.arange(count) + 0.5) / count)
         u = sampling.uniform(count, 2)  # in an order that is independent of the draws
-        t = special.stdtrit(max(s.series.degrees + s.series.scales - 1, 1), u[:, 0])
+        t = special.students_below(max(s.series.degrees + s.series.scales - 1, 1), u[:, 0])
         rate, error = s.rate[self.at, at], s.error[self.at, at]
         if s.series.scales > 1:
             error = error * np.sqrt(self._drift(s, u[:, 1]))

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+
+from dbdyno.stats.special import beta_below, gamma_above, log_gamma, logistic
 
 Floats = NDArray[np.float64]
 NEWTON_STEPS = 30
@@ -81,9 +82,9 @@ def calls_present(busy: Floats, servers: Floats) -> tuple[Floats, Floats]:
     ``busy``."""
     offered = busy * servers
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        log_loss = servers * np.log(offered) - offered - special.gammaln(servers + 1)
+        log_loss = servers * np.log(offered) - offered - log_gamma(servers + 1)
         # Erlang's loss formula B(c, a) for real c: a^c e^-a / Gamma(c + 1, a).
-        loss = np.exp(log_loss) / special.gammaincc(servers + 1, offered)
+        loss = np.exp(log_loss) / gamma_above(servers + 1, offered)
     # dB/da = B (c / a - 1 + B), times da/dbusy = c. Delay formula: C = B / (1 - busy (1 - B)).
     slope = servers * loss * (1 / busy - 1 + loss)
     below = 1 - busy * (1 - loss)
@@ -114,7 +115,7 @@ def _utilisation(n: Floats, servers: Floats) -> Floats:
     live = np.arange(z.size)
     for _ in range(NEWTON_STEPS):
         at, load = z[live], n[live]
-        busy = special.expit(at)
+        busy = logistic(at)
         present, slope = calls_present(busy, servers[live])
         error = np.log(present / load)
         under, over = np.where(error < 0, at, low[live]), np.where(error > 0, at, high[live])
@@ -124,7 +125,7 @@ def _utilisation(n: Floats, servers: Floats) -> Floats:
         live = live[~(np.abs(new - at) <= 1e-8)]  # convergence is quadratic
         if not live.size:
             break
-    return np.asarray(special.expit(z)).reshape(shape)
+    return np.asarray(logistic(z)).reshape(shape)
 
 
 def repairman(n: Floats, p: Floats) -> Floats:
@@ -143,11 +144,11 @@ def repairman(n: Floats, p: Floats) -> Floats:
     share, rest = 1 / (1 + think), think / (1 + think)
     thinkers = servers * think
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-        served = special.betainc(waiting, whole + 1, rest)
-        log_queue = special.gammaln(n + 1) - special.gammaln(whole + 1) + whole * np.log(servers)
+        served = beta_below(waiting, whole + 1, rest)
+        log_queue = log_gamma(n + 1) - log_gamma(whole + 1) + whole * np.log(servers)
         log_queue = log_queue - n * np.log(thinkers) + thinkers + n * np.log(rest)
-        queued = np.exp(np.minimum(log_queue, 600)) * special.gammaincc(waiting, thinkers)
-        busy = (n * share * special.betainc(waiting, whole, rest) + servers * queued) / (served + queued)
+        queued = np.exp(np.minimum(log_queue, 600)) * gamma_above(waiting, thinkers)
+        busy = (n * share * beta_below(waiting, whole, rest) + servers * queued) / (served + queued)
     busy = np.where(n <= whole, n * share, np.minimum(busy, np.minimum(n * share, servers)))
     return np.asarray(rate / share * busy)
 

@@ -1,7 +1,7 @@
 """Fits a model to points by least squares.
 
 Residuals are differences of throughput, each point with the same weight, as in published fits. A profile
-needs hundreds of fits and a bootstrap thousands, and one by one with scipy these would take longer than
+needs hundreds of fits and a bootstrap thousands, and one by one these would take longer than
 the measurement. So Levenberg and Marquardt's method is vectorised here, with bounds.
 """
 

@@ -16,6 +16,7 @@ import numpy as np
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.analyses import Fitted
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate
+from dbdyno.stats.laws import find_root
 from dbdyno.stats.scaling.models import MODELS, carried_on
 
 Law = Fitted | tuple[str, Sequence[float]]
@@ -87,9 +88,7 @@ def _root(short: Callable[[float], float], low: float, what: str, until: float =
     while a < until:
         b = min(a + step, until)
         if short(b) >= 0:
-            from scipy import optimize  # slow to load, and needed only here
-
-            return float(optimize.brentq(short, a, b, xtol=1e-13 * max(b, 1.0), rtol=8.9e-16))
+            return find_root(short, a, b, 1e-13 * max(b, 1.0))
         a, step = b, step * 1.5
     raise OutOfReach(f"no load has {what}", "ask for a figure nearer to the measured ones")
 

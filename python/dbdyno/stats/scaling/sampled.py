@@ -15,14 +15,15 @@ simulations need it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from dbdyno.stats import special
 from dbdyno.stats.scaling.curves import Floats, power
 from dbdyno.stats.scaling.models import MODELS, Curve, carried_on, queue_table
 
@@ -86,7 +87,7 @@ class Family:
 
     def density(self, u: Floats, centre: Floats, root: Floats) -> Floats:
         """Returns the log density of a proposal over that of the prior."""
-        return np.asarray(_density(u, centre, root) - special.gammaln(self.ascending + 1))
+        return np.asarray(_density(u, centre, root) - math.lgamma(self.ascending + 1))
 
     def even(self, count: int) -> Floats:
         """Returns points that fill the prior evenly."""
@@ -175,7 +176,7 @@ class Sampled:
 
     @property
     def log_evidence(self) -> Floats:
-        return np.asarray(special.logsumexp(self.log_weight, axis=1))
+        return np.asarray(special.log_sum_exp(self.log_weight, axis=1)[:, 0])
 
 
 def sampled(family: Family, series: Series) -> Sampled:
@@ -362,7 +363,7 @@ def _density(u: Floats, centre: Floats, root: Floats) -> Floats:
     """Returns the log density of a proposal (multivariate t)."""
     d = u.shape[-1]
     z = (u - centre[:, None]) @ np.swapaxes(np.linalg.inv(root), 1, 2)
-    size = special.gammaln((DEGREES + d) / 2) - special.gammaln(DEGREES / 2) - d / 2 * np.log(DEGREES * np.pi)
+    size = math.lgamma((DEGREES + d) / 2) - math.lgamma(DEGREES / 2) - d / 2 * np.log(DEGREES * np.pi)
     size = size - np.log(np.diagonal(root, axis1=1, axis2=2)).sum(1)
     return np.asarray(size[:, None] - (DEGREES + d) / 2 * np.log1p((z * z).sum(-1) / DEGREES))
 
@@ -383,5 +384,5 @@ def _students(count: int, d: int, step: int) -> Floats:
     """Returns draws of a multivariate t."""
     u = uniform(count, d + 1, step + 1)
     u = np.clip(u, 1e-9, 1 - 1e-9)
-    chi = 2 * special.gammaincinv(DEGREES / 2, u[:, d])
-    return np.asarray(special.ndtri(u[:, :d]) / np.sqrt(chi / DEGREES)[:, None])
+    chi = 2 * special.gamma_quantile(DEGREES / 2, u[:, d])
+    return np.asarray(special.normal_below(u[:, :d]) / np.sqrt(chi / DEGREES)[:, None])

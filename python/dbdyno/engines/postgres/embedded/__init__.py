@@ -11,9 +11,10 @@ from typing import Any
 
 from dbdyno.engines.postgres.embedded.account import Account, explain_os_errors, server_account
 from dbdyno.engines.postgres.embedded.defaults import StartOptions
+from dbdyno.engines.postgres.embedded.installed import programs_to_start
 from dbdyno.engines.postgres.embedded.instance import Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
-from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, make_reachable
+from dbdyno.engines.postgres.embedded.programs import Programs, make_reachable
 from dbdyno.model.errors import DbdynoError, ServerBusy, TargetError, Unreachable
 
 _DIRECTORY = re.compile(r"\d+(-[0-9a-f]{8})?")
@@ -60,7 +61,7 @@ def instance_of(bin_dir: Path | None, places: Places | None = None) -> tuple[Ins
     """Returns the instance for the major version of these programs, and the programs."""
     account = server_account()
     places = places or find_places(account)
-    programs = make_reachable(find_programs(bin_dir), account, places.cache)
+    programs = make_reachable(programs_to_start(bin_dir), account, places.cache)
     return Instance(places, account, places.data / str(programs.major)), programs
 
 

