@@ -272,8 +272,9 @@ def test_a_disk_that_is_full_while_data_are_made_names_the_variant(
     assert fresh_bench.runs() == []
 
 
-def test_a_plan_says_which_servers_are_not_possible_here(bench: Bench) -> None:
-    done = bench.here("run", "lio", "--servers", "18,99,/nope", "--dry-run")
+@pytest.mark.parametrize("what", [("lio",), ("--suite", "micro")])
+def test_a_plan_says_which_servers_are_not_possible_here(bench: Bench, what: tuple[str, ...]) -> None:
+    done = bench.here("run", *what, "--servers", "18,99,/nope", "--dry-run")
     assert done.returncode == 0
     printed = " ".join(done.stdout.split())
     assert "Variant pg99 is not possible here: PostgreSQL 99 is not installed" in printed

@@ -228,11 +228,16 @@ def _remarks(options: dict[str, Any], plan: Plan) -> Iterator[str]:
     words = conduct.outlook(open_store(options["store"]), plan, elsewhere=elsewhere)
     if words is not None:
         yield words
+    yield from impossible_variants(plan)
+    if elsewhere and not any(v.settings for v in plan.variants):
+        yield "The server was not asked."
+
+
+def impossible_variants(plan: Plan) -> Iterator[str]:
+    """Yields a sentence for each variant whose server is not installed here."""
     for variant, server in plan.servers.items():
         if (why := missing_server(plan.experiment.engine, server)) is not None:
             yield f"Variant {variant} is not possible here: {why}"
-    if elsewhere and not any(v.settings for v in plan.variants):
-        yield "The server was not asked."
 
 
 def dry_run(options: dict[str, Any]) -> tuple[Plan, Sequence[str]]:

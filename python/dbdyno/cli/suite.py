@@ -16,7 +16,7 @@ from dbdyno.cli.console import live
 from dbdyno.cli.gate_options import Judged, check_suite_gate, judged_suite
 from dbdyno.cli.metrics_options import exporting
 from dbdyno.cli.options import open_store, print_json
-from dbdyno.cli.run import request_of, target_of
+from dbdyno.cli.run import impossible_variants, request_of, target_of
 from dbdyno.cli.suite_matrix import print_matrix
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.measure.progress import Tick
@@ -83,6 +83,8 @@ def _show_plans(benchmarks: Sequence[PlannedBenchmark], *, as_json: bool) -> Non
     variants = ", ".join(v.name for v in benchmarks[0].plan.variants)
     total = screen.in_minutes(sum(b.plan.expected_ns for b in benchmarks))
     screen.say(f"variants: {variants}; about {total} in total, and a few seconds to load the tables")
+    for words in impossible_variants(benchmarks[0].plan):
+        screen.say(words)
 
 
 def _measure(

@@ -100,7 +100,7 @@ def noise_or_scatter(throughputs: Mapping[Load, Mean]) -> Noise:
     """Returns :func:`noise_of`; without repeats :func:`roughness`, if that is larger."""
     noise = noise_of(throughputs)
     rough = 0.0 if any(m.n > 1 for m in throughputs.values()) else roughness(throughputs)
-    return Noise(rough, "by the scatter of the rungs") if rough > noise.share else noise
+    return Noise(rough, "by the scatter of the loads") if rough > noise.share else noise
 
 
 def level_with_best(throughputs: Mapping[Load, Mean], noise: float) -> list[Load]:

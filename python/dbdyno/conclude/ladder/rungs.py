@@ -2,7 +2,7 @@
 and measurements that do not fit between their neighbours. Every comparison is of two figures and their noise.
 
 Noise is relative, one value for the whole ladder. It comes from repeats
-(:func:`~dbdyno.stats.knee.noise_of`). With few or no repeats it is assumed, unless the scatter of the rungs
+(:func:`~dbdyno.stats.knee.noise_of`). With few or no repeats it is assumed, unless the scatter of the loads
 is larger.
 """
 
