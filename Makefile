@@ -24,7 +24,7 @@ CARGO := $(APART) cargo
 LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings cargo
 TESTED := --profile bench --workspace --locked --quiet
 
-.PHONY: demo check laws test build agent wheel wheels sdist made deb release-check release bpf lint format-rust \
+.PHONY: demo check laws test build agent wheel wheels sdist made docs deb release-check release bpf lint format-rust \
 	lint-rust lint-python lint-room compile-rust test-rust compile-tests test-python test-room fuzz models miri loom audit bench clean help
 
 help:            ## What there is to make
@@ -119,6 +119,15 @@ build/release/.deps: requirements/release.lock
 build/wheel/.deps build/release/.deps:
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+docs: build/docs/.deps  ## The documentation's site in build/site; links are checked, nothing is fetched by its pages
+	build/docs/bin/python tools/build_site.py
+	build/docs/bin/python tools/check_site.py
+
+build/docs/.deps: requirements/docs.lock
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
 
 lint: lint-rust lint-python  ## Formatters, linters, strict types, layers

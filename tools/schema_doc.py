@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 from dbdyno.model.schema import snapshot_tables, tables
@@ -36,7 +37,8 @@ def render() -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Returns a text as a cell of a table: its bars do not end the cell, <name> is no tag."""
+    return re.sub(r"<(?=\w)", "&lt;", text.replace("|", "\\|"))
 
 
 if __name__ == "__main__":

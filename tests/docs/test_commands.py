@@ -18,7 +18,7 @@ from tests.db.conftest import LIGHT_CALLS
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [
-    p for p in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if _BLOCK.search(p.read_text())
+    p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if _BLOCK.search(p.read_text())
 ]
 
 
@@ -53,7 +53,7 @@ def run_line(
 
 
 @pytest.mark.db
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_command_of_a_page_works(page: Path, tmp_path: Path, server_home: Path) -> None:
     servers = server_dir(server_home / tmp_path.name)
     env = os.environ | {

@@ -20,6 +20,7 @@ import click
 import pytest
 
 from dbdyno import __version__
+from dbdyno.cli import topics
 from tests import elsewhere
 from tests.unit.cli.test_cli import COMMANDS
 
@@ -89,7 +90,7 @@ def test_the_wheel_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
 
 def test_the_wheel_holds_the_pages_of_the_documentation_once_and_no_pictures(wheel: Path) -> None:
     names = [n for n in zipfile.ZipFile(wheel).namelist() if re.search(r"(^|/)docs/", n)]
-    assert sorted(names) == sorted(f"dbdyno/docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+    assert sorted(names) == sorted(f"dbdyno/docs/{topic}.md" for topic in topics.files())
 
 
 def test_the_manual_page_names_every_command_and_option(wheel: Path) -> None:
@@ -187,8 +188,7 @@ def test_an_unprivileged_user_installs_the_wheel_and_runs_lio(user: Installed) -
 
 
 def test_the_installed_program_shows_the_pages_of_the_documentation(user: Installed) -> None:
-    topics = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
-    assert topics <= set(user.dbdyno("help").split())
+    assert {*topics.files()} - {"index"} <= set(user.dbdyno("help").split())
     assert "Security" in user.dbdyno("help", "cluster", "security")
 
 

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
 from dbdyno import engines, store
+from dbdyno.cli import topics
 from dbdyno.cli.app import app
 from dbdyno.cli.config import find_config
 from dbdyno.model.text.visible import one_line
@@ -102,9 +103,7 @@ def _claims(_context: click.Context) -> Iterable[str]:
 
 
 def _topics(_context: click.Context) -> Iterable[str]:
-    pages = resources.files("dbdyno").joinpath("docs").iterdir()
-    topics = {f.name.removesuffix(".md") for f in pages if f.name.endswith(".md")}
-    return sorted(topics | {*app.list_commands(_context)})
+    return sorted({*topics.files(), *app.list_commands(_context)})
 
 
 RUNS = _from(_runs)

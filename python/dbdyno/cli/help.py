@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from dbdyno.cli import completion, screen
+from dbdyno.cli import completion, screen, topics
 from dbdyno.cli.app import app
 from dbdyno.cli.pager import show, terminal
 from dbdyno.model.errors import UsageError, near_names
@@ -27,23 +27,26 @@ def help_command(words: tuple[str, ...]) -> None:
 
     TOPIC is the name of a page; the words of one of its sections may follow. Where a page and a command have
     the same name, this is the page, and dbdyno COMMAND --help lists the options. The name of any other
-    command, or a word of the output, is understood, too. On a terminal the text goes through $PAGER, else
-    less.
+    command, a page of a folder without the folder, or a word of the output is understood, too. On a terminal
+    the text goes through $PAGER, else less.
 
     \b
     Examples:
       dbdyno help                        all topics
       dbdyno help compare                the page, not dbdyno compare --help
       dbdyno help cluster security       a section of a page
+      dbdyno help upgrade                the page guides/upgrade
       dbdyno help server start           the same as dbdyno server start --help
       dbdyno help CPU WAIT               the same as dbdyno explain CPU WAIT
     """
     if not words:
         show("".join(f"{line}\n" for line in _listing()))
-    elif (page := _page(words)) is not None:
+    elif (page := _page(topics.named(words[0]), words)) is not None:
         show_page(page)
     elif (text := _of_command(words)) is not None:
         click.echo(text)
+    elif (page := _page(topics.by_last_part(words[0]), words)) is not None:
+        show_page(page)
     else:
         _explain(words)
 
@@ -54,8 +57,8 @@ def _listing() -> list[str]:
     width = max(map(len, manual.pages()))
     columns = min(screen.width() or _COLUMNS, _WIDEST_LIST)
     lines = []
-    for heading, topics in manual.index().items():
-        lines += [heading, *(_item(topic, text, width, columns) for topic, text in topics.items()), ""]
+    for heading, listed in manual.index().items():
+        lines += [heading, *(_item(topic, text, width, columns) for topic, text in listed.items()), ""]
     *others, last = (name for name in app.list_commands(click.Context(app)) if name in manual.pages())
     ending = (
         "Each topic is a page: dbdyno help TOPIC shows it. Commands with the same name are "
@@ -72,15 +75,15 @@ def _item(topic: str, text: str, width: int, columns: int) -> str:
     )
 
 
-def _page(words: Sequence[str]) -> str | None:
-    """Returns the Markdown of the page, or section of a page, that the words name; None if they name none."""
+def _page(topic: str | None, words: Sequence[str]) -> str | None:
+    """Returns the Markdown of a page, or of its section that the words after the topic name; None without a
+    topic."""
     from dbdyno.cli import manual
 
-    topic, *rest = words
-    topic = topic.casefold().removeprefix("docs/").removesuffix(".md")
-    topic, _, anchor = topic.partition("#")
-    if topic not in manual.pages():
+    if topic is None:
         return None
+    first, *rest = words
+    anchor = first.partition("#")[2]
     name = " ".join([anchor.replace("-", " "), *rest]).strip()
     if not name:
         command = app.get_command(click.Context(app), topic)

@@ -1,12 +1,12 @@
-"""The pages of docs/*.md, which the wheel has too, as text for a terminal."""
+"""The pages of the documentation, which the wheel has too, as text for a terminal."""
 
 from __future__ import annotations
 
 import io
+import posixpath
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import resources
 from typing import ClassVar, NamedTuple
 
 from rich import box
@@ -17,6 +17,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
+
+from dbdyno.cli import topics
 
 INDEX = "index"
 """The page that lists all pages."""
@@ -43,9 +45,11 @@ _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")
+_EQUATION = re.compile(r"^\$\$\s*(.+?)\s*\$\$$", re.MULTILINE | re.DOTALL)
+_SYMBOLS = re.compile(r"(`+)[^`]+\1|(?<!\\)\$(?!\s)([^$`\n]+?)(?<!\s)\$(?![\w$])")
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
-_ITEM = re.compile(r"^- \[([\w-]+)\.md\]\([\w-]+\.md\): (.+)$", re.MULTILINE)
-_PAGE = re.compile(r"(?:docs/)?([\w-]+)\.md(?:#([\w-]+))?|#([\w-]+)")
+_ITEM = re.compile(r"^- \[([\w/-]+)\.md\]\([\w/-]+\.md\): (.+)$", re.MULTILINE)
+_PAGE = re.compile(r"([\w./-]+)\.md(?:#([\w-]+))?")
 
 
 _Replacement = str | Callable[[re.Match[str]], str]
@@ -61,10 +65,22 @@ class Section(NamedTuple):
 
 @cache
 def pages() -> dict[str, str]:
-    """Returns the Markdown text of each page by topic, in alphabetical order."""
-    files = resources.files("dbdyno").joinpath("docs").iterdir()
-    texts = {f.name.removesuffix(".md"): f for f in files if f.name.endswith(".md")}
-    return {topic: texts[topic].read_text(encoding="utf-8") for topic in sorted(texts)}
+    """Returns the Markdown text of each page by topic, in alphabetical order. Links start from docs."""
+    return {
+        topic: _from_docs(file.read_text(encoding="utf-8"), topic.rpartition("/")[0])
+        for topic, file in topics.files().items()
+    }
+
+
+def _from_docs(markdown: str, folder: str) -> str:
+    """Returns a text of a folder in docs with its links to pages from docs."""
+
+    def moved(link: re.Match[str]) -> str:
+        page = _PAGE.match(link[2])
+        target = posixpath.normpath(f"{folder}/{link[2]}") if page else link[2]
+        return f"{link[0][: -len(link[2]) - 1]}{target})"
+
+    return _outside_blocks(markdown, _LINK, moved) if folder else markdown
 
 
 def title(topic: str) -> str:
@@ -123,7 +139,8 @@ def rendered(markdown: str, columns: int, *, styled: bool = False) -> str:
     console = Console(
         file=out, width=min(columns, _WIDEST), theme=_PLAIN, force_terminal=styled, highlight=False
     )
-    text = _outside_blocks(_COMMENT.sub("", markdown), _LINK, _linked)
+    text = _outside_blocks(_COMMENT.sub("", markdown), _EQUATION, r"```\n\1\n```")
+    text = _outside_blocks(_outside_blocks(text, _SYMBOLS, _as_code), _LINK, _linked)
     if not styled:
         text = _outside_blocks(text, _CODE, r"`` `\2` ``")
     console.print(_Page(text, hyperlinks=False), crop=False)
@@ -140,6 +157,11 @@ def _outside_blocks(markdown: str, pattern: re.Pattern[str], by: _Replacement) -
     return "".join([*parts, pattern.sub(by, markdown[end:])])
 
 
+def _as_code(symbols: re.Match[str]) -> str:
+    """Returns an equation within a line as it is; in plain Markdown, \\ and _ have another meaning."""
+    return symbols[0] if symbols[2] is None else f"`{symbols[2]}`"
+
+
 def _linked(link: re.Match[str]) -> str:
     """Returns a link to a page as the command that shows the page, another link as its text and address;
     nothing in place of an image."""
@@ -149,7 +171,7 @@ def _linked(link: re.Match[str]) -> str:
     if re.match(r"[a-z]+:", target):
         return text if text == target else f"{text} ({target})"
     page = _PAGE.fullmatch(target)
-    if page is None or page[1] is None or page[1] not in pages():
+    if page is None or page[1] not in pages():
         return text
     anchor = "" if page[2] is None else f" {page[2].replace('-', ' ')}"
     command = f"`dbdyno help {page[1]}{anchor}`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import click
@@ -10,11 +11,17 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.on_terminal import on_terminal
 
-from dbdyno.cli import manual
+from dbdyno.cli import manual, topics
 from dbdyno.cli.app import app
 from dbdyno.model.text.visible import visible
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+TOPICS = {
+    str(page.relative_to(DOCS).with_suffix(""))
+    for folder in ("", *topics.FOLDERS)
+    for page in (DOCS / folder).glob("*.md")
+}
 
 
 def ask(*words: str) -> Result:
@@ -24,11 +31,23 @@ def ask(*words: str) -> Result:
 def test_the_list_has_every_page_once() -> None:
     lines = ask().output.splitlines()
     listed = [found[1] for line in lines if (found := re.match(r"  (\S+)", line))]
-    assert sorted(listed) == sorted({page.stem for page in DOCS.glob("*.md")} - {"index"})
+    assert sorted(listed) == sorted(TOPICS - {"index"})
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.parametrize("topic", sorted(page.stem for page in DOCS.glob("*.md")))
+def test_the_wheel_has_the_folders_of_the_topics() -> None:
+    """Other folders of docs are for developers."""
+    include = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["maturin"]["include"]
+    folders = [re.fullmatch(r"python/dbdyno/docs/(?:(.+)/)?\*\.md", pattern) for pattern in include]
+    assert sorted(f[1] or "" for f in folders if f) == sorted(["", *topics.FOLDERS])
+    assert {p.name for p in DOCS.iterdir() if p.is_dir() and any(p.glob("*.md"))} <= {
+        *topics.FOLDERS,
+        "adding",
+        "decisions",
+    }
+
+
+@pytest.mark.parametrize("topic", sorted(TOPICS))
 def test_a_page_fits_a_terminal_and_loses_no_word(topic: str) -> None:
     text = manual.rendered(manual.pages()[topic], 80)
     prose = [line for line in text.splitlines() if not line.startswith("    ")]
@@ -58,6 +77,33 @@ def test_a_page_is_laid_out_for_a_terminal() -> None:
         "",
         "    a  --b | [c](d.md)",
     ]
+
+
+def test_equations_are_shown_as_they_stand() -> None:
+    within, block = r"With $x_i \ge 0$ for $PGHOST, `$1` and $2", r"\frac{\sum_i x_i \\ y}{n_*} * 2_*"
+    markdown = f"{within}\n\n$$\n{block}\n$$\n"
+    assert manual.rendered(markdown, 60).splitlines() == [
+        r"With `x_i \ge 0` for $PGHOST, `$1` and $2",
+        "",
+        f"    {block}",
+    ]
+
+
+def test_links_of_a_page_in_a_folder_are_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "docs" / "guides").mkdir(parents=True)
+    for name in ("compare", "guides/upgrade", "guides/capacity"):
+        links = "[terms](../compare.md#verdicts), [capacity.md](capacity.md), [more](../../README.md)"
+        (tmp_path / "docs" / f"{name}.md").write_text(f"# Page {name}\n\n{links}\n")
+    manual.pages.cache_clear()
+    monkeypatch.setattr("dbdyno.cli.topics.resources.files", lambda _package: tmp_path)
+    try:
+        assert [*manual.pages()] == ["compare", "guides/capacity", "guides/upgrade"]
+        shown = ask("guides/upgrade").output
+        assert "terms (`dbdyno help compare verdicts`), `dbdyno help guides/capacity`, more" in shown
+        assert ask("upgrade").output == ask("docs/guides/upgrade.md").output == shown
+        assert ask("compare").output.startswith("Page compare")
+    finally:
+        manual.pages.cache_clear()
 
 
 def test_a_table_that_is_too_wide_becomes_a_block_per_row() -> None:
