@@ -29,8 +29,8 @@ OUTSIDE = {
     "crates/dyno-agent/README.md": "agent.md",
     "python/dbdyno/recipes/README.md": "recipes.md",
 }
-"""Pages of the repository outside of docs, with their place in the site. Other files that pages link to are in
-its folder ``source``."""
+"""Pages of the repository outside of docs, with their place in the site. Other files that pages link to are
+in its folder ``source``."""
 _SHOWN = {".html", ".json", ".png", ".svg", ".txt"}
 """Suffixes of sources that a browser shows; others get .txt, else it would offer to save the file."""
 _CODE = r"^```.*?^```|(?<!`)(?P<quotes>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=quotes)(?!`)"

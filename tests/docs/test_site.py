@@ -1,4 +1,4 @@
-"""The documentation's site: its navigation, the pages that it is made of, and the check of the built pages."""
+"""The documentation's site: its navigation, the pages that it is made of, the check of the built pages."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 FOLDERS = ("start", "guides", "coming-from", "how-it-works")
-"""Folders of docs whose pages are topics, too, as in guides/upgrade. pyproject.toml has them in the wheel; the
-other folders are for developers."""
+"""Folders of docs whose pages are topics, too, as in guides/upgrade. pyproject.toml has them in the wheel.
+Other folders are for developers."""
 
 
 def files() -> dict[str, Traversable]:
@@ -25,7 +25,7 @@ def files() -> dict[str, Traversable]:
 
 
 def named(word: str) -> str | None:
-    """Returns the topic that is typed, as its name or its file's, with an anchor or not; None if there is none."""
+    """Returns the topic of a word, its name or its file's, with an anchor or not; None if there is none."""
     topic = _name(word)
     return topic if topic in files() else None
 
