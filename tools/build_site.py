@@ -33,6 +33,8 @@ OUTSIDE = {
 in its folder ``source``."""
 _SHOWN = {".html", ".json", ".png", ".svg", ".txt"}
 """Suffixes of sources that a browser shows; others get .txt, else it would offer to save the file."""
+_LAST_IN_SEARCH = ("decisions/", "changelog.md", "index.md")
+"""Pages that hardly anybody looks for, and the one that names all others."""
 _CODE = r"^```.*?^```|(?<!`)(?P<quotes>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=quotes)(?!`)"
 _LINK = re.compile(
     rf"{_CODE}|(?:\[(?P<file>[\w./-]+\.md))?\]\((?P<target>[^)\s]+)\)", re.MULTILINE | re.DOTALL
@@ -70,7 +72,8 @@ def gather(root: Path) -> dict[str, bytes]:
         folder = path if (root / path).is_dir() else posixpath.dirname(path)
         markdown = _list_of_files(root / path) if folder == path else (root / path).read_text("utf-8")
         markdown, linked = adapted(markdown, folder, at, root)
-        files[at], ahead = markdown.encode(), [*ahead, *linked]
+        head = "---\nsearch:\n  boost: 0.2\n---\n\n" if at.startswith(_LAST_IN_SEARCH) else ""
+        files[at], ahead = (head + markdown).encode(), [*ahead, *linked]
     return files
 
 

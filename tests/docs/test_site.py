@@ -75,7 +75,8 @@ def test_links_fit_the_site(root: Path) -> None:
         *("", "```", "[block](y.md)", "- a", "```", "", "Before:", "", "- a list"),
     ]
     assert files["security.md"].endswith("[up](guides/up.md), [readme](index.md), [data](source/data.json)")
-    assert files["decisions/index.md"].endswith("- [1\\. First](0001-a.md)\n")
+    assert files["decisions/index.md"].endswith("# Decisions\n\n- [1\\. First](0001-a.md)\n")
+    assert files["decisions/0001-a.md"].startswith("---\nsearch:\n")  # at the end of what is found
 
 
 def test_a_page_without_a_place_is_refused(root: Path) -> None:
