@@ -24,8 +24,9 @@ CARGO := $(APART) cargo
 LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings cargo
 TESTED := --profile bench --workspace --locked --quiet
 
-.PHONY: demo check laws test build agent wheel wheels sdist made docs deb release-check release bpf lint format-rust \
-	lint-rust lint-python lint-room compile-rust test-rust compile-tests test-python test-room fuzz models miri loom audit bench clean help
+.PHONY: demo check laws test build agent wheel wheels sdist made docs gallery cast deb release-check release bpf lint \
+	format-rust lint-rust lint-python lint-room compile-rust test-rust compile-tests test-python test-room fuzz models miri loom \
+	audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -193,6 +194,16 @@ audit:           ## Compare locked dependencies with published advisories (needs
 
 bpf:             ## Compile the BPF programs (needs clang, llvm, libbpf-dev; the objects are in the tree)
 	tools/build_bpf.sh
+
+gallery: build   ## Run recipes shortly, and write their pages and pictures to docs/gallery (needs Chromium; ten minutes)
+	$(BIN)/python tools/gallery.py
+
+cast: build/cast/.deps build  ## Record docs/run.svg and docs/observe.svg anew (two minutes)
+	PYTHONPATH=build/cast $(BIN)/python tools/cast.py
+
+build/cast/.deps:  # a terminal emulator, beside the locked environment
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/cast pyte==0.8.2
+	touch $@
 
 bench: build     ## All benchmarks: figures and ratios, paired with peers
 	$(BIN)/python -m benchmarks

@@ -79,6 +79,7 @@ def diagnosed(
                 *(s for check in CHECKS for s in check(server, facts)),
             ]
             conditions = look.conditions(server, facts, flush) if server.world is None else ()
+            sources = [*_complete(sources, machine, reachable=not facts.service)]
         except (TargetError, NotInstalled) as e:
             sources = list(_sources_of_machine(machine, look_ns))
             yield Diagnosis(
@@ -87,7 +88,7 @@ def diagnosed(
             return
         enable = getattr(server, "enable", None)
         started = _started(embedded(engine).status()) if facts.embedded else ""
-        yield Diagnosis(facts, tuple(_complete(sources, machine)), conditions, None, enable, started)
+        yield Diagnosis(facts, tuple(sources), conditions, None, enable, started)
 
 
 def _started(status: Mapping[str, Any]) -> str:
@@ -126,9 +127,11 @@ def _read(watch: Watch, clock: Clock, look_ns: int) -> dict[str, pl.DataFrame]:
     return observe.frames(watch)
 
 
-def _complete(sources: Sequence[Source], machine: Machine) -> Iterator[Source]:
-    """Adds the sources that are off by default, and removes steps that are in force already."""
+def _complete(sources: Sequence[Source], machine: Machine, *, reachable: bool = True) -> Iterator[Source]:
+    """Adds the sources that are off by default, and removes steps that are in force already, or that would
+    be taken on a host that is not ``reachable``."""
     by_name = {s.name: s for s in sources}
+    there = (Step(limits.other_host()),) if reachable else ()
     for s in by_name.values():
         steps = tuple(step for step in s.enabling.steps if not _is_in_force(step, machine.root))
         if s.name in _OFF_BY_DEFAULT and s.status == "ok":
@@ -136,12 +139,17 @@ def _complete(sources: Sequence[Source], machine: Machine) -> Iterator[Source]:
             s = s.model_copy(update={"status": "off", "detail": off})
             steps = (Step(f"dbdyno run WORKLOAD {option.flag}"),)
         if s.status == "not here":
-            steps = (Step(limits.other_host()),)
+            steps = there
         yield s.model_copy(update={"enabling": s.enabling._replace(steps=steps)})
     trace = by_name.get(TRACE)
     for registered in SOURCES:
         if registered.option is not None and registered.name not in by_name:
-            yield _off_by_default(registered, registered.option.flag, trace)
+            source = _off_by_default(registered, registered.option.flag, trace)
+            yield (
+                source
+                if source.status != "not here"
+                else source.model_copy(update={"enabling": source.enabling._replace(steps=there)})
+            )
 
 
 def _off_by_default(registered: DataSource, flag: str, trace: Source | None) -> Source:

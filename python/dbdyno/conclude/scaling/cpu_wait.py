@@ -132,11 +132,11 @@ def observed(results: Results) -> tuple[Claim, ...]:
     active = activity(results)
     cores = results.tables["cores"] if "cores" in results.tables else pl.DataFrame()
     known = cores.drop_nulls("threads") if cores.height else cores
-    cpus = claimed.slots.get("cpus")
-    if known.is_empty():
+    machine = machine_of(results, _variant(results))[0]
+    if known.is_empty() or machine.cpus is None:  # then the table has the CPUs of this machine
         return active, claimed
-    quota = machine_of(results, _variant(results))[0].quota
-    in_use = equivalent(known, "At the present load", None if quota else cpus)
+    cpus = claimed.slots.get("cpus")
+    in_use = equivalent(known, "At the present load", None if machine.quota else cpus)
     # Without SMT it is what the claim of headroom contains.
     return (active, claimed) if in_use.case == "same" else (active, claimed, in_use)
 

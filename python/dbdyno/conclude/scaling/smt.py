@@ -339,7 +339,8 @@ def _cores(scaling: Scaling, results: Measured | None) -> Iterator[Claim]:
     ladder = scaling.ladder
     where = ladders.best_rung(ladder)
     place = f"At {fmt.load(where, ladder.load_unit)}"
-    if results is not None and ladder.workload is not None:
+    # without the server's machine the table has the CPUs of this one
+    if results is not None and ladder.workload is not None and ladder.machine.cpus is not None:
         seen = [p["cores"] for w, p in cells_of(results, ladder) if w["sessions"] == where and "cores" in p]
         known = pl.concat(seen).drop_nulls("threads") if seen else pl.DataFrame()
         if known.height:

@@ -30,13 +30,16 @@ _PROCESSES, _PROGRAMS = 0.3, 0.2
 class MemoryReader:
     """Reads the memory of one server and its machine.
 
-    If the engine does not report its cache, only the machine is read; for a simulated server nothing is.
+    If the engine does not report its cache, only the machine is read; for a simulated server nothing is. The
+    machine of a server that is not seen is another one, so this one's memory is left out.
     """
 
     def __init__(self, server: Server) -> None:
         self._server, self._machine = server, server.machine
         self._processes = ProcessReader(self._machine.root)
-        self._main_pid = server.facts().main_pid if server.caching is None and server.world is None else None
+        facts = None if server.world is not None else server.facts()
+        self._main_pid = facts.main_pid if facts is not None and server.caching is None else None
+        self._here = facts is not None and facts.here
 
     def read(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
         """Reads the tables of :data:`RAW_MEMORY` in about ``most_ns``. Raises :class:`TargetError` if the
@@ -51,7 +54,8 @@ class MemoryReader:
         of_server = server.caching.processes() if server.caching else Processes({}, self._main_pid)
         root = self._machine.root
         groups = group_rows(of_server.main_pid, root) if of_server.main_pid is not None else ()
-        memory = [*host_rows(root), executables(int(_PROGRAMS * most_ns), root), *groups]
+        host = (*host_rows(root), executables(int(_PROGRAMS * most_ns), root)) if self._here else ()
+        memory = [*host, *groups]
         roles = {**of_server.roles, self._machine.pid: "dbdyno"}
         processes = self._processes.rows(roles, int(_PROCESSES * most_ns))
         raw_rows = {"memory": memory, "memory_processes": list(processes)}

@@ -296,7 +296,7 @@ def no_extension(context: Context) -> State | None:
 
 def _step(context: Context, status: Status, why: str, command: str) -> State:
     step = Step(command, "sql" if context.superuser else "hand")
-    by = "" if context.superuser else "as superuser: "
+    by = "" if context.superuser else "as superuser, or administrator of a managed service: "
     return State(status, f"{_BUFFERS}: {why}; {by}{command.rstrip(';')}", (step,))
 
 

@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple, cast
 import psycopg
 from psycopg.rows import tuple_row
 
-from dbdyno.engines.postgres import sql, statements, versions
+from dbdyno.engines.postgres import managed, sql, statements, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.facts import visibility
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.engine.condition import (
     RESTART,
@@ -104,15 +105,12 @@ class Conditions:
         with doing("looking at settings"):
             connection = self._site.connection()
             known = _known(connection)
-            row = connection.execute(
-                "select rolsuper from pg_catalog.pg_roles where rolname = current_user"
-            ).fetchone()
-            role = self._site.role()
+            seen = visibility(connection)
             (database,) = connection.execute(
                 "select pg_catalog.quote_ident(current_database())"
             ).fetchone() or ("?",)
         embedded = self._site.instance is not None
-        cures = _Cures(superuser=bool(row and row[0]), role=role, database=str(database), embedded=embedded)
+        cures = _Cures(seen.superuser, seen.role, str(database), embedded=embedded, service=seen.service)
         results = tuple(judged(known, cures))
         return _facts(known, results, ours=embedded)
 
@@ -124,6 +122,7 @@ class _Cures(NamedTuple):
     role: str
     database: str
     embedded: bool
+    service: managed.Service | None = None
 
     def steps(self, name: str, value: str, known: _Known) -> tuple[Step, ...]:
         how: Literal["sql", "hand"] = "sql" if self.superuser else "hand"
@@ -137,6 +136,8 @@ class _Cures(NamedTuple):
         source = known.settings[name].source if name in known.settings else ""
         if source in reset:
             return (Step(reset[source], how),)
+        if self.service is not None:
+            return (Step(self.service.change(name, value)),)
         if source == "command line":
             return Step(f"take {name} off the server's command line"), Step(RESTART)
         return Step(f"ALTER SYSTEM SET {name} = {value};", how), Step(_RELOAD, how)
@@ -229,7 +230,7 @@ def _version(_entry: Entry, known: _Known) -> Judged:
 
 def _optimised(_entry: Entry, known: _Known) -> Judged:
     if known.flags is None:
-        return Judged("unknown", "this role may not call pg_config(): it needs pg_read_all_settings")
+        return Judged("unknown", "this role may not call pg_config(), as by default only a superuser may")
     levels = re.findall(r"(?<!\S)-O(\S*)", known.flags)
     if not levels:
         return Judged("unknown", "CFLAGS name no level of optimisation")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import managed, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.schema.data_source import Enabling, Step
 from dbdyno.model.sources.source import Source
@@ -36,6 +36,17 @@ class Visibility(NamedTuple):
     statements_version: str | None  # of its extension in this database
     statements_permitted: bool  # to call the extension's functions
     deadlock_timeout: str = ""  # with its unit
+    service_role: str | None = None  # of a managed service's administrators
+
+    @property
+    def service(self) -> managed.Service | None:
+        """The managed service that runs the server."""
+        return managed.named(self.service_role)
+
+    @property
+    def administrator(self) -> str:
+        """The role that has what else only a superuser has."""
+        return self.service.role if self.service else _SUPERUSER
 
 
 class Preloaded(NamedTuple):
@@ -69,6 +80,8 @@ def version_of(extension: str) -> tuple[int, ...]:
 
 def switch_on(seen: Visibility, name: str, adds: str) -> Enabling:
     """Returns how to switch on a setting, which needs a reload."""
+    if seen.service is not None:
+        return Enabling(adds, f"access to {seen.service.settings}", (Step(seen.service.change(name, "on")),))
     how = "sql" if seen.superuser else "hand"
     alter = Step(f"ALTER SYSTEM SET {name} = on;", how)  # type: ignore[arg-type]
     right = f"{_SUPERUSER}, or since PostgreSQL 15 GRANT ALTER SYSTEM ON PARAMETER {name}"
@@ -78,7 +91,7 @@ def switch_on(seen: Visibility, name: str, adds: str) -> Enabling:
 def grant_monitor(seen: Visibility, adds: str) -> Enabling:
     return Enabling(
         adds,
-        "pg_monitor, granted by a superuser or a role with ADMIN OPTION on it",
+        f"pg_monitor, granted by {seen.administrator} or a role with ADMIN OPTION on it",
         () if seen.all_sessions else (Step(f"GRANT pg_monitor TO {seen.role};"),),
     )
 
@@ -93,9 +106,9 @@ def statements(seen: Visibility, database: str, libraries: Preloaded | None, *, 
         detail=f"executions and blocks dirtied are unknown: {why}" if why else "",
         enabling=Enabling(
             "calls, time and blocks by statement (Top SQL); executions and blocks dirtied",
-            f"{_SUPERUSER}, and a restart"
+            f"{seen.administrator}, and a restart"
             if seen.has_statements and not seen.statements_loaded
-            else _SUPERUSER,
+            else seen.administrator,
             steps,
             state,
         ),
@@ -107,7 +120,7 @@ def _lacking(
 ) -> tuple[str, str, tuple[Step, ...]]:
     """Returns why statements are not counted, the state, and the next steps. Empty if they are counted."""
     create = Step(f"CREATE EXTENSION {STATEMENTS};", "sql" if seen.superuser else "hand")
-    if not seen.has_statements:
+    if not seen.has_statements and seen.service is None:
         return f"{STATEMENTS} is not installed on the server's host", "not supported", _install(embedded)
     if not seen.statements_loaded:
         why = f"{STATEMENTS} is not in {_LIBRARIES}"
@@ -142,6 +155,10 @@ def _preload(seen: Visibility, libraries: Preloaded | None) -> tuple[Step, ...]:
     """Returns the steps that add the library to the list. If the list is unknown, returns none that would
     replace it."""
     from dbdyno.engines.postgres.settings import values  # not at the top: a circle through facts
+
+    if seen.service is not None:
+        added = f"{libraries.setting if libraries else '...'},{STATEMENTS}".strip(",")
+        return Step(seen.service.change(_LIBRARIES, added)), _RESTART
 
     if libraries is None:
         grant = Step(f"GRANT pg_monitor TO {seen.role};")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg.rows import class_row
 
-from dbdyno.engines.postgres import connect, sql, versions
+from dbdyno.engines.postgres import connect, managed, sql, versions
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.counters import Counter
 from dbdyno.engines.postgres.embedded.defaults import memory_limit_bytes
@@ -31,7 +31,7 @@ from dbdyno.model.units import counted
 
 def visibility(connection: Connection) -> Visibility:
     with connection.cursor(row_factory=class_row(Visibility)) as cursor:
-        row = cursor.execute(sql.text("visibility").encode()).fetchone()
+        row = cursor.execute(sql.text("visibility").encode(), {"services": managed.ROLES}).fetchone()
     assert row is not None
     return row
 
@@ -115,7 +115,7 @@ def _hidden(seen: Visibility) -> str:
     )
 
 
-def facts(connection: Connection, presence: Presence, *, embedded: bool) -> ServerFacts:
+def facts(connection: Connection, presence: Presence, seen: Visibility, *, embedded: bool) -> ServerFacts:
     """Returns facts without credentials: ``settings.sql`` leaves out settings that may hold one."""
     settings: dict[str, str] = dict(connection.execute(sql.text("settings").encode()).fetchall())
     description = connection.execute("select pg_catalog.version()").fetchone() or ("",)
@@ -128,6 +128,7 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
         description=str(description[0]),
         where=connect.where(connection),
         embedded=embedded,
+        service=seen.service.name if seen.service else "",
         standby=_standby(connection),
         tls=connect.tls_in_words(connection),
         here=presence.here,

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import managed, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.kernel import processes
 from dbdyno.kernel.machine import HERE
@@ -100,8 +100,10 @@ class _Evidence(NamedTuple):
         return self.after_s - self.before_s + _CLOSE_S
 
 
-def presence(connection: Connection, machine: Machine = HERE) -> Presence:
-    """Returns whether the server's processes are in /proc of ``machine``."""
+def presence(
+    connection: Connection, machine: Machine = HERE, service: managed.Service | None = None
+) -> Presence:
+    """Returns whether the server's processes are in /proc of ``machine``. ``service`` runs the server."""
     evidence = _ask(connection, machine)
     pid = evidence.backend.pid
     route, listener = _route(connection, machine)
@@ -114,6 +116,9 @@ def presence(connection: Connection, machine: Machine = HERE) -> Presence:
         agreed = "name, age, client and parent agree"
         detail = f"{route}, and process {pid}{_host_suffix(machine)} is our backend ({agreed})"
         return Presence(True, detail, pid, main, machine=machine)
+    if service is not None:
+        why = f"{route}: {service.name} runs the server, and lets nobody see its host"
+        return Presence(False, why, None, None, "not here", machine)
     status, why, cure = _explain(evidence, local="unix" in route or "both ends" in route)
     detail = f"{route}, but {doubt}{_host_suffix(machine)}: {why}; {cure}"
     return Presence(False, detail, None, None, status, machine)

@@ -23,6 +23,7 @@ from dbdyno.engines.postgres import (
     objects,
     observation,
     own_settings,
+    password_file,
     presence,
     script_check,
     sessions,
@@ -93,11 +94,11 @@ class PostgresServer:
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.database
         with doing("looking at the server"), protocol_checked():
-            self._presence = presence.presence(self._connection, machine)
-            self._identity = facts.identity(self._connection)
             self._visibility = visibility(self._connection)
+            self._presence = presence.presence(self._connection, machine, self._visibility.service)
+            self._identity = facts.identity(self._connection)
             self._places = places(self._connection, self._presence)
-        self._target = connect.driver_target(self._connection)
+        self._login = connect.driver_target(self._connection)
         site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
         self._settings = Keeper(site)
         self._statement_reader, self._storage_reads = statements.Statements(), StorageReads(machine.root)
@@ -129,6 +130,12 @@ class PostgresServer:
         return self._connection
 
     @property
+    def _target(self) -> Mapping[str, Any]:
+        """Returns how sessions connect, with the password that the password file has now."""
+        password = password_file.password(self._connection)
+        return self._login if password is None else {**self._login, "password": password}
+
+    @property
     def identity(self) -> facts.Identity:
         return self._identity
 
@@ -138,7 +145,12 @@ class PostgresServer:
 
     def facts(self) -> ServerFacts:
         with doing("asking for settings"):
-            return facts.facts(self._connection, self._presence, embedded=self._instance is not None)
+            return facts.facts(
+                self._connection,
+                self._presence,
+                self._visibility,
+                embedded=self._instance is not None,
+            )
 
     def sources(self) -> Sequence[Source]:
         with suppress(psycopg.Error):  # keep the last state: a lost server has data sources, too
@@ -191,7 +203,7 @@ class PostgresServer:
             with doing("looking at the server again"):
                 facts.check_same(self._identity, facts.identity(connection))
                 self.machine.revive()
-                self._presence = presence.presence(connection, self.machine)
+                self._presence = presence.presence(connection, self.machine, self._visibility.service)
                 self._places = places(connection, self._presence)
                 if self._run is not None:
                     sessions.claim(connection, self._run)
@@ -199,7 +211,7 @@ class PostgresServer:
             connection.close()
             raise
         self._connection, self.version = connection, connection.info.server_version
-        self._target = connect.driver_target(connection)
+        self._login = connect.driver_target(connection)
 
     # -- settings of a variant, how calls are sent, a pooler in front ----------------------------
     def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:

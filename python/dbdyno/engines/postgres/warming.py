@@ -21,7 +21,8 @@ _TO_BE_MADE = (
 )
 _MISSING = (
     "the extension pg_prewarm is not in this database: tables are read without their indexes, and large ones "
-    "not into the server's cache; as superuser: CREATE EXTENSION pg_prewarm"
+    "not into the server's cache; as superuser, or administrator of a managed service: CREATE EXTENSION "
+    "pg_prewarm"
 )
 _TABLES = "select name from pg_catalog.unnest(%s::text[]) name where pg_catalog.to_regclass(name) is not null"
 _CACHE = "shared_buffers"

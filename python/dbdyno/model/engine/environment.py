@@ -67,6 +67,9 @@ class ServerFacts(BaseModel):
     description: str  # version() or the like
     where: str  # host and port or socket directory, database, user: no password
     embedded: bool
+    service: str = (
+        ""  # the managed service that runs it, to whose hosts nobody has access; empty if none is known
+    )
     standby: bool | None = None  # whether it replays from a primary; None if unknown, and in older runs
     tls: str | None
     here: bool  # its processes are visible, on this host or the one reached, in a visible pid namespace

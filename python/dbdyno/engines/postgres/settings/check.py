@@ -12,6 +12,7 @@ from psycopg import sql as pgsql
 
 from dbdyno.engines.postgres import connect, sql, versions
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.facts import visibility
 from dbdyno.engines.postgres.settings import values
 from dbdyno.engines.postgres.settings.values import PRELOADING, Guc, Site
 from dbdyno.model.errors import NotAvailable, NotPrivileged, ServerBusy, UsageError, did_you_mean
@@ -155,6 +156,12 @@ def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None
         f"GRANT ALTER SYSTEM ON PARAMETER {a.name} TO {role}" for a in asked if not _may_alter(trial, a.name)
     ]
     lacking_superuser = bool(missing) and versions.major(trial) < versions.PRIVILEGES_ON_PARAMETERS
+    if missing and (service := visibility(trial).service) is not None:
+        wanted = ", ".join(f"{a.name} = {a.value}" for a in asked)
+        raise NotPrivileged(
+            f"{wanted}: {service.name} lets no role change settings of the server",
+            f"set one value after the other in {service.settings}, run each time, and dbdyno compare RUN RUN",
+        )
     missing += [row[0] for row in trial.execute(sql.text("rights_to_configure").encode()).fetchall()]
     if lacking_superuser:
         raise NotPrivileged(

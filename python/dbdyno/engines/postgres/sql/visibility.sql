@@ -19,7 +19,8 @@ select pg_catalog.quote_ident(current_user) as role,
                       and pg_catalog.has_function_privilege(p.oid, 'execute'))
        ) as statements_permitted,
        pg_catalog.regexp_replace(pg_catalog.current_setting('deadlock_timeout'), '([0-9])([a-z])', '\1 \2')
-           as deadlock_timeout
+           as deadlock_timeout,
+       (select rolname::text from pg_catalog.pg_roles where rolname = any(%(services)s)) as service_role
 from (
     -- a placeholder, which a file may hold without the library, is not listed
     select exists (select from pg_catalog.pg_settings where name = 'pg_stat_statements.max') as loaded
