@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from crates import Crate, shipped_crates
-from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output import make_outputter
