@@ -46,7 +46,7 @@ pub(crate) fn deviance(x: f64, mean: f64, away: f64) -> f64 {
         power *= square;
         odd += 2.0;
         let next = sum + power / odd;
-        if next == sum || next.is_nan() {
+        if (next - sum).abs() <= EPSILON * sum.abs() || next.is_nan() {
             return next;
         }
         sum = next;
@@ -134,7 +134,7 @@ fn log_gamma_of_one_and(x: f64) -> f64 {
         0.822_467_033_424_113_2,
         0.400_685_634_386_531_4,
         0.270_580_808_427_784_6,
-        0.207_385_551_028_674_0,
+        0.207_385_551_028_674,
     ];
     x * (-EULER + x * (zeta[0] - x * (zeta[1] - x * (zeta[2] - x * zeta[3]))))
 }

@@ -3,6 +3,8 @@
 //!
 //! Arguments outside of a function's domain, and NaN, give NaN.
 
+#![expect(clippy::many_single_char_names, reason = "as the formulas name them")]
+
 mod beta;
 mod gamma;
 mod laws;
