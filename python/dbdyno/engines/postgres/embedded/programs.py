@@ -93,7 +93,7 @@ def _version(postgres: Path) -> str:
 def _asked_version(postgres: Path, _modified_ns: int | None) -> str | UsageError:
     """Returns the version that the program prints, or why there is none. Cached, since a program that does
     not answer takes :data:`_VERSION_PATIENCE_S`, and several places ask."""
-    argv = [postgres, "--version"]
+    argv = [str(postgres), "--version"]
     try:
         text = subprocess.run(
             argv, capture_output=True, text=True, check=True, timeout=_VERSION_PATIENCE_S
