@@ -59,7 +59,7 @@ def memory_of(
     caching: Caching | None, clock: Clock, *, observing: bool = False, **chosen: Any
 ) -> MeasurementMemory:
     server = SimpleNamespace(
-        caching=caching, world=None, machine=HERE, facts=lambda: SimpleNamespace(main_pid=None)
+        caching=caching, world=None, machine=HERE, facts=lambda: SimpleNamespace(main_pid=None, here=True)
     )
     plan = SimpleNamespace(experiment=Experiment.model_validate(chosen))
     return MeasurementMemory(server, plan, clock, observing=observing)  # type: ignore[arg-type]

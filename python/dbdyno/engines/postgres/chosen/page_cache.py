@@ -9,10 +9,13 @@ again before each start, a program gets a new place each time, so that places va
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 _READ_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_ROUNDS, _PAUSE_S = 10, 0.02
+"""A page that the kernel holds for a moment (on its way to a list of pages) goes in a later round."""
 
 
 def read_anew(file: Path) -> bool:
@@ -24,8 +27,7 @@ def read_anew(file: Path) -> bool:
     except OSError:
         return False
     try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        dropped = not _is_cached(descriptor)
+        dropped = _drop(descriptor)
         while os.read(descriptor, _READ_BYTES):
             pass
     except OSError:
@@ -33,6 +35,16 @@ def read_anew(file: Path) -> bool:
     finally:
         os.close(descriptor)
     return dropped
+
+
+def _drop(descriptor: int) -> bool:
+    os.fsync(descriptor)  # what is not yet written stays
+    for _ in range(_ROUNDS):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if not _is_cached(descriptor):
+            return True
+        time.sleep(_PAUSE_S)
+    return False
 
 
 def _is_cached(descriptor: int) -> bool:
