@@ -353,6 +353,7 @@ class Labels(TypedDict):
 class SuiteRecord(SuiteMatrix):
     format: int
     comparisons: dict[str, Comparison] = Field(default_factory=dict, exclude=True)
+    gate: Gate = ABSENT
 
 
 class BenchmarkPlan(TypedDict):

@@ -171,7 +171,8 @@ def binomial_count(share: float, n: float, p: float) -> float:
     """The inverse of :func:`binomial_below`; 0 where no success is more probable than ``share``."""
 
 def noncentral_t_above(t: float, degrees: float, centre: float) -> float:
-    """Probability that a t with noncentrality ``centre`` exceeds ``t``; both are at least 0."""
+    """Probability that a t with noncentrality ``centre`` exceeds ``t``; both are at least 0. Above a centre
+    of 1,000 exact to 1 / ``centre``; NaN above 1e9 degrees."""
 
 def find_root(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
     """The argument where ``function``, which has another sign at ``low`` than at ``high``, is 0. Errors of

@@ -11,7 +11,7 @@ from typing import Any
 
 from dbdyno import _core
 
-ALLOWED = (ValueError, OverflowError, TypeError, OSError, _core.CoreError)
+ALLOWED = (ValueError, OverflowError, TypeError, OSError, BufferError, _core.CoreError)
 """Exceptions that a call may raise (UnicodeEncodeError is a ValueError)."""
 CALL_S = 60
 """A call that takes longer hangs. None takes a second on an idle machine."""

@@ -18,7 +18,10 @@ from typing import Any
 
 from tests.unit.core_arguments import ANY, CALL_S, HUGE, attempt, each_argument, each_order
 from tests.unit.core_function_calls import (
+    ARRAYS,
+    NUMBERS_ALONE,
     caches,
+    distributions,
     evaluations,
     groups,
     launched_sessions,
@@ -276,6 +279,7 @@ GROUPS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "memories": (memories, ("read_behind",)),
     "control groups": (groups, ("find_cgroups",)),
     "page cache": (caches, ("page_cache",)),
+    "distributions": (distributions, (*ARRAYS, *NUMBERS_ALONE, "find_root")),
 }
 """Groups by name: the function that calls them, and the names of the core that it covers."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import tempfile
@@ -11,11 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tests.unit.core_arguments import ANY, CALL_S, HUGE, NUMBERS, TEXTS, attempt, each_argument
 from tests.unit.core_specifications import JOB, commands, run_load
 
 from dbdyno import _core
 from dbdyno.engines.command.launching import Launcher
+
+ENDS = (math.nan, -math.inf, -1.0, -0.0, 5e-324, 1e-300, 0.5, 1.0, 1.5, 1e15, 1e308, math.inf)
+"""Ends of the domains of distribution functions, and numbers outside."""
+ARRAYS = {"log_gamma": 1, "gamma_above": 2, "gamma_quantile": 2, "beta_below": 3, "students_below": 2}
+NUMBERS_ALONE = {
+    **dict.fromkeys(("students_tail", "students_quantile", "chi_square_quantile"), 2),
+    **dict.fromkeys(("f_above", "f_quantile", "binomial_below", "binomial_count", "noncentral_t_above"), 3),
+}
+"""Functions by their number of arguments."""
 
 
 @contextlib.contextmanager
@@ -186,3 +197,37 @@ def caches() -> None:
             for blocks in (block, b"\xff" * 8, block * 100_000, b"x" * 7):
                 for block_bytes in (1, 4096, HUGE, 2**64 - 1):
                     attempt(_core.page_cache, [(path, blocks, 0), (path, blocks, HUGE)], block_bytes, 10**8)
+
+
+def distributions() -> None:
+    """Arrays of unequal length, of other types and layouts, at the ends of each domain; functions."""
+    good, out = np.array([0.5, 2.0]), np.empty(2)
+    bad = (
+        np.empty(0),
+        np.empty(3),
+        np.empty(2, np.float32),
+        np.empty((2, 2)),
+        np.empty(4)[::2],
+        bytearray(16),
+    )
+    for name, count in ARRAYS.items():
+        function = getattr(_core, name)
+        each_argument(function, *[good] * count, out)
+        for place in range(count + 1):
+            for array in bad:
+                arguments = [*[good] * count, out]
+                arguments[place] = array
+                attempt(function, *arguments)
+        ends = np.array(ENDS)
+        for first in ENDS:
+            attempt(function, np.full(len(ENDS), first), *[ends] * (count - 1), np.empty(len(ENDS)))
+    for name, count in NUMBERS_ALONE.items():
+        each_argument(getattr(_core, name), *[0.5] * count)
+    for function in (lambda x: x, lambda _: math.nan, lambda _: None, lambda _: int("x"), math.sqrt, None):
+        for low, high, tolerance in (
+            (-1.0, 2.0, 0.0),
+            (1.0, 1.0, 1e-9),
+            (math.nan, 1.0, 1e-9),
+            (-1e308, 1e308, 1e-9),
+        ):
+            attempt(_core.find_root, function, low, high, tolerance)

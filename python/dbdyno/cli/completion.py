@@ -135,7 +135,9 @@ def completion(shell: str) -> None:
       dbdyno completion fish | source           in ~/.config/fish/config.fish
       dbdyno completion bash > ~/.local/share/bash-completion/completions/dbdyno
     """
-    click.echo(_shell(shell).source(), nl=False)
+    source = _shell(shell).source()
+    # fish: a list of names has commas, too
+    click.echo(source.replace('string split ","', 'string split --max 1 ","'), nl=False)
 
 
 def _shell(name: str) -> ShellComplete:

@@ -236,3 +236,12 @@ def test_a_root_is_that_of_scipy(function: Callable[[float], float], low: float,
 def test_an_error_of_the_function_ends_the_search() -> None:
     with pytest.raises(ZeroDivisionError):
         laws.find_root(lambda x: 1 / (x - 1), 0.0, 1.0, 1e-9)
+
+
+@pytest.mark.parametrize(("t", "degrees", "centre"), [(6366.0, 1.0, 6370.0), (1200.0, 3.0, 1100.0)])
+def test_far_from_the_centre_of_a_t_the_normal_part_is_left_out(
+    t: float, degrees: float, centre: float
+) -> None:
+    theirs = 1 - scipy.special.nctdtr(degrees, centre, t)
+    assert laws.noncentral_t_above(t, degrees, centre) == pytest.approx(theirs, abs=2 / centre)
+    assert laws.noncentral_t_above(0.0, degrees, centre) == 1.0
