@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from dbdyno import conduct, limits, store
 from dbdyno.cli.app import Commands
 from dbdyno.cli.flags import Option
 from dbdyno.cli.options import SETTING, bin_dir_option, dsn_option, engine_option, json_option, print_json
-from dbdyno.engines import DEFAULT, embedded, open_server, put_back, remove_of_variants
+from dbdyno.engines import DEFAULT, embedded, has_data, open_server, put_back, remove_unused
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.units import format_ns
 
@@ -133,6 +133,7 @@ def _in_words(key: str, value: Any) -> str:
 
 _OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler", "login trace")
 _OF_ENGINES, _OF_CLUSTERS = ("commands",), ("cluster",)
+_ANOTHER = "it is another server's or database's: name that one with --dsn"
 
 
 @click.command()
@@ -151,8 +152,8 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
     journal. clean ends the commands and the clusters on this machine (--cluster local:N) in it, restores
     control groups and affinities, and the settings, poolers and login traces of the named server. Then it
     removes from the database dbdyno's schema, its contents, and a login trace whose command has ended, and
-    without --dsn the data directories of servers that variants named (--servers), and nothing else. Runs in
-    progress are not affected.
+    nothing else. Without --dsn it first removes the data directories of servers that variants named
+    (--servers), and the template that new ones are copied from. Runs in progress are not affected.
 
     With --cluster it stops only the actors of runs that no longer respond. They also end by themselves after
     15 s.
@@ -174,20 +175,26 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
     work.put_back(_OF_ENGINES, put_back)  # first, since a control group with processes cannot be removed
     work.put_back(_OF_CLUSTERS, conduct.end_own_cluster)
     work.put_back(_OF_SYSTEM, limits.undo)
+    if dsn is None:
+        work.say_each(
+            remove_unused(engine or DEFAULT)
+        )  # before a server starts, which takes room on the disk
+        work.put_back(_OF_SERVER, put_back)
     try:
-        with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
-            if server.settings is not None:
-                work.put_back(_OF_SERVER, server.settings.put_back)
-            work.say_what_stays("it is another server's or database's: name that one with --dsn")
-            for line in server.clean():
-                work.say(f"removed {line}")
+        if dsn is not None or has_data(engine or DEFAULT, bin_dir):
+            with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
+                if server.settings is not None:
+                    work.put_back(_OF_SERVER, server.settings.put_back)
+                work.say_what_stays(_ANOTHER)
+                for line in server.clean():
+                    work.say(f"removed {line}")
+        else:
+            work.say_what_stays(_ANOTHER)
     except TargetError as error:
         work.say_what_stays("the server cannot be reached")
         if engine or dsn or not work.all_back:
             raise
         work.say(f"no server was cleaned: {error.message}")
-    for line in remove_of_variants(engine or DEFAULT) if dsn is None else ():
-        work.say(line)
     work.end()
 
 
@@ -197,7 +204,7 @@ class _Work:
     def __init__(self, left_over: store.LeftOver) -> None:
         self._dead, self._damaged = left_over.dead, left_over.damaged
         self._failed: dict[str, DbdynoError] = {}  # by key of the change that could not be undone
-        self._silent = True
+        self._silent, self._undone = True, False
         for one in left_over.alive:
             self.say(f"run {one.run} is under way (process {one.owner_pid}): left alone")
         for error in self._damaged[1:]:
@@ -206,11 +213,19 @@ class _Work:
     @property
     def all_back(self) -> bool:
         """Whether something was undone and nothing is left to undo."""
-        return not self._silent and not any(one.undos for one in self._dead)
+        return self._undone and not any(one.undos for one in self._dead)
 
     def say(self, line: str) -> None:
         click.echo(line)
         self._silent = False
+
+    def say_each(self, lines: Iterable[str]) -> None:
+        """An error stops nothing else."""
+        try:
+            for line in lines:
+                self.say(line)
+        except DbdynoError as error:
+            self._failed["removal"] = error
 
     def put_back(self, kinds: Collection[str], how: Callable[[Undo], str | None]) -> None:
         """Undoes the last change first. A change that cannot be undone stays in its journal and stops no
@@ -220,6 +235,7 @@ class _Work:
                 try:
                     if (line := how(undo)) is not None:
                         one.forget(undo.key)
+                        self._undone = True
                         self.say(f"run {one.run}: {line}")
                 except DbdynoError as error:
                     self._failed[undo.key] = error

@@ -95,9 +95,12 @@ class Embedded(Protocol):
     def status(self) -> Mapping[str, Any]:
         """Returns whether the server runs and how to connect, as JSON values without credentials."""
 
-    def remove_of_variants(self) -> Sequence[str]:
-        """Ends the servers that variants of killed runs named, and removes the data of all that no run uses.
-        Returns what was done, in words."""
+    def has_data(self, bin_dir: Path | None) -> bool:
+        """Returns whether there are data of the server that ``open_server`` would start; makes none."""
+
+    def remove_unused(self) -> Iterator[str]:
+        """Ends the servers that variants of killed runs named, removes the data of all that no run uses, and
+        what can be made again. Needs no room on the disk. Yields what was done, in words."""
 
     def client_argv(self) -> list[str]:
         """Returns the command line of an interactive client for the server."""
@@ -302,10 +305,16 @@ def embedded(engine: str = DEFAULT) -> Embedded:
     return cast(Embedded, server)
 
 
-def remove_of_variants(engine: str) -> Sequence[str]:
-    """See :meth:`Embedded.remove_of_variants`. Does nothing if the engine has no embedded server."""
+def has_data(engine: str, bin_dir: Path | None) -> bool:
+    """See :meth:`Embedded.has_data`. True if the engine has no embedded server."""
     server = getattr(_engine(engine), "embedded", None)
-    return () if server is None else cast("Embedded", server).remove_of_variants()
+    return server is None or cast("Embedded", server).has_data(bin_dir)
+
+
+def remove_unused(engine: str) -> Iterator[str]:
+    """See :meth:`Embedded.remove_unused`. Does nothing if the engine has no embedded server."""
+    server = getattr(_engine(engine), "embedded", None)
+    return iter(()) if server is None else cast("Embedded", server).remove_unused()
 
 
 def _engine(name: str) -> Engine:

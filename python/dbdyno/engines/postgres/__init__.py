@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dbdyno.engines.postgres import embedded
@@ -13,11 +14,10 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dbdyno.engines.postgres.server import PostgresServer
     from dbdyno.model.engine.protocols import Target
     from dbdyno.model.engine.snapshot import Snapshot
+    from dbdyno.model.journal import Undo
     from dbdyno.model.plan.plan import PlannedScript, Workload
     from dbdyno.model.plan.servers import NamedServer
     from dbdyno.model.plan.suite import Suite
@@ -44,6 +44,7 @@ __all__ = [
     "needs_simple",
     "network_address",
     "open_server",
+    "put_back",
     "scripts",
     "secret_in",
     "suites",
@@ -112,6 +113,21 @@ def missing_server(text: str | None) -> str | None:
     from dbdyno.engines.postgres.chosen import finding
 
     return finding.missing(text)
+
+
+def put_back(undo: Undo) -> str | None:
+    """Returns that there is nothing to restore if the change was to an embedded server whose data directory
+    is gone, else None."""
+    home = undo.data.get("embedded") if undo.kind == "settings" else None
+    if not isinstance(home, str):
+        return None
+    try:
+        Path(home).stat()
+    except FileNotFoundError:
+        return f"nothing to put back: {undo.what}; its data directory is gone"
+    except OSError:
+        return None
+    return None
 
 
 def network_address(dsn: str) -> tuple[str, int] | None:

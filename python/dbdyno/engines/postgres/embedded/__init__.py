@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dbdyno.engines.postgres.embedded import cached
 from dbdyno.engines.postgres.embedded.account import Account, explain_os_errors, server_account
 from dbdyno.engines.postgres.embedded.defaults import StartOptions
 from dbdyno.engines.postgres.embedded.installed import programs_to_start
@@ -25,10 +27,11 @@ __all__ = [
     "Instance",
     "StartOptions",
     "client_argv",
+    "has_data",
     "instance_of",
     "instance_of_programs",
     "open_instance",
-    "remove_of_variants",
+    "remove_unused",
     "start",
     "status",
     "stop",
@@ -43,9 +46,9 @@ def open_instance(bin_dir: Path | None, options: StartOptions) -> Instance:
     Call it on a thread that lives as long as the server is needed: the kernel ends the server when that
     thread ends (PR_SET_PDEATHSIG).
     """
-    permanent = [] if bin_dir else [i for i in _instances() if _is_permanent(i)]
-    if len(permanent) == 1 and (last := permanent[0].started()) is not None:
-        instance, programs = permanent[0], Programs(Path(last.bin_dir), last.version)
+    permanent = None if bin_dir else _only_permanent()
+    if permanent is not None and (last := permanent.started()) is not None:
+        instance, programs = permanent, Programs(Path(last.bin_dir), last.version)
     else:
         instance, programs = instance_of(bin_dir)
     try:
@@ -54,6 +57,19 @@ def open_instance(bin_dir: Path | None, options: StartOptions) -> Instance:
         instance.close()
         raise
     return instance
+
+
+@explain_os_errors()
+def has_data(bin_dir: Path | None) -> bool:
+    """Returns whether there is a data directory for :func:`open_instance` to use. Makes nothing. Raises
+    :class:`UsageError` if ``bin_dir`` holds no server."""
+    if bin_dir is None:
+        if not any(i.data.exists() for i in _instances() if not i.of_programs):
+            return False
+        if _only_permanent() is not None:
+            return True
+    major = programs_to_start(bin_dir).major
+    return any(i.data.exists() for i in _instances() if i.directory.name == str(major))
 
 
 @explain_os_errors()
@@ -125,15 +141,24 @@ def status() -> dict[str, Any]:
     return running[0] | ({"others": others} if others else {}) | of_variants
 
 
-@explain_os_errors()
-def remove_of_variants() -> list[str]:
-    """Ends the servers that variants of killed runs named, and removes the data directories of all that no
-    run uses. Returns what was done, in words."""
-    done: list[str] = []
-    for instance in _instances():
-        if instance.of_programs and instance.data.exists():
-            done.append(instance.remove())
-    return done
+def remove_unused() -> Iterator[str]:
+    """Ends the servers that variants of killed runs named. Removes the data directories of all that variants
+    named, templates of new ones, and what killed runs left unfinished, unless a run uses them. Needs no room
+    on the disk. Yields what was done, in words; raises the first error at the end."""
+    instances, places = _instances(), _existing_places()[1]
+    steps: list[Callable[[], list[str]]] = [i.remove for i in instances if i.of_programs and i.data.exists()]
+    steps += [*(i.remove_unfinished for i in instances), partial(cached.remove, places)]
+    errors: list[DbdynoError] = []
+    for step in steps:
+        try:
+            with explain_os_errors():
+                done = step()
+        except DbdynoError as e:
+            errors.append(e)
+        else:
+            yield from done
+    if errors:
+        raise errors[0]
 
 
 def _current_settings(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,6 +194,12 @@ def client_argv() -> list[str]:
     raise Unreachable("the embedded server does not run", "start it: dbdyno server start")
 
 
+def _only_permanent() -> Instance | None:
+    """Returns the server that was started to stay and runs, if there is exactly one."""
+    permanent = [i for i in _instances() if _is_permanent(i)]
+    return permanent[0] if len(permanent) == 1 else None
+
+
 def _is_permanent(instance: Instance) -> bool:
     last = instance.started()
     return last is not None and last.stay and instance.process() is not None
@@ -178,12 +209,13 @@ def _is_permanent(instance: Instance) -> bool:
 def _instances() -> list[Instance]:
     """Returns an instance per data directory, the newest major version first."""
     account, places = _existing_places()
-    names = [d.name for d in places.data.iterdir() if _DIRECTORY.fullmatch(d.name)]
+    there = places.data.iterdir() if places.data.exists() else ()
+    names = [d.name for d in there if _DIRECTORY.fullmatch(d.name)]
     newest = sorted(names, key=lambda name: (-int(name.partition("-")[0]), name))
     return [Instance(places, account, places.data / name) for name in newest]
 
 
 def _existing_places() -> tuple[Account, Places]:
-    """Returns account and places without creating a user."""
+    """Returns account and places without creating a user or a directory."""
     account = server_account(make=False)
-    return account, find_places(account)
+    return account, find_places(account, make=False)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account, cure_for
+from dbdyno.engines.postgres.embedded.cached import in_use
 from dbdyno.engines.postgres.embedded.places import make_place
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
@@ -33,17 +34,23 @@ _NAME = re.compile(r"[a-z_][a-z0-9_.]*\Z", re.IGNORECASE)
 
 def make_data(data: Path, programs: Programs, worker: Worker, cache: Path) -> None:
     """Creates the data directory ``data``, completely or not at all."""
-    building = data.with_name(f"{data.name}.new")
+    building = unfinished(data)
     remove_directory(building)
-    template = _template(programs, worker, cache)
-    make_directory(building, worker.account)
     try:
-        worker.copy(template, building)
+        with in_use(cache):
+            template = _template(programs, worker, cache)
+            make_directory(building, worker.account)
+            worker.copy(template, building)
         _initdb(programs, worker.account, "--sync-only", "-D", building)
         building.rename(data)
     except BaseException:
         remove_directory(building)
         raise
+
+
+def unfinished(data: Path) -> Path:
+    """Returns where a data directory is until it is complete."""
+    return data.with_name(f"{data.name}.new")
 
 
 def _template(programs: Programs, worker: Worker, cache: Path) -> Path:

@@ -265,18 +265,30 @@ class Instance:
             os.close(self._reserved)
             self._reserved = None
 
-    def remove(self) -> str:
+    def remove(self) -> list[str]:
         """Ends the server and removes its data directory unless a run uses it. Returns what was done, in
         words."""
         with self.deciding():
             running, words = self.process(), f"data directory {self.data} of a server that variants named"
             if is_held(self.directory / _RESERVED):
-                return f"{words}: a run uses it, left alone"
+                return [f"{words}: a run uses it, left alone"]
             if running is not None:
                 self._end(running)
             self._worker.end_orphans(self.data)
             remove_directory(self.data)
-            return f"removed {words}"
+            return [f"removed {words}"]
+
+    def remove_unfinished(self) -> list[str]:
+        """Removes the data directory that a run was making when it was killed. Returns what was done, in
+        words."""
+        unfinished = cluster.unfinished(self.data)
+        if not unfinished.exists():
+            return []
+        with self.deciding():  # by now, a run that is making it has ended that
+            if not unfinished.exists():
+                return []
+            remove_directory(unfinished)
+        return [f"removed {unfinished}, which a killed run left unfinished"]
 
     def sweep(self) -> None:
         """Removes what killed servers of this user left where the sockets are."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account, explain_os_errors
-from dbdyno.kernel.private import NotPrivate, check_found, is_private, make_private
+from dbdyno.kernel.private import NotPrivate, check_found, check_private, is_private, make_private
 from dbdyno.model.errors import ServerBusy, TargetError, UsageError
 from dbdyno.model.home import base_directory
 
@@ -40,8 +40,8 @@ class Places:
 
 
 @explain_os_errors()
-def find_places(account: Account) -> Places:
-    """Returns the directories of this user, created if missing.
+def find_places(account: Account, *, make: bool = True) -> Places:
+    """Returns the directories of this user. With ``make``, creates those for data and cache if missing.
 
     These are in ``DBDYNO_SERVER_DIR``, else in the XDG base directories. As root, if the server's user could
     not reach these, they are in ``/var/lib/dbdyno`` (with a directory per XDG_DATA_HOME). Raises
@@ -50,11 +50,14 @@ def find_places(account: Account) -> Places:
     given = os.environ.get("DBDYNO_SERVER_DIR")
     data, cache = _given(Path(given)) if given else _usual(account)
     for place in (data, cache):
-        make_place(place, account)
+        if make:
+            make_place(place, account)
+        else:
+            check_private(place, missing=True)
     if account.switch:  # the server's user need not be able to follow a link on the way
         data, cache = data.resolve(), cache.resolve()
     for place in (data, cache):
-        if account.switch and not account.can_reach(place):
+        if account.switch and place.exists() and not account.can_reach(place):
             raise UsageError(
                 f"the server's user {account.name} cannot reach {place}",
                 "let it pass: chmod a+rx on the directories above, or set DBDYNO_SERVER_DIR to another place",
@@ -163,7 +166,7 @@ def exclusive(file: Path) -> Iterator[None]:
     fd = open_lock(file)
     try:
         deadline = time.monotonic() + _PATIENCE_S
-        while not _locked(fd, fcntl.LOCK_EX):
+        while not is_locked(fd, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise ServerBusy(
                     "another process has been starting or stopping the embedded server for "
@@ -195,12 +198,13 @@ def is_held(file: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _locked(fd, fcntl.LOCK_SH)
+        return not is_locked(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
 
 
-def _locked(fd: int, how: int) -> bool:
+def is_locked(fd: int, how: int) -> bool:
+    """Locks the open file, shared or exclusively, without waiting. Returns whether it is locked so."""
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:

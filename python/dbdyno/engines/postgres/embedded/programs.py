@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dbdyno.engines.postgres import versions
 from dbdyno.engines.postgres.embedded.account import Account
+from dbdyno.engines.postgres.embedded.cached import in_use
 from dbdyno.engines.postgres.embedded.places import make_place
 from dbdyno.kernel.extras import installing
 from dbdyno.kernel.private import discard, is_sound
@@ -124,8 +125,9 @@ def make_reachable(programs: Programs, account: Account, cache: Path) -> Program
         discard(home.parent)
         make_place(home.parent, account)
     if not is_sound(home):
-        discard(home)
-        _copy(prefix, home)
+        with in_use(cache):
+            discard(home)
+            _copy(prefix, home)
     return Programs(copy, programs.version)
 
 
