@@ -13,7 +13,7 @@ from pathlib import Path
 from dbdyno.engines.postgres.embedded.account import Account, cure_for
 from dbdyno.engines.postgres.embedded.cached import in_use
 from dbdyno.engines.postgres.embedded.places import make_place
-from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.engines.postgres.embedded.programs import Programs, run_program
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.kernel.private import discard, is_sound
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
@@ -28,6 +28,7 @@ _INITDB = (
     "--locale=C",
     "--data-checksums",  # the default from version 18 on; versions are compared
 )
+_PATIENCE_S = 600.0  # writes and syncs 39 MB, perhaps to a slow disk
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*\Z", re.IGNORECASE)
 
@@ -86,15 +87,16 @@ def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
 
 
 def _initdb(programs: Programs, account: Account, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv(account, f"{os.getpid()}:9", programs.path("initdb"), *words),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=clean_environment(),
-        cwd="/",
-        check=False,
-    )
+    """Raises :class:`TargetError` if it does not end."""
+    program = programs.path("initdb")
+    try:
+        return run_program(
+            argv(account, f"{os.getpid()}:9", program, *words), _PATIENCE_S, clean_environment()
+        )
+    except subprocess.TimeoutExpired:
+        raise TargetError(
+            f"{program} does not end within {_PATIENCE_S:g} s", "see whether the disk is busy, or it waits"
+        ) from None
 
 
 def _initdb_error(programs: Programs, account: Account, words: str) -> DbdynoError:

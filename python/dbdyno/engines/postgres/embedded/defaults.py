@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dbdyno import _core
 from dbdyno.engines.postgres.embedded.account import explain_os_errors
-from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.engines.postgres.embedded.programs import Programs, run_program
 from dbdyno.kernel.private import NotPrivate, open_private
 from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, UsageError, did_you_mean
 from dbdyno.model.units import counted
@@ -138,6 +138,7 @@ def check_fits(last: Started, options: StartOptions) -> None:
 
 
 PORT = 5432
+_PATIENCE_S = 30.0
 _LIBRARIES = "shared_preload_libraries"
 _STATISTICS = {
     _LIBRARIES: "pg_stat_statements",
@@ -170,9 +171,12 @@ def settings(options: StartOptions, socket_dir: Path) -> dict[str, str]:
 
 def _all_settings(bin_dir: Path) -> list[str]:
     """Returns the names of all settings that may stand in a file (PostgreSQL, "postgres",
-    --describe-config)."""
+    --describe-config); none if the program does not answer."""
     words = [str(bin_dir / "postgres"), "--describe-config"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    try:
+        done = run_program(words, _PATIENCE_S)
+    except (OSError, subprocess.TimeoutExpired):  # then no name is suggested
+        return []
     return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 
 

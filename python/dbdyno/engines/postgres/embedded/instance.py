@@ -300,11 +300,12 @@ class Instance:
             raise TargetError(
                 f"server process {running.pid} does not end", "it may hang in the kernel (state D)"
             )
+        self._worker.end_session(running.pid)
         self._end_child()
 
     def _end_child(self) -> None:
-        """Ends the process that this object started, if any, even if it cannot be inspected. Removes the
-        socket's directory."""
+        """Ends the process that this object started, if any, even if it cannot be inspected, and its
+        children. Removes the socket's directory."""
         child, self._child = self._child, None
         if child is not None and child.poll() is None:
             if (ticks := self._worker.start_ticks(child.pid)) is not None:
@@ -317,6 +318,8 @@ class Instance:
             except subprocess.TimeoutExpired:
                 cure = f"end it by hand: kill -QUIT {child.pid}"
                 raise TargetError(f"server process {child.pid} does not end", cure) from None
+        if child is not None:
+            self._worker.end_session(child.pid)
         leftovers.remove_empty(
             self.socket_dir
         )  # not empty where the server was killed: a later start clears it

@@ -149,6 +149,14 @@ def end_orphans(data: str, patience_s: float = 2.0) -> None:
     end_all(left, [(signal.SIGKILL, patience_s)])
 
 
+def end_session(leader: int, patience_s: float = 2.0) -> None:
+    """Kills what a program that began a session of its own, and has ended, left in it. Does nothing while a
+    process, perhaps a later one, has the pid. A server's backends have sessions of their own."""
+    if start_ticks(leader) is None:
+        left = _our_processes(lambda pid: (_stat(pid) or [""] * 4)[3] == str(leader))
+        end_all(left, [(signal.SIGKILL, patience_s)])
+
+
 def _ends_within(process: Process, patience_s: float) -> bool:
     return any(not process.alive for _ in _polls(patience_s))
 

@@ -6,7 +6,10 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -94,20 +97,46 @@ def _version(postgres: Path) -> str:
 def _asked_version(postgres: Path, _modified_ns: int | None) -> str | UsageError:
     """Returns the version that the program prints, or why there is none. Cached, since a program that does
     not answer takes :data:`_VERSION_PATIENCE_S`, and several places ask."""
-    argv = [str(postgres), "--version"]
     try:
-        text = subprocess.run(
-            argv, capture_output=True, text=True, check=True, timeout=_VERSION_PATIENCE_S
-        ).stdout
+        done = run_program([str(postgres), "--version"], _VERSION_PATIENCE_S)
+        done.check_returncode()
     except subprocess.TimeoutExpired:
         return UsageError(f"{postgres} does not answer within {_VERSION_PATIENCE_S} s", "is it PostgreSQL?")
     except (OSError, subprocess.CalledProcessError) as e:
         words = getattr(e, "stderr", "") or getattr(e, "strerror", "") or str(e)
         return UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?")
-    version = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", text)
+    version = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", done.stdout)
     if version is None:
-        return UsageError(f"{postgres} does not print its version: {text.strip()}", "is it PostgreSQL?")
+        return UsageError(
+            f"{postgres} does not print its version: {done.stdout.strip()}", "is it PostgreSQL?"
+        )
     return version[1]
+
+
+def run_program(
+    argv: Sequence[str], patience_s: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a session of its own until it ends. If it does not within ``patience_s``, or dbdyno
+    is interrupted, kills it and its children. Raises :class:`OSError` and
+    :class:`subprocess.TimeoutExpired`."""
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+        cwd="/",
+        start_new_session=True,
+    ) as child:
+        try:
+            output, errors = child.communicate(timeout=patience_s)
+        except BaseException:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(argv, child.returncode, output, errors)
 
 
 def make_reachable(programs: Programs, account: Account, cache: Path) -> Programs:

@@ -102,6 +102,9 @@ class Worker:
     def end_orphans(self, data: Path) -> None:
         self._call("postmaster.end_orphans", os.fspath(data))
 
+    def end_session(self, leader: int) -> None:
+        self._call("postmaster.end_session", leader)
+
     def end(
         self, processes: Sequence[Process], stops: Sequence[tuple[int, float]] = postmaster.STOPS
     ) -> bool:

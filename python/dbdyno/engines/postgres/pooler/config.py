@@ -21,6 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno.engines.postgres import connect
+from dbdyno.engines.postgres.embedded.programs import run_program
 from dbdyno.model.engine.protocols import Load, Pool
 from dbdyno.model.errors import NotAvailable, TargetError, UsageError
 from dbdyno.model.schema.tables import CoreColumn
@@ -68,7 +69,8 @@ def find_program() -> Program:
 
 def _version(path: str) -> tuple[int, ...]:
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10)
+        done = run_program([path, "--version"], _PATIENCE_S)
+        done.check_returncode()
     except (OSError, subprocess.SubprocessError) as e:
         raise NotAvailable(f"{path} does not run: {e}", "is it made for this machine?") from e
     match = re.search(r"PgBouncer (?:version )?(\d+(?:\.\d+)+)", done.stdout)
@@ -77,6 +79,7 @@ def _version(path: str) -> tuple[int, ...]:
     return tuple(map(int, match[1].split(".")))
 
 
+_PATIENCE_S = 10.0
 ALIAS = "dbdyno"
 """Name of the database in the pooler, whatever its name on the server."""
 PORT = 6432
