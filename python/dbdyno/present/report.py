@@ -20,6 +20,7 @@ from dbdyno.model.plan.kinds import (
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results, RunInfo
 from dbdyno.model.text.nouns import fill
+from dbdyno.model.text.visible import with_stop
 from dbdyno.model.units import NS_PER_S, between, counted, format_ns
 from dbdyno.present.charts import charts_time, strips, triggers
 from dbdyno.present.charts.chart import Group
@@ -140,7 +141,8 @@ def lead(results: Results) -> list[Paragraph]:
         reason = info.reason or "no reason was recorded"
         notes.append(
             Paragraph(
-                f"This run is {info.status}: {reason}. It contains what was measured until then.", "warning"
+                f"This run is {info.status}: {with_stop(reason)} It contains what was measured until then.",
+                "warning",
             )
         )
     if info.stopped is not None and not any(f.id in headline.SEARCHED for f in results.findings):

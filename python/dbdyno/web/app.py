@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dbdyno.model.errors import DbdynoError, NoSuchRun, StoreError, UsageError
+from dbdyno.model.text.visible import with_stop
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.store import RunStore
 from dbdyno.web.answers import json_answer, wants_json
@@ -88,7 +89,7 @@ def _failure(request: Request, error: Exception, lab: Lab) -> Response:
         message = "There is no such page." if status == 404 else error.detail
     if wants_json(request):
         return json_answer({"error": message, "cure": cure}, status)
-    lead = [Paragraph(message, "warning"), *([Paragraph(f"What to do: {cure}.")] if cure else [])]
+    lead = [Paragraph(message, "warning"), *([Paragraph(f"What to do: {with_stop(cure)}")] if cure else [])]
     return answer(
         request, View(Document("This page cannot be shown", [], lead=lead), status=status), lab.places
     )

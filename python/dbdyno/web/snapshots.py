@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 from dbdyno import conduct, present
 from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.errors import StoreError, UsageError
-from dbdyno.model.text.visible import one_line
+from dbdyno.model.text.visible import one_line, with_stop
 from dbdyno.model.units import whole_second
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html, el
@@ -50,7 +50,7 @@ def routes(lab: Lab) -> Sequence[BaseRoute]:
 
     def view(request: Request) -> View:
         asked_for, servers = request.query_params, conduct.snapshot_series(store.list())
-        doubts = [Paragraph(f"Left out: {why}.", "warning") for why in store.damaged.values()]
+        doubts = [Paragraph(f"Left out: {with_stop(why)}", "warning") for why in store.damaged.values()]
         if not servers:
             lead = [*doubts, Paragraph(_NONE, lead=True), Paragraph(f"What to do: {_CURE}.")]
             return View(Document("Snapshots", [], lead=lead), place=PLACE)

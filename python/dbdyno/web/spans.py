@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.text.visible import with_stop
 from dbdyno.model.units import NS_PER_S, format_ns, whole_second
 from dbdyno.present.document.document import Block, Paragraph
 from dbdyno.present.document.page import Html, el
@@ -71,7 +72,7 @@ def written(seconds: float) -> str:
 
 def refusal(error: DbdynoError) -> list[Paragraph]:
     """Returns an error in a page: what is wrong, and what to do."""
-    cure = [Paragraph(f"What to do: {error.cure}.")] if error.cure else []
+    cure = [Paragraph(f"What to do: {with_stop(error.cure)}")] if error.cure else []
     return [Paragraph(f"{error.message[:1].upper()}{error.message[1:]}.", "warning"), *cure]
 
 

@@ -8,6 +8,7 @@ from typing import TypedDict
 from urllib.parse import urlencode
 
 from dbdyno.model.errors import DbdynoError
+from dbdyno.model.text.visible import with_stop
 from dbdyno.present.document.document import Document
 from dbdyno.present.document.page import Html, el, join
 from dbdyno.present.media import html
@@ -74,8 +75,8 @@ def _state_words(start: Start, runs: Sequence[Listed], *, alive: bool) -> str:
         return "It ended before it measured anything. The reason is in what it printed."
     if all(r.status == "complete" for r in runs):
         return "It is complete."
-    reason = next(r.reason for r in runs if r.status != "complete")
-    return f"It was cut short: {reason}."
+    reason = next(r.reason for r in runs if r.status != "complete") or "no reason was recorded"
+    return f"It was cut short: {with_stop(reason)}"
 
 
 def stop_words(stops: int) -> str:
@@ -239,10 +240,10 @@ def _error(shown: Form, error: DbdynoError | None) -> Html | None:
     places = [f.name for f in shown.fields() if f.name in wrong]
     elsewhere = [name for name in wrong if name not in places]
     lines = [
-        el("p", el("a", e.message, href=f"#{_id(name)}") if name in places else e.message, cure)
+        el("p", el("a", message, href=f"#{_id(name)}") if name in places else message, cure)
         for name in (*elsewhere, *places)
         for e in [wrong[name]]
-        for cure in [f". What to do: {e.cure}." if e.cure else "."]
+        for message, cure in [(with_stop(e.message), f" What to do: {with_stop(e.cure)}" if e.cure else None)]
     ]
     return el("div", *lines, class_="warning", role="alert", id="error", tabindex=-1)
 
@@ -312,13 +313,13 @@ def _row(field: Field, given: Given, error: DbdynoError | None) -> Html:
         "aria_invalid": "true" if error else None,
     }
     default = f" Default: {field.default}." if field.default else ""
-    cure = f" What to do: {error.cure}." if error is not None and error.cure else ""
+    cure = f" What to do: {with_stop(error.cure)}" if error is not None and error.cure else ""
     return el(
         "div",
         el("label", field.flag, for_=_id(field.name)),
         el("div", _control(field, given, named)),
         el("p", f"{field.help}{default}", id=ids[0], class_="foot"),
-        el("p", f"{error.message}.{cure}", id=ids[1], class_="wrong") if error else None,
+        el("p", f"{with_stop(error.message)}{cure}", id=ids[1], class_="wrong") if error else None,
         class_="field",
     )
 

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from dbdyno import conduct, present
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.results.trend import FIGURES
-from dbdyno.model.text.visible import one_line
+from dbdyno.model.text.visible import one_line, with_stop
 from dbdyno.present.document.document import Document, Paragraph
 from dbdyno.present.document.page import Html, el
 from dbdyno.store.listing import STATUSES
@@ -61,7 +61,7 @@ def _taken(lab: Lab, question: conduct.TrendQuestion, asked: Mapping[str, str]) 
 
 
 def _refusal(error: DbdynoError) -> Document:
-    cure = [Paragraph(f"What to do: {error.cure}.")] if error.cure else []
+    cure = [Paragraph(f"What to do: {with_stop(error.cure)}")] if error.cure else []
     return Document("Trend", [], lead=[Paragraph(error.message, "warning"), *cure])
 
 

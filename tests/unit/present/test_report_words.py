@@ -12,6 +12,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import with_parents
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema import tables
+from dbdyno.present import report
 from dbdyno.present.figures import accounts, figures, headline, sources_used
 from dbdyno.present.run import run_facts
 
@@ -172,3 +173,18 @@ def test_methods_name_the_source_and_what_is_unknown_in_this_run() -> None:
     assert here["CPU WAIT"].sources == ("os tasks",)
     assert here["CPU WAIT"].status == "known"
     assert methods["CPU WAIT"].status == "unknown in 6 of 6: the server's processes are not visible from here"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("connection refused: accepting TCP/IP connections?", "accepting TCP/IP connections? It contains"),
+        ("the server is lost", "the server is lost. It contains"),
+        ("it was asked to end.", "asked to end. It contains"),
+    ],
+)
+def test_the_servers_words_are_followed_by_one_mark(reason: str, shown: str) -> None:
+    results = report_results.results()
+    info = results.info.model_copy(update={"status": "invalid", "reason": reason})
+    first = report.lead(replace(results, info=info))[0].text
+    assert shown in first

@@ -17,6 +17,7 @@ from dbdyno.model.errors import StoreError
 from dbdyno.model.results.raw import PRELIMINARY, labelled
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.visible import with_stop
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import cell_expected_ns, deriving_ns
 from dbdyno.present.document.document import Block, Document, Paragraph
@@ -82,7 +83,9 @@ class LadderFollowing(Following):
             tables["cell_histogram"] = tables.pop("histogram")
             for name in ("windows", "rates", "cell_histogram"):
                 self._tables.setdefault(name, []).append(tables[name])
-        return [News("note", {"text": f"Measurement {d.id} is left out: {d.reason}."}) for d in damaged]
+        return [
+            News("note", {"text": f"Measurement {d.id} is left out: {with_stop(d.reason)}"}) for d in damaged
+        ]
 
     def _pooled(self) -> Results:
         """Returns the rungs so far, repeats together."""

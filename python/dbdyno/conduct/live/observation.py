@@ -17,6 +17,7 @@ from dbdyno.conduct.live.following import Following, News, plain
 from dbdyno.model.errors import StoreError
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.wait_families import WaitFamilies
+from dbdyno.model.text.visible import with_stop
 from dbdyno.model.units import NS_PER_S, counted, format_given, in_minutes, whole_second
 from dbdyno.plan import duration_of, window_of
 from dbdyno.present.document.document import Document, KeyFigure, Paragraph, Section
@@ -92,7 +93,7 @@ class ObservationFollowing(Following):
         self._again = self._failed[key] < _TRIES
         if not self._again:
             self._inodes[name] = key[1]
-            yield News("note", {"text": f"A part of what was measured is left out: {why}."})
+            yield News("note", {"text": f"A part of what was measured is left out: {with_stop(why)}"})
 
     def _taken(self, tables: dict[str, pl.DataFrame], *, newest: bool) -> Iterator[News]:
         if "cell_sources" in tables:

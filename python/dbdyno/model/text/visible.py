@@ -55,6 +55,12 @@ def one_line(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _STEERS_OR_BREAKS.sub(_picture, text)
 
 
+def with_stop(text: str) -> str:
+    """Returns the text as a sentence, with a full stop unless it ends with a mark of its own, as messages of
+    other programs do: a question mark, an exclamation mark or a full stop."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def lines(text: str) -> list[str]:
     """Splits text at line feeds only. Other characters that some programs take for line ends stay in place,
     visible."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.installed import PLACES, VARIABLE, installed
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
-from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.kernel.extras import installing
+from dbdyno.model.errors import DbdynoError, NotInstalled, UsageError
 from dbdyno.model.plan.servers import is_version
 
 
@@ -29,7 +30,12 @@ def programs_named(text: str | None) -> Programs:
     """Returns the programs of a version or directory; for None those of the wheel. Raises
     :class:`UsageError`."""
     if text is None:
-        return find_programs(None)
+        try:
+            return find_programs(None)
+        except NotInstalled as e:
+            raise NotInstalled(
+                e.message, f'{installing("server")}; or name another server: server = "17"'
+            ) from None
     return programs_of(text) if is_version(text) else find_programs(Path(text))
 
 

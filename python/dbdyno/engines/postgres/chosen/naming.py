@@ -17,7 +17,7 @@ from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan.servers import NamedServer, is_directory, is_dsn, is_version
 
 _LONGEST = 32
-_FORMS = 'name an installed version ("17"), a directory of programs, or a connection string'
+_FORMS = 'name an installed version ("17"), a directory of programs ("./pg/bin"), or a connection string'
 
 
 def named_servers(texts: Sequence[str], directory: Path) -> list[NamedServer]:
@@ -34,7 +34,10 @@ def _checked(text: str, directory: Path) -> str:
         return text
     if is_directory(text):
         return str(directory.absolute() / Path(text).expanduser())
-    raise UsageError(f"{text!r} names no server", _FORMS)
+    beside = (
+        f"; for the directory of that name write ./{text}" if text and (directory / text).is_dir() else ""
+    )
+    raise UsageError(f"{text!r} names no server", f"{_FORMS}{beside}")
 
 
 def _check_dsn(dsn: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -57,7 +58,7 @@ def find_programs(bin_dir: Path | None) -> Programs:
     if programs.major < versions.OLDEST:
         raise UsageError(
             f"{directory} holds PostgreSQL {programs.version}, dbdyno needs {versions.OLDEST} or later",
-            "give the programs of a later version with --pg-bin",
+            "give the programs of a later version",
         )
     return programs
 
@@ -76,13 +77,24 @@ def _from_wheel() -> Path:
 
 def _given(directory: Path) -> Path:
     for candidate in (directory, directory / "bin"):
-        if all((candidate / name).is_file() for name in _NEEDED):
+        programs = [candidate / name for name in _NEEDED]
+        if all(map(os.path.isfile, programs)):  # False if they may not be seen, too
+            _check_executable(programs)
             return candidate
     raise UsageError(
         f"no PostgreSQL server in {directory}: it needs the programs {' and '.join(_NEEDED)}",
-        "give the directory that holds them, for example --pg-bin /usr/lib/postgresql/15/bin "
-        "(`pg_config --bindir` prints it)",
+        "give the directory that holds them, for example /usr/lib/postgresql/15/bin (`pg_config --bindir` "
+        "prints it)",
     )
+
+
+def _check_executable(programs: Sequence[Path]) -> None:
+    refused = [str(p) for p in programs if not p.stat().st_mode & 0o111]
+    if refused:
+        raise UsageError(
+            f"not executable: {', '.join(refused)}",
+            f"if they are PostgreSQL's: chmod a+x {shlex.join(refused)}",
+        )
 
 
 def _version(postgres: Path) -> str:
@@ -104,7 +116,11 @@ def _asked_version(postgres: Path, _modified_ns: int | None) -> str | UsageError
         return UsageError(f"{postgres} does not answer within {_VERSION_PATIENCE_S} s", "is it PostgreSQL?")
     except (OSError, subprocess.CalledProcessError) as e:
         words = getattr(e, "stderr", "") or getattr(e, "strerror", "") or str(e)
-        return UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?")
+        denied = isinstance(e, PermissionError)
+        cure = "may this user execute it? is its file system mounted with noexec?"
+        return UsageError(
+            f"{postgres} does not run: {words.strip()}", cure if denied else "is it made for this machine?"
+        )
     version = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", done.stdout)
     if version is None:
         return UsageError(
