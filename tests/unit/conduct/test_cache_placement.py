@@ -162,6 +162,21 @@ def test_a_plan_that_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     memory_room.check_room(server(512 * MB), plan, RANDOM)
 
 
+def test_a_cache_that_would_swap_names_its_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_room.observe, "free_memory", lambda _pid, _root: Free(8 * GB, "MemAvailable"))
+    plan = plan_of(16 * GB)
+    caches = {"small": "1", "large": "900", "bare": ""}
+    variants = [
+        plan.variants[0].model_copy(update={"name": n, "settings": {"gb": gb} if gb else {}})
+        for n, gb in caches.items()
+    ]
+    plan = plan.model_copy(update={"variants": tuple(variants)})
+    one = server(None)
+    one.resetting.cache_bytes = lambda settings: int(settings["gb"]) * GB
+    with pytest.raises(NotAvailable, match="^variant large: a cache of 900 GiB"):
+        memory_room.check_room(one, plan, RANDOM)
+
+
 def test_tables_of_their_own_count_once_a_session() -> None:
     one, own = (
         memory_room.data_bytes(plan_of(16 * GB, params={"scale": 1_000, "tables": tables}), RANDOM)

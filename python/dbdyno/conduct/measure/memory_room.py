@@ -15,25 +15,29 @@ SESSION_BYTES = 10 << 20
 
 def check_room(server: Server, plan: Plan, workload: Workload) -> None:
     """Raises :class:`NotAvailable` if the server's cache of a variant, the sessions, and data that must be
-    in memory do not fit.
+    in memory do not fit. The error names the variant unless it is the same with all.
 
     The free memory of another host is unknown, so nothing is checked there.
     """
     facts = server.facts()
     if server.resetting is None or server.world is not None or not facts.here:
         return
-    sizes = [server.resetting.cache_bytes(v.settings) for v in plan.variants if v.settings]
-    cache = max((s for s in sizes if s is not None), default=0)
+    caches = {v.name: server.resetting.cache_bytes(v.settings) or 0 for v in plan.variants if v.settings}
+    cache = max(caches.values(), default=0)
     data = data_bytes(plan, workload) if plan.experiment.expect == "memory" else 0
     free = observe.free_memory(facts.main_pid, server.machine.root)
     needed = cache + data + plan.top * SESSION_BYTES
     if not cache + data or free is None or needed <= free.bytes:
         return
-    raise NotAvailable(
+    error = NotAvailable(
         f"{_parts(cache, data, plan.top)} need {format_size(needed)}, and {format_size(free.bytes)} are free "
         f"({free.where}): the machine would swap",
         _cure(plan, workload, free.bytes - plan.top * SESSION_BYTES),
     )
+    too_large = [name for name, size in caches.items() if needed - cache + size > free.bytes]
+    if 0 < len(too_large) < len(plan.variants):
+        error.of_variant(max(too_large, key=caches.__getitem__))
+    raise error
 
 
 def data_bytes(plan: Plan, workload: Workload) -> int:
