@@ -208,20 +208,21 @@ def sees(
         return None
     reading = read(records, plan, environment, now)
     command = noise_command(plan, loads[-1], environment, reading.variant, elsewhere=elsewhere)
-    values: dict[str, Any] = {"command": command}
+    values: dict[str, Any] = {"command": command, "variant": reading.variant}
+    parts = ["each"] if environment is not None and len(environment.all_servers) > 1 else []
     if reading.applying:
         again = restarts or plan.starts_servers
         return _seen("sees", plan, reading.applying, repeats, alpha, loads, restarts=again)
     if reading.newest is None:
-        return claim("comparison-sees", values, case="none")
+        return claim("comparison-sees", values, case="none", parts=parts)
     values["date"] = reading.newest.date
     if reading.fits_others and environment is not None:
         missing = environment.server_of(reading.variant).name
         if missing != (measured := reading.newest.server):
             return claim("comparison-sees", values | {"server": measured, "missing": missing}, case="servers")
     if reading.differs:
-        return claim("comparison-sees", values | {"what": reading.differs}, case="differs")
-    return claim("comparison-sees", values | {"days": OLD_DAYS}, case="old")
+        return claim("comparison-sees", values | {"what": reading.differs}, case="differs", parts=parts)
+    return claim("comparison-sees", values | {"days": OLD_DAYS}, case="old", parts=parts)
 
 
 def could_see(comparison: Comparison, results: Results, records: Sequence[NoiseRecord]) -> Comparison:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.literals import INTERLEAVED, SERVER_AFTER_SERVER
+from dbdyno.model.plan.literals import INTERLEAVED, SERVER_AFTER_SERVER, STARTED_AND_RUNNING
 from dbdyno.model.plan.plan import Choice, Experiment, LimitSpec, Order, cores_under, cpus_under
-from dbdyno.model.plan.servers import is_started
+from dbdyno.model.plan.servers import is_dsn, is_started
 from dbdyno.model.text import cpu_lists
 
 MAX_SESSIONS = 5000
@@ -124,7 +124,9 @@ def chosen_order(
     dbdyno starts their servers, so that each repeat needs one start of each. ``searched``: an auto ladder,
     which measures all variants at a load before the next."""
     if has_started(experiment) and not searched and experiment.order in (None, "ladder") and variants > 1:
-        choices.append(Choice(name="order", value="server after server", reason=SERVER_AFTER_SERVER))
+        running = any(spec.server and is_dsn(spec.server) for spec in experiment.variants.values())
+        why = STARTED_AND_RUNNING if running else SERVER_AFTER_SERVER
+        choices.append(Choice(name="order", value="server after server", reason=why))
         return "ladder"
     if experiment.order is not None:
         if experiment.order == "ladder" and variants > 1:

@@ -306,6 +306,7 @@ def test_servers_of_variants_need_a_record_each(store: Path, tmp_path: Path, res
     assert (both.case, both.value) == ("sees", alone.value)
     assert claimed(record.model_copy(update={"server": "other 3.0"})).case == "differs"
     assert claimed().text.startswith("How small a difference this comparison can see is not known: ")
+    assert claimed().text.endswith(" That is the server of a: each server needs a measurement of its own.")
     assert sees(plan, None, [record, louder], record.measured) is None  # the servers are not known
 
 

@@ -82,6 +82,12 @@ def test_the_plan_says_why_servers_follow_one_another() -> None:
     assert re.search("one start of each server", order.reason)
 
 
+def test_an_order_of_both_kinds_starts_only_servers_of_dbdyno() -> None:
+    plan = _plan({"a": "15", "b": "service=b"})
+    (order,) = [c for c in plan.choices if c.name == "order"]
+    assert "one start of those that dbdyno starts" in order.reason
+
+
 def test_the_data_of_each_server_are_reset_by_themselves() -> None:
     plan = _plan({"a": "service=a", "b": "service=b"})
     plan = plan.model_copy(update={"reset": PlannedReset(when="block", each_ns=1)})
