@@ -273,10 +273,16 @@ def test_a_disk_that_is_full_while_data_are_made_names_the_variant(
 
 
 @pytest.mark.parametrize("what", [("lio",), ("--suite", "micro")])
-def test_a_plan_says_which_servers_are_not_possible_here(bench: Bench, what: tuple[str, ...]) -> None:
-    done = bench.here("run", *what, "--servers", "18,99,/nope", "--dry-run")
+def test_a_plan_says_which_servers_are_not_possible_here(
+    bench: Bench, two: str, what: tuple[str, ...]
+) -> None:
+    done = bench.here("run", *what, "--servers", f"{two},99,/nope", "--dry-run")
     assert done.returncode == 0
     printed = " ".join(done.stdout.split())
     assert "Variant pg99 is not possible here: PostgreSQL 99 is not installed" in printed
     assert "Variant pg-nope is not possible here: no PostgreSQL server in /nope" in printed
     assert "Variant pg18" not in printed
+    for words in (("18,99", "--json"), (f"{two},99", "--all-variants")):
+        refused = bench.here("run", *what, "--dry-run", "--servers", *words)
+        assert refused.returncode == 2
+        assert "error: variant pg99: PostgreSQL 99 is not installed" in refused.stderr

@@ -35,7 +35,6 @@ from dbdyno.cli.source_options import source_options
 from dbdyno.cli.suite_options import suite_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.cli.wait_options import wait_options
-from dbdyno.engines import missing_server
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.flags import MEASUREMENT, RUN, WHAT
 
@@ -205,11 +204,12 @@ def run_planned(
 def _show_plan(options: dict[str, Any], plan: Plan, workload: Workload, machine: Machine) -> None:
     """Shows what would be measured, and what the comparison could see."""
     plan = _supposed(options, plan, workload, machine)
+    remarks = tuple(_remarks(options, plan))
     if options["as_json"]:
         print_json(plan.model_dump(mode="json"))
         return
     screen.plan_table(plan)
-    for words in _remarks(options, plan):
+    for words in remarks:
         screen.say(words)
 
 
@@ -223,21 +223,15 @@ def _supposed(options: dict[str, Any], plan: Plan, workload: Workload, machine: 
 
 
 def _remarks(options: dict[str, Any], plan: Plan) -> Iterator[str]:
-    """Yields what a comparison of the variants could see, and what the plan does not hold."""
+    """Yields what a comparison of the variants could see, and what the plan does not hold. Raises the error
+    with which the run would end before it begins."""
     elsewhere = options["dsn"] is not None
     words = conduct.outlook(open_store(options["store"]), plan, elsewhere=elsewhere)
     if words is not None:
         yield words
-    yield from impossible_variants(plan)
+    yield from conduct.impossible_variants(plan, all_variants=options["all_variants"])
     if elsewhere and not any(v.settings for v in plan.variants):
         yield "The server was not asked."
-
-
-def impossible_variants(plan: Plan) -> Iterator[str]:
-    """Yields a sentence for each variant whose server is not installed here."""
-    for variant, server in plan.servers.items():
-        if (why := missing_server(plan.experiment.engine, server)) is not None:
-            yield f"Variant {variant} is not possible here: {why}"
 
 
 def dry_run(options: dict[str, Any]) -> tuple[Plan, Sequence[str]]:

@@ -16,7 +16,7 @@ from dbdyno.cli.console import live
 from dbdyno.cli.gate_options import Judged, check_suite_gate, judged_suite
 from dbdyno.cli.metrics_options import exporting
 from dbdyno.cli.options import open_store, print_json
-from dbdyno.cli.run import impossible_variants, request_of, target_of
+from dbdyno.cli.run import request_of, target_of
 from dbdyno.cli.suite_matrix import print_matrix
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.measure.progress import Tick
@@ -53,7 +53,7 @@ def run(options: dict[str, Any]) -> None:
         benchmarks = conduct.planned_suite(suite, request, conduct.host_of(machine))
         check_suite_gate(options["fail_on"], len(benchmarks[0].plan.variants))
         if options["dry_run"]:
-            _show_plans(benchmarks, as_json=options["as_json"])
+            _show_plans(options, benchmarks)
             return
         _measure(options, suite, benchmarks, machine)
 
@@ -67,8 +67,9 @@ def _list(benchmarks: Sequence[Any], *, as_json: bool) -> None:
         screen.say(line)
 
 
-def _show_plans(benchmarks: Sequence[PlannedBenchmark], *, as_json: bool) -> None:
-    if as_json:
+def _show_plans(options: dict[str, Any], benchmarks: Sequence[PlannedBenchmark]) -> None:
+    impossible = conduct.impossible_variants(benchmarks[0].plan, all_variants=options["all_variants"])
+    if options["as_json"]:
         print_json(
             [{"benchmark": b.benchmark.name, "plan": b.plan.model_dump(mode="json")} for b in benchmarks]
         )
@@ -83,7 +84,7 @@ def _show_plans(benchmarks: Sequence[PlannedBenchmark], *, as_json: bool) -> Non
     variants = ", ".join(v.name for v in benchmarks[0].plan.variants)
     total = screen.in_minutes(sum(b.plan.expected_ns for b in benchmarks))
     screen.say(f"variants: {variants}; about {total} in total, and a few seconds to load the tables")
-    for words in impossible_variants(benchmarks[0].plan):
+    for words in impossible:
         screen.say(words)
 
 

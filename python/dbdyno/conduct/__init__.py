@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         workloads,
     )
     from dbdyno.conduct.request.script_texts import builtin_scripts
-    from dbdyno.conduct.request.servers import check_alone
+    from dbdyno.conduct.request.servers import check_alone, impossible_variants
     from dbdyno.conduct.run import run
     from dbdyno.conduct.selftest import selftest
     from dbdyno.conduct.suite import (

@@ -57,7 +57,8 @@ class Engine(Protocol):
     :meth:`dbdyno.model.engine.protocols.Configuring.put_back`, but without a server;
     ``named_servers(texts, directory)``: a :class:`NamedServer` for each text that names a server; relative
     directories are below ``directory``;
-    ``missing_server(text)``: why a version or directory of programs cannot be used here, else None;
+    ``server_programs(text)``: the directory of the programs of a version or directory that a variant names,
+    for None of the engine's own programs; raises :class:`UsageError` if they cannot be used here;
     ``secret_in(dsn)``: if the DSN holds a password, a better place to keep it; else None;
     ``beyond_address(dsn)``: keywords of a DSN that do more than say where the server is, and as whom to
     connect: those that name files, or hand options to the server;
@@ -243,14 +244,14 @@ def named_servers(engine: str, texts: Sequence[str], directory: Path) -> Sequenc
     return cast("Sequence[NamedServer]", member(texts, directory))
 
 
-def missing_server(engine: str, text: str | None) -> str | None:
-    """Returns why the programs of a variant's server cannot be used on this machine; None if they can, or if
-    the text is a connection string."""
+def server_programs(engine: str, text: str | None) -> str | None:
+    """Returns the directory of the programs of a variant's server; None if the text is a connection string.
+    Raises :class:`UsageError` if they cannot be used on this machine."""
     from dbdyno.model.plan.servers import is_dsn  # not at the top: most commands need no models
 
     if text is not None and is_dsn(text):
         return None
-    return _optional(engine, "missing_server", None, text)
+    return _optional(engine, "server_programs", None, text)
 
 
 def secret_in(engine: str, dsn: str) -> str | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dbdyno.plan.planner import (
         begins,
         cell_expected_ns,
+        check_comparable,
         deriving_ns,
         resolve,
         switch_ns,

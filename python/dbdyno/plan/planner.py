@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan.plan import (
     Adaptive,
     Cell,
@@ -61,12 +61,14 @@ def resolve(
     siblings: Sequence[Sequence[int]] | None = None,
     memory_bytes: int | None = None,
     commands: Mapping[str, jobs.Commands] = MappingProxyType({}),
+    programs: Mapping[str | None, str] = MappingProxyType({}),
 ) -> Plan:
     """Returns the plan of ``experiment`` on a machine.
 
     ``cpus`` is the number of usable CPUs, ``allowed`` lists them, and ``siblings`` has the CPUs of each core
     if known. ``memory_bytes`` is the usable memory. ``scripts`` has the text of each script, ``commands``
-    the commands of each variant. Raises :class:`UsageError`.
+    the commands of each variant, ``programs`` the directory of the programs of a server that variants name.
+    Raises :class:`UsageError`.
     """
     choices = [Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason)]
     experiment = jobs.with_defaults(experiment, choices)
@@ -76,7 +78,7 @@ def resolve(
     if experiment.phases:
         phases.check(experiment)
     asked = sized(experiment, workload, memory_bytes, choices)
-    variants = variants_of(asked, workload, allowed, choices, scripts, commands)
+    variants = variants_of(asked, workload, allowed, choices, scripts, commands, programs)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
     counts = [
         marks(limits, cpus, siblings, allowed) for limits in (LimitSpec(), *(v.limits for v in variants))
@@ -131,6 +133,14 @@ def _check_cells(rungs: int, variants: int, repeats: int, paces: int) -> None:
             f"{count:,} measurements ({' x '.join(factors)}) are too many",
             f"at most {MOST_CELLS:,}: fewer load levels, variants or repeats, or several runs",
         )
+
+
+def check_comparable(plan: Plan, refused: Mapping[str, DbdynoError], *, all_variants: bool) -> None:
+    """Raises the first of the refused variants' errors if fewer than two variants remain to compare, and with
+    ``all_variants`` if any is refused."""
+    if refused and (all_variants or len(plan.variants) - len(refused) < 2):
+        name, error = next(iter(refused.items()))
+        raise error.of_variant(name) if len(plan.variants) > 1 else error
 
 
 def without(plan: Plan, refused: Mapping[str, str]) -> Plan:

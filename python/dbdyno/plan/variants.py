@@ -38,12 +38,14 @@ def variants_of(
     choices: list[Choice],
     planned: Mapping[ScriptSpec, PlannedScript] = MappingProxyType({}),
     commands: Mapping[str, Commands] = MappingProxyType({}),
+    programs: Mapping[str | None, str] = MappingProxyType({}),
 ) -> tuple[Variant, ...]:
     """Returns all variants in the recipe's order, or ``base`` if the recipe names none.
 
     ``allowed`` lists the CPUs that this process may use, for limits such as ``first:2``. ``planned`` has the
-    text of each script, ``commands`` the commands of each variant. Raises :class:`UsageError` for errors
-    that are evident without a server.
+    text of each script, ``commands`` the commands of each variant, ``programs`` the directory of the programs
+    of a server: texts that lead to the same one name one server. Raises :class:`UsageError` for errors that
+    are evident without a server.
     """
     specs: Mapping[str, VariantSpec] = experiment.variants or {"base": VariantSpec()}
     resolved = tuple(
@@ -57,7 +59,8 @@ def variants_of(
     _check_texts(resolved)
     equal: dict[str, list[str]] = {}
     for v in resolved:
-        key = f"{think_of(experiment, specs[v.name])} {_bare(v).model_dump_json()}"
+        bare = _bare(v).model_copy(update={"server": programs.get(v.server, v.server)})
+        key = f"{think_of(experiment, specs[v.name])} {bare.model_dump_json()}"
         equal.setdefault(key, []).append(v.name)
     for names in (names for names in equal.values() if len(names) > 1):
         why = "any difference between them is chance (an A/A test)"

@@ -173,7 +173,7 @@ def test_a_cache_that_would_swap_names_its_variant(monkeypatch: pytest.MonkeyPat
     plan = plan.model_copy(update={"variants": tuple(variants)})
     one = server(None)
     one.resetting.cache_bytes = lambda settings: int(settings["gb"]) * GB
-    with pytest.raises(NotAvailable, match="^variant large: a cache of 900 GiB"):
+    with pytest.raises(NotAvailable, match=r"^variant large: a cache of 900 GiB"):
         memory_room.check_room(one, plan, RANDOM)
 
 

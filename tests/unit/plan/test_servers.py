@@ -14,10 +14,12 @@ from dbdyno.model.plan.servers import is_directory, is_dsn, is_started, is_versi
 from dbdyno.plan import begins, resolve
 
 
-def _plan(servers: dict[str, str | None], **keys: object) -> Plan:
+def _plan(
+    servers: dict[str, str | None], programs: dict[str | None, str] | None = None, **keys: object
+) -> Plan:
     variants = {name: VariantSpec(server=server) for name, server in servers.items()}
     given = {"workload": "lio", "sessions": "1,2", "repeats": 3, "variants": variants, **keys}
-    return resolve(Experiment.model_validate(given), LIO, 4, "")
+    return resolve(Experiment.model_validate(given), LIO, 4, "", programs=programs or {})
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,12 @@ def test_an_order_of_both_kinds_starts_only_servers_of_dbdyno() -> None:
     plan = _plan({"a": "15", "b": "service=b"})
     (order,) = [c for c in plan.choices if c.name == "order"]
     assert "one start of those that dbdyno starts" in order.reason
+
+
+def test_texts_that_lead_to_the_same_programs_are_equal_variants() -> None:
+    texts: dict[str, str | None] = {"a": "17", "b": "/opt/17/bin", "c": "18", "d": "18"}
+    plan = _plan(texts, {"17": "/opt/17/bin", "/opt/17/bin": "/opt/17/bin", "18": "/opt/18/bin"})
+    assert [c.value for c in plan.choices if c.name == "equal variants"] == ["a, b", "c, d"]
 
 
 def test_the_data_of_each_server_are_reset_by_themselves() -> None:

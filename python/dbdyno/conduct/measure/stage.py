@@ -29,7 +29,7 @@ from dbdyno.model.errors import (
 )
 from dbdyno.model.plan.plan import Choice, Plan, Variant
 from dbdyno.model.results.results import Applied
-from dbdyno.plan import without
+from dbdyno.plan import check_comparable, without
 from dbdyno.store import left_over
 
 
@@ -172,10 +172,7 @@ class Stage:
         return Applied(restarts=tuple(restarts), limits=tuple(m.words for m in means))
 
     def _leave_out(self, refused: Mapping[str, DbdynoError], all_variants: bool) -> None:
-        left = len(self.plan.variants) - len(refused)
-        if refused and (all_variants or left < 2):
-            name, error = next(iter(refused.items()))
-            raise error.of_variant(name) if len(self.plan.variants) > 1 else error
+        check_comparable(self.plan, refused, all_variants=all_variants)
         for name, error in refused.items():
             cure = f"; {error.cure}" if error.cure else ""
             self.listener.noted(f"variant {name} is left out: {error.message}{cure}")

@@ -292,6 +292,7 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
         host.siblings,
         min((b for b in (host.memory_bytes, here.memory_bytes) if b is not None), default=None),
         commands,
+        servers.programs_by_server(experiment),
     )
     if why is not None:
         choice = Choice(name="protocol", value="simple", reason=why)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dbdyno import engines
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan.plan import Experiment, Plan, VariantSpec
 from dbdyno.model.plan.servers import is_dsn, listed
+from dbdyno.plan import check_comparable
 
 _ONE_SERVER = {"dsn": "--dsn", "bin_dir": "--pg-bin", "server_ssh": "--server-ssh"}
 _ONE = "one server alone is named by --dsn or --pg-bin"
@@ -63,6 +65,34 @@ def _check_settings(experiment: Experiment) -> None:
             f"--settings same: dbdyno changes no settings of a server that runs already: {running[0]}",
             "leave it out, or name versions or directories of programs",
         )
+
+
+def programs_by_server(experiment: Experiment) -> dict[str | None, str]:
+    """Returns the directory of the programs of each server that variants name, without those that cannot be
+    used here; empty if they name none."""
+    texts = {v.server for v in experiment.variants.values()}
+    places: dict[str | None, str] = {}
+    for text in texts if any(texts) else ():
+        with suppress(DbdynoError):
+            if (place := engines.server_programs(experiment.engine, text)) is not None:
+                places[text] = place
+    return places
+
+
+def impossible_variants(plan: Plan, *, all_variants: bool) -> Sequence[str]:
+    """Returns a sentence for each variant whose server is not installed here. Raises the error with which the
+    run would end, if too few others remain to compare."""
+    refused: dict[str, DbdynoError] = {}
+    for variant, server in plan.servers.items():
+        try:
+            engines.server_programs(plan.experiment.engine, server)
+        except DbdynoError as e:
+            refused[variant] = e
+    check_comparable(plan, refused, all_variants=all_variants)
+    return [
+        f"Variant {name} is not possible here: {'; '.join(filter(None, (e.message, e.cure)))}"
+        for name, e in refused.items()
+    ]
 
 
 def check_alone(plan: Plan, given: Mapping[str, object]) -> None:

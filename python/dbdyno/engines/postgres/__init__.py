@@ -39,7 +39,6 @@ __all__ = [
     "failure_kinds",
     "helpers",
     "imported",
-    "missing_server",
     "named_servers",
     "needs_simple",
     "network_address",
@@ -47,6 +46,7 @@ __all__ = [
     "put_back",
     "scripts",
     "secret_in",
+    "server_programs",
     "suites",
     "wait_advice",
     "wait_families",
@@ -108,11 +108,11 @@ def named_servers(texts: Sequence[str], directory: Path) -> Sequence[NamedServer
     return naming.named_servers(texts, directory)
 
 
-def missing_server(text: str | None) -> str | None:
-    """See :func:`dbdyno.engines.missing_server`."""
+def server_programs(text: str | None) -> str:
+    """See :func:`dbdyno.engines.server_programs`."""
     from dbdyno.engines.postgres.chosen import finding
 
-    return finding.missing(text)
+    return str(finding.programs_named(text).bin_dir.resolve())
 
 
 def put_back(undo: Undo) -> str | None:

@@ -28,7 +28,7 @@ SERVER_AFTER_SERVER = (
 )
 """Reason of the order in which servers that dbdyno starts are measured."""
 STARTED_AND_RUNNING = (
-    "each repeat measures the whole ladder on each server, on one start of those that dbdyno starts, with another "
-    "server first each time: drift cancels out"
+    "each repeat measures the whole ladder on each server, on one start of those that dbdyno starts, with "
+    "another server first each time: drift cancels out"
 )
 """Reason of the same order if some of the servers run already."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from dbdyno.engines.postgres.embedded.installed import PLACES, VARIABLE, installed
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.kernel.extras import installing
-from dbdyno.model.errors import DbdynoError, NotInstalled, UsageError
+from dbdyno.model.errors import NotInstalled, UsageError
 from dbdyno.model.plan.servers import is_version
 
 
@@ -37,15 +37,6 @@ def programs_named(text: str | None) -> Programs:
                 e.message, f'{installing("server")}; or name another server: server = "17"'
             ) from None
     return programs_of(text) if is_version(text) else find_programs(Path(text))
-
-
-def missing(text: str | None) -> str | None:
-    """See :func:`dbdyno.engines.missing_server`."""
-    try:
-        programs_named(text)
-    except DbdynoError as e:
-        return f"{e.message}; {e.cure}" if e.cure else e.message
-    return None
 
 
 def _minor(programs: Programs) -> int:
