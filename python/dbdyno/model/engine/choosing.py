@@ -23,7 +23,8 @@ class Choosing(Protocol):
     def use(self, variant: str, *, anew: bool = False) -> bool:
         """Puts the server of this variant in use: stops the one in use if dbdyno started it, and starts this
         one; to a server that runs already it connects. ``anew``: starts it again if it is in use. Returns
-        whether it was started. Raises :class:`DbdynoError`; then no server of dbdyno's runs."""
+        whether it was started. Raises :class:`DbdynoError`; then no server of dbdyno's runs. Raises
+        :class:`Abandoned` if the user has requested a stop."""
 
     def lacking(self, names: Iterable[str]) -> Sequence[str]:
         """Returns the names of settings that the server in use does not have."""

@@ -65,12 +65,16 @@ class Cluster:
     def uses(self, programs: Programs) -> bool:
         return self.found.bin_dir.resolve() == programs.bin_dir.resolve()
 
+    def reserve(self) -> None:
+        """Keeps the data directory for this run until :meth:`close`. Raises :class:`ServerBusy`."""
+        if not self._reserved:
+            self.instance.reserve()
+            self._reserved = True
+
     def enter(self) -> None:
         """Starts the server and connects. Raises what keeps it from starting; then it does not run."""
         try:
-            if not self._reserved:
-                self.instance.reserve()
-                self._reserved = True
+            self.reserve()
             self._open()
             if self._server is None:
                 self._server = PostgresServer(self.address, self.instance, self._drive)

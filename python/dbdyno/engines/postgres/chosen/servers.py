@@ -8,6 +8,7 @@ own, so servers of one version do not share one. A server that is left has all i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dbdyno.engines import driving
@@ -22,7 +23,7 @@ from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.engines.postgres.settings import values
 from dbdyno.model.engine.choosing import SettingValue
 from dbdyno.model.engine.protocols import Server, Target
-from dbdyno.model.errors import Abandoned, DbdynoError, UsageError
+from dbdyno.model.errors import Abandoned, DbdynoError, ServerBusy, UsageError, requests
 from dbdyno.model.plan.servers import is_dsn
 
 _DATA = ("machine", "wait_families")
@@ -59,6 +60,7 @@ class Servers:
         """Whose connection holds the claim of each server that runs already: several may lead to one."""
         self._settings: dict[str | None, dict[str, values.Guc]] = {}
         try:
+            self._reserve()
             self._use_first()
         except BaseException:
             self.close()
@@ -73,6 +75,26 @@ class Servers:
         """The server in use; after a failed change the one before, which no longer answers."""
         assert self._last is not None
         return self._last
+
+    def _reserve(self) -> None:
+        """Keeps the data directories of all servers that dbdyno starts, before the first is used: no other
+        run takes one of them halfway. All runs do so in one order, so one of several goes on. Raises
+        :class:`ServerBusy`; :meth:`use` raises other errors again."""
+        clusters: dict[Cluster, str] = {}
+        for variant, text in self._target.servers.items():
+            with suppress(DbdynoError):
+                one = self._server_of(text)
+                if isinstance(one, Cluster):
+                    clusters.setdefault(one, variant)
+        for cluster in sorted(clusters, key=lambda c: c.instance.directory):
+            try:
+                cluster.reserve()
+            except Abandoned:
+                raise
+            except ServerBusy as e:
+                raise e.of_variant(clusters[cluster]) from None
+            except DbdynoError:
+                continue
 
     def _use_first(self) -> None:
         """Puts the first usable server in use; :meth:`use` raises the errors of others again. Raises the
@@ -91,6 +113,8 @@ class Servers:
 
     # -- Choosing -----------------------------------------------------------------------------------
     def use(self, variant: str, *, anew: bool = False) -> bool:
+        if requests():  # nothing that restores a server changes to another one
+            raise Abandoned
         text = self._target.servers[variant]
         one = self._server_of(text)
         if one is self._now and not (anew and one.is_started) and one.is_current:

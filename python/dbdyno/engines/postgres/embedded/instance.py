@@ -16,7 +16,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -43,7 +43,7 @@ from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.kernel.private import check_private
-from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
+from dbdyno.model.errors import Abandoned, ServerBusy, ServerLost, TargetError, UsageError, requests
 
 _START_PATIENCE_S = 60.0
 _END_PATIENCE_S = 5.0  # of a process that was killed
@@ -66,6 +66,7 @@ class Instance:
         self._child: subprocess.Popen[bytes] | None = None
         self._log_from = 0  # where the log of the latest start begins
         self.sessions = 1  # that the last start asked for
+        self._requests: int | None = None  # requests to stop before the step that a further one ends
 
     def _belong_to(self, account: Account) -> None:
         self.account = account
@@ -145,14 +146,29 @@ class Instance:
     def deciding(self) -> Iterator[None]:
         """Keeps other processes from starting or stopping this server meanwhile."""
         make_place(self.directory, self.account)
-        with explain_os_errors(), exclusive(self.directory / "start.lock"), self._worker:
+        lock = exclusive(self.directory / "start.lock", self._check_stop)
+        with explain_os_errors(), lock, self._worker:
             yield
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Raises :class:`Abandoned` from waits within it once the user requests a stop. Earlier requests do
+        not count."""
+        self._requests = requests()
+        try:
+            yield
+        finally:
+            self._requests = None
+
+    def _check_stop(self) -> None:
+        if self._requests is not None and requests() > self._requests:
+            raise Abandoned
 
     def open(self, programs: Programs, options: StartOptions) -> None:
         """Makes sure that the server runs: uses one that was started to stay or has a living owner, else
-        starts it."""
+        starts it. Raises :class:`Abandoned` if the user requests a stop meanwhile."""
         self.sessions = options.sessions
-        with self.deciding():
+        with self._stoppable(), self.deciding():
             running, last = self.process(), self.started()
             others = last is not None and (last.stay or self.has_owner())
             if running is not None and last is not None and others and self._becomes_ready(running):
@@ -252,10 +268,11 @@ class Instance:
     def reserve(self) -> None:
         """Keeps the data directory for this run, also while its server does not run. Raises
         :class:`ServerBusy` if another run has it."""
-        with self.deciding():
+        with self._stoppable(), self.deciding():
             if is_held(self.directory / _RESERVED):
                 raise ServerBusy(
-                    f"another run uses the data directory {self.data}", "wait until that has ended"
+                    f"another run uses the data directory {self.data}",
+                    "wait until that has ended: with --wait this one begins then",
                 )
             self._reserved = lock_new_file(self.directory / _RESERVED)
 
@@ -303,13 +320,13 @@ class Instance:
         self._worker.end_session(running.pid)
         self._end_child()
 
-    def _end_child(self) -> None:
+    def _end_child(self, stops: Sequence[tuple[int, float]] = postmaster.STOPS) -> None:
         """Ends the process that this object started, if any, even if it cannot be inspected, and its
         children. Removes the socket's directory."""
         child, self._child = self._child, None
         if child is not None and child.poll() is None:
             if (ticks := self._worker.start_ticks(child.pid)) is not None:
-                self._worker.end([Process(child.pid, ticks)])
+                self._worker.end([Process(child.pid, ticks)], stops)
             if child.poll() is None:
                 with suppress(PermissionError):
                     child.kill()
@@ -340,7 +357,7 @@ class Instance:
         if not self.data.exists():
             if self.account != self._new_owner:
                 self._belong_to(self._new_owner)
-            cluster.make_data(self.data, programs, self._worker, self.places.cache)
+            cluster.make_data(self.data, programs, self._worker, self.places.cache, self._check_stop)
         check_owner(self.account, self._new_owner, self.data)
         if not self.account.switch:
             check_private(self.data.resolve())  # its files contain commands; the link to it is ours
@@ -353,6 +370,8 @@ class Instance:
         base = defaults.settings(options, self.socket_dir)
         try:
             self._run(programs, options, base, {})
+        except Abandoned:
+            raise
         except TargetError as e:
             self._run(programs, options, defaults.without_statements(base, options, e, programs), {})
         make_extension(self.address)
@@ -370,6 +389,9 @@ class Instance:
             ticks = self._worker.start_ticks(self._child.pid)
             self._record(programs, options, base, Process(self._child.pid, ticks or 0))
             self._await_ready(self._child)
+        except Abandoned:
+            self._end_child(postmaster.STOPS_OF_START)
+            raise
         except BaseException:
             self._end_child()
             raise
@@ -431,6 +453,7 @@ class Instance:
     def _await_ready(self, child: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _START_PATIENCE_S
         while True:
+            self._check_stop()
             text = self._pid_file()
             if postmaster.recorded_pid(text) == child.pid and postmaster.is_ready(text):
                 return
@@ -456,6 +479,7 @@ class Instance:
         or did not get ready; that process may have been killed meanwhile."""
         deadline = time.monotonic() + _START_PATIENCE_S
         while self._worker.start_ticks(running.pid) == running.start_ticks:
+            self._check_stop()
             if postmaster.is_ready(self._pid_file()):
                 return True
             if time.monotonic() > deadline:
