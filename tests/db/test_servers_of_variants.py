@@ -19,7 +19,7 @@ from dbdyno.engines.postgres.chosen.servers import Servers as of_variants
 from dbdyno.model.engine.protocols import Target
 from dbdyno.model.errors import ServerBusy
 from tests.conftest import Servers
-from tests.db.conftest import LIGHT_CALLS, QUICK, SHORT, Bench
+from tests.db.conftest import LIGHT_CALLS, QUICK, SHORT, Bench, eventually
 
 pytestmark = pytest.mark.db
 SMALL = (*QUICK, "--sessions", "1", *LIGHT_CALLS, "--param", "blocks=200")
@@ -167,6 +167,34 @@ def test_nothing_is_left_running_after_an_end_in_a_change(
     assert not _running(fresh_bench)
     again = fresh_bench.dbdyno(*words[:-1], "1")
     assert again.returncode == 0, again.stderr
+
+
+def test_the_first_ctrl_c_ends_a_start_that_hangs(fresh_bench: Bench, servers: Servers) -> None:
+    real, hanging = servers.bin_dir(15), fresh_bench.home / "hanging"
+    hanging.mkdir()
+    (hanging / "initdb").symlink_to(real / "initdb")
+    program = f'#!/bin/sh\ncase "$1" in -D) exec tail -f /dev/null;; *) exec {real}/postgres "$@";; esac\n'
+    (hanging / "postgres").write_text(program)
+    (hanging / "postgres").chmod(0o755)
+    words = ("run", "cpu", "--servers", f"{hanging},{servers.bin_dir(18)}", *QUICK, "--sessions", "1")
+    with fresh_bench.background(*words) as process:
+        eventually(lambda: fresh_bench.status().get("of_variants"), 60)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)  # it is waited for for a minute
+    assert process.returncode == 130, errors
+    assert "stopped before anything was measured" in errors
+    (only,) = fresh_bench.status()["of_variants"]
+    assert Path(only).parent.name.startswith("15-")
+    assert not _running(fresh_bench)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_run_keeps_all_its_servers_from_the_beginning(servers: Servers) -> None:
+    texts = {"old": str(servers.bin_dir(15)), "new": str(servers.bin_dir(18))}
+    with closing(of_variants(Target(servers=texts))), pytest.raises(ServerBusy) as e:
+        of_variants(Target(servers={"other": texts["new"]}))
+    assert e.value.message.startswith("variant other: another run uses the data directory ")
+    assert "--wait" in (e.value.cure or "")
 
 
 def _await_change(bench: Bench, process: subprocess.Popen[str]) -> None:

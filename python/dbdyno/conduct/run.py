@@ -50,7 +50,9 @@ def run(
     if crew is not None:
         target = replace(target, make_load=crew.make_load)
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
+        context.interrupt.check()
         load_tables(server, plan, context.interrupt, context.listener)
+        context.interrupt.check()
         plan = _feasible(server, plan, workload)
         record = store.create(plan, **context.labels)
         if context.turn is not None:
@@ -67,7 +69,7 @@ def run(
             derived = beside.enter_context(deriving(record, server, soon=context.metrics is not None))
             feed = feed_of(context.metrics, environment, record, listener.noted)
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
-                stage.check(all_variants=all_variants)
+                stage.check(context.interrupt, all_variants=all_variants)
                 if (known := with_servers(stage, environment)) is not environment:
                     environment = known
                     record.write_environment(environment)

@@ -12,6 +12,7 @@ from dbdyno import limits, observe
 from dbdyno.conduct.measure.conditions import before_run
 from dbdyno.conduct.measure.prepare import check_capacity
 from dbdyno.conduct.measure.progress import ProgressListener
+from dbdyno.drive import Interrupt
 from dbdyno.model.engine.condition import Condition, DirectFiles
 from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.engine.protocols import Configured, Journal, Load, Pool, Server, needed
@@ -82,12 +83,13 @@ class Stage:
             raise trouble[0]
 
     # -- before the start ---------------------------------------------------------------------------
-    def check(self, *, all_variants: bool = False) -> Plan:
+    def check(self, interrupt: Interrupt, *, all_variants: bool = False) -> Plan:
         """Checks every variant before the first cell. Returns the plan without variants that are not
         possible here if others remain to compare; else, and with ``all_variants``, raises the reason with
-        the cure."""
+        the cure. Raises :class:`Interrupted` between two variants."""
         refused: dict[str, DbdynoError] = {}
         for variant in self.plan.variants:
+            interrupt.check()
             try:
                 self._use(variant)
                 self._tidy()
@@ -96,7 +98,7 @@ class Stage:
             except _NotHere as e:
                 refused[variant.name] = e.error
         self._leave_out(refused, all_variants)
-        self._leave_out(self._rehearse(), all_variants)
+        self._leave_out(self._rehearse(interrupt), all_variants)
         if any(self.applied[v.name].restarts for v in self.plan.variants):
             self._say_restarts()
         return self.plan
@@ -189,7 +191,7 @@ class Stage:
                     journal.forget(undo.key)
                     self.listener.noted(f"left by run {journal.run}, which was killed: {words}")
 
-    def _rehearse(self) -> dict[str, DbdynoError]:
+    def _rehearse(self, interrupt: Interrupt) -> dict[str, DbdynoError]:
         """Starts the server once with the settings that need a restart, since only that shows whether it
         starts.
 
@@ -198,6 +200,7 @@ class Stage:
         needing = [v for v in self.plan.variants if self.applied[v.name].restarts]
         refused: dict[str, DbdynoError] = {}
         for kind, variant in {self._restarting(v.name): v for v in needing}.items():
+            interrupt.check()
             self.listener.preparing(f"restarting the server for variant {variant.name}")
             try:
                 self._use(variant)

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account, cure_for
@@ -33,16 +33,16 @@ _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*\Z", re.IGNORECASE)
 
 
-def make_data(data: Path, programs: Programs, worker: Worker, cache: Path) -> None:
-    """Creates the data directory ``data``, completely or not at all."""
+def make_data(data: Path, programs: Programs, worker: Worker, cache: Path, check: Callable[[], None]) -> None:
+    """Creates the data directory ``data``, completely or not at all. What ``check`` raises ends it early."""
     building = unfinished(data)
     remove_directory(building)
     try:
         with in_use(cache):
-            template = _template(programs, worker, cache)
+            template = _template(programs, worker, cache, check)
             make_directory(building, worker.account)
             worker.copy(template, building)
-        _initdb(programs, worker.account, "--sync-only", "-D", building)
+        _initdb(programs, worker.account, check, "--sync-only", "-D", building)
         building.rename(data)
     except BaseException:
         remove_directory(building)
@@ -54,7 +54,7 @@ def unfinished(data: Path) -> Path:
     return data.with_name(f"{data.name}.new")
 
 
-def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
+def _template(programs: Programs, worker: Worker, cache: Path, check: Callable[[], None]) -> Path:
     """Returns the template cluster for this version and these options. Creates it the first time, and
     again if other users could write to it, since settings in its files can be commands that the server
     runs."""
@@ -72,7 +72,7 @@ def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
     remove_directory(building)
     make_directory(building, account)
     try:
-        done = _initdb(programs, account, "-D", building, *_INITDB)
+        done = _initdb(programs, account, check, "-D", building, *_INITDB)
         if done.returncode != 0:
             raise _initdb_error(programs, account, (done.stderr or done.stdout).strip())
         worker.append(building / "postgresql.conf", f"\ninclude '{SETTINGS_FILE}'\n")
@@ -86,13 +86,14 @@ def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
     return template
 
 
-def _initdb(programs: Programs, account: Account, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Raises :class:`TargetError` if it does not end."""
+def _initdb(
+    programs: Programs, account: Account, check: Callable[[], None], *words: str | Path
+) -> subprocess.CompletedProcess[str]:
+    """Raises :class:`TargetError` if it does not end, and what ``check`` raises."""
     program = programs.path("initdb")
+    command = argv(account, f"{os.getpid()}:9", program, *words)
     try:
-        return run_program(
-            argv(account, f"{os.getpid()}:9", program, *words), _PATIENCE_S, clean_environment()
-        )
+        return run_program(command, _PATIENCE_S, clean_environment(), check)
     except subprocess.TimeoutExpired:
         raise TargetError(
             f"{program} does not end within {_PATIENCE_S:g} s", "see whether the disk is busy, or it waits"

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,9 +160,9 @@ def open_lock(file: Path) -> int:
 
 
 @contextmanager
-def exclusive(file: Path) -> Iterator[None]:
-    """Holds an exclusive lock on the file. Raises :class:`ServerBusy` if another process keeps it too
-    long."""
+def exclusive(file: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Holds an exclusive lock on the file. ``check`` is called while it waits. Raises :class:`ServerBusy` if
+    another process keeps it too long."""
     fd = open_lock(file)
     try:
         deadline = time.monotonic() + _PATIENCE_S
@@ -173,6 +173,7 @@ def exclusive(file: Path) -> Iterator[None]:
                     f"{_PATIENCE_S:g} s",
                     f"see which: fuser -v {shlex.quote(str(file))}",
                 )
+            check()
             time.sleep(_POLL_S)
         yield
     finally:

