@@ -197,6 +197,22 @@ def test_a_run_keeps_all_its_servers_from_the_beginning(servers: Servers) -> Non
     assert "--wait" in (e.value.cure or "")
 
 
+def test_a_run_that_ends_early_names_the_variant_that_was_measured(fresh_bench: Bench, two: str) -> None:
+    saved = Path(fresh_bench.env["XDG_DATA_HOME"])
+    words = ("run", "cpu", "--servers", two, *QUICK, "--sessions", "1,2", *LIGHT_CALLS)
+    with fresh_bench.background(*words) as process:
+        eventually(lambda: any(saved.rglob("cells/*")), 120)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    for printed in (output, fresh_bench.here("show", "last").stdout):
+        printed = " ".join(printed.split())
+        assert "Of 2 variants only pg15 was measured, and pg18 was not." in printed
+        assert re.search(r"on PostgreSQL 15\.\d+, variant pg15 alone, 1 ", printed)
+        assert re.search(r"variant sess", printed)
+    (listed,) = fresh_bench.runs()
+    assert re.fullmatch(r"postgres 15\.\d+", listed["server"])
+
+
 def _await_change(bench: Bench, process: subprocess.Popen[str]) -> None:
     """Waits until the first measurement is saved and then until no server runs."""
     deadline = time.monotonic() + 120

@@ -73,7 +73,7 @@ def matrix(id: str, suite: str, benchmarks: Sequence[Measured], planned: int) ->
     shown = SuiteMatrix(
         id=id,
         suite=suite,
-        server=next((b.results.environment.server_names for b in benchmarks if b.results is not None), ""),
+        server=next((b.results.environment.server_names() for b in benchmarks if b.results is not None), ""),
         variants=tuple(_variants(rows, first)),
         margin=margin,
         alpha=alpha,

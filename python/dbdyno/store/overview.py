@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,10 @@ def outline(path: Path) -> Outline:
         _part(path / name) for name in ("plan.json", "environment.json", "derived/findings.json")
     )
     fields: dict[str, Any] = {}
-    for make, document in ((_planned, plan), (_server, environment), (_peak, claims)):
+    parts = ((_planned, (plan,)), (_server, (environment, claims)), (_peak, (claims,)))
+    for make, documents in parts:
         with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError):
-            fields |= make(document)
+            fields |= make(*documents)
     return Outline(**fields)
 
 
@@ -112,11 +114,13 @@ def _planned(plan: Any) -> dict[str, Any]:
     return {"workload": str(workload), "sessions": sessions, "variants": variants}
 
 
-def _server(environment: Any) -> dict[str, Any]:
+def _server(environment: Any, claims: Any) -> dict[str, Any]:
     server = environment["server"]
     where = str(server["where"]).partition(", database ")[0].removeprefix("socket ").replace(", port ", ":")
     target = "embedded" if server["embedded"] else where
-    named = (environment.get("servers") or {}).values()
+    cut_short = [c["said"]["unmeasured"] for c in claims or () if c["id"] == "variants-unmeasured"]
+    servers = environment.get("servers") or {}
+    named = [one for variant, one in servers.items() if variant not in {*chain(*cut_short)}]
     versions = dict.fromkeys(str(one["version"]) for one in (*named, *([] if named else [server])))
     return {"target": target, "server": f"{server['engine']} {', '.join(versions)}"}
 

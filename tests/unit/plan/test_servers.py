@@ -96,6 +96,12 @@ def test_texts_that_lead_to_the_same_programs_are_equal_variants() -> None:
     assert [c.value for c in plan.choices if c.name == "equal variants"] == ["a, b", "c, d"]
 
 
+def test_variants_are_unmeasured_beside_others_that_were_measured() -> None:
+    plan = _plan({"a": None, "b": None, "c": None})
+    assert plan.unmeasured({"b"}) == ["a", "c"]
+    assert plan.unmeasured(()) == plan.unmeasured("abc") == []
+
+
 def test_the_data_of_each_server_are_reset_by_themselves() -> None:
     plan = _plan({"a": "service=a", "b": "service=b"})
     plan = plan.model_copy(update={"reset": PlannedReset(when="block", each_ns=1)})

@@ -261,6 +261,11 @@ class Case:
         matching = (rows for name, rows in self._all_rungs if name == ladder)
         return [r for rows in matching for r in rows if r["status"] == "client"]
 
+    @property
+    def unmeasured(self) -> list[str]:
+        """The variants of which nothing was measured, where something was of others."""
+        return self.plan.unmeasured(set(self.tables["rungs"]["variant"]))
+
     @cached_property
     def _all_rungs(self) -> list[tuple[str, list[Row]]]:
         by_load = self.tables["rungs"].sort("sessions", "rate_per_s", maintain_order=True)
@@ -268,7 +273,7 @@ class Case:
         first: dict[tuple[str, str], list[Row]] = {key: [] for key in keys}
         for row in by_load.to_dicts():
             first[row["workload"], row["variant"]].append(row)
-        named = len(first) > 1
+        named = len(first) > 1 or bool(self.unmeasured)
         return [(f"{w}, variant {v}" if named else "", rows) for (w, v), rows in first.items()]
 
     @cached_property

@@ -13,6 +13,7 @@ from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.background import is_pooled
 from dbdyno.conclude.run.case import Case, Row, at, ids, listed, of_cell, where
 from dbdyno.model.engine.checking import FAILED
+from dbdyno.model.plan.kinds import DRIVEN
 from dbdyno.model.results import session_time
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.session_time import hidden, too_brief
@@ -26,6 +27,22 @@ STEAL = 0.01
 """Share of the machine's CPU time."""
 STRADDLING = 0.25
 """Share of calls that cross the window's ends from which on calls are long relative to the window."""
+
+
+@check("variants-unmeasured", of="whole", kinds=(DRIVEN,))
+def variants_unmeasured(case: Case) -> Iterator[Claim]:
+    """Yields whose figures a run has that ended before each of its variants was measured."""
+    if missing := case.unmeasured:
+        measured = [v.name for v in case.plan.variants if v.name in set(case.tables["rungs"]["variant"])]
+        values = {
+            "variants": len(measured) + len(missing),
+            "measured": listed(measured),
+            "was": "was" if len(measured) == 1 else "were",
+            "missing": listed(missing),
+            "were": "was" if len(missing) == 1 else "were",
+            "unmeasured": missing,
+        }
+        yield claim("variants-unmeasured", values)
 
 
 @check("check-failed", "cell-invalid", "cell-short", "window-short", of="whole")

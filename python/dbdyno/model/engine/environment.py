@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -142,10 +142,10 @@ class Environment(BaseModel):
         servers = self.servers.values() or (self.server,)
         return tuple({(s.version, s.where): s for s in servers}.values())
 
-    @property
-    def server_names(self) -> str:
-        """All servers of the run: ``SYSTEM 14.2, 17.6 and 18.1``."""
-        first, *others = dict.fromkeys(s.name for s in self.all_servers)
+    def server_names(self, variants: Collection[str] = ()) -> str:
+        """Returns the servers of these variants, or of all: ``SYSTEM 14.2, 17.6 and 18.1``."""
+        of_variants = [s for v, s in self.servers.items() if not variants or v in variants]
+        first, *others = dict.fromkeys(s.name for s in of_variants or (self.server,))
         product = self.server.product or self.server.engine
         names = [first, *(name.removeprefix(product).strip() for name in others)]
         return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
@@ -367,6 +367,13 @@ class Plan(Strict):
         """The server of each variant, by variant; empty if no variant names one."""
         named = {v.name: v.server for v in self.variants}
         return named if any(named.values()) else {}
+
+    def unmeasured(self, measured: Collection[str]) -> list[str]:
+        """Returns the variants to compare that are not among ``measured``; empty if all of them are not."""
+        planned = {c.variant for c in self.cells}
+        if self.experiment.phases or not planned.intersection(measured):
+            return []
+        return [v.name for v in self.variants if v.name in planned and v.name not in measured]
 
     @property
     def starts_servers(self) -> bool:

@@ -94,6 +94,11 @@ def one_variant(results: Results) -> bool:
     return bool(results.tables["rungs"]["variant"].n_unique() == 1)
 
 
+def unmeasured(results: Results) -> list[str]:
+    """Returns the variants of which nothing was measured, where something was of others."""
+    return results.plan.unmeasured(set(results.tables["rungs"]["variant"]))
+
+
 def load_of(results: Results) -> Load:
     """Returns the load axis: the rate of calls if it was set and the number of sessions is constant, else
     sessions."""

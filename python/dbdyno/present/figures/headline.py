@@ -138,7 +138,7 @@ def idle(results: Results) -> bool:
 
 # A run: the figures of its ladders.
 
-FIRST = "client-limited"
+FIRST = ("variants-unmeasured", "client-limited")
 SEARCHED = ("rate-target", "auto-rates")
 """Claims of a search for rates. They state the delivered rate, so paced-capacity is left out beside them."""
 PARAGRAPH = (
@@ -199,7 +199,15 @@ def _ladder_title(results: Results) -> str:
     if paced := sorted(rungs["rate_per_s"].drop_nulls().unique().to_list()):
         last = f" to {format_given(paced[-1])}" if len(paced) > 1 else ""
         ladder = f", {format_given(paced[0])}{last} {noun('calls')}/s due{ladder}"
-    return f"{workloads} on {results.environment.server_names}{ladder}{_on_cpus(results)}"
+    measured = set(rungs["variant"])
+    servers = results.environment.server_names(measured)
+    alone = f", variant {min(measured)} alone" if _is_alone(results) else ""
+    return f"{workloads} on {servers}{alone}{ladder}{_on_cpus(results)}"
+
+
+def _is_alone(results: Results) -> bool:
+    """Returns whether one of several variants was measured."""
+    return figures.one_variant(results) and bool(figures.unmeasured(results))
 
 
 def _on_cpus(results: Results) -> str:
@@ -295,7 +303,7 @@ def compared(results: Results) -> Comparison | None:
 def claims_shown_elsewhere(results: Results) -> list[Claim]:
     """Returns the claims that a list of claims leaves out, because the lead and the tables contain them."""
     replied = set(map(_key, results.reply))
-    ids = (FIRST, DISTURBED) if compared(results) else (FIRST, DISTURBED, *PARAGRAPH)
+    ids = (*FIRST, DISTURBED) if compared(results) else (*FIRST, DISTURBED, *PARAGRAPH)
     return [c for c in results.findings if c.id in ids or _key(c) in replied]
 
 
@@ -307,7 +315,7 @@ def answer_sentences(results: Results) -> list[str]:
     """Returns the lead: the answer to the question of the recipe if it names one, then the rest of
     :func:`sentences`; of several variants, their verdicts instead of a paragraph for each."""
     replies = list(dict.fromkeys(c.text for c in results.reply))
-    limited = [c.text for c in results.findings if c.id == FIRST]
+    limited = [c.text for c in results.findings if c.id in FIRST]
     comparison = compared(results)
     if comparison is None:
         rest = sentences(results, without=results.reply)
@@ -324,7 +332,7 @@ def sentences(results: Results, without: Sequence[Claim] = ()) -> list[str]:
     claims = [c for c in _in_paragraphs(results) if _key(c) not in left_out]
     ladders = figures.grouped((c.subject, c.text.removeprefix(f"{c.subject}: ")) for c in claims)
     alike = figures.grouped((" ".join(texts), subject) for subject, texts in ladders.items())
-    limited = [c.text for c in results.findings if c.id == FIRST]
+    limited = [c.text for c in results.findings if c.id in FIRST]
     return limited + [
         f"{'; '.join(subjects)}: {text}" if any(subjects) else text for text, subjects in alike.items()
     ]

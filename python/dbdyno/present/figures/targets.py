@@ -21,6 +21,7 @@ _PLACES = {
     "sessions": ("drift", "level-step"),
     "rungs": (
         *("client-limited", "driver-starved", "driver-share", "errors", "no-calls", "cell-short"),
+        "variants-unmeasured",
         *("cell-invalid", "check-failed", "steal", "long-calls", "window-short", "sessions-lost"),
     ),
     "helpers": ("helpers", "io-workers", "parallel-workers", "autovacuum", "checkpoint"),

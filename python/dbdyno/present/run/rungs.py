@@ -363,7 +363,7 @@ def _ladders(results: Results, series: list[Series], titled: bool) -> list[Block
         of_rung = efficiency.of_ladder(results, series[0])
         by_name["scaling"] = by_name["scaling"][0], lambda r: of_rung(r).cell
     kept = [m for n, m in by_name.items() if not absent.get(n)]
-    if len(series) > 1:
+    if len(series) > 1 or figures.unmeasured(results):
         kept = [(Column("variant"), lambda r: word(r["variant"])), *kept]
     peak = frame["calls_per_s"].max()
     rows = [
