@@ -137,9 +137,9 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program in a session of its own until it ends. If it does not within ``patience_s``, or ``check``
-    raises, kills it and its children. Raises :class:`OSError`, :class:`subprocess.TimeoutExpired`, and
-    what ``check`` raises."""
+    """Runs a program in a session of its own until it ends. If it does not within ``patience_s``, or
+    ``check`` raises, kills it and its children. Raises :class:`OSError`, what ``check`` raises, and
+    :class:`subprocess.TimeoutExpired`."""
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
