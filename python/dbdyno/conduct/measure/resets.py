@@ -61,7 +61,7 @@ class Resets(Companion):
         self._sets = sets_of(self._server, self._plan, self._workload)
         self._whole: set[tuple[str | None, str]] = set()  # (server, data set) in their prepared state
         self._place: str | None = None  # the current variant's server
-        self._noted: set[str] = set()  # reasons
+        self._noted: set[tuple[str | None, str]] = set()  # (server, reason)
         self._last: Cell | None = None
         self._done: list[dict[str, Any]] = []
 
@@ -95,14 +95,15 @@ class Resets(Companion):
         warming = resetting.warm(self._workload, cell.params, self._plan.top, texts)
         duration_ns = round((time.monotonic() - begin_s) * NS_PER_S)
         short = warming.short or ("" if warming.tables else "no table of this workload is known")
-        self._note(f"! not all is read into the caches before measurements: {short}", short)
+        whose = f"the caches of {cell.variant}" if self._place else "the caches"
+        self._note(f"! not all is read into {whose} before measurements: {short}", short)
         line = {"data_set": self._workload, "how": "unchanged", "cache": "warm" if warming.tables else None}
         return {**line, "duration_ns": duration_ns}
 
     def _note(self, text: str, why: str) -> None:
-        """Notes a text once for each reason."""
-        if why and why not in self._noted:
-            self._noted.add(why)
+        """Notes a text once for each reason and server."""
+        if why and (self._place, why) not in self._noted:
+            self._noted.add((self._place, why))
             self._listener.noted(text)
 
     def _bring_back(self, one: DataSet) -> dict[str, Any]:

@@ -16,14 +16,15 @@ _SCHEMA = (
     "join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'pg_prewarm'"
 )
 _TO_BE_MADE = (
-    "select from pg_catalog.pg_available_extensions where name = 'pg_prewarm' and installed_version is null "
-    "and pg_catalog.to_regnamespace('public') is not null"
+    "select name from pg_catalog.pg_available_extensions where name = 'pg_prewarm' "
+    "and installed_version is null and pg_catalog.to_regnamespace('public') is not null"
 )
+_READ_WITHOUT = "tables are read without their indexes, and large ones not into the server's cache"
 _MISSING = (
-    "the extension pg_prewarm is not in this database: tables are read without their indexes, and large ones "
-    "not into the server's cache; as superuser, or administrator of a managed service: CREATE EXTENSION "
-    "pg_prewarm"
+    f"the extension pg_prewarm is not in this database: {_READ_WITHOUT}; as superuser, or administrator of a "
+    "managed service: CREATE EXTENSION pg_prewarm"
 )
+_NOT_SHIPPED = f"the server's programs do not include the extension pg_prewarm: {_READ_WITHOUT}"
 _TABLES = "select name from pg_catalog.unnest(%s::text[]) name where pg_catalog.to_regclass(name) is not null"
 _CACHE = "shared_buffers"
 
@@ -59,7 +60,9 @@ def warm(site: Site, objects: Sequence[str]) -> CacheWarming:
         connection.execute(
             "create extension pg_prewarm schema public"
         )  # "$user" would lead to dbdyno's schema
-    short = "" if connection.execute(_SCHEMA.encode()).fetchone() else _MISSING
+    short = ""
+    if connection.execute(_SCHEMA.encode()).fetchone() is None:
+        short = _MISSING if site.instance is None else _NOT_SHIPPED
     with connection.patient():
         for table in tables:
             connection.execute(statement(connection, table).encode())
