@@ -19,6 +19,7 @@ from dbdyno.model.schema.data_sources.costs import (
     AT_LEAST,
     CALL,
     CLIENT_CPU,
+    COUNTERS,
     CPU,
     FIGURES,
     INCLUDED,
@@ -29,6 +30,7 @@ from dbdyno.model.schema.data_sources.costs import (
     RECEIVED,
     ROUND_TRIPS,
     SENT,
+    SERVER_WIDE,
     SMALL,
     SOME_WINDOWS,
     SYSTEM,
@@ -44,10 +46,7 @@ from dbdyno.model.sources.wait_families import ROLE
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.estimates import Mean
 
-_TASKS, _COUNTERS, _DRIVER, _EXECUTIONS, _CALLS = (
-    *("os tasks", "engine counters", "driver"),
-    *("executions", "system calls"),
-)
+_TASKS, _DRIVER, _EXECUTIONS, _CALLS = "os tasks", "driver", "executions", "system calls"
 _READ = ("rates", "ledger", "microstates", "system_calls", "execution_rates", "device_io")
 _CUT = ("cut_work", "cut_levels", "cut_tasks", "cell_sessions")
 _UNITS = {f.id: f.unit for f in FIGURES}
@@ -352,14 +351,14 @@ class _Cell:
         # Sessions of a lost driver were counted, and nobody knows their calls.
         counted = {s: value for s, value in self._own[name].items() if s in self._calls}
         calls = sum(self._calls[session] for session in counted)
-        source = _COUNTERS
+        source = COUNTERS
         if len(counted) < len(self._calls):
             source += f", {len(counted)} of {len(self._calls)} sessions"
         return Share(sum(counted.values()) / calls if calls else None, source=source)
 
     def _level(self, key: str) -> Share:
         row = self._levels.get(key)
-        source = f"{_COUNTERS}, server-wide"
+        source = f"{COUNTERS}{SERVER_WIDE}"
         if row is None:
             return Share(None, _OFF if not self._levels else "not supported", source)
         if row["delta"] is None or not row["wall_ns"]:

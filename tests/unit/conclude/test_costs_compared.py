@@ -13,7 +13,7 @@ from dbdyno.conclude.compare.effects import COSTS, CellFigures
 from dbdyno.conclude.compare.table import Match, metric_named, tables_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.comparison import Comparison
-from dbdyno.model.schema.data_sources.costs import CALL, FIGURES, WORK, metric_of
+from dbdyno.model.schema.data_sources.costs import CALL, FIGURES, WORK, counted_for, metric_of
 
 A = {
     "calls_per_s": (100.0, 101.0, 99.0, 100.5, 99.5),
@@ -37,7 +37,10 @@ def _times(factor: float, values: Sequence[float]) -> list[float]:
 def _compared(
     a: Values, b: Values, repeats: tuple[int, int] = (5, 5), options: Options | None = None
 ) -> Comparison:
-    groups = {"A": _cells("A", a, repeats[0]), "B": _cells("B", b, repeats[1])}
+    return _of_groups({"A": _cells("A", a, repeats[0]), "B": _cells("B", b, repeats[1])}, options)
+
+
+def _of_groups(groups: Mapping[str, Mapping[int, CellFigures]], options: Options | None = None) -> Comparison:
     match = Match("w", 2, "A", groups, paired=False)
     tables = tables_of([match], options or Options(), "LIO", 0.05)
     comparison = Comparison(kind="runs", runs=("a", "b"), baseline="A", margin=0.02, metrics=tables)
@@ -58,6 +61,29 @@ def test_every_cost_can_be_named_with_and_without_its_unit(figure: str) -> None:
             name = metric_of(figure, per, background=background)
             assert metric_named(name, "") == metric_named(name.removesuffix("_ns"), "") == name
             assert gates.figure_of(name) == name
+
+
+def test_counts_of_the_whole_server_are_not_compared_with_those_of_sessions() -> None:
+    name = "wal_bytes_per_call"
+    b = {**A, name: _times(0.5, A[name])}
+    assert "50 % less WAL" in _sentence(A, b)
+    sources = "engine counters, server-wide", "engine counters"
+    groups = {
+        side: {
+            n: c._replace(counted_for={name: counted_for(source, "")})
+            for n, c in _cells(side, values, 5).items()
+        }
+        for side, values, source in zip("AB", (A, b), sources, strict=True)
+    }
+    compared = _of_groups(groups)
+    (cost,) = (f for f in compared.operation_costs[0].figures if f.figure == "wal_bytes")
+    assert (cost.contrast.verdict, cost.contrast.effect.ratio, cost.contrast.p_holm) == ("undecided",) + (
+        None,
+    ) * 2
+    assert cost.contrast.because.startswith("counted differently, server-wide")
+    assert "WAL" not in "".join(c.text for c in compared.conclusions)
+    (table,) = tables_of([Match("w", 2, "A", groups, paired=False)], Options(metric=name), "LIO", 0.05)
+    assert {c.verdict for c in table.claims} == {"undecided"}
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ class CellFigures(NamedTuple):
     """Rates of the whole rung and costs, by name."""
     widths: Mapping[str, float] = MappingProxyType({})
     """Widths of the costs' own intervals, relative to the value."""
+    counted_for: Mapping[str, str] = MappingProxyType({})
+    """Whose work the costs hold that the engine counts, by name."""
 
 
 class Cells(NamedTuple):
@@ -78,29 +80,33 @@ def cells_of(tables: Tables, *, limited: bool = False) -> Cells:
             left_out.append((w["cell"], reason))
         else:
             key = Key(w["workload"], w["variant"], w["sessions"], w["rate_per_s"])
-            amounts, widths = _costs(parts.table("costs", w["cell"]))
-            usable.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates | amounts, widths)
+            amounts, widths, whose = _costs(parts.table("costs", w["cell"]))
+            figures = CellFigures(w["cell"], rates | amounts, widths, whose)
+            usable.setdefault(key, {})[w["repeat"]] = figures
     return Cells(usable, tuple(left_out))
 
 
-def _costs(table: pl.DataFrame) -> tuple[dict[str, float | None], dict[str, float]]:
-    """Returns the costs of a cell that are no rates, and the widths of their intervals, by name."""
+def _costs(table: pl.DataFrame) -> tuple[dict[str, float | None], dict[str, float], dict[str, str]]:
+    """Returns the costs of a cell that are no rates, the widths of their intervals, and whose work they hold,
+    by name."""
     amounts: dict[str, float | None] = {}
     widths: dict[str, float] = {}
+    counted_for: dict[str, str] = {}
     for row in table.select("per", "figure", *_AMOUNTS).iter_rows(named=True):
         own, behind = (costs.metric_of(row["figure"], row["per"], background=b) for b in (False, True))
         if own in COSTS:
             amounts[own] = row["value"]
+            counted_for[own] = costs.counted_for(row["source"], row["background_status"])
             if row["value"] and None not in (row["low"], row["high"]):
                 widths[own] = (row["high"] - row["low"]) / row["value"]
         # A small rest of two large figures says nothing of a difference, and neither does a lower bound.
         rest = (row["background_source"] or "").endswith(costs.LESS_SESSIONS)
         if not rest and not (row["background_status"] or "").startswith(costs.AT_LEAST):
             amounts[behind] = row["background"]
-    return amounts, widths
+    return amounts, widths, counted_for
 
 
-_AMOUNTS = ("value", "low", "high", "background", "background_status", "background_source")
+_AMOUNTS = ("value", "low", "high", "source", "background", "background_status", "background_source")
 
 
 def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:
@@ -437,6 +443,8 @@ def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> E
         a, b = {r: a[r] for r in common}, {r: b[r] for r in common}
     if not a or not b:
         return Effect(n_baseline=len(a), n_variant=len(b), reason=no_interval("unknown"))
+    if unlike := _counted_differently(baseline, variant, metric.name):
+        return Effect(n_baseline=len(a), n_variant=len(b), reason=unlike)
     if len(a) == len(b) == 1:
         return _single(next(iter(a)), next(iter(b)), baseline, variant, metric)
     exact = metric.counted or not any((*a.values(), *b.values()))
@@ -446,6 +454,15 @@ def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> E
     if paired:
         return effect_of_pairs([(a[r], b[r]) for r in a], floor)
     return effect_of_samples(list(a.values()), list(b.values()), floor)
+
+
+def _counted_differently(baseline: Group, variant: Group, name: str) -> str:
+    """Returns that the engine counted other people's work on one side, too; "" if it counted alike."""
+    sides = [{c.counted_for.get(name, "") for c in group.values()} - {""} for group in (baseline, variant)]
+    if sides[0] == sides[1]:
+        return ""
+    a, b = (" or ".join(sorted(side)) or "elsewhere" for side in sides)
+    return sentence("no-interval", {"a": a, "b": b}, case="counting")
 
 
 def _floor(group: Group, values: Mapping[int, float], metric: Metric) -> float:

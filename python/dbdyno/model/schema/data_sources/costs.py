@@ -87,6 +87,20 @@ SOME_WINDOWS = " windows"
 LESS_SESSIONS = "less the sessions'"
 """End of the source of a background's share that is the rest of two figures."""
 
+COUNTERS, SERVER_WIDE = "engine counters", ", server-wide"
+"""Begin of the source of a figure that the engine counts, and what follows where it counts for everybody."""
+
+
+def counted_for(source: str, background_status: str) -> str:
+    """Returns whose work a figure of the engine's counters holds, in words of a sentence; "" for any other
+    figure. Figures of other people's work are compared with nothing but their like."""
+    if not source.startswith(COUNTERS):
+        return ""
+    if SERVER_WIDE not in source:
+        return "for its own sessions"
+    return "server-wide" if background_status == INCLUDED else "server-wide without the background"
+
+
 COSTS = Table(
     "costs",
     (
