@@ -37,6 +37,7 @@ from dbdyno.model.schema.data_sources.costs import (
     SYSTEM_CALLS,
     USER,
     VOLUNTARY,
+    WARM_UP,
     WORK,
 )
 from dbdyno.model.schema.tables import ByCell, Tables, empty, rows
@@ -53,6 +54,11 @@ _UNITS = {f.id: f.unit for f in FIGURES}
 TELLING = 0.02
 """Share of the server's count from which on the rest beside the sessions' counts as that of others: both are
 scaled to the window, which leaves about a call at each end."""
+FILLING = ("reads", "read_bytes")
+"""Figures that first calls have more of than later ones, as they fill caches."""
+STEADY = 0.5
+"""Least part of a call's figure that calls of the window have alone if the warm-up was like them; reports of
+the server are up to a second late, which shifts its count of the window by as much."""
 _HALVES = {USER: "run.user", SYSTEM: "run.system"}
 _OFF, _IDLE = "off", "no measured calls"
 _MISSED = {
@@ -152,7 +158,8 @@ def _together(repeats: list[Row]) -> Row:
     known = [r for r in repeats if r["total"] is not None]
     behind = [r for r in repeats if r["background_total"] is not None]
     first = (known or repeats)[0]
-    record = {name: first[name] for name in ("per", "figure", "unit", "source")}
+    record = {name: first[name] for name in ("per", "figure", "unit")}
+    record["source"] = next((r["source"] for r in known if r["source"].endswith(WARM_UP)), first["source"])
     record["status"] = _of_all(known, repeats, "status")
     with_background = (behind or repeats)[0]
     record |= {n: with_background[n] for n in ("background_status", "background_source")}
@@ -230,6 +237,8 @@ class _Cell:
         self._levels = {row["key"]: row for row in levels.to_dicts()}
         calls = pl.col("calls_total") + pl.col("errors_total")
         self._calls = dict(tables["cell_sessions"].select("session", calls).iter_rows())
+        in_window = tables["cell_sessions"].select((pl.col("calls") + pl.col("errors")).sum()).item()
+        self._in_window = float(in_window or 0)
         self._workers = bool(tables["cut_tasks"]["worker"].any())
         self._own: dict[str, dict[int, float]] = {}
         work = tables["cut_work"].drop_nulls("value").select("name", "session", "value")
@@ -337,11 +346,25 @@ class _Cell:
             if rest.value is None and own.value is not None and server.value is not None:
                 more, source = server.value - own.value, f"{server.source} {LESS_SESSIONS}"
                 rest = Share(more if more > TELLING * server.value else None, SMALL, source)
-            return Cost(own, rest)
+            return Cost(self._marked(counted, own), rest)
         if of_all.value is not None:
-            return Cost(of_all, of_background)
+            return Cost(self._marked(counted, of_all), of_background)
         rest = of_background if of_background.value is not None else Share(None, INCLUDED, server.source)
-        return Cost(server, rest if server.value is not None else Share(None, server.reason))
+        if server.value is None:
+            return Cost(server, Share(None, server.reason))
+        return Cost(self._marked(counted, server), rest)
+
+    def _marked(self, counted: Counted, share: Share) -> Share:
+        """Returns the figure. Its source names the warm-up if the server's own count does not show that
+        calls of the window did as much."""
+        before = sum(self._calls.values()) - self._in_window
+        if counted.figure not in FILLING or not share.value or not before:
+            return share
+        rows = (self._levels.get(key) for key in (f"{SESSIONS}{counted.figure}", counted.server))
+        grown = next((r["last"] - r["first"] for r in rows if r and r["delta"] is not None), 0.0)
+        if self._in_window and grown / self._in_window >= STEADY * share.value:
+            return share
+        return share._replace(source=f"{share.source}{WARM_UP}")
 
     def _of_own_sessions(self, name: str) -> Share | None:
         """Returns the counter of the load's own sessions; None if there is none, or parallel workers, which

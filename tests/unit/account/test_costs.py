@@ -11,6 +11,7 @@ from tests.fakery import MS, S, climb, made_cell, session_row, task_row
 from dbdyno.account import costs as costs_of_cells
 from dbdyno.conduct.derive.derive import derive, part_of
 from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources.costs import WARM_UP
 from dbdyno.model.schema.tables import empty
 
 LAW = (
@@ -150,6 +151,14 @@ def test_a_counter_of_the_sessions_own_leaves_the_rest_of_the_server_to_the_back
     assert costs["wal_records"]["value"] == pytest.approx(24 / 12)  # of all its calls
     assert costs["wal_records"]["background"] == pytest.approx(35 / 10 - 24 / 12)
     assert costs["wal_records"]["background_source"].endswith("less the sessions'")
+
+
+@pytest.mark.parametrize(("in_window", "warm_up"), [(0, True), (20, False)])
+def test_reads_that_only_first_calls_made_are_marked(in_window: int, warm_up: bool) -> None:
+    """Ten of the twelve calls are in the window."""
+    counters = [*_probes("read_requests", 24), *_level("sessions_reads", in_window)]
+    reads = _costs_of(made_cell({"sessions": [session_row()], "counters": counters}))["reads"]
+    assert (reads["value"], reads["source"].endswith(WARM_UP)) == (pytest.approx(24 / 12), warm_up)
 
 
 def test_a_counter_of_the_sessions_own_is_not_used_where_parallel_workers_count_for_themselves() -> None:

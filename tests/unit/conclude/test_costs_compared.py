@@ -13,7 +13,7 @@ from dbdyno.conclude.compare.effects import COSTS, CellFigures
 from dbdyno.conclude.compare.table import Match, metric_named, tables_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.comparison import Comparison
-from dbdyno.model.schema.data_sources.costs import CALL, FIGURES, WORK, counted_for, metric_of
+from dbdyno.model.schema.data_sources.costs import CALL, FIGURES, WARM_UP, WORK, counted_for, metric_of
 
 A = {
     "calls_per_s": (100.0, 101.0, 99.0, 100.5, 99.5),
@@ -84,6 +84,26 @@ def test_counts_of_the_whole_server_are_not_compared_with_those_of_sessions() ->
     assert "WAL" not in "".join(c.text for c in compared.conclusions)
     (table,) = tables_of([Match("w", 2, "A", groups, paired=False)], Options(metric=name), "LIO", 0.05)
     assert {c.verdict for c in table.claims} == {"undecided"}
+
+
+def test_counts_of_the_warm_up_are_not_compared() -> None:
+    name = "reads_per_call"
+    whose = counted_for(f"engine counters{WARM_UP}", "")
+    sides = {"A": {**A, name: (5.0, 5.1, 4.9, 5.0, 5.0)}, "B": {**A, name: (1.0, 1.1, 0.9, 1.0, 1.0)}}
+    groups = {
+        side: {n: c._replace(counted_for={name: whose}) for n, c in _cells(side, values, 5).items()}
+        for side, values in sides.items()
+    }
+    (cost,) = (f for f in _of_groups(groups).operation_costs[0].figures if f.figure == "reads")
+    assert (cost.contrast.verdict, cost.contrast.because) == ("undecided", "the warm-up is in it")
+
+
+@pytest.mark.parametrize(("writes", "named"), [(0.0, False), (3.0, True)])
+def test_io_of_devices_is_named_only_beside_a_server_that_did_some(writes: float, named: bool) -> None:
+    a = {"calls_per_s": A["calls_per_s"], "writes_per_call": (writes,) * 5}
+    a["device_writes_per_call"] = (10.0, 10.1, 9.9, 10.0, 10.0)
+    text = _sentence(a, {**a, "device_writes_per_call": (80.0, 81.0, 79.0, 80.0, 80.0)})
+    assert ("device writes" in text) == named
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ SWITCHES_BEHIND = 0.1
 clock, so that their number per call follows the rate of calls."""
 _RARE = {"count": RARE, "bytes": RARE * 8192}
 """The same by unit; of bytes a page as rarely."""
+_READING, _WRITING = ("reads", "read_bytes"), ("writes", "written_bytes", "wal_writes", WAL)
+"""The server's own figures that I/O of its devices can come from."""
 EXPLAINS = 0.5
 """Share of the difference in time from which on CPU time is named together with it."""
 MINOR = 0.1
@@ -276,10 +278,20 @@ def _matters(cost: OperationCost, change: OperationCosts, margin: float) -> bool
         return False
     if cost.background and cost.contrast.effect.ratio is None:
         return False
+    if BY_ID[cost.figure].device and _of_other_programs(cost, change):
+        return False
     whole = [f for f in change.figures if f.figure == (CPU if cost.unit == "ns" else cost.figure)]
     most = max(sum(f.baseline_mean for f in whole), sum(f.variant_mean for f in whole))
     least = SWITCHES_BEHIND if cost.background and cost.figure in (VOLUNTARY, INVOLUNTARY) else margin
     return abs(cost.variant_mean - cost.baseline_mean) > max(least, margin) * most
+
+
+def _of_other_programs(cost: OperationCost, change: OperationCosts) -> bool:
+    """Returns whether I/O of the whole device cannot be the server's, which did next to none on both
+    sides."""
+    own = _READING if BY_ID[cost.figure].device.startswith("read") else _WRITING
+    counted = [f for f in change.figures if f.figure in own]
+    return bool(counted) and all(f.rare for f in counted)
 
 
 def _words(cost: OperationCost, change: OperationCosts) -> str:

@@ -457,8 +457,10 @@ def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> E
 
 
 def _counted_differently(baseline: Group, variant: Group, name: str) -> str:
-    """Returns that the engine counted other people's work on one side, too; "" if it counted alike."""
+    """Returns that the engine counted other people's work, or the warm-up's; "" if it counted alike."""
     sides = [{c.counted_for.get(name, "") for c in group.values()} - {""} for group in (baseline, variant)]
+    if any(whose.endswith(costs.WARM_UP) for whose in set.union(*sides)):
+        return no_interval("warm-up")
     if sides[0] == sides[1]:
         return ""
     a, b = (" or ".join(sorted(side)) or "elsewhere" for side in sides)

@@ -20,6 +20,7 @@ from dbdyno.model.schema.data_sources.costs import (
     INVOLUNTARY,
     NETWORK,
     NO_TICK,
+    SERVER_WIDE,
     SMALL,
     SOME_WINDOWS,
     SYSTEM,
@@ -27,6 +28,7 @@ from dbdyno.model.schema.data_sources.costs import (
     USER,
     VOLUNTARY,
     WAL,
+    WARM_UP,
     WORK,
 )
 from dbdyno.model.schema.data_sources.syscalls import SYSTEM_CALLS as TRACED_CALLS
@@ -146,10 +148,15 @@ def _notes(results: Results, rows: Iterable[_Row]) -> Iterator[str]:
             "Background: what the server's own processes used in the window, divided by its calls. Included: "
             "the server's counter does not tell them apart. Small: its count hardly exceeds the sessions'."
         )
-    if wide := [
-        r for r in shown if served and r["value"] is not None and r["source"].endswith("server-wide")
-    ]:
+    if wide := [r for r in shown if served and r["value"] is not None and SERVER_WIDE in r["source"]]:
         yield f"Server-wide, so the work of other clients is in it: {_listed(wide)}."
+    if devices := [r for r in shown if BY_ID[r["figure"]].device and r["value"] is not None]:
+        yield f"Of the whole device, so other programs' work is in it: {_listed(devices)}."
+    if warm := [r for r in shown if r["source"].endswith(WARM_UP)]:
+        yield (
+            f"Warm-up included: {_listed(warm)}. Sessions are counted from their first call, and the "
+            "server's count of the window alone does not show as much."
+        )
     if any(r["figure"].startswith(("wal_", "writ")) and r["value"] is not None for r in shown if served):
         yield (
             "Reads, writes and WAL are from the server's own counters, not its statistics of statements: "

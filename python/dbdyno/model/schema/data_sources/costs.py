@@ -90,6 +90,10 @@ LESS_SESSIONS = "less the sessions'"
 COUNTERS, SERVER_WIDE = "engine counters", ", server-wide"
 """Begin of the source of a figure that the engine counts, and what follows where it counts for everybody."""
 
+WARM_UP = ", warm-up included"
+"""End of the source of a figure whose growth the window alone does not show: sessions count from their first
+call."""
+
 
 def counted_for(source: str, background_status: str) -> str:
     """Returns whose work a figure of the engine's counters holds, in words of a sentence; "" for any other
@@ -97,8 +101,10 @@ def counted_for(source: str, background_status: str) -> str:
     if not source.startswith(COUNTERS):
         return ""
     if SERVER_WIDE not in source:
-        return "for its own sessions"
-    return "server-wide" if background_status == INCLUDED else "server-wide without the background"
+        whose = "for its own sessions"
+    else:
+        whose = "server-wide" if background_status == INCLUDED else "server-wide without the background"
+    return f"{whose}{WARM_UP}" if source.endswith(WARM_UP) else whose
 
 
 COSTS = Table(
@@ -116,7 +122,12 @@ COSTS = Table(
         _c("background_total", "f64", "of the server's own processes over the window", null=True),
         _c("units", "f64", "calls or units of work in the window", null=True),
         _c("status", "str", "ok | why the value is unknown"),
-        _c("source", "str", "data source; server-wide: the work of others is in it, too"),
+        _c(
+            "source",
+            "str",
+            "data source; server-wide: the work of others is in it, too"
+            "; warm-up included: so are calls before the window",
+        ),
         _c("background_status", "str", "ok | at least: what is missing | why the share is unknown"),
         _c("background_source", "str", "data source of the background's share"),
     ),
