@@ -337,7 +337,8 @@ def _conclusions(matrix: SuiteMatrix, benchmarks: Sequence[Measured]) -> Iterato
         yield _answer(matrix, variant)
     if len(matrix.variants) < 2:
         measured = len({r.benchmark for r in matrix.rows if r.means})
-        yield claim("suite-measured", {"measured": measured, "planned": matrix.planned})
+        values = {"measured": measured, "planned": matrix.planned, "were": "was" if measured == 1 else "were"}
+        yield claim("suite-measured", values, case="one" if measured == matrix.planned == 1 else "many")
     if matrix.family:
         yield _family(matrix)
     failed = [r for r in matrix.rows if not r.means]
@@ -348,8 +349,9 @@ def _conclusions(matrix: SuiteMatrix, benchmarks: Sequence[Measured]) -> Iterato
         yield claim("suite-stopped", {"measured": len(benchmarks), "planned": matrix.planned})
     disturbed = [b for b in benchmarks if b.results is not None and disturbed_cells(b.results.findings)]
     if disturbed:
-        values = {"disturbed": len(disturbed), "measured": len(benchmarks)}
-        yield claim("suite-disturbed", values, parts=["alternate"] if matrix.family else [])
+        numbers = {"disturbed": len(disturbed), "measured": len(benchmarks)}
+        case = "one" if len(benchmarks) == 1 else "many"
+        yield claim("suite-disturbed", numbers, case=case, parts=["alternate"] if matrix.family else [])
 
 
 def _answer(matrix: SuiteMatrix, variant: str) -> Claim:
@@ -376,4 +378,6 @@ def _family(matrix: SuiteMatrix) -> Claim:
     short = sum(n < wanted for n in pairs)
     values = {"family": matrix.family, "alpha": matrix.alpha, "repeats": repeats, "wanted": wanted}
     parts = ["few"] if repeats < wanted else ["lost"] if short else []
-    return claim("suite-family", {**values, "short": short}, parts=parts)
+    one = matrix.family == 1
+    values |= {"short": short, "among": "" if one else " among so many"}
+    return claim("suite-family", values, case="one" if one else "many", parts=parts)

@@ -107,6 +107,7 @@ def test_p_is_adjusted_for_all_rows() -> None:
     alone = matrix("s", "x", [measured("slow", World(**TWO))], 1)
     (claim,) = alone.rows[0].contrasts
     assert alone.family == 1 and claim.p_holm == pytest.approx(2.0**-11)
+    assert "There is one comparison" in next(c.text for c in alone.conclusions if c.id == "suite-family")
     few = next(c for c in shown.conclusions if c.id == "suite-family")
     assert "for all 6 comparisons together" in few.text and "--repeats" not in few.text
 
@@ -146,6 +147,8 @@ def test_without_variants_there_is_a_table_of_costs() -> None:
     alone = replace(Equal(**TWO), variants=("base",))
     shown = matrix("s", "x", [measured("a", alone), measured("b", alone, 2)], 2)
     assert shown.family == 0 and [c.id for c in shown.conclusions] == ["suite-measured"]
+    (single,) = matrix("s", "x", [measured("a", alone)], 1).conclusions
+    assert single.text.startswith("The benchmark was measured.")
     document = page.document(shown)
     tables = [b for b in walk(document.blocks) if isinstance(b, Table)]
     assert [c.head for c in tables[0].columns][:2] == ["benchmark", "calls/s"]

@@ -101,6 +101,9 @@ def test_snapshots_do_not_list_what_only_coming_versions_count() -> None:
     assert "new figures" not in places
     (first, *_) = gaps(19, ())
     assert first.why.startswith("not verified for PostgreSQL 19")
+    unknown = {g.place: g.why for g in gaps(20, ())}
+    assert unknown["server.sessions_blocks_written"] == "not looked for in PostgreSQL 20"
+    assert not any("does not count it" in why for why in unknown.values())
 
 
 @pytest.mark.parametrize("column", ["pg_stat_wal.wal_bytes", "pg_stat_all_tables.n_tup_upd"])

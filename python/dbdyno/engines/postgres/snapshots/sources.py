@@ -164,4 +164,6 @@ def _reset_views(table: TableOrigin, major: int) -> Iterator[str]:
 
 def _other_version(column: Origin, major: int) -> str:
     later = [v for v, text in column.by_version.items() if v > major and text]
+    if major > versions.NEWEST and major not in versions.PREPARED:
+        return f"not looked for in PostgreSQL {major}"
     return f"PostgreSQL {major} does not count it" + (f": since version {min(later)}" if later else "")

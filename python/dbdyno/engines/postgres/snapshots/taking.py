@@ -269,7 +269,7 @@ class Snapshots:
                 )
         if "statements" not in progress.read:
             source = self._counting()
-            steps = "; ".join(step.command for step in source.enabling.steps) if source.enabling else ""
+            steps = "; ".join(s.command.rstrip(";") for s in source.enabling.steps) if source.enabling else ""
             missing.setdefault("statements", ": ".join(filter(None, (source.detail, steps))) or "not counted")
         if not context.all_stats:
             cure = f"GRANT pg_monitor TO {context.quoted}"
