@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
@@ -379,5 +379,5 @@ def _family(matrix: SuiteMatrix) -> Claim:
     values = {"family": matrix.family, "alpha": matrix.alpha, "repeats": repeats, "wanted": wanted}
     parts = ["few"] if repeats < wanted else ["lost"] if short else []
     one = matrix.family == 1
-    values |= {"short": short, "among": "" if one else " among so many"}
-    return claim("suite-family", values, case="one" if one else "many", parts=parts)
+    words: dict[str, Any] = {**values, "short": short, "among": "" if one else " among so many"}
+    return claim("suite-family", words, case="one" if one else "many", parts=parts)

@@ -15,9 +15,11 @@ from tests.unit.compare_runs import noisy, without_cells
 from tests.unit.report_results import World, results
 
 from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rule, tight_enough
+from dbdyno.conclude.compare.comparisons import server_differences
 from dbdyno.conclude.compare.summary import summary
 from dbdyno.conclude.compare.table import ALPHA_STOPPED, judge
 from dbdyno.engines.postgres.wait_events import advice
+from dbdyno.model.engine.environment import SettingDifference
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Variant
 from dbdyno.model.results.comparison import Comparison, Contrast, Effect, Verdict
@@ -312,6 +314,20 @@ def test_a_comparison_of_servers_says_how_often_each_was_started(
     assert notes["server-starts"].case == case
     assert words in notes["server-starts"].text
     assert "no-alternation" not in notes
+
+
+def test_settings_that_differ_between_servers_are_counted_with_where_they_are_listed() -> None:
+    run = results(World())
+    both = dict.fromkeys(("pg16", "pg18"), run.environment.server)
+    differing = [
+        SettingDifference(name="jit", values={"pg16": "on", "pg18": "off"}, defaults={}),
+        SettingDifference(name="io_method", values={"pg16": None, "pg18": "worker"}, defaults={}),
+    ]
+    changed = {"servers": both, "differences": tuple(differing)}
+    servers = replace(run, environment=run.environment.model_copy(update=changed))
+    (line,) = server_differences(servers, "pg16")
+    assert line.what == "pg18: settings and defaults"
+    assert line.variant == f"2 settings differ in value or default: dbdyno report {run.info.id}"
 
 
 def test_two_runs_are_independent_samples_and_their_differences_are_listed() -> None:

@@ -68,6 +68,26 @@ def variant_differences(plan: Plan, baseline: str) -> Iterator[Difference]:
                 yield d.model_copy(update={"what": f"{name}: {d.what}"})
 
 
+def server_differences(results: Results, baseline: str) -> Iterator[Difference]:
+    """Yields how many settings of each variant's server differ from those of the baseline's, in value or
+    default, and where they are listed."""
+    environment, report = results.environment, f"dbdyno report {results.info.id}"
+    for name in environment.servers:
+        differing = [
+            d
+            for d in environment.differences
+            if any(each.get(name) != each.get(baseline) for each in (d.values, d.defaults))
+        ]
+        if name != baseline and differing:
+            count = counted(len(differing), "setting")
+            verb = "differs" if len(differing) == 1 else "differ"
+            yield Difference(
+                what=f"{name}: settings and defaults",
+                baseline="",
+                variant=f"{count} {verb} in value or default: {report}",
+            )
+
+
 def run_differences(a: Results, b: Results) -> Iterator[Difference]:
     """Yields the differences of environment, plan, size of a call and other load on the machine."""
     left, right = ({**_environment(r), **_plan(r), **_other_cpus(r)} for r in (a, b))
@@ -187,7 +207,10 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
             f"run {results.info.id}: no rung has usable windows of {baseline} and another variant",
             f"look at it: dbdyno show {results.info.id}",
         )
-    differences = variant_differences(results.plan, baseline)
+    differences = (
+        *variant_differences(results.plan, baseline),
+        *server_differences(results, baseline),
+    )
     with speaking_of(kind_of(results.plan)):
         comparison = _comparison(
             "variants", [results], baseline, matches, options, differences, cells.left_out
