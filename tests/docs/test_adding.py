@@ -185,6 +185,8 @@ def test_the_companion_notes_the_load_average_before_a_cell(tmp_path: Path) -> N
 
 
 OPTION = """
+from tests import json_schema
+json_schema.check = lambda words, text: None  # the published schema does not have what the page adds
 import json, os, sys
 from pathlib import Path
 from tests.in_process import dbdyno

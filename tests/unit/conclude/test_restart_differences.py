@@ -55,7 +55,7 @@ def _record(floor: float | None, **changes: Any) -> NoiseRecord:
         "measured": A.info.started - timedelta(days=1),
         "machine": machine_of(environment),
         "server": environment.server.name,
-        "settings": settings_of(environment),
+        "settings": settings_of(environment.server),
         "workload": "lio",
         "params": A.plan.variants[0].params,
         "sessions": 4,
