@@ -172,7 +172,7 @@ def test_a_uri_may_have_a_password_of_odd_characters(remote: Remote) -> None:
 
 def test_scram_lets_in_over_the_unix_socket(remote: Remote) -> None:
     server = connect_both_ways(remote.dsn(host=str(remote.socket_dir)))
-    assert server._target["tls"] is None
+    assert server._login["tls"] is None
 
 
 def test_environment_variables_name_server_options_and_password(
