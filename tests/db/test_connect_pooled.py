@@ -104,7 +104,7 @@ def test_a_server_that_lets_the_pooler_not_in_says_so_without_the_password(
 ) -> None:
     """The password of the control connection is changed before the pool is checked."""
     with closing(PostgresServer(remote.dsn())) as server:
-        monkeypatch.setitem(server._target, "password", SECRET + "x")
+        monkeypatch.setitem(server._login, "password", SECRET + "x")
         with pytest.raises(DbdynoError, match="cannot serve sessions") as caught:
             server.check_pool(POOL)
     assert SECRET not in str(caught.value) and "password authentication failed" in str(caught.value)

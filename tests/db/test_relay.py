@@ -301,7 +301,7 @@ def test_a_pool_is_refused_where_the_pooler_cannot_hold_the_connections_demands(
 
 def test_a_pooler_to_a_server_elsewhere_needs_its_certificate(guarded: PlainServer) -> None:
     with closing(PostgresServer(dsn(guarded.port, "scram", sslmode="require"))) as server:
-        server._target = server._target | {"host": "192.0.2.1"}
+        server._login = server._login | {"host": "192.0.2.1"}
         with pytest.raises(UsageError, match="PgBouncer") as caught:
             server.check_pool(Pool(2, "transaction", 3, "extended"))
         assert "verify-full" in caught.value.cure
