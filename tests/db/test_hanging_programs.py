@@ -84,7 +84,9 @@ def hanging_server(place: Path) -> tuple[Instance, Programs, str]:
     seconds = hanging(place, answers=True)
     server, hanging_programs = instance_of_programs(programs.find_programs(place))
     with server.deciding():
-        cluster.make_data(server.data, instance_of(None)[1], Worker(server.account), server.places.cache)
+        cluster.make_data(
+            server.data, instance_of(None)[1], Worker(server.account), server.places.cache, list
+        )
     return server, hanging_programs, seconds
 
 
