@@ -176,9 +176,8 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
     work.put_back(_OF_CLUSTERS, conduct.end_own_cluster)
     work.put_back(_OF_SYSTEM, limits.undo)
     if dsn is None:
-        work.say_each(
-            remove_unused(engine or DEFAULT)
-        )  # before a server starts, which takes room on the disk
+        # before a server starts, which takes room on the disk
+        work.say_each(remove_unused(engine or DEFAULT))
         work.put_back(_OF_SERVER, put_back)
     try:
         if dsn is not None or has_data(engine or DEFAULT, bin_dir):

@@ -28,7 +28,7 @@ from dbdyno.model.results.comparison import (
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.suite import Cause, SuiteMatrix, SuiteRow
 from dbdyno.model.schema.data_sources.costs import CALL, CPU, FIGURES, metric_of
-from dbdyno.model.units import format_amount
+from dbdyno.model.units import format_amount, joined
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import holm
 
@@ -325,7 +325,7 @@ def _code(row: SuiteRow, comparison: Comparison, variant: str) -> str:
                 f"{fmt.percent(abs(c.difference_ns) / change.baseline_ns)})"
                 for c in changed_code(change, comparison.alpha)[:NAMED_CODE]
             ]
-            return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+            return joined(texts)
     return ""
 
 

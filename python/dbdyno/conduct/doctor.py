@@ -132,24 +132,27 @@ def _complete(sources: Sequence[Source], machine: Machine, *, reachable: bool = 
     be taken on a host that is not ``reachable``."""
     by_name = {s.name: s for s in sources}
     there = (Step(limits.other_host()),) if reachable else ()
-    for s in by_name.values():
-        steps = tuple(step for step in s.enabling.steps if not _is_in_force(step, machine.root))
-        if s.name in _OFF_BY_DEFAULT and s.status == "ok":
-            option, off = _OFF_BY_DEFAULT[s.name]
-            s = s.model_copy(update={"status": "off", "detail": off})
-            steps = (Step(f"dbdyno run WORKLOAD {option.flag}"),)
-        if s.status == "not here":
-            steps = there
-        yield s.model_copy(update={"enabling": s.enabling._replace(steps=steps)})
-    trace = by_name.get(TRACE)
-    for registered in SOURCES:
-        if registered.option is not None and registered.name not in by_name:
-            source = _off_by_default(registered, registered.option.flag, trace)
-            yield (
-                source
-                if source.status != "not here"
-                else source.model_copy(update={"enabling": source.enabling._replace(steps=there)})
-            )
+    missing = (
+        _off_by_default(registered, registered.option.flag, by_name.get(TRACE))
+        for registered in SOURCES
+        if registered.option is not None and registered.name not in by_name
+    )
+    for s in (*(_to_do(s, machine) for s in by_name.values()), *missing):
+        yield _with_steps(s, there) if s.status == "not here" else s
+
+
+def _to_do(source: Source, machine: Machine) -> Source:
+    """Returns the source without steps that are in force already; as off if it is by default."""
+    if source.name in _OFF_BY_DEFAULT and source.status == "ok":
+        option, off = _OFF_BY_DEFAULT[source.name]
+        as_off = source.model_copy(update={"status": "off", "detail": off})
+        return _with_steps(as_off, (Step(f"dbdyno run WORKLOAD {option.flag}"),))
+    left = tuple(step for step in source.enabling.steps if not _is_in_force(step, machine.root))
+    return _with_steps(source, left)
+
+
+def _with_steps(source: Source, steps: tuple[Step, ...]) -> Source:
+    return source.model_copy(update={"enabling": source.enabling._replace(steps=steps)})
 
 
 def _off_by_default(registered: DataSource, flag: str, trace: Source | None) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
 from dbdyno.model.errors import UsageError
@@ -250,6 +251,13 @@ def whole_second(seconds: float) -> int:
 def shown_second(moment: datetime) -> datetime:
     """Returns a moment as it is shown: to :func:`whole_second`."""
     return datetime.fromtimestamp(whole_second(moment.timestamp()), moment.tzinfo)
+
+
+def joined(names: Sequence[str], last: str = "and") -> str:
+    """Returns ``a, b and c``; ``a, b, c`` if ``last`` is empty."""
+    if not last or len(names) < 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def counted(number: float, what: str) -> str:

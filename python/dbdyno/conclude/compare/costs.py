@@ -36,7 +36,7 @@ from dbdyno.model.schema.data_sources.costs import (
     metric_of,
 )
 from dbdyno.model.text.nouns import noun
-from dbdyno.model.units import format_amount
+from dbdyno.model.units import format_amount, joined
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import holm
 
@@ -182,7 +182,7 @@ def claims(comparison: Comparison) -> Iterator[Claim]:
             "load": fmt.load(change.sessions),
             "unit": change.unit,
             "speed": speed,
-            "named": _joined(listed(named, change)),
+            "named": joined(listed(named, change)),
             "same": _same(change, comparison.margin),
             "margin": f"{100 * comparison.margin:g} %",
         }
@@ -354,8 +354,4 @@ def _same(change: OperationCosts, margin: float) -> str:
         and f.contrast.verdict in ("equal", "no difference")
         and f.baseline_mean > 0
     ]
-    return f"; the same within {100 * margin:g} %: {_joined(titles)}" if titles else ""
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+    return f"; the same within {100 * margin:g} %: {joined(titles)}" if titles else ""

@@ -37,7 +37,7 @@ from dbdyno.model.results.comparison import (
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import ByCell
 from dbdyno.model.text.nouns import at_once
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, joined
 from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.significance import outliers
 from dbdyno.stats.two_groups import Moments
@@ -78,7 +78,7 @@ def summary(
             if parts == ["all-undecided", "single"] and (figures := _figures(table, lines, undecided)):
                 parts, values["undecided"] = ["one-undecided"], f"{figures} {comparison.baseline}'s"
             if others:
-                values["others"] = at_once(_joined([fmt.load_number(other) for other in others], "and"))
+                values["others"] = at_once(joined([fmt.load_number(other) for other in others]))
                 parts.append("others")
             values |= {"baseline": comparison.baseline, "margin": f"{100 * comparison.margin:g} %"}
             yield claim("rank", values, case=case, parts=parts)
@@ -128,7 +128,7 @@ def _listed(
         names.append(f"{more:,} more")
     slot = verdict.replace(" ", "_")
     return {
-        slot: _joined(names, "" if alike else last),
+        slot: joined(names, "" if alike else last),
         f"{slot}_are": "is" if len(contrasts) == 1 else "are",
     }
 
@@ -142,13 +142,6 @@ def _figures(table: MetricTable, lines: Sequence[Line], contrasts: Sequence[Cont
         return ""
     mean = next(x.mean for x in lines if (x.variant, x.sessions) == (c.variant, c.sessions))
     return f"{c.variant}: {value_text(table.unit, mean)}, {ratio_text(c.effect, c.effect.ratio)} times"
-
-
-def _joined(names: Sequence[str], last: str) -> str:
-    """Returns ``a, b and c``; ``a, b, c`` if a list goes on after them (``last`` is empty)."""
-    if not last or len(names) < 2:
-        return ", ".join(names)
-    return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def _ending(undecided: Sequence[Contrast], values: dict[str, Any]) -> str:
@@ -214,7 +207,7 @@ def notes(
     yield from _unknown(comparison)
     renamed = {old: later for why in comparison.why for old, later in why.renamed.items()}
     for old, later in renamed.items():
-        values = {"earlier": old, "later": " and ".join(filter(None, (", ".join(later[:-1]), later[-1])))}
+        values = {"earlier": old, "later": joined(later)}
         yield claim("renamed-waits", values, case="one" if len(later) == 1 else "split")
     if any(c.effect.floored for c in contrasts):
         yield claim("widened-intervals", {})

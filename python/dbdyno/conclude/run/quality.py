@@ -33,7 +33,8 @@ STRADDLING = 0.25
 def variants_unmeasured(case: Case) -> Iterator[Claim]:
     """Yields whose figures a run has that ended before each of its variants was measured."""
     if missing := case.unmeasured:
-        measured = [v.name for v in case.plan.variants if v.name in set(case.tables["rungs"]["variant"])]
+        of_rungs = set(case.tables["rungs"]["variant"])
+        measured = [v.name for v in case.plan.variants if v.name in of_rungs]
         values = {
             "variants": len(measured) + len(missing),
             "measured": listed(measured),

@@ -126,7 +126,7 @@ def put_back(undo: Undo) -> str | None:
     except FileNotFoundError:
         return f"nothing to put back: {undo.what}; its data directory is gone"
     except OSError:
-        return None
+        pass  # it may be there
     return None
 
 

@@ -10,6 +10,7 @@ from dbdyno.model.engine.condition import Condition
 from dbdyno.model.engine.machine import Reached
 from dbdyno.model.sources.source import Source
 from dbdyno.model.sources.wait_families import Helper
+from dbdyno.model.units import joined
 
 
 class Cpu(BaseModel):
@@ -67,9 +68,7 @@ class ServerFacts(BaseModel):
     description: str  # version() or the like
     where: str  # host and port or socket directory, database, user: no password
     embedded: bool
-    service: str = (
-        ""  # the managed service that runs it, to whose hosts nobody has access; empty if none is known
-    )
+    service: str = ""  # the managed service that runs it, whose hosts cannot be entered; empty: none known
     standby: bool | None = None  # whether it replays from a primary; None if unknown, and in older runs
     tls: str | None
     here: bool  # its processes are visible, on this host or the one reached, in a visible pid namespace
@@ -147,8 +146,7 @@ class Environment(BaseModel):
         of_variants = [s for v, s in self.servers.items() if not variants or v in variants]
         first, *others = dict.fromkeys(s.name for s in of_variants or (self.server,))
         product = self.server.product or self.server.engine
-        names = [first, *(name.removeprefix(product).strip() for name in others)]
-        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        return joined([first, *(name.removeprefix(product).strip() for name in others)])
 
     def with_conditions(self, more: Sequence[Condition]) -> Environment:
         """Returns the environment with those checks added whose result is new."""

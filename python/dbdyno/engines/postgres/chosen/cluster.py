@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import psycopg
 
@@ -86,7 +85,7 @@ class Cluster:
 
     def _open(self) -> None:
         """Starts it without those given settings that it does not have."""
-        self.read_anew = read_anew(Path(self.programs.path("postgres")))
+        self.read_anew = read_anew(self.programs.bin_dir / "postgres")
         while True:
             options = self._options()
             try:
