@@ -34,7 +34,7 @@ in its folder ``source``."""
 _SHOWN = {".html", ".json", ".png", ".svg", ".txt"}
 """Suffixes of sources that a browser shows; others get .txt, else it would offer to save the file."""
 _LAST_IN_SEARCH = ("decisions/", "changelog.md", "index.md")
-"""Pages that hardly anybody looks for, and the one that names all others."""
+"""Pages that come last in the site's search: decisions, changes, and the index of all others."""
 _CODE = r"^```.*?^```|(?<!`)(?P<quotes>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=quotes)(?!`)"
 _LINK = re.compile(
     rf"{_CODE}|(?:\[(?P<file>[\w./-]+\.md))?\]\((?P<target>[^)\s]+)\)", re.MULTILINE | re.DOTALL

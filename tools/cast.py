@@ -2,8 +2,8 @@
 
 ``python tools/cast.py`` records both on the embedded server, ``python tools/cast.py draw`` draws what was
 recorded. Recordings are asciicast v2 (docs.asciinema.org), so ``asciinema play`` shows them, too. A drawing
-is an SVG without scripts: one frame below the other, which a CSS animation moves through the window. Whoever
-prefers reduced motion sees the last frame. Needs pyte, a terminal emulator (``make cast`` brings it).
+is an SVG without scripts: one frame below the other, which a CSS animation moves through the window. Readers
+who prefer reduced motion see the last frame. Needs pyte, a terminal emulator (``make cast`` brings it).
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ LOAD = ("run", "order-entry", "--sessions", "8", "--measure", "120s", "--store",
 
 @dataclass(frozen=True)
 class Scene:
-    """What is typed and seen. ``keys``: (seconds since the first screen, what is pressed then)."""
+    """A command, the rows of its screen, and the keys pressed while it runs: (seconds since the first screen,
+    key)."""
 
     command: str
     rows: int
@@ -77,7 +78,7 @@ def main(words: Sequence[str]) -> None:
 _FIRST = "stmt/s"
 """A word of the first whole screen."""
 HOME = "/home/ann"
-"""What the recording shows in place of the folder that it was made in."""
+"""The folder that the recording shows in place of the one that it was made in."""
 TYPED_S, READ_S = 0.06, 1.2
 """Seconds for a typed letter, and from the last one to Enter."""
 

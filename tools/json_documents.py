@@ -657,4 +657,4 @@ COMMANDS: Mapping[str, Sequence[Any]] = {
     "workload prepare": (MadeTables,),
     "workloads": (dict[str, Workload],),
 }
-"""What each command with ``--json`` prints: one of these documents."""
+"""Documents that each command with ``--json`` prints: one of these."""

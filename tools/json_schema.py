@@ -22,7 +22,8 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Printed(GenerateJsonSchema):
-    """What is printed: all keys of an object, and null for a float of a dataclass that is not finite."""
+    """Describes values as they are printed: with all keys of an object, and null for a float of a dataclass
+    that is not finite."""
 
     _dataclasses = 0
 

@@ -115,7 +115,7 @@ def test_a_template_in_use_stays(own: Bench) -> None:
     assert template.exists()
     (template.parent / "17.1-0123456789ab").symlink_to(template)
     own.here("clean")
-    assert [p.name for p in template.parent.iterdir()] == ["17.1-0123456789ab"]  # a link of somebody's
+    assert [p.name for p in template.parent.iterdir()] == ["17.1-0123456789ab"]  # a link stays
 
 
 def test_settings_of_removed_data_are_forgotten(own: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

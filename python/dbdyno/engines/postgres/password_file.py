@@ -1,8 +1,8 @@
 """Reads the password file again, for sessions that begin later.
 
 libpq reads it whenever it connects; the driver has the password of the control connection, which may be
-hours old. Managed services give tokens in place of passwords, which expire: if somebody renews the token in
-the file, a long run goes on.
+hours old. Managed services give tokens in place of passwords, which expire: a long run goes on if the token
+in the file is renewed.
 
 PostgreSQL, "libpq - C Library", The Password File.
 """

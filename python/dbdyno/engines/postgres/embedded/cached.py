@@ -1,8 +1,8 @@
 """Removes what can be made again, and what killed runs left unfinished, from the cache: templates of data
 directories, and copies of programs.
 
-Whoever makes or copies these holds a shared lock on ``use.lock``. Without such a process, nothing that is
-unfinished has a maker, whatever process has its pid now.
+A process that makes or copies these holds a shared lock on ``use.lock``. Without such a process, nothing that
+is unfinished has a maker, whatever process has its pid now.
 """
 
 from __future__ import annotations
