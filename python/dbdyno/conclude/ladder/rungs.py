@@ -305,7 +305,8 @@ def outlier(ladder: Ladder) -> Outlier | None:
     Throughput between two loads is at least what the lower of them delivers (where it rises, the value on the
     line between them), and at most the value with the previous growth or with a constant rate per unit of
     load. These bounds hold for every concave law of scaling. If several measurements do not fit, the ladder
-    is rough and none of them is an outlier.
+    is rough and none of them is an outlier. Nor is the second load if it delivers too much for the first and
+    as much as the loads above it: rather the first is slow (cold caches, CPUs that sleep between calls).
     """
     usable = ladder.points.filter((pl.col("throughput") > 0) & pl.col("throughput").is_finite())
     if usable.height < ladder.points.height or usable["load"].n_unique() < FEWEST:
@@ -319,9 +320,16 @@ def outlier(ladder: Ladder) -> Outlier | None:
         bounds = _bounds(others, n, others.noise.share)
         rough = max(_bounds(others, m).excess(y) for m, y in rest.points.select("load", "throughput").rows())
         far = excess > MUCH and bounds.excess(x) > max(MUCH, FAR * bounds.error, ROUGHER * rough)
-        if far and (x > bounds.high or _recovers(others, n)):
+        high = x > bounds.high
+        if far and (not _first_is_slow(others, n, x) if high else _recovers(others, n)):
             return replace(candidate, low=bounds.low, high=bounds.high)
     return None
+
+
+def _first_is_slow(rungs: Rungs, load: float, x: float) -> bool:
+    """Returns whether ``load`` is the second one and all above it deliver about ``x``, too."""
+    above = [rungs.x(n) for n in rungs.loads if n > load]
+    return load < rungs.loads[1] and all(abs(math.log(other / x)) < MUCH for other in above)
 
 
 def _recovers(rungs: Rungs, load: float) -> bool:

@@ -14,7 +14,7 @@ from dbdyno.present.figures import figures
 from dbdyno.present.figures.figures import Series, percent
 
 _DISTURBED = "uncertain, because the machine was not quiet"
-_ABOVE = "above 100 %, so the lowest load may have been slow (cold caches, low clocks)"
+_ABOVE = "above 100 %, so the lowest load may have been slow (cold caches, low clocks, sleeping CPUs)"
 
 
 class Efficiency(NamedTuple):
