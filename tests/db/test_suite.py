@@ -18,9 +18,10 @@ def test_three_benchmarks_by_two_variants(bench: Bench) -> None:
     done = bench.here("run", "--suite", "micro", *only, *SHORT, "--recipe", str(recipe), "--json")
     assert done.returncode == 0, done.stderr
     matrix = json.loads(done.stdout)
-    assert matrix["variants"] == ["plain", "logged"] and matrix["planned"] == matrix["family"] == 3
+    assert matrix["variants"] == ["plain", "logged"] and matrix["planned"] == 3
     by_name = {r["benchmark"]: r for r in matrix["rows"]}
     assert {n: r["sessions"] for n, r in by_name.items()} == {"point-select": 1, "insert": 1, "hot-row": 4}
+    assert matrix["family"] == sum(len(row["contrasts"]) for row in by_name.values())
     for row in by_name.values():
         if row["contrasts"]:  # else the client was the limit, on a busy machine
             assert all(mean > 0 for mean in row["means"].values()) and {*row["means"]} == {"plain", "logged"}
