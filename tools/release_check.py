@@ -62,7 +62,7 @@ def versions_of(root: Path) -> Iterator[tuple[str, str]]:
             yield f"Cargo.lock, {package['name']}", package["version"]
     if (citation := root / "CITATION.cff").exists():
         yield "CITATION.cff", _only(r"^version:\s*[\"']?([^\"'\s]+)", citation.read_text("utf-8"))
-    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         for version in re.findall(r"\bdbdyno-(\d+\.\d+\.\d+)", page.read_text("utf-8")):
             yield str(page.relative_to(root)), version
 
