@@ -47,7 +47,7 @@ EFFECT = (
     Column("verdict", wraps=True),
     numeric("ratio"),
     Column("95 % interval", rank=2),
-    numeric("n")._replace(note="repeats"),
+    numeric("n", 3)._replace(note="repeats"),
     numeric("more repeats", 3)._replace(note="about how many more repeats of each would decide"),
     numeric("p (Holm)", 5),
     numeric("p (perm.)", 6),
