@@ -56,7 +56,7 @@ SCENES = {
     "observe": Scene(
         "dbdyno observe --window 5s --refresh 1",
         rows=24,
-        keys=((8, "2"), (15, "3"), (21, "5"), (26, "1"), (32, "q")),
+        keys=((6, "2"), (12, "3"), (17, "5"), (21, "1"), (25, "q")),
         load=True,
     ),
 }
