@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,3 +82,10 @@ def test_faults_name_licences_versions_and_an_old_part(licences: ModuleType, tmp
 def test_the_file_of_this_tree_can_be_read(licences: ModuleType) -> None:
     works = [w for part in licences.parts_of((ROOT / licences.FILE).read_text("utf-8")) for w in part.works]
     assert {"uPlot", "vega", "vega-lite", "vega-embed"} <= {work.rsplit(" ", 1)[0] for work in works}
+
+
+def test_the_file_in_the_tree_is_of_the_locked_crates() -> None:
+    """A crate that is added or raised brings its licence with it."""
+    words = [sys.executable, ROOT / "tools" / "licences.py", "--check"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
