@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use crate::gamma::{EPSILON, MOST_TERMS, deviance, ends, stirling_error};
+use crate::gamma::{EPSILON, MOST_TERMS, deviance, ends, log_gamma_rise, stirling_error};
 use crate::shares::{Shares, quantile};
 
 /// Returns the shares of the beta distribution: the regularised incomplete beta function and its complement. `y` is
@@ -35,11 +35,40 @@ pub fn beta(a: f64, b: f64, x: f64, y: f64) -> Shares {
         - deviance(a, sum * x, away)
         - deviance(b, sum * y, -away);
     let slope = (a / sum * b / TAU).sqrt() * exponent.exp();
-    if away >= 0.0 {
+    if is_near_its_end(a, b, x) {
+        let (below, above) = end_series(a, b, x);
+        Shares { below, above, slope }
+    } else if is_near_its_end(b, a, y) {
+        let (above, below) = end_series(b, a, y);
+        Shares { below, above, slope }
+    } else if away >= 0.0 {
         Shares::below(slope / fraction(a, b, x, y, away), slope)
     } else {
         Shares::above(slope / fraction(b, a, y, x, -away), slope)
     }
+}
+
+/// Returns whether the continued fraction, whose terms grow in number as the root of 1 / x, takes more of them than the
+/// series about 0.
+fn is_near_its_end(a: f64, b: f64, x: f64) -> bool {
+    a < 1.0 && x < 0.1 && b * x < 0.7
+}
+
+/// Returns x^a / (a B(a, b)) (1 + sum of a (1 - b) ... (n - b) x^n / ((a + n) n!)), from DLMF 8.17.7 and 15.2.1, and
+/// what is left to 1, without the cancellation for a small `a`.
+fn end_series(a: f64, b: f64, x: f64) -> (f64, f64) {
+    let (mut power, mut sum) = (1.0, 0.0);
+    for n in 1..MOST_TERMS {
+        let n = f64::from(n);
+        power *= (n - b) / n * x;
+        let term = a * power / (a + n);
+        sum += term;
+        if term.abs() <= EPSILON * f64::abs(sum) {
+            break;
+        }
+    }
+    let log = a * x.ln() + log_gamma_rise(b, a) - log_gamma_rise(1.0, a) + sum.ln_1p();
+    (log.exp(), -log.exp_m1())
 }
 
 /// Returns the continued fraction of DiDonato and Morris (1992, Algorithm 708, ACM Transactions on Mathematical

@@ -8,8 +8,15 @@ pub(crate) const EPSILON: f64 = f64::EPSILON / 2.0;
 /// Largest number of terms. A series about the mean takes about eight times the root of the shape.
 pub(crate) const MOST_TERMS: u32 = 10_000_000;
 const HALF_LOG_TAU: f64 = 0.918_938_533_204_672_8;
-const EULER: f64 = 0.577_215_664_901_532_9;
 const STIRLING_FROM: f64 = 16.0;
+/// Powers of 1 / x in Stirling's formula, and their shares (DLMF 5.11.1).
+const STIRLING: [(f64, f64); 5] = [
+    (1.0, 1.0 / 12.0),
+    (3.0, -1.0 / 360.0),
+    (5.0, 1.0 / 1260.0),
+    (7.0, -1.0 / 1680.0),
+    (9.0, 1.0 / 1188.0),
+];
 /// Shape and argument below which the upper share is not the rest of the lower one.
 const SMALL_SHAPE: f64 = 0.5;
 
@@ -25,9 +32,27 @@ pub(crate) fn stirling_error(x: f64) -> f64 {
         return libm::lgamma(x + 1.0) - (x + 0.5) * x.ln() + x - HALF_LOG_TAU;
     }
     let square = x * x;
-    (1.0 / 12.0
-        - (1.0 / 360.0 - (1.0 / 1260.0 - (1.0 / 1680.0 - 1.0 / 1188.0 / square) / square) / square) / square)
+    STIRLING
+        .iter()
+        .rev()
+        .fold(0.0, |sum, (_, share)| sum / square + share)
         / x
+}
+
+/// Returns the logarithm of Gamma(x + step) / Gamma(x), to its own rounding also for a step that is lost in the sum.
+/// By Stirling's formula, where `x` is large enough for it after some steps of 1 (DLMF 5.5.1, 5.11.1).
+pub(crate) fn log_gamma_rise(x: f64, step: f64) -> f64 {
+    let (mut x, mut passed) = (x, 0.0);
+    while x < STIRLING_FROM {
+        passed += (step / x).ln_1p();
+        x += 1.0;
+    }
+    let log = (step / x).ln_1p();
+    let square = x * x;
+    let error: f64 = STIRLING.iter().rev().fold(0.0, |sum, (power, share)| {
+        sum / square + share * (-power * log).exp_m1()
+    });
+    (x + step - 0.5) * log + step * x.ln() - step + error / x - passed
 }
 
 /// Returns x ln (x / mean) + mean - x. `away` is x - mean, given by itself since the difference of rounded numbers is
@@ -111,7 +136,7 @@ fn above_fraction(shape: f64, x: f64) -> f64 {
 /// Returns 1 - x^shape / Gamma(1 + shape) (1 + sum of shape (-x)^n / ((shape + n) n!)), from DLMF 8.7.3, without the
 /// cancellation for small shapes.
 fn above_of_small(shape: f64, x: f64) -> f64 {
-    let log = shape * x.ln() - log_gamma_of_one_and(shape);
+    let log = shape * x.ln() - log_gamma_rise(1.0, shape);
     let (mut power, mut sum) = (1.0, 0.0);
     for n in 1..MOST_TERMS {
         let n = f64::from(n);
@@ -123,20 +148,6 @@ fn above_of_small(shape: f64, x: f64) -> f64 {
         }
     }
     -log.exp_m1() - log.exp() * sum
-}
-
-/// Returns the logarithm of Gamma(1 + x), also for x so small that it is lost in the sum (DLMF 5.7.3).
-fn log_gamma_of_one_and(x: f64) -> f64 {
-    if x > 1e-3 {
-        return libm::lgamma(1.0 + x);
-    }
-    let zeta = [
-        0.822_467_033_424_113_2,
-        0.400_685_634_386_531_4,
-        0.270_580_808_427_784_6,
-        0.207_385_551_028_674,
-    ];
-    x * (-EULER + x * (zeta[0] - x * (zeta[1] - x * (zeta[2] - x * zeta[3]))))
 }
 
 /// Returns the argument with these shares of the gamma distribution of scale 1; `below` and `above` add up to 1.

@@ -52,6 +52,15 @@ def test_the_incomplete_beta_function(a: float, b: float) -> None:
     assert ours == pytest.approx(theirs, rel=EXACT)
 
 
+@pytest.mark.parametrize(("a", "b"), list(product((1e-12, 1e-6, 1e-3, 0.05, 0.7), (1e-3, 0.5, 3.0, 14.0, 1e4))))
+def test_the_incomplete_beta_function_near_an_end(a: float, b: float) -> None:
+    """A fraction would need a number of terms that grows as the root of 1 / x: a million for the first of these."""
+    x = np.array([2.0**-n for n in (40, 30, 20, 10, 5)])  # 1 - x is exact
+    assert special.beta_below(a, b, x) == pytest.approx(scipy.special.betainc(a, b, x), rel=EXACT)
+    ours, theirs = special.beta_below(b, a, 1 - x), scipy.special.betainc(b, a, 1 - x)
+    assert ours == pytest.approx(theirs, rel=EXACT, abs=1e-290)
+
+
 @pytest.mark.parametrize(
     ("degrees", "tail"), list(product(DEGREES, (1e-9, 1e-4, 0.003, 0.05, 0.3, 0.9, 0.999)))
 )
