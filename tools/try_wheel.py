@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """Tries a wheel in a clean environment: ``python tools/try_wheel.py dist/dbdyno-...-x86_64.whl``.
 
-It is installed with the locked packages, and ``--version``, ``analyze`` and ``run --command`` are run. One
-for another processor runs on Debian's Python for that processor, under qemu-user (apt-get install
-qemu-user-static); its packages are unpacked in build/try, and nothing is installed on this machine. Prints
-what was tried.
+It is installed with the locked packages, and ``--version``, ``analyze`` and ``run`` are run. One for another
+processor runs on Debian's Python for that processor, under qemu-user (apt-get install qemu-user-static); its
+packages are unpacked in build/try, and nothing is installed on this machine. Its load is on a server of this
+machine, since qemu-user does not know the system call that starts commands (clone with a pidfd). Prints what
+was tried.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import wheels
@@ -106,7 +109,18 @@ def foreign_system(arch: str) -> Path:
     return system
 
 
-def tried(python: Path, place: Path) -> list[str]:
+@contextlib.contextmanager
+def own_server(place: Path) -> Iterator[str]:
+    """Yields how the embedded server of this tree is connected to."""
+    dbdyno, homes = ROOT / ".venv" / "bin" / "dbdyno", {"HOME": str(place)}
+    run([dbdyno, "server", "start"], place, **homes)
+    try:
+        yield json.loads(run([dbdyno, "server", "status", "--json"], place, **homes))["dsn"]
+    finally:
+        run([dbdyno, "server", "stop"], place, **homes)
+
+
+def tried(python: Path, place: Path, load: Sequence[str]) -> list[str]:
     """Returns what of the program was run, with answers that are checked."""
     dbdyno = (python, "-m", "dbdyno")
     homes = {"HOME": str(place), "XDG_RUNTIME_DIR": str(place), "COLUMNS": "100"}
@@ -115,11 +129,11 @@ def tried(python: Path, place: Path) -> list[str]:
     analysis = run([*dbdyno, "analyze", "ladder.csv"], place, **homes)
     if "16" not in analysis:
         sys.exit(f"analyze printed no ladder:\n{analysis}")
-    words = ("run", "--command", "true", "--sessions", "1", "--measure", "1s", "--settle", "0s", "--json")
+    words = ("run", *load, "--sessions", "1", "--measure", "1s", "--settle", "0s", "--json")
     rungs = run([*dbdyno, *words], place, **homes)
     if '"sessions": 1' not in rungs:
         sys.exit(f"run printed no load:\n{rungs}")
-    return [version, "analyze", "run --command"]
+    return [version, "analyze", f"run {load[0]}"]
 
 
 def main() -> None:
@@ -127,9 +141,13 @@ def main() -> None:
     arch = wheel.stem.split("manylinux_2_28_")[-1]
     with tempfile.TemporaryDirectory(prefix="dbdyno-try-") as folder:
         place = Path(folder)
-        own = arch == platform.machine()
-        python = own_environment(place, wheel) if own else foreign_environment(place, wheel, arch)
-        print(f"{arch}{'' if own else ', under qemu'}: {', '.join(tried(python, place))}")
+        if arch == platform.machine():
+            python = own_environment(place, wheel)
+            print(f"{arch}: {', '.join(tried(python, place, ('--command', 'true')))}")
+            return
+        python = foreign_environment(place, wheel, arch)
+        with own_server(place) as dsn:
+            print(f"{arch}, under qemu: {', '.join(tried(python, place, ('cpu', '--dsn', dsn)))}")
 
 
 if __name__ == "__main__":
