@@ -2,8 +2,8 @@
 
 ``python tools/gallery.py`` makes all of :data:`SHOWN`, ``python tools/gallery.py limits phases`` these. Pages
 go to docs/gallery/NAME.html, which the repository leaves out, since each has the code of the charts in it;
-pictures to docs/gallery/NAME.png. Needs Chromium, and for all variants of ``limits`` root and PgBouncer. The page of
-``cpu-threads`` shows a path in HOME.
+pictures to docs/gallery/NAME.png. Needs Chromium, and for all variants of ``limits`` root and PgBouncer. The
+page of ``cpu-threads`` shows a path in HOME.
 """
 
 from __future__ import annotations

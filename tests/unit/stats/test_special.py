@@ -52,9 +52,11 @@ def test_the_incomplete_beta_function(a: float, b: float) -> None:
     assert ours == pytest.approx(theirs, rel=EXACT)
 
 
-@pytest.mark.parametrize(("a", "b"), list(product((1e-12, 1e-6, 1e-3, 0.05, 0.7), (1e-3, 0.5, 3.0, 14.0, 1e4))))
+@pytest.mark.parametrize(
+    ("a", "b"), list(product((1e-12, 1e-6, 1e-3, 0.05, 0.7), (1e-3, 0.5, 3.0, 14.0, 1e4)))
+)
 def test_the_incomplete_beta_function_near_an_end(a: float, b: float) -> None:
-    """A fraction would need a number of terms that grows as the root of 1 / x: a million for the first of these."""
+    """A fraction would need as many terms as the root of 1 / x is large: a million for the first of these."""
     x = np.array([2.0**-n for n in (40, 30, 20, 10, 5)])  # 1 - x is exact
     assert special.beta_below(a, b, x) == pytest.approx(scipy.special.betainc(a, b, x), rel=EXACT)
     ours, theirs = special.beta_below(b, a, 1 - x), scipy.special.betainc(b, a, 1 - x)
