@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def navigation() -> list[str]:
-    """Returns the pages of the navigation, in its order."""
-    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
-    return re.findall(r"^ +- (?:.+: )?([\w./-]+\.md)$", nav, re.MULTILINE)
+def navigation() -> list[tuple[str, str]]:
+    """Returns titles, empty where the page's heading serves, and pages of the navigation, in its order."""
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    return re.findall(r"^ +- (?:(.+): )?([\w./-]+\.md)$", nav, re.MULTILINE)
 
 
 def test_the_navigation_has_every_page_once_and_nothing_else() -> None:
@@ -26,7 +26,16 @@ def test_the_navigation_has_every_page_once_and_nothing_else() -> None:
     others = {to for path, to in build_site.OUTSIDE.items() if (ROOT / path).exists()} - {
         "code-of-conduct.md"
     }
-    assert Counter(navigation()) == Counter({*pages, *others, "decisions/index.md"})
+    assert Counter(page for _, page in navigation()) == Counter({*pages, *others, "decisions/index.md"})
+
+
+def test_the_navigation_calls_a_page_by_words_of_its_heading() -> None:
+    sources = {to: path for path, to in build_site.OUTSIDE.items()}
+    for name, page in navigation():
+        if name and page not in ("index.md", "decisions/index.md"):
+            heading = build_site.title((ROOT / sources.get(page, f"docs/{page}")).read_text("utf-8"))
+            words = [re.findall(r"[\w.-]+", text.casefold()) for text in (name, heading)]
+            assert set(words[0]) <= set(words[1]), f"{page}: {name!r}, but its heading is {heading!r}"
 
 
 @pytest.fixture
