@@ -33,8 +33,11 @@ OUTSIDE = {
 in its folder ``source``."""
 _SHOWN = {".html", ".json", ".png", ".svg", ".txt"}
 """Suffixes of sources that a browser shows; others get .txt, else it would offer to save the file."""
-_LAST_IN_SEARCH = ("decisions/", "changelog.md", "index.md")
-"""Pages that come last in the site's search: decisions, changes, and the index of all others."""
+_IN_SEARCH = {
+    4: ("concepts.md", "guides/", "how-it-works/", "install.md"),
+    0.2: ("changelog.md", "claims.md", "decisions/", "index.md", "json.md", "recipes.md", "schema.md"),
+}
+"""Weights in the site's search: what explains comes first; lists, decisions and changes come last."""
 _CODE = r"^```.*?^```|(?<!`)(?P<quotes>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=quotes)(?!`)"
 _LINK = re.compile(
     rf"{_CODE}|(?:\[(?P<file>[\w./-]+\.md))?\]\((?P<target>[^)\s]+)\)", re.MULTILINE | re.DOTALL
@@ -71,8 +74,9 @@ def gather(root: Path) -> dict[str, bytes]:
             continue
         folder = path if (root / path).is_dir() else posixpath.dirname(path)
         markdown = _list_of_files(root / path) if folder == path else (root / path).read_text("utf-8")
-        markdown, linked = adapted(markdown, folder, at, root)
-        head = "---\nsearch:\n  boost: 0.2\n---\n\n" if at.startswith(_LAST_IN_SEARCH) else ""
+        markdown, linked = adapted(_with_whole_pages(markdown, root / folder), folder, at, root)
+        boost = next((weight for weight, pages in _IN_SEARCH.items() if at.startswith(pages)), None)
+        head = f"---\nsearch:\n  boost: {boost}\n---\n\n" if boost else ""
         files[at], ahead = (head + markdown).encode(), [*ahead, *linked]
     return files
 
@@ -99,6 +103,16 @@ def adapted(markdown: str, folder: str, at: str, root: Path) -> tuple[str, list[
         return found[0] if found["line"] is None else f"{found[0]}\n"
 
     return _LIST_IN_PARAGRAPH.sub(separate, _LINK.sub(link, markdown)), linked
+
+
+def _with_whole_pages(markdown: str, folder: Path) -> str:
+    """Returns Markdown whose pictures of pages, PAGE.png beside PAGE.html, lead to the page if it is there."""
+
+    def picture(found: re.Match[str]) -> str:
+        whole = f"{found['page']}.html"
+        return f"[{found[0]}]({whole})" if (folder / whole).is_file() else found[0]
+
+    return re.sub(r"!\[[^\]]*\]\((?P<page>[\w./-]+)\.png\)", picture, markdown)
 
 
 def title(text: str) -> str:

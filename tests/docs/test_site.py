@@ -78,7 +78,8 @@ def test_links_fit_the_site(root: Path) -> None:
     assert files["index.md"].splitlines()[-1] == (
         "[Up](guides/up.md), ![chart](chart.svg), [more](decisions/index.md)"
     )
-    assert files["guides/up.md"].splitlines()[2:] == [
+    assert files["guides/up.md"].startswith("---\nsearch:\n  boost: 4\n---\n\n# Up\n")  # found first
+    assert files["guides/up.md"].splitlines()[7:] == [
         "[home](../index.md#home), [security](../security.md), [why](../source/tools/why.py.txt), "
         "[elsewhere](https://example.org/a.md), [below](#up), `[code](x.md)`",
         *("", "```", "[block](y.md)", "- a", "```", "", "Before:", "", "- a list"),
@@ -86,6 +87,15 @@ def test_links_fit_the_site(root: Path) -> None:
     assert files["security.md"].endswith("[up](guides/up.md), [readme](index.md), [data](source/data.json)")
     assert files["decisions/index.md"].endswith("# Decisions\n\n- [1\\. First](0001-a.md)\n")
     assert files["decisions/0001-a.md"].startswith("---\nsearch:\n")  # at the end of what is found
+
+
+def test_a_picture_leads_to_the_whole_page_if_that_is_there(root: Path) -> None:
+    (root / "docs" / "gallery.md").write_text("# Gallery\n\n![a](gallery/run.png)\n\n![b](gallery/not.png)\n")
+    for name in ("run", "not"):
+        (root / "docs" / "gallery" / f"{name}.png").write_bytes(b"")
+    assert build_site.gather(root)["gallery.md"].decode().endswith(
+        "[![a](gallery/run.png)](gallery/run.html)\n\n![b](gallery/not.png)\n"
+    )
 
 
 def test_a_page_without_a_place_is_refused(root: Path) -> None:
