@@ -106,7 +106,7 @@ def adapted(markdown: str, folder: str, at: str, root: Path) -> tuple[str, list[
 
 
 def _with_whole_pages(markdown: str, folder: Path) -> str:
-    """Returns Markdown whose pictures of pages, PAGE.png beside PAGE.html, lead to the page if it is there."""
+    """Returns Markdown whose pictures of pages, PAGE.png, lead to PAGE.html if that is there."""
 
     def picture(found: re.Match[str]) -> str:
         whole = f"{found['page']}.html"

@@ -93,9 +93,8 @@ def test_a_picture_leads_to_the_whole_page_if_that_is_there(root: Path) -> None:
     (root / "docs" / "gallery.md").write_text("# Gallery\n\n![a](gallery/run.png)\n\n![b](gallery/not.png)\n")
     for name in ("run", "not"):
         (root / "docs" / "gallery" / f"{name}.png").write_bytes(b"")
-    assert build_site.gather(root)["gallery.md"].decode().endswith(
-        "[![a](gallery/run.png)](gallery/run.html)\n\n![b](gallery/not.png)\n"
-    )
+    page = build_site.gather(root)["gallery.md"].decode()
+    assert page.endswith("[![a](gallery/run.png)](gallery/run.html)\n\n![b](gallery/not.png)\n")
 
 
 def test_a_page_without_a_place_is_refused(root: Path) -> None:
