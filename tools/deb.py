@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterable
 from email.message import Message
 from email.parser import HeaderParser
+from email.utils import formatdate
 from pathlib import Path
 
 import wheels
@@ -57,7 +58,7 @@ def tidy(tree: Path, site: Path) -> None:
     """Moves what belongs elsewhere out of the folder of packages, and removes programs of other packages."""
     manual = tree / "usr/share/man/man1"
     manual.mkdir(parents=True)
-    compress(site / "share/man/man1/dbdyno.1", manual / "dbdyno.1.gz")
+    compress((site / "share/man/man1/dbdyno.1").read_bytes(), manual / "dbdyno.1.gz")
     for name in ("bin", "share"):
         shutil.rmtree(site / name)
     launcher = tree / "usr/bin/dbdyno"
@@ -66,9 +67,9 @@ def tidy(tree: Path, site: Path) -> None:
     launcher.chmod(0o755)
 
 
-def compress(source: Path, target: Path) -> None:
+def compress(content: bytes, target: Path) -> None:
     """Writes a compressed file as Debian has them: without name and time."""
-    target.write_bytes(gzip.compress(source.read_bytes(), mtime=0))
+    target.write_bytes(gzip.compress(content, mtime=0))
 
 
 def completions(tree: Path) -> None:
@@ -101,6 +102,7 @@ def licence_of(package: Message) -> str:
 def copyright_text(packages: Iterable[Message], python: str) -> str:
     """Returns the file of licences that every Debian package has."""
     lines = [
+        "Copyright: the authors of dbdyno.",
         "dbdyno is under the Apache License, version 2.0: /usr/share/common-licenses/Apache-2.0",
         "Licences of what its programs and pages hold: THIRD-PARTY-LICENSES.txt in",
         f"/{LIB}/lib/python{python}/site-packages/dbdyno-*.dist-info/licenses.",
@@ -113,12 +115,20 @@ def copyright_text(packages: Iterable[Message], python: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def documents(tree: Path, python: str) -> None:
-    """Writes licences and changelog, and what of lintian's rules does not apply."""
+def debian_changelog(version: str) -> str:
+    """Returns the packaging's own changelog, which has one entry: a package is built from a release."""
+    date = formatdate(int(os.environ.get("SOURCE_DATE_EPOCH", "315532800")))
+    entry = f"dbdyno ({version}) unstable; urgency=medium\n\n  * dbdyno's own changes are in changelog.gz.\n"
+    return f"{entry}\n -- {maintainer()}  {date}\n"
+
+
+def documents(tree: Path, python: str, version: str) -> None:
+    """Writes licences and changelogs, and what of lintian's rules does not apply."""
     folder = tree / "usr/share/doc/dbdyno"
     folder.mkdir(parents=True)
     (folder / "copyright").write_text(copyright_text(metadata(site_of(tree, python)), python), "utf-8")
-    compress(CHANGELOG, folder / "changelog.gz")
+    compress(CHANGELOG.read_bytes(), folder / "changelog.gz")
+    compress(debian_changelog(version).encode(), folder / "changelog.Debian.gz")
     overrides = tree / "usr/share/lintian/overrides/dbdyno"
     overrides.parent.mkdir(parents=True)
     shutil.copy(RECIPE / "lintian-overrides", overrides)
@@ -201,9 +211,10 @@ def build(arch: str, python: str, release: str) -> Path:
     environment(tree, wheel, arch, python)
     tidy(tree, site_of(tree, python))
     completions(tree)
-    documents(tree, python)
-    describe(tree, arch, python, f"{version}-1~{release}")
-    out = ROOT / "dist" / f"dbdyno_{version}-1~{release}_{wheels.DEBIAN[arch]}.deb"
+    packaged = f"{version}-1~{release}"
+    documents(tree, python, packaged)
+    describe(tree, arch, python, packaged)
+    out = ROOT / "dist" / f"dbdyno_{packaged}_{wheels.DEBIAN[arch]}.deb"
     pack(tree, out)
     return out
 

@@ -88,6 +88,7 @@ FILES = {
     *(f"{SITE}/{p}/__init__.py" for p in ("dbdyno", "old")),
     *(f"{SITE}/{p}-2.0.dist-info/{file}" for p in ("dbdyno", "old") for file in ("METADATA", "WHEEL")),
     "./usr/share/bash-completion/completions/dbdyno",
+    "./usr/share/doc/dbdyno/changelog.Debian.gz",
     "./usr/share/doc/dbdyno/changelog.gz",
     "./usr/share/doc/dbdyno/copyright",
     "./usr/share/fish/vendor_completions.d/dbdyno.fish",
