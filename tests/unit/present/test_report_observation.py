@@ -226,6 +226,18 @@ def test_the_chosen_sessions_are_named() -> None:
     )
 
 
+def test_counters_of_the_whole_server_are_named_so_beside_the_chosen_sessions() -> None:
+    some = with_rates(report_observation.results(observation=Observation(pids=(7,))))
+    everybody = with_rates(report_observation.results())
+    for results, named in ((some, True), (everybody, False)):
+        text = activity(results).text
+        assert ("statements (2.45 k/s) on the whole server" in text) is named
+        assert ("block reads/s on the whole server" in text) is named
+        table = profile.load_profile(results, selection.ALL)[0]
+        assert isinstance(table, Table)
+        assert ("whole server" in table.title) is named
+
+
 def test_an_observation_without_a_window_is_marked_in_every_medium(tmp_path: Path) -> None:
     results = report_observation.results(busy=())
     assert headline.sentences(results) == ["No window was measured."]

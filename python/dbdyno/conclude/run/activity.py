@@ -30,6 +30,8 @@ TOP = 3
 _LEAST = 0.005
 """Share of DB time from which on a wait is worth naming."""
 _NO_WAITS = ("DB CPU", "CPU WAIT")
+_WHOLE = " on the whole server"
+"""Follows counters of the server where only some of its sessions are observed."""
 
 
 def activity(results: Results) -> Claim:
@@ -58,6 +60,8 @@ def activity(results: Results) -> Claim:
     others = None
     if db_time is not None and cpu is not None and wait is not None:
         others = max(0.0, db_time - cpu - wait)
+    observation = results.plan.experiment.observation
+    whole = _WHOLE if observation is not None and observation.some else ""
     values: dict[str, Any] = {
         "db_time": db_time,
         "db_cpu": cpu,
@@ -65,7 +69,8 @@ def activity(results: Results) -> Claim:
         "others": others,
         "cpus": f" on {counted(cpus, 'CPU')}" if cpus else "",
         "within": f" in {status}" if db_time is not None and status.endswith(" windows") else "",
-        "rates": _rates(rows, gaps=bool(len(gaps))),
+        "rates": _rates(rows, gaps=bool(len(gaps)), whole=whole),
+        "whole": whole,
         "idle": _idle_queue(results),
         "sessions": processes.height,
         "brief": 0 if brief is None else int(brief.value),
@@ -106,7 +111,7 @@ def _activity_parts(values: Mapping[str, Any], *, known: bool) -> Iterator[str]:
     yield from (name for name in ("blocks", "top", "gaps") if values[name])
 
 
-def _rates(rows: Mapping[str, Row], *, gaps: bool) -> str:
+def _rates(rows: Mapping[str, Row], *, gaps: bool, whole: str) -> str:
     """Returns the transactions and statements as ``160 transactions (10.6/s). ``, with the reason if one is
     unknown; empty if both are. Between windows, in gaps, there may have been another rate."""
     by_noun = [
@@ -120,7 +125,7 @@ def _rates(rows: Mapping[str, Row], *, gaps: bool) -> str:
     # A status other than ok counts the windows that know the figure.
     within = ["" if row["status"] == "ok" else f" in {row['status']}" for row, _ in known]
     alike = len(set(within)) == 1
-    measured = " while measured" if gaps else ""
+    measured = f"{whole}{' while measured' if gaps else ''}"
     texts = [
         f"{counted(round(row['total']), noun)} ({format_rate(row['per_s'])}/s){'' if alike else where}"
         for (row, noun), where in zip(known, within, strict=True)

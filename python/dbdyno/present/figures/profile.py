@@ -74,12 +74,22 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
     error = transactions_error(results, pick) if _TRANSACTION in per else 0.0
     about = (_TRANSACTION,) if error >= LEAST_ERROR else ()
     profile = Table(
-        f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per, about)) for r in shown], named=True
+        f"Load profile {pick.at}{repeats}{_scope(results)}",
+        columns,
+        [Row(_line(r, per, about)) for r in shown],
+        named=True,
     )
     notes = _notes(rows, per if served else [*_PER])
     if about:
         notes.append(_ABOUT.format(error=percent(error)))
     return [profile, *remarks(notes)]
+
+
+def _scope(results: Results) -> str:
+    """Returns which figures are of the whole server, if only some of its sessions are observed."""
+    chosen = results.plan.experiment.observation
+    some = chosen is not None and chosen.some
+    return f"; {noun('db_time')} and its parts: observed sessions, the rest: whole server" if some else ""
 
 
 def transactions_error(results: Results, pick: Pick) -> float:

@@ -69,11 +69,12 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
     several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
     useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
     base = _base_of_all_windows(results, pick, whole_s) if time == DB_TIME else ""
-    tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}{base}", (*useful, *several), first)]
+    scope = _OF_ALL if _counted_for_all(results) else ""
+    tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}{base}{scope}", (*useful, *several), first)]
     for by, rows in zip(_OTHER_ORDERS, more, strict=True):
         title = _ORDERS[by][0]
         if [r["rank"] for r in rows] != named[:FEWER]:
-            tables.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
+            tables.append(table(f"Top SQL {pick.at} by {title}{scope}", FEWER_COLUMNS[by], rows))
     shown = {*named, *(r["rank"] for rows in more for r in rows)}
     return [*tables, *remarks(_notes(results, frame, shown, len(tables), whole_s))]
 
@@ -98,6 +99,16 @@ def db_time_s(results: Results, pick: Pick) -> float | None:
         return float(ledger["seconds"].sum())
     profile = rows_of(results, "profile", pick).filter(pl.col("name") == "DB time")
     return profile["total"][0] if profile.height else None
+
+
+_OF_ALL = "; calls, exec time and blocks: all sessions"
+
+
+def _counted_for_all(results: Results) -> bool:
+    """Returns whether counters of statements include sessions that are not observed. The server keeps them by
+    user and database, but not by application or process."""
+    chosen = results.plan.experiment.observation
+    return chosen is not None and bool(chosen.application or chosen.pids)
 
 
 def _base_of_all_windows(results: Results, pick: Pick, whole_s: float | None) -> str:
@@ -261,7 +272,7 @@ def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
             f"Calls, time, blocks and WAL are counted over {format_ns(walls[0] * NS_PER_S)}, {when}; all "
             f"statements took {format_ns(time_ns)}. {_ours(results, frame)}"
         )
-        if chosen is not None and (chosen.application or chosen.pids):
+        if _counted_for_all(results):
             notes.append("They are of all sessions, not only of those observed.")
     if results.tables.get("script_ledger", empty("script_ledger"))["source"].str.contains(NO_ID).any():
         notes.append(
