@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dbdyno import observe
 from dbdyno.conduct import noise
+from dbdyno.conduct.captures.trigger_checks import check_triggers
 from dbdyno.conduct.context import RunContext
 from dbdyno.conduct.derive.deriving import deriving, finish
 from dbdyno.conduct.derive.rebuild import results_of
@@ -96,6 +97,7 @@ def _feasible(server: Server, plan: Plan, workload: Workload) -> Plan:
     check_capacity(server, plan)
     check_room(server, plan, workload)
     observe.check_exact(server, observe.How.of(plan.experiment))
+    check_triggers(server, plan.experiment)
     return plan
 
 

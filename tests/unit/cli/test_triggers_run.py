@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from dbdyno import conduct, observe, present
 from dbdyno.cli.app import app
 from dbdyno.conduct.captures import trigger_actions
 from dbdyno.conduct.captures.trigger_actions import Around, command
+from dbdyno.conduct.captures.trigger_checks import check_triggers
 from dbdyno.conduct.captures.triggers import Triggers
 from dbdyno.conduct.measure.cell import MachineClock, clock_of
 from dbdyno.drive import Interrupt
@@ -153,7 +155,29 @@ def test_a_condition_that_cannot_be_met_is_named_and_does_not_fire(tmp_path: Pat
     assert [f.matched for f in read_fired(record)] == ["sessions = 3"]
     unknown = [text for text in notices if "is unknown" in text]
     assert len(unknown) == 2 and "active" in unknown[0] and "wait(Nosuch)" in unknown[1]
-    assert any("no such class of waits" in text for text in notices)
+
+
+@pytest.mark.parametrize(
+    ("when", "do", "named"),
+    [
+        ("wait(Lok) > 3", "memory", "no such class of waits"),
+        ("active > 3", "exec ./missing.sh", "there is no program ./missing.sh"),
+        ("active > 3", "exec 5s missing-program --now", "there is no program missing-program in PATH"),
+        ("active > 3", f"exec {__file__}", "may not be executed"),
+        ("active > 3", "exec echo 'open", "No closing quotation"),
+    ],
+)
+def test_a_trigger_that_cannot_work_ends_the_run_before_it_begins(when: str, do: str, named: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(named)):
+        check_triggers(FakeServer(Target(dsn=LAW)), plan(TriggerSpec(when=when, do=do)).experiment)
+
+
+@pytest.mark.parametrize(
+    "command", ["echo hi", "cd / && ls", "A=b env", '"$HOME"/x', "if true; then :; fi", "{ ls; }"]
+)
+def test_commands_of_the_shell_are_left_to_it(command: str) -> None:
+    spec = TriggerSpec(when="wait(lock) > 3", do=f"exec {command}")
+    check_triggers(FakeServer(Target(dsn=LAW)), plan(spec).experiment)
 
 
 def test_the_budget_ends_actions_and_is_a_claim(tmp_path: Path) -> None:

@@ -87,7 +87,6 @@ class Triggers(Companion):
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Triggers:
-        self._say_misnamed()
         if self._planned.all and self._server.world is None:
             self._thread = threading.Thread(target=self._beside, name="dbdyno-triggers", daemon=True)
             self._thread.start()
@@ -169,17 +168,6 @@ class Triggers(Companion):
                 self._armed[trigger.number], firing = step(trigger, self._armed[trigger.number], at_ns, known)
                 if firing is not None:
                     self._fire(firing, seen)
-
-    def _say_misnamed(self) -> None:
-        """Reports a condition on a wait that no session can be in: a typing error, or a wait of an extension
-        that is not installed."""
-        known = {label.partition("/")[0] for label in self._server.wait_families.root}
-        lower = {name.lower() for name in known}
-        for wanted in self._wanted:
-            if wanted.name == "wait" and lower and wanted.argument.partition("/")[0].lower() not in lower:
-                self._once(
-                    f"triggers: {wanted.key}: no such class of waits; one of {', '.join(sorted(known))}"
-                )
 
     def _say_unknown(self, at_ns: int, values: Values) -> None:
         """Reports a condition whose figures are unknown: it must not look like one that is not met."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from dbdyno import observe
 from dbdyno.conduct.beside import LiveBeside
+from dbdyno.conduct.captures.trigger_checks import check_triggers
 from dbdyno.conduct.captures.triggers import Triggers
 from dbdyno.conduct.companion import Companion, Companions
 from dbdyno.conduct.context import RunContext
@@ -95,6 +96,7 @@ def observe_server(
     with open_server(plan.experiment.engine, target) as server:
         _check_capacity(server)
         observe.check_exact(server, observe.How.of(plan.experiment))
+        check_triggers(server, plan.experiment)
         record = context.store.create(plan, workloads={OBSERVED.name: OBSERVED}, **context.labels)
         with contextlib.ExitStack() as beside:
             with ending(record):
