@@ -17,6 +17,7 @@ from dbdyno.conclude.scaling.cpu_wait import delay, load_until, observed
 from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.model.results.analyses import Claim, Ladder, Machine, Scaling
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import rows
 from dbdyno.present.scaling.scaling_document import document
 
 PAIRS = tuple((n, n + 8) for n in range(8))
@@ -351,6 +352,21 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
     assert observed(results(FULL)) == ()
     _, unknown = observed(results(windows, cpus=2, here=False))
     assert unknown.value is None and "elsewhere" in unknown.slots["why"]
+
+
+def test_cpus_that_other_processes_use_beside_an_idle_server_are_named() -> None:
+    """An idle server on a busy machine: "all CPUs are busy" did not say by whom."""
+    window = _window(1, 0.0, 0.0)
+    busy = window.head() | {"quantity": "cpu_used_machine", "source": "host", "value": 2.0, "unit": "cores"}
+    busy |= {"verdict": "reference", "status": "ok"}
+    run = results([window], cpus=2, sources=[busy])
+    ledger = run.tables["ledger"].clear()
+    cpu = {"name": "DB CPU", "unit": "s", "total": 0.0, "per_s": 0.0, "status": "ok", "source": "nobody"}
+    nobody = rows("profile", [window.head() | cpu | {"cell": "all"}])
+    _, headroom = observed(
+        dataclasses.replace(run, tables={**run.tables, "ledger": ledger, "profile": nobody})
+    )
+    assert headroom.case == "others" and "Other processes used 2 of them" in headroom.text
 
 
 def test_a_queue_beside_free_cpus_is_no_lack_of_cpus() -> None:

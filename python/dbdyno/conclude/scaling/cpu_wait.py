@@ -21,7 +21,7 @@ from dbdyno.conclude.scaling.smt import equivalent
 from dbdyno.model.plan.kinds import SERVED
 from dbdyno.model.results.analyses import Estimate, Ladder, Machine
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.results.ledger_rows import BY_LABEL, account_rows, queue_labels
+from dbdyno.model.results.ledger_rows import BY_LABEL, TOGETHER, account_rows, queue_labels
 from dbdyno.model.results.session_time import NO_EVENT
 from dbdyno.model.schema.tables import sum_if_all_known
 from dbdyno.model.text.nouns import noun
@@ -201,7 +201,9 @@ def headroom_claim(now: Present, machine: Machine) -> Claim:
         none = Estimate(
             "headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT" if waits else "CPUs busy"
         )
-        full = "others" if now.own is not None and now.own < used / 2 else "full"
+        full = "full"
+        if not waits and now.own is not None and now.own < used / 2:
+            full, parts, values["others"] = "others", [*parts, "others"], used - now.own
         return claim("headroom", values, none, case="none" if waits else full, parts=parts)
     if used <= 0:
         return claim("headroom", values, case="idle")
@@ -259,7 +261,15 @@ def present(results: Results, *, of_server: bool = False) -> Present | None:
     used = fmt.estimate("CPUs used", used_by, "CPUs")
     run, runq = (fmt.estimate("", v) for v in (runs, runqs))
     wait = runq.value / run.value if run is not None and runq is not None and run.value > 0 else None
-    return None if used is None else Present(used, None if run is None else run.value, wait, source)
+    own = _idle_own(results) if run is None else run.value
+    return None if used is None else Present(used, own, wait, source)
+
+
+def _idle_own(results: Results) -> float | None:
+    """Returns 0 if it is known that no session was active; None otherwise."""
+    whole = (pl.col("cell") == TOGETHER) & (pl.col("name") == "DB CPU")
+    known = results.tables["profile"].filter(whole)["per_s"].to_list()
+    return 0.0 if known == [0.0] else None
 
 
 def _machine_wide(sources: pl.DataFrame, cells: list[str]) -> list[float | None]:

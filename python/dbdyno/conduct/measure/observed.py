@@ -32,13 +32,13 @@ class SessionFilter:
 
     def __init__(self, chosen: Observation, listener: ObservationListener) -> None:
         self._chosen, self._listener = chosen, listener
-        self._nobody = False
+        self._nobody, self._found = False, ""
 
     def look(self, watch: Watch, now_ns: int, names: Names) -> None:
         """Checks whether sessions match; costs next to nothing while they do."""
         if self._somebody(watch, now_ns):
             if self._nobody:
-                self._listener.notice("matching sessions found")
+                self._listener.notice(self._found)
             self._nobody = False
         elif not self._nobody:
             self._nobody = True
@@ -49,6 +49,7 @@ class SessionFilter:
 
         Samples of very many sessions may be seconds apart.
         """
+        self._found = "matching sessions found" if self._chosen.some else "a session is connected"
         if watch.latest():
             return True
         tables = observe.recent_frames(watch, now_ns - FAR_NS, ("samples", "sampler", "tasks"))
@@ -58,6 +59,7 @@ class SessionFilter:
         if not tables["samples"].filter(pl.col("role") == "session").is_empty():
             return True
         brief = False if self._chosen.some else observe.brief_seen(tables["tasks"])
+        self._found = "processes of the server came and went too fast for a sample"
         return not self._nobody if brief is None else brief
 
 
