@@ -205,7 +205,10 @@ class Glance:
         unknown part of sessions too brief to be sampled."""
         if part in _WAITS and self.hidden:
             return None
-        known = [v for s in self.sessions if (v := getattr(s, part)) is not None]
+        sessions = self.sessions
+        if part == "sleep":  # of the sessions whose DB time is known, so that the parts add up to it
+            sessions = tuple(s for s in sessions if s.db_time is not None) or sessions
+        known = [v for s in sessions if (v := getattr(s, part)) is not None]
         if self.resting:
             known.append(float(self.resting) if part == "client" else 0.0)
         sum_ = sum(known) if known else 0.0 if self.nobody else None

@@ -9,7 +9,7 @@ import pytest
 from tests.fake_engine import wait_families
 
 from dbdyno.model.schema.tables import RAW, empty, raw, rows
-from dbdyno.observe.glance import Glance, glance
+from dbdyno.observe.glance import Glance, SessionLine, glance
 
 S = 1_000_000_000
 
@@ -234,3 +234,12 @@ def test_a_process_that_derives_beside_the_observation_is_not_at_the_server() ->
 def test_nothing_read_is_an_empty_glance() -> None:
     assert glance_at() == Glance(0.0, "activity samples", 0)
     assert isinstance(empty("samples"), pl.DataFrame)
+
+
+def test_the_sums_of_parts_add_up_to_db_time_beside_a_session_without_cpu_times() -> None:
+    whole = SessionLine(1, 0, "hidden", None, None, 0.1, 0.2, 0.3, 0.4, 1.0)
+    without_cpu = SessionLine(2, 1, "hidden", None, None, None, None, 0.9, 0.0, 1.0)
+    both = Glance(1.0, "", 10, (whole, without_cpu))
+    parts = [both.total(part) for part in ("run", "runq", "sleep")]
+    assert sum(p or 0.0 for p in parts) == pytest.approx(both.total("db_time"))
+    assert Glance(1.0, "", 10, (without_cpu,)).total("sleep") == 0.9
