@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
     from dbdyno.conduct.explanation import explanation
     from dbdyno.conduct.history.curves import Curve, curve
+    from dbdyno.conduct.history.ends import series as snapshot_series
     from dbdyno.conduct.history.intervals import compared as compared_intervals
     from dbdyno.conduct.history.intervals import is_interval, time_model, time_model_of
     from dbdyno.conduct.history.intervals import loads as loads_around
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from dbdyno.conduct.history.selection import age, check_has_unit, select, shown_as
     from dbdyno.conduct.history.snapshot_days import between as between_snapshots
     from dbdyno.conduct.history.snapshot_days import interval_page, load_over_time
-    from dbdyno.conduct.history.snapshot_days import series as snapshot_series
     from dbdyno.conduct.history.stored_trend import OBJECTS as TREND_OBJECTS
     from dbdyno.conduct.history.stored_trend import TrendQuestion, newest_workload, stored_trend
     from dbdyno.conduct.history.trend import trend

@@ -64,6 +64,14 @@ def moment_of(wanted: str, now: datetime) -> datetime | None:
         return None
 
 
+def moment_wanted(wanted: str, infos: Sequence[SnapshotInfo], now: datetime) -> datetime | None:
+    """Returns the time that ``wanted`` stands for; None if it is the id or name of a snapshot, or no time."""
+    wanted = wanted.strip()
+    begins = re.match(r"\d{8}(-|$)", wanted) is not None
+    named = any(wanted in (i.id, i.name) or (begins and i.id.startswith(wanted)) for i in infos)
+    return None if named else moment_of(wanted, now)
+
+
 def remark(wanted: str, info: SnapshotInfo, infos: Sequence[SnapshotInfo], now: datetime) -> str | None:
     """Returns how far the nearest snapshot is from the wanted time, if unusually far; else None."""
     named = info.name == wanted or info.id.startswith(wanted)

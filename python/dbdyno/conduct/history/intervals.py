@@ -18,6 +18,7 @@ from dbdyno.account.snapshot_figures import databases, figures
 from dbdyno.account.snapshots import interval, ordered
 from dbdyno.conclude.compare.intervals import compare_intervals
 from dbdyno.conclude.snapshots.trend import concluded
+from dbdyno.conduct.history.ends import comparable, ends
 from dbdyno.model.engine.snapshot import TABLES, Snapshot, SnapshotInfo
 from dbdyno.model.errors import StoreError, UsageError, did_you_mean
 from dbdyno.model.results.interval import (
@@ -59,7 +60,8 @@ def compared(store: SnapshotStore, a: str, b: str) -> IntervalComparison:
 def _side(store: SnapshotStore, word: str) -> IntervalSide:
     if not is_interval(word):
         raise UsageError(f"{word!r} is no interval", "SNAP1..SNAP2: two snapshots (dbdyno snapshot list)")
-    first, last = (store.find(end.strip()) for end in word.split(SEPARATOR, 1))
+    begin, end = (part.strip() for part in word.split(SEPARATOR, 1))
+    first, last = ends(store.list(), (begin, end))
     a, b = ordered(store.read(first), store.read(last))
     inside = [i for i in store.list() if a.info.server_time < i.server_time < b.info.server_time]
     others = [i for i in inside if i.server == b.info.server]
@@ -83,11 +85,6 @@ def side_of(
 def _blocks(store: SnapshotStore, inside: Sequence[SnapshotInfo]) -> list[Snapshot]:
     step = -(-(len(inside) + 1) // MOST_BLOCKS)
     return [store.read(i) for i in inside[step - 1 :: step]]
-
-
-def comparable(one: SnapshotInfo, other: SnapshotInfo) -> bool:
-    """Returns whether both snapshots are of the same server and the same databases."""
-    return (one.server, set(one.databases)) == (other.server, set(other.databases))
 
 
 def _bare(snapshot: Snapshot, needed: Collection[str]) -> Snapshot:

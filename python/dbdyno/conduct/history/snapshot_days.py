@@ -13,7 +13,8 @@ from dbdyno import present
 from dbdyno.account.snapshot_figures import databases, figures
 from dbdyno.account.snapshots import interval
 from dbdyno.conclude.snapshots import snapshots as concluding
-from dbdyno.conduct.history.intervals import comparable, time_model
+from dbdyno.conduct.history.ends import ends
+from dbdyno.conduct.history.intervals import time_model
 from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.interval import ALL, PER_S, IntervalFigures, LoadPoint
@@ -25,19 +26,6 @@ from dbdyno.store.snapshot_times import remark
 MOST = 500
 """Most snapshots that are read for the load over time; of more, every second, third ... is."""
 _TABLES = ("databases", "resets")
-
-
-def series(infos: Sequence[SnapshotInfo]) -> list[list[SnapshotInfo]]:
-    """Returns the snapshots of each server and its databases in the order of its clock, the newest series
-    first."""
-    groups: list[list[SnapshotInfo]] = []
-    for info in reversed(infos):
-        own = next((g for g in groups if comparable(g[0], info)), None)
-        if own is None:
-            groups.append([info])
-        else:
-            own.append(info)
-    return [sorted(g, key=lambda i: i.server_time) for g in groups]
 
 
 def load_over_time(store: SnapshotStore, infos: Sequence[SnapshotInfo]) -> list[LoadPoint]:
@@ -76,7 +64,7 @@ def between(
     """
     now = datetime.now(UTC) if now is None else now
     infos = snapshots.list()
-    chosen = [snapshots.find(w, now) for w in wanted]
+    chosen = [*ends(infos, wanted, now)]
     choices = [remark(w, i, infos, now) for w, i in zip(wanted, chosen, strict=True)]
     notes = [f"{capital(t)}." for t in choices if t]
     ids = [i.id for i in infos]
