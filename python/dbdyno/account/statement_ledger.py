@@ -6,10 +6,9 @@ belongs to the statement at its end, and a clock tick ends a slice, too. Its int
 slices that began in another statement to all that began in this one. If the clock ticks contradict it (a
 statement came and went inside slices), CPU time is divided by ticks instead, with Wilson's interval.
 
-Sampled: the exact time on a CPU and in the run queue is divided by samples; each sleeping sample stands for
-the time between samples.
+Sampled: the exact time on a CPU and in the run queue, and the sleep in each wait, are divided by samples.
 
-All seconds add up to those of the ledger (in the sampled tier, those of CPU and run queue). Sessions that
+All seconds add up to those of the ledger. Sessions that
 were not traced throughout are rows of their own, status lost.
 """
 
@@ -20,8 +19,8 @@ import polars as pl
 
 from dbdyno.account.making import makes
 from dbdyno.model.results.brief import BRIEF
-from dbdyno.model.results.ledger_rows import among, groups
-from dbdyno.model.results.session_time import account, event_name
+from dbdyno.model.results.ledger_rows import account_rows, among, groups
+from dbdyno.model.results.session_time import NO_EVENT, account, event_name
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.tables import ByCell, Tables, conform, empty, sum_of_known
 from dbdyno.model.sources.source import TRACE
@@ -149,19 +148,48 @@ def _sampled(cut: Tables, window: dict[str, float], client: pl.Expr) -> pl.DataF
     n, total = pl.col("samples"), pl.col("samples").sum()
     low, high = wilson(n / total, total)
     seconds = pl.col("seconds")
-    waits = samples.filter(doing="wait").with_columns(
-        account=pl.lit("sleep"), whole=seconds.sum() / window["wall_s"]
-    )
     awake = samples.filter(doing="run").group_by("query_id", maintain_order=True).agg(seconds.sum(), n.sum())
     parts = [awake.with_columns(account=pl.lit(a), whole=pl.lit(v)) for a, v in exact.items()]
-    parts.append(waits.select("query_id", "seconds", "samples", "account", "whole", detail=event_name()))
     share = seconds / seconds.sum()
     shared = [
         p.with_columns(value=share * pl.col("whole"), low=low * pl.col("whole"), high=high * pl.col("whole"))
         for p in parts
     ]
+    shared.append(_asleep(samples.filter(doing="wait"), cut["ledger"], window["wall_s"]))
     rows = pl.concat(shared, how="diagonal").rename({"samples": "run_samples"})
-    return rows.with_columns(query_status=pl.lit("ok"), source=pl.lit(SAMPLES)).drop("seconds", "whole")
+    status = pl.coalesce("query_status", pl.lit("ok"))
+    return rows.with_columns(query_status=status, source=pl.lit(SAMPLES)).drop("seconds", "whole")
+
+
+def _asleep(waits: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.DataFrame:
+    """Returns the ledger's sleep by wait, divided among statements by their samples in this wait.
+
+    A source of more samples than those of statements may have measured the sleep. A wait that no sample with
+    a statement contains is a row without one. If the sleep is unknown, each sample stands for its time.
+    """
+    label, seconds, n = event_name().alias("detail"), pl.col("seconds"), pl.col("samples")
+    sampled = waits.select("query_id", "seconds", "samples", label, account=pl.lit("sleep"))
+    slept = account_rows(ledger, "sleep")
+    known = slept.height and slept["aas"].null_count() == 0
+    by_label = (
+        (slept if known else slept.clear())
+        .group_by(pl.col("detail").fill_null("").replace(NO_EVENT, ""), maintain_order=True)
+        .agg(whole=pl.col("aas").sum())
+    )
+    if known:
+        rows = sampled.join(by_label, on="detail", how="full", coalesce=True, maintain_order="left_right")
+        rows = rows.filter(pl.col("whole") > 0).with_columns(account=pl.lit("sleep"))
+    else:
+        rows = sampled.with_columns(whole=seconds.sum().over("detail") / wall_s)
+    low, high = wilson(n / n.sum().over("detail"), n.sum().over("detail"))
+    part = pl.col("whole")
+    unnamed = seconds.is_null()
+    return rows.with_columns(
+        value=pl.when(unnamed).then(part).otherwise(seconds / seconds.sum().over("detail") * part),
+        low=pl.when(unnamed).then(0.0).otherwise(low * part),
+        high=pl.when(unnamed).then(part).otherwise(high * part),
+        query_status=pl.when(unnamed).then(pl.lit("lost")),
+    )
 
 
 def _with_halves(rows: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.DataFrame:

@@ -57,7 +57,8 @@ def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFram
     frames = [empty("statements")]
     for window in tables["windows"].to_dicts():
         in_cell = parts.of(window["cell"])
-        if traced := knows_statements(in_cell):
+        traced = knows_statements(in_cell)
+        if in_cell["statement_ledger"].height:  # also of samples, unless the states of tasks are unknown
             times = statement_times(in_cell["statement_ledger"])
         else:
             exact = {n: account(in_cell["ledger"], n).aas for n in ("run", "runq")}

@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 from tests.fakery import S, made_cell, session_row
 
-from dbdyno.account.statement_ledger import TICKS, _measured_part, _slices
+from dbdyno.account.statement_ledger import TICKS, _asleep, _measured_part, _slices
 from dbdyno.account.wait_durations import wait_durations, wait_histogram
 from dbdyno.account.window import cut_statement_waits, cut_wait_times, cut_waits, windows
+from dbdyno.model.results.session_time import NO_EVENT
 from dbdyno.model.sources.source import TRACE
 
 ME = {"pid": 100, "tid": 100, "start_ticks": 7, "role": "session", "session": 0, "status": "ok"}
@@ -132,3 +133,28 @@ def test_calls_of_a_statement_are_the_measured_part_of_the_drivers_and_not_of_it
     rates = pl.DataFrame(rows, schema=["scope", "name", "value"], orient="row")
     assert _measured_part(rates) == pytest.approx(0.8)
     assert _measured_part(rates.clear()) is None, "of an observation"
+
+
+def test_sampled_sleep_adds_up_to_the_ledger_of_another_source() -> None:
+    """The samples of statements and those of the ledger differ: a statement had more of a wait than all."""
+    waits = pl.DataFrame(
+        {
+            "query_id": [1, 2, 1],
+            "seconds": [6.0, 3.0, 2.0],
+            "samples": [6, 3, 2],
+            "wait_class": ["Lock", "Lock", None],
+            "wait_event": ["tuple", "tuple", None],
+        }
+    )
+    details = ["Lock/tuple", "IO/Read", NO_EVENT]
+    ledger = pl.DataFrame({"account": "sleep", "scope": "rung", "detail": details, "aas": [0.6, 0.1, 0.2]})
+    for name in ("parent", "label"):
+        ledger = ledger.with_columns(pl.lit(None, pl.String).alias(name))
+    rows = _asleep(waits, ledger, 10.0)
+    sums = dict(rows.group_by("detail").agg(pl.col("value").sum()).iter_rows())
+    assert sums == pytest.approx({"Lock/tuple": 0.6, "IO/Read": 0.1, "": 0.2})
+    by_query = dict(rows.filter(pl.col("detail") == "Lock/tuple").select("query_id", "value").iter_rows())
+    assert by_query == pytest.approx({1: 0.4, 2: 0.2})
+    assert rows.filter(pl.col("detail") == "IO/Read")["query_status"].to_list() == ["lost"]
+    unknown = _asleep(waits, ledger.clear(), 10.0)
+    assert unknown["value"].sum() == pytest.approx(1.1)
