@@ -48,7 +48,7 @@ class Lines:
             + (f", not read: {len(info.missing)}" if info.missing else "")
         )
         if info.missing != self._missing and not is_quiet():
-            for line in reasons(info.missing, _REASONS):
+            for line in brief_reasons(info.missing):
                 click.echo(f"  {line}")
         self._missing = info.missing
 
@@ -113,6 +113,21 @@ def print_some(entries: Sequence[Entry]) -> None:
 def record_of(info: SnapshotInfo, rows: Mapping[str, int]) -> dict[str, Any]:
     document = info.model_dump(mode="json")
     return {"id": info.id, "seconds": info.took_s, **document, "rows": dict(rows)}
+
+
+def brief_reasons(missing: Mapping[str, str]) -> list[str]:
+    """Returns the reasons for a new snapshot: without Top SQL first, and what the server's version lacks in one
+    line."""
+    from dbdyno.model.engine.snapshot import SINCE  # here, since help does not need it
+
+    first = [f"no Top SQL: {missing[_TOP_SQL]}; see dbdyno doctor"] if _TOP_SQL in missing else []
+    later = [what for what, why in missing.items() if SINCE in why]
+    others = {what: why for what, why in missing.items() if what != _TOP_SQL and what not in later}
+    last = [f"{counted(len(later), 'figure')} of later versions: dbdyno snapshot show"] if later else []
+    return [*first, *reasons(others, _REASONS), *last]
+
+
+_TOP_SQL = "statements"  # the table whose figures are those of Top SQL
 
 
 def reasons(missing: Mapping[str, str], most: int) -> list[str]:

@@ -20,6 +20,8 @@ from tests.fakery import WITH_ENGINES
 from tests.unit.made_snapshots import BEGAN, snapshot
 
 from dbdyno.cli.app import app
+from dbdyno.cli.snapshot_lines import brief_reasons
+from dbdyno.model.engine.snapshot import SINCE
 from dbdyno.model.errors import DbdynoError, NoSuchSnapshot, UsageError
 from dbdyno.store import SnapshotStore
 
@@ -186,3 +188,12 @@ def test_ids_and_names_are_completed(tmp_path: Path) -> None:
         [sys.executable, "-m", "dbdyno"], env=os.environ | around, capture_output=True, text=True, check=True
     )
     assert [line.split(",")[1] for line in done.stdout.splitlines()] == ["last", "before", *reversed(ids)]
+
+
+def test_what_a_new_snapshot_lacks_names_top_sql_first_and_later_versions_in_one_line() -> None:
+    later = {f"server.figure_{n}": f"DB 15 does not count it{SINCE}{16 + n}" for n in range(3)}
+    missing = {**later, "io": "timing is off", "statements": "no extension: CREATE EXTENSION x"}
+    lines = brief_reasons(missing)
+    assert lines[0].startswith("no Top SQL: no extension: CREATE EXTENSION x")
+    assert lines[1:] == ["io: timing is off", "3 figures of later versions: dbdyno snapshot show"]
+    assert brief_reasons({}) == []

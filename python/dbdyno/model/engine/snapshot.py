@@ -21,6 +21,9 @@ from dbdyno.model.schema.snapshot_tables import SnapshotTable as SnapshotTable
 if TYPE_CHECKING:
     import polars as pl
 
+SINCE = ": since version "
+"""Precedes the first version of a server that counts a figure, in the reason why it is missing."""
+
 
 class ServerCache(BaseModel):
     """The server's own cache of blocks, in bytes."""

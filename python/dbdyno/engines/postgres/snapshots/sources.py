@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dbdyno.engines.postgres import sql, versions
-from dbdyno.model.engine.snapshot import TABLES
+from dbdyno.model.engine.snapshot import SINCE, TABLES
 from dbdyno.model.schema.column import Type
 
 _TYPES: Mapping[Type, str] = {"i64": "int8", "f64": "float8", "str": "text", "bool": "bool"}
@@ -137,7 +137,7 @@ def gaps(major: int, off: Collection[str]) -> Iterator[Gap]:
         yield Gap("new figures", why)
     for table, origin in all_tables().items():
         if origin.sql and min(origin.sql) > major:
-            yield Gap(table, f"PostgreSQL {major} has none: since version {min(origin.sql)}")
+            yield Gap(table, f"PostgreSQL {major} has none{SINCE}{min(origin.sql)}")
             continue
         for name, column in {**origin.columns, **origin.figures}.items():
             if min(column.by_version) > versions.NEWEST:
@@ -166,4 +166,4 @@ def _other_version(column: Origin, major: int) -> str:
     later = [v for v, text in column.by_version.items() if v > major and text]
     if major > versions.NEWEST and major not in versions.PREPARED:
         return f"not looked for in PostgreSQL {major}"
-    return f"PostgreSQL {major} does not count it" + (f": since version {min(later)}" if later else "")
+    return f"PostgreSQL {major} does not count it" + (f"{SINCE}{min(later)}" if later else "")
