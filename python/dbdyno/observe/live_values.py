@@ -123,8 +123,10 @@ def _value(
         return _mean(span, _in_wait(wanted.argument))
     if wanted.name == "db_time":
         return _mean(span, lambda _: True)
-    if wanted.name != "cpu_wait" or spent is None:
+    if wanted.name != "cpu_wait":
         return None
+    if spent is None:  # unknown, unless nobody is connected
+        return None if any(s.sessions for s in span) else 0.0
     run, runq = spent
     asleep = _mean(span, lambda a: a[0] is not None)
     whole = run + runq + asleep

@@ -290,3 +290,4 @@ def test_without_sessions_figures_are_zero() -> None:
     result = live_values(sample_tables(12), WANTED, FAMILIES, since_ns=0)
     assert result[-1][1]["sessions"] == 0
     assert result[-1][1]["db_time"] == 0
+    assert result[-1][1]["cpu_wait"] == 0
