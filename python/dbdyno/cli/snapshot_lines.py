@@ -116,8 +116,8 @@ def record_of(info: SnapshotInfo, rows: Mapping[str, int]) -> dict[str, Any]:
 
 
 def brief_reasons(missing: Mapping[str, str]) -> list[str]:
-    """Returns the reasons for a new snapshot: without Top SQL first, and what the server's version lacks in one
-    line."""
+    """Returns the reasons for a new snapshot: that of Top SQL first, and what the server's version lacks in
+    one line."""
     from dbdyno.model.engine.snapshot import SINCE  # here, since help does not need it
 
     first = [f"no Top SQL: {missing[_TOP_SQL]}; see dbdyno doctor"] if _TOP_SQL in missing else []
