@@ -25,6 +25,12 @@ pub struct Activity {
     blocking: Option<Blocking>,
 }
 
+impl Drop for Activity {
+    fn drop(&mut self) {
+        self.client.terminate();
+    }
+}
+
 /// The question who waits for a lock, and whom for.
 struct Blocking {
     sql: String,

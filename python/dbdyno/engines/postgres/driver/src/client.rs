@@ -238,8 +238,12 @@ impl Client {
         std::mem::take(&mut self.incoming).into_rest()
     }
 
-    /// Sends Terminate; the server ends the session by itself.
     pub fn close(mut self) {
+        self.terminate();
+    }
+
+    /// Sends Terminate; the server ends the session by itself, and does not count it as abandoned.
+    pub(crate) fn terminate(&mut self) {
         let mut bytes = BytesMut::new();
         frontend::terminate(&mut bytes);
         // Nobody is left to tell if this fails.
