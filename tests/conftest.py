@@ -25,6 +25,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
 from dbdyno import conduct
 from dbdyno.cli import screen
+from dbdyno.conclude import checking
 from dbdyno.conduct.derive.deriving import in_this_process
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.conduct.derive.rebuild import keep_screen
@@ -38,6 +39,7 @@ from dbdyno.store import Run
 from tests import clusters
 from tests.not_tried import summary
 
+checking.RAISES = True
 os.environ["TZ"] = "UTC"  # pages and screens have local times
 time.tzset()
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", clusters.in_memory())  # of tmp_path

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dbdyno.conclude.catalogue import entries
+from dbdyno.conclude.catalogue import claim, entries
+from dbdyno.model.errors import DbdynoError
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.text.visible import shortened
 
 if TYPE_CHECKING:
     from dbdyno.conclude.run.case import Case
@@ -30,7 +32,22 @@ class Check(NamedTuple):
     of: Scope
     kinds: tuple[str, ...]
 
+    def drawn(self, case: Case) -> Iterator[Claim]:
+        """Yields the claims. An error in the check's own code becomes a claim that names it, so that it does
+        not cost the other claims and the figures."""
+        try:
+            yield from self.function(case)
+        except DbdynoError:
+            raise
+        except Exception as e:
+            if RAISES:
+                raise
+            why = f"{type(e).__name__}: {shortened(str(e), 200)}"
+            yield claim("claim-failed", {"id": self.claims[0], "why": why}, each=self.claims[0])
 
+
+RAISES = False
+"""Whether an error in a check's code is raised: so it is in tests."""
 _REGISTERED: list[Check] = []
 
 

@@ -51,7 +51,7 @@ def asked(
     """Returns the facts that the checks need of these cells one by one, from the same tables as
     :func:`findings`."""
     case = Case(plan, environment, tables, workloads)
-    claims = [claim for c in _checks(plan) if c.of == "cells" for claim in c.function(case)]
+    claims = [claim for c in _checks(plan) if c.of == "cells" for claim in c.drawn(case)]
     for _ in coverage.too_few(case, claims):
         pass  # a generator asks for its facts as it runs; the claims themselves are made at the end
     return case.facts
@@ -74,6 +74,6 @@ def findings(
     """
     case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
     with speaking_of(kind_of(plan)):
-        claims = [claim for c in _checks(plan) for claim in c.function(case)]
+        claims = [claim for c in _checks(plan) for claim in c.drawn(case)]
         claims += coverage.too_few(case, claims)
         return tuple(sorted(doubted(claims), key=lambda c: _ORDER.index(c.severity)))

@@ -12,6 +12,7 @@ from dbdyno.conclude.run.case import Case
 from dbdyno.conclude.run.chains import lone_waits
 from dbdyno.conclude.run.locks import lock_bound
 from dbdyno.engines.postgres.wait_events import advice, families
+from dbdyno.model.results.ledger_rows import together_at
 from dbdyno.model.schema.tables import rows
 
 WINDOW = Rung(0, 0.0, 0.2, 0.0, repeat=1)
@@ -26,6 +27,11 @@ def _waits(pid: int, blocker: int, state: str = "idle in transaction", lasts: in
     return [row | {"sample": n, "seconds": 10.0 / SAMPLES} for n in range(lasts)]
 
 
+def _rung(sessions: int, rate: float | None = None, calls_per_s: float | None = None) -> dict[str, Any]:
+    row = {"workload": "lio", "variant": "base", "sessions": sessions, "repeats": 1, "calls": 0}
+    return row | {"errors": 0, "status": "ok", "rate_per_s": rate, "calls_per_s": calls_per_s}
+
+
 def _case(*blocked: dict[str, Any]) -> Case:
     run = results([WINDOW], cpus=2)
     event = WINDOW.head() | {"cell": "all", "rank": 1, "name": EVENT, "share": 0.7, "seconds": 7.0}
@@ -34,20 +40,7 @@ def _case(*blocked: dict[str, Any]) -> Case:
         **run.tables,
         "cut_blocked": rows("cut_blocked", list(blocked)),
         "top_events": rows("top_events", [event]),
-        "rungs": rows(
-            "rungs",
-            [
-                {
-                    "workload": "lio",
-                    "variant": "base",
-                    "sessions": 0,
-                    "repeats": 1,
-                    "calls": 0,
-                    "errors": 0,
-                    "status": "ok",
-                }
-            ],
-        ),
+        "rungs": rows("rungs", [_rung(0)]),
         "wait_families": families().table(),
         "wait_advice": advice().table(),
     }
@@ -85,3 +78,13 @@ def test_a_wait_whose_share_of_db_time_is_unknown_limits_nothing() -> None:
     events = case.tables["top_events"].with_columns(share=pl.lit(None, pl.Float64))
     unknown = Case(case.plan, case.environment, {**case.tables, "top_events": events}, {})
     assert list(lock_bound(unknown)) == []
+
+
+def test_an_unknown_throughput_is_not_compared_with_that_of_lower_loads() -> None:
+    """A table was locked for the whole of the higher load: no call that was due in its window ended in it."""
+    case = _case(*_waits(7, 5), *_waits(8, 5))
+    rungs = rows("rungs", [_rung(0, 300.0, 299.0), _rung(0, 3000.0)])
+    events = case.tables["top_events"].with_columns(cell=pl.lit(together_at(3000.0)))
+    tables = {**case.tables, "rungs": rungs, "top_events": events}
+    (found,) = lock_bound(Case(case.plan, case.environment, tables, {}))
+    assert found.slots["event"] == EVENT and "no longer grows" not in found.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.unit import report_results
 
 import dbdyno.conclude.findings  # noqa: F401 registers all checks
 from dbdyno.conclude import checking
@@ -38,3 +39,19 @@ def test_states_that_servers_name_are_no_subject_of_commands() -> None:
         c.claims[0] for c in checking.checks(kind_named("commands"))
     }
     assert names == {"naive-cpu", "idle-busy", "hidden-run-queue", "errors", "littles-law-violated"}
+
+
+def test_an_error_in_a_check_becomes_a_claim_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_REGISTERED", [])
+    monkeypatch.setattr(checking, "RAISES", False)
+    run = report_results.results()
+
+    @checking.check("lock-bound")
+    def check(case: Case) -> Iterator[Claim]:
+        yield Claim(id="lock-bound", text="Sessions wait.")
+        raise TypeError(f"no such figure of {case.plan.experiment.engine}")
+
+    (one,) = checking.checks(kind_named("database"))
+    sound, failed = one.drawn(Case(run.plan, run.environment, run.tables, {}))
+    assert (sound.text, failed.id) == ("Sessions wait.", "claim-failed-lock-bound")
+    assert failed.text.startswith("Claim lock-bound could not be drawn: TypeError: no such figure of")

@@ -49,9 +49,10 @@ def lock_bound(case: Case) -> Iterator[Claim]:
         place = "" if case.observed else f" {fmt.at_load(top['sessions'])}"
         values = {"event": held["name"], "share": held["share"], "place": place, "source": held["source"]}
         values |= {"queued": held["runq_s"], "top_rate": rate}
+        flat = best is not None and rate is not None
         if best is not None:
             values |= {"best_rate": best["calls_per_s"], "best": best["sessions"]}
-        parts = [*(["flat"] if best is not None else []), *(["queued"] if held["runq_s"] else [])]
+        parts = [*(["flat"] if flat else []), *(["queued"] if held["runq_s"] else [])]
         low, high = (_end(held, end) for end in ("low", "high"))
         advice = advice_of(case.tables).of(held["name"]).advice or None
         yield claim(
