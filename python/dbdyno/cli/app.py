@@ -35,6 +35,18 @@ RENAMED = {
     "rung": "sessions",
 }
 """Earlier name of an option -> its name."""
+
+
+def _renamed(word: str) -> str:
+    """Returns the present name of an option; ``word`` itself if the command has an option of that name in the
+    plural, which is meant then."""
+    if word not in RENAMED:
+        return word
+    context = click.get_current_context(silent=True)
+    options = () if context is None else (o for p in context.command.params for o in p.opts)
+    return word if f"--{word}s" in options else RENAMED[word]
+
+
 REPLACED = {
     "man": "dbdyno help TOPIC shows a page, dbdyno COMMAND --help the options of a command",
     "plan": "dbdyno recipes lists recipes, dbdyno run --recipe NAME --dry-run shows a plan",
@@ -273,7 +285,7 @@ _PLACES = {
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 110,
-        "token_normalize_func": lambda word: RENAMED.get(word, word),
+        "token_normalize_func": _renamed,
     },
 )
 @click.version_option(__version__, prog_name="dbdyno")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.flags import GROUPS, OUTPUT, Flag, Number, flags_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_ALL = "dbdyno.help-all"  # key of the context's ``meta``
+_ALL = "dbdyno.help-all"  # keys of the context's ``meta``
+_TYPED = "dbdyno.typed"
 _EXAMPLES = "Examples:"
 _EXAMPLES_SHOWN = 4
 
@@ -71,6 +74,27 @@ class Command(click.Command):
                 help="Show all options and examples, and exit.",
             )
         )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises :class:`UsageError` for an option that is given by two of its names: one would be lost."""
+        ctx.meta[_TYPED] = {}
+        for param in self.params:
+            names = [o for o in param.opts if o.startswith("--")]
+            typed = [o for o in names if any(a == o or a.startswith(f"{o}=") for a in args)]
+            if len(typed) > 1 and isinstance(param, click.Option) and not param.multiple:
+                raise UsageError(f"both {' and '.join(typed)} were given", "give one of them")
+            if typed and typed[0] != names[0]:
+                ctx.meta[_TYPED][names[0]] = typed[0]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Names options in errors as they were typed."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as e:
+            for name, typed in ctx.meta[_TYPED].items():
+                e.message = re.sub(rf"{name}(?![\w-])", typed, e.message)
+            raise
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         whole = self.help

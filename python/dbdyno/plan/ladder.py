@@ -18,7 +18,7 @@ from dbdyno.model.text import cpu_lists
 MAX_SESSIONS = 5000
 MAX_RUNGS = 1000
 _MOST_DIGITS = 9  # of a session count: int() refuses thousands of them with an error of its own
-_FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling) or auto"
+_FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling) or auto or auto:64"
 
 
 _COUNTED = re.compile(r"\b(\d{0,4})(cpus|cores)\b")

@@ -83,7 +83,8 @@ def test_the_help_of_run_fits_75_lines_and_help_all_has_every_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "near"), [("--trigger-secre", "--trigger-secret"), ("--messure", "--measure")]
+    ("typed", "near"),
+    [("--trigger-secre", "--trigger-secret"), ("--messure", "--measure"), ("--rung", "--rungs")],
 )
 def test_a_mistyped_option_names_the_nearest_whether_or_not_help_shows_it(typed: str, near: str) -> None:
     done = subprocess.run(
@@ -91,6 +92,29 @@ def test_a_mistyped_option_names_the_nearest_whether_or_not_help_shows_it(typed:
     )
     assert done.returncode == 2
     assert f"did you mean {near!r}?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "cure"),
+    [
+        ("run cpu --ladder auto:8 --sessions 4", "both --sessions and --ladder were given", "one of them"),
+        ("run cpu --ladder auto8", "--ladder auto8: 'auto8' is not a session count", "or auto or auto:64"),
+        ("run pay.sql", "no workload 'pay.sql'", "a script: -f pay.sql"),
+        ("run pai.sql", "no workload 'pai.sql'", "did you mean -f pay.sql?"),
+        ("run own.tml", "no workload 'own.tml'", "did you mean own.toml?"),
+        ("run lioo", "no workload 'lioo'", "did you mean 'lio'?"),
+        (f"run {'x' * 300}.sql", "no workload", "known: "),
+    ],
+)
+def test_a_slip_has_what_was_meant_as_cure(
+    words: str, message: str, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("pay.sql", "own.toml"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError) as error:
+        CliRunner().invoke(app, [*words.split(), "--dry-run"], standalone_mode=False, catch_exceptions=False)
+    assert message in error.value.message and cure in (error.value.cure or "")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -51,8 +53,25 @@ def workload(name: str, engine: str = "") -> Workload:
     if name not in known and name in recipes():
         raise UsageError(f"{name!r} is a recipe, not a workload", f"dbdyno run --recipe {name}")
     if name not in known:
-        raise UsageError(f"no workload {name!r}", did_you_mean(name, known))
+        raise UsageError(f"no workload {name!r}", _file_meant(name) or did_you_mean(name, known))
     return known[name]
+
+
+_MOST_FILES = 1_000  # of a directory that are compared with a name
+
+
+def _file_meant(name: str) -> str:
+    """Returns a sentence with the script or recipe that ``name`` means; "" if it looks like no file's."""
+    path = Path(name)
+    with suppress(OSError, ValueError):  # a name that no file can have
+        if path.is_file():
+            return f"a script: -f {quote(name)}"
+        files = islice(path.parent.iterdir(), _MOST_FILES) if path.suffix else ()
+        near = nearest(path.name, (f.name for f in files if f.suffix in (".toml", ".sql")))
+        if near is not None:
+            script = "-f " if near.endswith(".sql") else ""
+            return f"did you mean {script}{quote(str(path.with_name(near)))}?"
+    return ""
 
 
 def recipes() -> dict[str, Experiment]:
