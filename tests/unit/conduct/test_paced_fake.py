@@ -116,6 +116,18 @@ def test_a_rate_above_the_capacity_is_claimed_with_its_backlog() -> None:
     assert not {"peak", "scales-to"} & set(claims), "sessions do not scale where a rate was set"
 
 
+def test_a_window_filled_by_calls_that_were_due_before_it_delivers_an_unknown_rate() -> None:
+    """A session of 20 ms is busy with the 2 s of warm-up, at 3,000/s, for much longer than the window."""
+    results = _results(paced_climb("call=Timeout/PgSleep:20ms", [3000.0], arrivals="constant", measure_s=3))
+    (rung,) = results.tables["rungs"].to_dicts()
+    assert (rung["calls"], rung["calls_per_s"]) == (0, None)
+    claims = {f.id: f for f in results.findings}
+    overload, unknown = claims["paced-overload"], claims["no-calls"]
+    assert (overload.case, unknown.case) == ("none", "paced")
+    assert "far above what the server delivers" in overload.text and "0/s were" not in overload.text
+    assert "a lower rate" in overload.advice and "log" not in unknown.advice
+
+
 def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
     climbed = paced_climb("call=Timeout/PgSleep:20ms", [100.0], arrivals="constant", latency_limit_ns=50 * MS)
     results = _results(climbed)

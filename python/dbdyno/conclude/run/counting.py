@@ -42,10 +42,15 @@ def no_calls(case: Case) -> Iterator[Claim]:
     """Yields windows in which no call ended: sessions were in calls that began before or ended after the
     window."""
     for cell in () if case.observed else case.cells:
-        sessions = case.table("cell_sessions", cell["cell"])
-        if sessions.is_empty() or int((sessions["calls"] + sessions["errors"]).sum()) > 0:
-            continue
-        yield claim("no-calls", {"place": at(cell, case)}, 0.0, cells=(cell["cell"],))
+        if none_ended(case, cell["cell"]):
+            kind = "closed" if cell["rate_per_s"] is None else "paced"
+            yield claim("no-calls", {"place": at(cell, case)}, 0.0, case=kind, cells=(cell["cell"],))
+
+
+def none_ended(case: Case, cell: str) -> bool:
+    """Returns whether no call that counts in the window ended in it, well or in an error."""
+    sessions = case.table("cell_sessions", cell)
+    return not sessions.is_empty() and not int((sessions["calls"] + sessions["errors"]).sum())
 
 
 @check("errors", of="whole", kinds=(SERVED,))

@@ -8,6 +8,7 @@ from typing import Any
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at
+from dbdyno.conclude.run.counting import none_ended
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.text.nouns import capital
 
@@ -95,8 +96,18 @@ def overload(case: Case) -> Iterator[Claim]:
             continue
         values = {"offered": f.get("offered_per_s") or 0.0, "delivered": f.get("calls_per_s") or 0.0}
         values |= {"backlog": round(left), "age": f.get("backlog_age_max_ns") or 0.0, "least": LEFT_OVER}
+        values["kind"] = _ended(case, cell["cell"])
         candidates.append((left / due, values, cell))
     yield from _worst_claim("paced-overload", candidates, case, "backlog")
+
+
+def _ended(case: Case, cell: str) -> str:
+    """Returns whether some of the calls that became due in the window ended in it, or none, or hardly any
+    call at all (``long``)."""
+    if not none_ended(case, cell):
+        return "some"
+    sessions = case.table("cell_sessions", cell)
+    return "none" if int(sessions["calls_total"].sum()) > sessions.height else "long"
 
 
 @check("paced-dropped")
@@ -136,4 +147,5 @@ def _worst_claim(
     _, values, cell = max(candidates, key=lambda f: f[0])
     place = at(cell, case)
     values = values | {"place": capital(place)}
-    yield claim(id, values, float(values[value]), cells=tuple(c["cell"] for *_, c in candidates))
+    kind, cells = values.pop("kind", ""), tuple(c["cell"] for *_, c in candidates)
+    yield claim(id, values, float(values[value]), case=kind, cells=cells)
