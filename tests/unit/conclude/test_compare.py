@@ -424,6 +424,15 @@ def test_an_interval_decides_between_three_verdicts() -> None:
     assert judge(Effect(ratio=2.0, reason="why"), None, 0.02, True).note == "why"
 
 
+@pytest.mark.parametrize(("ratio", "further"), [(1.03, 2), (1.005, 2), (3.0, 1)])
+def test_repeats_that_would_decide_are_at_least_those_that_a_ratio_needs(ratio: float, further: int) -> None:
+    """A ratio that modes could cause needs four, however small the spread of two was."""
+    two = Effect(
+        ratio=ratio, low=0.9, high=9.0, std_err=0.001, n_baseline=2, n_variant=2, degrees=1, basis="pairs"
+    )
+    assert judge(two, 0.06, 0.02, True).further_repeats == further
+
+
 def test_tightness_is_the_widest_half_width_of_a_ratio() -> None:
     run = noisy(THREE, spread=0.004)
     claims = [c.effect for c in compare_variants(run).metrics[0].claims if not c.neighbours]

@@ -176,8 +176,9 @@ def _why_undecided(effect: Effect, few: bool, family: int, alpha: float) -> tupl
 
 
 def _further(effect: Effect, margin: float, alpha: float) -> int | None:
-    """Returns the further repeats per side that would decide, if the ratio and its spread stay the same. None
-    if more than :data:`MOST_REPEATS`."""
+    """Returns the further repeats per side that would decide, if the ratio and its spread stay the same; at
+    least as many as a difference needs, since so few repeats know little of the spread. None if more than
+    :data:`MOST_REPEATS`."""
     n = min(effect.n_baseline, effect.n_variant)
     further = range(1, MOST_REPEATS)
     index = bisect_left(further, True, key=lambda more: _decides(effect, n + more, margin, alpha))
@@ -186,12 +187,13 @@ def _further(effect: Effect, margin: float, alpha: float) -> int | None:
 
 def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
     assert effect.ratio is not None and effect.std_err is not None
+    if _too_few(effect, repeats, repeats):
+        return False
     n = min(effect.n_baseline, effect.n_variant)
     std_err = effect.std_err / effect.ratio * math.sqrt(n / repeats)
     degrees = repeats - 1 if effect.basis == "pairs" else 2 * repeats - 2
     away = abs(math.log(effect.ratio))
-    few = _too_few(effect, repeats, repeats) or 2.0 ** (1 - 2 * repeats) >= alpha
-    if away > std_err * students_quantile(degrees, alpha) and not few:
+    if away > std_err * students_quantile(degrees, alpha) and 2.0 ** (1 - 2 * repeats) < alpha:
         return True
     return away + std_err * students_quantile(degrees) <= math.log1p(margin)
 
@@ -208,6 +210,8 @@ def further_to_exclude(effect: Effect, ratios: Sequence[float]) -> int | None:
 
     def excludes(more: int) -> bool:
         degrees = n + more - 1 if effect.basis == "pairs" else 2 * (n + more) - 2
+        if _too_few(effect, n + more, n + more):
+            return False
         return away > std_err * math.sqrt(n / (n + more)) * students_quantile(degrees)
 
     further = range(1, MOST_REPEATS)
