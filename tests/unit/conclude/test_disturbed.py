@@ -132,10 +132,11 @@ def test_answers_of_a_ladder_carry_the_doubt() -> None:
 
 
 def test_what_an_auto_ladder_found_carries_the_doubt() -> None:
-    found = Claim(id="auto-ladder", text="Knee at 2 sessions.", severity="good")
+    found = Claim(id="auto-ladder", text="Knee at 2 sessions.", severity="good", advice="--ladder auto:64")
     (doubt,) = doubted([found], _with_others({2: 0.5}))
     assert doubt.text.startswith(found.text) and "at 2 sessions" in doubt.text.removeprefix(found.text)
     assert doubt.severity == "note"
+    assert "--wait-quiet" in doubt.advice and "--ladder" not in doubt.advice
     assert list(doubted([found], _with_others({}))) == [found]
 
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conduct.measure.schedule import seen_in
-from dbdyno.model.plan.plan import Adaptive
+from dbdyno.conduct.measure.schedule import seen_in, sought
+from dbdyno.model.plan.plan import Adaptive, Experiment, Plan
 from dbdyno.plan import Findings, Seen, so_far
 from dbdyno.plan.adaptive_search import QUANTILES, parse_goal
 
@@ -77,3 +77,26 @@ def test_a_load_with_few_calls_misses_a_target_that_too_many_of_them_exceed(slow
     if misses:
         assert "p99.9 < 50 ms is not met at 4 sessions: 12 of 6,000 calls (0.2 %) took longer" in text
         assert "At 1 session p99.9 is unknown" in text
+
+
+@pytest.mark.parametrize(("call_target_ns", "advised"), [(10_000_000, "--call-target"), (None, "the script")])
+def test_advice_for_a_target_that_is_not_met_fits_how_calls_get_their_size(
+    call_target_ns: int | None, advised: str
+) -> None:
+    window = {"cell": "c", "variant": "base", "sessions": 1, "status": "ok", "wall_s": 10.0, "reason": None}
+    figures = {"calls": 2000.0, "calls_per_s": 200.0, "response_mean_ns": 5e6, "response_max_ns": 9e6}
+    rates = [{"cell": "c", "scope": "rung", "name": n, "value": v} for n, v in figures.items()]
+    histogram = [{"cell": "c", "low_ns": 4_000_000, "high_ns": 8_000_000, "count": 2000}]
+    tables = {"windows": pl.DataFrame([window]), "rates": pl.DataFrame(rates)}
+    rule = Adaptive(top=1, most_rungs=4, near=1, repeats=1, goal=parse_goal("mean<1ms"))
+    plan = Plan(
+        experiment=Experiment(),
+        cpus=2,
+        call_target_ns=call_target_ns,
+        cells=(),
+        expected_ns=0,
+        adaptive=rule,
+    )
+    (found,) = sought(plan, tables | {"histogram": pl.DataFrame(histogram)})
+    assert found.case == "not-met" and advised in found.advice
+    assert ("--call-target" in found.advice) is (call_target_ns is not None)

@@ -200,6 +200,11 @@ def claim(
     )
 
 
+def advice(id: str, case: str) -> str:
+    """Returns the advice of the claim ``id`` for a case; "" if it has none."""
+    return _advice(entries()[id], {}, (case,))
+
+
 def sentence(
     id: str, values: Mapping[str, Any] | None = None, *, case: str = "", parts: Sequence[str] = ()
 ) -> str:

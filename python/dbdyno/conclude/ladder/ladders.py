@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import polars as pl
 
+from dbdyno.conclude.catalogue import advice, sentence
 from dbdyno.conclude.catalogue import number_format as fmt
-from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.catalogue.number_format import load
 from dbdyno.conclude.ladder.rungs import Rungs
 from dbdyno.model.plan.kinds import kind_of
@@ -241,13 +241,14 @@ _MAY_BE_UNKNOWN = ("smt-yield", "one-session")
 
 
 def in_doubt(claim: Claim, place: str) -> Claim:
-    """Returns ``claim`` with a sentence that it is uncertain, because the machine was not quiet ``place``; a
-    claim that compares no loads unchanged."""
+    """Returns ``claim`` with a sentence that it is uncertain, because the machine was not quiet ``place``,
+    and with a quiet machine as its only advice; a claim that compares no loads unchanged."""
     if claim.id not in ABOUT_LADDERS or (claim.value is None and claim.id in _MAY_BE_UNKNOWN):
         return claim
     tail = sentence("disturbed", {"place": place}, case="uncertain")
     severity = "note" if claim.severity == "good" else claim.severity
     changed = {"text": claim.text + tail, "pieces": (*claim.pieces, ("", tail)), "severity": severity}
+    changed["advice"] = advice("disturbed", "measured") if claim.advice else ""
     return claim.model_copy(update=changed)
 
 

@@ -307,7 +307,8 @@ def long_calls(case: Case) -> Iterator[Claim]:
         if calls and crossing and crossing / calls > STRADDLING:
             mean_ns = figures.get("response_mean_ns") or 0.0
             candidates.append(({"mean": mean_ns, "wall": cell["wall_s"], "share": crossing / calls}, cell))
-    yield from case.worst("long-calls", candidates, "share")
+    kind = "not-sized" if case.plan.call_target_ns is None else "sized"
+    yield from case.worst("long-calls", candidates, "share", case=kind)
 
 
 @check("not-measured", of="whole")

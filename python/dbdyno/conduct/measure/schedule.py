@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import advice, claim
 from dbdyno.conclude.compare import tight_enough
 from dbdyno.model.engine.protocols import Clock
 from dbdyno.model.plan.plan import Adaptive, Cell, Goal, Plan
@@ -107,6 +107,9 @@ def _finding(plan: Plan, variant: str, findings: Findings, step: Next | Done) ->
         case=done.case,
         parts=(*done.parts, *(["unfinished"] if open_ else [])),
         severity="good" if done.found and not open_ else "note",
+        advice=advice(done.id, "not-sized")
+        if done.case == "not-met" and plan.call_target_ns is None
+        else None,
         cells=[
             c.id
             for c in plan.cells
