@@ -46,6 +46,25 @@ def test_the_line_is_shown_with_a_caret_under_the_place(any_dsn: str) -> None:
     assert line.index("pg_class") == caret.index("^")
 
 
+@pytest.mark.parametrize("statement", ["select * from t", "insert into t values (:n::int)", "delete from t"])
+def test_a_right_that_the_role_lacks_is_found_before_the_load(any_dsn: str, statement: str) -> None:
+    with psycopg.connect(any_dsn, autocommit=True) as connection:
+        connection.execute("drop schema if exists locked cascade; drop role if exists reader")
+        connection.execute("create schema locked; create table locked.t (n int); insert into locked.t values (1)")
+        connection.execute("create role reader login; grant usage on schema locked to reader")
+        dsn = psycopg.conninfo.make_conninfo(any_dsn, user="reader")
+        script = "\\set n 1\n" + statement.replace(" t", " locked.t")
+        with closing(PostgresServer(dsn)) as server, pytest.raises(ScriptError) as caught:
+            loads.script(server, script, "s.sql")
+        assert "s.sql:2:1: permission denied for table t" in caught.value.message
+        assert "grant" in (caught.value.cure or "")
+        connection.execute("grant all on locked.t to reader")
+        with closing(PostgresServer(dsn)) as server:
+            loads.script(server, script, "s.sql")
+        assert connection.execute("select count(*) from locked.t").fetchone() == (1,)
+        connection.execute("drop schema locked cascade; drop role reader")
+
+
 def test_a_transaction_of_several_statements_is_one_call(any_dsn: str) -> None:
     with psycopg.connect(any_dsn, autocommit=True) as connection:
         connection.execute("drop table if exists public.account")

@@ -24,10 +24,14 @@ _MISSING = ("42P01", "42703", "42883", "42704", "3F000")
 them."""
 _TYPES = ("42601", "42725", "42P18", "42883", "42804", "22P02")
 """SQLSTATEs that a statement may get because a variable in it cannot be a parameter, or has no type."""
-_MAKES = re.compile(r"\s*(create|alter|drop|do|call|set)\b|.*\binto\b", re.IGNORECASE | re.DOTALL)
+_MAKES = re.compile(r"\s*(create|alter|drop|do|call|set|grant)\b|.*\binto\b", re.IGNORECASE | re.DOTALL)
 _PREPARE = "dbdyno workload prepare pgbench -s 10"
 _OPENS, _CLOSES = ("begin", "start"), ("commit", "end", "rollback", "abort", "prepare")
 _SYNTAX = "42601"
+_NO_RIGHT = "42501"
+_EXPLAINED = ("select", "insert", "update", "delete", "merge", "with", "values", "table")
+_CHECKED = "dbdyno_checked"
+"""Name of a prepared statement."""
 _SIMPLE_CURE = "take -M simple, which is pgbench's default, or give the variable a type, as in :n::int"
 _PIPELINE_CURE = (
     "give the variable a type, as in :n::int, write its value, or take the statement out of the pipeline "
@@ -197,8 +201,8 @@ def _parse(
     *,
     may_create: bool,
 ) -> None:
-    """Raises :class:`ScriptError` if the server cannot parse the statement. Executes nothing. ``made``:
-    earlier statements may create missing objects."""
+    """Raises :class:`ScriptError` if the server cannot parse the statement, or the role may not execute it.
+    Executes nothing. ``may_create``: earlier statements may create missing objects, or grant rights."""
     result = _prepared(connection, command["sql"])
     if result.status == pq.ExecStatus.COMMAND_OK:
         extra = connection.pgconn.describe_prepared(b"").nparams - len(command["variables"])
@@ -207,6 +211,9 @@ def _parse(
             raise _error(script, command, 0, message, "write values, or variables of the script")
         if extra < 0:
             raise _no_parameter(script, command, command["sql"].find("$1"), "")
+        if not may_create and (denied := _denied(connection, command)) is not None:
+            cure = "grant that right to the role of the calls, or connect as another role"
+            raise _error(script, command, 0, denied, cure)
         return
     field = pq.DiagnosticField
     state = _state(result)
@@ -224,6 +231,25 @@ def _parse(
     if command["variables"] and state in _TYPES:
         cure = "give the variable a type, as in :n::int, or take -M simple, which is pgbench's default"
     raise _error(script, command, at, message or "refused", cure)
+
+
+def _denied(connection: Connection, command: _Command) -> str | None:
+    """Returns the server's message if the role lacks a right that the statement needs: the server checks
+    rights before execution, also of a statement that is only explained."""
+    words = command["sql"].split(maxsplit=1)
+    if not words or words[0].lower() not in _EXPLAINED:
+        return None
+    sql = f"prepare {_CHECKED} as {command['sql']}".encode(texts.encoding_of(connection))
+    if connection.pgconn.exec_(sql).status != pq.ExecStatus.COMMAND_OK:
+        return None
+    values = ", ".join(["null"] * len(command["variables"]))
+    explain = f"explain execute {_CHECKED}{f'({values})' if values else ''}"
+    result = connection.pgconn.exec_(explain.encode())
+    connection.pgconn.exec_(f"deallocate {_CHECKED}".encode())
+    if _state(result) != _NO_RIGHT:
+        return None
+    message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+    return message.decode(connection.info.encoding, "replace")
 
 
 def _prepared(connection: Connection, sql: str) -> pq.abc.PGresult:
