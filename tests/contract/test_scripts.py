@@ -50,7 +50,9 @@ def test_the_line_is_shown_with_a_caret_under_the_place(any_dsn: str) -> None:
 def test_a_right_that_the_role_lacks_is_found_before_the_load(any_dsn: str, statement: str) -> None:
     with psycopg.connect(any_dsn, autocommit=True) as connection:
         connection.execute("drop schema if exists locked cascade; drop role if exists reader")
-        connection.execute("create schema locked; create table locked.t (n int); insert into locked.t values (1)")
+        connection.execute(
+            "create schema locked; create table locked.t (n int); insert into locked.t values (1)"
+        )
         connection.execute("create role reader login; grant usage on schema locked to reader")
         dsn = psycopg.conninfo.make_conninfo(any_dsn, user="reader")
         script = "\\set n 1\n" + statement.replace(" t", " locked.t")

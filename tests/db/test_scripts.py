@@ -153,3 +153,23 @@ def _adds_up(ledger: list[dict[str, Any]], scripts: dict[str, dict[str, Any]]) -
         if by_account["client"]["status"] == "ok":
             served = sum(r["seconds"] for r in parts if r["account"] in ("run", "runq", "sleep", "client"))
             assert served == pytest.approx(one["seconds"])
+
+
+def test_a_run_whose_every_call_fails_ends_where_no_other_could_succeed(bench: Bench, tmp_path: Path) -> None:
+    refused, failing = tmp_path / "refused.sql", tmp_path / "failing.sql"
+    refused.write_text("do $$ begin perform nosuch(); end $$")
+    failing.write_text("select 1 / (random() < 0)::int")
+    brief = ("-c", "1,2", "--measure", "1s", "--dsn", bench.dsn, "--store", str(tmp_path / "store"))
+    done = bench.here("run", "-f", str(refused), *brief, "--name", "refused")
+    assert done.returncode == 5, done.stderr
+    assert "every call ended in an error: function nosuch() does not exist" in done.stderr
+    assert "(SQLSTATE 42883)" in done.stderr
+    done = bench.here("run", "-f", str(failing), *brief, "--name", "failing")
+    assert done.returncode == 5, done.stderr
+    listed = json.loads(bench.here("runs", "--json", *brief[-2:]).stdout)
+    by_name = {run["name"]: run for run in listed}
+    assert by_name["refused"]["status"] == "cut short"
+    assert (by_name["failing"]["status"], by_name["failing"]["reason"]) == (
+        "complete",
+        "every call ended in an error",
+    )

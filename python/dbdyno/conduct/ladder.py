@@ -16,6 +16,7 @@ from dbdyno.conduct.measure.cell import OnTick, Setting, Unit, clock_of
 from dbdyno.conduct.measure.cells import measure_cells
 from dbdyno.conduct.measure.checks import DataChecks
 from dbdyno.conduct.measure.crew import Crew, lost_by, with_hosts_left
+from dbdyno.conduct.measure.failures import Failures
 from dbdyno.conduct.measure.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.measure.others import OtherProcesses
 from dbdyno.conduct.measure.plans import StatementPlans
@@ -80,8 +81,10 @@ class Ladder:
         with Triggers(server, plan, record, clock, listener.noted, target_of_triggers) as triggers:
             variants = Variants(self.stage, record, preparation.environment)
             saved = Saved(self.derived, progress, course, variants, listener)
+            failures = Failures(plan)
             companions = Companions(
                 variants,
+                failures,
                 Restarts(server, plan, listener),
                 Warming(bare, units),
                 resets,
@@ -97,22 +100,27 @@ class Ladder:
                 self.feed,
             )
             setting = replace(bare, companions=companions)
-            save_each(self._measurements(course, setting, units), companions, record)
+            save_each(self._measurements(course, setting, units, failures), companions, record)
         if course.stopped is not None:
             record.update_info(stopped=course.stopped)
             listener.noted(f"stopped {course.stopped}")
+        if failures.reason is not None:
+            record.update_info(reason=failures.reason)
 
     def _grew(self, plan: Plan, progress: Progressing) -> None:
         self.record.write_plan(plan)
         progress.grown(plan)
 
-    def _measurements(self, course: Course, setting: Setting, units: Mapping[str, Unit]) -> Measurements:
+    def _measurements(
+        self, course: Course, setting: Setting, units: Mapping[str, Unit], failures: Failures
+    ) -> Measurements:
         server, plan, interrupt = setting.server, setting.plan, setting.interrupt
         cool_down_s = parse_duration_ns(plan.experiment.cool_down) / NS_PER_S
         measured: set[str] = set()
         for cell in course.cells():
             if cell.id in measured:
                 continue
+            failures.check()
             interrupt.rest(cool_down_s, clock_of(server).sleep)
             server.machine.revive()
             named = cell.variant if plan.servers else None

@@ -294,4 +294,4 @@ def ending(record: Run) -> Iterator[None]:
             record.finish("cut short", f"{type(e).__name__}: {e}")
         raise
     else:
-        record.finish("complete")
+        record.finish("complete", record.info.reason)
