@@ -65,6 +65,8 @@ def run(
         ):
             _claim(server, plan, record, journal, listener)
             environment = _begin(server, plan, context.host, record, listener)
+            for reason in observe.refused(server, observe.How.of(plan.experiment)):
+                listener.noted(f"! {reason}")
             if crew is not None:
                 _begin_drivers(crew, plan, listener)
             derived = beside.enter_context(deriving(record, server, soon=context.metrics is not None))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         open_observation,
         open_watch,
         recent_frames,
+        refused,
     )
 
 lazy(__name__)

@@ -19,7 +19,7 @@ from dbdyno.model.engine.protocols import Load, Server, Watch, needed
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan.plan import Experiment, Observation
 from dbdyno.model.schema.data_source import Option
-from dbdyno.model.schema.data_sources import TRACED, asked, options, read_tables, sampled
+from dbdyno.model.schema.data_sources import SOURCES, TRACED, asked, options, read_tables, sampled
 from dbdyno.model.schema.rawtables import OF_CLIENT
 from dbdyno.model.schema.tables import CoreColumn, empty, from_core
 from dbdyno.model.sources.source import READ, TRACE
@@ -175,15 +175,34 @@ def open_observation(
     )
 
 
-def open_machine(on: Machine = HERE) -> Watch:
+def open_machine(on: Machine = HERE, how: How | None = None) -> Watch:
     """Opens the watch over a machine without a server. The reading process takes the server's place."""
     own = {"pid": on.pid, "tid": on.pid, "role": "other"}
     groups_ = _groups_of("server", on.pid, on)
     machine = {"os": True, "tasks": [own], "cgroups": groups_, "host": True}
     return Attended[Watch](
-        lambda _: on.watch({**machine, **How().spec(), "task_interval_ms": TASK_INTERVAL_MS}),
+        lambda _: on.watch({**machine, **(how or How()).spec(), "task_interval_ms": TASK_INTERVAL_MS}),
         _stop_abandoned,
     ).result()
+
+
+def refused(server: Server, how: How) -> Iterator[str]:
+    """Yields a sentence for each source that an option asks for and that cannot be read here."""
+    wanted = [s for s in SOURCES if s.option is not None and s.option.key in how.asked]
+    if not wanted or not how.enabled or server.world is not None:
+        return
+    try:
+        watch = open_machine(server.machine, how)
+    except _core.ObserverError:
+        return  # the first measurement ends with the reason
+    states = watch.source_status()
+    watch.stop()
+    for source in wanted:
+        assert source.option is not None
+        # a source without a frequency of its own is part of the trace
+        status, why = states.get(source.name) or states.get(TRACE) or ("off", "--waits sampled")
+        if status not in READ:
+            yield f"{source.option.flag}: {source.name} {status}: {why}"
 
 
 def check_exact(server: Server, how: How) -> None:
