@@ -69,6 +69,12 @@ def test_a_row_that_knows_nothing_yet_is_question_marks_not_zeros() -> None:
     assert table.row(line({"sessions": 4})).text.split() == ["4", *["?"] * 13]
 
 
+def test_the_largest_wait_without_an_event_is_not_cut() -> None:
+    table, line = present.running_rungs("LIO", 120)
+    row = report_results.results().tables["rungs"].to_dicts()[-1] | {"top_wait": "no wait event"}
+    assert table.row(line(row)).text.endswith("no event")
+
+
 def test_a_remainder_is_known_only_if_a_part_is() -> None:
     columns, line = rungs.running("LIO")
     at = [c.head for c in columns].index("unac%")

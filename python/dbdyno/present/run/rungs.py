@@ -104,7 +104,8 @@ def _count(n: float) -> str:
 
 
 def _top_wait(r: Record) -> Cell:
-    return word(r.get("top_wait"))
+    wait = r.get("top_wait")
+    return word("no event" if wait == accounts.NO_LABEL else wait)  # the column has no room for all of it
 
 
 _MARKS = {"client": "*", "invalid": "!"}
