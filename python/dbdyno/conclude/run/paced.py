@@ -94,7 +94,9 @@ def overload(case: Case) -> Iterator[Claim]:
         due, left = f.get("arrivals") or 0.0, f.get("backlog_end") or 0.0
         if left <= max(LEFT_OVER * due, cell["sessions"]):
             continue
-        values = {"offered": f.get("offered_per_s") or 0.0, "delivered": f.get("calls_per_s") or 0.0}
+        counted = (f.get("calls") or 0.0) / cell["wall_s"]  # 0 if all of them ended in errors
+        values: dict[str, Any] = {"delivered": f.get("calls_per_s") or counted}
+        values |= {"offered": f.get("offered_per_s") or 0.0}
         values |= {"backlog": round(left), "age": f.get("backlog_age_max_ns") or 0.0, "least": LEFT_OVER}
         values["kind"] = _ended(case, cell["cell"])
         candidates.append((left / due, values, cell))
