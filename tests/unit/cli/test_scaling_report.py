@@ -17,8 +17,10 @@ from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.cli.app import app
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.scaled import scaled
 from dbdyno.conclude.scaling.asked import asked
+from dbdyno.conclude.scaling.paragraph import paragraph, shape
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.results.analyses import Estimate, Ladder, Machine, Scaling
 from dbdyno.present.document.document import Chart, Section, walk
@@ -287,3 +289,19 @@ def test_intervals_and_numbers_are_written_with_as_many_digits_as_count() -> Non
     assert [figures.number(v) for v in (None, float("nan"), 0.0, 1.5e-9, 12.0, 3.14159)] == [
         "?", "?", "0", "1.500e-09", "12", "3.142",
     ]  # fmt: skip
+
+
+def test_a_model_that_bic_prefers_is_not_ruled_out_by_far(plateau: Scaling) -> None:
+    best, second, *rest = plateau.fits
+    alone = (best, *(replace(f, weight=0.001, weight_bic=0.0) for f in (second, *rest)))
+    preferred = (replace(best, weight_bic=0.1), replace(alone[1], weight_bic=1.0), *alone[2:])
+    assert "by far" in paragraph(replace(plateau, fits=alone))
+    unsure = paragraph(replace(plateau, fits=preferred))
+    assert "by far" not in unsure and f"{shape(second)} cannot be ruled out" in unsure
+
+
+def test_no_model_is_called_the_best_if_none_describes_the_loads(plateau: Scaling) -> None:
+    values = {"p": "p = 0.01", "shape": "a plateau", "error": "3 %", "tried": "four"}
+    veto = claim("model-veto", values, case="pattern")
+    shown = text(replace(plateau, answers=(*plateau.answers, veto)))
+    assert "Best model" not in shown and "Closest model, not accepted: " in shown

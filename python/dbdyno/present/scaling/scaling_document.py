@@ -357,9 +357,12 @@ def _models(scaling: Scaling) -> list[Block]:
 
 
 def _chosen(scaling: Scaling, fit: Fitted) -> str:
-    """Returns ``Best model: a plateau``, or ``Requested model`` if another one has more weight."""
+    """Returns ``Best model: a plateau``, ``Requested model`` if another one has more weight, or ``Closest
+    model, not accepted`` if residuals or measured loads speak against it."""
     is_best = fit.weight >= max(f.weight for f in scaling.fits)
-    name = f"{'Best model' if is_best else 'Requested model'}: {fit.title}"
+    is_rejected = any(a.id == _VETO for a in scaling.answers)
+    best = "Closest model, not accepted" if is_rejected else "Best model"
+    name = f"{best if is_best else 'Requested model'}: {fit.title}"
     return f"{name} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
 
 
