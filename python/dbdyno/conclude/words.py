@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbdyno.conclude.catalogue import Entry, entries, entry, readable
 from dbdyno.conclude.thresholds import criterion
-from dbdyno.model.errors import UsageError, near_names
+from dbdyno.model.errors import UsageError, near_names, nearest
 from dbdyno.model.schema.tables import DERIVED, RAW
 
 if TYPE_CHECKING:
@@ -33,11 +33,17 @@ class Word(NamedTuple):
     page: str
 
 
-def explanation(name: str, families: WaitFamilies | None = None, advice: WaitAdvice | None = None) -> str:
+def explanation(
+    name: str,
+    families: WaitFamilies | None = None,
+    advice: WaitAdvice | None = None,
+    events: Collection[str] = (),
+) -> str:
     """Returns the explanation of the word ``name``, then a list of the claims about it. A wait event,
-    ``class/event``, is explained by the ``families`` and the ``advice`` of an engine. Raises
-    :class:`UsageError` if no entry has this name."""
-    if families is not None and (event := _event(name.strip(), families, advice)):
+    ``class/event``, is explained by the ``families`` and the ``advice`` of an engine, which also knows the
+    names of its ``events``. Raises :class:`UsageError` if no entry has this name, or if an event without a
+    known name has almost that of another one."""
+    if families is not None and (event := _event(name.strip(), families, advice, events)):
         return event
     wanted = _plain(name)
     own = _claim(name) or _claim("-".join(wanted.split()))
@@ -49,7 +55,8 @@ def explanation(name: str, families: WaitFamilies | None = None, advice: WaitAdv
     if own is not None:
         return "\n".join([*lines, "", explained(own, defined=True)] if lines else [explained(own)])
     about = [] if word is None else [n for n in entries() if n.startswith(word.claims or ("?",))]
-    about = about or [e.name for e in entries().values() if wanted and _mentions(e, wanted)]
+    if not about and (word is None or wanted == _plain(word.names[0])):
+        about = [e.name for e in entries().values() if wanted and _mentions(e, wanted)]
     if not lines and not about:
         cure = f"{near_names(name, names())} dbdyno explain lists all claims, dbdyno help all topics"
         raise UsageError(f"nothing is called {name!r}", cure.strip())
@@ -96,20 +103,27 @@ def _with_slots(title: str, templates: Iterable[str]) -> tuple[str, list[str]]:
     return f"{title}{slots}", texts
 
 
-def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
+def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None, events: Collection[str]) -> str:
     """Returns the explanation of a wait event, in any case of its letters, or "" if the engine has no such
-    class."""
+    class. An unknown name may be that of an extension's event, unless it is spelled almost like another."""
     wait_class, slash, event = name.partition("/")
     own = next((n for n in families.root if n.casefold() == wait_class.casefold()), None)
     if not slash or not event or own is None:
         return ""
-    label, known_ones = f"{own}/{event}", [*families.root, *(advice.root if advice is not None else ())]
+    label = f"{own}/{event}"
+    known_ones = [*families.root, *(advice.root if advice is not None else ()), *events]
     if label not in known_ones:  # the output has the engine's own spelling, not the user's
         label = next((n for n in known_ones if n.casefold() == label.casefold()), label)
+    if events and label not in known_ones:
+        of_class = [n.partition("/")[2] for n in known_ones if n.startswith(f"{own}/")]
+        if (near := nearest(event, of_class)) is not None:
+            raise UsageError(f"no wait event {label!r}", f"did you mean '{own}/{near}'?")
     family = families.of(label)
     waits = _document()["families"][family]
     known = advice.of(label) if advice is not None else None
-    lines = [f"{label}: a wait event; sessions wait {waits} (family {family})"]
+    is_known = not events or label in known_ones
+    what = "a wait event" if is_known else "not a wait event of the server itself; if an extension has it"
+    lines = [f"{label}: {what}; sessions wait {waits} (family {family})"]
     if known is not None and known.what:
         lines.append(f"  They wait for {known.what}.")
     if known is not None and known.earlier:

@@ -12,4 +12,5 @@ def explanation(term: str) -> str:
     if "/" not in term:
         return words.explanation(term)
     engine = engines.DEFAULT  # a wait event is CLASS/NAME
-    return words.explanation(term, engines.wait_families(engine), engines.wait_advice(engine))
+    families, advice = engines.wait_families(engine), engines.wait_advice(engine)
+    return words.explanation(term, families, advice, engines.wait_event_names(engine))

@@ -7,7 +7,7 @@ imported on first use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -53,6 +53,7 @@ class Engine(Protocol):
     ``imported(kind, content)``: snapshots read from an export of another program;
     ``code_areas()``: areas of the server's source code, by function;
     ``wait_advice()``: advice for sessions that wait for each other;
+    ``wait_event_names()``: the names of all wait events, ``class/event``;
     ``put_back(undo)``: undoes what a killed run changed on this machine, as
     :meth:`dbdyno.model.engine.protocols.Configuring.put_back`, but without a server;
     ``named_servers(texts, directory)``: a :class:`NamedServer` for each text that names a server; relative
@@ -221,6 +222,11 @@ def wait_advice(engine: str) -> WaitAdvice:
     except UsageError:
         return WaitAdvice()
     return _optional(engine, "wait_advice", WaitAdvice())
+
+
+def wait_event_names(engine: str) -> Collection[str]:
+    """Returns the names of all wait events, ``class/event``, of all versions; empty if they are unknown."""
+    return _optional(engine, "wait_event_names", ())
 
 
 def put_back(undo: Undo) -> str | None:

@@ -7,7 +7,8 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from dbdyno import engines
+from dbdyno import conduct, engines
+from dbdyno.account.chains import ASLEEP
 from dbdyno.cli.app import _command_path, app
 from dbdyno.conclude.catalogue import entries
 from dbdyno.conclude.words import examples, explanation, names, words
@@ -169,6 +170,24 @@ def test_terms_of_answers_and_tables_are_explained(asked: str, excerpt: str) -> 
 )
 def test_any_wait_event_is_explained(asked: str, excerpt: str) -> None:
     assert excerpt in explanation(asked, engines.wait_families("postgres"), engines.wait_advice("postgres"))
+
+
+@pytest.mark.parametrize("event", ["Lock/transactionid", "LWLock/LockManager", "IO/WalSync", "Lock/tuple"])
+def test_a_known_wait_event_has_a_cure_and_a_typo_the_nearest_name(event: str) -> None:
+    assert "What to do: " in conduct.explanation(event)
+    with pytest.raises(UsageError) as e:
+        conduct.explanation(f"{event[:-2]}{event[-1]}{event[-2]}")
+    assert e.value.cure == f"did you mean {event!r}?"
+    assert "if an extension has it" in conduct.explanation("LWLock/qqqqqqqqqq")
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["left", "drop", "late", "p (Holm)", "more repeats", "skewed values", "statement unknown", ASLEEP],
+)
+def test_a_word_of_a_table_is_explained_without_claims_about_others(word: str) -> None:
+    assert not re.search("left-out|left-behind|throughput-drop", explanation(word))
+    assert re.match(r"[\w ,-]+: \w", explanation(word))
 
 
 def test_a_unit_with_a_slash_is_no_wait_event() -> None:

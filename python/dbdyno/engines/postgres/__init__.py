@@ -49,6 +49,7 @@ __all__ = [
     "server_programs",
     "suites",
     "wait_advice",
+    "wait_event_names",
     "wait_families",
     "workloads",
 ]
@@ -141,6 +142,12 @@ def wait_advice() -> WaitAdvice:
     from dbdyno.engines.postgres.wait_events import advice
 
     return advice()
+
+
+def wait_event_names() -> frozenset[str]:
+    from dbdyno.engines.postgres.wait_events import event_names
+
+    return event_names()
 
 
 def wait_families() -> WaitFamilies:

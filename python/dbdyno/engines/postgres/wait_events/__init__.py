@@ -47,6 +47,15 @@ def words(major: int) -> Words | None:
 
 
 @cache
+def event_names() -> frozenset[str]:
+    """Returns the names of the events of all versions, ``class/event``."""
+    files = (f.name for f in resources.files(__name__).iterdir())
+    majors = (int(name.removesuffix(".toml")) for name in files if name.removesuffix(".toml").isdigit())
+    known = filter(None, map(words, majors))
+    return frozenset("/".join(names) for one in known for names in one.events.values())
+
+
+@cache
 def families() -> WaitFamilies:
     """Returns the families of the events of all versions."""
     return WaitFamilies.model_validate(tomllib.loads(_text("families.toml")))
