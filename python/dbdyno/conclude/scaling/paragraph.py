@@ -170,9 +170,7 @@ def _not_ruled_out(scaling: Scaling) -> list[Fitted]:
     """Returns the models other than the best that are not ruled out: by AICc, or because BIC, which charges
     less for parameters if there are few points, prefers them."""
     best = scaling.fits[0]
-    return [
-        f for f in scaling.fits[1:] if f.weight >= NEAR * best.weight or f.weight_bic > best.weight_bic
-    ]
+    return [f for f in scaling.fits[1:] if f.weight >= NEAR * best.weight or f.weight_bic > best.weight_bic]
 
 
 def _other_models(scaling: Scaling) -> dict[str, str]:
