@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct
-from dbdyno.cli import browser, completion
+from dbdyno.cli import browser, completion, screen
 from dbdyno.cli.connection_words import connection_words, dsn_of
 from dbdyno.cli.flags import Command, Option
 from dbdyno.cli.options import (
@@ -68,7 +68,7 @@ bound of the variance is about twice the estimate."""
     metavar="TIME",
     default="5s",
     show_default=True,
-    help="Length of a window.",
+    help="Length of a window; a measurement has several: --windows.",
 )
 @click.option(
     "--windows",
@@ -173,6 +173,8 @@ def noise(**options: Any) -> None:
         )
     with conduct.server_machine(options["server_ssh"], options["ssh_command"]) as machine:
         request = _fitted(options, [w for w in words if "=" in w], conduct.host_of(machine))
+        if not options["dry_run"] and (others := conduct.others_now(machine)):
+            screen.err().print(f"{others}; noise is measured with them", style="yellow")
         run_planned(options, request, machine, None)
 
 

@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim, sentence
-from dbdyno.conclude.catalogue.criteria import TRUTH, TRUTH_BRIEF, TRUTH_UNACCOUNTED, truth_verdict
+from dbdyno.conclude.catalogue.criteria import (
+    TRUTH,
+    TRUTH_BRIEF,
+    TRUTH_UNACCOUNTED,
+    is_vague,
+    truth_verdict,
+)
 from dbdyno.model.engine.truth import Disturbance, Needs, Truth, TruthCase
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import BY_LABEL
@@ -107,7 +113,8 @@ def judged(truth: Truth, needs: Needs) -> Truth:
     verdict, others, reason = truth_verdict(truth, needs), truth.disturbance, ""
     if verdict == "inconclusive":
         values = {} if others is None else {"others": others.others, "steal": others.steal / others.cpus}
-        reason = sentence("selftest-account", values, case="busy" if values else "unseen")
+        case = "vague" if is_vague(truth) else "busy" if values else "unseen"
+        reason = sentence("selftest-account", values, case=case)
     return truth.model_copy(update={"verdict": verdict, "reason": reason})
 
 
@@ -120,7 +127,8 @@ def headline(results: Sequence[Truth], planned: int) -> Claim:
     """Returns the summary claim over all accounts. ``planned`` is the number of cases that were to be
     measured."""
     by = {v: [t for t in results if t.verdict == v] for v in ("ok", "off", "inconclusive", "unknown")}
-    disturbances = [t.disturbance for t in by["inconclusive"] if t.disturbance is not None]
+    disturbed = [t for t in by["inconclusive"] if not is_vague(t)]
+    disturbances = [t.disturbance for t in disturbed if t.disturbance is not None]
     counts = {verdict: len(those) for verdict, those in by.items()}
     done = len({t.case for t in results})
     values = counts | {
@@ -133,7 +141,8 @@ def headline(results: Sequence[Truth], planned: int) -> Claim:
         "steal": max((d.steal / d.cpus for d in disturbances), default=0.0),
     }
     case = next((v for v in ("off", "inconclusive", "ok") if by[v]), "none")
-    case = "unseen" if case == "inconclusive" and not disturbances else case
+    if case == "inconclusive" and not disturbances:
+        case = "unseen" if disturbed else "vague"
     parts = {
         "besides": case == "off" and counts["inconclusive"] > 0,
         "unknown": counts["unknown"] > 0,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.conduct.before import Waiting, alone, parse_quiet
+    from dbdyno.conduct.before import Waiting, alone, others_now, parse_quiet
     from dbdyno.conduct.beside import LiveBeside
     from dbdyno.conduct.captures.captures import capture_of
     from dbdyno.conduct.comparisons import (
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.request.script_texts import builtin_scripts
     from dbdyno.conduct.request.servers import check_alone, impossible_variants
     from dbdyno.conduct.run import run
-    from dbdyno.conduct.selftest import selftest
+    from dbdyno.conduct.selftest import check_cases, selftest
     from dbdyno.conduct.suite import (
         PlannedBenchmark,
         matrix_of,

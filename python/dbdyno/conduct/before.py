@@ -149,6 +149,22 @@ class Waiting:
                 self.listener.preparing(f"{_used(busy, where)}; waiting until they use {quiet.words}")
 
 
+_DISTURBING = 0.05
+"""Share of the CPUs from which on other processes are named before a measurement of noise."""
+
+
+def others_now(machine: Machine = HERE) -> str:
+    """Returns what other processes use of the machine's CPUs now; "" if that is little or unknown."""
+    cpus = processes.cpus_allowed(machine.pid, machine.root)
+    before = cpu_use.read(machine.root, cpus)
+    time.sleep(STEP_S)
+    busy = cpu_use.busy_between(before, cpu_use.read(machine.root, cpus), [machine.pid], machine.root)
+    if busy is None or busy.share < _DISTURBING:
+        return ""
+    where = "" if machine.reached is None else f" of {machine.reached.host}"
+    return f"{_used(busy, where)}: {_who(busy)}"
+
+
 def _listed(others: list[Ticket]) -> str:
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     return "; ".join(t.words for t in others[:_SHOWN]) + more

@@ -53,6 +53,7 @@ class Engine(Protocol):
     ``imported(kind, content)``: snapshots read from an export of another program;
     ``code_areas()``: areas of the server's source code, by function;
     ``wait_advice()``: advice for sessions that wait for each other;
+    ``truth_case_names()``: the names of the loads of a self-test;
     ``wait_event_names()``: the names of all wait events, ``class/event``;
     ``put_back(undo)``: undoes what a killed run changed on this machine, as
     :meth:`dbdyno.model.engine.protocols.Configuring.put_back`, but without a server;
@@ -227,6 +228,11 @@ def wait_advice(engine: str) -> WaitAdvice:
 def wait_event_names(engine: str) -> Collection[str]:
     """Returns the names of all wait events, ``class/event``, of all versions; empty if they are unknown."""
     return _optional(engine, "wait_event_names", ())
+
+
+def truth_case_names(engine: str) -> Sequence[str]:
+    """Returns the names of the loads of a self-test; empty if only a server knows them."""
+    return _optional(engine, "truth_case_names", ())
 
 
 def put_back(undo: Undo) -> str | None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dbdyno import conduct
 from dbdyno.cli.app import app
 from dbdyno.conclude.catalogue.criteria import LATE_READS, truth_verdict
-from dbdyno.conclude.ground_truth import CpuUse, Facts, accounts_of, headline, truths
+from dbdyno.conclude.ground_truth import CpuUse, Facts, accounts_of, headline, judged, truths
 from dbdyno.conduct.selftest import Planned, other_processes
 from dbdyno.engines.postgres.truth import cases
 from dbdyno.kernel import turns
@@ -61,6 +61,8 @@ def truth_of(off: float, **more: object) -> Truth:
         (truth_of(0.03), "idle", "inconclusive"),
         (truth_of(0.03), "nothing", "off"),
         (truth_of(0.03, low=2.02, high=2.10, disturbance=others(0.0)), "idle", "ok"),
+        (truth_of(0.19, low=0.9, high=3.9, disturbance=others(0.0)), "idle", "inconclusive"),
+        (truth_of(0.019, low=0.9, high=3.9, disturbance=others(0.0)), "idle", "ok"),
         (truth_of(0.03, low=2.04, high=2.20, disturbance=others(0.0)), "idle", "off"),
         (truth_of(0.03, low=1.9, high=2.2, account="unaccounted", disturbance=others(0.0)), "nothing", "off"),
         (truth_of(0.0, truth=None), "idle", "unknown"),
@@ -167,7 +169,7 @@ def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
     assert elsewhere["run"] == elsewhere["runq"] == "unknown"
 
 
-@pytest.mark.parametrize(("samples", "verdict"), [(3, "ok"), (200, "off")])
+@pytest.mark.parametrize(("samples", "verdict"), [(3, "inconclusive"), (200, "off")])
 def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdict: str) -> None:
     """3 waiters for 3 s, whose root each sample met runnable, though it is asleep for 0.6 of the time. 3
     samples may miss that, 200 may not."""
@@ -265,6 +267,8 @@ def test_the_headline_is_that_of_the_worst_verdict(verdicts: list[str], case: st
 
 def test_the_headline_names_cases_that_were_not_measured() -> None:
     assert headline([truth_with("inconclusive")], 1).case == "unseen"
+    vague = truth_of(0.19, low=0.9, high=3.9, verdict="inconclusive", disturbance=others(0.0))
+    assert headline([vague], 1).case == "vague" and "too wide" in judged(vague, "idle").reason
     stopped = headline([truth_with("ok")], 3)
     assert (stopped.slots["done"], stopped.slots["planned"]) == (1, 3)
     assert "1 of 3" in stopped.text

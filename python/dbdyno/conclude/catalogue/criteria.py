@@ -100,6 +100,9 @@ mean, and some sessions are in progress when the window begins and ends."""
 TRUTH_CHANCE = 2.0
 """Half-widths of its 95 % interval by which an account may differ. About one in 10,000 does by chance (4
 standard errors of a normal distribution: 6 in 100,000)."""
+TRUTH_VAGUE = 0.1
+"""Half-width of a 95 % interval, as a share of the sessions' time, above which an account that agrees only
+within chance proves nothing."""
 LATE_READS = 0.05
 """Largest share of the sessions' time that reads delayed by other processes explain."""
 
@@ -107,7 +110,8 @@ LATE_READS = 0.05
 def truth_verdict(truth: Truth, needs: Needs) -> Verdict:
     """Returns the verdict on an account.
 
-    "ok": it differs from its truth by no more than ``allowed``, or than chance allows for a sampled figure.
+    "ok": it differs from its truth by no more than ``allowed``, or than chance allows for a sampled figure;
+    "inconclusive" if its interval is so wide that chance allows almost anything (:func:`is_vague`).
     Else it is "off", but "inconclusive" if disturbances explain the difference. That needs two things. First,
     other processes and the hypervisor took at least as large a share of the CPUs as the difference is of the
     sessions' time. Second, something was late for at least that share: the reads (:data:`LATE_READS`), the
@@ -116,16 +120,32 @@ def truth_verdict(truth: Truth, needs: Needs) -> Verdict:
     """
     if truth.off is None or truth.truth is None or truth.ledger is None:
         return "unknown"
-    differs, chance = abs(truth.off), 0.0
-    if truth.low is not None and truth.high is not None and truth.account != "unaccounted":
-        end = truth.high if truth.truth > truth.ledger else truth.low
-        chance = TRUTH_CHANCE * abs(end - truth.ledger) / truth.wall
-    if differs <= max(truth.allowed, chance):
+    differs = abs(truth.off)
+    if is_vague(truth):
+        return "inconclusive"
+    if differs <= max(truth.allowed, TRUTH_CHANCE * _half_width(truth)):
         return "ok"
     others = truth.disturbance
     if others is None:
         return "off" if needs == "nothing" else "inconclusive"
     return "inconclusive" if differs <= min(others.taken, _late(others, needs)) else "off"
+
+
+def is_vague(truth: Truth) -> bool:
+    """Returns whether an account agrees with its truth only because its interval is wide."""
+    half = _half_width(truth)
+    return half > TRUTH_VAGUE and truth.allowed < abs(truth.off or 0.0) <= TRUTH_CHANCE * half
+
+
+def _half_width(truth: Truth) -> float:
+    """Returns the part of the account's interval towards its truth, as a share of the sessions' time; 0 for
+    one without chance."""
+    if truth.low is None or truth.high is None or truth.account == "unaccounted":
+        return 0.0
+    if truth.truth is None or truth.ledger is None:
+        return 0.0
+    end = truth.high if truth.truth > truth.ledger else truth.low
+    return abs(end - truth.ledger) / truth.wall
 
 
 def _late(others: Disturbance, needs: Needs) -> float:

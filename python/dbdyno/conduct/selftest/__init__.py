@@ -20,7 +20,7 @@ from dbdyno.conduct.selftest.brief_sessions import lead_ns, observed_briefly
 from dbdyno.conduct.selftest.other_processes import Meter
 from dbdyno.conduct.selftest.quota import QuotaRefused, quota
 from dbdyno.drive import Interrupt
-from dbdyno.engines import open_server
+from dbdyno.engines import open_server, truth_case_names
 from dbdyno.lazy import ready
 from dbdyno.model.engine.environment import Host
 from dbdyno.model.engine.protocols import Progress, Server, Target, needed
@@ -98,11 +98,20 @@ def selftest(
     interrupt.check()
 
 
-def chosen(cases: Sequence[TruthCase], names: Sequence[str]) -> list[TruthCase]:
-    by_name = {c.name: c for c in cases}
+def check_cases(engine: str, names: Sequence[str]) -> None:
+    """Raises :class:`UsageError` for an unknown name, if the engine knows its cases without a server."""
+    if known := truth_case_names(engine):
+        check_names(names, known)
+
+
+def check_names(names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
-        if name not in by_name:
-            raise UsageError(f"no case {name!r}", did_you_mean(name, list(by_name)))
+        if name not in known:
+            raise UsageError(f"no case {name!r}", did_you_mean(name, known))
+
+
+def chosen(cases: Sequence[TruthCase], names: Sequence[str]) -> list[TruthCase]:
+    check_names(names, [c.name for c in cases])
     return [c for c in cases if not names or c.name in names]
 
 

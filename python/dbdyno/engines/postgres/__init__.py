@@ -48,6 +48,7 @@ __all__ = [
     "secret_in",
     "server_programs",
     "suites",
+    "truth_case_names",
     "wait_advice",
     "wait_event_names",
     "wait_families",
@@ -142,6 +143,12 @@ def wait_advice() -> WaitAdvice:
     from dbdyno.engines.postgres.wait_events import advice
 
     return advice()
+
+
+def truth_case_names() -> tuple[str, ...]:
+    from dbdyno.engines.postgres.truth import cases
+
+    return tuple(case.name for case in cases())
 
 
 def wait_event_names() -> frozenset[str]:
