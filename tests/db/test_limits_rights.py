@@ -94,5 +94,5 @@ def test_a_plain_user_gets_the_missing_right_and_the_command(main_pid: int, limi
         assert (kind, "nothing to do" in text) == ("none", True)
         return
     assert kind in ("NotPrivileged", "Refused")
-    assert "sudo dbdyno run ..." in text
+    assert 'sudo "$(command -v dbdyno)" ...' in text
     assert ("CAP_SYS_NICE" if limit.keys() & {"cpus", "bind"} else "needs root") in text

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from dbdyno.kernel import processes
+from dbdyno.limits.places import AS_ROOT
 from dbdyno.model.engine.protocols import Undo
 from dbdyno.model.engine.topology import LogicalCpu, Topology
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
@@ -99,7 +100,7 @@ def not_placed(pid: int, why: str | None = None) -> NotPrivileged:
     return NotPrivileged(
         f"cannot set the affinity of process {pid}{f': {why}' if why else ''}: it is another user's, "
         "and that needs CAP_SYS_NICE",
-        "run as root, or as the server's user: sudo dbdyno run ..., sudo -u SERVER-USER dbdyno run ...",
+        f"run as root, or as the server's user: {AS_ROOT} ..., sudo -u SERVER-USER dbdyno ...",
     )
 
 

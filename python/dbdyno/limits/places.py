@@ -22,8 +22,12 @@ from dbdyno.model.errors import NotPrivileged, ServerBusy
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
 
 
+AS_ROOT = 'sudo "$(command -v dbdyno)"'
+"""Runs dbdyno as root, whose path may lack it; the same arguments follow."""
+
+
 def as_root() -> str:
-    return "run as root: sudo dbdyno run ..."
+    return f"run as root: {AS_ROOT} ..."
 
 
 def delegated() -> str:
@@ -34,7 +38,7 @@ def delegated() -> str:
     return (
         "start dbdyno and with it the embedded server in a delegated scope: "
         "systemd-run --user --scope -p Delegate=yes dbdyno run ... "
-        "(for a server that is to stay: ... dbdyno server start); or as root: sudo dbdyno run ..."
+        f"(for a server that is to stay: ... dbdyno server start); or as root: {AS_ROOT} ..."
     )
 
 
@@ -45,7 +49,7 @@ def no_controller(controller: str) -> str:
         return f"the {controller} controller has to be enabled above, by root; {container()}"
     return (
         "have it delegated: sudo systemctl edit user@.service, there [Service] Delegate=cpu cpuset io memory "
-        "pids, then log in again; or as root: sudo dbdyno run ..."
+        f"pids, then log in again; or as root: {AS_ROOT} ..."
     )
 
 

@@ -172,7 +172,7 @@ def test_the_error_for_an_unprivileged_user_names_delegation(box: Path, controll
     assert f"{home} may not be written; that needs root, or a delegated subtree (Delegate=yes)" in str(
         raised.value
     )
-    assert "sudo dbdyno run ..." in str(raised.value)
+    assert 'sudo "$(command -v dbdyno)" ...' in str(raised.value)
 
 
 def test_a_controller_that_is_not_given_is_named(box: Path) -> None:
