@@ -62,10 +62,12 @@ def sql(
     if tables:
         _list_tables(query, as_json)
         return
-    text = _text(query)
-    runs, warnings, roots = _runs(store, wanted)
+    from dbdyno.store.sql import check_installed
     from dbdyno.store.sql import query as ask
 
+    text = _text(query)
+    check_installed()
+    runs, warnings, roots = _runs(store, wanted)
     answer = ask(text, runs, warnings, roots)
     for warning in answer.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -35,6 +35,11 @@ class Answer:
     warnings: Sequence[str]  # notes on data that was left out
 
 
+def check_installed() -> None:
+    """Raises :class:`UsageError` without the extra ``sql``."""
+    check_extra("sql", "dbdyno sql", "duckdb")
+
+
 def query(
     sql: str, runs: Sequence[Listed], warnings: Sequence[str] = (), roots: Sequence[Path] = ()
 ) -> Answer:
@@ -43,7 +48,7 @@ def query(
     Snapshots are those in the directories ``roots``. Raises :class:`UsageError` if the query is wrong or
     no query, and without the extra ``sql``.
     """
-    check_extra("sql", "dbdyno sql", "duckdb")
+    check_installed()
     import duckdb
 
     with ExitStack() as opened:

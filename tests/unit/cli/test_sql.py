@@ -567,3 +567,14 @@ def test_tables_are_listed_with_types_and_units() -> None:
 def test_rows_of_an_answer_are_computed_as_they_are_read(store: Path) -> None:
     answer: Answer = query("select a.i from range(100000000) a(i), range(100000) b", list_runs(store))
     assert next(answer.rows) == (0,)
+
+
+def test_a_missing_extra_is_named_before_missing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise UsageError("needs the extra sql")
+
+    monkeypatch.setattr("dbdyno.store.sql.check_extra", missing)
+    result = CliRunner().invoke(app, ["sql", "from runs", "--store", str(tmp_path / "none")])
+    assert "needs the extra sql" in str(result.exception)
