@@ -143,18 +143,22 @@ def doctor(
         if as_json:
             print_json(_document(diagnosis))
         else:
+            if (failed := _failure(diagnosis)) is not None:
+                screen.error(failed.message, failed.cure)
             for line in _lines(diagnosis, everything):
                 click.echo(line)
         if fix:
             _fix(diagnosis, missing)
-    trouble = diagnosis.trouble
-    if trouble is not None and not isinstance(trouble, NotInstalled):
-        if not as_json:
-            screen.error(trouble.message, trouble.cure)
-        raise click.exceptions.Exit(trouble.exit_code)
+    if (failed := _failure(diagnosis)) is not None:
+        raise click.exceptions.Exit(failed.exit_code)
     bad = any(c.state == "bad" for c in diagnosis.conditions)
     if strict and (bad or any(s.status != "off" for s in missing)):
         raise click.exceptions.Exit(EXIT_OFF)
+
+
+def _failure(diagnosis: conduct.Diagnosis) -> DbdynoError | None:
+    """Returns the reason why the server could not be checked; None if no server was to be."""
+    return None if isinstance(diagnosis.trouble, NotInstalled) else diagnosis.trouble
 
 
 def _state(source: Source) -> str:
@@ -308,7 +312,7 @@ def _heading(diagnosis: conduct.Diagnosis) -> str:
     if isinstance(diagnosis.trouble, NotInstalled):
         return f"Only this machine was checked: no server was named, and {diagnosis.trouble.message}."
     if s is None:
-        return "No server could be checked (the error is below), only this machine."
+        return "No server could be checked (see the error), only this machine."
     return f"{s.product} {s.version} at {s.where}" + (" (embedded)" if s.embedded else "")
 
 

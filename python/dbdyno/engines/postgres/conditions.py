@@ -262,6 +262,8 @@ def _statement_ids(_entry: Entry, known: _Known) -> Judged:
     """Judges by the session's own id, since ``auto`` computes ids only if a library asks for them."""
     setting = known.settings.get("compute_query_id")
     value = setting.value if setting else "this version has no such setting"
+    if value == "auto" and not known.query_ids:
+        value = f"{value}: on by itself once pg_stat_statements is loaded"
     return Judged("ok" if known.query_ids else "worth a look", value)
 
 
