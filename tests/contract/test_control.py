@@ -22,7 +22,15 @@ from dbdyno.engines.postgres import connect, patience
 from dbdyno.engines.postgres.errors import connect_error, masked
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model import errors
-from dbdyno.model.errors import Abandoned, DbdynoError, Interrupted, ServerLost, Unreachable, UsageError
+from dbdyno.model.errors import (
+    Abandoned,
+    AuthenticationFailed,
+    DbdynoError,
+    Interrupted,
+    ServerLost,
+    Unreachable,
+    UsageError,
+)
 
 GARBAGE = random.Random(19).randbytes(5000)
 FIRST: dict[str, Script] = {
@@ -305,6 +313,14 @@ def test_a_host_that_is_the_rest_of_a_password_is_not_repeated(dsn: str) -> None
     with pytest.raises(UsageError) as caught:
         connect.connect(dsn)
     assert "sh@h" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sqlstate", [None, "28000"])
+def test_a_role_that_does_not_exist_is_to_be_created_or_replaced(sqlstate: str | None) -> None:
+    error = type("Refused", (psycopg.OperationalError,), {"sqlstate": sqlstate})
+    refusal = connect_error(error('FATAL:  role "nobody" does not exist'), None)
+    assert isinstance(refusal, AuthenticationFailed)
+    assert (refusal.cure or "").startswith("create the role")
 
 
 @pytest.mark.parametrize("sqlstate", ["28P01", "28000"])

@@ -52,6 +52,7 @@ _STATES: dict[str, tuple[type[DbdynoError], str]] = {
         "the server, or a proxy in between, asks for an authentication that require_auth or channel_binding "
         "excludes, or that the first connection did not meet: find out what answers there",
     ),
+    "28ROL": (AuthenticationFailed, "create the role, or name another one: user= in the DSN, or PGUSER"),
     "28": (AuthenticationFailed, "check user, database and address against the server's pg_hba.conf"),
     "3D000": (NoSuchDatabase, "name an existing one: dbname= in the DSN, or PGDATABASE"),
     "25006": (TargetError, "measure a server, and as a role, that may write: not a standby, not read-only"),
@@ -69,6 +70,7 @@ _OPTIONS = (
 _AT_START = {"22023": _OPTIONS, "42704": _OPTIONS, "42601": _OPTIONS, "55P02": _OPTIONS}
 # Messages of libpq itself, in English. Before version 18 libpq does not report the server's SQLSTATE: then
 # the server's message is matched, if it is English.
+_NO_ROLE = "role .* does not exist"
 _WORDS: tuple[tuple[str, str], ...] = (
     ("authentication method requirement|channel binding", "28ASK"),
     ("password authentication failed", "28P01"),
@@ -76,7 +78,8 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("pg_hba.conf", "28"),
     ("authentication failed", "28"),
     ("authentication method", "28"),
-    ("role .* (does not exist|is not permitted to log in)", "28"),
+    (_NO_ROLE, "28ROL"),
+    ("role .* is not permitted to log in", "28"),
     ("database .* does not exist", "3D000"),
     ("permission denied for database", "42501"),
     ("too many (clients|connections)|remaining connection slots", "53300"),
@@ -86,8 +89,10 @@ _UNLIKELY = 6  # so many characters, not all letters, occur in a message only as
 _NOBODY = (
     "Connection refused|No such file|host name|Name or service|[Nn]etwork is|No route to host|certificate"
 )
+_LISTENS = "is the server up, and does it listen there? Check host and port"
 _UNREACHABLE: tuple[tuple[str, str], ...] = (
-    ("Connection refused|No such file", "is the server up, and does it listen there? Check host and port"),
+    ("Connection refused", _LISTENS),
+    ("No such file", f"{_LISTENS}; dbdyno server start starts the embedded one"),
     ("could not translate host name|Name or service", "check the host's name"),
     ("timeout expired|timed out", "is the host right, does a firewall drop the packets?"),
     ("SSL|certificate", "check sslmode, sslrootcert, sslcert and sslkey"),
@@ -108,6 +113,8 @@ def connect_error(
             return UsageError(words, "name one of ~/.pg_service.conf, or of the file named by PGSERVICEFILE")
         return UsageError(f"the DSN is not valid: {_without_quotes(words)}", DSN_CURE)
     state = error.sqlstate or next((s for w, s in _WORDS if re.search(w, words)), None)
+    if state == "28000" and re.search(_NO_ROLE, words):
+        state = "28ROL"
     kind, cure = _lookup(state)
     if kind is not None:
         return kind(words, cure)

@@ -56,8 +56,11 @@ def check_schema(connection: Connection, name: str, mark: str, *, with_code: boo
         return None
     schema, why = Schema(*row), ""
     if schema.owner is not None:
-        why = f"it belongs to {schema.owner}"
-    elif not schema.comment.startswith(mark):
+        raise TargetError(
+            f"schema {name} belongs to the role {schema.owner}",
+            f"connect as {schema.owner}, or let it run dbdyno clean; {_ITS_OWNER}",
+        )
+    if not schema.comment.startswith(mark):
         why = "its comment is not one of dbdyno's"
     elif with_code and schema.code:
         why = f"it holds {listed(schema.code)}"
