@@ -63,13 +63,13 @@ def selftest(
     """Run loads with known results and compare the ledger with them.
 
     Cases: all asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, blocking, think time, a
-    mixture, commits, sessions that connect for one call. Each is measured once, with samples and, where permitted,
-    with the scheduler trace; all of them take less than a minute on an idle machine. An account is ok within
-    2 % of the sessions' time, or within what chance gives its samples; the remainder within 1 %, CPU time of
-    sessions that connect for one call within 15 %. An account that differs by more is off, or inconclusive
-    if its interval is very wide, or if other processes and the hypervisor took enough of the CPUs to explain
-    it: see dbdyno explain
-    selftest-account. Exit code 6 if an account is off. After Ctrl-C, completed cases are shown.
+    mixture, commits, sessions that connect for one call. Each is measured once, with samples and, where
+    permitted, with the scheduler trace; all of them take less than a minute on an idle machine. An account
+    is ok within 2 % of the sessions' time, or within what chance gives its samples; the remainder within 1
+    %, CPU time of sessions that connect for one call within 15 %. An account that differs by more is off,
+    or inconclusive if its interval is very wide, or if other processes and the hypervisor took enough of
+    the CPUs to explain it: see dbdyno explain selftest-account. Exit code 6 if an account is off. After
+    Ctrl-C, completed cases are shown.
 
     \b
     Examples:
