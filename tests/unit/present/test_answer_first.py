@@ -67,7 +67,7 @@ def test_without_an_answer_the_reason_and_what_to_measure_are_said() -> None:
     cells = report_results.results().tables["windows"]["cell"].to_list()
     for share, is_reason in ((0.5, True), (0.2, False)):
         hit = cells[: int(share * len(cells))]
-        failed = claim("no-calls", {"place": "at 1 session"}, cells=hit)
+        failed = claim("no-calls", {"place": "at 1 session"}, case="closed", cells=hit)
         (undecided,) = _asked("cpu-per-request", claims=(failed,)).reply
         assert (failed.text.rstrip(".") in undecided.text) == is_reason
         assert (failed.advice in undecided.text) == is_reason
