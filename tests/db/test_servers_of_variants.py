@@ -229,7 +229,8 @@ def test_servers_that_run_already_are_not_started_or_changed(
 ) -> None:
     before = _running(fresh_bench)
     old = servers.dsn(15)
-    for texts in (f"{old},{dsn18}", f"{dsn18},{dsn18}&application_name=other"):
+    own = f"{dsn18},{dsn18}&options=-c%20jit%3Doff"  # is another setting of its own sessions
+    for texts in (f"{old},{dsn18}", f"{dsn18},{dsn18}&application_name=other", own):
         done = fresh_bench.here("run", "lio", "--servers", texts, *SMALL)
         assert done.returncode == 0, done.stderr
         assert ("are the same server" in done.stderr) == ("application_name" in texts)

@@ -141,12 +141,15 @@ def _choose(stage: Stage, name: str, value: str, reason: str) -> None:
 
 
 def _same_servers(plan: Plan, known: Mapping[str, _Known]) -> list[str]:
-    """Returns a line for each server that several variants name without further differences."""
+    """Returns a line for each server that several variants name without further differences, also of their
+    connections' own settings."""
     thinks = {cell.variant: (cell.think_ns, cell.think) for cell in plan.cells}
     equal: dict[str, list[str]] = {}
     for variant in plan.variants:
         bare = variant.model_copy(update={"name": "", "doc": "", "server": None})
-        key = f"{known[variant.name].identity} {thinks.get(variant.name)} {bare.model_dump_json()}"
+        server = known[variant.name]
+        values = {name: setting.value for name, setting in sorted(server.settings.items())}
+        key = f"{server.identity} {values} {thinks.get(variant.name)} {bare.model_dump_json()}"
         equal.setdefault(key, []).append(variant.name)
     return [
         f"{' and '.join(names)} are the same server: any difference between them is chance (an A/A test)"

@@ -18,8 +18,8 @@ _SECRET_OR_PLACE = (
     "recovery_end_command",
     "ssl_passphrase_command",
 )
-_ITSELF = ("server_version", "server_version_num", "port", "cluster_name", "lc_messages")
-"""Settings that name the server, and differ without meaning anything."""
+_ITSELF = ("server_version", "server_version_num", "port", "cluster_name", "lc_messages", "application_name")
+"""Settings that name the server or the client, and differ without meaning anything."""
 
 
 def setting_values(gucs: Mapping[str, Guc]) -> dict[str, SettingValue]:
