@@ -400,3 +400,16 @@ def _pids(text: str) -> list[int]:
     """Returns the pids in the table of sessions, in their order."""
     lines = text.split("user@database")[-1].splitlines()
     return [int(line[:7]) for line in lines if line[:7].strip().isdigit()]
+
+
+def test_no_connection_is_left_for_the_server_to_miss(bench: Bench) -> None:
+    """PostgreSQL counts sessions whose client went away without a word, and monitoring alerts on them."""
+    bench.ask("drop database if exists counted")
+    bench.ask("create database counted")
+    dsn = bench.with_words(dbname="counted")
+    done = bench.here("observe", "--dsn", dsn, "--for", "1s", "--window", "1s")
+    assert done.returncode == 0, done.stderr
+    of_it = "where datname = 'counted'"
+    assert eventually(lambda: bench.ask(f"select count(*) from pg_stat_activity {of_it}") == [(0,)])
+    counted = bench.ask(f"select sessions > 0, sessions_abandoned from pg_stat_database {of_it}")
+    assert counted == [(True, 0)]
