@@ -35,9 +35,11 @@ class Failures(Companion):
     @property
     def reason(self) -> str | None:
         """Whether all calls so far failed, in words; None if one ended well, or there was none."""
-        return self._words if self._errors and not self._calls else None
+        if self._calls or not self._errors:
+            return None
+        return self._words if self._refused is None else f"{self._words}: {self._refused}"
 
     def check(self) -> None:
         """Raises :class:`TargetError` if the server refused all calls so far: it would refuse all others."""
         if self.reason is not None and self._refused is not None and not self._others:
-            raise TargetError(f"{self.reason}: {self._refused}", "correct the calls, or grant the rights")
+            raise TargetError(self.reason, "correct the calls, or grant the rights")

@@ -57,8 +57,8 @@ def check_schema(connection: Connection, name: str, mark: str, *, with_code: boo
     schema, why = Schema(*row), ""
     if schema.owner is not None:
         raise TargetError(
-            f"schema {name} belongs to the role {schema.owner}",
-            f"connect as {schema.owner}, or let it run dbdyno clean; {_ITS_OWNER}",
+            f"schema {name} belongs to the role {schema.owner}, so for your role it is not dbdyno's",
+            f"if {schema.owner} has run dbdyno: connect as it, or let it run dbdyno clean; {_ITS_OWNER}",
         )
     if not schema.comment.startswith(mark):
         why = "its comment is not one of dbdyno's"
