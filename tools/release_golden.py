@@ -33,7 +33,7 @@ def interface(json_schema: Mapping[str, Any]) -> dict[str, Names]:
     recipes = recipe_schema()
     return {
         "claims.txt": dict.fromkeys(entries(), "claim"),
-        "commands.txt": dict(_commands(app, click.Context(app, info_name="dbdyno"))),
+        "commands.txt": dict(_commands(app, click.Context(app, info_name="dbdyno", **app.context_settings))),
         "exit-codes.txt": dict(_exit_codes(errors.DbdynoError)) | _EXIT_CODES,
         "formats.txt": {"JSON": str(FORMAT), "store": str(tables.SCHEMA_VERSION)},
         "json.txt": dict(_documents(json_schema)),

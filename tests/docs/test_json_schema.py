@@ -41,7 +41,7 @@ def _with_json(command: click.Command, context: click.Context, path: str = "") -
 
 
 def test_every_command_with_json_has_a_document() -> None:
-    names = {json_schema._name(path) for path in _with_json(app, click.Context(app))}
+    names = {json_schema._name(path) for path in _with_json(app, click.Context(app, **app.context_settings))}
     assert names == {n for n in json_schema.published()["$defs"] if n.startswith("command-")}
 
 
