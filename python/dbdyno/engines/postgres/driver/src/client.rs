@@ -238,6 +238,7 @@ impl Client {
         std::mem::take(&mut self.incoming).into_rest()
     }
 
+    /// Ends the session as [`Self::terminate`] does, and the connection.
     pub fn close(mut self) {
         self.terminate();
     }
