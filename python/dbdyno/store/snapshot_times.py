@@ -74,19 +74,23 @@ def moment_wanted(wanted: str, infos: Sequence[SnapshotInfo], now: datetime) -> 
 
 def remark(wanted: str, info: SnapshotInfo, infos: Sequence[SnapshotInfo], now: datetime) -> str | None:
     """Returns how far the nearest snapshot is from the wanted time, if unusually far; else None."""
-    named = info.name == wanted or info.id.startswith(wanted)
-    moment = None if named else moment_of(wanted, now)
-    if moment is None:
+    moment = moment_wanted(wanted, infos, now)
+    if moment is None or abs((info.taken - moment).total_seconds()) <= max(60.0, usual_gap_s(infos)):
         return None
-    off = abs((info.taken - moment).total_seconds())
-    gaps = [(b.taken - a.taken).total_seconds() for a, b in pairwise(infos)]
-    if off <= max(60.0, median(gaps) if gaps else 60.0):
-        return None
-    when, side = (
-        f"{info.taken.astimezone():%Y-%m-%d %H:%M:%S}",
-        "later" if info.taken > moment else "earlier",
-    )
-    return f"the nearest snapshot to {wanted} was taken at {when}, {apart(off)} {side}"
+    when = f"{info.taken.astimezone():%Y-%m-%d %H:%M:%S}"
+    return f"the nearest snapshot to {wanted} was taken at {when}, {away(info, moment)}"
+
+
+def usual_gap_s(infos: Sequence[SnapshotInfo]) -> float:
+    """Returns the median time between consecutive snapshots, in seconds; 0 for fewer than two."""
+    taken = sorted(i.taken for i in infos)
+    return median([(b - a).total_seconds() for a, b in pairwise(taken)] or [0.0])
+
+
+def away(info: SnapshotInfo, moment: datetime) -> str:
+    """Returns the distance of a snapshot from a time: ``22 h later``."""
+    side = "later" if info.taken > moment else "earlier"
+    return f"{apart(abs((info.taken - moment).total_seconds()))} {side}"
 
 
 def apart(seconds: float) -> str:

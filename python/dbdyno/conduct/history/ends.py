@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from statistics import median
 
 from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.errors import UsageError
-from dbdyno.store.snapshot_times import apart, moment_wanted, nearest
+from dbdyno.store.snapshot_times import away, moment_wanted, nearest, usual_gap_s
 
 NEAR = timedelta(hours=1)
 """A snapshot is near a wanted time within this, half of the interval, or the usual time between two."""
@@ -36,14 +34,11 @@ def ends(infos: Sequence[SnapshotInfo], wanted: tuple[str, str], now: datetime |
     pairs = [(first or _nearest(s, moments[0]), last or _nearest(s, moments[1])) for s in servers]
     at, (a, b) = min(enumerate(pairs), key=lambda pair: sum(_off(pair[1][0], pair[1][1], moments)))
     span = abs((moments[1] or b.taken) - (moments[0] or a.taken))
-    limit = max(NEAR.total_seconds(), span.total_seconds() / 2, _usual_gap(servers[at]))
+    limit = max(NEAR.total_seconds(), span.total_seconds() / 2, usual_gap_s(servers[at]))
     for word, moment, info, off in zip(wanted, moments, (a, b), _off(a, b, moments), strict=True):
         if moment is not None and off > limit:
-            side = "later" if info.taken > moment else "earlier"
-            raise UsageError(
-                f"no snapshot near {word}; the nearest is {apart(off)} {side}, {info.id}",
-                "dbdyno snapshot list",
-            )
+            nearest_one = f"the nearest is {away(info, moment)}, {info.id}"
+            raise UsageError(f"no snapshot near {word}; {nearest_one}", "dbdyno snapshot list")
     return a, b
 
 
@@ -80,8 +75,3 @@ def _off(a: SnapshotInfo, b: SnapshotInfo, moments: Sequence[datetime | None]) -
     """Returns the distance in seconds of both snapshots from the wanted times; 0 without one."""
     pairs = zip((a, b), moments, strict=True)
     return [0.0 if m is None else abs((i.taken - m).total_seconds()) for i, m in pairs]
-
-
-def _usual_gap(infos: Sequence[SnapshotInfo]) -> float:
-    taken = sorted(i.taken for i in infos)
-    return median([(b - a).total_seconds() for a, b in pairwise(taken)] or [0.0])
