@@ -60,8 +60,7 @@ def activity(results: Results) -> Claim:
     others = None
     if db_time is not None and cpu is not None and wait is not None:
         others = max(0.0, db_time - cpu - wait)
-    observation = results.plan.experiment.observation
-    whole = _WHOLE if observation is not None and observation.some else ""
+    whole = _WHOLE if results.plan.experiment.observes_some else ""
     values: dict[str, Any] = {
         "db_time": db_time,
         "db_cpu": cpu,

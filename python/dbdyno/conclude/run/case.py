@@ -134,8 +134,7 @@ class Case:
     @property
     def chosen(self) -> bool:
         """Whether this is an observation of selected sessions only."""
-        observation = self.plan.experiment.observation
-        return observation is not None and observation.some
+        return self.plan.experiment.observes_some
 
     @property
     def kind(self) -> str:

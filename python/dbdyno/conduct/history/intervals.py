@@ -179,9 +179,8 @@ def _only(record: Run, read: _Read, cells: Collection[str]) -> tuple[str, _Read]
 
 
 def _is_of(record: Run, info: SnapshotInfo) -> bool:
-    chosen = record.plan.experiment.observation
     servers = {i.server for i in SnapshotStore(record.path).list()}
-    return info.server in servers and not (chosen is not None and chosen.some)
+    return info.server in servers and not record.plan.experiment.observes_some
 
 
 def _inside(

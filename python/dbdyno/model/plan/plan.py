@@ -281,6 +281,11 @@ class Experiment(JobKeys, TriggerKeys, HostKeys, _AskedSources):
         return self.scripts if self.script is None else (ScriptSpec(file=self.script), *self.scripts)
 
     @property
+    def observes_some(self) -> bool:
+        """Whether this is an observation of selected sessions only."""
+        return self.observation is not None and self.observation.some
+
+    @property
     def asked(self) -> tuple[str, ...]:
         """Keys of the requested data sources among those that are off by default."""
         return tuple(o.key for o in options() if getattr(self, o.key))

@@ -87,8 +87,7 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
 
 def _scope(results: Results) -> str:
     """Returns which figures are of the whole server, if only some of its sessions are observed."""
-    chosen = results.plan.experiment.observation
-    some = chosen is not None and chosen.some
+    some = results.plan.experiment.observes_some
     return f"; {noun('db_time')} and its parts: observed sessions, the rest: whole server" if some else ""
 
 
