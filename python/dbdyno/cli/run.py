@@ -37,6 +37,7 @@ from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.cli.wait_options import wait_options
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.flags import MEASUREMENT, RUN, WHAT
+from dbdyno.model.plan.kinds import every_one_failed
 
 if TYPE_CHECKING:
     from dbdyno.model.engine.machine import Machine
@@ -268,7 +269,7 @@ def _report(options: dict[str, Any], plan: Plan, record: Run, *, interrupted: bo
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupted else EXIT_CUT_SHORT)
     rungs = results.tables["rungs"]
     if rungs["errors"].sum() and not rungs["calls"].sum():
-        screen.error("every execution failed" if plan.jobs else "every call ended in an error")
+        screen.error(every_one_failed(plan))
         raise click.exceptions.Exit(EXIT_CUT_SHORT)
     judged.end(as_json=options["as_json"])
 

@@ -6,6 +6,7 @@ import polars as pl
 
 from dbdyno.conduct.companion import Companion
 from dbdyno.model.errors import TargetError
+from dbdyno.model.plan.kinds import every_one_failed
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import RawCell
 
@@ -18,7 +19,7 @@ class Failures(Companion):
     """Counts calls by how they ended."""
 
     def __init__(self, plan: Plan) -> None:
-        self._words = "every execution failed" if plan.jobs else "every call ended in an error"
+        self._words = every_one_failed(plan)
         self._calls = self._errors = 0
         self._refused: str | None = None
         self._others = False

@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import advice, claim
 from dbdyno.conclude.compare import tight_enough
 from dbdyno.model.engine.protocols import Clock
+from dbdyno.model.plan.kinds import EVERY_CALL_FAILED
 from dbdyno.model.plan.plan import Adaptive, Cell, Goal, Plan
 from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.results.results import Results
@@ -51,7 +52,7 @@ def _measured_cell(
     elif is_limit(figures):
         fault = CLIENT_LIMITED
     elif not calls:
-        fault = "every call ended in an error" if errors else "no call ended in the window"
+        fault = EVERY_CALL_FAILED if errors else "no call ended in the window"
     unmet = (figures.get("dropped") or 0.0) + (figures.get("backlog_end") or 0.0)  # due, but never begun
     return Seen(
         load=window["sessions"] if by == "sessions" else round(window["rate_per_s"] or 0),

@@ -33,6 +33,7 @@ COMMANDS = "commands"
 """Kind of runs that execute commands."""
 LADDER = "ladder"
 """Tag of kinds whose load is a ladder. Their pages and screens have the table of rungs."""
+EVERY_CALL_FAILED = "every call ended in an error"
 T = TypeVar("T")
 
 
@@ -100,3 +101,8 @@ def speaking_of(kind: Kind) -> Iterator[None]:
 def current_kind() -> Kind:
     """Returns the kind of run that sentences and tables are currently written for."""
     return _CURRENT.get()
+
+
+def every_one_failed(plan: Plan) -> str:
+    """Returns the words for a run, or a part of one, in which no call or execution ended well."""
+    return "every execution failed" if plan.jobs else EVERY_CALL_FAILED
