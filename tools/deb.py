@@ -117,7 +117,7 @@ def copyright_text(packages: Iterable[Message], python: str) -> str:
 
 def debian_changelog(version: str) -> str:
     """Returns the packaging's own changelog, which has one entry: a package is built from a release."""
-    date = formatdate(int(os.environ.get("SOURCE_DATE_EPOCH", "315532800")))
+    date = formatdate(wheels.epoch())
     entry = f"dbdyno ({version}) unstable; urgency=medium\n\n  * dbdyno's own changes are in changelog.gz.\n"
     return f"{entry}\n -- {maintainer()}  {date}\n"
 

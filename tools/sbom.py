@@ -8,7 +8,6 @@ it writes the same bytes. Needs what requirements/release.lock has, and cargo.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -24,6 +23,7 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from licences import FILE, parts_of
 from packageurl import PackageURL
+from wheels import epoch
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = SchemaVersion.V1_6
@@ -81,8 +81,7 @@ def bill(version: str, *, bundled: bool) -> Bom:
         needs.append(part)
     bom.metadata.component = program
     bom.register_dependency(program, needs)
-    epoch = int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))
-    bom.metadata.timestamp = datetime.fromtimestamp(epoch, UTC)
+    bom.metadata.timestamp = datetime.fromtimestamp(epoch(), UTC)
     names = "\n".join(sorted(str(c.purl) for c in bom.components))
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, f"{program.purl}\n{names}")
     return bom
