@@ -8,8 +8,8 @@ statement came and went inside slices), CPU time is divided by ticks instead, wi
 
 Sampled: the exact time on a CPU and in the run queue, and the sleep in each wait, are divided by samples.
 
-All seconds add up to those of the ledger. Sessions that
-were not traced throughout are rows of their own, status lost.
+All seconds add up to those of the ledger. Sessions that were not traced throughout are rows of their own,
+status lost.
 """
 
 from __future__ import annotations
@@ -170,13 +170,10 @@ def _asleep(waits: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.Data
     label, seconds, n = event_name().alias("detail"), pl.col("seconds"), pl.col("samples")
     sampled = waits.select("query_id", "seconds", "samples", label, account=pl.lit("sleep"))
     slept = account_rows(ledger, "sleep")
-    known = slept.height and slept["aas"].null_count() == 0
-    by_label = (
-        (slept if known else slept.clear())
-        .group_by(pl.col("detail").fill_null("").replace(NO_EVENT, ""), maintain_order=True)
-        .agg(whole=pl.col("aas").sum())
-    )
-    if known:
+    if slept.height and slept["aas"].null_count() == 0:
+        by_label = slept.group_by(
+            pl.col("detail").fill_null("").replace(NO_EVENT, ""), maintain_order=True
+        ).agg(whole=pl.col("aas").sum())
         rows = sampled.join(by_label, on="detail", how="full", coalesce=True, maintain_order="left_right")
         rows = rows.filter(pl.col("whole") > 0).with_columns(account=pl.lit("sleep"))
     else:
